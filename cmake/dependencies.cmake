@@ -1,0 +1,30 @@
+# Libraries from outside, all Debian packages, each behind one target named inflight_dep_<name> (the names of layers.txt).
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(OpenCL REQUIRED)
+find_package(CLBlast REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+
+function(inflight_dependency name)
+  add_library(inflight_dep_${name} INTERFACE)
+  target_link_libraries(inflight_dep_${name} INTERFACE ${ARGN})
+endfunction()
+
+inflight_dependency(fmt fmt::fmt)
+inflight_dependency(pcre2 PkgConfig::PCRE2)
+inflight_dependency(utf8proc PkgConfig::UTF8PROC)
+inflight_dependency(nlohmann nlohmann_json::nlohmann_json)
+inflight_dependency(xxhash PkgConfig::XXHASH)
+inflight_dependency(opencl OpenCL::OpenCL)
+inflight_dependency(clblast clblast)
+inflight_dependency(dl ${CMAKE_DL_LIBS})
+inflight_dependency(cli11 CLI11::CLI11)
+inflight_dependency(spdlog)
+# The same in every file that sees OpenCL, else one-definition trouble.
+target_compile_definitions(inflight_dep_opencl INTERFACE CL_TARGET_OPENCL_VERSION=300
+  CL_HPP_TARGET_OPENCL_VERSION=300 CL_HPP_MINIMUM_OPENCL_VERSION=120 CL_HPP_ENABLE_EXCEPTIONS)

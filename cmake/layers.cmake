@@ -1,0 +1,38 @@
+# inflight_layer(NAME): src/NAME as an OBJECT library that sees only what its row in layers.txt allows.
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/layers.txt layer_rows REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/layers.txt)
+foreach(row IN LISTS layer_rows)
+  string(REGEX MATCH "^([a-z_]+) *:([^|]*)\\|(.*)$" _ "${row}")
+  set(name ${CMAKE_MATCH_1})
+  string(STRIP "${CMAKE_MATCH_2}" layers)
+  string(STRIP "${CMAKE_MATCH_3}" libraries)
+  string(REGEX REPLACE " +" ";" layer_${name}_includes "${layers}")
+  string(REGEX REPLACE " +" ";" layer_${name}_libraries "${libraries}")
+endforeach()
+
+add_library(inflight_public INTERFACE)
+target_include_directories(inflight_public INTERFACE ${PROJECT_SOURCE_DIR}/include)
+
+# Gives TARGET the include path and libraries of the row NAME.
+function(inflight_use_layer target name)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE inflight_options PUBLIC Threads::Threads)
+  foreach(dependency IN LISTS layer_${name}_includes)
+    target_link_libraries(${target} PUBLIC inflight_${dependency})
+  endforeach()
+  foreach(library IN LISTS layer_${name}_libraries)
+    target_link_libraries(${target} PUBLIC inflight_dep_${library})
+  endforeach()
+endfunction()
+
+function(inflight_layer name)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  if(sources)
+    add_library(inflight_${name} OBJECT ${sources})
+    inflight_use_layer(inflight_${name} ${name})
+  else()  # headers only, so far
+    add_library(inflight_${name} INTERFACE)
+    target_include_directories(inflight_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY inflight_layer_targets inflight_${name})
+endfunction()

@@ -1,0 +1,12 @@
+# One set of warnings and sanitizers for all of our code.
+add_library(inflight_options INTERFACE)
+target_compile_options(inflight_options INTERFACE -Wall -Wextra -Wshadow -Wundef -Wformat=2 -Wdouble-promotion -fno-math-errno
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<BOOL:${INFLIGHT_DEVELOPER_MODE}>:-Werror>)
+# a*b+c is rounded twice wherever the source says so: host twins of device arithmetic depend on it.
+target_compile_options(inflight_options INTERFACE -ffp-contract=off)
+if(INFLIGHT_SANITIZE)
+  add_compile_options(-fsanitize=${INFLIGHT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${INFLIGHT_SANITIZE})
+  add_compile_definitions(_GLIBCXX_ASSERTIONS INFLIGHT_SANITIZED)
+endif()

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inflight: continuous batching for language models on any OpenCL device. The whole C interface.
+ *
+ * Conventions, true for every function here:
+ *  1. Names: inflight_<noun>_<verb>, types end in _t, constants in capitals. C11 and C++11 or later.
+ *  2. Handles are opaque. Who gets one destroys it; destroying NULL does nothing. Streams go before their engine.
+ *  3. Functions that can fail return inflight_status_t. Below 10 are outcomes, from 10 on errors; the numbers never
+ *     change. After an error inflight_last_error() gives one line of text, for the calling thread, until its next call.
+ *     Output arguments are written on INFLIGHT_OK only, unless stated. Nothing throws, nothing prints.
+ *  4. Text is UTF-8 as pointer and length; a length of INFLIGHT_NUL_TERMINATED means "up to the NUL".
+ *     Input pointers are read before return and not kept.
+ *  5. Structs that may grow begin with struct_size. Set it with inflight_params_init() or the _INIT macros, which also
+ *     set the defaults. Fields are only ever appended. A larger struct than this library knows is accepted when the
+ *     unknown tail is zero, else INFLIGHT_ERROR_UNSUPPORTED.
+ *  6. Thread tags: [any-thread] = any number of threads at once; [one-at-a-time] = any thread, but never two at once
+ *     for one handle. Nothing may be used after fork() in the child.
+ */
+#ifndef INFLIGHT_H
+#define INFLIGHT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "inflight/version.h"
+
+#if defined(INFLIGHT_BUILDING) && defined(__GNUC__)
+#define INFLIGHT_API __attribute__((visibility("default")))
+#else
+#define INFLIGHT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ status */
+
+typedef int32_t inflight_status_t;
+#define INFLIGHT_OK 0
+#define INFLIGHT_WOULD_BLOCK 1      /* the time given ran out; nothing changed, call again                      */
+#define INFLIGHT_END_OF_STREAM 2    /* the final event was delivered before                                     */
+#define INFLIGHT_IDLE 3             /* inflight_engine_step(): no request is waiting or running                 */
+#define INFLIGHT_ERROR_INVALID_ARGUMENT 10
+#define INFLIGHT_ERROR_NOT_FOUND 11
+#define INFLIGHT_ERROR_UNSUPPORTED 12
+#define INFLIGHT_ERROR_IO 20
+#define INFLIGHT_ERROR_CORRUPT_FILE 21
+#define INFLIGHT_ERROR_DEVICE 30
+#define INFLIGHT_ERROR_NO_DEVICE 31
+#define INFLIGHT_ERROR_OUT_OF_MEMORY 32
+#define INFLIGHT_ERROR_PLUGIN 40
+#define INFLIGHT_ERROR_REJECTED 50      /* queue limits, deadlines or draining: submit later or elsewhere       */
+#define INFLIGHT_ERROR_ENGINE_FAILED 60 /* the engine has stopped for good: destroy it                          */
+#define INFLIGHT_ERROR_INTERNAL 61      /* a bug in this library                                                */
+
+#define INFLIGHT_NUL_TERMINATED ((size_t)-1)
+
+/** @brief Library version, "major.minor.patch".  [any-thread]  Lifetime: static.  @since 0.1 */
+INFLIGHT_API const char* inflight_version(void);
+
+/** @brief Text of the last error in the calling thread; "" when there was none.  [any-thread]
+ *  Lifetime: until the thread's next call into the library.  @since 0.1 */
+INFLIGHT_API const char* inflight_last_error(void);
+
+/** @brief Short name of a status, "INFLIGHT_ERROR_IO"; "unknown status" for other numbers.  [any-thread]  @since 0.1 */
+INFLIGHT_API const char* inflight_status_name(inflight_status_t status);
+
+/* ------------------------------------------------------------------------------------------------ parameters */
+
+typedef int32_t inflight_params_kind_t;
+#define INFLIGHT_PARAMS_ENGINE 1  /* inflight_engine_params_t  */
+#define INFLIGHT_PARAMS_REQUEST 2 /* inflight_request_params_t */
+
+/** @brief Fills a parameter struct with the defaults and sets its struct_size. For languages without the macros.
+ *  @param[in]  kind         INFLIGHT_PARAMS_*.
+ *  @param[out] params       the struct; its first struct_size bytes are written.
+ *  @param[in]  struct_size  sizeof the caller's struct.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (unknown kind, NULL, size of no known version)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_params_init(inflight_params_kind_t kind, void* params, size_t struct_size);
+
+typedef int32_t inflight_log_level_t;
+#define INFLIGHT_LOG_DEBUG 0
+#define INFLIGHT_LOG_INFO 1
+#define INFLIGHT_LOG_WARNING 2
+#define INFLIGHT_LOG_ERROR 3
+/** Receives log lines (no newline at the end). May be called from any thread; must not call into the library. */
+typedef void (*inflight_log_fn)(void* context, inflight_log_level_t level, const char* message, size_t length);
+
+/** @brief Sends the process's log lines of at least `level` to `log`; NULL silences them (the default).
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t level);
+
+/** Progress of loading a model: `fraction` in [0, 1], `what` a short phrase. Return 0 to go on, else creation ends
+ *  with INFLIGHT_ERROR_REJECTED. Called in the thread that creates the engine. */
+typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const char* what);
+
+typedef int32_t inflight_kv_type_t;
+#define INFLIGHT_KV_F16 0
+#define INFLIGHT_KV_F32 1
+
+/** What an engine is made of. Names as in vLLM and SGLang. 0 or NULL means the default, given in (). */
+typedef struct inflight_engine_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* model;                     /* path of a GGUF file; required                                        */
+  const char* device;                    /* index or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
+  int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64)                             */
+  int32_t max_num_batched_tokens;        /* tokens computed in one step, 1..1048576 (512)                        */
+  int32_t long_prefill_token_threshold;  /* most tokens of one prompt in one step (no limit besides the above)   */
+  int32_t max_model_len;                 /* tokens of a sequence, prompt and output (the model's context length) */
+  int32_t block_size;                    /* tokens a KV block, a power of two 8..128 (16)                        */
+  int32_t kv_blocks;                     /* KV blocks (as many as are useful and fit in the device's memory)     */
+  inflight_kv_type_t kv_cache_dtype;     /* INFLIGHT_KV_*                                                        */
+  const char* schedule_policy;           /* name, id or path, then optional ":key=value,..." ("fcfs")            */
+  const char* radix_eviction_policy;     /* likewise ("lru")                                                     */
+  uint8_t enable_prefix_caching;         /* 1 by the initialiser                                                 */
+  uint8_t overlap;                       /* plan a step while the one before runs; 1 by the initialiser          */
+  uint8_t host_driven;                   /* no own thread: the program calls inflight_engine_step()              */
+  uint8_t profile;                       /* time every kernel launch, see inflight_engine_trace_json()           */
+  uint32_t reserved2;
+  inflight_progress_fn progress;         /* NULL = none                                                          */
+  void* progress_context;
+} inflight_engine_params_t;
+
+#define INFLIGHT_ENGINE_PARAMS_INIT                                                                           \
+  { (uint32_t)sizeof(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, NULL, NULL, \
+    1, 1, 0, 0, 0, NULL, NULL }
+
+/** One request. Either `prompt` or `prompt_ids`. */
+typedef struct inflight_request_params {
+  uint32_t struct_size;
+  int32_t max_tokens;           /* output tokens at most, >= 1 (256 by the initialiser)                          */
+  const char* prompt;           /* text, tokenized with the model's vocabulary                                   */
+  size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED (the initialiser's value)                   */
+  const int32_t* prompt_ids;    /* or token ids as they are                                                      */
+  size_t prompt_id_count;
+  float temperature;            /* 0 = greedy (default)                                                          */
+  float top_p;                  /* (0,1]; 1 by the initialiser                                                   */
+  float min_p;                  /* [0,1]; 0 = off                                                                */
+  int32_t top_k;                /* 0 = all                                                                       */
+  uint64_t seed;                /* 0 = one is drawn                                                              */
+  const int32_t* stop_token_ids;
+  size_t stop_token_id_count;   /* at most 64                                                                    */
+  int32_t priority;             /* lower = sooner                                                                */
+  uint32_t tenant;              /* 0..4095                                                                       */
+  const char* cache_salt;       /* stored prefixes are shared within one salt only; NULL = the common one        */
+  double ttft_deadline_ms;      /* wanted time to first token, from submit; 0 = none                             */
+  double e2e_deadline_ms;       /* wanted time to last token, from submit; 0 = none                              */
+  uint8_t ignore_eos;           /* go on through the model's end tokens                                          */
+  uint8_t no_special;           /* take text like "<s>" in `prompt` literally, and add no begin token            */
+  uint8_t reserved[6];
+} inflight_request_params_t;
+
+#define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
+  { (uint32_t)sizeof(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
+    0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0, 0, {0, 0, 0, 0, 0, 0} }
+
+/* ------------------------------------------------------------------------------------------------ engine */
+
+typedef struct inflight_engine inflight_engine_t;
+typedef struct inflight_stream inflight_stream_t;
+
+/** @brief Loads a model and starts an engine.
+ *  @param[in]  params  see inflight_engine_params_t.
+ *  @param[out] engine  set on INFLIGHT_OK; release with inflight_engine_destroy().
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_* (any)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_create(const inflight_engine_params_t* params, inflight_engine_t** engine);
+
+/** @brief Stops the engine and frees it. Requests still in it end with finish reason abort.
+ *  All its streams must have been destroyed before.  @since 0.1  [one-at-a-time] */
+INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
+
+/** @brief Submits one request and returns at once; the answer comes through the stream.
+ *  @param[out] stream  set on INFLIGHT_OK; release with inflight_stream_destroy().
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (names the field; also a prompt longer than max_model_len or than
+ *          the KV storage) | INFLIGHT_ERROR_REJECTED | INFLIGHT_ERROR_ENGINE_FAILED
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflight_request_params_t* params,
+                                                      inflight_stream_t** stream);
+
+/** @brief Runs one step of a host_driven engine in the calling thread.
+ *  @return INFLIGHT_OK | INFLIGHT_IDLE | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
+ *          INFLIGHT_ERROR_ENGINE_FAILED
+ *  @since 0.1  [one-at-a-time] */
+INFLIGHT_API inflight_status_t inflight_engine_step(inflight_engine_t* engine);
+
+/** Counters since the engine was created, and gauges of now. */
+typedef struct inflight_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t steps;
+  uint64_t requests_submitted, requests_finished, requests_aborted, requests_failed;
+  uint64_t prompt_tokens;          /* prompt tokens of admitted requests                                         */
+  uint64_t cached_tokens;          /* of these, served from stored KV                                            */
+  uint64_t output_tokens;
+  uint64_t scheduled_tokens;       /* tokens computed, recomputed ones included                                  */
+  uint64_t preemptions;
+  uint64_t recomputed_tokens;      /* tokens computed again after a preemption                                   */
+  int32_t requests_waiting, requests_running;
+  int32_t kv_blocks, kv_blocks_free, kv_blocks_cached, kv_blocks_used;
+  uint64_t device_bytes;           /* device memory held by the engine                                           */
+  uint64_t policy_strikes;         /* wrong or late answers of the loaded policies                               */
+  double schedule_seconds;         /* host time spent in planning and committing                                 */
+} inflight_stats_t;
+
+/** @brief Copies the engine's counters.  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_stats(inflight_engine_t* engine, inflight_stats_t* stats);
+
+/** @brief The counters as Prometheus text, metric names as vLLM's with the prefix inflight_.
+ *  @param[out] text     buffer for `capacity` bytes, may be NULL when capacity is 0; always ended by a NUL if it fits.
+ *  @param[out] length   bytes of the whole text without the NUL; written also when it does not fit.
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small: call again with length + 1)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* engine, char* text, size_t capacity,
+                                                            size_t* length);
+
+/** @brief What the engine runs on, as JSON: device, model, limits, memory. Same buffer rule as metrics_text.
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
+                                                         size_t* length);
+
+/** @brief Host spans and (with `profile`) kernel launches as a Chrome trace, since creation. Same buffer rule.
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_trace_json(inflight_engine_t* engine, char* text, size_t capacity,
+                                                          size_t* length);
+
+/* ------------------------------------------------------------------------------------------------ stream */
+
+typedef int32_t inflight_finish_reason_t;
+#define INFLIGHT_FINISH_NONE 0   /* more is to come                                */
+#define INFLIGHT_FINISH_STOP 1   /* an end or stop token                           */
+#define INFLIGHT_FINISH_LENGTH 2 /* max_tokens or the model's context length       */
+#define INFLIGHT_FINISH_ABORT 3  /* cancelled                                      */
+#define INFLIGHT_FINISH_ERROR 4  /* the engine failed; see `error`                 */
+
+/** What arrived since the last event. Pointers are valid until the next call for the same stream. */
+typedef struct inflight_stream_event {
+  uint32_t struct_size;
+  inflight_finish_reason_t finish_reason;
+  const int32_t* token_ids; /* new output tokens, end tokens included                                            */
+  const float* logprobs;    /* natural log of each one's probability before temperature and filters              */
+  size_t token_count;
+  const char* text;         /* new text: whole characters only, NUL after text_length bytes                      */
+  size_t text_length;
+  const char* error;        /* set with INFLIGHT_FINISH_ERROR, else NULL                                         */
+  int32_t prompt_token_count, cached_token_count, output_token_count; /* totals so far                           */
+  int32_t preemption_count;
+} inflight_stream_event_t;
+
+#define INFLIGHT_STREAM_EVENT_INIT \
+  { (uint32_t)sizeof(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0 }
+
+/** @brief Waits for more of the answer.
+ *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.
+ *  @param[out] event       struct_size set by the caller.
+ *  @return INFLIGHT_OK (an event; the last one has a finish_reason) | INFLIGHT_WOULD_BLOCK | INFLIGHT_END_OF_STREAM |
+ *          INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [one-at-a-time] */
+INFLIGHT_API inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeout_ms,
+                                                    inflight_stream_event_t* event);
+
+/** @brief Asks to end the request; the stream still delivers what was made, then finish reason abort (or another, if it
+ *  ended by itself before). Does nothing on a finished stream.  @since 0.1  [any-thread] */
+INFLIGHT_API void inflight_stream_cancel(inflight_stream_t* stream);
+
+/** @brief Frees the stream; cancels its request if that is not finished.  @since 0.1  [one-at-a-time] */
+INFLIGHT_API void inflight_stream_destroy(inflight_stream_t* stream);
+
+/* ------------------------------------------------------------------------------------------------ text */
+
+/** @brief Text to token ids with the engine's vocabulary.
+ *  @param[in]  no_special  1: take special tokens' text literally and add no begin token.
+ *  @param[out] ids         room for `capacity` ids; may be NULL when capacity is 0.
+ *  @param[out] count       ids of the whole text; written also with INFLIGHT_WOULD_BLOCK.
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT |
+ *          INFLIGHT_ERROR_UNSUPPORTED (the model file has no vocabulary)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_tokenize(inflight_engine_t* engine, const char* text, size_t length,
+                                                 uint8_t no_special, int32_t* ids, size_t capacity, size_t* count);
+
+/** @brief Token ids to text; bytes that are no UTF-8 become U+FFFD. Buffer rule of inflight_engine_metrics_text().
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
+                                                   size_t capacity, size_t* length);
+
+/** @brief Renders a conversation with the model's chat template into prompt text.
+ *  @param[in] request_json  {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...],
+ *                           "add_generation_prompt": true, ...}; further keys become template variables.
+ *  Buffer rule of inflight_engine_metrics_text().
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_UNSUPPORTED (no template)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_chat_render(inflight_engine_t* engine, const char* request_json, size_t length,
+                                                    char* text, size_t capacity, size_t* text_length);
+
+/* ------------------------------------------------------------------------------------------------ policies */
+
+/** @brief Loads a plugin file so that its policies can be named. The file stays loaded as long as the process.
+ *  @param[in] path  a *.ifp.so file; must contain '/'.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_PLUGIN (says what is wrong with it) | INFLIGHT_ERROR_NOT_FOUND
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_plugin_load(const char* path);
+
+/** @brief Changes a policy of a running engine between two steps. On failure the old one stays.
+ *  @param[in] spec  as inflight_engine_params_t.schedule_policy or .radix_eviction_policy; which of the two it is
+ *                   follows from the policy.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const char* spec);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

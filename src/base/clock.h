@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time as an argument: nothing below the engine reads a clock. The engine uses SteadyClock, tests and the simulator a
+// ManualClock, and both hand the scheduler the same kind of number.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace inflight {
+
+// Nanoseconds since an arbitrary origin; never decreases.
+using TimeNs = int64_t;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  [[nodiscard]] virtual TimeNs now() const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  [[nodiscard]] TimeNs now() const override {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+};
+
+class ManualClock final : public Clock {
+ public:
+  [[nodiscard]] TimeNs now() const override { return now_; }
+  // REQUIRES: duration >= 0.
+  void advance(TimeNs duration) { now_ += duration; }
+
+ private:
+  TimeNs now_ = 0;
+};
+
+}  // namespace inflight

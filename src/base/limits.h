@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every hard limit of the library, in one place. A size read from a file or a client is checked against these before it
+// is used; arrays are sized from them at engine creation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace inflight::limits {
+
+// Model files.
+inline constexpr uint64_t kGgufKeyCountMax = 1U << 20;
+inline constexpr uint64_t kGgufTensorCountMax = 1U << 20;
+inline constexpr uint64_t kGgufStringBytesMax = 1ULL << 30;
+inline constexpr uint64_t kGgufArrayCountMax = 1ULL << 28;
+inline constexpr int kGgufArrayDepthMax = 4;
+inline constexpr int32_t kVocabularyMax = 1 << 22;
+inline constexpr int32_t kLayerCountMax = 1024;
+inline constexpr int32_t kHiddenSizeMax = 1 << 17;
+inline constexpr int32_t kContextTokensMax = 1 << 24;
+
+// Scheduling.
+inline constexpr int32_t kBlockTokensMin = 8;
+inline constexpr int32_t kBlockTokensMax = 128;
+inline constexpr int32_t kSequencesMax = 1 << 16;          // running at once
+inline constexpr int32_t kBatchedTokensMax = 1 << 20;      // in one step
+inline constexpr int32_t kBlocksMax = 1 << 28;
+inline constexpr int32_t kRequestsMax = 1 << 22;           // waiting and running
+inline constexpr int32_t kTenantsMax = 1 << 12;
+inline constexpr int32_t kSkipAheadMax = 64;               // waiting requests looked past in one step
+inline constexpr int32_t kStopTokensMax = 64;              // per request
+
+// Text.
+inline constexpr size_t kPromptBytesMax = 256U << 20;
+inline constexpr size_t kTemplateBytesMax = 1U << 20;
+inline constexpr int kTemplateDepthMax = 64;               // nested blocks and calls
+inline constexpr int64_t kTemplateStepsMax = 50'000'000;   // evaluated nodes of one rendering
+inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
+
+// Device.
+inline constexpr int kWaitSecondsMax = 600;                // for one step before the device is called dead
+
+}  // namespace inflight::limits

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one step computes. The scheduler writes a plan, the executor reads it; nobody changes it in between.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/sampling_params.h"
+
+namespace inflight {
+
+// decode = the entry computes exactly one token, the sequence's newest; prefill = any other entry, recompute included.
+enum class Phase : uint8_t { Prefill, Decode };
+
+// One sequence's share of a step: its tokens at positions [computed, computed + scheduled).
+// LIFETIME: the spans point into the scheduler's sequences and are valid until its next plan() or commit().
+struct BatchEntry {
+  SequenceId sequence{};
+  int32_t row = 0;                    // place of the sequence's state on the device, in [0, max_num_seqs)
+  int32_t computed_token_count = 0;   // tokens whose K and V are stored when this step begins
+  int32_t scheduled_token_count = 0;  // >= 1
+  // Ids of the scheduled tokens. One id less than scheduled_token_count when input_on_device.
+  std::span<const TokenId> tokens;
+  // The last scheduled token is the one that the device sampled for `row` in the step before, not yet read by the host.
+  bool input_on_device = false;
+  // The last scheduled token is the sequence's newest: its logits give one new token.
+  bool samples = false;
+  Phase phase = Phase::Prefill;
+  // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks.
+  std::span<const BlockId> block_table;
+  const SamplingParams* sampling = nullptr;  // set when samples
+
+  // What attention sees at the step's end; also the position of the token that is sampled.
+  [[nodiscard]] int32_t context_token_count() const {
+    return computed_token_count + scheduled_token_count;
+  }
+};
+
+// Copies whole blocks before the step's tokens are computed (copy-on-write).
+struct BlockCopy {
+  BlockId from{};
+  BlockId to{};
+};
+
+struct BatchPlan {
+  uint64_t step = 0;  // counts from 1
+  std::vector<BlockCopy> copies;
+  std::vector<BatchEntry> entries;
+  int32_t scheduled_token_count = 0;  // sum over the entries
+  int32_t sampled_row_count = 0;      // entries with samples
+
+  [[nodiscard]] bool empty() const { return entries.empty(); }
+  void clear() {
+    copies.clear();
+    entries.clear();
+    scheduled_token_count = sampled_row_count = 0;
+  }
+};
+
+}  // namespace inflight

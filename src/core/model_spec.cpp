@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model_spec.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+namespace inflight {
+namespace {
+
+void require_range(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) {
+    fail(ErrorCode::CorruptFile, "the model's {} is {}, allowed: {} to {}", name, value, low, high);
+  }
+}
+
+void require_positive(const char* name, float value) {
+  if (!(value > 0.0F) || !std::isfinite(value)) {
+    fail(ErrorCode::CorruptFile, "the model's {} is {}, allowed: a finite number above 0", name, value);
+  }
+}
+
+}  // namespace
+
+void ModelSpec::validate() const {
+  require_range("layer count", layer_count, 1, limits::kLayerCountMax);
+  require_range("hidden size", hidden_size, 1, limits::kHiddenSizeMax);
+  require_range("feed-forward size", feed_forward_size, 1, int64_t{8} * limits::kHiddenSizeMax);
+  require_range("head count", head_count, 1, hidden_size);
+  require_range("KV head count", kv_head_count, 1, head_count);
+  require_range("head size", head_size, 2, 1024);
+  require_range("vocabulary size", vocabulary_size, 1, limits::kVocabularyMax);
+  require_range("context length", context_length, 1, limits::kContextTokensMax);
+  require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
+  require_positive("RMSNorm epsilon", norm_epsilon);
+  require_positive("RoPE base", rope_base);
+  require_positive("RoPE scaling factor", rope_scaling.factor);
+  if (head_count % kv_head_count != 0) {
+    fail(ErrorCode::CorruptFile, "the model has {} query heads, not a multiple of its {} KV heads",
+         head_count, kv_head_count);
+  }
+  if (head_size % 2 != 0 || rope_dimension_count % 2 != 0) {
+    fail(ErrorCode::CorruptFile, "the model's head size {} or RoPE dimension count {} is odd",
+         head_size, rope_dimension_count);
+  }
+  if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
+    require_range("RoPE original context length", rope_scaling.original_context_length, 1,
+                  limits::kContextTokensMax);
+    require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);
+    require_positive("RoPE high frequency factor minus the low one",
+                     rope_scaling.high_frequency_factor - rope_scaling.low_frequency_factor);
+  }
+}
+
+}  // namespace inflight

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client submits once.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "core/sampling_params.h"
+
+namespace inflight {
+
+inline constexpr TimeNs kNoDeadline = std::numeric_limits<TimeNs>::max();
+
+struct Request {
+  RequestId id{};
+  std::vector<TokenId> prompt;  // at least one token
+  SamplingParams sampling;
+  std::vector<TokenId> end_tokens;  // the model's own (eos, end of turn); obeyed unless sampling.ignore_eos
+  TimeNs arrival = 0;               // before tokenizing
+  int32_t priority = 0;             // lower = sooner
+  uint32_t tenant = 0;              // dense, in [0, limits::kTenantsMax)
+  uint64_t cache_salt = 0;          // requests share stored prefixes only with requests of the same salt
+  TimeNs ttft_deadline = kNoDeadline;  // absolute time by which the first token is wanted
+  TimeNs e2e_deadline = kNoDeadline;   // absolute time by which the last token is wanted
+};
+
+// Why a stream ended, in OpenAI's words (abort and error are ours).
+enum class FinishReason : int32_t { None = 0, Stop = 1, Length = 2, Abort = 3, Error = 4 };
+
+[[nodiscard]] const char* to_string(FinishReason reason);
+
+}  // namespace inflight

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the shared types refuse what nobody can execute, and name what is wrong.
+// Covers: core/kv_layout.cpp, core/model_spec.cpp, core/request.cpp, core/sampling_params.cpp
+// Method: one value out of range at a time; the message must hold the field's name and the value.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "core/kv_layout.h"
+#include "core/model_spec.h"
+#include "core/request.h"
+#include "core/sampling_params.h"
+
+namespace inflight {
+namespace {
+
+template <typename Function>
+std::string message_of(Function&& function, ErrorCode expected) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), expected);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+ModelSpec small_model() {
+  ModelSpec spec;
+  spec.architecture = "llama";
+  spec.layer_count = 2;
+  spec.hidden_size = 64;
+  spec.feed_forward_size = 128;
+  spec.head_count = 8;
+  spec.kv_head_count = 2;
+  spec.head_size = 8;
+  spec.vocabulary_size = 100;
+  spec.context_length = 256;
+  spec.rope_dimension_count = 8;
+  return spec;
+}
+
+TEST(SamplingParams, DefaultsAreValidAndEachRangeIsChecked) {
+  SamplingParams params;
+  EXPECT_NO_THROW(params.validate());
+  params.temperature = -1.0F;
+  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("temperature is -1"),
+            std::string::npos);
+  params = {};
+  params.top_p = 0.0F;
+  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("top_p is 0"),
+            std::string::npos);
+  params = {};
+  params.max_tokens = 0;
+  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("max_tokens is 0"),
+            std::string::npos);
+  params = {};
+  params.stop_token_ids.resize(65);
+  EXPECT_THROW(params.validate(), Error);
+}
+
+TEST(ModelSpec, RefusesWhatNoKernelCanRun) {
+  EXPECT_NO_THROW(small_model().validate());
+  ModelSpec spec = small_model();
+  spec.kv_head_count = 3;
+  EXPECT_NE(message_of([&] { spec.validate(); }, ErrorCode::CorruptFile).find("3 KV heads"), std::string::npos);
+  spec = small_model();
+  spec.head_size = 7;
+  spec.rope_dimension_count = 6;
+  EXPECT_THROW(spec.validate(), Error);
+  spec = small_model();
+  spec.layer_count = 0;
+  EXPECT_THROW(spec.validate(), Error);
+  spec = small_model();
+  spec.norm_epsilon = 0.0F / 1.0F;
+  EXPECT_THROW(spec.validate(), Error);
+}
+
+// checklist 74: bytes a token = 2 * L * G * D * bytes of a number.
+TEST(KvLayout, CountsBytes) {
+  const KvLayout layout = KvLayout::of(small_model(), 16, KvType::F16);
+  EXPECT_EQ(layout.bytes_per_token(), 2U * 2 * 2 * 8 * 2);
+  EXPECT_EQ(layout.bytes_per_block(), 16 * layout.bytes_per_token());
+  EXPECT_EQ(KvLayout::of(small_model(), 16, KvType::F32).bytes_per_token(), 2U * 2 * 2 * 8 * 4);
+  for (const int32_t bad : {0, 4, 7, 24, 256}) {
+    EXPECT_THROW((void)KvLayout::of(small_model(), bad, KvType::F16), Error) << bad;
+  }
+}
+
+TEST(FinishReason, HasTheWordsOfTheApi) {
+  EXPECT_STREQ(to_string(FinishReason::Stop), "stop");
+  EXPECT_STREQ(to_string(FinishReason::Length), "length");
+  EXPECT_STREQ(to_string(FinishReason::Abort), "abort");
+  EXPECT_STREQ(to_string(FinishReason::Error), "error");
+}
+
+}  // namespace
+}  // namespace inflight

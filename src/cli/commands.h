@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's subcommands. Each adds itself to the app with its options, help and callback; the callback throws Error
+// for what the user can mend. Exit status: 0 good, 1 failed, 2 wrong usage.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace inflight::cli {
+
+// One function a file <name>_command.cpp:  void add_<name>_command(CLI::App& app);
+
+}  // namespace inflight::cli

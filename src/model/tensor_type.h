@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The number formats of stored tensors. Values are GGUF's type ids. Quantised types hold blocks of 32 numbers along a
+// row: Q8_0 = f16 scale d, 32 int8 q, x = d*q;  Q4_0 = f16 scale d, 16 bytes whose low nibbles are numbers 0..15 and
+// high nibbles 16..31, x = d*(q-8).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace inflight {
+
+enum class TensorType : uint32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q8_0 = 8, BF16 = 30 };
+
+inline constexpr int32_t kQuantBlock = 32;  // numbers a block of Q8_0 and Q4_0
+
+// Numbers and bytes of the smallest whole unit: 1 number for the float types, a block for the quantised ones.
+struct TensorUnit {
+  int32_t numbers;
+  int32_t bytes;
+};
+[[nodiscard]] TensorUnit unit_of(TensorType type);
+[[nodiscard]] const char* to_string(TensorType type);                                // "Q8_0"
+[[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);    // any case: "q8_0"
+
+// Bytes of a row of `columns` numbers.  REQUIRES: columns is a multiple of the unit's numbers.
+[[nodiscard]] size_t row_bytes(TensorType type, int64_t columns);
+
+}  // namespace inflight

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's weights on the host, by role instead of by name. Views into the mapped file: nothing is copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/tensor_type.h"
+
+namespace inflight {
+
+// A matrix [rows, columns] row-major in `type`, or a vector (rows = 1). Used as y = x * W^T: rows are outputs.
+// LIFETIME: `bytes` points into the model's file mapping.
+struct WeightView {
+  std::string name;  // as in the file, for messages
+  TensorType type = TensorType::F32;
+  int32_t rows = 0;
+  int32_t columns = 0;
+  std::span<const std::byte> bytes;
+
+  [[nodiscard]] bool present() const { return !bytes.empty(); }
+};
+
+struct LayerWeights {
+  WeightView attention_norm;               // [E] F32
+  WeightView query, key, value;            // [H*D, E], [G*D, E], [G*D, E]
+  WeightView query_bias, key_bias, value_bias;  // optional, F32
+  WeightView attention_output;             // [E, H*D]
+  WeightView attention_output_bias;        // optional, F32
+  WeightView feed_forward_norm;            // [E] F32
+  WeightView gate, up, down;               // [F, E], [F, E], [E, F]
+  WeightView gate_bias, up_bias, down_bias;  // optional, F32
+};
+
+struct ModelWeights {
+  WeightView token_embedding;  // [V, E]
+  std::vector<LayerWeights> layers;
+  WeightView output_norm;      // [E] F32
+  WeightView output;           // [V, E]; equal to token_embedding's view when tied
+  bool tied_output = false;
+  WeightView rope_factors;     // optional [rope_dimension_count / 2] F32: divides each pair's frequency
+};
+
+}  // namespace inflight

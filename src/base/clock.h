@@ -20,8 +20,7 @@ class Clock {
 class SteadyClock final : public Clock {
  public:
   [[nodiscard]] TimeNs now() const override {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
 };

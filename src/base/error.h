@@ -55,5 +55,4 @@ template <typename... Args>
 }  // namespace inflight
 
 // Always on, release builds included: the invariants are what the scheduler is sold on.
-#define INFLIGHT_CHECK(condition) \
-  ((condition) ? void(0) : ::inflight::check_failed(#condition, __FILE__, __LINE__))
+#define INFLIGHT_CHECK(condition) ((condition) ? void(0) : ::inflight::check_failed(#condition, __FILE__, __LINE__))

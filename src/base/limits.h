@@ -22,22 +22,22 @@ inline constexpr int32_t kContextTokensMax = 1 << 24;
 // Scheduling.
 inline constexpr int32_t kBlockTokensMin = 8;
 inline constexpr int32_t kBlockTokensMax = 128;
-inline constexpr int32_t kSequencesMax = 1 << 16;          // running at once
-inline constexpr int32_t kBatchedTokensMax = 1 << 20;      // in one step
+inline constexpr int32_t kSequencesMax = 1 << 16;      // running at once
+inline constexpr int32_t kBatchedTokensMax = 1 << 20;  // in one step
 inline constexpr int32_t kBlocksMax = 1 << 28;
-inline constexpr int32_t kRequestsMax = 1 << 22;           // waiting and running
+inline constexpr int32_t kRequestsMax = 1 << 22;  // waiting and running
 inline constexpr int32_t kTenantsMax = 1 << 12;
-inline constexpr int32_t kSkipAheadMax = 64;               // waiting requests looked past in one step
-inline constexpr int32_t kStopTokensMax = 64;              // per request
+inline constexpr int32_t kSkipAheadMax = 64;   // waiting requests looked past in one step
+inline constexpr int32_t kStopTokensMax = 64;  // per request
 
 // Text.
 inline constexpr size_t kPromptBytesMax = 256U << 20;
 inline constexpr size_t kTemplateBytesMax = 1U << 20;
-inline constexpr int kTemplateDepthMax = 64;               // nested blocks and calls
-inline constexpr int64_t kTemplateStepsMax = 50'000'000;   // evaluated nodes of one rendering
+inline constexpr int kTemplateDepthMax = 64;              // nested blocks and calls
+inline constexpr int64_t kTemplateStepsMax = 50'000'000;  // evaluated nodes of one rendering
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
 // Device.
-inline constexpr int kWaitSecondsMax = 600;                // for one step before the device is called dead
+inline constexpr int kWaitSecondsMax = 600;  // for one step before the device is called dead
 
 }  // namespace inflight::limits

@@ -10,8 +10,7 @@
 namespace inflight {
 
 // The Philox4x32-10 block function: four random words for a 128-bit counter and a 64-bit key.
-[[nodiscard]] constexpr std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
-                                                       std::array<uint32_t, 2> key) {
+[[nodiscard]] constexpr std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {
@@ -26,8 +25,7 @@ namespace inflight {
 // The uniform number in [0, 1) that decides output position `position` of a request with `seed`: the top 24 bits of the
 // first word, so that it is exact in float on host and device.
 [[nodiscard]] constexpr float sampling_uniform(uint64_t seed, uint32_t position) {
-  const auto words = philox({position, 0, 0, 0},
-                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const auto words = philox({position, 0, 0, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return static_cast<float>(words[0] >> 8) * 0x1p-24F;
 }
 

@@ -33,9 +33,7 @@ struct BatchEntry {
   const SamplingParams* sampling = nullptr;  // set when samples
 
   // What attention sees at the step's end; also the position of the token that is sampled.
-  [[nodiscard]] int32_t context_token_count() const {
-    return computed_token_count + scheduled_token_count;
-  }
+  [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }
 };
 
 // Copies whole blocks before the step's tokens are computed (copy-on-write).

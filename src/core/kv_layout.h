@@ -27,9 +27,7 @@ struct KvLayout {
     return size_t{2} * static_cast<size_t>(layer_count) * static_cast<size_t>(kv_head_count) *
            static_cast<size_t>(head_size) * bytes_per_number();
   }
-  [[nodiscard]] size_t bytes_per_block() const {
-    return bytes_per_token() * static_cast<size_t>(block_token_count);
-  }
+  [[nodiscard]] size_t bytes_per_block() const { return bytes_per_token() * static_cast<size_t>(block_token_count); }
 };
 
 }  // namespace inflight

@@ -37,16 +37,15 @@ void ModelSpec::validate() const {
   require_positive("RoPE base", rope_base);
   require_positive("RoPE scaling factor", rope_scaling.factor);
   if (head_count % kv_head_count != 0) {
-    fail(ErrorCode::CorruptFile, "the model has {} query heads, not a multiple of its {} KV heads",
-         head_count, kv_head_count);
+    fail(ErrorCode::CorruptFile, "the model has {} query heads, not a multiple of its {} KV heads", head_count,
+         kv_head_count);
   }
   if (head_size % 2 != 0 || rope_dimension_count % 2 != 0) {
-    fail(ErrorCode::CorruptFile, "the model's head size {} or RoPE dimension count {} is odd",
-         head_size, rope_dimension_count);
+    fail(ErrorCode::CorruptFile, "the model's head size {} or RoPE dimension count {} is odd", head_size,
+         rope_dimension_count);
   }
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
-    require_range("RoPE original context length", rope_scaling.original_context_length, 1,
-                  limits::kContextTokensMax);
+    require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);
     require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);
     require_positive("RoPE high frequency factor minus the low one",
                      rope_scaling.high_frequency_factor - rope_scaling.low_frequency_factor);

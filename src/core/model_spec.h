@@ -17,9 +17,9 @@ enum class RopeStyle : int32_t {
 struct RopeScaling {
   enum class Kind : int32_t { None = 0, Linear = 1, Llama3 = 2 };
   Kind kind = Kind::None;
-  float factor = 1.0F;            // positions are divided by it (Linear), or low frequencies (Llama3)
-  float low_frequency_factor = 1.0F;   // Llama3 only
-  float high_frequency_factor = 4.0F;  // Llama3 only
+  float factor = 1.0F;                  // positions are divided by it (Linear), or low frequencies (Llama3)
+  float low_frequency_factor = 1.0F;    // Llama3 only
+  float high_frequency_factor = 4.0F;   // Llama3 only
   int32_t original_context_length = 0;  // Llama3 only
 };
 

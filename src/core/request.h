@@ -18,11 +18,11 @@ struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
-  std::vector<TokenId> end_tokens;  // the model's own (eos, end of turn); obeyed unless sampling.ignore_eos
-  TimeNs arrival = 0;               // before tokenizing
-  int32_t priority = 0;             // lower = sooner
-  uint32_t tenant = 0;              // dense, in [0, limits::kTenantsMax)
-  uint64_t cache_salt = 0;          // requests share stored prefixes only with requests of the same salt
+  std::vector<TokenId> end_tokens;     // the model's own (eos, end of turn); obeyed unless sampling.ignore_eos
+  TimeNs arrival = 0;                  // before tokenizing
+  int32_t priority = 0;                // lower = sooner
+  uint32_t tenant = 0;                 // dense, in [0, limits::kTenantsMax)
+  uint64_t cache_salt = 0;             // requests share stored prefixes only with requests of the same salt
   TimeNs ttft_deadline = kNoDeadline;  // absolute time by which the first token is wanted
   TimeNs e2e_deadline = kNoDeadline;   // absolute time by which the last token is wanted
 };

@@ -12,9 +12,9 @@ namespace inflight {
 
 struct SampledToken {
   SequenceId sequence{};
-  TokenId token = 0;       // meaningful when valid
-  float logprob = 0.0F;    // natural log of the token's probability under the unmodified logits
-  bool valid = true;       // false: the logits held a NaN or no finite value; the request ends with `error`
+  TokenId token = 0;     // meaningful when valid
+  float logprob = 0.0F;  // natural log of the token's probability under the unmodified logits
+  bool valid = true;     // false: the logits held a NaN or no finite value; the request ends with `error`
 };
 
 struct StepResult {

@@ -18,7 +18,7 @@ enum class TokenType : int32_t {
   Control = 3,      // begin, end, turn markers: no text of their own
   UserDefined = 4,  // matched in the text before anything else
   Unused = 5,
-  Byte = 6,         // "<0x41>"
+  Byte = 6,  // "<0x41>"
 };
 
 struct VocabularyData {

@@ -21,8 +21,8 @@ struct TensorUnit {
   int32_t bytes;
 };
 [[nodiscard]] TensorUnit unit_of(TensorType type);
-[[nodiscard]] const char* to_string(TensorType type);                                // "Q8_0"
-[[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);    // any case: "q8_0"
+[[nodiscard]] const char* to_string(TensorType type);                              // "Q8_0"
+[[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);  // any case: "q8_0"
 
 // Bytes of a row of `columns` numbers.  REQUIRES: columns is a multiple of the unit's numbers.
 [[nodiscard]] size_t row_bytes(TensorType type, int64_t columns);

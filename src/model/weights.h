@@ -25,23 +25,23 @@ struct WeightView {
 };
 
 struct LayerWeights {
-  WeightView attention_norm;               // [E] F32
-  WeightView query, key, value;            // [H*D, E], [G*D, E], [G*D, E]
+  WeightView attention_norm;                    // [E] F32
+  WeightView query, key, value;                 // [H*D, E], [G*D, E], [G*D, E]
   WeightView query_bias, key_bias, value_bias;  // optional, F32
-  WeightView attention_output;             // [E, H*D]
-  WeightView attention_output_bias;        // optional, F32
-  WeightView feed_forward_norm;            // [E] F32
-  WeightView gate, up, down;               // [F, E], [F, E], [E, F]
-  WeightView gate_bias, up_bias, down_bias;  // optional, F32
+  WeightView attention_output;                  // [E, H*D]
+  WeightView attention_output_bias;             // optional, F32
+  WeightView feed_forward_norm;                 // [E] F32
+  WeightView gate, up, down;                    // [F, E], [F, E], [E, F]
+  WeightView gate_bias, up_bias, down_bias;     // optional, F32
 };
 
 struct ModelWeights {
   WeightView token_embedding;  // [V, E]
   std::vector<LayerWeights> layers;
-  WeightView output_norm;      // [E] F32
-  WeightView output;           // [V, E]; equal to token_embedding's view when tied
+  WeightView output_norm;  // [E] F32
+  WeightView output;       // [V, E]; equal to token_embedding's view when tied
   bool tied_output = false;
-  WeightView rope_factors;     // optional [rope_dimension_count / 2] F32: divides each pair's frequency
+  WeightView rope_factors;  // optional [rope_dimension_count / 2] F32: divides each pair's frequency
 };
 
 }  // namespace inflight

@@ -19,8 +19,8 @@ inline std::string shared_path(const std::string& relative) {
 }  // namespace inflight::test
 
 // Skips the running test, saying why, when `path` is not there.
-#define INFLIGHT_REQUIRE_FILE(path)                                                    \
-  if (!std::filesystem::exists(path)) {                                                \
+#define INFLIGHT_REQUIRE_FILE(path)                                                      \
+  if (!std::filesystem::exists(path)) {                                                  \
     GTEST_SKIP() << "needs " << (path) << " (set -DINFLIGHT_SHARED_DATA to its folder)"; \
-  }                                                                                    \
+  }                                                                                      \
   static_assert(true, "")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: the generator is Philox4x32-10 itself, so that any other implementation gives the same draws.
-// Method: the known answers published with the paper's reference code (Random123 kat_vectors), and moments of the draws.
+// Method: the known answers published with the paper's reference code (Random123 kat_vectors), and moments of the
+// draws.
 #include "base/rng.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,7 @@ TEST(Philox, MatchesThePublishedKnownAnswers) {
   const std::array<uint32_t, 4> zero = philox({0, 0, 0, 0}, {0, 0});
   EXPECT_EQ(zero, (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t f = 0xffffffff;
-  EXPECT_EQ(philox({f, f, f, f}, {f, f}),
-            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({f, f, f, f}, {f, f}), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }

@@ -48,8 +48,7 @@ TEST(SamplingParams, DefaultsAreValidAndEachRangeIsChecked) {
             std::string::npos);
   params = {};
   params.top_p = 0.0F;
-  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("top_p is 0"),
-            std::string::npos);
+  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("top_p is 0"), std::string::npos);
   params = {};
   params.max_tokens = 0;
   EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("max_tokens is 0"),

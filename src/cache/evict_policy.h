@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which stored block goes first when blocks run out. A strategy ranks; KvBlocks owns the blocks and decides what may go
+// at all (never a referenced block, never one with stored children). The base class is the built-in strategy: least
+// recently used. plugin_host adapts loaded strategies to this interface.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace inflight {
+
+class EvictPolicy {
+ public:
+  EvictPolicy() = default;
+  EvictPolicy(const EvictPolicy&) = delete;
+  EvictPolicy& operator=(const EvictPolicy&) = delete;
+  virtual ~EvictPolicy() = default;
+
+  // What happened to stored blocks, in order; blocks of one call are given from the root towards the leaf.
+  virtual void on_insert(std::span<const BlockId> /*blocks*/) {}   // can be found from now on
+  virtual void on_hit(std::span<const BlockId> /*blocks*/) {}      // a request found them
+  virtual void on_pin(std::span<const BlockId> /*blocks*/) {}      // references 0 -> 1
+  virtual void on_release(std::span<const BlockId> /*blocks*/) {}  // references 1 -> 0
+  virtual void on_evict(BlockId /*block*/) {}                      // gone, whoever decided it
+
+  // True: the strategy keeps its own order and is asked with pick(). False: it gives keys with rank().
+  [[nodiscard]] virtual bool keeps_order() const { return false; }
+
+  // The key of a block that has become evictable; the smallest goes first, ties by time of release.
+  // `release_tick` counts releases, so returning it is LRU.
+  [[nodiscard]] virtual int64_t rank(BlockId /*block*/, int64_t release_tick) { return release_tick; }
+
+  // Appends blocks to `out`, first to go first, about `need` of them; none when it knows none.
+  virtual void pick(int32_t /*need*/, std::vector<BlockId>& /*out*/) {}
+};
+
+}  // namespace inflight

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stored blocks that may be evicted now, by rank: a binary heap with lazy deletion. An entry is valid while the
+// block's stamp is the one it was queued with.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace inflight {
+
+class EvictionQueue {
+ public:
+  explicit EvictionQueue(int32_t block_count);
+
+  // REQUIRES: the block is not queued.   COST: O(log candidates).
+  void push(BlockId block, int64_t rank, int64_t release_tick);
+  // The block is a candidate no more; does nothing when it is none.   COST: O(1).
+  void withdraw(BlockId block);
+  // Takes out the candidate with the smallest (rank, release_tick).   COST: O(log candidates) amortised.
+  [[nodiscard]] std::optional<BlockId> try_pop();
+
+  [[nodiscard]] bool contains(BlockId block) const { return queued_[static_cast<size_t>(block)] != 0; }
+  [[nodiscard]] int32_t count() const { return count_; }
+
+ private:
+  struct Entry {
+    int64_t rank;
+    int64_t release_tick;
+    BlockId block;
+    uint32_t stamp;
+  };
+  [[nodiscard]] bool valid(const Entry& entry) const;
+  void drop_stale();
+
+  std::vector<Entry> heap_;
+  std::vector<uint32_t> stamps_;  // by block: counts how often it was queued
+  std::vector<uint8_t> queued_;   // by block
+  int32_t count_ = 0;
+};
+
+}  // namespace inflight

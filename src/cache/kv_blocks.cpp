@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/kv_blocks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace inflight {
+
+KvBlocks::KvBlocks(const Options& options, EvictPolicy& policy)
+    : options_(options),
+      policy_(&policy),
+      pool_(options.block_count, options.shuffle_seed),
+      tree_(options.block_count, options.block_token_count),
+      queue_(options.block_count),
+      release_ticks_(static_cast<size_t>(options.block_count), 0) {
+  scratch_.reserve(static_cast<size_t>(options.block_count));
+  picked_.reserve(static_cast<size_t>(options.block_count));
+}
+
+void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
+                     std::vector<BlockId>& out) const {
+  if (!options_.prefix_caching) return;
+  const auto width = static_cast<size_t>(options_.block_token_count);
+  std::optional<BlockId> parent;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto block = tree_.find({keys[i], salt, parent, tokens.subspan(i * width, width)});
+    if (!block) return;
+    out.push_back(*block);
+    parent = block;
+  }
+}
+
+void KvBlocks::share(std::span<const BlockId> blocks, TimeNs now) {
+  if (blocks.empty()) return;
+  scratch_.clear();
+  for (const BlockId block : blocks) {
+    tree_.count_hit(block, now);
+    if (pool_.reference(block)) {
+      queue_.withdraw(block);
+      scratch_.push_back(block);
+    }
+  }
+  policy_->on_hit(blocks);
+  if (!scratch_.empty()) policy_->on_pin(scratch_);
+}
+
+bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
+  if (count > available_count()) return false;
+  for (int32_t i = 0; i < count; ++i) {
+    if (pool_.free_count() == 0) INFLIGHT_CHECK(try_evict_one());
+    table.push_back(*pool_.try_take());
+  }
+  return true;
+}
+
+RadixTree::Content KvBlocks::content_of(std::span<const BlockId> table, const FullBlock& full) {
+  std::optional<BlockId> parent;
+  if (full.index > 0) parent = table[static_cast<size_t>(full.index - 1)];
+  return {full.key, full.salt, parent, full.tokens};
+}
+
+bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full, TimeNs now) {
+  const RadixTree::Content content = content_of(table, full);
+  if (tree_.find(content)) return false;
+  const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
+  tree_.insert(content, inserted[0], full.owner, now);
+  policy_->on_insert(inserted);
+  return true;
+}
+
+void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
+  const auto twin = tree_.find(content_of(table, full));
+  INFLIGHT_CHECK(twin.has_value());
+  const BlockId pinned[] = {*twin};
+  if (pool_.reference(*twin)) {
+    queue_.withdraw(*twin);
+    policy_->on_pin(pinned);
+  }
+  BlockId& own = table[static_cast<size_t>(full.index)];
+  INFLIGHT_CHECK(own != *twin);
+  if (pool_.dereference(own)) pool_.free(own);
+  own = *twin;
+}
+
+void KvBlocks::release(std::vector<BlockId>& table, TimeNs now) {
+  scratch_.clear();
+  for (const BlockId block : table) {
+    if (!pool_.dereference(block)) continue;
+    if (!tree_.contains(block)) {
+      pool_.free(block);
+      continue;
+    }
+    tree_.touch(block, now);
+    release_ticks_[static_cast<size_t>(block)] = ++tick_;
+    scratch_.push_back(block);
+  }
+  table.clear();
+  if (scratch_.empty()) return;
+  policy_->on_release(scratch_);
+  for (const BlockId block : scratch_) enqueue_if_evictable(block);
+}
+
+void KvBlocks::enqueue_if_evictable(BlockId block) {
+  if (pool_.references(block) > 0 || !tree_.is_leaf(block)) return;
+  const int64_t tick = release_ticks_[static_cast<size_t>(block)];
+  queue_.push(block, policy_->rank(block, tick), tick);
+}
+
+std::optional<BlockId> KvBlocks::next_victim() {
+  if (policy_->keeps_order()) {
+    if (picked_.empty()) {
+      policy_->pick(1, picked_);
+      std::ranges::reverse(picked_);
+    }
+    while (!picked_.empty()) {
+      const BlockId block = picked_.back();
+      picked_.pop_back();
+      if (!queue_.contains(block)) continue;  // referenced, has stored children, or gone
+      queue_.withdraw(block);
+      return block;
+    }
+  }
+  return queue_.try_pop();
+}
+
+bool KvBlocks::try_evict_one() {
+  const auto block = next_victim();
+  if (!block) return false;
+  evict(*block);
+  return true;
+}
+
+void KvBlocks::evict(BlockId block) {
+  const auto parent = tree_.node(block).parent;
+  tree_.remove(block);
+  pool_.free(block);
+  ++evicted_total_;
+  policy_->on_evict(block);
+  if (parent) enqueue_if_evictable(*parent);
+}
+
+int32_t KvBlocks::stored_among(std::span<const BlockId> blocks) const {
+  return static_cast<int32_t>(
+      std::ranges::count_if(blocks, [this](BlockId block) { return pool_.references(block) == 0; }));
+}
+
+int32_t KvBlocks::freeable_count(std::span<const BlockId> table) const {
+  return static_cast<int32_t>(
+      std::ranges::count_if(table, [this](BlockId block) { return pool_.references(block) == 1; }));
+}
+
+void KvBlocks::clear_stored() {
+  while (try_evict_one()) {
+  }
+}
+
+void KvBlocks::set_policy(EvictPolicy& policy) {
+  scratch_.clear();
+  while (const auto block = queue_.try_pop()) scratch_.push_back(*block);
+  policy_ = &policy;
+  picked_.clear();
+  std::vector<BlockId> known;
+  for (int32_t i = 0; i < pool_.block_count(); ++i) {
+    if (tree_.contains(static_cast<BlockId>(i))) known.push_back(static_cast<BlockId>(i));
+  }
+  std::ranges::stable_sort(known, {}, [this](BlockId block) { return release_ticks_[static_cast<size_t>(block)]; });
+  policy_->on_insert(known);
+  std::vector<BlockId> stored;
+  std::ranges::copy_if(known, std::back_inserter(stored),
+                       [this](BlockId block) { return pool_.references(block) == 0; });
+  policy_->on_release(stored);
+  for (const BlockId block : scratch_) enqueue_if_evictable(block);
+}
+
+void KvBlocks::check_invariants() const {
+  pool_.check_invariants();
+  tree_.check_invariants();
+  int32_t stored = 0, evictable = 0;
+  for (int32_t i = 0; i < pool_.block_count(); ++i) {
+    const auto block = static_cast<BlockId>(i);
+    const bool referenced = pool_.references(block) > 0;
+    if (!tree_.contains(block)) {
+      INFLIGHT_CHECK(!queue_.contains(block));
+      continue;
+    }
+    const auto parent = tree_.node(block).parent;
+    INFLIGHT_CHECK(!referenced || !parent || pool_.references(*parent) > 0);
+    stored += !referenced;
+    evictable += queue_.contains(block);
+    INFLIGHT_CHECK(queue_.contains(block) == (!referenced && tree_.is_leaf(block)));
+  }
+  INFLIGHT_CHECK(stored == pool_.stored_count());
+  INFLIGHT_CHECK(evictable == queue_.count());
+}
+
+}  // namespace inflight

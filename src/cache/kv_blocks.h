@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that happens to KV blocks: taking, sharing, storing, evicting. Joins the pool (who refers to a block), the radix
+// tree (what it holds) and the eviction strategy (which stored one goes first).
+//
+// A sequence's block table, by half-open ranges of its blocks:
+//   [0, published)       in the tree: shared with whoever has the same prefix; referenced, so never evicted
+//   [published, size)    the sequence's own: still being filled, or full of tokens that the host does not know yet
+// Freeing a sequence drops its references: published blocks become stored, the others free.
+//
+// Invariant: a stored block's descendants have no references (a table refers to every ancestor of its blocks), so every
+// stored block can be evicted, leaves first.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/evict_policy.h"
+#include "cache/eviction_queue.h"
+#include "cache/radix_tree.h"
+
+namespace inflight {
+
+class KvBlocks {
+ public:
+  struct Options {
+    int32_t block_count = 0;
+    int32_t block_token_count = 16;
+    bool prefix_caching = true;
+    std::optional<uint64_t> shuffle_seed = std::nullopt;  // see BlockPool
+  };
+  // `policy` is borrowed and must outlive this object or be replaced with set_policy().
+  KvBlocks(const Options& options, EvictPolicy& policy);
+
+  // Appends to `out` the blocks that hold the longest stored prefix of `tokens`, whole blocks only; keys[i] is the
+  // PrefixKey of block i. At most keys.size() blocks.   MODIFIES: nothing but `out`.   COST: O(matched tokens).
+  void match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
+             std::vector<BlockId>& out) const;
+
+  // A request uses the stored or referenced `blocks` of a match (from the root on) from now on.
+  // MODIFIES: references, use counts.
+  void share(std::span<const BlockId> blocks, TimeNs now);
+
+  // Appends `count` blocks to `table`, evicting stored ones if need be; on false nothing changed.
+  // REQUIRES: count >= 0.
+  [[nodiscard]] bool try_extend(std::vector<BlockId>& table, int32_t count);
+
+  // One full block of a sequence's table, with what it holds.
+  struct FullBlock {
+    int32_t index = 0;  // in the table
+    uint64_t salt = 0;
+    PrefixKey key = 0;
+    std::span<const TokenId> tokens;  // B tokens
+    NodeOwner owner;
+  };
+  // Makes table[full.index] findable; false when another block holds the same content already.
+  // REQUIRES: the blocks before it are published; its K and V are computed by a step that is submitted before, or is
+  // the
+  //           same as, any step that uses them.
+  [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full, TimeNs now);
+
+  // Puts the block that already holds the same content in the place of table[full.index], which goes back to the pool:
+  // the bits are the same, by the determinism contract.
+  // REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the old block.
+  void adopt_twin(std::vector<BlockId>& table, const FullBlock& full);
+
+  // Drops one reference of every block and empties the table.
+  void release(std::vector<BlockId>& table, TimeNs now);
+
+  // Blocks that can be had: free ones and stored ones.
+  [[nodiscard]] int32_t available_count() const { return pool_.free_count() + pool_.stored_count(); }
+  // Of `blocks`, those that share() would make unavailable.
+  [[nodiscard]] int32_t stored_among(std::span<const BlockId> blocks) const;
+  // Blocks that would come back if `table` were released.
+  [[nodiscard]] int32_t freeable_count(std::span<const BlockId> table) const;
+
+  // Evicts every stored block.
+  void clear_stored();
+  // Another strategy from now on; it learns of the stored blocks in their present eviction order.
+  void set_policy(EvictPolicy& policy);
+
+  [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  [[nodiscard]] const RadixTree& tree() const { return tree_; }
+  [[nodiscard]] bool prefix_caching() const { return options_.prefix_caching; }
+  [[nodiscard]] int32_t block_token_count() const { return options_.block_token_count; }
+  [[nodiscard]] int64_t evicted_total() const { return evicted_total_; }
+
+  // Throws InternalError unless pool, tree and queue agree.   COST: O(blocks).
+  void check_invariants() const;
+
+ private:
+  [[nodiscard]] static RadixTree::Content content_of(std::span<const BlockId> table, const FullBlock& full);
+  [[nodiscard]] bool try_evict_one();
+  [[nodiscard]] std::optional<BlockId> next_victim();
+  void evict(BlockId block);
+  void enqueue_if_evictable(BlockId block);
+
+  Options options_;
+  EvictPolicy* policy_;
+  BlockPool pool_;
+  RadixTree tree_;
+  EvictionQueue queue_;
+  std::vector<int64_t> release_ticks_;  // by block: when it was last released
+  int64_t tick_ = 0;
+  int64_t evicted_total_ = 0;
+  std::vector<BlockId> scratch_;  // blocks of one notification
+  std::vector<BlockId> picked_;   // what an ordered strategy named and is not used up; in reverse
+};
+
+}  // namespace inflight

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefix index: which block holds the K and V of which token run. A node is one full block and is named by the
+// block itself; its parent holds the tokens before it. Children are found through one hash table over (what precedes,
+// own tokens), and a hit compares the tokens, so different content is never taken for equal (checklist 91).
+//
+// Why one block a node instead of compressed runs: blocks are the unit of sharing and eviction, so a longer run would
+// be split and joined all the time; matching then modifies nothing and every cost is O(blocks). See
+// docs/decisions/0001.
+//
+// Namespaces: nodes of different salts never match (adapters, tenants). Source: Zheng et al. 2024 (RadixAttention);
+// keys chain as in vLLM's prefix cache.
+// THREAD: the engine thread only.   Must not know: references, eviction order (KvBlocks does).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+
+namespace inflight {
+
+// Hash of a block's tokens and of everything before them in its namespace; equal content, equal key, over evictions.
+using PrefixKey = uint64_t;
+
+// The key that a sequence's first block continues.
+[[nodiscard]] PrefixKey root_key(uint64_t salt);
+// The key of the block that holds `tokens` and follows `previous`.
+[[nodiscard]] PrefixKey child_key(PrefixKey previous, std::span<const TokenId> tokens);
+
+// Who computed a block: for strategies, never for matching.
+struct NodeOwner {
+  uint32_t tenant = 0;
+  int32_t priority = 0;
+};
+
+struct RadixNode {
+  PrefixKey key = 0;
+  uint64_t salt = 0;
+  std::optional<BlockId> parent;  // nullopt: a first block
+  int32_t child_count = 0;
+  int32_t depth = 0;      // blocks before it
+  int32_t hit_count = 0;  // requests that found it
+  TimeNs created = 0;
+  TimeNs last_use = 0;
+  NodeOwner owner;
+  bool stored = false;  // in the tree
+};
+
+class RadixTree {
+ public:
+  RadixTree(int32_t block_count, int32_t block_token_count);
+
+  // What a block of tokens is looked up by.
+  struct Content {
+    PrefixKey key;
+    uint64_t salt;
+    std::optional<BlockId> parent;
+    std::span<const TokenId> tokens;  // B tokens
+  };
+
+  // The node that holds just this content.   MODIFIES: nothing.   COST: O(B) on a hit.
+  [[nodiscard]] std::optional<BlockId> find(const Content& content) const;
+
+  // Makes `block` the node of this content.  REQUIRES: find(content) is nullopt, the parent is in the tree.
+  void insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now);
+
+  // Takes a node out.  REQUIRES: it has no children.
+  void remove(BlockId block);
+
+  void count_hit(BlockId block, TimeNs now);
+  void touch(BlockId block, TimeNs now) { nodes_[index(block)].last_use = now; }
+
+  [[nodiscard]] const RadixNode& node(BlockId block) const { return nodes_[index(block)]; }
+  [[nodiscard]] bool contains(BlockId block) const { return nodes_[index(block)].stored; }
+  [[nodiscard]] bool is_leaf(BlockId block) const { return nodes_[index(block)].child_count == 0; }
+  [[nodiscard]] std::span<const TokenId> tokens(BlockId block) const;
+  [[nodiscard]] int32_t node_count() const { return node_count_; }
+  [[nodiscard]] int32_t block_token_count() const { return block_token_count_; }
+
+  // Throws InternalError unless parents, child counts and the hash table agree.   COST: O(blocks).
+  void check_invariants() const;
+
+ private:
+  static constexpr int32_t kEmpty = -1;
+  [[nodiscard]] static size_t index(BlockId block) { return static_cast<size_t>(block); }
+  [[nodiscard]] size_t home(PrefixKey key) const { return key & (table_.size() - 1); }
+  [[nodiscard]] bool holds(BlockId block, const Content& content) const;
+
+  int32_t block_token_count_;
+  int32_t node_count_ = 0;
+  std::vector<RadixNode> nodes_;  // by block
+  std::vector<TokenId> tokens_;   // [N, B]
+  // Open addressing with linear probing over node keys; at most half full, so never allocated again.
+  std::vector<int32_t> table_;
+};
+
+}  // namespace inflight

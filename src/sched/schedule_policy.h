@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decisions that a policy may take; the scheduler owns everything and checks the limits. The base class is the
+// built-in policy: first come, first served; the last admitted goes first when blocks run out. plugin_host adapts
+// loaded policies (include/inflight/plugin.h) to this interface and answers for their mistakes: whatever it returns is
+// valid. THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/kv_blocks.h"
+#include "sched/scheduler_config.h"
+#include "sched/sequence.h"
+
+namespace inflight {
+
+// Something that happened to a request or to the engine. Numbers and layout are plugin.h's (asserted in plugin_host).
+enum class EventType : uint32_t {
+  Attach = 1,
+  Arrive = 2,
+  Admit = 3,
+  FirstToken = 4,
+  Preempt = 5,
+  Resume = 6,
+  Finish = 7,
+  Abort = 8,
+  Reject = 9,
+  Step = 10,
+  Tokens = 11,
+  CacheReset = 12,
+  Param = 13,
+};
+struct SchedulerEvent {
+  EventType type;
+  uint32_t slot;
+  uint64_t request;
+  TimeNs time;
+  int64_t a, b, c;
+};
+
+// What a step may spend. In: the configured limits; out: what the policy wants, at most that.
+struct StepLimits {
+  int32_t token_budget = 0;    // all tokens of the step
+  int32_t prefill_tokens = 0;  // prompt tokens of the step
+  int32_t chunk = 0;           // tokens of one prompt in the step, >= 1
+  int32_t admissions = 0;      // sequences admitted in the step
+};
+
+// The step being planned, as a policy sees it.
+struct StepView {
+  uint64_t step = 0;
+  TimeNs now = 0;
+  const SchedulerConfig* config = nullptr;
+  const KvBlocks* blocks = nullptr;
+  std::span<Sequence* const> waiting;
+  std::span<Sequence* const> running;  // in order of admission
+  int32_t tokens_left = 0;
+  int32_t sequences_left = 0;
+  int32_t prefilling_count = 0;  // running sequences that have more than their newest token to compute
+  TimeNs last_step_duration = 0;
+  int32_t last_prefill_tokens = 0;
+  int32_t last_decode_sequences = 0;
+};
+
+// A waiting sequence that fits, before it is taken.
+struct Candidate {
+  const Sequence* sequence = nullptr;
+  int32_t cached_tokens = 0;
+  int32_t uncached_tokens = 0;
+  int32_t blocks_now = 0;   // for this step's share
+  int32_t blocks_full = 0;  // for all its known tokens
+};
+enum class Decision : uint8_t {
+  Admit,
+  Skip,  // leave it waiting, look at the next
+  Stop,  // no more admissions in this step
+};
+struct Admission {
+  Decision decision = Decision::Admit;
+  int32_t max_tokens = 0;  // of the share in this step; in: all that fits
+};
+
+// Why blocks are needed, and for whom.
+enum class NeedReason : uint8_t { Decode = 0, Prefill = 1, Priority = 2 };
+struct Need {
+  NeedReason reason = NeedReason::Decode;
+  int32_t blocks = 0;
+  const Sequence* sequence = nullptr;
+};
+
+class SchedulePolicy {
+ public:
+  SchedulePolicy() = default;
+  SchedulePolicy(const SchedulePolicy&) = delete;
+  SchedulePolicy& operator=(const SchedulePolicy&) = delete;
+  virtual ~SchedulePolicy() = default;
+
+  // How the waiting list is ordered.
+  enum class Ranking : uint8_t {
+    Arrival,    // by request id: no calls
+    Stable,     // rank() once, when a sequence begins to wait
+    EveryStep,  // rank() for all of them whenever one could be admitted
+  };
+  [[nodiscard]] virtual Ranking ranking() const { return Ranking::Arrival; }
+  // Writes keys[i] for waiting[i].
+  virtual void rank(const StepView& /*view*/, std::span<Sequence* const> /*waiting*/, std::span<WaitingKey> /*keys*/) {}
+
+  // Bit (1 << EventType) for each type it wants.
+  [[nodiscard]] virtual uint32_t wanted_events() const { return 0; }
+  virtual void on_events(std::span<const SchedulerEvent> /*events*/) {}
+
+  virtual void limit_step(const StepView& /*view*/, StepLimits& /*limits*/) {}
+
+  [[nodiscard]] virtual bool decides_admission() const { return false; }
+  virtual void admit(const StepView& /*view*/, const Candidate& /*candidate*/, Admission& /*admission*/) {}
+
+  // The next sequence to preempt; nullptr: no opinion. Must be one of view.running.
+  [[nodiscard]] virtual Sequence* pick_victim(const StepView& /*view*/, const Need& /*need*/) { return nullptr; }
+};
+
+}  // namespace inflight

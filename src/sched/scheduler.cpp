@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a request in the scheduler: add, commit, finish, cancel. Planning is in scheduler_plan.cpp.
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/math.h"
+
+namespace inflight {
+
+const char* to_string(AdmissionResult result) {
+  constexpr std::array<const char*, kAdmissionResultCount> kNames = {
+      "ACCEPTED",      "NO_SPACE",   "NO_TOKEN_BUDGET", "NO_INPUT_BUDGET",
+      "OUT_OF_MEMORY", "NO_ADAPTER", "NOT_READY",       "POLICY"};
+  return kNames[static_cast<size_t>(result)];
+}
+
+Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
+    : config_(config), blocks_(blocks), policy_(&policy) {
+  config_.validate(int64_t{blocks.pool().block_count()} * blocks.block_token_count());
+  const auto rows = static_cast<size_t>(config_.max_num_seqs);
+  for (int32_t row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
+  running_.reserve(rows);
+  prefilling_.reserve(rows);
+  plan_.entries.reserve(rows);
+  output_.tokens.reserve(rows);
+  output_.finished.reserve(rows);
+  refused_.reserve(static_cast<size_t>(limits::kSkipAheadMax) + 1);
+  for (Submitted& submitted : submitted_) submitted.sampled.reserve(rows);
+}
+
+Scheduler::~Scheduler() = default;
+
+Sequence* Scheduler::take_slot() {
+  if (free_slots_.empty()) {
+    INFLIGHT_CHECK(slots_.size() < static_cast<size_t>(config_.max_requests));
+    slots_.push_back(std::make_unique<Sequence>());
+    slots_.back()->slot = static_cast<int32_t>(slots_.size()) - 1;
+    free_slots_.push_back(slots_.back()->slot);
+  }
+  Sequence* const sequence = slots_[static_cast<size_t>(free_slots_.back())].get();
+  free_slots_.pop_back();
+  // A slot keeps its vectors' memory; everything else starts anew.
+  Sequence fresh;
+  fresh.slot = sequence->slot;
+  fresh.tokens.swap(sequence->tokens);
+  fresh.block_table.swap(sequence->block_table);
+  fresh.keys.swap(sequence->keys);
+  fresh.tokens.clear();
+  fresh.keys.clear();
+  *sequence = std::move(fresh);
+  return sequence;
+}
+
+int32_t Scheduler::add(Request request, TimeNs now) {
+  const auto prompt_count = static_cast<int32_t>(request.prompt.size());
+  INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
+  Sequence& sequence = *take_slot();
+  sequence.id = static_cast<SequenceId>(next_sequence_id_++);
+  sequence.state = SequenceState::Waiting;
+  sequence.prompt_token_count = prompt_count;
+  sequence.token_limit = static_cast<int32_t>(
+      std::min<int64_t>(int64_t{prompt_count} + request.sampling.max_tokens, config_.max_model_len));
+  sequence.tokens.reserve(static_cast<size_t>(sequence.token_limit));
+  sequence.tokens.assign(request.prompt.begin(), request.prompt.end());
+  sequence.block_table.reserve(static_cast<size_t>(blocks_for(sequence.token_limit)));
+  sequence.request = std::move(request);
+  sequence.request.prompt = {};
+  sequence.queued_time = now;
+  if (blocks_.prefix_caching()) {
+    const auto width = static_cast<size_t>(blocks_.block_token_count());
+    sequence.keys.reserve(static_cast<size_t>(sequence.token_limit) / width);
+    PrefixKey key = root_key(sequence.request.cache_salt);
+    for (size_t end = width; end <= sequence.tokens.size(); end += width) {
+      key = child_key(key, std::span(sequence.tokens).subspan(end - width, width));
+      sequence.keys.push_back(key);
+    }
+  }
+  const bool added = slot_of_request_.emplace(to_integer(sequence.request.id), sequence.slot).second;
+  INFLIGHT_CHECK(added);
+  unranked_.push_back(&sequence);
+  ++stats_.requests_added;
+  record(EventType::Arrive, sequence, now);
+  return sequence.slot;
+}
+
+bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
+  const auto found = slot_of_request_.find(to_integer(request));
+  if (found == slot_of_request_.end()) return false;
+  finish(*slots_[static_cast<size_t>(found->second)], reason, now);
+  return true;
+}
+
+void Scheduler::leave_waiting(Sequence& sequence) {
+  const auto unranked = std::ranges::find(unranked_, &sequence);
+  if (unranked != unranked_.end()) {
+    unranked_.erase(unranked);
+  } else {
+    waiting_.remove(&sequence);
+  }
+}
+
+void Scheduler::leave_running(Sequence& sequence, TimeNs now) {
+  const auto place = std::ranges::find(running_, &sequence);
+  INFLIGHT_CHECK(place != running_.end());
+  running_.erase(place);
+  free_rows_.push_back(sequence.row);
+  blocks_.release(sequence.block_table, now);
+  sequence.published_block_count = 0;
+  sequence.computed_token_count = 0;
+}
+
+void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
+  if (sequence.state == SequenceState::Running) {
+    leave_running(sequence, now);
+  } else {
+    leave_waiting(sequence);
+  }
+  sequence.state = SequenceState::Finished;
+  sequence.id = {};  // results on their way to it find nobody
+  slot_of_request_.erase(to_integer(sequence.request.id));
+  free_slots_.push_back(sequence.slot);
+  output_.finished.push_back({sequence.request.id, sequence.slot, reason});
+  switch (reason) {
+    case FinishReason::Abort:
+      ++stats_.requests_aborted;
+      break;
+    case FinishReason::Error:
+      ++stats_.requests_failed;
+      break;
+    default:
+      ++stats_.requests_finished;
+      break;
+  }
+  record(reason == FinishReason::Abort ? EventType::Abort : EventType::Finish, sequence, now,
+         sequence.prompt_token_count, sequence.output_token_count());
+}
+
+std::optional<KvBlocks::FullBlock> Scheduler::next_full_block(Sequence& sequence) {
+  const int32_t width = blocks_.block_token_count();
+  const int32_t usable = std::min(sequence.computed_token_count, static_cast<int32_t>(sequence.tokens.size()));
+  if ((sequence.published_block_count + 1) * width > usable || !blocks_.prefix_caching()) return std::nullopt;
+  const auto i = static_cast<size_t>(sequence.published_block_count);
+  const auto tokens =
+      std::span<const TokenId>(sequence.tokens).subspan(i * static_cast<size_t>(width), static_cast<size_t>(width));
+  const uint64_t salt = sequence.request.cache_salt;
+  if (sequence.keys.size() == i) {
+    sequence.keys.push_back(child_key(i == 0 ? root_key(salt) : sequence.keys.back(), tokens));
+  }
+  return KvBlocks::FullBlock{.index = sequence.published_block_count,
+                             .salt = salt,
+                             .key = sequence.keys[i],
+                             .tokens = tokens,
+                             .owner = {sequence.request.tenant, sequence.request.priority}};
+}
+
+void Scheduler::publish_full_blocks(Sequence& sequence, TimeNs now) {
+  while (const auto full = next_full_block(sequence)) {
+    if (!blocks_.try_publish(sequence.block_table, *full, now)) return;
+    ++sequence.published_block_count;
+  }
+}
+
+void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence, TimeNs now) {
+  while (const auto full = next_full_block(sequence)) {
+    if (!blocks_.try_publish(sequence.block_table, *full, now)) {
+      blocks_.adopt_twin(sequence.block_table, *full);
+    }
+    ++sequence.published_block_count;
+  }
+}
+
+namespace {
+
+bool contains(const std::vector<TokenId>& tokens, TokenId token) {
+  return std::ranges::find(tokens, token) != tokens.end();
+}
+
+// Why the sequence ends with the token that was just appended; None: it goes on.
+FinishReason finish_reason_of(const Sequence& sequence) {
+  const TokenId token = sequence.tokens.back();
+  const SamplingParams& sampling = sequence.request.sampling;
+  if (!sampling.ignore_eos && contains(sequence.request.end_tokens, token)) return FinishReason::Stop;
+  if (contains(sampling.stop_token_ids, token)) return FinishReason::Stop;
+  const bool full = static_cast<int32_t>(sequence.tokens.size()) >= sequence.token_limit;
+  return full ? FinishReason::Length : FinishReason::None;
+}
+
+}  // namespace
+
+void Scheduler::commit(const StepResult& result, TimeNs now) {
+  INFLIGHT_CHECK(submitted_count_ > 0);
+  Submitted& submitted = submitted_[submitted_first_];
+  INFLIGHT_CHECK(result.step == submitted.step && result.sampled.size() == submitted.sampled.size());
+  submitted_first_ = (submitted_first_ + 1) % submitted_.size();
+  --submitted_count_;
+
+  for (size_t i = 0; i < result.sampled.size(); ++i) {
+    Sequence& sequence = *submitted.sampled[i].sequence;
+    if (sequence.id != submitted.sampled[i].id) continue;  // it left while the step ran
+    const SampledToken& sampled = result.sampled[i];
+    INFLIGHT_CHECK(sampled.sequence == sequence.id && sequence.unread_token_count > 0);
+    --sequence.unread_token_count;
+    if (!sampled.valid) {
+      finish(sequence, FinishReason::Error, now);
+      continue;
+    }
+    sequence.tokens.push_back(sampled.token);
+    ++stats_.output_tokens;
+    sequence.last_token_time = now;
+    if (sequence.first_token_time == kNotYet) {
+      sequence.first_token_time = now;
+      record(EventType::FirstToken, sequence, now);
+    }
+    output_.tokens.push_back({sequence.request.id, sequence.slot, sampled.token, sampled.logprob});
+    if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence, now);
+    const FinishReason reason = finish_reason_of(sequence);
+    if (reason != FinishReason::None) finish(sequence, reason, now);
+  }
+  view_.last_step_duration = result.duration;
+  view_.last_prefill_tokens = submitted.prefill_tokens;
+  view_.last_decode_sequences = submitted.decode_sequences;
+  if ((policy_->wanted_events() >> static_cast<uint32_t>(EventType::Step) & 1U) != 0) {
+    events_.push_back(
+        {EventType::Step, 0, 0, now, submitted.prefill_tokens, submitted.decode_sequences, result.duration});
+  }
+}
+
+void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b) {
+  if ((policy_->wanted_events() >> static_cast<uint32_t>(type) & 1U) == 0) return;
+  events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, 0});
+}
+
+void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
+  policy_ = &policy;
+  events_.clear();
+  // Whoever waits is ranked again by the new policy.
+  while (!waiting_.empty()) unranked_.push_back(waiting_.pop());
+  for (const auto& sequence : slots_) {
+    if (sequence->state != SequenceState::Finished) {
+      record(EventType::Attach, *sequence, now, sequence->prompt_token_count, sequence->output_token_count());
+    }
+  }
+}
+
+void Scheduler::check_invariants() const {
+  blocks_.check_invariants();
+  std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
+  size_t live = 0;
+  for (const auto& slot : slots_) {
+    const Sequence& sequence = *slot;
+    if (sequence.state == SequenceState::Finished) continue;
+    ++live;
+    INFLIGHT_CHECK(slot_of_request_.at(to_integer(sequence.request.id)) == sequence.slot);
+    INFLIGHT_CHECK(sequence.computed_token_count <= sequence.known_token_count());
+    INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);
+    INFLIGHT_CHECK(sequence.unread_token_count >= 0 &&
+                   sequence.unread_token_count <= static_cast<int32_t>(submitted_count_));
+    const bool running = std::ranges::find(running_, &sequence) != running_.end();
+    INFLIGHT_CHECK(running == (sequence.state == SequenceState::Running));
+    if (!running) {
+      INFLIGHT_CHECK(sequence.block_table.empty() && sequence.computed_token_count == 0);
+      continue;
+    }
+    INFLIGHT_CHECK(static_cast<int32_t>(sequence.block_table.size()) >= blocks_for(sequence.computed_token_count));
+    for (size_t i = 0; i < sequence.block_table.size(); ++i) {
+      ++references[static_cast<size_t>(sequence.block_table[i])];
+      const bool published = i < static_cast<size_t>(sequence.published_block_count);
+      INFLIGHT_CHECK(blocks_.tree().contains(sequence.block_table[i]) == published);
+    }
+  }
+  INFLIGHT_CHECK(live == slot_of_request_.size());
+  INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count());
+  INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(config_.max_num_seqs));
+  for (size_t i = 0; i < references.size(); ++i) {
+    INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)));
+  }
+}
+
+}  // namespace inflight

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences to batch plans: iteration-level scheduling with chunked prefill over paged KV blocks. Pure: no device, no
+// clock, no threads; time comes in as an argument. The live engine and the simulator run this very class.
+//
+// A step:  plan(now)  ->  the executor computes  ->  commit(result, now).  plan() reads the policy's wishes, gives
+// every decoding sequence its token, then fills the token budget with prompts in progress, then admits waiting
+// sequences. commit() appends the sampled tokens and ends what is finished. With overlap, plan() is called again before
+// commit(): tokens not read yet count as known, their ids stay on the device.
+//
+// Invariants, checked by check_invariants() and by the executor's oracle in tests/sim:
+//   I1 every block is free, referenced or stored, and the counts sum up     I2 block tables' references = the pool's
+//   I3 computed <= known tokens                                             I4 a plan keeps its budget and limits
+//   I5 whoever is admitted finishes (the oldest running sequence is never the victim while another one is)
+// THREAD: the engine thread only.   Sources: vLLM V1's scheduler (tokens instead of phases), Sarathi-Serve (decodes
+// first, stall-free chunks), Orca (iteration-level scheduling).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/kv_blocks.h"
+#include "core/batch_plan.h"
+#include "core/executor.h"
+#include "core/step_result.h"
+#include "sched/schedule_policy.h"
+#include "sched/scheduler_config.h"
+#include "sched/sequence.h"
+#include "sched/waiting_list.h"
+
+namespace inflight {
+
+// What became of a waiting sequence that was looked at in a step.
+enum class AdmissionResult : uint8_t {
+  Accepted,
+  NoSpace,        // max_num_seqs are running
+  NoTokenBudget,  // the step's tokens are used up
+  NoInputBudget,  // the step's prompt tokens are used up
+  OutOfMemory,    // its known tokens need more blocks than can be had
+  NoAdapter,      // its adapter cannot be loaded now
+  NotReady,       // something it needs is still on its way
+  Policy,         // the policy said no
+};
+inline constexpr size_t kAdmissionResultCount = 8;
+[[nodiscard]] const char* to_string(AdmissionResult result);
+
+struct TokenOutput {
+  RequestId request{};
+  int32_t slot = 0;
+  TokenId token = 0;
+  float logprob = 0.0F;
+};
+
+struct FinishedOutput {
+  RequestId request{};
+  int32_t slot = 0;
+  FinishReason reason = FinishReason::None;
+};
+
+// What plan(), commit() and cancel() have produced since it was last cleared. Tokens of a request come before its end.
+struct SchedulerOutput {
+  std::vector<TokenOutput> tokens;
+  std::vector<FinishedOutput> finished;
+  void clear() {
+    tokens.clear();
+    finished.clear();
+  }
+};
+
+// Totals since the start.
+struct SchedulerStats {
+  int64_t steps = 0;
+  int64_t requests_added = 0;
+  int64_t requests_finished = 0;  // by stop or length
+  int64_t requests_aborted = 0;
+  int64_t requests_failed = 0;
+  int64_t prompt_tokens = 0;  // of admitted requests
+  int64_t cached_tokens = 0;  // of these, found stored
+  int64_t output_tokens = 0;
+  int64_t scheduled_tokens = 0;
+  int64_t preemptions = 0;
+  int64_t recomputed_tokens = 0;
+  std::array<int64_t, kAdmissionResultCount> admissions{};  // by AdmissionResult
+};
+
+class Scheduler {
+ public:
+  // `blocks` and `policy` are borrowed and must outlive the scheduler (or be replaced with set_policy()).
+  Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler();
+
+  // The request waits from now on; its slot names it in outputs.
+  // REQUIRES: ids increase; 1 <= prompt tokens < max_model_len; fewer than max_requests are in the scheduler.
+  int32_t add(Request request, TimeNs now);
+
+  // Ends a request wherever it is; its blocks can be had at once. False: it is not here (any more).
+  bool cancel(RequestId request, FinishReason reason, TimeNs now);
+
+  // Decides the next step. A plan that is not empty must be submitted and its result committed, in order; at most
+  // Executor::kStepsInFlightMax plans may be uncommitted.
+  // LIFETIME: valid until the next call of any non-const function.
+  const BatchPlan& plan(TimeNs now);
+
+  // Takes the result of the oldest uncommitted plan. Results of sequences that have left are dropped.
+  void commit(const StepResult& result, TimeNs now);
+
+  [[nodiscard]] SchedulerOutput& output() { return output_; }
+
+  // Another policy from the next plan on; it learns of every request by an Attach event.
+  void set_policy(SchedulePolicy& policy, TimeNs now);
+
+  [[nodiscard]] const SchedulerConfig& config() const { return config_; }
+  [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
+  [[nodiscard]] const KvBlocks& blocks() const { return blocks_; }
+  [[nodiscard]] int32_t waiting_count() const { return waiting_.count() + static_cast<int32_t>(unranked_.size()); }
+  [[nodiscard]] int32_t running_count() const { return static_cast<int32_t>(running_.size()); }
+  [[nodiscard]] bool idle() const { return waiting_count() == 0 && running_.empty() && submitted_count_ == 0; }
+  // The sequence of a slot that add() returned; meaningful until its end was put out.
+  [[nodiscard]] const Sequence& sequence(int32_t slot) const { return *slots_[static_cast<size_t>(slot)]; }
+
+  // Throws InternalError when an invariant is broken.   COST: O(blocks + requests).
+  void check_invariants() const;
+
+ private:
+  struct SampledRow {
+    Sequence* sequence;
+    SequenceId id;  // the sequence has left when they differ
+  };
+  // A plan whose result has not been committed.
+  struct Submitted {
+    uint64_t step = 0;
+    int32_t prefill_tokens = 0;
+    int32_t decode_sequences = 0;
+    std::vector<SampledRow> sampled;
+  };
+
+  // scheduler.cpp: life cycle
+  Sequence* take_slot();
+  void finish(Sequence& sequence, FinishReason reason, TimeNs now);
+  void leave_running(Sequence& sequence, TimeNs now);
+  void leave_waiting(Sequence& sequence);
+  void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0);
+  // The first block that is full of computed, known tokens and not published.
+  std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
+  // While planning: others may share the blocks in this very step, since a step stores K and V before attention reads.
+  void publish_full_blocks(Sequence& sequence, TimeNs now);
+  // When no plan is being made: content that another sequence published meanwhile is then held once.
+  void publish_or_adopt_full_blocks(Sequence& sequence, TimeNs now);
+  // scheduler_plan.cpp: one step
+  void begin_step(TimeNs now);
+  void schedule_decodes(TimeNs now);
+  void schedule_prefills(TimeNs now);
+  void schedule(Sequence& sequence, int32_t token_count);
+  void unschedule(Sequence& sequence);
+  bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
+  Sequence& choose_victim(const Need& need);
+  void preempt(Sequence& victim, TimeNs now);
+  void end_step();
+  // scheduler_admission.cpp: waiting sequences
+  void admit_waiting(TimeNs now);
+  void rank_waiting();
+  AdmissionResult consider(Sequence& sequence, TimeNs now);
+  AdmissionResult try_admit(Sequence& sequence, TimeNs now);
+  void note_head_of_line(bool admitted_past);
+  [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
+
+  SchedulerConfig config_;
+  KvBlocks& blocks_;
+  SchedulePolicy* policy_;
+
+  std::vector<std::unique_ptr<Sequence>> slots_;
+  std::vector<int32_t> free_slots_;
+  std::vector<int32_t> free_rows_;
+  std::unordered_map<uint64_t, int32_t> slot_of_request_;
+  uint64_t next_sequence_id_ = 1;
+
+  WaitingList waiting_;
+  std::vector<Sequence*> unranked_;  // wait for their stable key; not in waiting_ yet
+  std::vector<Sequence*> running_;   // in order of admission
+
+  BatchPlan plan_;
+  std::vector<Sequence*> scheduled_;   // whose entry plan_.entries[i] is
+  std::vector<Sequence*> step_order_;  // running_ when the step began
+  StepView view_;
+  StepLimits limits_;
+  int32_t tokens_left_ = 0;
+  int32_t prefill_tokens_left_ = 0;
+  int32_t admissions_left_ = 0;
+  bool preempted_in_step_ = false;
+  std::vector<Sequence*> prefilling_;  // of this step
+  std::vector<Sequence*> refused_;     // waiting sequences looked past in this step
+  std::vector<WaitingKey> keys_;
+  std::vector<BlockId> matched_;
+  RequestId head_of_line_{};         // the first refused sequence of the last steps
+  int32_t passed_head_of_line_ = 0;  // how many were admitted past it
+
+  std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
+  size_t submitted_first_ = 0;
+  size_t submitted_count_ = 0;
+
+  std::vector<SchedulerEvent> events_;
+  SchedulerOutput output_;
+  SchedulerStats stats_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting sequences into the step. Each one that is looked at gets exactly one AdmissionResult a step.
+//
+// Order of the gates: a row is free (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET), prompt tokens left
+// (NO_INPUT_BUDGET), blocks for all its known tokens (OUT_OF_MEMORY), the policy (POLICY). The first three end the
+// pass; after the others the next in line is looked at, up to limits::kSkipAheadMax, and no more than that many are
+// ever admitted past the same refused one, so that a large request is not passed for ever.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "sched/scheduler.h"
+
+namespace inflight {
+
+void Scheduler::rank_waiting() {
+  const SchedulePolicy::Ranking ranking = policy_->ranking();
+  if (ranking == SchedulePolicy::Ranking::Stable && !unranked_.empty()) {
+    keys_.assign(unranked_.size(), WaitingKey{});
+    policy_->rank(view_, unranked_, keys_);
+    for (size_t i = 0; i < unranked_.size(); ++i) unranked_[i]->waiting_key = keys_[i];
+  }
+  for (Sequence* const sequence : unranked_) {
+    if (ranking == SchedulePolicy::Ranking::Arrival) sequence->waiting_key = {};
+    waiting_.push(sequence);
+  }
+  unranked_.clear();
+  if (ranking == SchedulePolicy::Ranking::EveryStep) {
+    const auto sequences = waiting_.sequences();
+    keys_.assign(sequences.size(), WaitingKey{});
+    policy_->rank(view_, sequences, keys_);
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->waiting_key = keys_[i];
+    waiting_.rebuild();
+  }
+}
+
+void Scheduler::admit_waiting(TimeNs now) {
+  if (waiting_count() == 0 || free_rows_.empty() || tokens_left_ == 0 || admissions_left_ <= 0) return;
+  view_.running = running_;
+  view_.tokens_left = tokens_left_;
+  view_.sequences_left = config_.max_num_seqs - running_count();
+  rank_waiting();
+  view_.waiting = waiting_.sequences();
+
+  refused_.clear();
+  while (!waiting_.empty() && admissions_left_ > 0 && refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
+    Sequence& sequence = *waiting_.sequences().front();
+    const AdmissionResult result = consider(sequence, now);
+    ++stats_.admissions[static_cast<size_t>(result)];
+    if (result == AdmissionResult::Accepted) {
+      note_head_of_line(!refused_.empty());
+      continue;
+    }
+    if (result == AdmissionResult::NoSpace || result == AdmissionResult::NoTokenBudget ||
+        result == AdmissionResult::NoInputBudget) {
+      break;
+    }
+    refused_.push_back(waiting_.pop());
+    const bool waited_enough = head_of_line_ == sequence.request.id && passed_head_of_line_ >= limits::kSkipAheadMax;
+    if (result == AdmissionResult::OutOfMemory && waited_enough) break;
+  }
+  if (!refused_.empty() && refused_.front()->request.id != head_of_line_) {
+    head_of_line_ = refused_.front()->request.id;
+    passed_head_of_line_ = 0;
+  }
+  for (Sequence* const sequence : refused_) waiting_.push(sequence);
+}
+
+void Scheduler::note_head_of_line(bool admitted_past) {
+  if (admitted_past && refused_.front()->request.id == head_of_line_) ++passed_head_of_line_;
+}
+
+AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
+  if (free_rows_.empty()) return AdmissionResult::NoSpace;
+  if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
+  if (prefill_tokens_left_ == 0) return AdmissionResult::NoInputBudget;
+  // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
+  INFLIGHT_CHECK(sequence.unread_token_count == 0);
+  return try_admit(sequence, now);
+}
+
+AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
+  const int32_t known = sequence.known_token_count();
+  const int32_t width = blocks_.block_token_count();
+  // The newest token is always computed, since its logits are wanted: at most the blocks before it are taken as stored.
+  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>((known - 1) / width));
+  matched_.clear();
+  blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(whole), sequence.tokens, matched_);
+  const auto hit_blocks = static_cast<int32_t>(matched_.size());
+  const int32_t cached = hit_blocks * width;
+  const int32_t wanted = blocks_for(known) - hit_blocks;
+  if (wanted > blocks_.available_count() - blocks_.stored_among(matched_)) return AdmissionResult::OutOfMemory;
+
+  int32_t count = std::min({known - cached, limits_.chunk, tokens_left_, prefill_tokens_left_});
+  if (policy_->decides_admission()) {
+    const Candidate candidate{.sequence = &sequence,
+                              .cached_tokens = cached,
+                              .uncached_tokens = known - cached,
+                              .blocks_now = blocks_for(cached + count) - hit_blocks,
+                              .blocks_full = wanted};
+    Admission admission{.decision = Decision::Admit, .max_tokens = count};
+    policy_->admit(view_, candidate, admission);
+    if (admission.decision == Decision::Stop) admissions_left_ = 0;
+    if (admission.decision != Decision::Admit) return AdmissionResult::Policy;
+    count = std::clamp(admission.max_tokens, 1, count);
+  }
+
+  waiting_.remove(&sequence);
+  blocks_.share(matched_, now);
+  sequence.block_table.assign(matched_.begin(), matched_.end());
+  sequence.published_block_count = hit_blocks;
+  const bool extended = blocks_.try_extend(sequence.block_table, wanted);
+  INFLIGHT_CHECK(extended);
+  sequence.computed_token_count = cached;
+  sequence.row = free_rows_.back();
+  free_rows_.pop_back();
+  running_.push_back(&sequence);
+  --admissions_left_;
+  if (sequence.state == SequenceState::Waiting) {
+    sequence.first_scheduled_time = now;
+    sequence.prefix_hit_token_count = cached;
+    stats_.prompt_tokens += sequence.prompt_token_count;
+    stats_.cached_tokens += cached;
+    record(EventType::Admit, sequence, now, known - cached, cached);
+  } else {
+    const int32_t again = std::max(0, sequence.lost_token_count - cached);
+    sequence.recomputed_token_count += again;
+    stats_.recomputed_tokens += again;
+    record(EventType::Resume, sequence, now, known - cached, cached);
+  }
+  sequence.state = SequenceState::Running;
+  schedule(sequence, count);
+  publish_full_blocks(sequence, now);
+  return AdmissionResult::Accepted;
+}
+
+}  // namespace inflight

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step: decodes first, then prompts in progress, then admissions (scheduler_admission.cpp).
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "sched/scheduler.h"
+
+namespace inflight {
+
+int32_t Scheduler::blocks_for(int32_t token_count) const { return div_ceil(token_count, blocks_.block_token_count()); }
+
+const BatchPlan& Scheduler::plan(TimeNs now) {
+  begin_step(now);
+  schedule_decodes(now);
+  schedule_prefills(now);
+  // Only now is it certain that what was scheduled stays in the plan, so that others may build on it.
+  for (Sequence* const sequence : prefilling_) {
+    if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence, now);
+  }
+  if (!preempted_in_step_) admit_waiting(now);
+  end_step();
+  return plan_;
+}
+
+void Scheduler::begin_step(TimeNs now) {
+  INFLIGHT_CHECK(submitted_count_ < submitted_.size());
+  if (!events_.empty()) {
+    policy_->on_events(events_);
+    events_.clear();
+  }
+  plan_.clear();
+  scheduled_.clear();
+  plan_.step = static_cast<uint64_t>(stats_.steps) + 1;
+  preempted_in_step_ = false;
+  step_order_ = running_;
+  prefilling_.clear();
+  for (Sequence* const sequence : running_) {
+    if (sequence->remaining_token_count() > 1) prefilling_.push_back(sequence);
+  }
+
+  const int32_t budget = config_.max_num_batched_tokens;
+  const int32_t chunk = config_.long_prefill_token_threshold > 0 ? config_.long_prefill_token_threshold : budget;
+  limits_ = {.token_budget = budget, .prefill_tokens = budget, .chunk = chunk, .admissions = config_.max_requests};
+  view_.step = plan_.step;
+  view_.now = now;
+  view_.config = &config_;
+  view_.blocks = &blocks_;
+  view_.waiting = waiting_.sequences();
+  view_.running = running_;
+  view_.tokens_left = budget;
+  view_.sequences_left = config_.max_num_seqs - running_count();
+  view_.prefilling_count = static_cast<int32_t>(prefilling_.size());
+  policy_->limit_step(view_, limits_);
+  // A policy may shrink a step but not starve the decodes.
+  tokens_left_ = std::clamp(limits_.token_budget, std::min(running_count(), budget), budget);
+  prefill_tokens_left_ = std::clamp(limits_.prefill_tokens, 0, budget);
+  limits_.chunk = std::clamp(limits_.chunk, 1, budget);
+  admissions_left_ = limits_.admissions;
+}
+
+void Scheduler::schedule_decodes(TimeNs now) {
+  for (Sequence* const sequence : step_order_) {
+    if (tokens_left_ == 0) return;
+    const bool decodes = sequence->state == SequenceState::Running && sequence->remaining_token_count() == 1 &&
+                         !sequence->reaches_limit();
+    if (decodes && reserve(*sequence, 1, NeedReason::Decode, now)) schedule(*sequence, 1);
+  }
+}
+
+void Scheduler::schedule_prefills(TimeNs now) {
+  for (Sequence* const sequence : prefilling_) {
+    if (sequence->state != SequenceState::Running) continue;  // preempted by a decode of this step
+    const int32_t count =
+        std::min({sequence->remaining_token_count(), limits_.chunk, tokens_left_, prefill_tokens_left_});
+    if (count == 0) return;
+    if (reserve(*sequence, count, NeedReason::Prefill, now)) schedule(*sequence, count);
+  }
+}
+
+void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
+  const int32_t begin = sequence.computed_token_count;
+  const int32_t end = begin + token_count;
+  const auto host_known = static_cast<int32_t>(sequence.tokens.size());
+  BatchEntry entry;
+  entry.sequence = sequence.id;
+  entry.row = sequence.row;
+  entry.computed_token_count = begin;
+  entry.scheduled_token_count = token_count;
+  entry.tokens = std::span<const TokenId>(sequence.tokens)
+                     .subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(end, host_known) - begin));
+  entry.input_on_device = end > host_known;
+  entry.samples = end == sequence.known_token_count();
+  entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
+  entry.block_table = sequence.block_table;
+  entry.sampling = &sequence.request.sampling;
+  plan_.entries.push_back(entry);
+  scheduled_.push_back(&sequence);
+
+  sequence.computed_token_count = end;
+  if (entry.samples) ++sequence.unread_token_count;
+  tokens_left_ -= token_count;
+  if (entry.phase == Phase::Prefill) prefill_tokens_left_ -= token_count;
+}
+
+void Scheduler::unschedule(Sequence& sequence) {
+  const auto place = std::ranges::find(scheduled_, &sequence);
+  if (place == scheduled_.end()) return;
+  const auto entry = plan_.entries.begin() + (place - scheduled_.begin());
+  tokens_left_ += entry->scheduled_token_count;
+  if (entry->phase == Phase::Prefill) prefill_tokens_left_ += entry->scheduled_token_count;
+  if (entry->samples) --sequence.unread_token_count;
+  plan_.entries.erase(entry);
+  scheduled_.erase(place);
+}
+
+bool Scheduler::reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now) {
+  const int32_t needed =
+      blocks_for(sequence.computed_token_count + token_count) - static_cast<int32_t>(sequence.block_table.size());
+  while (needed > 0 && !blocks_.try_extend(sequence.block_table, needed)) {
+    // Alone, everything else can be evicted, and max_model_len fits into the pool.
+    INFLIGHT_CHECK(running_.size() > 1);
+    Sequence& victim = choose_victim({.reason = reason, .blocks = needed, .sequence = &sequence});
+    preempt(victim, now);
+    if (&victim == &sequence) return false;
+  }
+  return true;
+}
+
+Sequence& Scheduler::choose_victim(const Need& need) {
+  view_.running = running_;
+  view_.tokens_left = tokens_left_;
+  Sequence* const chosen = policy_->pick_victim(view_, need);
+  // The oldest running sequence always goes on: so at least one makes progress, and no two can preempt each other
+  // forever.
+  if (chosen != nullptr && chosen != running_.front()) return *chosen;
+  return *running_.back();
+}
+
+void Scheduler::preempt(Sequence& victim, TimeNs now) {
+  preempted_in_step_ = true;
+  unschedule(victim);
+  victim.lost_token_count = victim.computed_token_count;
+  leave_running(victim, now);
+  victim.state = SequenceState::Preempted;
+  victim.queued_time = now;
+  ++victim.preemption_count;
+  ++stats_.preemptions;
+  unranked_.push_back(&victim);
+  record(EventType::Preempt, victim, now, victim.lost_token_count);
+}
+
+void Scheduler::end_step() {
+  if (plan_.empty()) return;
+  Submitted& next = submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
+  next.step = plan_.step;
+  next.prefill_tokens = next.decode_sequences = 0;
+  next.sampled.clear();
+  for (size_t i = 0; i < plan_.entries.size(); ++i) {
+    const BatchEntry& entry = plan_.entries[i];
+    plan_.scheduled_token_count += entry.scheduled_token_count;
+    if (entry.phase == Phase::Decode) {
+      ++next.decode_sequences;
+    } else {
+      next.prefill_tokens += entry.scheduled_token_count;
+    }
+    if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
+  }
+  plan_.sampled_row_count = static_cast<int32_t>(next.sampled.size());
+  ++submitted_count_;
+  ++stats_.steps;
+  stats_.scheduled_tokens += plan_.scheduled_token_count;
+}
+
+}  // namespace inflight

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One growing token list with its block table: all the state that the scheduler has about a request.
+//
+// Token counts, always  computed <= known:
+//   [0, prompt_token_count)        given by the client
+//   [.., tokens.size())            known to the host
+//   [.., known_token_count())      plus those sampled on the device and not yet read
+//   [0, computed_token_count)      K and V are stored, or will be by a step that is submitted
+// Prefill, chunk, decode and recompute are the same: a step moves computed towards known.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "cache/radix_tree.h"
+#include "core/request.h"
+
+namespace inflight {
+
+enum class SequenceState : uint8_t {
+  Waiting,    // never admitted
+  Running,    // has a row and blocks
+  Preempted,  // was running; waits to be computed again
+  Finished,   // its slot is about to be reused
+};
+
+// Order among waiting sequences: smallest (key0, key1, request id) first.
+struct WaitingKey {
+  int64_t key0 = 0;
+  int64_t key1 = 0;
+};
+
+inline constexpr TimeNs kNotYet = -1;
+
+struct Sequence {
+  SequenceId id{};
+  SequenceState state = SequenceState::Finished;
+  int32_t slot = 0;  // dense, reused; names the sequence to policies and to the engine's table
+  int32_t row = 0;   // place on the device while running
+  int32_t prompt_token_count = 0;
+  int32_t computed_token_count = 0;
+  int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
+  int32_t token_limit = 0;         // finishes by length when this many tokens are known
+  std::vector<TokenId> tokens;
+  std::vector<BlockId> block_table;
+  int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
+  std::vector<PrefixKey> keys;        // of each full block of `tokens`
+
+  Request request;  // its prompt has moved to `tokens`
+  WaitingKey waiting_key;
+  int32_t waiting_index = 0;  // place in the waiting list's heap
+
+  // For metrics and policies.
+  int32_t prefix_hit_token_count = 0;  // of the prompt, at the first admission
+  int32_t preemption_count = 0;
+  int32_t lost_token_count = 0;        // computed tokens that the last preemption dropped
+  int32_t recomputed_token_count = 0;  // computed again after preemptions
+  TimeNs queued_time = 0;              // when it last began to wait
+  TimeNs first_scheduled_time = kNotYet;
+  TimeNs first_token_time = kNotYet;
+  TimeNs last_token_time = kNotYet;
+
+  [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
+  [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
+  [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
+  // The tokens in flight will bring it to its length limit: nothing more to compute.
+  [[nodiscard]] bool reaches_limit() const { return known_token_count() >= token_limit; }
+};
+
+}  // namespace inflight

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sequences that wait, in the policy's order: a binary heap over (key0, key1, request id) with each sequence
+// knowing its place, so that any one can leave in O(log n). THREAD: the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/sequence.h"
+
+namespace inflight {
+
+class WaitingList {
+ public:
+  void reserve(size_t count) { heap_.reserve(count); }
+  // Orders by sequence->waiting_key as it is now.   COST: O(log n).
+  void push(Sequence* sequence);
+  // REQUIRES: the sequence is in the list.   COST: O(log n).
+  void remove(Sequence* sequence);
+  // REQUIRES: not empty.   COST: O(log n).
+  Sequence* pop();
+  // Restores the order after keys were changed in place.   COST: O(n).
+  void rebuild();
+
+  [[nodiscard]] bool empty() const { return heap_.empty(); }
+  [[nodiscard]] int32_t count() const { return static_cast<int32_t>(heap_.size()); }
+  // In no particular order; element 0 is the first to go.
+  [[nodiscard]] std::span<Sequence* const> sequences() const { return heap_; }
+
+ private:
+  void place(size_t index, Sequence* sequence);
+  void sift_up(size_t index);
+  void sift_down(size_t index);
+
+  std::vector<Sequence*> heap_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: no sequence of arrivals, cancellations, memory pressure and policy decisions breaks an invariant, mixes up KV,
+// changes a request's output, starves an admitted request or leaks a block.
+// Method: the real scheduler above the oracle executor, everything random from one seed; a seed also switches features
+// on and off (swarm testing). INFLIGHT_SIM_STEPS=N runs more steps, INFLIGHT_SIM_SEED=S repeats one seed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/rng.h"
+#include "support/scheduler_world.h"
+
+namespace inflight::test {
+namespace {
+
+// Takes every decision at random.
+class RandomPolicy final : public SchedulePolicy {
+ public:
+  RandomPolicy(uint64_t seed, Ranking ranking) : rng_(seed), ranking_(ranking) {}
+  Ranking ranking() const override { return ranking_; }
+  void rank(const StepView&, std::span<Sequence* const>, std::span<WaitingKey> keys) override {
+    for (WaitingKey& key : keys) key = {rng_.between(-3, 3), rng_.between(-3, 3)};
+  }
+  void limit_step(const StepView&, StepLimits& limits) override {
+    if (rng_.chance(0.3)) limits.chunk = rng_.between(-2, 20);
+    if (rng_.chance(0.1)) limits.token_budget = rng_.between(0, 40);
+    if (rng_.chance(0.1)) limits.prefill_tokens = rng_.between(0, 40);
+    if (rng_.chance(0.1)) limits.admissions = rng_.between(0, 2);
+  }
+  bool decides_admission() const override { return true; }
+  void admit(const StepView&, const Candidate&, Admission& admission) override {
+    if (rng_.chance(0.1)) admission.decision = rng_.chance(0.5) ? Decision::Skip : Decision::Stop;
+    if (rng_.chance(0.2)) admission.max_tokens = rng_.between(-5, 10);
+  }
+  Sequence* pick_victim(const StepView& view, const Need&) override {
+    return rng_.chance(0.2) ? nullptr : view.running[rng_.below(view.running.size())];
+  }
+
+ private:
+  Rng rng_;
+  Ranking ranking_;
+};
+
+class RandomEviction final : public EvictPolicy {
+ public:
+  explicit RandomEviction(uint64_t seed) : rng_(seed) {}
+  bool keeps_order() const override { return false; }
+  int64_t rank(BlockId, int64_t) override { return rng_.between(0, 5); }
+
+ private:
+  Rng rng_;
+};
+
+RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t shared_prefix_count) {
+  RequestOptions request;
+  request.salt = rng.chance(0.2) ? 1 : 0;
+  // A few common prefixes of many lengths, then a tail of few symbols: many partial and whole matches.
+  const int32_t limit = world.config.max_model_len;
+  const int32_t count = rng.between(1, rng.chance(0.1) ? limit - 1 : std::min(limit - 1, 40));
+  Rng prefix(1000 + rng.below(static_cast<uint64_t>(shared_prefix_count)));
+  const int32_t shared = rng.between(0, count);
+  for (int32_t i = 0; i < count; ++i) request.prompt.push_back(i < shared ? prefix.between(0, 63) : rng.between(0, 1));
+  request.max_tokens = rng.chance(0.1) ? 300 : rng.between(1, 30);
+  if (rng.chance(0.5)) request.end_tokens = {rng.between(0, 63), rng.between(0, 63)};
+  request.priority = rng.between(-2, 2);
+  request.tenant = static_cast<uint32_t>(rng.below(4));
+  return request;
+}
+
+WorldOptions random_world(Rng& rng) {
+  WorldOptions world;
+  world.overlap = rng.chance(0.5);
+  const int32_t widths[] = {1, 2, 4, 16};
+  world.blocks.block_token_count = widths[rng.below(4)];
+  world.blocks.prefix_caching = rng.chance(0.8);
+  if (rng.chance(0.5)) world.blocks.shuffle_seed = rng.next();
+  world.config.max_num_seqs = rng.between(1, 12);
+  world.config.max_num_batched_tokens = world.config.max_num_seqs + rng.between(0, 60);
+  world.config.long_prefill_token_threshold = rng.chance(0.5) ? rng.between(1, 30) : 0;
+  world.config.max_model_len = rng.between(8, 200);
+  // From barely one sequence to plenty for all.
+  const int32_t one =
+      (world.config.max_model_len + world.blocks.block_token_count - 1) / world.blocks.block_token_count;
+  world.blocks.block_count = one + rng.between(0, one * world.config.max_num_seqs);
+  return world;
+}
+
+// What the simulations have really exercised: a run that never preempts proves nothing about preemption.
+struct Coverage {
+  int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0;
+};
+
+// Runs random actions until the scheduler is idle again.
+void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
+  SCOPED_TRACE("INFLIGHT_SIM_SEED=" + std::to_string(seed));
+  Rng rng(seed);
+  const WorldOptions options = random_world(rng);
+  const SchedulePolicy::Ranking rankings[] = {SchedulePolicy::Ranking::Arrival, SchedulePolicy::Ranking::Stable,
+                                              SchedulePolicy::Ranking::EveryStep};
+  RandomPolicy random_policy(rng.next(), rankings[rng.below(3)]);
+  RandomEviction random_eviction(rng.next());
+  SchedulerWorld world(options, rng.chance(0.5) ? &random_policy : nullptr,
+                       rng.chance(0.5) ? &random_eviction : nullptr);
+  const double arrival = 0.05 + 0.5 * rng.uniform(), cancellation = rng.chance(0.5) ? 0.05 : 0.0;
+  const int32_t prefixes = rng.between(1, 6);
+  uint64_t last = 0;
+  for (int64_t action = 0; action < actions; ++action) {
+    if (rng.chance(arrival) && world.scheduler().waiting_count() < 100) {
+      last = world.add(random_request(rng, options, prefixes));
+    }
+    if (last > 0 && rng.chance(cancellation)) world.cancel(last - std::min(last - 1, rng.below(20)));
+    if (rng.chance(0.001)) world.blocks().clear_stored();
+    world.step();
+    if (action % 16 == 0) world.scheduler().check_invariants();
+  }
+  world.run();
+  world.scheduler().check_invariants();
+  EXPECT_EQ(world.blocks().pool().referenced_count(), 0);
+  for (const auto& [id, record] : world.records()) EXPECT_NE(record.finish, FinishReason::None) << "request " << id;
+  const SchedulerStats& stats = world.scheduler().stats();
+  coverage.steps += stats.steps;
+  coverage.preemptions += stats.preemptions;
+  coverage.cached_tokens += stats.cached_tokens;
+  coverage.aborted += stats.requests_aborted;
+  coverage.finished += stats.requests_finished;
+  coverage.evictions += world.blocks().evicted_total();
+}
+
+int64_t environment_number(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::stoll(text) : otherwise;
+}
+
+TEST(RandomSimulation, NoInvariantBreaks) {
+  const int64_t wanted = environment_number("INFLIGHT_SIM_STEPS", 100000);
+  const int64_t only = environment_number("INFLIGHT_SIM_SEED", -1);
+  Coverage coverage;
+  if (only >= 0) {
+    ASSERT_NO_THROW(simulate(static_cast<uint64_t>(only), 500, coverage));
+    return;
+  }
+  for (uint64_t seed = 1; coverage.steps < wanted && !testing::Test::HasFailure(); ++seed) {
+    ASSERT_NO_THROW(simulate(seed, 500, coverage)) << "INFLIGHT_SIM_SEED=" << seed;
+  }
+  EXPECT_GT(coverage.preemptions, wanted / 100);
+  EXPECT_GT(coverage.cached_tokens, wanted / 10);
+  EXPECT_GT(coverage.evictions, wanted / 100);
+  EXPECT_GT(coverage.aborted, wanted / 1000);
+  EXPECT_GT(coverage.finished, wanted / 20);
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/oracle_executor.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "base/math.h"
+
+namespace inflight::test {
+namespace {
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccdULL;
+  return hash ^ (hash >> 33);
+}
+
+uint64_t extend_hash(uint64_t hash, TokenId token) { return mix(hash, static_cast<uint64_t>(token) + 1); }
+
+}  // namespace
+
+TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size) {
+  uint64_t hash = 77;
+  for (const TokenId token : tokens) hash = extend_hash(hash, token);
+  return static_cast<TokenId>(mix(hash, 5) % static_cast<uint64_t>(vocabulary_size));
+}
+
+OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth)
+    : options_(options),
+      truth_(std::move(truth)),
+      slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
+      row_tokens_(static_cast<size_t>(options.row_count), -1) {}
+
+OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t position) {
+  const int32_t width = options_.block_token_count;
+  const BlockId block = entry.block_table[static_cast<size_t>(position / width)];
+  const int32_t index = to_integer(block) * width + position % width;
+  INFLIGHT_CHECK(to_integer(block) >= 0 && to_integer(block) < options_.block_count);
+  return slots_[static_cast<size_t>(index)];
+}
+
+void OracleExecutor::write(const BatchEntry& entry) {
+  SequenceTruth& truth = truth_(entry.sequence);
+  const int32_t begin = entry.computed_token_count, end = entry.context_token_count();
+  INFLIGHT_CHECK(entry.scheduled_token_count >= 1 && begin >= 0);
+  INFLIGHT_CHECK(static_cast<int32_t>(entry.tokens.size()) ==
+                 entry.scheduled_token_count - (entry.input_on_device ? 1 : 0));
+  INFLIGHT_CHECK(static_cast<int32_t>(entry.block_table.size()) >= div_ceil(end, options_.block_token_count));
+  INFLIGHT_CHECK(static_cast<int32_t>(truth.tokens.size()) >= end);
+  uint64_t hash = truth.salt;
+  for (int32_t i = 0; i < begin; ++i) hash = extend_hash(hash, truth.tokens[static_cast<size_t>(i)]);
+  for (int32_t i = begin; i < end; ++i) {
+    const auto offset = static_cast<size_t>(i - begin);
+    const TokenId token =
+        offset < entry.tokens.size() ? entry.tokens[offset] : row_tokens_.at(static_cast<size_t>(entry.row));
+    INFLIGHT_CHECK(token == truth.tokens[static_cast<size_t>(i)]);
+    hash = extend_hash(hash, token);
+    slot_of(entry, i) = {token, i, hash};
+  }
+  computed_token_count_ += entry.scheduled_token_count;
+}
+
+void OracleExecutor::check(const BatchEntry& entry) {
+  const SequenceTruth& truth = truth_(entry.sequence);
+  uint64_t hash = truth.salt;
+  for (int32_t i = 0; i < entry.context_token_count(); ++i) {
+    const TokenId token = truth.tokens[static_cast<size_t>(i)];
+    hash = extend_hash(hash, token);
+    const Slot& slot = slot_of(entry, i);
+    INFLIGHT_CHECK(slot.position == i && slot.token == token && slot.prefix_hash == hash);
+    ++checked_slot_count_;
+  }
+}
+
+void OracleExecutor::submit(const BatchPlan& plan) {
+  INFLIGHT_CHECK(!plan.empty());
+  INFLIGHT_CHECK(results_.size() < static_cast<size_t>(kStepsInFlightMax));
+  std::set<int32_t> rows;
+  int32_t tokens = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    INFLIGHT_CHECK(rows.insert(entry.row).second && entry.row >= 0 && entry.row < options_.row_count);
+    tokens += entry.scheduled_token_count;
+  }
+  INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
+  for (const BatchEntry& entry : plan.entries) write(entry);
+  for (const BatchEntry& entry : plan.entries) check(entry);
+
+  StepResult result{.step = plan.step, .sampled = {}, .duration = 1000 + 10 * tokens};
+  for (const BatchEntry& entry : plan.entries) {
+    if (!entry.samples) continue;
+    SequenceTruth& truth = truth_(entry.sequence);
+    const auto context = static_cast<size_t>(entry.context_token_count());
+    if (truth.tokens.size() == context) {
+      truth.tokens.push_back(oracle_next_token(truth.tokens, options_.vocabulary_size));
+    }
+    const TokenId token = truth.tokens[context];
+    row_tokens_[static_cast<size_t>(entry.row)] = token;
+    result.sampled.push_back({.sequence = entry.sequence, .token = token, .logprob = -1.0F, .valid = true});
+  }
+  INFLIGHT_CHECK(static_cast<int32_t>(result.sampled.size()) == plan.sampled_row_count);
+  results_.push_back(std::move(result));
+}
+
+const StepResult& OracleExecutor::wait() {
+  INFLIGHT_CHECK(!results_.empty());
+  current_ = std::move(results_.front());
+  results_.pop_front();
+  return current_;
+}
+
+}  // namespace inflight::test

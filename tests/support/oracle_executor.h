@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// An executor without a device that knows what every KV slot must hold. Its "KV" is (token, position, hash of
+// everything up to and including the token, salt); after writing a step's slots it walks the block table of every entry
+// and demands exactly that sequence's own prefix. So any mistake of scheduling, sharing, eviction or preemption fails
+// at its first step. The next token is a function of the whole prefix, so the right output of a request can be computed
+// alone. Several steps may be in flight; they run in order at submit(), as on an in-order queue.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "core/executor.h"
+
+namespace inflight::test {
+
+// What the oracle must know of a sequence to judge a plan.
+struct SequenceTruth {
+  uint64_t salt = 0;
+  std::vector<TokenId> tokens;  // prompt, then the right output as far as it has been asked for
+};
+
+// The token that follows `tokens`, in [0, vocabulary_size).
+[[nodiscard]] TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size);
+
+class OracleExecutor final : public Executor {
+ public:
+  struct Options {
+    int32_t block_count = 0;
+    int32_t block_token_count = 16;
+    int32_t row_count = 0;
+    int32_t token_budget = 0;
+    int32_t vocabulary_size = 64;
+  };
+  // truth: the sequence's truth; the reference must stay valid during submit().
+  OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth);
+
+  // Throws InternalError at the first plan that is wrong.
+  void submit(const BatchPlan& plan) override;
+  [[nodiscard]] const StepResult& wait() override;
+
+  [[nodiscard]] int64_t computed_token_count() const { return computed_token_count_; }
+  [[nodiscard]] int64_t checked_slot_count() const { return checked_slot_count_; }
+
+ private:
+  struct Slot {
+    TokenId token = -1;
+    int32_t position = -1;
+    uint64_t prefix_hash = 0;
+  };
+  Slot& slot_of(const BatchEntry& entry, int32_t position);
+  void write(const BatchEntry& entry);
+  void check(const BatchEntry& entry);
+
+  Options options_;
+  std::function<SequenceTruth&(SequenceId)> truth_;
+  std::vector<Slot> slots_;
+  std::vector<TokenId> row_tokens_;  // what the device sampled last for each row
+  std::deque<StepResult> results_;
+  StepResult current_;
+  int64_t computed_token_count_ = 0;
+  int64_t checked_slot_count_ = 0;
+};
+
+}  // namespace inflight::test

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/scheduler_world.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace inflight::test {
+
+Expected expected_output(const RequestOptions& options, const WorldOptions& world) {
+  Expected expected;
+  std::vector<TokenId> tokens = options.prompt;
+  while (expected.finish == FinishReason::None) {
+    const TokenId token = oracle_next_token(tokens, world.vocabulary_size);
+    tokens.push_back(token);
+    expected.output.push_back(token);
+    const auto count = static_cast<int32_t>(expected.output.size());
+    if (std::ranges::find(options.end_tokens, token) != options.end_tokens.end()) {
+      expected.finish = FinishReason::Stop;
+    } else if (count == options.max_tokens || static_cast<int32_t>(tokens.size()) == world.config.max_model_len) {
+      expected.finish = FinishReason::Length;
+    }
+  }
+  return expected;
+}
+
+SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* policy, EvictPolicy* evict_policy)
+    : options_(options),
+      blocks_(options.blocks, evict_policy != nullptr ? *evict_policy : lru_),
+      scheduler_(options.config, blocks_, policy != nullptr ? *policy : fcfs_),
+      executor_({.block_count = options.blocks.block_count,
+                 .block_token_count = options.blocks.block_token_count,
+                 .row_count = options.config.max_num_seqs,
+                 .token_budget = options.config.max_num_batched_tokens,
+                 .vocabulary_size = options.vocabulary_size},
+                [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }) {}
+
+uint64_t SchedulerWorld::add(const RequestOptions& options) {
+  const uint64_t id = next_request_++;
+  records_[id] = {.options = options, .truth = {options.salt, options.prompt}, .output = {}};
+  Request request;
+  request.id = static_cast<RequestId>(id);
+  request.prompt = options.prompt;
+  request.sampling.max_tokens = options.max_tokens;
+  request.end_tokens = options.end_tokens;
+  request.arrival = clock_.now();
+  request.cache_salt = options.salt;
+  request.priority = options.priority;
+  request.tenant = options.tenant;
+  const int32_t slot = scheduler_.add(std::move(request), clock_.now());
+  request_of_[scheduler_.sequence(slot).id] = id;
+  return id;
+}
+
+void SchedulerWorld::cancel(uint64_t request) {
+  if (scheduler_.cancel(static_cast<RequestId>(request), FinishReason::Abort, clock_.now())) {
+    records_.at(request).cancelled = true;
+  }
+  take_output();
+}
+
+void SchedulerWorld::take_output() {
+  for (const TokenOutput& token : scheduler_.output().tokens) {
+    Record& record = records_.at(to_integer(token.request));
+    INFLIGHT_CHECK(record.finish == FinishReason::None);
+    if (record.output.empty()) record.first_token_step = steps_;
+    record.output.push_back(token.token);
+  }
+  for (const FinishedOutput& finished : scheduler_.output().finished) {
+    Record& record = records_.at(to_integer(finished.request));
+    INFLIGHT_CHECK(record.finish == FinishReason::None);
+    record.finish = finished.reason;
+    record.finish_step = steps_;
+    const Expected expected = expected_output(record.options, options_);
+    if (record.cancelled) {
+      INFLIGHT_CHECK(finished.reason == FinishReason::Abort);
+      INFLIGHT_CHECK(std::ranges::equal(record.output, std::span(expected.output).first(record.output.size())));
+    } else {
+      INFLIGHT_CHECK(record.output == expected.output);
+      INFLIGHT_CHECK(record.finish == expected.finish);
+    }
+  }
+  scheduler_.output().clear();
+}
+
+void SchedulerWorld::commit_one() {
+  const StepResult& result = executor_.wait();
+  clock_.advance(result.duration);
+  --in_flight_;
+  scheduler_.commit(result, clock_.now());
+  take_output();
+}
+
+std::string SchedulerWorld::describe(const BatchPlan& plan) {
+  std::string text;
+  for (const BatchEntry& entry : plan.entries) {
+    text += fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", request_of_.at(entry.sequence),
+                        entry.computed_token_count, entry.scheduled_token_count);
+  }
+  return text;
+}
+
+bool SchedulerWorld::step() {
+  const int32_t depth = options_.overlap ? 2 : 1;
+  const BatchPlan& plan = scheduler_.plan(clock_.now());
+  take_output();
+  last_plan_ = plan;
+  plan_text_ = describe(plan);
+  const bool submitted = !plan.empty();
+  if (submitted) {
+    ++steps_;
+    executor_.submit(plan);
+    ++in_flight_;
+  }
+  if (in_flight_ == depth || (!submitted && in_flight_ > 0)) {
+    commit_one();
+    return true;
+  }
+  return submitted;
+}
+
+int64_t SchedulerWorld::run(int64_t steps_max) {
+  const int64_t begin = steps_;
+  for (int64_t i = 0; i < steps_max; ++i) {
+    if (!step() && scheduler_.idle()) return steps_ - begin;
+  }
+  ADD_FAILURE() << "not idle after " << steps_max << " steps: " << scheduler_.waiting_count() << " waiting, "
+                << scheduler_.running_count() << " running";
+  return steps_ - begin;
+}
+
+}  // namespace inflight::test

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scheduler with the oracle below it and nothing else: requests go in, steps run, every output is compared with the
+// one that the request gives alone. The stage of all scheduler tests and of the random simulation.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "sched/scheduler.h"
+#include "support/oracle_executor.h"
+
+namespace inflight::test {
+
+struct WorldOptions {
+  SchedulerConfig config{.max_num_seqs = 8,
+                         .max_num_batched_tokens = 64,
+                         .long_prefill_token_threshold = 0,
+                         .max_model_len = 256,
+                         .max_requests = 4096};
+  KvBlocks::Options blocks{.block_count = 64, .block_token_count = 4};
+  bool overlap = false;
+  int32_t vocabulary_size = 64;
+};
+
+struct RequestOptions {
+  std::vector<TokenId> prompt;
+  int32_t max_tokens = 8;
+  std::vector<TokenId> end_tokens;
+  uint64_t salt = 0;
+  int32_t priority = 0;
+  uint32_t tenant = 0;
+};
+
+class SchedulerWorld {
+ public:
+  explicit SchedulerWorld(const WorldOptions& options, SchedulePolicy* policy = nullptr,
+                          EvictPolicy* evict_policy = nullptr);
+
+  // Adds a request; returns its id.
+  uint64_t add(const RequestOptions& options);
+  void cancel(uint64_t request);
+
+  // Plans, runs and commits as the engine does (with overlap: plans a step ahead). False: nothing was left to do.
+  bool step();
+  // Until idle; fails after `steps_max` steps.  Returns the steps taken.
+  int64_t run(int64_t steps_max = 100000);
+
+  // What became of a request.
+  struct Record {
+    RequestOptions options;
+    SequenceTruth truth;
+    std::vector<TokenId> output;
+    FinishReason finish = FinishReason::None;
+    int64_t first_token_step = 0;
+    int64_t finish_step = 0;
+    bool cancelled = false;
+  };
+  [[nodiscard]] const Record& record(uint64_t request) const { return records_.at(request); }
+  [[nodiscard]] const std::map<uint64_t, Record>& records() const { return records_; }
+  [[nodiscard]] const BatchPlan& last_plan() const { return last_plan_; }
+  // The last plan as "request:computed+scheduled ...", for readable expectations.
+  [[nodiscard]] std::string last_plan_text() const { return plan_text_; }
+  [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
+  [[nodiscard]] KvBlocks& blocks() { return blocks_; }
+  [[nodiscard]] const OracleExecutor& executor() const { return executor_; }
+  [[nodiscard]] int64_t now_step() const { return steps_; }
+
+ private:
+  void take_output();
+  void commit_one();
+  [[nodiscard]] std::string describe(const BatchPlan& plan);
+
+  WorldOptions options_;
+  SchedulePolicy fcfs_;
+  EvictPolicy lru_;
+  KvBlocks blocks_;
+  Scheduler scheduler_;
+  OracleExecutor executor_;
+  ManualClock clock_;
+  std::map<uint64_t, Record> records_;
+  std::map<SequenceId, uint64_t> request_of_;
+  uint64_t next_request_ = 1;
+  int32_t in_flight_ = 0;
+  int64_t steps_ = 0;
+  BatchPlan last_plan_;
+  std::string plan_text_;
+};
+
+// What the request gives alone: its tokens and why it ends.
+struct Expected {
+  std::vector<TokenId> output;
+  FinishReason finish = FinishReason::None;
+};
+[[nodiscard]] Expected expected_output(const RequestOptions& options, const WorldOptions& world);
+
+}  // namespace inflight::test

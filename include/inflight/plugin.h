@@ -42,7 +42,9 @@ extern "C" {
 #define INFLIGHT_HAS(pointer, field) \
   ((pointer)->struct_size >= offsetof(__typeof__(*(pointer)), field) + sizeof((pointer)->field))
 
+#ifndef INFLIGHT_PLUGIN_EXPORT
 #define INFLIGHT_PLUGIN_EXPORT __attribute__((visibility("default")))
+#endif
 
 typedef int32_t inflight_plugin_status_t;
 #define INFLIGHT_PLUGIN_OK 0

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 
 namespace inflight {
@@ -19,6 +20,9 @@ class EvictPolicy {
   EvictPolicy(const EvictPolicy&) = delete;
   EvictPolicy& operator=(const EvictPolicy&) = delete;
   virtual ~EvictPolicy() = default;
+
+  // The time at which what follows happens.
+  virtual void set_time(TimeNs /*now*/) {}
 
   // What happened to stored blocks, in order; blocks of one call are given from the root towards the leaf.
   virtual void on_insert(std::span<const BlockId> /*blocks*/) {}   // can be found from now on

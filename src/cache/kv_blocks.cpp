@@ -31,11 +31,16 @@ void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<c
   }
 }
 
-void KvBlocks::share(std::span<const BlockId> blocks, TimeNs now) {
+void KvBlocks::set_time(TimeNs now) {
+  now_ = now;
+  policy_->set_time(now);
+}
+
+void KvBlocks::share(std::span<const BlockId> blocks) {
   if (blocks.empty()) return;
   scratch_.clear();
   for (const BlockId block : blocks) {
-    tree_.count_hit(block, now);
+    tree_.count_hit(block, now_);
     if (pool_.reference(block)) {
       queue_.withdraw(block);
       scratch_.push_back(block);
@@ -60,11 +65,11 @@ RadixTree::Content KvBlocks::content_of(std::span<const BlockId> table, const Fu
   return {full.key, full.salt, parent, full.tokens};
 }
 
-bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full, TimeNs now) {
+bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {
   const RadixTree::Content content = content_of(table, full);
   if (tree_.find(content)) return false;
   const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
-  tree_.insert(content, inserted[0], full.owner, now);
+  tree_.insert(content, inserted[0], full.owner, now_);
   policy_->on_insert(inserted);
   return true;
 }
@@ -83,7 +88,7 @@ void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
   own = *twin;
 }
 
-void KvBlocks::release(std::vector<BlockId>& table, TimeNs now) {
+void KvBlocks::release(std::vector<BlockId>& table) {
   scratch_.clear();
   for (const BlockId block : table) {
     if (!pool_.dereference(block)) continue;
@@ -91,7 +96,7 @@ void KvBlocks::release(std::vector<BlockId>& table, TimeNs now) {
       pool_.free(block);
       continue;
     }
-    tree_.touch(block, now);
+    tree_.touch(block, now_);
     release_ticks_[static_cast<size_t>(block)] = ++tick_;
     scratch_.push_back(block);
   }
@@ -159,6 +164,7 @@ void KvBlocks::set_policy(EvictPolicy& policy) {
   scratch_.clear();
   while (const auto block = queue_.try_pop()) scratch_.push_back(*block);
   policy_ = &policy;
+  policy_->set_time(now_);
   picked_.clear();
   std::vector<BlockId> known;
   for (int32_t i = 0; i < pool_.block_count(); ++i) {

@@ -35,6 +35,9 @@ class KvBlocks {
   // `policy` is borrowed and must outlive this object or be replaced with set_policy().
   KvBlocks(const Options& options, EvictPolicy& policy);
 
+  // The time at which what follows happens.
+  void set_time(TimeNs now);
+
   // Appends to `out` the blocks that hold the longest stored prefix of `tokens`, whole blocks only; keys[i] is the
   // PrefixKey of block i. At most keys.size() blocks.   MODIFIES: nothing but `out`.   COST: O(matched tokens).
   void match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
@@ -42,7 +45,7 @@ class KvBlocks {
 
   // A request uses the stored or referenced `blocks` of a match (from the root on) from now on.
   // MODIFIES: references, use counts.
-  void share(std::span<const BlockId> blocks, TimeNs now);
+  void share(std::span<const BlockId> blocks);
 
   // Appends `count` blocks to `table`, evicting stored ones if need be; on false nothing changed.
   // REQUIRES: count >= 0.
@@ -60,7 +63,7 @@ class KvBlocks {
   // REQUIRES: the blocks before it are published; its K and V are computed by a step that is submitted before, or is
   // the
   //           same as, any step that uses them.
-  [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full, TimeNs now);
+  [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full);
 
   // Puts the block that already holds the same content in the place of table[full.index], which goes back to the pool:
   // the bits are the same, by the determinism contract.
@@ -68,7 +71,7 @@ class KvBlocks {
   void adopt_twin(std::vector<BlockId>& table, const FullBlock& full);
 
   // Drops one reference of every block and empties the table.
-  void release(std::vector<BlockId>& table, TimeNs now);
+  void release(std::vector<BlockId>& table);
 
   // Blocks that can be had: free ones and stored ones.
   [[nodiscard]] int32_t available_count() const { return pool_.free_count() + pool_.stored_count(); }
@@ -104,6 +107,7 @@ class KvBlocks {
   RadixTree tree_;
   EvictionQueue queue_;
   std::vector<int64_t> release_ticks_;  // by block: when it was last released
+  TimeNs now_ = 0;
   int64_t tick_ = 0;
   int64_t evicted_total_ = 0;
   std::vector<BlockId> scratch_;  // blocks of one notification

@@ -87,6 +87,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
 }
 
 bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
+  blocks_.set_time(now);
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
   finish(*slots_[static_cast<size_t>(found->second)], reason, now);
@@ -102,19 +103,19 @@ void Scheduler::leave_waiting(Sequence& sequence) {
   }
 }
 
-void Scheduler::leave_running(Sequence& sequence, TimeNs now) {
+void Scheduler::leave_running(Sequence& sequence) {
   const auto place = std::ranges::find(running_, &sequence);
   INFLIGHT_CHECK(place != running_.end());
   running_.erase(place);
   free_rows_.push_back(sequence.row);
-  blocks_.release(sequence.block_table, now);
+  blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
   sequence.computed_token_count = 0;
 }
 
 void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
   if (sequence.state == SequenceState::Running) {
-    leave_running(sequence, now);
+    leave_running(sequence);
   } else {
     leave_waiting(sequence);
   }
@@ -156,16 +157,16 @@ std::optional<KvBlocks::FullBlock> Scheduler::next_full_block(Sequence& sequence
                              .owner = {sequence.request.tenant, sequence.request.priority}};
 }
 
-void Scheduler::publish_full_blocks(Sequence& sequence, TimeNs now) {
+void Scheduler::publish_full_blocks(Sequence& sequence) {
   while (const auto full = next_full_block(sequence)) {
-    if (!blocks_.try_publish(sequence.block_table, *full, now)) return;
+    if (!blocks_.try_publish(sequence.block_table, *full)) return;
     ++sequence.published_block_count;
   }
 }
 
-void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence, TimeNs now) {
+void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence) {
   while (const auto full = next_full_block(sequence)) {
-    if (!blocks_.try_publish(sequence.block_table, *full, now)) {
+    if (!blocks_.try_publish(sequence.block_table, *full)) {
       blocks_.adopt_twin(sequence.block_table, *full);
     }
     ++sequence.published_block_count;
@@ -191,6 +192,7 @@ FinishReason finish_reason_of(const Sequence& sequence) {
 }  // namespace
 
 void Scheduler::commit(const StepResult& result, TimeNs now) {
+  blocks_.set_time(now);
   INFLIGHT_CHECK(submitted_count_ > 0);
   Submitted& submitted = submitted_[submitted_first_];
   INFLIGHT_CHECK(result.step == submitted.step && result.sampled.size() == submitted.sampled.size());
@@ -215,7 +217,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
       record(EventType::FirstToken, sequence, now);
     }
     output_.tokens.push_back({sequence.request.id, sequence.slot, sampled.token, sampled.logprob});
-    if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence, now);
+    if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
     const FinishReason reason = finish_reason_of(sequence);
     if (reason != FinishReason::None) finish(sequence, reason, now);
   }

@@ -143,15 +143,15 @@ class Scheduler {
   // scheduler.cpp: life cycle
   Sequence* take_slot();
   void finish(Sequence& sequence, FinishReason reason, TimeNs now);
-  void leave_running(Sequence& sequence, TimeNs now);
+  void leave_running(Sequence& sequence);
   void leave_waiting(Sequence& sequence);
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0);
   // The first block that is full of computed, known tokens and not published.
   std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
   // While planning: others may share the blocks in this very step, since a step stores K and V before attention reads.
-  void publish_full_blocks(Sequence& sequence, TimeNs now);
+  void publish_full_blocks(Sequence& sequence);
   // When no plan is being made: content that another sequence published meanwhile is then held once.
-  void publish_or_adopt_full_blocks(Sequence& sequence, TimeNs now);
+  void publish_or_adopt_full_blocks(Sequence& sequence);
   // scheduler_plan.cpp: one step
   void begin_step(TimeNs now);
   void schedule_decodes(TimeNs now);

@@ -106,7 +106,7 @@ AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
   }
 
   waiting_.remove(&sequence);
-  blocks_.share(matched_, now);
+  blocks_.share(matched_);
   sequence.block_table.assign(matched_.begin(), matched_.end());
   sequence.published_block_count = hit_blocks;
   const bool extended = blocks_.try_extend(sequence.block_table, wanted);
@@ -130,7 +130,7 @@ AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
   }
   sequence.state = SequenceState::Running;
   schedule(sequence, count);
-  publish_full_blocks(sequence, now);
+  publish_full_blocks(sequence);
   return AdmissionResult::Accepted;
 }
 

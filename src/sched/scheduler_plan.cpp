@@ -16,7 +16,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
   schedule_prefills(now);
   // Only now is it certain that what was scheduled stays in the plan, so that others may build on it.
   for (Sequence* const sequence : prefilling_) {
-    if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence, now);
+    if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence);
   }
   if (!preempted_in_step_) admit_waiting(now);
   end_step();
@@ -25,6 +25,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
 
 void Scheduler::begin_step(TimeNs now) {
   INFLIGHT_CHECK(submitted_count_ < submitted_.size());
+  blocks_.set_time(now);
   if (!events_.empty()) {
     policy_->on_events(events_);
     events_.clear();
@@ -141,7 +142,7 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
   preempted_in_step_ = true;
   unschedule(victim);
   victim.lost_token_count = victim.computed_token_count;
-  leave_running(victim, now);
+  leave_running(victim);
   victim.state = SequenceState::Preempted;
   victim.queued_time = now;
   ++victim.preemption_count;

@@ -37,16 +37,16 @@ class KvBlocksTest : public testing::Test {
   }
 
   // Admits `tokens`: matches, shares, extends, publishes every full block.
-  Holder admit(std::vector<TokenId> tokens, uint64_t salt = 0, TimeNs now = 0) {
+  Holder admit(std::vector<TokenId> tokens, uint64_t salt = 0) {
     Holder holder{std::move(tokens), {}, {}};
     holder.keys = keys_of(holder.tokens, salt);
     blocks_.match(salt, holder.keys, holder.tokens, holder.table);
-    blocks_.share(holder.table, now);
+    blocks_.share(holder.table);
     const auto hits = static_cast<int32_t>(holder.table.size());
     const auto wanted = static_cast<int32_t>((holder.tokens.size() + 1) / kWidth) - hits;
     EXPECT_TRUE(blocks_.try_extend(holder.table, wanted));
     for (size_t i = static_cast<size_t>(hits); i < holder.keys.size(); ++i) {
-      EXPECT_TRUE(blocks_.try_publish(holder.table, full(holder, i, salt), now));
+      EXPECT_TRUE(blocks_.try_publish(holder.table, full(holder, i, salt)));
     }
     return holder;
   }
@@ -80,7 +80,7 @@ TEST_F(KvBlocksTest, RunningSequencesShareTheirPrefix) {
 
 TEST_F(KvBlocksTest, ReleasedFullBlocksStayUntilTheirRoomIsNeeded) {
   Holder a = admit({1, 2, 3, 4, 5});
-  blocks_.release(a.table, 1);
+  blocks_.release(a.table);
   EXPECT_EQ(blocks_.available_count(), 6);
   EXPECT_EQ(blocks_.pool().stored_count(), 2);  // the half-filled third one is free
   EXPECT_EQ(stored_prefix({1, 2, 3, 4}), 2);
@@ -90,21 +90,21 @@ TEST_F(KvBlocksTest, ReleasedFullBlocksStayUntilTheirRoomIsNeeded) {
   EXPECT_TRUE(blocks_.try_extend(all, 6));
   EXPECT_EQ(stored_prefix({1, 2}), 0);
   EXPECT_EQ(blocks_.evicted_total(), 2);
-  blocks_.release(all, 2);
+  blocks_.release(all);
 }
 
 TEST_F(KvBlocksTest, EvictsLeavesBeforeParentsAndOldBeforeNew) {
   Holder a = admit({1, 2, 3, 4});
   Holder b = admit({1, 2, 5, 6});
-  blocks_.release(b.table, 1);
-  blocks_.release(a.table, 2);
+  blocks_.release(b.table);
+  blocks_.release(a.table);
   std::vector<BlockId> taken;
   ASSERT_TRUE(blocks_.try_extend(taken, 4));  // 3 free, 1 evicted
   EXPECT_EQ(stored_prefix({1, 2, 5, 6}), 1);  // b's tail went first
   EXPECT_EQ(stored_prefix({1, 2, 3, 4}), 2);
   ASSERT_TRUE(blocks_.try_extend(taken, 1));
   EXPECT_EQ(stored_prefix({1, 2, 3, 4}), 1);  // then a's tail, the shared root last
-  blocks_.release(taken, 3);
+  blocks_.release(taken);
 }
 
 TEST_F(KvBlocksTest, NeverEvictsWhatIsReferenced) {
@@ -113,14 +113,14 @@ TEST_F(KvBlocksTest, NeverEvictsWhatIsReferenced) {
   EXPECT_FALSE(blocks_.try_extend(taken, 5));
   EXPECT_TRUE(blocks_.try_extend(taken, 4));
   EXPECT_EQ(stored_prefix({1, 2, 3, 4}), 2);
-  blocks_.release(taken, 1);
-  blocks_.release(a.table, 1);
+  blocks_.release(taken);
+  blocks_.release(a.table);
 }
 
 TEST_F(KvBlocksTest, SharingPinsStoredBlocks) {
   Holder a = admit({1, 2, 3, 4});
   const std::vector<BlockId> table = a.table;
-  blocks_.release(a.table, 1);
+  blocks_.release(a.table);
   EXPECT_EQ(blocks_.stored_among(table), 2);
   Holder b = admit({1, 2, 3, 4});
   EXPECT_EQ(b.table, table);
@@ -140,12 +140,12 @@ TEST_F(KvBlocksTest, TwinsBecomeOne) {
   // b computed the same content without knowing of a.
   Holder b{{1, 2, 3, 4}, {}, keys_of({1, 2, 3, 4}, 0)};
   ASSERT_TRUE(blocks_.try_extend(b.table, 2));
-  EXPECT_FALSE(blocks_.try_publish(b.table, full(b, 0), 0));
+  EXPECT_FALSE(blocks_.try_publish(b.table, full(b, 0)));
   blocks_.adopt_twin(b.table, full(b, 0));
   EXPECT_EQ(b.table[0], a.table[0]);
-  EXPECT_TRUE(blocks_.try_publish(b.table, full(b, 1), 0));
+  EXPECT_TRUE(blocks_.try_publish(b.table, full(b, 1)));
   EXPECT_EQ(blocks_.pool().free_count(), 4);
-  blocks_.release(a.table, 1);
+  blocks_.release(a.table);
   EXPECT_EQ(stored_prefix({1, 2, 3, 4}), 2);
 }
 
@@ -154,7 +154,7 @@ TEST(KvBlocks, WithoutPrefixCachingNothingIsStored) {
   KvBlocks blocks({.block_count = 2, .block_token_count = kWidth, .prefix_caching = false}, lru);
   std::vector<BlockId> table;
   ASSERT_TRUE(blocks.try_extend(table, 2));
-  blocks.release(table, 0);
+  blocks.release(table);
   EXPECT_EQ(blocks.pool().free_count(), 2);
 }
 
@@ -185,19 +185,19 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(blocks.try_extend(tables[i], 1));
     ASSERT_TRUE(blocks.try_publish(
-        tables[i], {.index = 0, .salt = 0, .key = child_key(root_key(0), tokens[i]), .tokens = tokens[i], .owner = {}},
-        0));
+        tables[i],
+        {.index = 0, .salt = 0, .key = child_key(root_key(0), tokens[i]), .tokens = tokens[i], .owner = {}}));
   }
-  blocks.release(tables[0], 1);
-  blocks.release(tables[1], 2);
+  blocks.release(tables[0]);
+  blocks.release(tables[1]);
   std::vector<BlockId> found;
   blocks.match(0, std::vector<PrefixKey>{child_key(root_key(0), tokens[0])}, tokens[0], found);
-  blocks.share(found, 3);
-  blocks.release(found, 4);
+  blocks.share(found);
+  blocks.release(found);
   std::vector<BlockId> taken;
   ASSERT_TRUE(blocks.try_extend(taken, 2));  // block 1 goes, though block 0 was used earlier
   EXPECT_EQ(policy.log, "insert 0; insert 1; release 0; release 1; hit 0; pin 0; release 0; evict 1; ");
-  blocks.release(taken, 5);
+  blocks.release(taken);
 }
 
 // Keeps its own order: names block 1 before block 0, and nonsense first.
@@ -217,16 +217,16 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
   for (int32_t i = 0; i < 2; ++i) {
     const auto part = std::span<const TokenId>(tokens).subspan(static_cast<size_t>(i) * kWidth, kWidth);
     key = child_key(key, part);
-    ASSERT_TRUE(blocks.try_publish(table, {.index = i, .salt = 0, .key = key, .tokens = part, .owner = {}}, 0));
+    ASSERT_TRUE(blocks.try_publish(table, {.index = i, .salt = 0, .key = key, .tokens = part, .owner = {}}));
   }
-  blocks.release(table, 1);
+  blocks.release(table);
   std::vector<BlockId> taken;
   ASSERT_TRUE(blocks.try_extend(taken, 2));  // 2 was free; of 2 (gone), 1 (leaf), 0 (parent), 1 may go
   EXPECT_TRUE(blocks.tree().contains(BlockId{0}));
   EXPECT_FALSE(blocks.tree().contains(BlockId{1}));
   ASSERT_TRUE(blocks.try_extend(taken, 1));
   EXPECT_EQ(blocks.tree().node_count(), 0);
-  blocks.release(taken, 2);
+  blocks.release(taken);
   blocks.check_invariants();
 }
 
@@ -238,8 +238,8 @@ TEST(KvBlocks, AnotherStrategyLearnsOfWhatIsStored) {
   ASSERT_TRUE(blocks.try_extend(table, 1));
   const KvBlocks::FullBlock full{
       .index = 0, .salt = 0, .key = child_key(root_key(0), tokens), .tokens = tokens, .owner = {}};
-  ASSERT_TRUE(blocks.try_publish(table, full, 0));
-  blocks.release(table, 1);
+  ASSERT_TRUE(blocks.try_publish(table, full));
+  blocks.release(table);
   Recorder recorder;
   blocks.set_policy(recorder);
   EXPECT_EQ(recorder.log, "insert 0; release 0; ");

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policies of plugins/ that are also linked into the library. They come through the same descriptors as a file.
+#pragma once
+
+#include <span>
+
+#include "inflight/plugin.h"
+
+namespace inflight {
+
+[[nodiscard]] std::span<const inflight_plugin_query_fn> builtin_policy_queries();
+
+}  // namespace inflight

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/evict_adapter.h"
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace inflight {
+namespace {
+
+uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
+
+constexpr int64_t kUnwritten = std::numeric_limits<int64_t>::min() + 0x5eed;
+
+}  // namespace
+
+EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& config, const Environment& environment,
+                           const PolicyOptions& options)
+    : ops_(*policy.evict), environment_(environment), instance_(policy, options) {
+  const inflight_evict_environment_t given{.struct_size = sizeof(inflight_evict_environment_t),
+                                           .units = count(environment.block_count),
+                                           .unit_tokens = count(environment.block_token_count),
+                                           .tiers = 1,
+                                           .seed = options.seed};
+  void* self = nullptr;
+  const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
+  instance_.created(status, self);
+  picked_.resize(static_cast<size_t>(environment.block_count));
+}
+
+const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
+  const uint32_t columns = instance_.policy().unit_columns;
+  const auto column = [&](auto& storage, auto&& get) {
+    storage.clear();
+    for (const BlockId block : blocks) storage.push_back(get(block, blocks_->tree().node(block)));
+    return storage.data();
+  };
+  using N = const RadixNode&;
+  view_ = {};
+  view_.struct_size = sizeof(view_);
+  view_.count = static_cast<uint32_t>(blocks.size());
+  view_.columns = columns;
+  view_.unit = column(unit_, [](BlockId block, N) { return count(to_integer(block)); });
+  view_.key = column(key_, [](BlockId, N node) { return node.key; });
+  if ((columns & INFLIGHT_UNIT_CHAIN) != 0) {
+    view_.parent = column(
+        parent_, [](BlockId, N node) { return node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT; });
+    view_.depth = column(depth_, [](BlockId, N node) { return count(node.depth); });
+    view_.children = column(children_, [](BlockId, N node) { return count(node.child_count); });
+  }
+  if ((columns & INFLIGHT_UNIT_SIZE) != 0) {
+    view_.tokens = column(tokens_, [&](BlockId, N) { return count(environment_.block_token_count); });
+    view_.bytes = column(bytes_, [&](BlockId, N) { return environment_.block_bytes; });
+  }
+  if ((columns & INFLIGHT_UNIT_TIMES) != 0) {
+    view_.created_ns = column(created_, [](BlockId, N node) { return node.created; });
+    view_.last_use_ns = column(last_use_, [](BlockId, N node) { return node.last_use; });
+  }
+  if ((columns & INFLIGHT_UNIT_USE) != 0) {
+    view_.hits = column(hits_, [](BlockId, N node) { return count(node.hit_count); });
+    view_.references = column(references_, [&](BlockId block, N) { return count(blocks_->pool().references(block)); });
+  }
+  if ((columns & INFLIGHT_UNIT_COST) != 0) {
+    view_.recompute_ns = column(recompute_, [](BlockId, N) { return int64_t{0}; });
+  }
+  if ((columns & INFLIGHT_UNIT_OWNER) != 0) {
+    view_.tenant = column(tenant_, [](BlockId, N node) { return node.owner.tenant; });
+    view_.priority = column(priority_, [](BlockId, N node) { return node.owner.priority; });
+  }
+  return view_;
+}
+
+void EvictAdapter::notify(const char* name, Notification op, std::span<const BlockId> blocks) {
+  if (op == nullptr || !instance_.active() || blocks.empty()) return;
+  const inflight_units_t& units = fill(blocks);
+  instance_.call(name, now_, [&] { return op(instance_.self(), &units); });
+}
+
+void EvictAdapter::on_insert(std::span<const BlockId> blocks) { notify("on_insert", ops_.on_insert, blocks); }
+void EvictAdapter::on_hit(std::span<const BlockId> blocks) { notify("on_hit", ops_.on_hit, blocks); }
+void EvictAdapter::on_pin(std::span<const BlockId> blocks) { notify("on_pin", ops_.on_pin, blocks); }
+void EvictAdapter::on_release(std::span<const BlockId> blocks) { notify("on_release", ops_.on_release, blocks); }
+void EvictAdapter::on_evict(BlockId block) { notify("on_evict", ops_.on_evict, std::span(&block, 1)); }
+
+bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick != nullptr; }
+
+int64_t EvictAdapter::rank(BlockId block, int64_t release_tick) {
+  if (ops_.rank == nullptr || !instance_.active()) return EvictPolicy::rank(block, release_tick);
+  const inflight_units_t& units = fill(std::span(&block, 1));
+  int64_t key = kUnwritten;
+  const bool answered = instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key); });
+  if (answered && key != kUnwritten) return key;
+  if (answered) instance_.strike("rank", fmt::format("left the key of unit {} unwritten", units.unit[0]));
+  return EvictPolicy::rank(block, release_tick);
+}
+
+void EvictAdapter::pick(int32_t need, std::vector<BlockId>& out) {
+  auto named = static_cast<uint32_t>(picked_.size());
+  const bool answered =
+      instance_.call("pick", now_, [&] { return ops_.pick(instance_.self(), count(need), picked_.data(), &named); });
+  if (!answered) return;
+  if (named > picked_.size()) {
+    instance_.strike("pick", fmt::format("gave {} units, there was room for {}", named, picked_.size()));
+    return;
+  }
+  for (uint32_t i = 0; i < named; ++i) {
+    if (picked_[i] >= picked_.size()) {
+      instance_.strike("pick", fmt::format("gave the unit {}, allowed: below {}", picked_[i], picked_.size()));
+      out.clear();
+      return;
+    }
+    out.push_back(static_cast<BlockId>(picked_[i]));
+  }
+}
+
+}  // namespace inflight

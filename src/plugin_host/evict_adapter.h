@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded eviction strategy as the cache's EvictPolicy. Checks every answer; without one the base class (LRU) decides.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <vector>
+
+#include "cache/evict_policy.h"
+#include "cache/kv_blocks.h"
+#include "plugin_host/plugin_config.h"
+#include "plugin_host/policy_instance.h"
+
+namespace inflight {
+
+class EvictAdapter final : public EvictPolicy {
+ public:
+  struct Environment {
+    int32_t block_count = 0;
+    int32_t block_token_count = 0;
+    uint64_t block_bytes = 0;
+  };
+  // `policy` is of kind INFLIGHT_KIND_EVICT.   ERRORS: InvalidArgument (parameters), Plugin (create failed).
+  EvictAdapter(const inflight_policy_t& policy, const PluginConfig& config, const Environment& environment,
+               const PolicyOptions& options);
+
+  // Whose blocks it is asked about; before the first notification.   LIFETIME: borrowed.
+  void attach(const KvBlocks& blocks) { blocks_ = &blocks; }
+
+  void set_time(TimeNs now) override { now_ = now; }
+  void on_insert(std::span<const BlockId> blocks) override;
+  void on_hit(std::span<const BlockId> blocks) override;
+  void on_pin(std::span<const BlockId> blocks) override;
+  void on_release(std::span<const BlockId> blocks) override;
+  void on_evict(BlockId block) override;
+  [[nodiscard]] bool keeps_order() const override;
+  [[nodiscard]] int64_t rank(BlockId block, int64_t release_tick) override;
+  void pick(int32_t need, std::vector<BlockId>& out) override;
+
+  [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
+
+ private:
+  using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);
+  void notify(const char* name, Notification op, std::span<const BlockId> blocks);
+  const inflight_units_t& fill(std::span<const BlockId> blocks);
+
+  const inflight_evict_ops_t& ops_;
+  Environment environment_;
+  PolicyInstance instance_;
+  const KvBlocks* blocks_ = nullptr;
+  TimeNs now_ = 0;
+  inflight_units_t view_{};
+  std::vector<uint32_t> unit_, parent_, depth_, children_, tokens_, hits_, references_, tenant_, picked_;
+  std::vector<uint64_t> key_, bytes_;
+  std::vector<int64_t> created_, last_use_, recompute_;
+  std::vector<int32_t> priority_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One loaded plugin file, or the policies that are built in: the descriptors, checked.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "inflight/plugin.h"
+
+namespace inflight {
+
+inline constexpr const char* kPluginSuffix = ".ifp.so";
+
+// LIFETIME: a loaded file stays in the process for good: its descriptors and code may be referred to from anywhere.
+class PluginModule {
+ public:
+  // Loads a file.  ERRORS: NotFound (no such file), Plugin (says what is wrong: not trusted, not loadable, no entry
+  // symbol, another ABI version, a bad descriptor).
+  [[nodiscard]] static std::unique_ptr<PluginModule> load(const std::string& path);
+  // Takes descriptors that are linked in.  ERRORS: Plugin, as above.
+  [[nodiscard]] static std::unique_ptr<PluginModule> from_query(inflight_plugin_query_fn query,
+                                                                const std::string& origin);
+
+  [[nodiscard]] std::span<const inflight_policy_t* const> policies() const { return policies_; }
+  [[nodiscard]] const std::string& origin() const { return origin_; }
+
+ private:
+  PluginModule() = default;
+  std::string origin_;  // the path, or "built in"
+  std::vector<const inflight_policy_t*> policies_;
+};
+
+// The last part of a reverse-DNS id: what users write.
+[[nodiscard]] std::string short_name(const inflight_policy_t& policy);
+
+}  // namespace inflight

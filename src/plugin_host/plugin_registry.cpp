@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/plugin_registry.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin_host/builtin_policies.h"
+
+namespace inflight {
+namespace {
+
+constexpr uint32_t kAnyKind = 0;
+
+const inflight_policy_t* member_of(const PluginModule& module, const std::string& name, uint32_t kind) {
+  for (const inflight_policy_t* policy : module.policies()) {
+    if (kind != kAnyKind && policy->kind != kind) continue;
+    if (name.empty() || name == policy->id || name == short_name(*policy)) return policy;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> plugin_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().string().ends_with(kPluginSuffix)) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "eviction strategy" : "scheduling policy"; }
+
+}  // namespace
+
+std::vector<std::string> user_plugin_folders() {
+  std::vector<std::string> folders;
+  if (const char* path = ::secure_getenv("INFLIGHT_PLUGIN_PATH"); path != nullptr) {
+    std::string_view rest = path;
+    while (!rest.empty()) {
+      const size_t colon = rest.find(':');
+      if (colon != 0) folders.emplace_back(rest.substr(0, colon));
+      rest = colon == std::string_view::npos ? std::string_view{} : rest.substr(colon + 1);
+    }
+  }
+  if (const char* data = ::secure_getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0') {
+    folders.push_back(std::string(data) + "/inflight/plugins-1");
+  } else if (const char* home = ::secure_getenv("HOME"); home != nullptr && *home != '\0') {
+    folders.push_back(std::string(home) + "/.local/share/inflight/plugins-1");
+  }
+  return folders;
+}
+
+std::string installed_plugin_folder() { return INFLIGHT_PLUGIN_DIR; }
+
+PluginRegistry::PluginRegistry() {
+  for (const inflight_plugin_query_fn query : builtin_policy_queries()) {
+    builtin_.push_back(PluginModule::from_query(query, "built in"));
+  }
+}
+
+const PluginModule& PluginRegistry::load(const std::string& path) {
+  const std::scoped_lock lock(mutex_);
+  return load_locked(path);
+}
+
+const PluginModule& PluginRegistry::load_locked(const std::string& path) {
+  for (const auto& module : loaded_) {
+    if (module->origin() == path) return *module;
+  }
+  loaded_.push_back(PluginModule::load(path));
+  return *loaded_.back();
+}
+
+const inflight_policy_t* PluginRegistry::find_in_folders(const std::vector<std::string>& folders,
+                                                         const PolicySpec& spec, uint32_t kind, std::string& origin) {
+  for (const std::string& folder : folders) {
+    for (const std::string& file : plugin_files(folder)) {
+      // A file is opened only when its name promises the policy, so that scanning runs no stranger's code.
+      const std::string stem = std::filesystem::path(file).filename().string();
+      const std::string name = stem.substr(0, stem.size() - std::string_view(kPluginSuffix).size());
+      if (name != spec.name && !spec.name.ends_with("." + name)) continue;
+      const PluginModule& module = load_locked(file);
+      if (const inflight_policy_t* policy = member_of(module, spec.name, kind); policy != nullptr) {
+        origin = module.origin();
+        return policy;
+      }
+    }
+  }
+  return nullptr;
+}
+
+PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32_t kind) {
+  if (spec.name.find('/') != std::string::npos) {
+    const PluginModule& module = load_locked(spec.name);
+    if (spec.member.empty() && module.policies().size() > 1 && kind == kAnyKind) {
+      fail(ErrorCode::InvalidArgument, "{} holds {} policies: name one as {}#{}", spec.name, module.policies().size(),
+           spec.name, short_name(*module.policies().front()));
+    }
+    const inflight_policy_t* policy = member_of(module, spec.member, kind);
+    if (policy == nullptr) {
+      fail(ErrorCode::NotFound, "{} holds no {} {}", spec.name, kind_name(kind), spec.member);
+    }
+    return {policy, module.origin()};
+  }
+  for (const auto& module : loaded_) {
+    if (const auto* policy = member_of(*module, spec.name, kind); policy != nullptr) return {policy, module->origin()};
+  }
+  std::string origin;
+  if (const auto* policy = find_in_folders(user_plugin_folders(), spec, kind, origin); policy != nullptr) {
+    return {policy, origin};
+  }
+  for (const auto& module : builtin_) {
+    if (const auto* policy = member_of(*module, spec.name, kind); policy != nullptr) return {policy, module->origin()};
+  }
+  if (const auto* policy = find_in_folders({installed_plugin_folder()}, spec, kind, origin); policy != nullptr) {
+    return {policy, origin};
+  }
+  std::string known;
+  for (const auto& module : builtin_) {
+    for (const inflight_policy_t* policy : module->policies()) {
+      if (kind == kAnyKind || policy->kind == kind) known += " " + short_name(*policy);
+    }
+  }
+  fail(ErrorCode::NotFound, "there is no {} '{}'; built in:{}; others: 'inflight plugin list'", kind_name(kind),
+       spec.name, known);
+}
+
+PluginRegistry::Found PluginRegistry::find(const PolicySpec& spec, uint32_t kind) {
+  const std::scoped_lock lock(mutex_);
+  return find_locked(spec, kind);
+}
+
+uint32_t PluginRegistry::kind_of(const PolicySpec& spec) {
+  const std::scoped_lock lock(mutex_);
+  return find_locked(spec, kAnyKind).policy->kind;
+}
+
+std::vector<PluginRegistry::Found> PluginRegistry::list(std::vector<std::string>& problems) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::string> folders = user_plugin_folders();
+  folders.push_back(installed_plugin_folder());
+  for (const std::string& folder : folders) {
+    for (const std::string& file : plugin_files(folder)) {
+      try {
+        load_locked(file);
+      } catch (const Error& error) {
+        problems.emplace_back(error.what());
+      }
+    }
+  }
+  std::vector<Found> found;
+  for (const auto* modules : {&builtin_, &loaded_}) {
+    for (const auto& module : *modules) {
+      for (const inflight_policy_t* policy : module->policies()) found.push_back({policy, module->origin()});
+    }
+  }
+  return found;
+}
+
+PluginRegistry& plugin_registry() {
+  static PluginRegistry registry;
+  return registry;
+}
+
+}  // namespace inflight

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// All policies that can be named: the built-in ones, loaded files, and files found in the plugin folders.
+//
+// A name is looked for in this order: a path (contains '/'); files loaded before; $INFLIGHT_PLUGIN_PATH (folders,
+// colon-separated; ignored for set-user-id programs); $XDG_DATA_HOME/inflight/plugins-1 (or ~/.local/share/...); the
+// built-in policies; the folder they were installed to. Never the current folder.
+// THREAD: any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugin_host/plugin_config.h"
+#include "plugin_host/plugin_module.h"
+
+namespace inflight {
+
+class PluginRegistry {
+ public:
+  PluginRegistry();
+
+  struct Found {
+    const inflight_policy_t* policy;
+    std::string origin;
+  };
+  // ERRORS: NotFound listing the names there are, Plugin as PluginModule::load.
+  [[nodiscard]] Found find(const PolicySpec& spec, uint32_t kind);
+  // The kind of the policy that the spec names.
+  [[nodiscard]] uint32_t kind_of(const PolicySpec& spec);
+
+  // Loads a file now; its policies can be named from then on.  ERRORS: as PluginModule::load.
+  const PluginModule& load(const std::string& path);
+
+  // Everything that can be found; files that cannot be loaded are reported in `problems`, one line each.
+  [[nodiscard]] std::vector<Found> list(std::vector<std::string>& problems);
+
+ private:
+  const PluginModule& load_locked(const std::string& path);
+  [[nodiscard]] const inflight_policy_t* find_in_folders(const std::vector<std::string>& folders,
+                                                         const PolicySpec& spec, uint32_t kind, std::string& origin);
+  [[nodiscard]] Found find_locked(const PolicySpec& spec, uint32_t kind);
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<PluginModule>> builtin_;
+  std::vector<std::unique_ptr<PluginModule>> loaded_;
+};
+
+// The one of the process: loading the same file twice must give the same module.
+[[nodiscard]] PluginRegistry& plugin_registry();
+
+// Folders that are searched before and after the built-in policies.
+[[nodiscard]] std::vector<std::string> user_plugin_folders();
+[[nodiscard]] std::string installed_plugin_folder();
+
+}  // namespace inflight

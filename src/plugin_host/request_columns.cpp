@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/request_columns.h"
+
+namespace inflight {
+namespace {
+
+uint32_t state_of(const Sequence& sequence) {
+  switch (sequence.state) {
+    case SequenceState::Running:
+      return sequence.remaining_token_count() > 1 ? INFLIGHT_REQUEST_PREFILL : INFLIGHT_REQUEST_DECODE;
+    case SequenceState::Preempted:
+      return INFLIGHT_REQUEST_PREEMPTED;
+    default:
+      return INFLIGHT_REQUEST_WAITING;
+  }
+}
+
+uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
+
+}  // namespace
+
+template <typename T, typename Get>
+const T* RequestColumns::column(std::vector<T>& storage, Get&& get) {
+  storage.resize(sequences_.size());
+  for (size_t i = 0; i < sequences_.size(); ++i) storage[i] = get(*sequences_[i]);
+  return storage.data();
+}
+
+void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns, const KvBlocks& blocks) {
+  using S = const Sequence&;
+  sequences_.assign(sequences.begin(), sequences.end());
+  view_ = {};
+  view_.struct_size = sizeof(view_);
+  view_.count = static_cast<uint32_t>(sequences.size());
+  view_.columns = columns;
+  view_.id = column(id_, [](S s) { return to_integer(s.request.id); });
+  view_.slot = column(slot_, [](S s) { return count(s.slot); });
+  if ((columns & INFLIGHT_COLUMN_STATE) != 0) view_.state = column(state_, state_of);
+  if ((columns & INFLIGHT_COLUMN_PRIORITY) != 0) {
+    view_.priority = column(priority_, [](S s) { return s.request.priority; });
+  }
+  if ((columns & INFLIGHT_COLUMN_TENANT) != 0) view_.tenant = column(tenant_, [](S s) { return s.request.tenant; });
+  if ((columns & INFLIGHT_COLUMN_TIMES) != 0) {
+    view_.arrival_ns = column(arrival_, [](S s) { return s.request.arrival; });
+    view_.queued_ns = column(queued_, [](S s) { return s.queued_time; });
+    view_.first_token_ns = column(first_token_, [](S s) { return s.first_token_time; });
+    view_.last_token_ns = column(last_token_, [](S s) { return s.last_token_time; });
+  }
+  if ((columns & INFLIGHT_COLUMN_DEADLINES) != 0) {
+    view_.ttft_deadline_ns = column(ttft_deadline_, [](S s) { return s.request.ttft_deadline; });
+    view_.next_token_deadline_ns = column(next_deadline_, [](S) { return kNoDeadline; });
+    view_.e2e_deadline_ns = column(e2e_deadline_, [](S s) { return s.request.e2e_deadline; });
+  }
+  if ((columns & INFLIGHT_COLUMN_LENGTHS) != 0) {
+    view_.prompt_tokens = column(prompt_tokens_, [](S s) { return count(s.prompt_token_count); });
+    view_.output_tokens = column(output_tokens_, [](S s) { return count(s.output_token_count()); });
+    view_.max_output_tokens =
+        column(max_output_tokens_, [](S s) { return count(s.token_limit - s.prompt_token_count); });
+    view_.computed_tokens = column(computed_tokens_, [](S s) { return count(s.computed_token_count); });
+  }
+  if ((columns & INFLIGHT_COLUMN_CACHED) != 0) {
+    view_.cached_tokens = column(cached_tokens_, [](S s) { return count(s.prefix_hit_token_count); });
+  }
+  if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {
+    view_.blocks_held = column(blocks_held_, [](S s) { return static_cast<uint32_t>(s.block_table.size()); });
+    view_.blocks_freeable =
+        column(blocks_freeable_, [&blocks](S s) { return count(blocks.freeable_count(s.block_table)); });
+  }
+  if ((columns & INFLIGHT_COLUMN_PREDICTED) != 0) {
+    view_.predicted_output_tokens = column(predicted_, [](S) { return 0U; });
+  }
+  if ((columns & INFLIGHT_COLUMN_PREEMPTIONS) != 0) {
+    view_.preemptions = column(preemptions_, [](S s) { return count(s.preemption_count); });
+    view_.recomputed_tokens = column(recomputed_, [](S s) { return count(s.recomputed_token_count); });
+  }
+  if ((columns & INFLIGHT_COLUMN_GROUPS) != 0) {
+    view_.prefix_group =
+        column(prefix_group_, [](S s) { return s.keys.empty() ? root_key(s.request.cache_salt) : s.keys.front(); });
+    view_.adapter = column(adapter_, [](S) { return 0U; });
+  }
+}
+
+}  // namespace inflight

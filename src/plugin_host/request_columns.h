@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences as the columns that a policy reads: structure of arrays, filled only as far as asked for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/kv_blocks.h"
+#include "inflight/plugin.h"
+#include "sched/sequence.h"
+
+namespace inflight {
+
+class RequestColumns {
+ public:
+  // Entry i of every column is sequences[i].   LIFETIME: view() is valid until the next fill().
+  // COST: O(sequences * columns); the BLOCKS columns also walk the block tables.
+  void fill(std::span<Sequence* const> sequences, uint32_t columns, const KvBlocks& blocks);
+  [[nodiscard]] const inflight_requests_t& view() const { return view_; }
+  [[nodiscard]] std::span<Sequence* const> sequences() const { return sequences_; }
+
+ private:
+  template <typename T, typename Get>
+  const T* column(std::vector<T>& storage, Get&& get);
+
+  std::vector<Sequence*> sequences_;
+  inflight_requests_t view_{};
+  std::vector<uint64_t> id_, prefix_group_;
+  std::vector<uint32_t> slot_, state_, tenant_, prompt_tokens_, output_tokens_, max_output_tokens_, computed_tokens_,
+      cached_tokens_, blocks_held_, blocks_freeable_, predicted_, preemptions_, recomputed_, adapter_;
+  std::vector<int32_t> priority_;
+  std::vector<int64_t> arrival_, queued_, first_token_, last_token_, ttft_deadline_, next_deadline_, e2e_deadline_;
+};
+
+}  // namespace inflight

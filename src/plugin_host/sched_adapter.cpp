@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/sched_adapter.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+namespace inflight {
+namespace {
+
+// What key0 holds before the policy writes it: a key that is left unwritten is a mistake.
+constexpr int64_t kUnwritten = std::numeric_limits<int64_t>::min() + 0x5eed;
+
+static_assert(sizeof(SchedulerEvent) == sizeof(inflight_event_t) &&
+              offsetof(SchedulerEvent, slot) == offsetof(inflight_event_t, slot) &&
+              offsetof(SchedulerEvent, request) == offsetof(inflight_event_t, request) &&
+              offsetof(SchedulerEvent, time) == offsetof(inflight_event_t, time_ns) &&
+              offsetof(SchedulerEvent, c) == offsetof(inflight_event_t, c));
+static_assert(static_cast<uint32_t>(EventType::Attach) == INFLIGHT_EVENT_ATTACH &&
+              static_cast<uint32_t>(EventType::Step) == INFLIGHT_EVENT_STEP &&
+              static_cast<uint32_t>(EventType::Param) == INFLIGHT_EVENT_PARAM);
+static_assert(static_cast<uint32_t>(NeedReason::Priority) == INFLIGHT_NEED_PRIORITY);
+
+uint32_t count(int32_t value) { return static_cast<uint32_t>(std::max(value, 0)); }
+
+// A wish of the policy as a limit: cut to what int32 holds; the scheduler cuts it to what is possible.
+int32_t limit(uint32_t value) {
+  return static_cast<int32_t>(std::min<uint32_t>(value, std::numeric_limits<int32_t>::max()));
+}
+
+}  // namespace
+
+SchedAdapter::SchedAdapter(const inflight_policy_t& policy, const PluginConfig& config,
+                           const SchedEnvironment& environment, const PolicyOptions& options)
+    : ops_(*policy.sched), instance_(policy, options) {
+  const inflight_sched_environment_t given{.struct_size = sizeof(inflight_sched_environment_t),
+                                           .max_requests = count(environment.max_requests),
+                                           .max_tenants = limits::kTenantsMax,
+                                           .block_tokens = count(environment.block_token_count),
+                                           .total_blocks = count(environment.block_count),
+                                           .max_step_tokens = count(environment.max_num_batched_tokens),
+                                           .max_running = count(environment.max_num_seqs),
+                                           .reserved = 0,
+                                           .seed = options.seed};
+  void* self = nullptr;
+  const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
+  instance_.created(status, self);
+  instance_.set_prefix_lookup(this);
+}
+
+void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> waiting) {
+  const uint32_t columns = instance_.policy().request_columns;
+  waiting_.fill(waiting, columns, *view.blocks);
+  running_.fill(view.running, columns, *view.blocks);
+  view_ = &view;
+  last_now_ = view.now;
+  const BlockPool& pool = view.blocks->pool();
+  step_ = {.struct_size = sizeof(step_),
+           .flags = 0,
+           .step = view.step,
+           .now_ns = view.now,
+           .max_step_tokens = count(view.config->max_num_batched_tokens),
+           .max_step_sequences = count(view.config->max_num_seqs),
+           .max_running = count(view.config->max_num_seqs),
+           .block_tokens = count(view.blocks->block_token_count()),
+           .free_blocks = count(pool.free_count()),
+           .evictable_blocks = count(pool.stored_count()),
+           .total_blocks = count(pool.block_count()),
+           .watermark_blocks = 0,
+           .tokens_left = count(view.tokens_left),
+           .sequences_left = count(view.sequences_left),
+           .prefilling = count(view.prefilling_count),
+           .decoding = count(static_cast<int32_t>(view.running.size()) - view.prefilling_count),
+           .last_step_ns = view.last_step_duration,
+           .last_prefill_tokens = count(view.last_prefill_tokens),
+           .last_decode_sequences = count(view.last_decode_sequences),
+           .reserve_ratio = 0.0,
+           .waiting = &waiting_.view(),
+           .running = &running_.view(),
+           .scratch = scratch_.data(),
+           .scratch_bytes = scratch_.size()};
+}
+
+int64_t SchedAdapter::stored_tokens(uint32_t slot) const {
+  const auto sequences = waiting_.sequences();
+  const auto slots = std::span(waiting_.view().slot, sequences.size());
+  const auto found = std::ranges::find(slots, slot);
+  if (found == slots.end()) return -1;
+  const Sequence& sequence = *sequences[static_cast<size_t>(found - slots.begin())];
+  std::vector<BlockId> matched;
+  view_->blocks->match(sequence.request.cache_salt, sequence.keys, sequence.tokens, matched);
+  return int64_t{view_->blocks->block_token_count()} * static_cast<int64_t>(matched.size());
+}
+
+SchedulePolicy::Ranking SchedAdapter::ranking() const {
+  if (!instance_.active() || (ops_.score == nullptr && ops_.order == nullptr)) return Ranking::Arrival;
+  const bool stable = (instance_.policy().capabilities & INFLIGHT_CAP_STABLE_KEYS) != 0 && ops_.order == nullptr;
+  return stable ? Ranking::Stable : Ranking::EveryStep;
+}
+
+void SchedAdapter::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
+  fill_step(view, waiting);
+  if (ops_.order != nullptr ? order(view, keys) : score(view, keys)) return;
+  std::ranges::fill(keys, WaitingKey{});  // in order of arrival
+}
+
+bool SchedAdapter::score(const StepView& view, std::span<WaitingKey> keys) {
+  key0_.assign(keys.size(), kUnwritten);
+  key1_.assign(keys.size(), 0);
+  const bool answered = instance_.call(
+      "score", view.now, [&] { return ops_.score(instance_.self(), &step_, key0_.data(), key1_.data()); });
+  if (!answered) return false;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (key0_[i] == kUnwritten) {
+      instance_.strike("score", fmt::format("left the key of request {} unwritten", waiting_.view().id[i]));
+      return false;
+    }
+    keys[i] = {key0_[i], key1_[i]};
+  }
+  return true;
+}
+
+bool SchedAdapter::check_indices(const char* op, std::span<const uint32_t> indices, size_t count) {
+  seen_.resize(std::max(seen_.size(), count), 0);
+  ++generation_;
+  for (const uint32_t index : indices) {
+    if (index >= count) {
+      instance_.strike(op, fmt::format("gave the index {}, allowed: below {}", index, count));
+      return false;
+    }
+    if (seen_[index] == generation_) {
+      instance_.strike(op, fmt::format("gave the index {} twice", index));
+      return false;
+    }
+    seen_[index] = generation_;
+  }
+  return true;
+}
+
+bool SchedAdapter::order(const StepView& view, std::span<WaitingKey> keys) {
+  indices_.resize(keys.size());
+  auto given = static_cast<uint32_t>(keys.size());
+  const bool answered =
+      instance_.call("order", view.now, [&] { return ops_.order(instance_.self(), &step_, indices_.data(), &given); });
+  if (!answered) return false;
+  if (given > keys.size()) {
+    instance_.strike("order", fmt::format("gave {} indices, there was room for {}", given, keys.size()));
+    return false;
+  }
+  if (!check_indices("order", std::span(indices_).first(given), keys.size())) return false;
+  std::ranges::fill(keys, WaitingKey{.key0 = given, .key1 = 0});  // not named: behind, in order of arrival
+  for (uint32_t i = 0; i < given; ++i) keys[indices_[i]].key0 = i;
+  return true;
+}
+
+uint32_t SchedAdapter::wanted_events() const {
+  return instance_.active() && ops_.on_events != nullptr ? instance_.policy().events : 0;
+}
+
+void SchedAdapter::on_events(std::span<const SchedulerEvent> events) {
+  const inflight_events_t given{.struct_size = sizeof(inflight_events_t),
+                                .count = static_cast<uint32_t>(events.size()),
+                                .stride = sizeof(SchedulerEvent),
+                                .reserved = 0,
+                                .events = reinterpret_cast<const inflight_event_t*>(events.data())};
+  last_now_ = events.back().time;
+  instance_.call("on_events", last_now_, [&] { return ops_.on_events(instance_.self(), &given); });
+}
+
+void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
+  if (!instance_.active() || ops_.plan == nullptr) return;
+  fill_step(view, view.waiting);
+  inflight_plan_t plan{.struct_size = sizeof(inflight_plan_t),
+                       .flags = INFLIGHT_PLAN_DECODE_FIRST,
+                       .step_tokens = count(limits.token_budget),
+                       .prefill_tokens = count(limits.prefill_tokens),
+                       .max_chunk = count(limits.chunk),
+                       .max_admit = count(limits.admissions),
+                       .reserve_ratio = 0.0};
+  if (!instance_.call("plan", view.now, [&] { return ops_.plan(instance_.self(), &step_, &plan); })) return;
+  limits.token_budget = limit(plan.step_tokens);
+  limits.prefill_tokens = limit(plan.prefill_tokens);
+  limits.chunk = limit(plan.max_chunk);
+  limits.admissions = (plan.flags & INFLIGHT_PLAN_NO_ADMIT) != 0 ? 0 : limit(plan.max_admit);
+}
+
+bool SchedAdapter::decides_admission() const { return instance_.active() && ops_.admit != nullptr; }
+
+void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admission& admission) {
+  // The view of this pass, with what is left now; the candidate is looked up in the snapshot that was ranked.
+  auto sequences = waiting_.sequences();
+  auto place = std::ranges::find(sequences, candidate.sequence);
+  if (place == sequences.end() || view_ == nullptr) {
+    fill_step(view, view.waiting);
+    sequences = waiting_.sequences();
+    place = std::ranges::find(sequences, candidate.sequence);
+    INFLIGHT_CHECK(place != sequences.end());
+  }
+  step_.tokens_left = count(view.tokens_left);
+  step_.sequences_left = count(view.sequences_left);
+  const inflight_candidate_t given{.struct_size = sizeof(inflight_candidate_t),
+                                   .index = static_cast<uint32_t>(place - sequences.begin()),
+                                   .uncached_tokens = count(candidate.uncached_tokens),
+                                   .cached_tokens = count(candidate.cached_tokens),
+                                   .blocks_now = count(candidate.blocks_now),
+                                   .blocks_full = count(candidate.blocks_full)};
+  inflight_admission_t answer{.struct_size = sizeof(inflight_admission_t),
+                              .decision = INFLIGHT_ADMIT,
+                              .max_tokens = count(admission.max_tokens),
+                              .reserve_blocks = 0,
+                              .reason = 0,
+                              .reserved = 0};
+  if (!instance_.call("admit", view.now, [&] { return ops_.admit(instance_.self(), &step_, &given, &answer); })) return;
+  switch (answer.decision) {
+    case INFLIGHT_ADMIT:
+      admission.max_tokens = limit(answer.max_tokens);
+      return;
+    case INFLIGHT_ADMIT_SKIP:
+      admission.decision = Decision::Skip;
+      return;
+    case INFLIGHT_ADMIT_STOP:
+      admission.decision = Decision::Stop;
+      return;
+    default:
+      instance_.strike("admit", fmt::format("gave the unknown decision {}", answer.decision));
+  }
+}
+
+Sequence* SchedAdapter::pick_victim(const StepView& view, const Need& need) {
+  if (!instance_.active() || ops_.pick_victims == nullptr) return nullptr;
+  fill_step(view, view.waiting);
+  const inflight_need_t given{.struct_size = sizeof(inflight_need_t),
+                              .why = static_cast<uint32_t>(need.reason),
+                              .blocks = count(need.blocks),
+                              .for_slot = count(need.sequence->slot),
+                              .for_request = to_integer(need.sequence->request.id)};
+  indices_.resize(view.running.size());
+  auto named = static_cast<uint32_t>(indices_.size());
+  const bool answered = instance_.call("pick_victims", view.now, [&] {
+    return ops_.pick_victims(instance_.self(), &step_, &given, indices_.data(), &named);
+  });
+  if (!answered || named == 0) return nullptr;
+  if (named > indices_.size()) {
+    instance_.strike("pick_victims", fmt::format("gave {} indices, there was room for {}", named, indices_.size()));
+    return nullptr;
+  }
+  if (!check_indices("pick_victims", std::span(indices_).first(named), indices_.size())) return nullptr;
+  return view.running[indices_.front()];
+}
+
+}  // namespace inflight

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded scheduling policy as the scheduler's SchedulePolicy. Checks every answer; where there is none, or a wrong
+// one, the base class (the built-in policy) decides the call. THREAD: the engine thread only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "plugin_host/plugin_config.h"
+#include "plugin_host/policy_instance.h"
+#include "plugin_host/request_columns.h"
+#include "sched/schedule_policy.h"
+
+namespace inflight {
+
+// What a policy learns when it is created.
+struct SchedEnvironment {
+  int32_t max_requests = 0;
+  int32_t block_token_count = 0;
+  int32_t block_count = 0;
+  int32_t max_num_batched_tokens = 0;
+  int32_t max_num_seqs = 0;
+};
+
+class SchedAdapter final : public SchedulePolicy, private PolicyInstance::PrefixLookup {
+ public:
+  // `policy` is of kind INFLIGHT_KIND_SCHED.   ERRORS: InvalidArgument (parameters), Plugin (create failed).
+  SchedAdapter(const inflight_policy_t& policy, const PluginConfig& config, const SchedEnvironment& environment,
+               const PolicyOptions& options);
+
+  [[nodiscard]] Ranking ranking() const override;
+  void rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
+  [[nodiscard]] uint32_t wanted_events() const override;
+  void on_events(std::span<const SchedulerEvent> events) override;
+  void limit_step(const StepView& view, StepLimits& limits) override;
+  [[nodiscard]] bool decides_admission() const override;
+  void admit(const StepView& view, const Candidate& candidate, Admission& admission) override;
+  [[nodiscard]] Sequence* pick_victim(const StepView& view, const Need& need) override;
+
+  [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
+
+ private:
+  // Fills step_ from the view; the columns of `waiting` and of the running sequences only if the policy reads them.
+  void fill_step(const StepView& view, std::span<Sequence* const> waiting);
+  bool score(const StepView& view, std::span<WaitingKey> keys);
+  bool order(const StepView& view, std::span<WaitingKey> keys);
+  [[nodiscard]] int64_t stored_tokens(uint32_t slot) const override;
+  // True when indices are below `count` and none repeats.
+  bool check_indices(const char* op, std::span<const uint32_t> indices, size_t count);
+
+  const inflight_sched_ops_t& ops_;
+  PolicyInstance instance_;
+  RequestColumns waiting_, running_;
+  inflight_step_t step_{};
+  const StepView* view_ = nullptr;  // of the call in progress
+  TimeNs last_now_ = 0;
+  std::vector<int64_t> key0_, key1_;
+  std::vector<uint32_t> indices_;
+  std::vector<uint64_t> seen_;  // by index: generation of the last check that saw it
+  uint64_t generation_ = 0;
+  alignas(64) std::array<std::byte, 4096> scratch_{};
+};
+
+}  // namespace inflight

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a policy behaves the same built in, from a file, and as the host's own code; a bad one is named and replaced
+// without a request being lost or an output changed.
+// Method: SchedulerWorld (every output compared with the request alone) on one seeded workload; faulty plugins from
+// tests/plugins make one mistake each.
+// Covers: plugin_host/plugin_module.cpp, plugin_host/plugin_registry.cpp, plugin_host/builtin_policies.cpp
+// Covers: plugin_host/policy_instance.cpp, plugin_host/request_columns.cpp
+// Covers: plugin_host/sched_adapter.cpp, plugin_host/evict_adapter.cpp
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin_host/evict_adapter.h"
+#include "plugin_host/plugin_registry.h"
+#include "plugin_host/sched_adapter.h"
+#include "support/scheduler_world.h"
+
+namespace inflight::test {
+namespace {
+
+std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
+std::string shipped_plugin(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
+
+WorldOptions pressed_world() {
+  WorldOptions options;
+  options.config = {.max_num_seqs = 6, .max_num_batched_tokens = 40, .max_model_len = 100, .max_requests = 1000};
+  options.blocks = {.block_count = 40, .block_token_count = 4};
+  return options;
+}
+
+SchedEnvironment environment_of(const WorldOptions& world) {
+  return {.max_requests = world.config.max_requests,
+          .block_token_count = world.blocks.block_token_count,
+          .block_count = world.blocks.block_count,
+          .max_num_batched_tokens = world.config.max_num_batched_tokens,
+          .max_num_seqs = world.config.max_num_seqs};
+}
+
+std::unique_ptr<SchedAdapter> make_sched(const std::string& text, const PolicyOptions& options = {}) {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
+  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment_of(pressed_world()),
+                                        options);
+}
+
+std::unique_ptr<EvictAdapter> make_evict(const std::string& text) {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
+  return std::make_unique<EvictAdapter>(
+      policy, PluginConfig(policy, spec.parameters),
+      EvictAdapter::Environment{.block_count = pressed_world().blocks.block_count, .block_token_count = 4},
+      PolicyOptions{});
+}
+
+// Runs one workload with little memory, so that all ops are called; gives every plan as text.
+std::vector<std::string> decisions(SchedulePolicy* policy, EvictAdapter* evict = nullptr) {
+  const WorldOptions options = pressed_world();
+  SchedulerWorld world(options, policy, evict);
+  if (evict != nullptr) evict->attach(world.blocks());
+  Rng rng(21);
+  std::vector<std::string> plans;
+  for (int i = 0; i < 400; ++i) {
+    if (rng.chance(0.3)) {
+      std::vector<TokenId> prompt;
+      const int32_t count = rng.between(1, 50), shared = rng.between(0, count);
+      for (int32_t k = 0; k < count; ++k) prompt.push_back(k < shared ? k % 60 : rng.between(0, 63));
+      world.add({.prompt = prompt, .max_tokens = rng.between(1, 30)});
+    }
+    world.step();
+    plans.push_back(world.last_plan_text());
+    if (i % 20 == 0) world.scheduler().check_invariants();
+  }
+  world.run();
+  EXPECT_GT(world.scheduler().stats().preemptions, 5);
+  EXPECT_GT(world.blocks().evicted_total(), 50);
+  for (const auto& [id, record] : world.records()) EXPECT_NE(record.finish, FinishReason::None);
+  EXPECT_EQ(world.blocks().pool().referenced_count(), 0);
+  return plans;
+}
+
+TEST(BuiltinPolicies, FcfsDecidesAsTheHostDoesAlone) {
+  const auto alone = decisions(nullptr);
+  const auto builtin = make_sched("fcfs");
+  EXPECT_EQ(decisions(builtin.get()), alone);
+  EXPECT_EQ(builtin->instance().strike_count(), 0);
+  const auto file = make_sched(shipped_plugin("fcfs"));
+  EXPECT_EQ(decisions(file.get()), alone);
+  EXPECT_EQ(builtin->ranking(), SchedulePolicy::Ranking::Stable);
+}
+
+TEST(BuiltinPolicies, LruEvictsAsTheHostDoesAlone) {
+  const auto alone = decisions(nullptr);
+  const auto builtin = make_evict("lru");
+  EXPECT_EQ(decisions(nullptr, builtin.get()), alone);
+  EXPECT_EQ(builtin->instance().strike_count(), 0);
+  const auto file = make_evict(shipped_plugin("lru"));
+  EXPECT_EQ(decisions(nullptr, file.get()), alone);
+}
+
+TEST(Registry, FindsByShortNameIdAndPathAndSaysWhatThereIs) {
+  PluginRegistry registry;
+  EXPECT_EQ(registry.find(parse_policy_spec("org.inflight.fcfs"), INFLIGHT_KIND_SCHED).origin, "built in");
+  EXPECT_EQ(registry.kind_of(parse_policy_spec("lru")), INFLIGHT_KIND_EVICT);
+  try {
+    static_cast<void>(registry.find(parse_policy_spec("nosuch"), INFLIGHT_KIND_SCHED));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::NotFound);
+    EXPECT_NE(std::string(error.what()).find("'nosuch'; built in: fcfs"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(static_cast<void>(registry.find(parse_policy_spec("lru"), INFLIGHT_KIND_SCHED)), Error);
+}
+
+TEST(Registry, SearchesTheFoldersOfTheEnvironment) {
+  ::setenv("INFLIGHT_PLUGIN_PATH", (std::string("/nowhere:") + TEST_PLUGIN_DIR).c_str(), 1);
+  PluginRegistry registry;
+  EXPECT_EQ(registry.find(parse_policy_spec("faulty"), INFLIGHT_KIND_SCHED).origin, test_plugin("faulty"));
+  std::vector<std::string> problems;
+  const auto found = registry.list(problems);
+  ::unsetenv("INFLIGHT_PLUGIN_PATH");
+  EXPECT_GE(found.size(), 5U);
+  EXPECT_EQ(problems.size(), 10U);  // each of the modules that must not load, in one line
+}
+
+struct LoadFault {
+  const char* file;
+  const char* says;
+};
+class UnloadablePlugin : public testing::TestWithParam<LoadFault> {};
+
+TEST_P(UnloadablePlugin, IsRefusedWithTheReason) {
+  try {
+    static_cast<void>(PluginModule::load(test_plugin(GetParam().file)));
+    FAIL() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Plugin);
+    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(GetParam().file), std::string::npos) << error.what();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, UnloadablePlugin,
+    testing::Values(LoadFault{"no_symbol", "does not export inflight_plugin_query_v1"},
+                    LoadFault{"minor", "needs plugin ABI 1.99 or later, this is 1.0"},
+                    LoadFault{"short_policy", "shorter than ABI 1.0"}, LoadFault{"kind", "is of kind 77"},
+                    LoadFault{"id", "has the id 'Not An Id!'"}, LoadFault{"no_ops", "has no table of ops"},
+                    LoadFault{"no_create", "lacks the ops create"}, LoadFault{"short_module", "is shorter (4 bytes)"},
+                    LoadFault{"empty", "offers no policy"}, LoadFault{"null", "has nothing for inflight"}),
+    [](const auto& test) { return test.param.file; });
+
+TEST(PluginFile, MustBeAPluginThatOthersCannotWrite) {
+  namespace fs = std::filesystem;
+  EXPECT_THROW(static_cast<void>(PluginModule::load("/nowhere/x.ifp.so")), Error);
+  const fs::path folder = fs::path(testing::TempDir()) / "inflight_trust";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder / "text.ifp.so") << "no ELF";
+  EXPECT_THROW(static_cast<void>(PluginModule::load(folder / "text.ifp.so")), Error);
+  fs::copy_file(shipped_plugin("fcfs"), folder / "plain.so");
+  EXPECT_THROW(static_cast<void>(PluginModule::load(folder / "plain.so")), Error);
+  fs::copy_file(shipped_plugin("fcfs"), folder / "good.ifp.so");
+  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(folder / "good.ifp.so")));
+  ::chmod((folder / "good.ifp.so").c_str(), 0666);
+  try {
+    static_cast<void>(PluginModule::load(folder / "good.ifp.so"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("can be written by others"), std::string::npos);
+  }
+  ::chmod((folder / "good.ifp.so").c_str(), 0644);
+  ::chmod(folder.c_str(), 0777);
+  EXPECT_THROW(static_cast<void>(PluginModule::load(folder / "good.ifp.so")), Error);
+  fs::remove_all(folder);
+}
+
+struct Fault {
+  const char* name;
+  const char* says;  // nullptr: no strike, the host cuts the wish to what is possible
+};
+class FaultyPolicy : public testing::TestWithParam<Fault> {
+ protected:
+  FaultyPolicy() {
+    set_log_sink([this](LogLevel, std::string_view line) { log_ += std::string(line) + "\n"; }, LogLevel::Debug);
+  }
+  ~FaultyPolicy() override { set_log_sink({}, LogLevel::Debug); }
+  std::string log_;
+};
+
+// Whatever the mistake: every request ends with the output it has alone; the log names policy, op and mistake.
+TEST_P(FaultyPolicy, CostsOnlyItsOwnDecisions) {
+  const auto policy = make_sched(test_plugin("faulty") + ":fault=" + GetParam().name + ",from=20");
+  decisions(policy.get());
+  if (GetParam().says == nullptr) {
+    EXPECT_EQ(policy->instance().strike_count(), 0) << log_;
+    EXPECT_TRUE(policy->instance().active());
+    return;
+  }
+  EXPECT_GE(policy->instance().strike_count(), 1);
+  EXPECT_NE(log_.find(GetParam().says), std::string::npos) << log_;
+  EXPECT_NE(log_.find("test.faulty"), std::string::npos);
+  if (policy->instance().strike_count() >= PolicyInstance::kStrikesMax) {
+    EXPECT_FALSE(policy->instance().active());
+    EXPECT_NE(log_.find("was taken out"), std::string::npos);
+    EXPECT_EQ(policy->ranking(), SchedulePolicy::Ranking::Arrival);
+    EXPECT_EQ(policy->instance().metrics().at("exit_reason"), INFLIGHT_EXIT_BAD_OUTPUT);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, FaultyPolicy,
+                         testing::Values(Fault{"none", nullptr}, Fault{"pass", nullptr}, Fault{"huge_plan", nullptr},
+                                         Fault{"huge_share", nullptr}, Fault{"zero_share", nullptr},
+                                         Fault{"bad_slot", nullptr},
+                                         Fault{"index_out_of_range", "order(): gave the index"},
+                                         Fault{"duplicate", "twice"}, Fault{"too_many", "there was room for"},
+                                         Fault{"error", "order(): no idea"},
+                                         Fault{"unknown_status", "unknown status 12345"},
+                                         Fault{"unknown_decision", "admit(): gave the unknown decision 99"},
+                                         Fault{"bad_victim", "pick_victims(): gave the index"}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(FaultyPolicyAlone, MayAskToLeave) {
+  const auto policy = make_sched(test_plugin("faulty") + ":fault=quit,from=20");
+  decisions(policy.get());
+  EXPECT_FALSE(policy->instance().active());
+  EXPECT_NE(policy->instance().exit_message().find("had enough"), std::string::npos);
+  EXPECT_EQ(policy->instance().metrics().at("exit_reason"), INFLIGHT_EXIT_SELF);
+}
+
+TEST(FaultyPolicyAlone, SaysWhyItWasNotCreated) {
+  try {
+    make_sched(test_plugin("faulty") + ":fault=create");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("will not be created"), std::string::npos);
+  }
+}
+
+TEST(FaultyPolicyAlone, LeakedMemoryIsReported) {
+  std::string log;
+  set_log_sink([&](LogLevel, std::string_view line) { log += line; }, LogLevel::Debug);
+  make_sched(test_plugin("faulty") + ":fault=leak").reset();
+  set_log_sink({}, LogLevel::Debug);
+  EXPECT_NE(log.find("left 1 allocations behind"), std::string::npos) << log;
+}
+
+// A clock on which every op takes 30 ms.
+class SlowClock final : public Clock {
+ public:
+  TimeNs now() const override { return now_ += 30'000'000; }
+
+ private:
+  mutable TimeNs now_ = 0;
+};
+
+TEST(FaultyPolicyAlone, TakingTooLongIsAStrike) {
+  const SlowClock clock;
+  const auto policy = make_sched("fcfs", {.clock = &clock});
+  decisions(policy.get());
+  EXPECT_FALSE(policy->instance().active());
+  EXPECT_NE(policy->instance().exit_message().find("took 30 ms, allowed: 20 ms"), std::string::npos)
+      << policy->instance().exit_message();
+}
+
+class FaultyStrategy : public testing::TestWithParam<const char*> {};
+
+TEST_P(FaultyStrategy, CostsOnlyItsOwnDecisions) {
+  const std::string name = GetParam();
+  const auto strategy = make_evict(test_plugin("faulty_evict") + "#" + name);
+  decisions(nullptr, strategy.get());
+  const bool harmless = name.ends_with("=none") || name.ends_with("=always_zero");
+  EXPECT_EQ(strategy->instance().strike_count() == 0, harmless);
+  EXPECT_EQ(strategy->instance().active(), harmless);
+}
+INSTANTIATE_TEST_SUITE_P(All, FaultyStrategy,
+                         testing::Values("faulty-rank:fault=none", "faulty-rank:fault=unwritten",
+                                         "faulty-rank:fault=error", "faulty-pick:fault=none",
+                                         "faulty-pick:fault=bad_unit", "faulty-pick:fault=too_many",
+                                         "faulty-pick:fault=always_zero"));
+
+}  // namespace
+}  // namespace inflight::test

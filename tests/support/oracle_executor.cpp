@@ -25,9 +25,11 @@ TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary
   return static_cast<TokenId>(mix(hash, 5) % static_cast<uint64_t>(vocabulary_size));
 }
 
-OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth)
+OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth,
+                               ManualClock* clock)
     : options_(options),
       truth_(std::move(truth)),
+      clock_(clock),
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
       row_tokens_(static_cast<size_t>(options.row_count), -1) {}
 
@@ -82,6 +84,7 @@ void OracleExecutor::submit(const BatchPlan& plan) {
     tokens += entry.scheduled_token_count;
   }
   INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
+  last_plan_ = plan;
   for (const BatchEntry& entry : plan.entries) write(entry);
   for (const BatchEntry& entry : plan.entries) check(entry);
 
@@ -105,6 +108,7 @@ const StepResult& OracleExecutor::wait() {
   INFLIGHT_CHECK(!results_.empty());
   current_ = std::move(results_.front());
   results_.pop_front();
+  if (clock_ != nullptr) clock_->advance(current_.duration);
   return current_;
 }
 

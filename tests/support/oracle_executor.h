@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/clock.h"
 #include "core/executor.h"
 
 namespace inflight::test {
@@ -34,12 +35,15 @@ class OracleExecutor final : public Executor {
     int32_t vocabulary_size = 64;
   };
   // truth: the sequence's truth; the reference must stay valid during submit().
-  OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth);
+  // clock: advanced by each step's duration when its result is read; may be null.
+  OracleExecutor(const Options& options, std::function<SequenceTruth&(SequenceId)> truth, ManualClock* clock);
 
   // Throws InternalError at the first plan that is wrong.
   void submit(const BatchPlan& plan) override;
   [[nodiscard]] const StepResult& wait() override;
 
+  [[nodiscard]] const BatchPlan& last_plan() const { return last_plan_; }
+  void forget_last_plan() { last_plan_.clear(); }
   [[nodiscard]] int64_t computed_token_count() const { return computed_token_count_; }
   [[nodiscard]] int64_t checked_slot_count() const { return checked_slot_count_; }
 
@@ -55,6 +59,8 @@ class OracleExecutor final : public Executor {
 
   Options options_;
   std::function<SequenceTruth&(SequenceId)> truth_;
+  ManualClock* clock_;
+  BatchPlan last_plan_;
   std::vector<Slot> slots_;
   std::vector<TokenId> row_tokens_;  // what the device sampled last for each row
   std::deque<StepResult> results_;

@@ -36,7 +36,8 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
                  .row_count = options.config.max_num_seqs,
                  .token_budget = options.config.max_num_batched_tokens,
                  .vocabulary_size = options.vocabulary_size},
-                [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }) {}
+                [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }, &clock_),
+      loop_(scheduler_, executor_, clock_, options.overlap) {}
 
 uint64_t SchedulerWorld::add(const RequestOptions& options) {
   const uint64_t id = next_request_++;
@@ -66,14 +67,14 @@ void SchedulerWorld::take_output() {
   for (const TokenOutput& token : scheduler_.output().tokens) {
     Record& record = records_.at(to_integer(token.request));
     INFLIGHT_CHECK(record.finish == FinishReason::None);
-    if (record.output.empty()) record.first_token_step = steps_;
+    if (record.output.empty()) record.first_token_step = now_step();
     record.output.push_back(token.token);
   }
   for (const FinishedOutput& finished : scheduler_.output().finished) {
     Record& record = records_.at(to_integer(finished.request));
     INFLIGHT_CHECK(record.finish == FinishReason::None);
     record.finish = finished.reason;
-    record.finish_step = steps_;
+    record.finish_step = now_step();
     const Expected expected = expected_output(record.options, options_);
     if (record.cancelled) {
       INFLIGHT_CHECK(finished.reason == FinishReason::Abort);
@@ -86,17 +87,9 @@ void SchedulerWorld::take_output() {
   scheduler_.output().clear();
 }
 
-void SchedulerWorld::commit_one() {
-  const StepResult& result = executor_.wait();
-  clock_.advance(result.duration);
-  --in_flight_;
-  scheduler_.commit(result, clock_.now());
-  take_output();
-}
-
-std::string SchedulerWorld::describe(const BatchPlan& plan) {
+std::string SchedulerWorld::last_plan_text() const {
   std::string text;
-  for (const BatchEntry& entry : plan.entries) {
+  for (const BatchEntry& entry : last_plan().entries) {
     text += fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", request_of_.at(entry.sequence),
                         entry.computed_token_count, entry.scheduled_token_count);
   }
@@ -104,32 +97,20 @@ std::string SchedulerWorld::describe(const BatchPlan& plan) {
 }
 
 bool SchedulerWorld::step() {
-  const int32_t depth = options_.overlap ? 2 : 1;
-  const BatchPlan& plan = scheduler_.plan(clock_.now());
+  executor_.forget_last_plan();
+  const bool busy = loop_.step();
   take_output();
-  last_plan_ = plan;
-  plan_text_ = describe(plan);
-  const bool submitted = !plan.empty();
-  if (submitted) {
-    ++steps_;
-    executor_.submit(plan);
-    ++in_flight_;
-  }
-  if (in_flight_ == depth || (!submitted && in_flight_ > 0)) {
-    commit_one();
-    return true;
-  }
-  return submitted;
+  return busy;
 }
 
 int64_t SchedulerWorld::run(int64_t steps_max) {
-  const int64_t begin = steps_;
+  const int64_t begin = now_step();
   for (int64_t i = 0; i < steps_max; ++i) {
-    if (!step() && scheduler_.idle()) return steps_ - begin;
+    if (!step() && scheduler_.idle()) return now_step() - begin;
   }
   ADD_FAILURE() << "not idle after " << steps_max << " steps: " << scheduler_.waiting_count() << " waiting, "
                 << scheduler_.running_count() << " running";
-  return steps_ - begin;
+  return now_step() - begin;
 }
 
 }  // namespace inflight::test

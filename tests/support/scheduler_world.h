@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "sched/scheduler.h"
+#include "sched/step_loop.h"
 #include "support/oracle_executor.h"
 
 namespace inflight::test {
@@ -61,33 +62,29 @@ class SchedulerWorld {
   };
   [[nodiscard]] const Record& record(uint64_t request) const { return records_.at(request); }
   [[nodiscard]] const std::map<uint64_t, Record>& records() const { return records_; }
-  [[nodiscard]] const BatchPlan& last_plan() const { return last_plan_; }
-  // The last plan as "request:computed+scheduled ...", for readable expectations.
-  [[nodiscard]] std::string last_plan_text() const { return plan_text_; }
+  // What the last step() submitted (numbers only: its spans are stale); nothing when it only committed.
+  [[nodiscard]] const BatchPlan& last_plan() const { return executor_.last_plan(); }
+  // The same as "request:computed+scheduled ...", for readable expectations.
+  [[nodiscard]] std::string last_plan_text() const;
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
   [[nodiscard]] KvBlocks& blocks() { return blocks_; }
   [[nodiscard]] const OracleExecutor& executor() const { return executor_; }
-  [[nodiscard]] int64_t now_step() const { return steps_; }
+  [[nodiscard]] int64_t now_step() const { return scheduler_.stats().steps; }
 
  private:
   void take_output();
-  void commit_one();
-  [[nodiscard]] std::string describe(const BatchPlan& plan);
 
   WorldOptions options_;
   SchedulePolicy fcfs_;
   EvictPolicy lru_;
   KvBlocks blocks_;
   Scheduler scheduler_;
-  OracleExecutor executor_;
   ManualClock clock_;
+  OracleExecutor executor_;
+  StepLoop loop_;
   std::map<uint64_t, Record> records_;
   std::map<SequenceId, uint64_t> request_of_;
   uint64_t next_request_ = 1;
-  int32_t in_flight_ = 0;
-  int64_t steps_ = 0;
-  BatchPlan last_plan_;
-  std::string plan_text_;
 };
 
 // What the request gives alone: its tokens and why it ends.

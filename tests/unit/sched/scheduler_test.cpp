@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: the scheduler's decisions, step by step, on scripted cases. Outputs are checked by SchedulerWorld throughout.
 // Method: plans are written as "request:computed+scheduled". Blocks hold 4 tokens unless said otherwise.
+// Covers: sched/step_loop.cpp
 // Covers: sched/scheduler.cpp, sched/scheduler_plan.cpp, sched/scheduler_admission.cpp, sched/scheduler_config.cpp
 #include "sched/scheduler.h"
 

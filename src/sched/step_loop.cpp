@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step_loop.h"
+
+namespace inflight {
+
+bool StepLoop::step() {
+  const TimeNs begin = clock_.now();
+  const BatchPlan& plan = scheduler_.plan(begin);
+  const bool submits = !plan.empty();
+  const TimeNs planned = clock_.now();
+  times_.plan += planned - begin;
+  if (submits) {
+    executor_.submit(plan);
+    ++in_flight_;
+    times_.submit += clock_.now() - planned;
+  }
+  const bool reads = in_flight_ == depth_ || (!submits && in_flight_ > 0);
+  if (reads) {
+    const TimeNs submitted = clock_.now();
+    const StepResult& result = executor_.wait();
+    --in_flight_;
+    const TimeNs finished = clock_.now();
+    times_.wait += finished - submitted;
+    scheduler_.commit(result, finished);
+    times_.commit += clock_.now() - finished;
+  }
+  return submits || reads;
+}
+
+}  // namespace inflight

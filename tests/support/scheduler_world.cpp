@@ -31,12 +31,13 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
     : options_(options),
       blocks_(options.blocks, evict_policy != nullptr ? *evict_policy : lru_),
       scheduler_(options.config, blocks_, policy != nullptr ? *policy : fcfs_),
-      executor_({.block_count = options.blocks.block_count,
-                 .block_token_count = options.blocks.block_token_count,
-                 .row_count = options.config.max_num_seqs,
-                 .token_budget = options.config.max_num_batched_tokens,
-                 .vocabulary_size = options.vocabulary_size},
-                [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }, &clock_),
+      executor_(
+          {.block_count = options.blocks.block_count,
+           .block_token_count = options.blocks.block_token_count,
+           .row_count = options.config.max_num_seqs,
+           .token_budget = options.config.max_num_batched_tokens,
+           .vocabulary_size = options.vocabulary_size},
+          [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }, &clock_),
       loop_(scheduler_, executor_, clock_, options.overlap) {}
 
 uint64_t SchedulerWorld::add(const RequestOptions& options) {

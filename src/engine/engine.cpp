@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin_host/plugin_registry.h"
+
+namespace inflight {
+
+std::unique_ptr<SchedAdapter> Engine::make_schedule_policy(const std::string& text) const {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
+  const SchedEnvironment environment{.max_requests = options_.scheduler.max_requests,
+                                     .block_token_count = options_.blocks.block_token_count,
+                                     .block_count = options_.blocks.block_count,
+                                     .max_num_batched_tokens = options_.scheduler.max_num_batched_tokens,
+                                     .max_num_seqs = options_.scheduler.max_num_seqs};
+  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
+                                        PolicyOptions{.seed = options_.seed, .clock = &clock_});
+}
+
+std::unique_ptr<EvictAdapter> Engine::make_eviction_policy(const std::string& text) const {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
+  const EvictAdapter::Environment environment{.block_count = options_.blocks.block_count,
+                                              .block_token_count = options_.blocks.block_token_count,
+                                              .block_bytes = options_.block_bytes};
+  return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
+                                        PolicyOptions{.seed = options_.seed, .clock = &clock_});
+}
+
+Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
+    : options_(options),
+      executor_(std::move(executor)),
+      eviction_policy_(make_eviction_policy(options.eviction_policy)),
+      blocks_(options.blocks, *eviction_policy_),
+      schedule_policy_(make_schedule_policy(options.schedule_policy)),
+      scheduler_(options.scheduler, blocks_, *schedule_policy_),
+      loop_(scheduler_, *executor_, clock_, options.overlap) {
+  eviction_policy_->attach(blocks_);
+  publish_stats();
+  if (!options_.host_driven) thread_ = std::jthread([this] { run(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  end_all(FinishReason::Abort, "");
+}
+
+Request Engine::checked_request(SubmitOptions options) const {
+  options.sampling.validate();
+  const auto count = static_cast<int64_t>(options.prompt.size());
+  const int64_t limit = options_.scheduler.max_model_len - 1;
+  if (count == 0) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: 1 to {} tokens", limit);
+  if (count > limit) {
+    fail(ErrorCode::InvalidArgument,
+         "the prompt has {} tokens, allowed: 1 to {} (max_model_len {}, one left to answer)", count, limit, limit + 1);
+  }
+  const auto check_token = [this](const char* what, TokenId token) {
+    if (token < 0 || token >= options_.vocabulary_size) {
+      fail(ErrorCode::InvalidArgument, "{} {} is no token, allowed: 0 to {}", what, token,
+           options_.vocabulary_size - 1);
+    }
+  };
+  for (const TokenId token : options.prompt) check_token("prompt id", token);
+  for (const TokenId token : options.sampling.stop_token_ids) check_token("stop token id", token);
+  if (options.tenant >= limits::kTenantsMax) {
+    fail(ErrorCode::InvalidArgument, "tenant is {}, allowed: 0 to {}", options.tenant, limits::kTenantsMax - 1);
+  }
+  return {.id = {},
+          .prompt = std::move(options.prompt),
+          .sampling = std::move(options.sampling),
+          .end_tokens = options_.end_tokens,
+          .arrival = clock_.now(),
+          .priority = options.priority,
+          .tenant = options.tenant,
+          .cache_salt = options.cache_salt,
+          .ttft_deadline = options.ttft_deadline,
+          .e2e_deadline = options.e2e_deadline};
+}
+
+OutputStream* Engine::submit(SubmitOptions options) {
+  SubmitCommand command{checked_request(std::move(options)), nullptr};
+  OutputStream* stream = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    if (request_count_ >= options_.scheduler.max_requests) {
+      fail(ErrorCode::Rejected, "{} requests are waiting or running, allowed: {} (max_requests)", request_count_,
+           options_.scheduler.max_requests);
+    }
+    ++request_count_;
+    command.request.id = static_cast<RequestId>(next_request_++);
+    stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()));
+    command.stream = stream;
+    inbox_.emplace_back(std::move(command));
+  }
+  wake_.notify_all();
+  return stream;
+}
+
+void Engine::send(Command command) {
+  {
+    const std::scoped_lock lock(mutex_);
+    inbox_.push_back(std::move(command));
+  }
+  wake_.notify_all();
+}
+
+void Engine::cancel(RequestId request) { send(CancelCommand{request}); }
+
+void Engine::set_policy(const std::string& text) {
+  const uint32_t kind = plugin_registry().kind_of(parse_policy_spec(text));
+  PolicyCommand command;
+  if (kind == INFLIGHT_KIND_SCHED) {
+    command = make_schedule_policy(text);
+  } else {
+    command = make_eviction_policy(text);
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+  }
+  send(std::move(command));
+}
+
+void Engine::execute(SubmitCommand& command) {
+  const int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
+  if (static_cast<size_t>(slot) >= streams_.size()) streams_.resize(static_cast<size_t>(slot) + 1, nullptr);
+  streams_[static_cast<size_t>(slot)] = command.stream;
+}
+
+void Engine::execute(const CancelCommand& command) {
+  scheduler_.cancel(command.request, FinishReason::Abort, clock_.now());
+  deliver();
+}
+
+void Engine::execute(PolicyCommand& command) {
+  if (auto* schedule = std::get_if<std::unique_ptr<SchedAdapter>>(&command)) {
+    retired_strikes_ += schedule_policy_->instance().strike_count();
+    scheduler_.set_policy(**schedule, clock_.now());
+    schedule_policy_ = std::move(*schedule);
+  } else {
+    auto& eviction = std::get<std::unique_ptr<EvictAdapter>>(command);
+    retired_strikes_ += eviction_policy_->instance().strike_count();
+    eviction->attach(blocks_);
+    blocks_.set_policy(*eviction);
+    eviction_policy_ = std::move(eviction);
+  }
+}
+
+void Engine::take_commands() {
+  {
+    const std::scoped_lock lock(mutex_);
+    commands_.swap(inbox_);
+  }
+  for (Command& command : commands_) {
+    std::visit([this](auto& it) { execute(it); }, command);
+  }
+  commands_.clear();
+}
+
+void Engine::deliver() {
+  SchedulerOutput& output = scheduler_.output();
+  for (const TokenOutput& token : output.tokens) {
+    OutputStream* const stream = streams_[static_cast<size_t>(token.slot)];
+    const Sequence& sequence = scheduler_.sequence(token.slot);
+    if (sequence.output_token_count() == 1) stream->set_cached(sequence.prefix_hit_token_count);
+    stream->push_token(token.token, token.logprob);
+  }
+  for (const FinishedOutput& finished : output.finished) {
+    OutputStream*& stream = streams_[static_cast<size_t>(finished.slot)];
+    const char* const why = finished.reason == FinishReason::Error ? "the model gave no finite logits" : "";
+    stream->push_finish(finished.reason, scheduler_.sequence(finished.slot).preemption_count, why);
+    stream->release();
+    stream = nullptr;
+  }
+  if (!output.finished.empty()) {
+    const std::scoped_lock lock(mutex_);
+    request_count_ -= static_cast<int32_t>(output.finished.size());
+  }
+  output.clear();
+}
+
+bool Engine::round() {
+  take_commands();
+  const bool busy = loop_.step();
+  deliver();
+  publish_stats();
+  return busy;
+}
+
+void Engine::publish_stats() {
+  const BlockPool& pool = blocks_.pool();
+  const std::scoped_lock lock(mutex_);
+  stats_ = {.scheduler = scheduler_.stats(),
+            .waiting = scheduler_.waiting_count(),
+            .running = scheduler_.running_count(),
+            .blocks_free = pool.free_count(),
+            .blocks_stored = pool.stored_count(),
+            .blocks_referenced = pool.referenced_count(),
+            .blocks_total = pool.block_count(),
+            .evicted_blocks = blocks_.evicted_total(),
+            .policy_strikes = retired_strikes_ + schedule_policy_->instance().strike_count() +
+                              eviction_policy_->instance().strike_count(),
+            .failed = !failure_.empty(),
+            .times = loop_.times()};
+}
+
+EngineStats Engine::stats() const {
+  const std::scoped_lock lock(mutex_);
+  return stats_;
+}
+
+bool Engine::step() {
+  if (!options_.host_driven) {
+    fail(ErrorCode::Unsupported, "the engine has its own thread; step() is for engines made with host_driven");
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+  }
+  try {
+    return round();
+  } catch (const std::exception& error) {
+    end_all(FinishReason::Error, error.what());
+    throw Error(ErrorCode::EngineFailed, error.what());
+  }
+}
+
+void Engine::run() {
+  for (;;) {
+    bool busy = false;
+    try {
+      busy = round();
+    } catch (const std::exception& error) {
+      end_all(FinishReason::Error, error.what());
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    if (!busy) wake_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
+    if (stopping_) return;
+  }
+}
+
+void Engine::end_all(FinishReason reason, const std::string& why) {
+  std::vector<Command> late;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (reason == FinishReason::Error) {
+      failure_ = "the engine has failed: " + why;
+      stats_.failed = true;
+      log(LogLevel::Error, "{}", failure_);
+    }
+    late.swap(inbox_);
+    request_count_ = 0;
+  }
+  for (Command& command : late) {
+    if (auto* submitted = std::get_if<SubmitCommand>(&command)) streams_.push_back(submitted->stream);
+  }
+  for (OutputStream*& stream : streams_) {
+    if (stream == nullptr) continue;
+    stream->push_finish(reason, 0, why);
+    stream->release();
+    stream = nullptr;
+  }
+}
+
+}  // namespace inflight

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: requests in from any thread, steps on one thread, tokens out through streams. Knows nothing of OpenCL,
+// models or text: it is given an Executor. engine/runtime.h puts a real one together.
+//
+// THREAD: the public functions may be called from any thread. What they ask for travels through the inbox; everything
+// else belongs to the engine thread, which is its own thread or, when host_driven, whoever calls step().
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/kv_blocks.h"
+#include "core/executor.h"
+#include "engine/output_stream.h"
+#include "plugin_host/evict_adapter.h"
+#include "plugin_host/sched_adapter.h"
+#include "sched/scheduler.h"
+#include "sched/step_loop.h"
+
+namespace inflight {
+
+struct EngineOptions {
+  SchedulerConfig scheduler;
+  KvBlocks::Options blocks;
+  uint64_t block_bytes = 0;  // for strategies that weigh size
+  bool overlap = true;
+  bool host_driven = false;
+  std::string schedule_policy = "fcfs";
+  std::string eviction_policy = "lru";
+  int32_t vocabulary_size = 0;
+  std::vector<TokenId> end_tokens;  // of the model
+  uint64_t seed = 0;                // of the policies
+};
+
+// What a client asks for; token ids, not text.
+struct SubmitOptions {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  int32_t priority = 0;
+  uint32_t tenant = 0;
+  uint64_t cache_salt = 0;
+  TimeNs ttft_deadline = kNoDeadline;  // by SteadyClock
+  TimeNs e2e_deadline = kNoDeadline;
+};
+
+struct EngineStats {
+  SchedulerStats scheduler;
+  int32_t waiting = 0;
+  int32_t running = 0;
+  int32_t blocks_free = 0, blocks_stored = 0, blocks_referenced = 0, blocks_total = 0;
+  int64_t evicted_blocks = 0;
+  int64_t policy_strikes = 0;
+  bool failed = false;
+  StepTimes times;
+};
+
+class Engine {
+ public:
+  // ERRORS: InvalidArgument, NotFound, Plugin (options and policies).
+  Engine(const EngineOptions& options, std::unique_ptr<Executor> executor);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  // Ends every request with reason abort.
+  ~Engine();
+
+  // The stream belongs to the caller (OutputStream::release()) and to the engine.
+  // ERRORS: InvalidArgument (names the field), Rejected (max_requests are here), EngineFailed.
+  [[nodiscard]] OutputStream* submit(SubmitOptions options);
+  void cancel(RequestId request);
+
+  // Changes a policy between two steps; the kind follows from the name.  ERRORS: InvalidArgument, NotFound, Plugin,
+  // EngineFailed; the old one stays then.
+  void set_policy(const std::string& spec);
+
+  // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done.
+  // ERRORS: Unsupported (own thread), EngineFailed.
+  bool step();
+
+  // As of the last step.
+  [[nodiscard]] EngineStats stats() const;
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+
+ private:
+  struct SubmitCommand {
+    Request request;
+    OutputStream* stream;
+  };
+  struct CancelCommand {
+    RequestId request;
+  };
+  using PolicyCommand = std::variant<std::unique_ptr<SchedAdapter>, std::unique_ptr<EvictAdapter>>;
+  using Command = std::variant<SubmitCommand, CancelCommand, PolicyCommand>;
+
+  [[nodiscard]] Request checked_request(SubmitOptions options) const;
+  [[nodiscard]] std::unique_ptr<SchedAdapter> make_schedule_policy(const std::string& spec) const;
+  [[nodiscard]] std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& spec) const;
+  void send(Command command);
+
+  void run();  // the engine thread
+  bool round();
+  void take_commands();
+  void execute(SubmitCommand& command);
+  void execute(const CancelCommand& command);
+  void execute(PolicyCommand& command);
+  void deliver();
+  void publish_stats();
+  // Ends every request, those in the inbox too. With Error: for good.
+  void end_all(FinishReason reason, const std::string& why);
+
+  EngineOptions options_;
+  SteadyClock clock_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<EvictAdapter> eviction_policy_;
+  KvBlocks blocks_;
+  std::unique_ptr<SchedAdapter> schedule_policy_;
+  Scheduler scheduler_;
+  StepLoop loop_;
+  std::vector<OutputStream*> streams_;  // by slot; null: no request
+  int64_t retired_strikes_ = 0;         // of policies that were replaced
+
+  mutable std::mutex mutex_;  // guards everything below
+  std::condition_variable wake_;
+  std::vector<Command> inbox_;
+  uint64_t next_request_ = 1;
+  int32_t request_count_ = 0;  // in the inbox and in the scheduler
+  bool stopping_ = false;
+  std::string failure_;  // empty: running
+  EngineStats stats_;
+
+  std::vector<Command> commands_;  // taken from the inbox; engine thread
+  std::jthread thread_;            // last: it uses everything above
+};
+
+}  // namespace inflight

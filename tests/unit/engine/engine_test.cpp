@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: engine/engine.cpp, engine/output_stream.cpp
+// Goal: requests submitted from many threads come out whole, in order and equal to what they give alone, whoever
+// cancels, leaves, swaps policies or breaks the device meanwhile.
+// Method: the engine with an executor without a device whose next token is a function of the whole prefix; it keeps the
+// tokens of every block, so a mixed-up block table gives wrong output. Runs under ThreadSanitizer too (preset tsan).
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "support/oracle_executor.h"
+
+namespace inflight::test {
+namespace {
+
+constexpr int32_t kVocabulary = 64;
+
+// Stores the tokens themselves as KV, so that it needs to know nothing of the requests.
+class TokenExecutor final : public Executor {
+ public:
+  TokenExecutor(int32_t block_count, int32_t width, int32_t rows)
+      : width_(width), slots_(static_cast<size_t>(block_count * width)), row_tokens_(static_cast<size_t>(rows)) {}
+
+  void submit(const BatchPlan& plan) override {
+    paused.wait(true);
+    if (failing) fail(ErrorCode::Device, "the device is gone");
+    for (const BatchEntry& entry : plan.entries) {
+      for (int32_t i = 0; i < entry.scheduled_token_count; ++i) {
+        const auto k = static_cast<size_t>(i);
+        slot(entry, entry.computed_token_count + i) =
+            k < entry.tokens.size() ? entry.tokens[k] : row_tokens_[static_cast<size_t>(entry.row)];
+      }
+    }
+    StepResult result{.step = plan.step, .sampled = {}, .duration = 1};
+    for (const BatchEntry& entry : plan.entries) {
+      if (!entry.samples) continue;
+      std::vector<TokenId> tokens;
+      for (int32_t i = 0; i < entry.context_token_count(); ++i) tokens.push_back(slot(entry, i));
+      const TokenId next = oracle_next_token(tokens, kVocabulary);
+      row_tokens_[static_cast<size_t>(entry.row)] = next;
+      result.sampled.push_back({.sequence = entry.sequence, .token = next, .logprob = -0.5F, .valid = true});
+    }
+    results_.push_back(std::move(result));
+  }
+  const StepResult& wait() override {
+    current_ = std::move(results_.front());
+    results_.pop_front();
+    return current_;
+  }
+  std::atomic<bool> paused = false;
+  std::atomic<bool> failing = false;
+
+ private:
+  TokenId& slot(const BatchEntry& entry, int32_t position) {
+    const auto block = to_integer(entry.block_table[static_cast<size_t>(position / width_)]);
+    return slots_[static_cast<size_t>(block * width_ + position % width_)];
+  }
+  int32_t width_;
+  std::vector<TokenId> slots_, row_tokens_;
+  std::deque<StepResult> results_;
+  StepResult current_;
+};
+
+EngineOptions options_of(int32_t blocks = 64) {
+  EngineOptions options;
+  options.scheduler = {.max_num_seqs = 8, .max_num_batched_tokens = 48, .max_model_len = 128, .max_requests = 200};
+  options.blocks = {.block_count = blocks, .block_token_count = 4};
+  options.vocabulary_size = kVocabulary;
+  return options;
+}
+
+struct World {
+  explicit World(const EngineOptions& options)
+      : executor(new TokenExecutor(options.blocks.block_count, options.blocks.block_token_count,
+                                   options.scheduler.max_num_seqs)),
+        engine(options, std::unique_ptr<Executor>(executor)) {}
+  TokenExecutor* executor;
+  Engine engine;
+};
+
+std::vector<TokenId> prompt_of(Rng& rng) {
+  std::vector<TokenId> prompt(static_cast<size_t>(rng.between(1, 60)));
+  const auto shared = rng.below(prompt.size() + 1);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = i < shared ? static_cast<TokenId>(i) : rng.between(0, 63);
+  return prompt;
+}
+
+std::vector<TokenId> alone(std::vector<TokenId> tokens, int32_t count) {
+  std::vector<TokenId> output;
+  for (int32_t i = 0; i < count; ++i) {
+    output.push_back(oracle_next_token(tokens, kVocabulary));
+    tokens.push_back(output.back());
+  }
+  return output;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  StreamBatch last;
+};
+Answer read_all(OutputStream* stream) {
+  Answer answer;
+  while (stream->next(std::nullopt, answer.last) == OutputStream::Next::Ready) {
+    EXPECT_EQ(answer.last.tokens.size(), answer.last.logprobs.size());
+    answer.tokens.insert(answer.tokens.end(), answer.last.tokens.begin(), answer.last.tokens.end());
+  }
+  stream->release();
+  return answer;
+}
+
+std::string error_of(Engine& engine, SubmitOptions options, ErrorCode code) {
+  try {
+    engine.submit(std::move(options))->release();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Engine, AnswersManyThreadsAsIfEachWereAlone) {
+  World world(options_of());
+  std::vector<std::jthread> clients;
+  for (uint64_t client = 0; client < 4; ++client) {
+    clients.emplace_back([&world, client] {
+      Rng rng(client);
+      for (int i = 0; i < 100; ++i) {
+        SubmitOptions request{.prompt = prompt_of(rng)};
+        request.sampling.max_tokens = rng.between(1, 40);
+        const auto expected = alone(request.prompt, request.sampling.max_tokens);
+        const auto prompt_count = static_cast<int32_t>(request.prompt.size());
+        OutputStream* const stream = world.engine.submit(std::move(request));
+        if (rng.chance(0.1)) {  // leaves without a word
+          world.engine.cancel(stream->request());
+          stream->release();
+          continue;
+        }
+        const Answer answer = read_all(stream);
+        ASSERT_EQ(answer.tokens, expected);
+        ASSERT_EQ(answer.last.finish, FinishReason::Length);
+        ASSERT_EQ(answer.last.output_token_count, static_cast<int32_t>(expected.size()));
+        ASSERT_EQ(answer.last.prompt_token_count, prompt_count);
+      }
+    });
+  }
+  clients.clear();
+  EngineStats stats;
+  do {  // the last cancellations may still be on their way
+    std::this_thread::yield();
+    stats = world.engine.stats();
+  } while (stats.running + stats.waiting > 0 || stats.scheduler.requests_added < 400);
+  EXPECT_GT(stats.scheduler.cached_tokens, 0);
+  EXPECT_EQ(stats.scheduler.requests_finished + stats.scheduler.requests_aborted, 400);
+  EXPECT_EQ(stats.blocks_referenced, 0);
+}
+
+TEST(Engine, CancelledStreamsEndWithAbort) {
+  World world(options_of());
+  world.executor->paused = true;
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 100;
+  OutputStream* const stream = world.engine.submit(request);
+  world.engine.cancel(stream->request());
+  world.executor->paused = false;
+  world.executor->paused.notify_all();
+  EXPECT_EQ(read_all(stream).last.finish, FinishReason::Abort);
+}
+
+TEST(Engine, HostDrivenStepsRunInTheCaller) {
+  EngineOptions options = options_of();
+  options.host_driven = true;
+  World world(options);
+  EXPECT_FALSE(world.engine.step());
+  SubmitOptions request{.prompt = {5, 6}};
+  request.sampling.max_tokens = 3;
+  OutputStream* const stream = world.engine.submit(request);
+  StreamBatch batch;
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::TimedOut);
+  int steps = 0;
+  while (world.engine.step()) ++steps;
+  EXPECT_EQ(steps, 4);  // with overlap: three submitted, the last one read in a step of its own
+  EXPECT_EQ(read_all(stream).tokens, alone({5, 6}, 3));
+  World threaded(options_of());
+  EXPECT_THROW(threaded.engine.step(), Error);
+}
+
+TEST(Engine, RefusesWhatItCannotServe) {
+  World world(options_of());
+  EXPECT_EQ(error_of(world.engine, {}, ErrorCode::InvalidArgument), "the prompt is empty, allowed: 1 to 127 tokens");
+  EXPECT_EQ(error_of(world.engine, {.prompt = std::vector<TokenId>(128, 1)}, ErrorCode::InvalidArgument),
+            "the prompt has 128 tokens, allowed: 1 to 127 (max_model_len 128, one left to answer)");
+  EXPECT_EQ(error_of(world.engine, {.prompt = {1, 64}}, ErrorCode::InvalidArgument),
+            "prompt id 64 is no token, allowed: 0 to 63");
+  SubmitOptions bad{.prompt = {1}};
+  bad.sampling.temperature = -1.0F;
+  EXPECT_EQ(error_of(world.engine, bad, ErrorCode::InvalidArgument), "temperature is -1, allowed: 0 to 100");
+  bad = {.prompt = {1}, .tenant = 5000};
+  EXPECT_NE(error_of(world.engine, bad, ErrorCode::InvalidArgument).find("tenant is 5000"), std::string::npos);
+}
+
+TEST(Engine, RejectsMoreThanMaxRequests) {
+  EngineOptions options = options_of();
+  options.host_driven = true;
+  options.scheduler.max_requests = 8;
+  World world(options);
+  std::vector<OutputStream*> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(world.engine.submit({.prompt = {1}}));
+  EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::Rejected),
+            "8 requests are waiting or running, allowed: 8 (max_requests)");
+  while (world.engine.step()) {
+  }
+  for (OutputStream* stream : streams) read_all(stream);
+  EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::Rejected), "accepted");
+}
+
+TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
+  World world(options_of());
+  world.executor->paused = true;
+  std::vector<OutputStream*> streams;
+  for (int i = 0; i < 3; ++i) {
+    SubmitOptions request{.prompt = {1, 2, 3}};
+    request.sampling.max_tokens = 100;
+    streams.push_back(world.engine.submit(request));
+  }
+  world.executor->failing = true;
+  world.executor->paused = false;
+  world.executor->paused.notify_all();
+  for (OutputStream* stream : streams) {
+    const Answer answer = read_all(stream);
+    EXPECT_EQ(answer.last.finish, FinishReason::Error);
+    EXPECT_EQ(answer.last.error, "the device is gone");
+  }
+  EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::EngineFailed),
+            "the engine has failed: the device is gone");
+  EXPECT_TRUE(world.engine.stats().failed);
+}
+
+TEST(Engine, EndsItsStreamsWhenDestroyed) {
+  OutputStream* stream = nullptr;
+  {
+    World world(options_of());
+    SubmitOptions request{.prompt = {1, 2, 3}};
+    request.sampling.max_tokens = 120;
+    stream = world.engine.submit(request);
+  }
+  const Answer answer = read_all(stream);
+  EXPECT_TRUE(answer.last.finish == FinishReason::Abort || answer.last.finish == FinishReason::Length);
+}
+
+TEST(Engine, SwapsPoliciesWhileRequestsRun) {
+  World world(options_of(40));
+  std::map<OutputStream*, std::vector<TokenId>> expected;
+  Rng rng(8);
+  for (int i = 0; i < 60; ++i) {
+    SubmitOptions request{.prompt = prompt_of(rng)};
+    request.sampling.max_tokens = 30;
+    const auto output = alone(request.prompt, 30);
+    expected[world.engine.submit(std::move(request))] = output;
+    if (i % 5 == 0) world.engine.set_policy(i % 2 == 0 ? "fcfs" : "lru");
+  }
+  for (auto& [stream, output] : expected) EXPECT_EQ(read_all(stream).tokens, output);
+  EXPECT_THROW(world.engine.set_policy("nosuch"), Error);
+  EXPECT_THROW(world.engine.set_policy("fcfs:unknown=1"), Error);
+}
+
+}  // namespace
+}  // namespace inflight::test

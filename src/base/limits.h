@@ -27,8 +27,9 @@ inline constexpr int32_t kBatchedTokensMax = 1 << 20;  // in one step
 inline constexpr int32_t kBlocksMax = 1 << 28;
 inline constexpr int32_t kRequestsMax = 1 << 22;  // waiting and running
 inline constexpr int32_t kTenantsMax = 1 << 12;
-inline constexpr int32_t kSkipAheadMax = 64;   // waiting requests looked past in one step
-inline constexpr int32_t kStopTokensMax = 64;  // per request
+inline constexpr int32_t kSkipAheadMax = 64;            // waiting requests looked past in one step
+inline constexpr int32_t kNewTokensEstimateMax = 4096;  // output tokens that admission expects of one sequence at most
+inline constexpr int32_t kStopTokensMax = 64;           // per request
 
 // Text.
 inline constexpr size_t kPromptBytesMax = 256U << 20;

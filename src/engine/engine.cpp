@@ -246,7 +246,14 @@ void Engine::run() {
       return;
     }
     std::unique_lock lock(mutex_);
-    if (!busy) wake_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
+    if (!busy) {
+      const auto called = [this] { return stopping_ || !inbox_.empty(); };
+      if (const auto wake = scheduler_.wake_time()) {
+        wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
+      } else {
+        wake_.wait(lock, called);
+      }
+    }
     if (stopping_) return;
   }
 }

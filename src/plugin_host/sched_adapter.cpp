@@ -173,17 +173,24 @@ void SchedAdapter::on_events(std::span<const SchedulerEvent> events) {
 void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
   if (!instance_.active() || ops_.plan == nullptr) return;
   fill_step(view, view.waiting);
-  inflight_plan_t plan{.struct_size = sizeof(inflight_plan_t),
-                       .flags = INFLIGHT_PLAN_DECODE_FIRST,
-                       .step_tokens = count(limits.token_budget),
-                       .prefill_tokens = count(limits.prefill_tokens),
-                       .max_chunk = count(limits.chunk),
-                       .max_admit = count(limits.admissions),
-                       .reserve_ratio = 0.0};
+  inflight_plan_t plan{
+      .struct_size = sizeof(inflight_plan_t),
+      .flags = limits.shape == StepShape::PrefillOnly ? INFLIGHT_PLAN_PREFILL_ONLY : INFLIGHT_PLAN_DECODE_FIRST,
+      .step_tokens = count(limits.token_budget),
+      .prefill_tokens = count(limits.prefill_tokens),
+      .max_chunk = count(limits.chunk),
+      .max_admit = count(limits.admissions),
+      .reserve_ratio = limits.reserve_ratio};
   if (!instance_.call("plan", view.now, [&] { return ops_.plan(instance_.self(), &step_, &plan); })) return;
   limits.token_budget = limit(plan.step_tokens);
   limits.prefill_tokens = limit(plan.prefill_tokens);
   limits.chunk = limit(plan.max_chunk);
+  limits.shape = (plan.flags & INFLIGHT_PLAN_PREFILL_ONLY) != 0 ? StepShape::PrefillOnly : StepShape::DecodeFirst;
+  if (!(plan.reserve_ratio >= 0.0 && plan.reserve_ratio <= 1.0)) {
+    instance_.strike("plan", fmt::format("gave the reserve_ratio {}, allowed: 0 to 1", plan.reserve_ratio));
+  } else {
+    limits.reserve_ratio = plan.reserve_ratio;
+  }
   limits.admissions = (plan.flags & INFLIGHT_PLAN_NO_ADMIT) != 0 ? 0 : limit(plan.max_admit);
 }
 

@@ -39,12 +39,20 @@ struct SchedulerEvent {
   int64_t a, b, c;
 };
 
-// What a step may spend. In: the configured limits; out: what the policy wants, at most that.
+// How a step divides its tokens.
+enum class StepShape : uint8_t {
+  DecodeFirst,  // every decode, then prompts into the rest
+  PrefillOnly,  // prompts if there are any to compute, else decodes
+};
+
+// What a step may spend. In: what limits and batching mode allow; out: what the policy wants, cut to the same.
 struct StepLimits {
-  int32_t token_budget = 0;    // all tokens of the step
+  int32_t token_budget = 0;    // all tokens of the step; never below the number of decodes
   int32_t prefill_tokens = 0;  // prompt tokens of the step
   int32_t chunk = 0;           // tokens of one prompt in the step, >= 1
   int32_t admissions = 0;      // sequences admitted in the step
+  StepShape shape = StepShape::DecodeFirst;
+  double reserve_ratio = 0.0;  // share of what running sequences may still produce that admission keeps free
 };
 
 // The step being planned, as a policy sees it.

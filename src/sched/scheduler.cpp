@@ -18,7 +18,11 @@ const char* to_string(AdmissionResult result) {
 }
 
 Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
-    : config_(config), blocks_(blocks), policy_(&policy) {
+    : config_(config),
+      capacity_(config),
+      blocks_(blocks),
+      policy_(&policy),
+      new_token_ratio_(config.schedule_conservativeness) {
   config_.validate(int64_t{blocks.pool().block_count()} * blocks.block_token_count());
   const auto rows = static_cast<size_t>(config_.max_num_seqs);
   for (int32_t row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
@@ -32,6 +36,23 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
 }
 
 Scheduler::~Scheduler() = default;
+
+void Scheduler::reconfigure(const SchedulerConfig& config) {
+  config.validate(int64_t{blocks_.pool().block_count()} * blocks_.block_token_count());
+  const auto within = [](const char* name, int64_t value, int64_t capacity) {
+    if (value > capacity) {
+      fail(ErrorCode::InvalidArgument, "{} is {}, allowed: at most {}, as the engine was made", name, value, capacity);
+    }
+  };
+  within("max_num_seqs", config.max_num_seqs, capacity_.max_num_seqs);
+  within("max_num_batched_tokens", config.max_num_batched_tokens, capacity_.max_num_batched_tokens);
+  within("max_model_len", config.max_model_len, capacity_.max_model_len);
+  within("max_requests", config.max_requests, capacity_.max_requests);
+  if (config.schedule_conservativeness != config_.schedule_conservativeness) {
+    new_token_ratio_ = NewTokenRatio(config.schedule_conservativeness);
+  }
+  config_ = config;
+}
 
 Sequence* Scheduler::take_slot() {
   if (free_slots_.empty()) {
@@ -275,7 +296,7 @@ void Scheduler::check_invariants() const {
   }
   INFLIGHT_CHECK(live == slot_of_request_.size());
   INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count());
-  INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(config_.max_num_seqs));
+  INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(capacity_.max_num_seqs));
   for (size_t i = 0; i < references.size(); ++i) {
     INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)));
   }

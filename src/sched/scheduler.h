@@ -27,6 +27,7 @@
 #include "core/batch_plan.h"
 #include "core/executor.h"
 #include "core/step_result.h"
+#include "sched/new_token_ratio.h"
 #include "sched/schedule_policy.h"
 #include "sched/scheduler_config.h"
 #include "sched/sequence.h"
@@ -84,6 +85,10 @@ struct SchedulerStats {
   int64_t scheduled_tokens = 0;
   int64_t preemptions = 0;
   int64_t recomputed_tokens = 0;
+  int64_t slot_steps = 0;          // steps * max_num_seqs
+  int64_t used_slot_steps = 0;     // of these, sequences that were computed
+  int64_t backlog_slot_steps = 0;  // the same two over the steps at whose end somebody still waited
+  int64_t backlog_used_slot_steps = 0;
   std::array<int64_t, kAdmissionResultCount> admissions{};  // by AdmissionResult
 };
 
@@ -107,16 +112,24 @@ class Scheduler {
   // LIFETIME: valid until the next call of any non-const function.
   const BatchPlan& plan(TimeNs now);
 
+  // When the last plan() was empty: the time at which it will not be, if nothing else happens; nullopt = never.
+  [[nodiscard]] std::optional<TimeNs> wake_time() const { return wake_time_; }
+
   // Takes the result of the oldest uncommitted plan. Results of sequences that have left are dropped.
   void commit(const StepResult& result, TimeNs now);
 
   [[nodiscard]] SchedulerOutput& output() { return output_; }
+
+  // Other limits from the next plan on; running sequences stay.  ERRORS: InvalidArgument when a value is out of range
+  // or above what the scheduler was made with (max_num_seqs, max_num_batched_tokens, max_model_len, max_requests).
+  void reconfigure(const SchedulerConfig& config);
 
   // Another policy from the next plan on; it learns of every request by an Attach event.
   void set_policy(SchedulePolicy& policy, TimeNs now);
 
   [[nodiscard]] const SchedulerConfig& config() const { return config_; }
   [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
+  [[nodiscard]] double new_token_ratio() const { return new_token_ratio_.value(); }
   [[nodiscard]] const KvBlocks& blocks() const { return blocks_; }
   [[nodiscard]] int32_t waiting_count() const { return waiting_.count() + static_cast<int32_t>(unranked_.size()); }
   [[nodiscard]] int32_t running_count() const { return static_cast<int32_t>(running_.size()); }
@@ -154,6 +167,8 @@ class Scheduler {
   void publish_or_adopt_full_blocks(Sequence& sequence);
   // scheduler_plan.cpp: one step
   void begin_step(TimeNs now);
+  [[nodiscard]] StepLimits configured_limits(TimeNs now);
+  [[nodiscard]] int32_t admissions_of_mode(TimeNs now);
   void schedule_decodes(TimeNs now);
   void schedule_prefills(TimeNs now);
   void schedule(Sequence& sequence, int32_t token_count);
@@ -168,9 +183,14 @@ class Scheduler {
   AdmissionResult consider(Sequence& sequence, TimeNs now);
   AdmissionResult try_admit(Sequence& sequence, TimeNs now);
   void note_head_of_line(bool admitted_past);
+  void begin_admission();
+  [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks) const;
+  [[nodiscard]] bool is_being_computed(PrefixKey key) const;
+  void note_computing(const Sequence& sequence);
   [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
 
   SchedulerConfig config_;
+  const SchedulerConfig capacity_;  // what the rows, blocks and arrays were made for
   KvBlocks& blocks_;
   SchedulePolicy* policy_;
 
@@ -189,6 +209,7 @@ class Scheduler {
   std::vector<Sequence*> step_order_;  // running_ when the step began
   StepView view_;
   StepLimits limits_;
+  std::optional<TimeNs> wake_time_;
   int32_t tokens_left_ = 0;
   int32_t prefill_tokens_left_ = 0;
   int32_t admissions_left_ = 0;
@@ -197,8 +218,11 @@ class Scheduler {
   std::vector<Sequence*> refused_;     // waiting sequences looked past in this step
   std::vector<WaitingKey> keys_;
   std::vector<BlockId> matched_;
-  RequestId head_of_line_{};         // the first refused sequence of the last steps
-  int32_t passed_head_of_line_ = 0;  // how many were admitted past it
+  NewTokenRatio new_token_ratio_;
+  int64_t reserved_tokens_ = 0;       // kept free for what running sequences may still produce
+  std::vector<PrefixKey> computing_;  // first blocks that later steps of running prompts will compute
+  RequestId head_of_line_{};          // the first refused sequence of the last steps
+  int32_t passed_head_of_line_ = 0;   // how many were admitted past it
 
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;

@@ -2,10 +2,15 @@
 // Waiting sequences into the step. Each one that is looked at gets exactly one AdmissionResult a step.
 //
 // Order of the gates: a row is free (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET), prompt tokens left
-// (NO_INPUT_BUDGET), blocks for all its known tokens (OUT_OF_MEMORY), the policy (POLICY). The first three end the
-// pass; after the others the next in line is looked at, up to limits::kSkipAheadMax, and no more than that many are
-// ever admitted past the same refused one, so that a large request is not passed for ever.
+// (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), there is room (OUT_OF_MEMORY), the policy agrees
+// (POLICY). The first three end the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax,
+// and no more than that many are ever admitted past the same refused one, so that a large request is not passed for
+// ever.
+//
+// Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
+// running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -35,12 +40,14 @@ void Scheduler::rank_waiting() {
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
-  if (waiting_count() == 0 || free_rows_.empty() || tokens_left_ == 0 || admissions_left_ <= 0) return;
+  const bool full = running_count() >= config_.max_num_seqs;
+  if (waiting_count() == 0 || full || tokens_left_ == 0 || admissions_left_ <= 0) return;
   view_.running = running_;
   view_.tokens_left = tokens_left_;
   view_.sequences_left = config_.max_num_seqs - running_count();
   rank_waiting();
   view_.waiting = waiting_.sequences();
+  begin_admission();
 
   refused_.clear();
   while (!waiting_.empty() && admissions_left_ > 0 && refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
@@ -66,12 +73,56 @@ void Scheduler::admit_waiting(TimeNs now) {
   for (Sequence* const sequence : refused_) waiting_.push(sequence);
 }
 
+namespace {
+
+// Output that admission expects of a sequence from now on: all it may produce, within reason (SGLang's clip).
+int32_t expected_output(const Sequence& sequence) {
+  return std::min(sequence.token_limit - sequence.known_token_count(), limits::kNewTokensEstimateMax);
+}
+
+}  // namespace
+
+void Scheduler::begin_admission() {
+  int64_t expected = 0;
+  computing_.clear();
+  for (const Sequence* sequence : running_) {
+    expected += expected_output(*sequence);
+    note_computing(*sequence);
+  }
+  reserved_tokens_ = static_cast<int64_t>(std::ceil(limits_.reserve_ratio * static_cast<double>(expected)));
+}
+
+// A prompt in progress will compute its first block that is not published in a later step; whoever wants the same block
+// then finds it, instead of computing it too (TensorRT-LLM's beneficialToSkip).
+void Scheduler::note_computing(const Sequence& sequence) {
+  if (sequence.remaining_token_count() == 0) return;
+  const auto next = static_cast<size_t>(sequence.published_block_count);
+  if (next < sequence.keys.size()) computing_.push_back(sequence.keys[next]);
+}
+
+bool Scheduler::is_being_computed(PrefixKey key) const {
+  // Where a batch is fixed at its start, whoever waits for a block misses the batch.
+  if (config_.batching == BatchingMode::Static || config_.batching == BatchingMode::Dynamic) return false;
+  return std::ranges::find(computing_, key) != computing_.end();
+}
+
+bool Scheduler::has_room_for(const Sequence& sequence, int32_t wanted_blocks) const {
+  int64_t available = blocks_.available_count() - blocks_.stored_among(matched_);
+  if (wanted_blocks > available) return false;
+  if (running_.empty()) return true;  // somebody must run, whatever the future holds
+  const int64_t width = blocks_.block_token_count();
+  const auto headroom = static_cast<int64_t>(std::ceil(config_.kv_headroom * blocks_.pool().block_count()));
+  available -= headroom;
+  if (limits_.reserve_ratio == 0.0) return wanted_blocks <= available;
+  return wanted_blocks * width + expected_output(sequence) + width < available * width - reserved_tokens_;
+}
+
 void Scheduler::note_head_of_line(bool admitted_past) {
   if (admitted_past && refused_.front()->request.id == head_of_line_) ++passed_head_of_line_;
 }
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
-  if (free_rows_.empty()) return AdmissionResult::NoSpace;
+  if (running_count() >= config_.max_num_seqs) return AdmissionResult::NoSpace;
   if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
   if (prefill_tokens_left_ == 0) return AdmissionResult::NoInputBudget;
   // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
@@ -89,7 +140,8 @@ AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
   const auto hit_blocks = static_cast<int32_t>(matched_.size());
   const int32_t cached = hit_blocks * width;
   const int32_t wanted = blocks_for(known) - hit_blocks;
-  if (wanted > blocks_.available_count() - blocks_.stored_among(matched_)) return AdmissionResult::OutOfMemory;
+  if (matched_.size() < whole && is_being_computed(sequence.keys[matched_.size()])) return AdmissionResult::NotReady;
+  if (!has_room_for(sequence, wanted)) return AdmissionResult::OutOfMemory;
 
   int32_t count = std::min({known - cached, limits_.chunk, tokens_left_, prefill_tokens_left_});
   if (policy_->decides_admission()) {
@@ -131,6 +183,8 @@ AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
   sequence.state = SequenceState::Running;
   schedule(sequence, count);
   publish_full_blocks(sequence);
+  note_computing(sequence);
+  if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_output(sequence) + width;
   return AdmissionResult::Accepted;
 }
 

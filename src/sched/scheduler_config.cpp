@@ -1,21 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/scheduler_config.h"
 
+#include <array>
+
 #include "base/error.h"
 
 namespace inflight {
+namespace {
+
+constexpr std::array<const char*, 4> kBatchingNames = {"continuous", "prefill_first", "dynamic", "static"};
+constexpr std::array<const char*, 3> kPreemptNames = {"recompute", "swap", "auto"};
+
+template <typename Enum, size_t Count>
+std::optional<Enum> parse(const std::array<const char*, Count>& names, std::string_view name) {
+  for (size_t i = 0; i < Count; ++i) {
+    if (name == names[i]) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+template <typename Number>
+void require(const char* name, Number value, Number low, Number high) {
+  if (!(value >= low && value <= high)) {
+    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {} to {}", name, value, low, high);
+  }
+}
+
+}  // namespace
+
+const char* to_string(BatchingMode mode) { return kBatchingNames[static_cast<size_t>(mode)]; }
+std::optional<BatchingMode> parse_batching_mode(std::string_view name) {
+  return parse<BatchingMode>(kBatchingNames, name);
+}
+const char* to_string(PreemptMode mode) { return kPreemptNames[static_cast<size_t>(mode)]; }
+std::optional<PreemptMode> parse_preempt_mode(std::string_view name) { return parse<PreemptMode>(kPreemptNames, name); }
 
 void SchedulerConfig::validate(int64_t kv_token_count) const {
-  const auto require = [](const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high) {
-      fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {} to {}", name, value, low, high);
-    }
-  };
   require("max_num_seqs", max_num_seqs, 1, limits::kSequencesMax);
   require("max_num_batched_tokens", max_num_batched_tokens, 1, limits::kBatchedTokensMax);
+  require("max_prefill_tokens", max_prefill_tokens, 0, limits::kBatchedTokensMax);
   require("long_prefill_token_threshold", long_prefill_token_threshold, 0, limits::kBatchedTokensMax);
   require("max_requests", max_requests, max_num_seqs, limits::kRequestsMax);
-  require("max_model_len", max_model_len, 2, kv_token_count);
+  require<int64_t>("max_model_len", max_model_len, 2, kv_token_count);
+  require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
+  require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);
+  require("kv_headroom", kv_headroom, 0.0, 0.99);
   if (max_num_batched_tokens < max_num_seqs) {
     fail(ErrorCode::InvalidArgument,
          "max_num_batched_tokens is {}, allowed: at least max_num_seqs ({}), so that every running sequence can decode",

@@ -1,19 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's limits. Names are vLLM's.
+// The scheduler's knobs. Names are vLLM's where vLLM has the knob, else SGLang's; docs/TUNING.md explains each.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
+#include "base/clock.h"
 #include "base/limits.h"
 
 namespace inflight {
 
+// When sequences may join a batch.
+enum class BatchingMode : uint8_t {
+  Continuous,    // at every step: decodes first, prompts fill the rest of the budget (vLLM, Sarathi-Serve)
+  PrefillFirst,  // prompts before decodes; a step carries one kind unless enable_mixed_chunk (SGLang)
+  Dynamic,       // when max_num_seqs wait or the oldest has waited max_batch_delay_ms, then as Static (Triton)
+  Static,        // when nobody runs; the batch stays as it is until its longest member ends
+};
+[[nodiscard]] const char* to_string(BatchingMode mode);  // "prefill_first"
+[[nodiscard]] std::optional<BatchingMode> parse_batching_mode(std::string_view name);
+
+// What happens to the KV of a preempted sequence.
+enum class PreemptMode : uint8_t {
+  Recompute,  // dropped and computed again
+  Swap,       // copied to host memory and back; recompute when the host has no room
+  Auto,       // whichever the latency model says is cheaper for this victim
+};
+[[nodiscard]] const char* to_string(PreemptMode mode);
+[[nodiscard]] std::optional<PreemptMode> parse_preempt_mode(std::string_view name);
+
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;                 // sequences running at once, 1..limits::kSequencesMax
   int32_t max_num_batched_tokens = 512;      // token budget of a step, >= max_num_seqs
-  int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in one step; 0 = the budget alone
+  int32_t max_prefill_tokens = 0;            // prompt tokens of a step; 0 = the token budget alone
+  int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in one step; 0 = the budgets alone
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, 1..limits::kRequestsMax
+
+  BatchingMode batching = BatchingMode::Continuous;
+  bool enable_mixed_chunk = false;  // PrefillFirst: decodes ride along with prompts
+  double max_batch_delay_ms = 5.0;  // Dynamic: most that the oldest waiting sequence is made to wait
+
+  // Room that admission keeps for what running sequences may still produce: the new-token ratio starts at
+  // 0.7 * conservativeness (SGLang); 0 = none, whoever fits now is admitted (vLLM).
+  double schedule_conservativeness = 0.0;
+  double kv_headroom = 0.0;  // share of the blocks that admission leaves free while anybody runs, [0, 1)
+
+  PreemptMode preempt = PreemptMode::Recompute;
+  // A waiting sequence whose priority is better than a running one's by more than this takes its place; off when
+  // absent.
+  std::optional<int32_t> priority_preemption_threshold;
 
   // `kv_token_count`: tokens that the KV storage holds; max_model_len may not exceed it.
   // ERRORS: InvalidArgument naming the field, the value and the range.

@@ -12,13 +12,14 @@ int32_t Scheduler::blocks_for(int32_t token_count) const { return div_ceil(token
 
 const BatchPlan& Scheduler::plan(TimeNs now) {
   begin_step(now);
-  schedule_decodes(now);
+  if (limits_.shape == StepShape::DecodeFirst) schedule_decodes(now);
   schedule_prefills(now);
   // Only now is it certain that what was scheduled stays in the plan, so that others may build on it.
   for (Sequence* const sequence : prefilling_) {
     if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence);
   }
   if (!preempted_in_step_) admit_waiting(now);
+  if (limits_.shape == StepShape::PrefillOnly && plan_.empty()) schedule_decodes(now);
   end_step();
   return plan_;
 }
@@ -40,24 +41,57 @@ void Scheduler::begin_step(TimeNs now) {
     if (sequence->remaining_token_count() > 1) prefilling_.push_back(sequence);
   }
 
-  const int32_t budget = config_.max_num_batched_tokens;
-  const int32_t chunk = config_.long_prefill_token_threshold > 0 ? config_.long_prefill_token_threshold : budget;
-  limits_ = {.token_budget = budget, .prefill_tokens = budget, .chunk = chunk, .admissions = config_.max_requests};
+  limits_ = configured_limits(now);
   view_.step = plan_.step;
   view_.now = now;
   view_.config = &config_;
   view_.blocks = &blocks_;
   view_.waiting = waiting_.sequences();
   view_.running = running_;
-  view_.tokens_left = budget;
+  view_.tokens_left = limits_.token_budget;
   view_.sequences_left = config_.max_num_seqs - running_count();
   view_.prefilling_count = static_cast<int32_t>(prefilling_.size());
+  const StepLimits configured = limits_;
   policy_->limit_step(view_, limits_);
   // A policy may shrink a step but not starve the decodes.
-  tokens_left_ = std::clamp(limits_.token_budget, std::min(running_count(), budget), budget);
-  prefill_tokens_left_ = std::clamp(limits_.prefill_tokens, 0, budget);
-  limits_.chunk = std::clamp(limits_.chunk, 1, budget);
-  admissions_left_ = limits_.admissions;
+  tokens_left_ =
+      std::clamp(limits_.token_budget, std::min(running_count(), configured.token_budget), configured.token_budget);
+  prefill_tokens_left_ = std::clamp(limits_.prefill_tokens, 0, configured.prefill_tokens);
+  limits_.chunk = std::clamp(limits_.chunk, 1, configured.token_budget);
+  limits_.reserve_ratio = std::clamp(limits_.reserve_ratio, 0.0, 1.0);
+  admissions_left_ = std::min(limits_.admissions, configured.admissions);
+}
+
+StepLimits Scheduler::configured_limits(TimeNs now) {
+  // A budget that was lowered below the number of running sequences holds from when enough of them have left.
+  const int32_t budget = std::max(config_.max_num_batched_tokens, running_count());
+  const auto or_budget = [budget](int32_t value) { return value > 0 ? std::min(value, budget) : budget; };
+  const bool prefill_only = config_.batching == BatchingMode::PrefillFirst && !config_.enable_mixed_chunk;
+  return {.token_budget = budget,
+          .prefill_tokens = or_budget(config_.max_prefill_tokens),
+          .chunk = or_budget(config_.long_prefill_token_threshold),
+          .admissions = admissions_of_mode(now),
+          .shape = prefill_only ? StepShape::PrefillOnly : StepShape::DecodeFirst,
+          .reserve_ratio = new_token_ratio_.value()};
+}
+
+int32_t Scheduler::admissions_of_mode(TimeNs now) {
+  wake_time_.reset();
+  if (config_.batching == BatchingMode::Continuous || config_.batching == BatchingMode::PrefillFirst) {
+    return config_.max_requests;
+  }
+  if (!running_.empty() || waiting_count() == 0) return 0;
+  if (config_.batching == BatchingMode::Dynamic && waiting_count() < config_.max_num_seqs) {
+    TimeNs oldest = kNoDeadline;
+    for (const Sequence* sequence : waiting_.sequences()) oldest = std::min(oldest, sequence->queued_time);
+    for (const Sequence* sequence : unranked_) oldest = std::min(oldest, sequence->queued_time);
+    const TimeNs launch = oldest + static_cast<TimeNs>(config_.max_batch_delay_ms * 1e6);
+    if (now < launch) {
+      wake_time_ = launch;
+      return 0;
+    }
+  }
+  return config_.max_num_seqs;
 }
 
 void Scheduler::schedule_decodes(TimeNs now) {
@@ -152,7 +186,18 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
 }
 
 void Scheduler::end_step() {
-  if (plan_.empty()) return;
+  if (preempted_in_step_) {
+    int64_t produced = 0, limit = 0;
+    for (const Sequence* sequence : running_) {
+      produced += sequence->output_token_count();
+      limit += sequence->token_limit - sequence->prompt_token_count;
+    }
+    new_token_ratio_.on_preemption(running_count(), produced, limit);
+  }
+  if (plan_.empty()) {
+    if (idle()) new_token_ratio_.on_idle();
+    return;
+  }
   Submitted& next = submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
   next.step = plan_.step;
   next.prefill_tokens = next.decode_sequences = 0;
@@ -167,7 +212,15 @@ void Scheduler::end_step() {
     }
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
   }
+  const auto used = static_cast<int64_t>(plan_.entries.size());
+  stats_.slot_steps += config_.max_num_seqs;
+  stats_.used_slot_steps += used;
+  if (waiting_count() > 0) {
+    stats_.backlog_slot_steps += config_.max_num_seqs;
+    stats_.backlog_used_slot_steps += used;
+  }
   plan_.sampled_row_count = static_cast<int32_t>(next.sampled.size());
+  if (next.decode_sequences > 0 && !preempted_in_step_) new_token_ratio_.on_decode_step();
   ++submitted_count_;
   ++stats_.steps;
   stats_.scheduled_tokens += plan_.scheduled_token_count;

@@ -27,6 +27,7 @@ class RandomPolicy final : public SchedulePolicy {
     if (rng_.chance(0.1)) limits.token_budget = rng_.between(0, 40);
     if (rng_.chance(0.1)) limits.prefill_tokens = rng_.between(0, 40);
     if (rng_.chance(0.1)) limits.admissions = rng_.between(0, 2);
+    if (rng_.chance(0.1)) limits.shape = rng_.chance(0.5) ? StepShape::PrefillOnly : StepShape::DecodeFirst;
   }
   bool decides_admission() const override { return true; }
   void admit(const StepView&, const Candidate&, Admission& admission) override {
@@ -79,6 +80,12 @@ WorldOptions random_world(Rng& rng) {
   world.config.max_num_batched_tokens = world.config.max_num_seqs + rng.between(0, 60);
   world.config.long_prefill_token_threshold = rng.chance(0.5) ? rng.between(1, 30) : 0;
   world.config.max_model_len = rng.between(8, 200);
+  world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : rng.below(4));
+  world.config.enable_mixed_chunk = rng.chance(0.5);
+  world.config.schedule_conservativeness = rng.chance(0.5) ? 1.5 * rng.uniform() : 0.0;
+  world.config.kv_headroom = rng.chance(0.3) ? 0.5 * rng.uniform() : 0.0;
+  world.config.max_prefill_tokens = rng.chance(0.2) ? rng.between(1, 60) : 0;
+  world.config.max_batch_delay_ms = 0.01 * rng.uniform();
   // From barely one sequence to plenty for all.
   const int32_t one =
       (world.config.max_model_len + world.blocks.block_token_count - 1) / world.blocks.block_token_count;

@@ -99,8 +99,13 @@ std::string SchedulerWorld::last_plan_text() const {
 
 bool SchedulerWorld::step() {
   executor_.forget_last_plan();
-  const bool busy = loop_.step();
+  bool busy = loop_.step();
   take_output();
+  if (!busy && scheduler_.wake_time()) {  // virtual time passes until something is to be done
+    clock_.advance(*scheduler_.wake_time() - clock_.now());
+    busy = loop_.step();
+    take_output();
+  }
   return busy;
 }
 

@@ -69,6 +69,7 @@ class SchedulerWorld {
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
   [[nodiscard]] KvBlocks& blocks() { return blocks_; }
   [[nodiscard]] const OracleExecutor& executor() const { return executor_; }
+  [[nodiscard]] ManualClock& clock() { return clock_; }
   [[nodiscard]] int64_t now_step() const { return scheduler_.stats().steps; }
 
  private:

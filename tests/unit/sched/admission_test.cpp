@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: admission keeps the room that its knobs ask for, delays twins instead of computing twice, and its limits can be
+// changed while it runs.
+// Method: the published formulas worked out by hand; monotone behaviour on one random workload.
+// Covers: sched/scheduler_admission.cpp
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "sched/new_token_ratio.h"
+#include "support/scheduler_world.h"
+
+namespace inflight::test {
+namespace {
+
+std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) token = rng.between(0, 63);
+  return tokens;
+}
+
+WorldOptions world_of(int32_t slots, int32_t blocks) {
+  WorldOptions world;
+  world.config = {
+      .max_num_seqs = slots, .max_num_batched_tokens = 256, .max_model_len = blocks * 4, .max_requests = 4096};
+  world.blocks = {.block_count = blocks, .block_token_count = 4};
+  return world;
+}
+
+// checklist 73: 0.7 falls by (0.7 - 0.098) / 600 a decode step; after a preemption (out + 20 n) / (max + 1).
+TEST(NewTokenRatio, FollowsSglangsFormula) {
+  NewTokenRatio ratio(1.0);
+  EXPECT_DOUBLE_EQ(ratio.value(), 0.7);
+  ratio.on_decode_step();
+  EXPECT_DOUBLE_EQ(ratio.value(), 0.7 - (0.7 - 0.7 * 0.14) / 600.0);
+  for (int i = 0; i < 599; ++i) ratio.on_decode_step();
+  EXPECT_NEAR(ratio.value(), 0.098, 1e-12);
+  for (int i = 0; i < 10; ++i) ratio.on_decode_step();
+  EXPECT_DOUBLE_EQ(ratio.value(), 0.7 * 0.14);
+  ratio.on_preemption(3, 100, 999);
+  EXPECT_DOUBLE_EQ(ratio.value(), 0.16);
+  ratio.on_preemption(3, 1000, 999);
+  EXPECT_DOUBLE_EQ(ratio.value(), 1.0);
+  ratio.on_idle();
+  EXPECT_DOUBLE_EQ(ratio.value(), 0.7);
+  EXPECT_DOUBLE_EQ(NewTokenRatio(2.0).value(), 1.0);
+  NewTokenRatio none(0.0);
+  none.on_preemption(3, 100, 999);
+  EXPECT_EQ(none.value(), 0.0);
+}
+
+// The arithmetic of SGLang's add_one_req with pages of 4. In step 2 the running sequence holds 3 blocks (8 prompt
+// tokens, one sampled, one on its way) and may make 18 more, of which 0.7 count: ceil(12.6) = 13. The newcomer wants 8
+// prompt tokens, its 30 output tokens and a page: 42, which must be less than 4 * (blocks - 3) - 13: so 17 blocks,
+// not 16.
+TEST(Admission, ReservesAShareOfWhatRunningSequencesMayProduce) {
+  for (const int32_t blocks : {16, 17}) {
+    WorldOptions options = world_of(4, blocks);
+    options.config.schedule_conservativeness = 1.0;
+    SchedulerWorld world(options);
+    world.add({.prompt = prompt_of(8, 1), .max_tokens = 20});
+    world.step();
+    EXPECT_DOUBLE_EQ(world.scheduler().new_token_ratio(), 0.7);
+    world.add({.prompt = prompt_of(8, 2), .max_tokens = 30});
+    world.step();
+    EXPECT_EQ(world.scheduler().running_count(), blocks == 17 ? 2 : 1);
+    EXPECT_EQ(world.scheduler().stats().admissions[static_cast<size_t>(AdmissionResult::OutOfMemory)],
+              blocks == 17 ? 0 : 1);
+    world.run();
+  }
+}
+
+// checklist 71: 4096 output tokens at most are expected of one sequence.
+TEST(Admission, ExpectsNoMoreOutputThanTheClip) {
+  WorldOptions options = world_of(4, 3000);
+  options.config.schedule_conservativeness = 1.0;
+  SchedulerWorld world(options);
+  world.add({.prompt = prompt_of(8, 1), .max_tokens = 20});
+  world.step();
+  const uint64_t big = world.add({.prompt = prompt_of(8, 2), .max_tokens = 11000});
+  world.step();  // 8 + 11000 + 4 does not leave room for the rest, 8 + 4096 + 4 does
+  EXPECT_EQ(world.scheduler().running_count(), 2);
+  world.cancel(big);
+  world.run();
+}
+
+struct Pressure {
+  int64_t preemptions;
+  int64_t occupancy;  // sum of running sequences over the steps
+};
+Pressure pressure_of(const WorldOptions& options) {
+  SchedulerWorld world(options);
+  Rng rng(5);
+  for (uint64_t i = 0; i < 150; ++i) {
+    world.add({.prompt = prompt_of(rng.between(4, 40), i), .max_tokens = rng.between(5, 60)});
+  }
+  world.run();
+  return {world.scheduler().stats().preemptions, world.scheduler().stats().used_slot_steps};
+}
+
+// checklist 67, 72, 75: each remedy lowers preemptions.
+TEST(Admission, ConservativenessAndHeadroomLowerPreemptions) {
+  WorldOptions options = world_of(16, 80);
+  options.blocks.prefix_caching = false;
+  options.config.max_model_len = 150;
+  const Pressure none = pressure_of(options);
+  EXPECT_GT(none.preemptions, 20);
+  int64_t last = none.preemptions;
+  for (const double conservativeness : {0.3, 1.0, 1.5}) {
+    WorldOptions careful = options;
+    careful.config.schedule_conservativeness = conservativeness;
+    const Pressure pressure = pressure_of(careful);
+    EXPECT_LE(pressure.preemptions, last) << conservativeness;
+    last = pressure.preemptions;
+  }
+  WorldOptions roomy = options;
+  roomy.config.kv_headroom = 0.1;
+  EXPECT_LT(pressure_of(roomy).preemptions, none.preemptions);
+  WorldOptions larger = options;
+  larger.blocks.block_count = 160;
+  EXPECT_LT(pressure_of(larger).preemptions, none.preemptions);
+}
+
+// However careful, somebody always runs.
+TEST(Admission, AnEmptyEngineAdmitsWhoeverFitsAtAll) {
+  WorldOptions options = world_of(4, 10);
+  options.config.schedule_conservativeness = 10.0;
+  options.config.kv_headroom = 0.9;
+  SchedulerWorld world(options);
+  for (uint64_t i = 0; i < 3; ++i) world.add({.prompt = prompt_of(30, i), .max_tokens = 9});
+  world.run();
+  for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length);
+}
+
+// PLUGINS c.8: a request whose first uncached block is being computed by another one waits for it.
+TEST(Admission, ATwinWaitsForTheBlocksThatAreBeingComputed) {
+  WorldOptions options = world_of(4, 200);
+  options.config.max_num_batched_tokens = 40;
+  options.config.long_prefill_token_threshold = 20;
+  SchedulerWorld world(options);
+  const std::vector<TokenId> trunk = prompt_of(64, 1);
+  std::vector<TokenId> a = trunk, b = trunk;
+  a.push_back(1);
+  b.push_back(2);
+  world.add({.prompt = a, .max_tokens = 4});
+  world.add({.prompt = b, .max_tokens = 4});
+  world.add({.prompt = prompt_of(8, 3), .max_tokens = 4});
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "1:0+20 3:0+8");
+  EXPECT_EQ(world.scheduler().stats().admissions[static_cast<size_t>(AdmissionResult::NotReady)], 1);
+  world.step();
+  world.step();
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "3:10+1 1:60+5 2:64+1");  // with the last chunk, the trunk is there for both
+  world.run();
+  EXPECT_EQ(world.scheduler().stats().scheduled_tokens, 65 + 1 + 8 + 3 * 3);
+}
+
+TEST(Admission, LimitsChangeWhileItRuns) {
+  SchedulerWorld world(world_of(8, 200));
+  for (uint64_t i = 0; i < 20; ++i) world.add({.prompt = prompt_of(4, i), .max_tokens = 20});
+  world.step();
+  EXPECT_EQ(world.scheduler().running_count(), 8);
+  SchedulerConfig config = world.scheduler().config();
+  config.max_num_seqs = 3;
+  config.max_num_batched_tokens = 4;
+  world.scheduler().reconfigure(config);
+  world.step();
+  EXPECT_EQ(world.last_plan().entries.size(), 8U);  // nobody is thrown out
+  while (world.scheduler().running_count() == 8) world.step();
+  world.step();
+  EXPECT_LE(world.scheduler().running_count(), 3);
+  config.max_num_seqs = 9;
+  config.max_num_batched_tokens = 256;
+  EXPECT_THROW(world.scheduler().reconfigure(config), Error);
+  config.max_num_seqs = 8;
+  world.scheduler().reconfigure(config);
+  world.run();
+  for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length);
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -42,15 +42,30 @@ struct BlockCopy {
   BlockId to{};
 };
 
+// Moves a whole block between the device and the host's storage.
+struct SwapCopy {
+  BlockId device{};
+  BlockId host{};  // in [0, host block count)
+};
+
+// Order of execution: swap_out, swap_in, copies, then the entries. So a block may be swapped out and given to another
+// sequence in the same plan.
 struct BatchPlan {
-  uint64_t step = 0;  // counts from 1
+  uint64_t step = 0;               // counts from 1
+  std::vector<SwapCopy> swap_out;  // device to host
+  std::vector<SwapCopy> swap_in;   // host to device
   std::vector<BlockCopy> copies;
   std::vector<BatchEntry> entries;
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
 
-  [[nodiscard]] bool empty() const { return entries.empty(); }
+  // Nothing to do at all. A plan may also hold copies only.
+  [[nodiscard]] bool empty() const {
+    return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty();
+  }
   void clear() {
+    swap_out.clear();
+    swap_in.clear();
     copies.clear();
     entries.clear();
     scheduled_token_count = sampled_row_count = 0;

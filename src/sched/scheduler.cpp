@@ -22,7 +22,8 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
       capacity_(config),
       blocks_(blocks),
       policy_(&policy),
-      new_token_ratio_(config.schedule_conservativeness) {
+      new_token_ratio_(config.schedule_conservativeness),
+      host_pool_(config.host_blocks, std::nullopt) {
   config_.validate(int64_t{blocks.pool().block_count()} * blocks.block_token_count());
   const auto rows = static_cast<size_t>(config_.max_num_seqs);
   for (int32_t row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
@@ -69,6 +70,7 @@ Sequence* Scheduler::take_slot() {
   fresh.tokens.swap(sequence->tokens);
   fresh.block_table.swap(sequence->block_table);
   fresh.keys.swap(sequence->keys);
+  fresh.host_table.swap(sequence->host_table);
   fresh.tokens.clear();
   fresh.keys.clear();
   *sequence = std::move(fresh);
@@ -139,6 +141,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
     leave_running(sequence);
   } else {
     leave_waiting(sequence);
+    release_host_blocks(sequence);
   }
   sequence.state = SequenceState::Finished;
   sequence.id = {};  // results on their way to it find nobody
@@ -158,6 +161,13 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
   }
   record(reason == FinishReason::Abort ? EventType::Abort : EventType::Finish, sequence, now,
          sequence.prompt_token_count, sequence.output_token_count());
+}
+
+// Its host blocks may be read by the plan that is being made: they can be written from the next plan on.
+void Scheduler::release_host_blocks(Sequence& sequence) {
+  host_blocks_to_free_.insert(host_blocks_to_free_.end(), sequence.host_table.begin(), sequence.host_table.end());
+  sequence.host_table.clear();
+  sequence.swapped_token_count = 0;
 }
 
 std::optional<KvBlocks::FullBlock> Scheduler::next_full_block(Sequence& sequence) {
@@ -243,11 +253,12 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     if (reason != FinishReason::None) finish(sequence, reason, now);
   }
   view_.last_step_duration = result.duration;
-  view_.last_prefill_tokens = submitted.prefill_tokens;
-  view_.last_decode_sequences = submitted.decode_sequences;
+  view_.last_prefill_tokens = submitted.work.prefill_tokens;
+  view_.last_decode_sequences = submitted.work.decode_sequences;
+  latency_model_.observe(submitted.work, result.duration);
   if ((policy_->wanted_events() >> static_cast<uint32_t>(EventType::Step) & 1U) != 0) {
     events_.push_back(
-        {EventType::Step, 0, 0, now, submitted.prefill_tokens, submitted.decode_sequences, result.duration});
+        {EventType::Step, 0, 0, now, submitted.work.prefill_tokens, submitted.work.decode_sequences, result.duration});
   }
 }
 
@@ -272,6 +283,7 @@ void Scheduler::check_invariants() const {
   blocks_.check_invariants();
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
   size_t live = 0;
+  int32_t host_used = 0;
   for (const auto& slot : slots_) {
     const Sequence& sequence = *slot;
     if (sequence.state == SequenceState::Finished) continue;
@@ -281,8 +293,10 @@ void Scheduler::check_invariants() const {
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);
     INFLIGHT_CHECK(sequence.unread_token_count >= 0 &&
                    sequence.unread_token_count <= static_cast<int32_t>(submitted_count_));
+    host_used += static_cast<int32_t>(sequence.host_table.size());
     const bool running = std::ranges::find(running_, &sequence) != running_.end();
     INFLIGHT_CHECK(running == (sequence.state == SequenceState::Running));
+    INFLIGHT_CHECK(static_cast<int32_t>(sequence.host_table.size()) == blocks_for(sequence.swapped_token_count));
     if (!running) {
       INFLIGHT_CHECK(sequence.block_table.empty() && sequence.computed_token_count == 0);
       continue;
@@ -294,6 +308,7 @@ void Scheduler::check_invariants() const {
       INFLIGHT_CHECK(blocks_.tree().contains(sequence.block_table[i]) == published);
     }
   }
+  INFLIGHT_CHECK(host_used + static_cast<int32_t>(host_blocks_to_free_.size()) == host_pool_.referenced_count());
   INFLIGHT_CHECK(live == slot_of_request_.size());
   INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count());
   INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(capacity_.max_num_seqs));

@@ -10,7 +10,7 @@
 // Invariants, checked by check_invariants() and by the executor's oracle in tests/sim:
 //   I1 every block is free, referenced or stored, and the counts sum up     I2 block tables' references = the pool's
 //   I3 computed <= known tokens                                             I4 a plan keeps its budget and limits
-//   I5 whoever is admitted finishes (the oldest running sequence is never the victim while another one is)
+//   I5 whoever is admitted finishes (see scheduler_preemption.cpp)
 // THREAD: the engine thread only.   Sources: vLLM V1's scheduler (tokens instead of phases), Sarathi-Serve (decodes
 // first, stall-free chunks), Orca (iteration-level scheduling).
 #pragma once
@@ -27,7 +27,9 @@
 #include "core/batch_plan.h"
 #include "core/executor.h"
 #include "core/step_result.h"
+#include "sched/latency_model.h"
 #include "sched/new_token_ratio.h"
+#include "sched/recompute_tax.h"
 #include "sched/schedule_policy.h"
 #include "sched/scheduler_config.h"
 #include "sched/sequence.h"
@@ -62,13 +64,23 @@ struct FinishedOutput {
   FinishReason reason = FinishReason::None;
 };
 
+struct PreemptedOutput {
+  RequestId request{};
+  int32_t lost_tokens = 0;     // computed tokens given up (swapped out: copied to host memory)
+  int32_t swapped_blocks = 0;  // 0: recompute
+  int32_t blocks_used_before = 0;
+  int32_t blocks_used_after = 0;
+};
+
 // What plan(), commit() and cancel() have produced since it was last cleared. Tokens of a request come before its end.
 struct SchedulerOutput {
   std::vector<TokenOutput> tokens;
   std::vector<FinishedOutput> finished;
+  std::vector<PreemptedOutput> preempted;
   void clear() {
     tokens.clear();
     finished.clear();
+    preempted.clear();
   }
 };
 
@@ -85,6 +97,10 @@ struct SchedulerStats {
   int64_t scheduled_tokens = 0;
   int64_t preemptions = 0;
   int64_t recomputed_tokens = 0;
+  int64_t swapped_out_blocks = 0;
+  int64_t swapped_in_blocks = 0;
+  int64_t thrashing_steps = 0;     // steps planned while the recompute tax was too high
+  int64_t attended_tokens = 0;     // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked
   int64_t slot_steps = 0;          // steps * max_num_seqs
   int64_t used_slot_steps = 0;     // of these, sequences that were computed
   int64_t backlog_slot_steps = 0;  // the same two over the steps at whose end somebody still waited
@@ -137,6 +153,13 @@ class Scheduler {
   // The sequence of a slot that add() returned; meaningful until its end was put out.
   [[nodiscard]] const Sequence& sequence(int32_t slot) const { return *slots_[static_cast<size_t>(slot)]; }
 
+  [[nodiscard]] const LatencyModel& latency_model() const { return latency_model_; }
+  // Replaces what was learnt, e.g. by the coefficients of an earlier run.
+  void set_latency_model(const LatencyModel& model) { latency_model_ = model; }
+  // Share of the tokens of the last kTaxWindow steps that were computed before and lost by preemption.
+  [[nodiscard]] double recompute_tax() const { return recompute_tax_.value(); }
+  [[nodiscard]] bool thrashing() const { return recompute_tax_.thrashing(); }
+
   // Throws InternalError when an invariant is broken.   COST: O(blocks + requests).
   void check_invariants() const;
 
@@ -148,8 +171,7 @@ class Scheduler {
   // A plan whose result has not been committed.
   struct Submitted {
     uint64_t step = 0;
-    int32_t prefill_tokens = 0;
-    int32_t decode_sequences = 0;
+    StepWork work;
     std::vector<SampledRow> sampled;
   };
 
@@ -174,14 +196,25 @@ class Scheduler {
   void schedule(Sequence& sequence, int32_t token_count);
   void unschedule(Sequence& sequence);
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
-  Sequence& choose_victim(const Need& need);
-  void preempt(Sequence& victim, TimeNs now);
   void end_step();
+  void release_host_blocks(Sequence& sequence);
+  // scheduler_preemption.cpp: taking blocks from running sequences
+  Sequence& choose_victim(const Need& need);
+  Sequence& victim_by_rule();
+  [[nodiscard]] TimeNs recompute_time(const Sequence& victim) const;
+  [[nodiscard]] TimeNs swap_time(const Sequence& victim) const;
+  [[nodiscard]] double cost_of_losing(const Sequence& victim) const;
+  [[nodiscard]] bool swaps(const Sequence& victim) const;
+  void swap_out(Sequence& victim);
+  void preempt(Sequence& victim, TimeNs now);
+  bool make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now);
   // scheduler_admission.cpp: waiting sequences
   void admit_waiting(TimeNs now);
   void rank_waiting();
   AdmissionResult consider(Sequence& sequence, TimeNs now);
-  AdmissionResult try_admit(Sequence& sequence, TimeNs now);
+  [[nodiscard]] bool policy_agrees(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
+                                   int32_t& token_count);
+  void admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count, TimeNs now);
   void note_head_of_line(bool admitted_past);
   void begin_admission();
   [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks) const;
@@ -219,10 +252,16 @@ class Scheduler {
   std::vector<WaitingKey> keys_;
   std::vector<BlockId> matched_;
   NewTokenRatio new_token_ratio_;
-  int64_t reserved_tokens_ = 0;       // kept free for what running sequences may still produce
-  std::vector<PrefixKey> computing_;  // first blocks that later steps of running prompts will compute
-  RequestId head_of_line_{};          // the first refused sequence of the last steps
-  int32_t passed_head_of_line_ = 0;   // how many were admitted past it
+  LatencyModel latency_model_;
+  RecomputeTax recompute_tax_;
+  int64_t recomputed_before_ = 0;  // stats_.recomputed_tokens when the last step ended
+  BlockPool host_pool_;
+  std::vector<BlockId> host_blocks_to_free_;  // read by this plan's swap_in: free for the next plan
+  std::vector<Sequence*> preemptable_;        // scratch of make_room_for()
+  int64_t reserved_tokens_ = 0;               // kept free for what running sequences may still produce
+  std::vector<PrefixKey> computing_;          // first blocks that later steps of running prompts will compute
+  RequestId head_of_line_{};                  // the first refused sequence of the last steps
+  int32_t passed_head_of_line_ = 0;           // how many were admitted past it
 
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting sequences into the step. Each one that is looked at gets exactly one AdmissionResult a step.
 //
-// Order of the gates: a row is free (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET), prompt tokens left
-// (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), there is room (OUT_OF_MEMORY), the policy agrees
-// (POLICY). The first three end the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax,
-// and no more than that many are ever admitted past the same refused one, so that a large request is not passed for
-// ever.
+// Order of the gates: a row is free or can be freed by priority (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET),
+// prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), there is room (OUT_OF_MEMORY),
+// the policy agrees (POLICY). The first three end the pass; after the others the next in line is looked at, up to
+// limits::kSkipAheadMax, and no more than that many are ever admitted past the same refused one, so that a large
+// request is not passed for ever.
 //
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
@@ -40,8 +40,8 @@ void Scheduler::rank_waiting() {
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
-  const bool full = running_count() >= config_.max_num_seqs;
-  if (waiting_count() == 0 || full || tokens_left_ == 0 || admissions_left_ <= 0) return;
+  const bool full = running_count() >= config_.max_num_seqs && !config_.priority_preemption_threshold;
+  if (waiting_count() == 0 || full || admissions_left_ <= 0) return;
   view_.running = running_;
   view_.tokens_left = tokens_left_;
   view_.sequences_left = config_.max_num_seqs - running_count();
@@ -122,70 +122,86 @@ void Scheduler::note_head_of_line(bool admitted_past) {
 }
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
-  if (running_count() >= config_.max_num_seqs) return AdmissionResult::NoSpace;
+  const bool full = running_count() >= config_.max_num_seqs;
+  if (full && !config_.priority_preemption_threshold) return AdmissionResult::NoSpace;
   if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
   if (prefill_tokens_left_ == 0) return AdmissionResult::NoInputBudget;
   // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
   INFLIGHT_CHECK(sequence.unread_token_count == 0);
-  return try_admit(sequence, now);
-}
-
-AdmissionResult Scheduler::try_admit(Sequence& sequence, TimeNs now) {
   const int32_t known = sequence.known_token_count();
-  const int32_t width = blocks_.block_token_count();
   // The newest token is always computed, since its logits are wanted: at most the blocks before it are taken as stored.
-  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>((known - 1) / width));
+  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>((known - 1) / blocks_.block_token_count()));
   matched_.clear();
   blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(whole), sequence.tokens, matched_);
-  const auto hit_blocks = static_cast<int32_t>(matched_.size());
-  const int32_t cached = hit_blocks * width;
-  const int32_t wanted = blocks_for(known) - hit_blocks;
   if (matched_.size() < whole && is_being_computed(sequence.keys[matched_.size()])) return AdmissionResult::NotReady;
-  if (!has_room_for(sequence, wanted)) return AdmissionResult::OutOfMemory;
 
-  int32_t count = std::min({known - cached, limits_.chunk, tokens_left_, prefill_tokens_left_});
-  if (policy_->decides_admission()) {
-    const Candidate candidate{.sequence = &sequence,
-                              .cached_tokens = cached,
-                              .uncached_tokens = known - cached,
-                              .blocks_now = blocks_for(cached + count) - hit_blocks,
-                              .blocks_full = wanted};
-    Admission admission{.decision = Decision::Admit, .max_tokens = count};
-    policy_->admit(view_, candidate, admission);
-    if (admission.decision == Decision::Stop) admissions_left_ = 0;
-    if (admission.decision != Decision::Admit) return AdmissionResult::Policy;
-    count = std::clamp(admission.max_tokens, 1, count);
+  const int32_t wanted = blocks_for(known) - static_cast<int32_t>(matched_.size());
+  const int32_t computed =
+      std::max(static_cast<int32_t>(matched_.size()) * blocks_.block_token_count(), sequence.swapped_token_count);
+  int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
+  if (!policy_agrees(sequence, wanted, computed, count)) return AdmissionResult::Policy;
+  // Last, because it may preempt: nothing may refuse the sequence afterwards.
+  const bool fits = !full && has_room_for(sequence, wanted);
+  if (!fits && !make_room_for(sequence, wanted, now)) {
+    return full ? AdmissionResult::NoSpace : AdmissionResult::OutOfMemory;
   }
+  admit(sequence, wanted, computed, count, now);
+  return AdmissionResult::Accepted;
+}
 
+bool Scheduler::policy_agrees(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
+                              int32_t& token_count) {
+  if (!policy_->decides_admission()) return true;
+  const int32_t end = computed_token_count + token_count;
+  const Candidate candidate{.sequence = &sequence,
+                            .cached_tokens = computed_token_count,
+                            .uncached_tokens = sequence.known_token_count() - computed_token_count,
+                            .blocks_now = std::max(0, blocks_for(end) - static_cast<int32_t>(matched_.size())),
+                            .blocks_full = wanted_blocks};
+  Admission admission{.decision = Decision::Admit, .max_tokens = token_count};
+  policy_->admit(view_, candidate, admission);
+  if (admission.decision == Decision::Stop) admissions_left_ = 0;
+  token_count = std::clamp(admission.max_tokens, 1, token_count);
+  return admission.decision == Decision::Admit;
+}
+
+void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count,
+                      TimeNs now) {
+  const int32_t known = sequence.known_token_count();
   waiting_.remove(&sequence);
   blocks_.share(matched_);
   sequence.block_table.assign(matched_.begin(), matched_.end());
-  sequence.published_block_count = hit_blocks;
-  const bool extended = blocks_.try_extend(sequence.block_table, wanted);
+  sequence.published_block_count = static_cast<int32_t>(matched_.size());
+  const bool extended = blocks_.try_extend(sequence.block_table, wanted_blocks);
   INFLIGHT_CHECK(extended);
-  sequence.computed_token_count = cached;
+  for (size_t i = matched_.size(); i < sequence.host_table.size(); ++i) {
+    plan_.swap_in.push_back({sequence.block_table[i], sequence.host_table[i]});
+    ++stats_.swapped_in_blocks;
+  }
+  release_host_blocks(sequence);
+  sequence.computed_token_count = computed_token_count;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
   running_.push_back(&sequence);
+  sequence.admission_step = plan_.step;
   --admissions_left_;
   if (sequence.state == SequenceState::Waiting) {
     sequence.first_scheduled_time = now;
-    sequence.prefix_hit_token_count = cached;
+    sequence.prefix_hit_token_count = computed_token_count;
     stats_.prompt_tokens += sequence.prompt_token_count;
-    stats_.cached_tokens += cached;
-    record(EventType::Admit, sequence, now, known - cached, cached);
+    stats_.cached_tokens += computed_token_count;
+    record(EventType::Admit, sequence, now, known - computed_token_count, computed_token_count);
   } else {
-    const int32_t again = std::max(0, sequence.lost_token_count - cached);
+    const int32_t again = std::max(0, sequence.lost_token_count - computed_token_count);
     sequence.recomputed_token_count += again;
     stats_.recomputed_tokens += again;
-    record(EventType::Resume, sequence, now, known - cached, cached);
+    record(EventType::Resume, sequence, now, known - computed_token_count, computed_token_count);
   }
   sequence.state = SequenceState::Running;
-  schedule(sequence, count);
+  schedule(sequence, token_count);
   publish_full_blocks(sequence);
   note_computing(sequence);
-  if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_output(sequence) + width;
-  return AdmissionResult::Accepted;
+  if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_output(sequence) + blocks_.block_token_count();
 }
 
 }  // namespace inflight

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::array<const char*, 4> kBatchingNames = {"continuous", "prefill_first", "dynamic", "static"};
 constexpr std::array<const char*, 3> kPreemptNames = {"recompute", "swap", "auto"};
+constexpr std::array<const char*, 5> kVictimNames = {"last_admitted", "lowest_priority", "fewest_output",
+                                                     "most_freeable", "cheapest"};
 
 template <typename Enum, size_t Count>
 std::optional<Enum> parse(const std::array<const char*, Count>& names, std::string_view name) {
@@ -35,6 +37,9 @@ std::optional<BatchingMode> parse_batching_mode(std::string_view name) {
 const char* to_string(PreemptMode mode) { return kPreemptNames[static_cast<size_t>(mode)]; }
 std::optional<PreemptMode> parse_preempt_mode(std::string_view name) { return parse<PreemptMode>(kPreemptNames, name); }
 
+const char* to_string(VictimRule rule) { return kVictimNames[static_cast<size_t>(rule)]; }
+std::optional<VictimRule> parse_victim_rule(std::string_view name) { return parse<VictimRule>(kVictimNames, name); }
+
 void SchedulerConfig::validate(int64_t kv_token_count) const {
   require("max_num_seqs", max_num_seqs, 1, limits::kSequencesMax);
   require("max_num_batched_tokens", max_num_batched_tokens, 1, limits::kBatchedTokensMax);
@@ -44,6 +49,7 @@ void SchedulerConfig::validate(int64_t kv_token_count) const {
   require<int64_t>("max_model_len", max_model_len, 2, kv_token_count);
   require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);
+  require("host_blocks", host_blocks, 0, limits::kBlocksMax);
   require("kv_headroom", kv_headroom, 0.0, 0.99);
   if (max_num_batched_tokens < max_num_seqs) {
     fail(ErrorCode::InvalidArgument,

@@ -30,6 +30,17 @@ enum class PreemptMode : uint8_t {
 [[nodiscard]] const char* to_string(PreemptMode mode);
 [[nodiscard]] std::optional<PreemptMode> parse_preempt_mode(std::string_view name);
 
+// Which running sequence gives its blocks back when the policy has no opinion. Never the oldest running one.
+enum class VictimRule : uint8_t {
+  LastAdmitted,    // vLLM
+  LowestPriority,  // then the last admitted (vLLM and SGLang with priorities)
+  FewestOutput,    // then the longest prompt (SGLang)
+  MostFreeable,    // most blocks that would really come back: shared ones do not
+  Cheapest,        // least time to bring back for each block that comes back, by the latency model
+};
+[[nodiscard]] const char* to_string(VictimRule rule);
+[[nodiscard]] std::optional<VictimRule> parse_victim_rule(std::string_view name);
+
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;                 // sequences running at once, 1..limits::kSequencesMax
   int32_t max_num_batched_tokens = 512;      // token budget of a step, >= max_num_seqs
@@ -48,6 +59,8 @@ struct SchedulerConfig {
   double kv_headroom = 0.0;  // share of the blocks that admission leaves free while anybody runs, [0, 1)
 
   PreemptMode preempt = PreemptMode::Recompute;
+  VictimRule preempt_victim = VictimRule::LastAdmitted;
+  int32_t host_blocks = 0;  // KV blocks in host memory for swapping; 0 = never swap
   // A waiting sequence whose priority is better than a running one's by more than this takes its place; off when
   // absent.
   std::optional<int32_t> priority_preemption_threshold;

@@ -19,7 +19,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
     if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence);
   }
   if (!preempted_in_step_) admit_waiting(now);
-  if (limits_.shape == StepShape::PrefillOnly && plan_.empty()) schedule_decodes(now);
+  if (limits_.shape == StepShape::PrefillOnly && plan_.entries.empty()) schedule_decodes(now);
   end_step();
   return plan_;
 }
@@ -35,6 +35,10 @@ void Scheduler::begin_step(TimeNs now) {
   scheduled_.clear();
   plan_.step = static_cast<uint64_t>(stats_.steps) + 1;
   preempted_in_step_ = false;
+  for (const BlockId host : host_blocks_to_free_) {
+    if (host_pool_.dereference(host)) host_pool_.free(host);
+  }
+  host_blocks_to_free_.clear();
   step_order_ = running_;
   prefilling_.clear();
   for (Sequence* const sequence : running_) {
@@ -72,7 +76,7 @@ StepLimits Scheduler::configured_limits(TimeNs now) {
           .chunk = or_budget(config_.long_prefill_token_threshold),
           .admissions = admissions_of_mode(now),
           .shape = prefill_only ? StepShape::PrefillOnly : StepShape::DecodeFirst,
-          .reserve_ratio = new_token_ratio_.value()};
+          .reserve_ratio = thrashing() ? 1.0 : new_token_ratio_.value()};
 }
 
 int32_t Scheduler::admissions_of_mode(TimeNs now) {
@@ -145,6 +149,7 @@ void Scheduler::unschedule(Sequence& sequence) {
   tokens_left_ += entry->scheduled_token_count;
   if (entry->phase == Phase::Prefill) prefill_tokens_left_ += entry->scheduled_token_count;
   if (entry->samples) --sequence.unread_token_count;
+  sequence.computed_token_count = entry->computed_token_count;
   plan_.entries.erase(entry);
   scheduled_.erase(place);
 }
@@ -156,33 +161,11 @@ bool Scheduler::reserve(Sequence& sequence, int32_t token_count, NeedReason reas
     // Alone, everything else can be evicted, and max_model_len fits into the pool.
     INFLIGHT_CHECK(running_.size() > 1);
     Sequence& victim = choose_victim({.reason = reason, .blocks = needed, .sequence = &sequence});
+    preempted_in_step_ = true;
     preempt(victim, now);
     if (&victim == &sequence) return false;
   }
   return true;
-}
-
-Sequence& Scheduler::choose_victim(const Need& need) {
-  view_.running = running_;
-  view_.tokens_left = tokens_left_;
-  Sequence* const chosen = policy_->pick_victim(view_, need);
-  // The oldest running sequence always goes on: so at least one makes progress, and no two can preempt each other
-  // forever.
-  if (chosen != nullptr && chosen != running_.front()) return *chosen;
-  return *running_.back();
-}
-
-void Scheduler::preempt(Sequence& victim, TimeNs now) {
-  preempted_in_step_ = true;
-  unschedule(victim);
-  victim.lost_token_count = victim.computed_token_count;
-  leave_running(victim);
-  victim.state = SequenceState::Preempted;
-  victim.queued_time = now;
-  ++victim.preemption_count;
-  ++stats_.preemptions;
-  unranked_.push_back(&victim);
-  record(EventType::Preempt, victim, now, victim.lost_token_count);
 }
 
 void Scheduler::end_step() {
@@ -200,16 +183,19 @@ void Scheduler::end_step() {
   }
   Submitted& next = submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
   next.step = plan_.step;
-  next.prefill_tokens = next.decode_sequences = 0;
+  next.work = {.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size())};
   next.sampled.clear();
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     const BatchEntry& entry = plan_.entries[i];
     plan_.scheduled_token_count += entry.scheduled_token_count;
     if (entry.phase == Phase::Decode) {
-      ++next.decode_sequences;
+      ++next.work.decode_sequences;
     } else {
-      next.prefill_tokens += entry.scheduled_token_count;
+      next.work.prefill_tokens += entry.scheduled_token_count;
     }
+    // Token k of the entry attends to computed + k + 1 tokens.
+    const int64_t count = entry.scheduled_token_count;
+    next.work.attended_tokens += count * entry.computed_token_count + count * (count + 1) / 2;
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
   }
   const auto used = static_cast<int64_t>(plan_.entries.size());
@@ -220,10 +206,14 @@ void Scheduler::end_step() {
     stats_.backlog_used_slot_steps += used;
   }
   plan_.sampled_row_count = static_cast<int32_t>(next.sampled.size());
-  if (next.decode_sequences > 0 && !preempted_in_step_) new_token_ratio_.on_decode_step();
+  if (next.work.decode_sequences > 0 && !preempted_in_step_) new_token_ratio_.on_decode_step();
   ++submitted_count_;
   ++stats_.steps;
   stats_.scheduled_tokens += plan_.scheduled_token_count;
+  stats_.attended_tokens += next.work.attended_tokens;
+  stats_.thrashing_steps += thrashing();
+  recompute_tax_.add_step(stats_.recomputed_tokens - recomputed_before_, plan_.scheduled_token_count);
+  recomputed_before_ = stats_.recomputed_tokens;
 }
 
 }  // namespace inflight

@@ -23,7 +23,7 @@ namespace inflight {
 enum class SequenceState : uint8_t {
   Waiting,    // never admitted
   Running,    // has a row and blocks
-  Preempted,  // was running; waits to be computed again
+  Preempted,  // was running; waits to be computed again, or to be copied back from host memory
   Finished,   // its slot is about to be reused
 };
 
@@ -48,10 +48,14 @@ struct Sequence {
   std::vector<BlockId> block_table;
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
   std::vector<PrefixKey> keys;        // of each full block of `tokens`
+  std::vector<BlockId> host_table;    // swapped out: logical index -> block in host memory; else empty
+  int32_t swapped_token_count = 0;    // tokens whose K and V they hold
 
   Request request;  // its prompt has moved to `tokens`
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
+
+  uint64_t admission_step = 0;  // the plan that last admitted it
 
   // For metrics and policies.
   int32_t prefix_hit_token_count = 0;  // of the prompt, at the first admission

@@ -83,19 +83,23 @@ WorldOptions random_world(Rng& rng) {
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : rng.below(4));
   world.config.enable_mixed_chunk = rng.chance(0.5);
   world.config.schedule_conservativeness = rng.chance(0.5) ? 1.5 * rng.uniform() : 0.0;
+  world.config.preempt = static_cast<PreemptMode>(rng.below(3));
+  world.config.preempt_victim = static_cast<VictimRule>(rng.below(5));
+  world.config.host_blocks = rng.chance(0.7) ? rng.between(0, 150) : 0;
+  if (rng.chance(0.4)) world.config.priority_preemption_threshold = rng.between(0, 3);
   world.config.kv_headroom = rng.chance(0.3) ? 0.5 * rng.uniform() : 0.0;
   world.config.max_prefill_tokens = rng.chance(0.2) ? rng.between(1, 60) : 0;
   world.config.max_batch_delay_ms = 0.01 * rng.uniform();
   // From barely one sequence to plenty for all.
   const int32_t one =
       (world.config.max_model_len + world.blocks.block_token_count - 1) / world.blocks.block_token_count;
-  world.blocks.block_count = one + rng.between(0, one * world.config.max_num_seqs);
+  world.blocks.block_count = one + rng.between(0, one * world.config.max_num_seqs / 2);
   return world;
 }
 
 // What the simulations have really exercised: a run that never preempts proves nothing about preemption.
 struct Coverage {
-  int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0;
+  int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0;
 };
 
 // Runs random actions until the scheduler is idle again.
@@ -131,6 +135,7 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   coverage.cached_tokens += stats.cached_tokens;
   coverage.aborted += stats.requests_aborted;
   coverage.finished += stats.requests_finished;
+  coverage.swapped += stats.swapped_in_blocks;
   coverage.evictions += world.blocks().evicted_total();
 }
 
@@ -151,6 +156,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
     ASSERT_NO_THROW(simulate(seed, 500, coverage)) << "INFLIGHT_SIM_SEED=" << seed;
   }
   EXPECT_GT(coverage.preemptions, wanted / 100);
+  EXPECT_GT(coverage.swapped, wanted / 100);
   EXPECT_GT(coverage.cached_tokens, wanted / 10);
   EXPECT_GT(coverage.evictions, wanted / 100);
   EXPECT_GT(coverage.aborted, wanted / 1000);

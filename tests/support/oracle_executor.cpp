@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/oracle_executor.h"
 
+#include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "base/math.h"
@@ -31,6 +33,7 @@ OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTru
       truth_(std::move(truth)),
       clock_(clock),
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
+      host_slots_(static_cast<size_t>(options.host_block_count) * static_cast<size_t>(options.block_token_count)),
       row_tokens_(static_cast<size_t>(options.row_count), -1) {}
 
 OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t position) {
@@ -39,6 +42,22 @@ OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t p
   const int32_t index = to_integer(block) * width + position % width;
   INFLIGHT_CHECK(to_integer(block) >= 0 && to_integer(block) < options_.block_count);
   return slots_[static_cast<size_t>(index)];
+}
+
+void OracleExecutor::move_blocks(const BatchPlan& plan) {
+  const auto width = static_cast<size_t>(options_.block_token_count);
+  const auto block = [width](std::vector<Slot>& slots, BlockId id) {
+    return std::span(slots).subspan(static_cast<size_t>(id) * width, width);
+  };
+  for (const SwapCopy& copy : plan.swap_out) {
+    std::ranges::copy(block(slots_, copy.device), block(host_slots_, copy.host).begin());
+  }
+  for (const SwapCopy& copy : plan.swap_in) {
+    std::ranges::copy(block(host_slots_, copy.host), block(slots_, copy.device).begin());
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    std::ranges::copy(block(slots_, copy.from), block(slots_, copy.to).begin());
+  }
 }
 
 void OracleExecutor::write(const BatchEntry& entry) {
@@ -85,6 +104,7 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   }
   INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
   last_plan_ = plan;
+  move_blocks(plan);
   for (const BatchEntry& entry : plan.entries) write(entry);
   for (const BatchEntry& entry : plan.entries) check(entry);
 

@@ -29,6 +29,7 @@ class OracleExecutor final : public Executor {
  public:
   struct Options {
     int32_t block_count = 0;
+    int32_t host_block_count = 0;
     int32_t block_token_count = 16;
     int32_t row_count = 0;
     int32_t token_budget = 0;
@@ -54,6 +55,7 @@ class OracleExecutor final : public Executor {
     uint64_t prefix_hash = 0;
   };
   Slot& slot_of(const BatchEntry& entry, int32_t position);
+  void move_blocks(const BatchPlan& plan);
   void write(const BatchEntry& entry);
   void check(const BatchEntry& entry);
 
@@ -62,6 +64,7 @@ class OracleExecutor final : public Executor {
   ManualClock* clock_;
   BatchPlan last_plan_;
   std::vector<Slot> slots_;
+  std::vector<Slot> host_slots_;
   std::vector<TokenId> row_tokens_;  // what the device sampled last for each row
   std::deque<StepResult> results_;
   StepResult current_;

@@ -33,6 +33,7 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
       scheduler_(options.config, blocks_, policy != nullptr ? *policy : fcfs_),
       executor_(
           {.block_count = options.blocks.block_count,
+           .host_block_count = options.config.host_blocks,
            .block_token_count = options.blocks.block_token_count,
            .row_count = options.config.max_num_seqs,
            .token_budget = options.config.max_num_batched_tokens,
@@ -65,6 +66,9 @@ void SchedulerWorld::cancel(uint64_t request) {
 }
 
 void SchedulerWorld::take_output() {
+  for (const PreemptedOutput& preempted : scheduler_.output().preempted) {
+    ++records_.at(to_integer(preempted.request)).preemptions;
+  }
   for (const TokenOutput& token : scheduler_.output().tokens) {
     Record& record = records_.at(to_integer(token.request));
     INFLIGHT_CHECK(record.finish == FinishReason::None);

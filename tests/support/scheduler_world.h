@@ -59,6 +59,7 @@ class SchedulerWorld {
     int64_t first_token_step = 0;
     int64_t finish_step = 0;
     bool cancelled = false;
+    int32_t preemptions = 0;
   };
   [[nodiscard]] const Record& record(uint64_t request) const { return records_.at(request); }
   [[nodiscard]] const std::map<uint64_t, Record>& records() const { return records_; }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking blocks from running sequences: who, how, and how much.
+//
+// Why everybody finishes (I5). Out of blocks: the victim is never running_.front() unless that is the only one, so the
+// oldest running sequence computes a token in every step until it ends, then the next becomes the oldest; a step that
+// preempts admits nobody, and alone a sequence always fits (max_model_len <= pool). By priority: the victim is strictly
+// less important than who replaces it, so no two can replace each other in turn.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "sched/scheduler.h"
+
+namespace inflight {
+namespace {
+
+// Work of computing the first `count` tokens of a sequence from nothing.
+StepWork prefill_of(int32_t count) {
+  return {.prefill_tokens = count, .attended_tokens = int64_t{count} * (count + 1) / 2};
+}
+
+}  // namespace
+
+Sequence& Scheduler::choose_victim(const Need& need) {
+  view_.running = running_;
+  view_.tokens_left = tokens_left_;
+  Sequence* const chosen = policy_->pick_victim(view_, need);
+  if (chosen != nullptr && chosen != running_.front()) return *chosen;
+  return victim_by_rule();
+}
+
+Sequence& Scheduler::victim_by_rule() {
+  // Ties go to the last admitted: the comparison is strict and the search begins at the back.
+  const auto best = [this](auto&& better) -> Sequence& {
+    Sequence* victim = running_.back();
+    for (size_t i = running_.size() - 1; i-- > 1;) {
+      if (better(*running_[i], *victim)) victim = running_[i];
+    }
+    return *victim;
+  };
+  using S = const Sequence&;
+  switch (config_.preempt_victim) {
+    case VictimRule::LastAdmitted:
+      break;
+    case VictimRule::LowestPriority:
+      return best([](S a, S b) { return a.request.priority > b.request.priority; });
+    case VictimRule::FewestOutput:
+      return best([](S a, S b) {
+        if (a.output_token_count() != b.output_token_count()) return a.output_token_count() < b.output_token_count();
+        return a.prompt_token_count > b.prompt_token_count;
+      });
+    case VictimRule::MostFreeable:
+      return best(
+          [this](S a, S b) { return blocks_.freeable_count(a.block_table) > blocks_.freeable_count(b.block_table); });
+    case VictimRule::Cheapest:
+      return best([this](S a, S b) { return cost_of_losing(a) < cost_of_losing(b); });
+  }
+  return *running_.back();
+}
+
+// Time to compute what the victim loses, beside other work of a step; 0 while nothing is known of the machine.
+TimeNs Scheduler::recompute_time(const Sequence& victim) const {
+  return latency_model_.estimate(prefill_of(victim.computed_token_count)) - latency_model_.estimate({});
+}
+
+// To host memory and back.
+TimeNs Scheduler::swap_time(const Sequence& victim) const {
+  const int32_t blocks = blocks_for(victim.computed_token_count);
+  return latency_model_.estimate({.swapped_blocks = 2 * blocks}) - latency_model_.estimate({});
+}
+
+// Time to bring the victim back, for each block that losing it frees.
+double Scheduler::cost_of_losing(const Sequence& victim) const {
+  const auto freeable = static_cast<double>(std::max(blocks_.freeable_count(victim.block_table), 1));
+  if (latency_model_.observation_count() == 0) return victim.computed_token_count / freeable;
+  return static_cast<double>(swaps(victim) ? swap_time(victim) : recompute_time(victim)) / freeable;
+}
+
+// Copying pays when there and back is faster than computing again. Published blocks may still be stored when the
+// sequence comes back, but who is preempted for lack of blocks cannot count on it.
+bool Scheduler::swaps(const Sequence& victim) const {
+  const int32_t blocks = blocks_for(victim.computed_token_count);
+  if (config_.preempt == PreemptMode::Recompute || blocks == 0 || blocks > host_pool_.free_count()) return false;
+  return config_.preempt == PreemptMode::Swap || swap_time(victim) < recompute_time(victim);
+}
+
+void Scheduler::swap_out(Sequence& victim) {
+  victim.swapped_token_count = victim.computed_token_count;
+  const auto count = static_cast<size_t>(blocks_for(victim.computed_token_count));
+  for (size_t i = 0; i < count; ++i) {
+    const auto host = host_pool_.try_take();
+    INFLIGHT_CHECK(host.has_value());
+    victim.host_table.push_back(*host);
+    plan_.swap_out.push_back({victim.block_table[i], *host});
+  }
+  stats_.swapped_out_blocks += static_cast<int64_t>(count);
+}
+
+void Scheduler::preempt(Sequence& victim, TimeNs now) {
+  unschedule(victim);
+  PreemptedOutput note{.request = victim.request.id,
+                       .lost_tokens = victim.computed_token_count,
+                       .blocks_used_before = blocks_.pool().referenced_count()};
+  if (swaps(victim)) swap_out(victim);
+  note.swapped_blocks = static_cast<int32_t>(victim.host_table.size());
+  victim.lost_token_count = victim.computed_token_count;
+  leave_running(victim);
+  note.blocks_used_after = blocks_.pool().referenced_count();
+  output_.preempted.push_back(note);
+  victim.state = SequenceState::Preempted;
+  victim.queued_time = now;
+  ++victim.preemption_count;
+  ++stats_.preemptions;
+  unranked_.push_back(&victim);
+  record(EventType::Preempt, victim, now, victim.lost_token_count);
+}
+
+// Priority preemption: frees a row and blocks for `candidate` at the cost of running sequences that are less important
+// by more than the threshold, least important and last admitted first, no more of them than needed. False, and nothing
+// is done, when all of them would not be enough. Who is admitted or computes part of its prompt in this very plan is
+// left alone, since others may already build on the blocks it has published.
+bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now) {
+  if (!config_.priority_preemption_threshold) return false;
+  preemptable_.clear();
+  for (size_t i = running_.size(); i-- > 0;) {
+    Sequence* const sequence = running_[i];
+    const int64_t difference = int64_t{sequence->request.priority} - candidate.request.priority;
+    if (difference <= *config_.priority_preemption_threshold || sequence->admission_step == plan_.step) continue;
+    const auto place = std::ranges::find(scheduled_, sequence);
+    const auto entry = plan_.entries.begin() + (place - scheduled_.begin());
+    if (place == scheduled_.end() || entry->phase == Phase::Decode) preemptable_.push_back(sequence);
+  }
+  std::ranges::stable_sort(preemptable_, std::ranges::greater{}, [](const Sequence* s) { return s->request.priority; });
+  // A victim's blocks that the candidate shares stay in use.
+  const auto freed_by = [this](const Sequence& victim) {
+    const auto table = std::span(victim.block_table);
+    const auto own = std::ranges::mismatch(table, matched_).in1;
+    return blocks_.freeable_count(std::span(own, table.end()));
+  };
+  int32_t rows = config_.max_num_seqs - running_count();
+  int64_t available = blocks_.available_count() - blocks_.stored_among(matched_);
+  size_t count = 0;
+  while ((rows < 1 || available < wanted_blocks) && count < preemptable_.size()) {
+    ++rows;
+    available += freed_by(*preemptable_[count++]);
+  }
+  if (rows < 1 || available < wanted_blocks) return false;
+  for (size_t i = 0; i < count; ++i) preempt(*preemptable_[i], now);
+  return count > 0;
+}
+
+}  // namespace inflight

@@ -279,8 +279,8 @@ typedef struct inflight_sched_environment {
   uint64_t seed;
 } inflight_sched_environment_t;
 
-/* All ops [S]. Order within a step: on_events, plan, then score or order, then admit for candidate after candidate,
- * pick_victims when blocks run out. */
+/* All ops [S]. Order within a step: on_events, score of those that began to wait (with INFLIGHT_CAP_STABLE_KEYS), plan,
+ * score or order of all that wait (without), admit for candidate after candidate, pick_victims when blocks run out. */
 typedef struct inflight_sched_ops {
   uint32_t struct_size, flags;
   inflight_plugin_status_t (*create)(const inflight_host_t* host, const inflight_sched_environment_t* environment,
@@ -291,7 +291,7 @@ typedef struct inflight_sched_ops {
   inflight_plugin_status_t (*plan)(void* self, const inflight_step_t* step, inflight_plan_t* plan);
   /* A key for each of step->waiting; smallest (key0, key1, id) goes first. Integers, so that there is no NaN and every
    * compiler finds the same order. The host sorts, and only as far as it must. key1 is 0 unless written.
-   * With INFLIGHT_CAP_STABLE_KEYS it is called once for each request, when it begins to wait. */
+   * With INFLIGHT_CAP_STABLE_KEYS step->waiting holds only those that began to wait since the step before. */
   inflight_plugin_status_t (*score)(void* self, const inflight_step_t* step, int64_t* key0, int64_t* key1);
   /* Or a whole order: indices into step->waiting, first to go first. *count: in = room, out = how many are given; the
    * others follow in order of arrival. */

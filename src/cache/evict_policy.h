@@ -14,6 +14,17 @@
 
 namespace inflight {
 
+// Learns which blocks can be found; see KvBlocks::set_observer().
+class TreeObserver {
+ public:
+  TreeObserver() = default;
+  TreeObserver(const TreeObserver&) = delete;
+  TreeObserver& operator=(const TreeObserver&) = delete;
+  virtual ~TreeObserver() = default;
+  virtual void on_insert(BlockId block) = 0;
+  virtual void on_evict(BlockId block) = 0;  // its node still names parent and key
+};
+
 class EvictPolicy {
  public:
   EvictPolicy() = default;

@@ -80,6 +80,9 @@ class KvBlocks {
   // Blocks that would come back if `table` were released.
   [[nodiscard]] int32_t freeable_count(std::span<const BlockId> table) const;
 
+  // Who is told of every block that can be found and of every one that no longer can; null = nobody.  LIFETIME: borrowed.
+  void set_observer(TreeObserver* observer) { observer_ = observer; }
+
   // Evicts every stored block.
   void clear_stored();
   // Another strategy from now on; it learns of the stored blocks in their present eviction order.
@@ -103,6 +106,7 @@ class KvBlocks {
 
   Options options_;
   EvictPolicy* policy_;
+  TreeObserver* observer_ = nullptr;
   BlockPool pool_;
   RadixTree tree_;
   EvictionQueue queue_;

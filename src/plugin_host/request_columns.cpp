@@ -59,7 +59,11 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
     view_.computed_tokens = column(computed_tokens_, [](S s) { return count(s.computed_token_count); });
   }
   if ((columns & INFLIGHT_COLUMN_CACHED) != 0) {
-    view_.cached_tokens = column(cached_tokens_, [](S s) { return count(s.prefix_hit_token_count); });
+    const int32_t width = blocks.block_token_count();
+    view_.cached_tokens = column(cached_tokens_, [width](S s) {
+      const bool running = s.state == SequenceState::Running;
+      return count(running ? s.prefix_hit_token_count : s.stored_prefix_block_count * width);
+    });
   }
   if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {
     view_.blocks_held = column(blocks_held_, [](S s) { return static_cast<uint32_t>(s.block_table.size()); });

@@ -156,6 +156,10 @@ bool SchedAdapter::order(const StepView& view, std::span<WaitingKey> keys) {
   return true;
 }
 
+bool SchedAdapter::looks_at_prefixes() const {
+  return instance_.active() && (instance_.policy().request_columns & INFLIGHT_COLUMN_CACHED) != 0;
+}
+
 uint32_t SchedAdapter::wanted_events() const {
   return instance_.active() && ops_.on_events != nullptr ? instance_.policy().events : 0;
 }

@@ -30,6 +30,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Prefix
 
   [[nodiscard]] Ranking ranking() const override;
   void rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
+  [[nodiscard]] bool looks_at_prefixes() const override;
   [[nodiscard]] uint32_t wanted_events() const override;
   void on_events(std::span<const SchedulerEvent> events) override;
   void limit_step(const StepView& view, StepLimits& limits) override;

@@ -107,12 +107,15 @@ class SchedulePolicy {
   // How the waiting list is ordered.
   enum class Ranking : uint8_t {
     Arrival,    // by request id: no calls
-    Stable,     // rank() once, when a sequence begins to wait
+    Stable,     // rank() once, at the first plan after a sequence began to wait
     EveryStep,  // rank() for all of them whenever one could be admitted
   };
   [[nodiscard]] virtual Ranking ranking() const { return Ranking::Arrival; }
   // Writes keys[i] for waiting[i].
   virtual void rank(const StepView& /*view*/, std::span<Sequence* const> /*waiting*/, std::span<WaitingKey> /*keys*/) {}
+
+  // Sequence::stored_prefix_block_count and stored_prefix_end are kept up to date for waiting sequences.
+  [[nodiscard]] virtual bool looks_at_prefixes() const { return false; }
 
   // Bit (1 << EventType) for each type it wants.
   [[nodiscard]] virtual uint32_t wanted_events() const { return 0; }

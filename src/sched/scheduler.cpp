@@ -23,6 +23,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
       blocks_(blocks),
       policy_(&policy),
       new_token_ratio_(config.schedule_conservativeness),
+      prefix_watch_(blocks),
       host_pool_(config.host_blocks, std::nullopt) {
   config_.validate(int64_t{blocks.pool().block_count()} * blocks.block_token_count());
   const auto rows = static_cast<size_t>(config_.max_num_seqs);
@@ -34,9 +35,25 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
   output_.finished.reserve(rows);
   refused_.reserve(static_cast<size_t>(limits::kSkipAheadMax) + 1);
   for (Submitted& submitted : submitted_) submitted.sampled.reserve(rows);
+  watch_prefixes_if_wanted();
 }
 
-Scheduler::~Scheduler() = default;
+Scheduler::~Scheduler() { blocks_.set_observer(nullptr); }
+
+void Scheduler::watch_prefixes_if_wanted() {
+  watches_prefixes_ = policy_->looks_at_prefixes();
+  blocks_.set_observer(watches_prefixes_ ? &prefix_watch_ : nullptr);
+  prefix_watch_.clear();
+  if (!watches_prefixes_) return;
+  for (Sequence* sequence : waiting_.sequences()) prefix_watch_.add(*sequence);
+  for (Sequence* sequence : unranked_) prefix_watch_.add(*sequence);
+}
+
+void Scheduler::begin_waiting(Sequence& sequence, TimeNs now) {
+  sequence.queued_time = now;
+  unranked_.push_back(&sequence);
+  if (watches_prefixes_) prefix_watch_.add(sequence);
+}
 
 void Scheduler::reconfigure(const SchedulerConfig& config) {
   config.validate(int64_t{blocks_.pool().block_count()} * blocks_.block_token_count());
@@ -91,7 +108,6 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   sequence.block_table.reserve(static_cast<size_t>(blocks_for(sequence.token_limit)));
   sequence.request = std::move(request);
   sequence.request.prompt = {};
-  sequence.queued_time = now;
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     sequence.keys.reserve(static_cast<size_t>(sequence.token_limit) / width);
@@ -103,7 +119,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   }
   const bool added = slot_of_request_.emplace(to_integer(sequence.request.id), sequence.slot).second;
   INFLIGHT_CHECK(added);
-  unranked_.push_back(&sequence);
+  begin_waiting(sequence, now);
   ++stats_.requests_added;
   record(EventType::Arrive, sequence, now);
   return sequence.slot;
@@ -118,6 +134,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
 }
 
 void Scheduler::leave_waiting(Sequence& sequence) {
+  prefix_watch_.remove(sequence);
   const auto unranked = std::ranges::find(unranked_, &sequence);
   if (unranked != unranked_.end()) {
     unranked_.erase(unranked);
@@ -272,6 +289,7 @@ void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
   events_.clear();
   // Whoever waits is ranked again by the new policy.
   while (!waiting_.empty()) unranked_.push_back(waiting_.pop());
+  watch_prefixes_if_wanted();
   for (const auto& sequence : slots_) {
     if (sequence->state != SequenceState::Finished) {
       record(EventType::Attach, *sequence, now, sequence->prompt_token_count, sequence->output_token_count());
@@ -281,6 +299,7 @@ void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
 
 void Scheduler::check_invariants() const {
   blocks_.check_invariants();
+  prefix_watch_.check_invariants();
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
   size_t live = 0;
   int32_t host_used = 0;

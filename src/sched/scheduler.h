@@ -29,6 +29,7 @@
 #include "core/step_result.h"
 #include "sched/latency_model.h"
 #include "sched/new_token_ratio.h"
+#include "sched/prefix_watch.h"
 #include "sched/recompute_tax.h"
 #include "sched/schedule_policy.h"
 #include "sched/scheduler_config.h"
@@ -179,7 +180,9 @@ class Scheduler {
   Sequence* take_slot();
   void finish(Sequence& sequence, FinishReason reason, TimeNs now);
   void leave_running(Sequence& sequence);
+  void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
+  void watch_prefixes_if_wanted();
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0);
   // The first block that is full of computed, known tokens and not published.
   std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
@@ -210,7 +213,8 @@ class Scheduler {
   bool make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now);
   // scheduler_admission.cpp: waiting sequences
   void admit_waiting(TimeNs now);
-  void rank_waiting();
+  void rank_newcomers();
+  void rank_everybody();
   AdmissionResult consider(Sequence& sequence, TimeNs now);
   [[nodiscard]] bool policy_agrees(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
                                    int32_t& token_count);
@@ -234,7 +238,7 @@ class Scheduler {
   uint64_t next_sequence_id_ = 1;
 
   WaitingList waiting_;
-  std::vector<Sequence*> unranked_;  // wait for their stable key; not in waiting_ yet
+  std::vector<Sequence*> unranked_;  // began to wait since the last plan; not in waiting_ yet
   std::vector<Sequence*> running_;   // in order of admission
 
   BatchPlan plan_;
@@ -255,6 +259,8 @@ class Scheduler {
   LatencyModel latency_model_;
   RecomputeTax recompute_tax_;
   int64_t recomputed_before_ = 0;  // stats_.recomputed_tokens when the last step ended
+  PrefixWatch prefix_watch_;
+  bool watches_prefixes_ = false;
   BlockPool host_pool_;
   std::vector<BlockId> host_blocks_to_free_;  // read by this plan's swap_in: free for the next plan
   std::vector<Sequence*> preemptable_;        // scratch of make_room_for()

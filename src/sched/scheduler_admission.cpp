@@ -18,7 +18,8 @@
 
 namespace inflight {
 
-void Scheduler::rank_waiting() {
+// Newcomers take their place in the waiting list: with their key if it is stable, else as the first of equals.
+void Scheduler::rank_newcomers() {
   const SchedulePolicy::Ranking ranking = policy_->ranking();
   if (ranking == SchedulePolicy::Ranking::Stable && !unranked_.empty()) {
     keys_.assign(unranked_.size(), WaitingKey{});
@@ -26,26 +27,28 @@ void Scheduler::rank_waiting() {
     for (size_t i = 0; i < unranked_.size(); ++i) unranked_[i]->waiting_key = keys_[i];
   }
   for (Sequence* const sequence : unranked_) {
-    if (ranking == SchedulePolicy::Ranking::Arrival) sequence->waiting_key = {};
+    if (ranking != SchedulePolicy::Ranking::Stable) sequence->waiting_key = {};
     waiting_.push(sequence);
   }
   unranked_.clear();
-  if (ranking == SchedulePolicy::Ranking::EveryStep) {
-    const auto sequences = waiting_.sequences();
-    keys_.assign(sequences.size(), WaitingKey{});
-    policy_->rank(view_, sequences, keys_);
-    for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->waiting_key = keys_[i];
-    waiting_.rebuild();
-  }
+}
+
+void Scheduler::rank_everybody() {
+  if (policy_->ranking() != SchedulePolicy::Ranking::EveryStep) return;
+  const auto sequences = waiting_.sequences();
+  keys_.assign(sequences.size(), WaitingKey{});
+  policy_->rank(view_, sequences, keys_);
+  for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->waiting_key = keys_[i];
+  waiting_.rebuild();
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
   const bool full = running_count() >= config_.max_num_seqs && !config_.priority_preemption_threshold;
-  if (waiting_count() == 0 || full || admissions_left_ <= 0) return;
+  if (waiting_.empty() || full || admissions_left_ <= 0) return;
   view_.running = running_;
   view_.tokens_left = tokens_left_;
   view_.sequences_left = config_.max_num_seqs - running_count();
-  rank_waiting();
+  rank_everybody();
   view_.waiting = waiting_.sequences();
   begin_admission();
 
@@ -168,7 +171,7 @@ bool Scheduler::policy_agrees(const Sequence& sequence, int32_t wanted_blocks, i
 void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count,
                       TimeNs now) {
   const int32_t known = sequence.known_token_count();
-  waiting_.remove(&sequence);
+  leave_waiting(sequence);
   blocks_.share(matched_);
   sequence.block_table.assign(matched_.begin(), matched_.end());
   sequence.published_block_count = static_cast<int32_t>(matched_.size());

@@ -50,11 +50,12 @@ void Scheduler::begin_step(TimeNs now) {
   view_.now = now;
   view_.config = &config_;
   view_.blocks = &blocks_;
-  view_.waiting = waiting_.sequences();
   view_.running = running_;
   view_.tokens_left = limits_.token_budget;
   view_.sequences_left = config_.max_num_seqs - running_count();
   view_.prefilling_count = static_cast<int32_t>(prefilling_.size());
+  rank_newcomers();
+  view_.waiting = waiting_.sequences();
   const StepLimits configured = limits_;
   policy_->limit_step(view_, limits_);
   // A policy may shrink a step but not starve the decodes.

@@ -108,10 +108,9 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
   note.blocks_used_after = blocks_.pool().referenced_count();
   output_.preempted.push_back(note);
   victim.state = SequenceState::Preempted;
-  victim.queued_time = now;
   ++victim.preemption_count;
   ++stats_.preemptions;
-  unranked_.push_back(&victim);
+  begin_waiting(victim, now);
   record(EventType::Preempt, victim, now, victim.lost_token_count);
 }
 

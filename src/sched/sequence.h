@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -54,6 +55,10 @@ struct Sequence {
   Request request;  // its prompt has moved to `tokens`
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
+
+  // While it waits and the policy looks at prefixes (PrefixWatch): how much of it is stored.
+  int32_t stored_prefix_block_count = 0;
+  std::optional<BlockId> stored_prefix_end;  // the last stored block
 
   uint64_t admission_step = 0;  // the plan that last admitted it
 

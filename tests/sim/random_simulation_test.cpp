@@ -29,6 +29,7 @@ class RandomPolicy final : public SchedulePolicy {
     if (rng_.chance(0.1)) limits.admissions = rng_.between(0, 2);
     if (rng_.chance(0.1)) limits.shape = rng_.chance(0.5) ? StepShape::PrefillOnly : StepShape::DecodeFirst;
   }
+  bool looks_at_prefixes() const override { return true; }
   bool decides_admission() const override { return true; }
   void admit(const StepView&, const Candidate&, Admission& admission) override {
     if (rng_.chance(0.1)) admission.decision = rng_.chance(0.5) ? Decision::Skip : Decision::Stop;

@@ -25,9 +25,10 @@ static void lru_destroy(void* self) {
   host->free(host->context, self);
 }
 
-static inflight_plugin_status_t lru_rank(void* self, const inflight_units_t* units, int64_t* key) {
+static inflight_plugin_status_t lru_rank(void* self, const inflight_units_t* units, int64_t* key0, int64_t* key1) {
   (void)self;
-  for (uint32_t i = 0; i < units->count; ++i) key[i] = units->last_use_ns[i];
+  (void)key1;
+  for (uint32_t i = 0; i < units->count; ++i) key0[i] = units->last_use_ns[i];
   return INFLIGHT_PLUGIN_OK;
 }
 

@@ -118,8 +118,11 @@ typedef struct inflight_host {
   /* Stored prompt tokens of some waiting requests, now. Costs hashing, so it is asked for, not pushed. Does not count
    * as a use. `slots` names requests as inflight_requests_t.slot does.  [S] */
   inflight_plugin_status_t (*match_prefix)(void* context, const uint32_t* slots, uint32_t count, uint32_t* tokens);
-  /* How long a step of this shape should take, by the engine's own fitted model; 0 = no model yet.  [S] */
-  int64_t (*estimate_step_ns)(void* context, uint32_t prefill_tokens, uint32_t decode_sequences, uint64_t kv_tokens);
+  /* How long a step of this shape should take, by the engine's own fitted model; 0 = no model yet. attended_tokens: pairs
+   * of a computed token and one that it sees; n(n+1)/2 for a prompt of n, n for a decode at context n.  [S] */
+  int64_t (*estimate_step_ns)(void* context, uint32_t prefill_tokens, uint32_t decode_sequences, uint64_t attended_tokens);
+  /* The unit before each unit in the prefix tree (see inflight_units_t); INFLIGHT_UNIT_ROOT = it is a first one.  [S] */
+  inflight_plugin_status_t (*unit_parents)(void* context, const uint32_t* units, uint32_t count, uint32_t* parents);
   /* Ask to be taken out after this op, e.g. because a model file is stale.  [S] */
   void (*request_exit)(void* context, int32_t code, const char* why);
 } inflight_host_t;
@@ -141,6 +144,8 @@ typedef struct inflight_host {
 #define INFLIGHT_COLUMN_PREEMPTIONS (1u << 9)
 #define INFLIGHT_COLUMN_GROUPS (1u << 10)
 
+#define INFLIGHT_UNIT_ROOT UINT32_MAX /* "no unit": the beginning of every prefix */
+
 #define INFLIGHT_REQUEST_WAITING 0u
 #define INFLIGHT_REQUEST_PREFILL 1u
 #define INFLIGHT_REQUEST_DECODE 2u
@@ -158,7 +163,8 @@ typedef struct inflight_requests {
   const int64_t *arrival_ns, *queued_ns, *first_token_ns, *last_token_ns;    /* TIMES     -1 = not yet           */
   const int64_t *ttft_deadline_ns, *next_token_deadline_ns, *e2e_deadline_ns; /* DEADLINES INT64_MAX = none      */
   const uint32_t *prompt_tokens, *output_tokens, *max_output_tokens, *computed_tokens; /* LENGTHS                */
-  const uint32_t* cached_tokens;                                             /* CACHED    last known, maybe stale */
+  const uint32_t* cached_tokens;                 /* CACHED    waiting: stored now; running: found at admission    */
+  const uint32_t* cached_unit;                   /* CACHED    waiting: last stored unit of it, or INFLIGHT_UNIT_ROOT */
   const uint32_t *blocks_held, *blocks_freeable;         /* BLOCKS    freeable = would come back if it left      */
   const uint32_t* predicted_output_tokens;                                   /* PREDICTED 0 = no estimate        */
   const uint32_t *preemptions, *recomputed_tokens;                           /* PREEMPTIONS                      */
@@ -315,7 +321,6 @@ typedef struct inflight_sched_ops {
 #define INFLIGHT_UNIT_USE (1u << 3)
 #define INFLIGHT_UNIT_COST (1u << 4)
 #define INFLIGHT_UNIT_OWNER (1u << 5)
-#define INFLIGHT_UNIT_ROOT UINT32_MAX
 
 typedef struct inflight_units {
   uint32_t struct_size, count;
@@ -349,9 +354,9 @@ typedef struct inflight_evict_ops {
   inflight_plugin_status_t (*on_pin)(void* self, const inflight_units_t* units);     /* references 0 -> 1           */
   inflight_plugin_status_t (*on_release)(void* self, const inflight_units_t* units); /* references 1 -> 0           */
   inflight_plugin_status_t (*on_evict)(void* self, const inflight_units_t* units);   /* gone, whoever decided it    */
-  /* Either: a key for each unit; the smallest goes first, then the one released first. Asked when a unit becomes
-   * evictable: unreferenced and without stored children. */
-  inflight_plugin_status_t (*rank)(void* self, const inflight_units_t* units, int64_t* key);
+  /* Either: keys for each unit; the smallest (key0, key1) goes first, among equals the one released first. Asked when a
+   * unit becomes evictable: unreferenced and without stored children. key1 is 0 unless written. */
+  inflight_plugin_status_t (*rank)(void* self, const inflight_units_t* units, int64_t* key0, int64_t* key1);
   /* Or: name up to *count units, first to go first; *count = 0 when none is known. Units that are referenced, or have
    * stored children (unless INFLIGHT_CAP_NONLEAF), are passed over by the host. */
   inflight_plugin_status_t (*pick)(void* self, uint32_t need, uint32_t* unit, uint32_t* count);

@@ -31,6 +31,9 @@ inline constexpr int32_t kSkipAheadMax = 64;            // waiting requests look
 inline constexpr int32_t kNewTokensEstimateMax = 4096;  // output tokens that admission expects of one sequence at most
 inline constexpr int32_t kStopTokensMax = 64;           // per request
 
+inline constexpr int64_t kStarvationNs =
+    30'000'000'000;  // a policy may keep the first in line waiting, with room for it
+
 // Text.
 inline constexpr size_t kPromptBytesMax = 256U << 20;
 inline constexpr size_t kTemplateBytesMax = 1U << 20;

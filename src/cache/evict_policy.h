@@ -14,6 +14,11 @@
 
 namespace inflight {
 
+struct EvictKey {
+  int64_t key0 = 0;
+  int64_t key1 = 0;
+};
+
 // Learns which blocks can be found; see KvBlocks::set_observer().
 class TreeObserver {
  public:
@@ -45,9 +50,9 @@ class EvictPolicy {
   // True: the strategy keeps its own order and is asked with pick(). False: it gives keys with rank().
   [[nodiscard]] virtual bool keeps_order() const { return false; }
 
-  // The key of a block that has become evictable; the smallest goes first, ties by time of release.
+  // The keys of a block that has become evictable; the smallest (key0, key1) goes first, ties by time of release.
   // `release_tick` counts releases, so returning it is LRU.
-  [[nodiscard]] virtual int64_t rank(BlockId /*block*/, int64_t release_tick) { return release_tick; }
+  [[nodiscard]] virtual EvictKey rank(BlockId /*block*/, int64_t release_tick) { return {release_tick, 0}; }
 
   // Appends blocks to `out`, first to go first, about `need` of them; none when it knows none.
   virtual void pick(int32_t /*need*/, std::vector<BlockId>& /*out*/) {}

@@ -11,7 +11,7 @@ namespace {
 
 // std heaps keep the largest on top: "later" is "goes later".
 constexpr auto kLater = [](const auto& a, const auto& b) {
-  return std::tie(a.rank, a.release_tick) > std::tie(b.rank, b.release_tick);
+  return std::tie(a.key.key0, a.key.key1, a.release_tick) > std::tie(b.key.key0, b.key.key1, b.release_tick);
 };
 
 }  // namespace
@@ -26,13 +26,13 @@ bool EvictionQueue::valid(const Entry& entry) const {
   return queued_[i] != 0 && stamps_[i] == entry.stamp;
 }
 
-void EvictionQueue::push(BlockId block, int64_t rank, int64_t release_tick) {
+void EvictionQueue::push(BlockId block, EvictKey key, int64_t release_tick) {
   const auto i = static_cast<size_t>(block);
   INFLIGHT_CHECK(queued_[i] == 0);
   if (heap_.size() >= 2 * stamps_.size()) drop_stale();  // keeps the reserved size: never allocates
   queued_[i] = 1;
   ++count_;
-  heap_.push_back({rank, release_tick, block, ++stamps_[i]});
+  heap_.push_back({key, release_tick, block, ++stamps_[i]});
   std::ranges::push_heap(heap_, kLater);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "cache/evict_policy.h"
 
 namespace inflight {
 
@@ -17,10 +18,10 @@ class EvictionQueue {
   explicit EvictionQueue(int32_t block_count);
 
   // REQUIRES: the block is not queued.   COST: O(log candidates).
-  void push(BlockId block, int64_t rank, int64_t release_tick);
+  void push(BlockId block, EvictKey key, int64_t release_tick);
   // The block is a candidate no more; does nothing when it is none.   COST: O(1).
   void withdraw(BlockId block);
-  // Takes out the candidate with the smallest (rank, release_tick).   COST: O(log candidates) amortised.
+  // Takes out the candidate with the smallest (key0, key1, release_tick).   COST: O(log candidates) amortised.
   [[nodiscard]] std::optional<BlockId> try_pop();
 
   [[nodiscard]] bool contains(BlockId block) const { return queued_[static_cast<size_t>(block)] != 0; }
@@ -28,7 +29,7 @@ class EvictionQueue {
 
  private:
   struct Entry {
-    int64_t rank;
+    EvictKey key;
     int64_t release_tick;
     BlockId block;
     uint32_t stamp;

@@ -80,7 +80,8 @@ class KvBlocks {
   // Blocks that would come back if `table` were released.
   [[nodiscard]] int32_t freeable_count(std::span<const BlockId> table) const;
 
-  // Who is told of every block that can be found and of every one that no longer can; null = nobody.  LIFETIME: borrowed.
+  // Who is told of every block that can be found and of every one that no longer can; null = nobody.  LIFETIME:
+  // borrowed.
   void set_observer(TreeObserver* observer) { observer_ = observer; }
 
   // Evicts every stored block.

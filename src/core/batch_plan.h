@@ -60,9 +60,7 @@ struct BatchPlan {
   int32_t sampled_row_count = 0;      // entries with samples
 
   // Nothing to do at all. A plan may also hold copies only.
-  [[nodiscard]] bool empty() const {
-    return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty();
-  }
+  [[nodiscard]] bool empty() const { return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty(); }
   void clear() {
     swap_out.clear();
     swap_in.clear();

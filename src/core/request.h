@@ -18,13 +18,15 @@ struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
-  std::vector<TokenId> end_tokens;     // the model's own (eos, end of turn); obeyed unless sampling.ignore_eos
-  TimeNs arrival = 0;                  // before tokenizing
-  int32_t priority = 0;                // lower = sooner
-  uint32_t tenant = 0;                 // dense, in [0, limits::kTenantsMax)
-  uint64_t cache_salt = 0;             // requests share stored prefixes only with requests of the same salt
-  TimeNs ttft_deadline = kNoDeadline;  // absolute time by which the first token is wanted
-  TimeNs e2e_deadline = kNoDeadline;   // absolute time by which the last token is wanted
+  std::vector<TokenId> end_tokens;      // the model's own (eos, end of turn); obeyed unless sampling.ignore_eos
+  TimeNs arrival = 0;                   // before tokenizing
+  int32_t priority = 0;                 // lower = sooner
+  uint32_t tenant = 0;                  // dense, in [0, limits::kTenantsMax)
+  uint64_t cache_salt = 0;              // requests share stored prefixes only with requests of the same salt
+  TimeNs ttft_deadline = kNoDeadline;   // absolute time by which the first token is wanted
+  TimeNs e2e_deadline = kNoDeadline;    // absolute time by which the last token is wanted
+  TimeNs itl_target = kNoDeadline;      // wanted gap between tokens
+  int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
 };
 
 // Why a stream ended, in OpenAI's words (abort and error are ours).

@@ -40,7 +40,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
       schedule_policy_(make_schedule_policy(options.schedule_policy)),
       scheduler_(options.scheduler, blocks_, *schedule_policy_),
       loop_(scheduler_, *executor_, clock_, options.overlap) {
-  eviction_policy_->attach(blocks_);
+  eviction_policy_->attach(blocks_, scheduler_.latency_model());
   publish_stats();
   if (!options_.host_driven) thread_ = std::jthread([this] { run(); });
 }
@@ -151,7 +151,7 @@ void Engine::execute(PolicyCommand& command) {
   } else {
     auto& eviction = std::get<std::unique_ptr<EvictAdapter>>(command);
     retired_strikes_ += eviction_policy_->instance().strike_count();
-    eviction->attach(blocks_);
+    eviction->attach(blocks_, scheduler_.latency_model());
     blocks_.set_policy(*eviction);
     eviction_policy_ = std::move(eviction);
   }
@@ -178,8 +178,8 @@ void Engine::deliver() {
   }
   for (const FinishedOutput& finished : output.finished) {
     OutputStream*& stream = streams_[static_cast<size_t>(finished.slot)];
-    const char* const why = finished.reason == FinishReason::Error ? "the model gave no finite logits" : "";
-    stream->push_finish(finished.reason, scheduler_.sequence(finished.slot).preemption_count, why);
+    stream->push_finish(finished.reason, scheduler_.sequence(finished.slot).preemption_count,
+                        to_string(finished.cause));
     stream->release();
     stream = nullptr;
   }

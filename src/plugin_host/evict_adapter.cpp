@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "plugin_host/request_columns.h"
 
 namespace inflight {
 namespace {
@@ -25,6 +26,7 @@ EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& 
   void* self = nullptr;
   const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
   instance_.created(status, self);
+  instance_.set_services(this);
   picked_.resize(static_cast<size_t>(environment.block_count));
 }
 
@@ -61,7 +63,7 @@ const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
     view_.references = column(references_, [&](BlockId block, N) { return count(blocks_->pool().references(block)); });
   }
   if ((columns & INFLIGHT_UNIT_COST) != 0) {
-    view_.recompute_ns = column(recompute_, [](BlockId, N) { return int64_t{0}; });
+    view_.recompute_ns = column(recompute_, [this](BlockId, N node) { return recompute_time(node); });
   }
   if ((columns & INFLIGHT_UNIT_OWNER) != 0) {
     view_.tenant = column(tenant_, [](BlockId, N node) { return node.owner.tenant; });
@@ -84,14 +86,29 @@ void EvictAdapter::on_evict(BlockId block) { notify("on_evict", ops_.on_evict, s
 
 bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick != nullptr; }
 
-int64_t EvictAdapter::rank(BlockId block, int64_t release_tick) {
+EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
   if (ops_.rank == nullptr || !instance_.active()) return EvictPolicy::rank(block, release_tick);
   const inflight_units_t& units = fill(std::span(&block, 1));
-  int64_t key = kUnwritten;
-  const bool answered = instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key); });
-  if (answered && key != kUnwritten) return key;
+  EvictKey key{kUnwritten, 0};
+  const bool answered =
+      instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key.key0, &key.key1); });
+  if (answered && key.key0 != kUnwritten) return key;
   if (answered) instance_.strike("rank", fmt::format("left the key of unit {} unwritten", units.unit[0]));
   return EvictPolicy::rank(block, release_tick);
+}
+
+// Of one block: its tokens, each of which sees all that is before it.
+int64_t EvictAdapter::recompute_time(const RadixNode& node) const {
+  const int64_t width = environment_.block_token_count;
+  const StepWork work{.prefill_tokens = environment_.block_token_count,
+                      .attended_tokens = width * width * node.depth + width * (width + 1) / 2};
+  return latency_->estimate(work) - latency_->estimate({});
+}
+
+std::optional<uint32_t> EvictAdapter::stored_tokens(uint32_t) const { return std::nullopt; }
+TimeNs EvictAdapter::estimate(const StepWork& work) const { return latency_ == nullptr ? 0 : latency_->estimate(work); }
+std::optional<uint32_t> EvictAdapter::parent_of(uint32_t unit) const {
+  return blocks_ == nullptr ? std::nullopt : stored_parent(*blocks_, unit);
 }
 
 void EvictAdapter::pick(int32_t need, std::vector<BlockId>& out) {

@@ -12,7 +12,7 @@
 
 namespace inflight {
 
-class EvictAdapter final : public EvictPolicy {
+class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services {
  public:
   struct Environment {
     int32_t block_count = 0;
@@ -23,8 +23,12 @@ class EvictAdapter final : public EvictPolicy {
   EvictAdapter(const inflight_policy_t& policy, const PluginConfig& config, const Environment& environment,
                const PolicyOptions& options);
 
-  // Whose blocks it is asked about; before the first notification.   LIFETIME: borrowed.
-  void attach(const KvBlocks& blocks) { blocks_ = &blocks; }
+  // Whose blocks it is asked about, and who knows what computing them again would take; before the first notification.
+  // LIFETIME: borrowed.
+  void attach(const KvBlocks& blocks, const LatencyModel& latency) {
+    blocks_ = &blocks;
+    latency_ = &latency;
+  }
 
   void set_time(TimeNs now) override { now_ = now; }
   void on_insert(std::span<const BlockId> blocks) override;
@@ -33,7 +37,7 @@ class EvictAdapter final : public EvictPolicy {
   void on_release(std::span<const BlockId> blocks) override;
   void on_evict(BlockId block) override;
   [[nodiscard]] bool keeps_order() const override;
-  [[nodiscard]] int64_t rank(BlockId block, int64_t release_tick) override;
+  [[nodiscard]] EvictKey rank(BlockId block, int64_t release_tick) override;
   void pick(int32_t need, std::vector<BlockId>& out) override;
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
@@ -42,11 +46,16 @@ class EvictAdapter final : public EvictPolicy {
   using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);
   void notify(const char* name, Notification op, std::span<const BlockId> blocks);
   const inflight_units_t& fill(std::span<const BlockId> blocks);
+  [[nodiscard]] int64_t recompute_time(const RadixNode& node) const;
+  [[nodiscard]] std::optional<uint32_t> stored_tokens(uint32_t slot) const override;
+  [[nodiscard]] TimeNs estimate(const StepWork& work) const override;
+  [[nodiscard]] std::optional<uint32_t> parent_of(uint32_t unit) const override;
 
   const inflight_evict_ops_t& ops_;
   Environment environment_;
   PolicyInstance instance_;
   const KvBlocks* blocks_ = nullptr;
+  const LatencyModel* latency_ = nullptr;
   TimeNs now_ = 0;
   inflight_units_t view_{};
   std::vector<uint32_t> unit_, parent_, depth_, children_, tokens_, hits_, references_, tenant_, picked_;

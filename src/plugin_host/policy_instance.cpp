@@ -16,6 +16,19 @@ uint64_t hash_of(const char* text) {
   return hash;
 }
 
+// Writes get(questions[i]) to answers[i]; a question without an answer is the policy's mistake.
+template <typename Get>
+inflight_plugin_status_t answer_each(const void* services, const uint32_t* questions, uint32_t count, uint32_t* answers,
+                                     Get&& get) {
+  if (services == nullptr) return INFLIGHT_PLUGIN_E_UNSUPPORTED;
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::optional<uint32_t> answer = get(questions[i]);
+    if (!answer) return INFLIGHT_PLUGIN_E_ARGUMENT;
+    answers[i] = *answer;
+  }
+  return INFLIGHT_PLUGIN_OK;
+}
+
 template <typename Info>
 void exit_and_destroy(const inflight_policy_t& policy, void* self, const Info& info) {
   const auto leave = [&](const auto& ops) {
@@ -74,16 +87,24 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
           },
       .match_prefix = [](void* context, const uint32_t* slots, uint32_t count,
                          uint32_t* tokens) -> inflight_plugin_status_t {
-        const PrefixLookup* const lookup = of(context).lookup_;
-        if (lookup == nullptr) return INFLIGHT_PLUGIN_E_UNSUPPORTED;
-        for (uint32_t i = 0; i < count; ++i) {
-          const int64_t stored = lookup->stored_tokens(slots[i]);
-          if (stored < 0) return INFLIGHT_PLUGIN_E_ARGUMENT;
-          tokens[i] = static_cast<uint32_t>(stored);
-        }
-        return INFLIGHT_PLUGIN_OK;
+        const Services* const services = of(context).services_;
+        return answer_each(services, slots, count, tokens,
+                           [services](uint32_t slot) { return services->stored_tokens(slot); });
       },
-      .estimate_step_ns = [](void*, uint32_t, uint32_t, uint64_t) -> int64_t { return 0; },
+      .estimate_step_ns = [](void* context, uint32_t prefill_tokens, uint32_t decode_sequences,
+                             uint64_t attended_tokens) -> int64_t {
+        const Services* const services = of(context).services_;
+        if (services == nullptr) return 0;
+        return services->estimate({.prefill_tokens = static_cast<int32_t>(prefill_tokens),
+                                   .decode_sequences = static_cast<int32_t>(decode_sequences),
+                                   .attended_tokens = static_cast<int64_t>(attended_tokens)});
+      },
+      .unit_parents = [](void* context, const uint32_t* units, uint32_t count,
+                         uint32_t* parents) -> inflight_plugin_status_t {
+        const Services* const services = of(context).services_;
+        return answer_each(services, units, count, parents,
+                           [services](uint32_t unit) { return services->parent_of(unit); });
+      },
       .request_exit =
           [](void* context, int32_t code, const char* why) {
             of(context).exit_requested_ = true;
@@ -142,6 +163,12 @@ void PolicyInstance::strike(const char* op, std::string_view why) {
   log(LogLevel::Warning, "policy {}: {}(): {}; the built-in decided instead (strike {} of {})", policy_.id, op, why,
       ++strikes_in_window_, kStrikesMax);
   if (strikes_in_window_ >= kStrikesMax) end(INFLIGHT_EXIT_BAD_OUTPUT, 0, op, why);
+}
+
+void PolicyInstance::eject(uint32_t reason, const char* op, std::string_view why) {
+  if (!active()) return;
+  ++strikes_total_;
+  end(reason, 0, op, why);
 }
 
 void PolicyInstance::end(uint32_t reason, int32_t code, const char* op, std::string_view message) {

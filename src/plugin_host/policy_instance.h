@@ -10,12 +10,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
 #include "base/rng.h"
 #include "inflight/plugin.h"
+#include "sched/latency_model.h"
 
 namespace inflight {
 
@@ -50,6 +52,8 @@ class PolicyInstance {
   }
   // The answer of the last call was no answer; counts, logs, and may end the instance.
   void strike(const char* op, std::string_view why);
+  // Ends the instance at once: a fault that must not happen twice.
+  void eject(uint32_t reason, const char* op, std::string_view why);
 
   [[nodiscard]] bool active() const { return self_ != nullptr; }
   [[nodiscard]] void* self() const { return self_; }
@@ -60,14 +64,17 @@ class PolicyInstance {
   [[nodiscard]] const std::string& exit_message() const { return exit_message_; }
   [[nodiscard]] const std::map<std::string, double>& metrics() const { return metrics_; }
 
-  // Who answers the host table's match_prefix() during the current call.
-  class PrefixLookup {
+  // Who answers what a policy asks the host during a call.
+  class Services {
    public:
-    virtual ~PrefixLookup() = default;
-    // Stored tokens of the waiting request in `slot`; -1: no such request is waiting.
-    [[nodiscard]] virtual int64_t stored_tokens(uint32_t slot) const = 0;
+    virtual ~Services() = default;
+    // Stored tokens of the waiting request in `slot`; nullopt: no such request is waiting.
+    [[nodiscard]] virtual std::optional<uint32_t> stored_tokens(uint32_t slot) const = 0;
+    [[nodiscard]] virtual TimeNs estimate(const StepWork& work) const = 0;
+    // The unit before `unit`, or INFLIGHT_UNIT_ROOT; nullopt: it is not stored.
+    [[nodiscard]] virtual std::optional<uint32_t> parent_of(uint32_t unit) const = 0;
   };
-  void set_prefix_lookup(const PrefixLookup* lookup) { lookup_ = lookup; }
+  void set_services(const Services* services) { services_ = services; }
 
   static constexpr int kStrikesMax = 8;
   static constexpr int64_t kStrikeWindow = 1000;  // calls
@@ -87,7 +94,7 @@ class PolicyInstance {
   void* self_ = nullptr;
   TimeNs now_ = 0;
   Rng rng_;
-  const PrefixLookup* lookup_ = nullptr;
+  const Services* services_ = nullptr;
   std::string error_;  // set_error() of the current call
   std::map<std::string, double> metrics_;
   int64_t allocation_count_ = 0;

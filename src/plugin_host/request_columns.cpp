@@ -19,6 +19,13 @@ uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
 
 }  // namespace
 
+std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit) {
+  if (unit >= static_cast<uint32_t>(blocks.pool().block_count())) return std::nullopt;
+  const RadixNode& node = blocks.tree().node(static_cast<BlockId>(unit));
+  if (!node.stored) return std::nullopt;
+  return node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT;
+}
+
 template <typename T, typename Get>
 const T* RequestColumns::column(std::vector<T>& storage, Get&& get) {
   storage.resize(sequences_.size());
@@ -48,7 +55,10 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
   }
   if ((columns & INFLIGHT_COLUMN_DEADLINES) != 0) {
     view_.ttft_deadline_ns = column(ttft_deadline_, [](S s) { return s.request.ttft_deadline; });
-    view_.next_token_deadline_ns = column(next_deadline_, [](S) { return kNoDeadline; });
+    view_.next_token_deadline_ns = column(next_deadline_, [](S s) {
+      const bool none = s.request.itl_target == kNoDeadline || s.last_token_time == kNotYet;
+      return none ? kNoDeadline : s.last_token_time + s.request.itl_target;
+    });
     view_.e2e_deadline_ns = column(e2e_deadline_, [](S s) { return s.request.e2e_deadline; });
   }
   if ((columns & INFLIGHT_COLUMN_LENGTHS) != 0) {
@@ -64,6 +74,10 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
       const bool running = s.state == SequenceState::Running;
       return count(running ? s.prefix_hit_token_count : s.stored_prefix_block_count * width);
     });
+    view_.cached_unit = column(cached_unit_, [](S s) {
+      const bool any = s.state != SequenceState::Running && s.stored_prefix_end;
+      return any ? count(to_integer(*s.stored_prefix_end)) : INFLIGHT_UNIT_ROOT;
+    });
   }
   if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {
     view_.blocks_held = column(blocks_held_, [](S s) { return static_cast<uint32_t>(s.block_table.size()); });
@@ -71,7 +85,7 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
         column(blocks_freeable_, [&blocks](S s) { return count(blocks.freeable_count(s.block_table)); });
   }
   if ((columns & INFLIGHT_COLUMN_PREDICTED) != 0) {
-    view_.predicted_output_tokens = column(predicted_, [](S) { return 0U; });
+    view_.predicted_output_tokens = column(predicted_, [](S s) { return count(s.predicted_output_tokens); });
   }
   if ((columns & INFLIGHT_COLUMN_PREEMPTIONS) != 0) {
     view_.preemptions = column(preemptions_, [](S s) { return count(s.preemption_count); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "sched/sequence.h"
 
 namespace inflight {
+
+// The unit before a stored block, as policies name units; nullopt: `unit` is not stored.
+[[nodiscard]] std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit);
 
 class RequestColumns {
  public:
@@ -28,7 +32,7 @@ class RequestColumns {
   inflight_requests_t view_{};
   std::vector<uint64_t> id_, prefix_group_;
   std::vector<uint32_t> slot_, state_, tenant_, prompt_tokens_, output_tokens_, max_output_tokens_, computed_tokens_,
-      cached_tokens_, blocks_held_, blocks_freeable_, predicted_, preemptions_, recomputed_, adapter_;
+      cached_tokens_, cached_unit_, blocks_held_, blocks_freeable_, predicted_, preemptions_, recomputed_, adapter_;
   std::vector<int32_t> priority_;
   std::vector<int64_t> arrival_, queued_, first_token_, last_token_, ttft_deadline_, next_deadline_, e2e_deadline_;
 };

@@ -48,7 +48,7 @@ SchedAdapter::SchedAdapter(const inflight_policy_t& policy, const PluginConfig& 
   void* self = nullptr;
   const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
   instance_.created(status, self);
-  instance_.set_prefix_lookup(this);
+  instance_.set_services(this);
 }
 
 void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> waiting) {
@@ -77,22 +77,32 @@ void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> wa
            .last_step_ns = view.last_step_duration,
            .last_prefill_tokens = count(view.last_prefill_tokens),
            .last_decode_sequences = count(view.last_decode_sequences),
-           .reserve_ratio = 0.0,
+           .reserve_ratio = view.reserve_ratio,
            .waiting = &waiting_.view(),
            .running = &running_.view(),
            .scratch = scratch_.data(),
            .scratch_bytes = scratch_.size()};
 }
 
-int64_t SchedAdapter::stored_tokens(uint32_t slot) const {
+std::optional<uint32_t> SchedAdapter::stored_tokens(uint32_t slot) const {
+  if (view_ == nullptr) return std::nullopt;
   const auto sequences = waiting_.sequences();
   const auto slots = std::span(waiting_.view().slot, sequences.size());
   const auto found = std::ranges::find(slots, slot);
-  if (found == slots.end()) return -1;
+  if (found == slots.end()) return std::nullopt;
   const Sequence& sequence = *sequences[static_cast<size_t>(found - slots.begin())];
   std::vector<BlockId> matched;
   view_->blocks->match(sequence.request.cache_salt, sequence.keys, sequence.tokens, matched);
-  return int64_t{view_->blocks->block_token_count()} * static_cast<int64_t>(matched.size());
+  return count(view_->blocks->block_token_count()) * static_cast<uint32_t>(matched.size());
+}
+
+TimeNs SchedAdapter::estimate(const StepWork& work) const {
+  return view_ == nullptr ? 0 : view_->latency->estimate(work);
+}
+
+std::optional<uint32_t> SchedAdapter::parent_of(uint32_t unit) const {
+  if (view_ == nullptr) return std::nullopt;
+  return stored_parent(*view_->blocks, unit);
 }
 
 SchedulePolicy::Ranking SchedAdapter::ranking() const {
@@ -225,6 +235,11 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
                               .reason = 0,
                               .reserved = 0};
   if (!instance_.call("admit", view.now, [&] { return ops_.admit(instance_.self(), &step_, &given, &answer); })) return;
+  const auto allowed = [this](const char* decision, uint64_t capability) {
+    const bool yes = (instance_.policy().capabilities & capability) != 0;
+    if (!yes) instance_.strike("admit", fmt::format("gave {}, which its capabilities do not claim", decision));
+    return yes;
+  };
   switch (answer.decision) {
     case INFLIGHT_ADMIT:
       admission.max_tokens = limit(answer.max_tokens);
@@ -235,13 +250,23 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
     case INFLIGHT_ADMIT_STOP:
       admission.decision = Decision::Stop;
       return;
+    case INFLIGHT_ADMIT_REJECT:
+      if (allowed("REJECT", INFLIGHT_CAP_REJECT)) admission.decision = Decision::Reject;
+      return;
+    case INFLIGHT_ADMIT_PREEMPT:
+      if (allowed("PREEMPT", INFLIGHT_CAP_PREEMPTS)) admission.decision = Decision::Preempt;
+      return;
     default:
       instance_.strike("admit", fmt::format("gave the unknown decision {}", answer.decision));
   }
 }
 
-Sequence* SchedAdapter::pick_victim(const StepView& view, const Need& need) {
-  if (!instance_.active() || ops_.pick_victims == nullptr) return nullptr;
+bool SchedAdapter::preempts() const {
+  return decides_admission() && (instance_.policy().capabilities & INFLIGHT_CAP_PREEMPTS) != 0;
+}
+
+void SchedAdapter::pick_victims(const StepView& view, const Need& need, std::vector<Sequence*>& victims) {
+  if (!instance_.active() || ops_.pick_victims == nullptr) return;
   fill_step(view, view.waiting);
   const inflight_need_t given{.struct_size = sizeof(inflight_need_t),
                               .why = static_cast<uint32_t>(need.reason),
@@ -253,13 +278,24 @@ Sequence* SchedAdapter::pick_victim(const StepView& view, const Need& need) {
   const bool answered = instance_.call("pick_victims", view.now, [&] {
     return ops_.pick_victims(instance_.self(), &step_, &given, indices_.data(), &named);
   });
-  if (!answered || named == 0) return nullptr;
+  if (!answered) return;
   if (named > indices_.size()) {
     instance_.strike("pick_victims", fmt::format("gave {} indices, there was room for {}", named, indices_.size()));
-    return nullptr;
+    return;
   }
-  if (!check_indices("pick_victims", std::span(indices_).first(named), indices_.size())) return nullptr;
-  return view.running[indices_.front()];
+  if (!check_indices("pick_victims", std::span(indices_).first(named), indices_.size())) return;
+  for (uint32_t i = 0; i < named; ++i) victims.push_back(view.running[indices_[i]]);
+}
+
+void SchedAdapter::on_liveness_fault(LivenessFault fault) {
+  // Nothing is scheduled once in a while: a strike. Somebody starves: out.
+  if (fault == LivenessFault::NoProgress) {
+    instance_.strike("plan", "let nothing run, though something could have");
+  } else {
+    instance_.eject(INFLIGHT_EXIT_STARVATION, "score",
+                    fmt::format("kept the first request waiting for more than {} s with room for it",
+                                limits::kStarvationNs / 1'000'000'000));
+  }
 }
 
 }  // namespace inflight

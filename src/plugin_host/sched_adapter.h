@@ -22,7 +22,7 @@ struct SchedEnvironment {
   int32_t max_num_seqs = 0;
 };
 
-class SchedAdapter final : public SchedulePolicy, private PolicyInstance::PrefixLookup {
+class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Services {
  public:
   // `policy` is of kind INFLIGHT_KIND_SCHED.   ERRORS: InvalidArgument (parameters), Plugin (create failed).
   SchedAdapter(const inflight_policy_t& policy, const PluginConfig& config, const SchedEnvironment& environment,
@@ -36,7 +36,9 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Prefix
   void limit_step(const StepView& view, StepLimits& limits) override;
   [[nodiscard]] bool decides_admission() const override;
   void admit(const StepView& view, const Candidate& candidate, Admission& admission) override;
-  [[nodiscard]] Sequence* pick_victim(const StepView& view, const Need& need) override;
+  [[nodiscard]] bool preempts() const override;
+  void pick_victims(const StepView& view, const Need& need, std::vector<Sequence*>& victims) override;
+  void on_liveness_fault(LivenessFault fault) override;
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
 
@@ -45,7 +47,9 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Prefix
   void fill_step(const StepView& view, std::span<Sequence* const> waiting);
   bool score(const StepView& view, std::span<WaitingKey> keys);
   bool order(const StepView& view, std::span<WaitingKey> keys);
-  [[nodiscard]] int64_t stored_tokens(uint32_t slot) const override;
+  [[nodiscard]] std::optional<uint32_t> stored_tokens(uint32_t slot) const override;
+  [[nodiscard]] TimeNs estimate(const StepWork& work) const override;
+  [[nodiscard]] std::optional<uint32_t> parent_of(uint32_t unit) const override;
   // True when indices are below `count` and none repeats.
   bool check_indices(const char* op, std::span<const uint32_t> indices, size_t count);
 

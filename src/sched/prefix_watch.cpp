@@ -27,7 +27,7 @@ int32_t& PrefixWatch::end_head(const Sequence& sequence) {
 
 void PrefixWatch::link(Sequence& sequence) {
   Links& links = links_[static_cast<size_t>(sequence.slot)];
-  const auto push = [&](int32_t& head, int32_t Links::*next, int32_t Links::*previous) {
+  const auto push = [&](int32_t& head, int32_t Links::* next, int32_t Links::* previous) {
     links.*next = head;
     links.*previous = -1;
     if (head >= 0) links_[static_cast<size_t>(head)].*previous = sequence.slot;
@@ -41,7 +41,7 @@ void PrefixWatch::link(Sequence& sequence) {
 
 void PrefixWatch::unlink(Sequence& sequence) {
   Links& links = links_[static_cast<size_t>(sequence.slot)];
-  const auto take = [&](int32_t& head, int32_t Links::*next, int32_t Links::*previous) {
+  const auto take = [&](int32_t& head, int32_t Links::* next, int32_t Links::* previous) {
     if (links.*previous >= 0) {
       links_[static_cast<size_t>(links.*previous)].*next = links.*next;
     } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of each waiting sequence's prompt is stored, always up to date. Matching 10^4 prompts at every step would cost
-// milliseconds; instead every waiting sequence hangs on the tree where its match ends: when the block it wants next is
-// published it moves down, when the block it ends at is evicted it moves up. COST: O(1) a change and watcher concerned.
+// How much of each waiting sequence's prompt is stored, always up to date. Matching 10^4 prompts at every step would
+// cost milliseconds; instead every waiting sequence hangs on the tree where its match ends: when the block it wants
+// next is published it moves down, when the block it ends at is evicted it moves up. COST: O(1) a change and watcher
+// concerned.
 //
 // Writes Sequence::stored_prefix_block_count and stored_prefix_end; policies that look at prefixes read them.
 // THREAD: the engine thread only.
@@ -50,11 +51,11 @@ class PrefixWatch final : public TreeObserver {
   void advance(Sequence& sequence);
 
   const KvBlocks& blocks_;
-  std::vector<Links> links_;                         // by slot
-  std::vector<int32_t> ends_at_block_;               // by block: first slot whose match ends there
-  int32_t ends_at_root_ = -1;                        // first slot without a match
-  std::unordered_map<PrefixKey, int32_t> wanting_;   // first slot that wants the block of this key next
-  std::vector<Sequence*> moving_;                    // scratch
+  std::vector<Links> links_;                        // by slot
+  std::vector<int32_t> ends_at_block_;              // by block: first slot whose match ends there
+  int32_t ends_at_root_ = -1;                       // first slot without a match
+  std::unordered_map<PrefixKey, int32_t> wanting_;  // first slot that wants the block of this key next
+  std::vector<Sequence*> moving_;                   // scratch
 };
 
 }  // namespace inflight

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/kv_blocks.h"
+#include "sched/latency_model.h"
 #include "sched/scheduler_config.h"
 #include "sched/sequence.h"
 
@@ -66,6 +67,8 @@ struct StepView {
   int32_t tokens_left = 0;
   int32_t sequences_left = 0;
   int32_t prefilling_count = 0;  // running sequences that have more than their newest token to compute
+  double reserve_ratio = 0.0;    // in force
+  const LatencyModel* latency = nullptr;
   TimeNs last_step_duration = 0;
   int32_t last_prefill_tokens = 0;
   int32_t last_decode_sequences = 0;
@@ -81,8 +84,10 @@ struct Candidate {
 };
 enum class Decision : uint8_t {
   Admit,
-  Skip,  // leave it waiting, look at the next
-  Stop,  // no more admissions in this step
+  Skip,     // leave it waiting, look at the next
+  Stop,     // no more admissions in this step
+  Reject,   // end it, the client is told
+  Preempt,  // admit it, preempting those that pick_victims() names
 };
 struct Admission {
   Decision decision = Decision::Admit;
@@ -95,6 +100,12 @@ struct Need {
   NeedReason reason = NeedReason::Decode;
   int32_t blocks = 0;
   const Sequence* sequence = nullptr;
+};
+
+// What a policy must not do to those who wait.
+enum class LivenessFault : uint8_t {
+  NoProgress,  // nothing was scheduled, though something could have been
+  Starvation,  // the first by arrival waited longer than limits::kStarvationNs with room for it
 };
 
 class SchedulePolicy {
@@ -124,10 +135,15 @@ class SchedulePolicy {
   virtual void limit_step(const StepView& /*view*/, StepLimits& /*limits*/) {}
 
   [[nodiscard]] virtual bool decides_admission() const { return false; }
+  // It may answer Decision::Preempt: then it is asked even when all rows are taken.
+  [[nodiscard]] virtual bool preempts() const { return false; }
   virtual void admit(const StepView& /*view*/, const Candidate& /*candidate*/, Admission& /*admission*/) {}
 
-  // The next sequence to preempt; nullptr: no opinion. Must be one of view.running.
-  [[nodiscard]] virtual Sequence* pick_victim(const StepView& /*view*/, const Need& /*need*/) { return nullptr; }
+  // Appends who is to be preempted, first to go first: members of view.running. None: no opinion.
+  virtual void pick_victims(const StepView& /*view*/, const Need& /*need*/, std::vector<Sequence*>& /*victims*/) {}
+
+  // The scheduler had to go on without the policy: nothing would have run, or somebody first in line was left waiting.
+  virtual void on_liveness_fault(LivenessFault /*fault*/) {}
 };
 
 }  // namespace inflight

@@ -17,6 +17,18 @@ const char* to_string(AdmissionResult result) {
   return kNames[static_cast<size_t>(result)];
 }
 
+const char* to_string(FinishCause cause) {
+  switch (cause) {
+    case FinishCause::None:
+      return "";
+    case FinishCause::NoFiniteLogits:
+      return "the model gave no finite logits";
+    case FinishCause::RejectedByPolicy:
+      return "the scheduling policy rejected the request";
+  }
+  return "";
+}
+
 Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
     : config_(config),
       capacity_(config),
@@ -50,6 +62,9 @@ void Scheduler::watch_prefixes_if_wanted() {
 }
 
 void Scheduler::begin_waiting(Sequence& sequence, TimeNs now) {
+  sequence.predicted_output_tokens =
+      output_estimator_.estimate(sequence.request.tenant, sequence.request.predicted_output_tokens,
+                                 sequence.token_limit - sequence.prompt_token_count);
   sequence.queued_time = now;
   unranked_.push_back(&sequence);
   if (watches_prefixes_) prefix_watch_.add(sequence);
@@ -129,7 +144,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
   blocks_.set_time(now);
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
-  finish(*slots_[static_cast<size_t>(found->second)], reason, now);
+  finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
   return true;
 }
 
@@ -153,7 +168,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   sequence.computed_token_count = 0;
 }
 
-void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
+void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now) {
   if (sequence.state == SequenceState::Running) {
     leave_running(sequence);
   } else {
@@ -164,7 +179,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
   sequence.id = {};  // results on their way to it find nobody
   slot_of_request_.erase(to_integer(sequence.request.id));
   free_slots_.push_back(sequence.slot);
-  output_.finished.push_back({sequence.request.id, sequence.slot, reason});
+  output_.finished.push_back({sequence.request.id, sequence.slot, reason, cause});
   switch (reason) {
     case FinishReason::Abort:
       ++stats_.requests_aborted;
@@ -174,10 +189,12 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, TimeNs now) {
       break;
     default:
       ++stats_.requests_finished;
-      break;
+      output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
   }
-  record(reason == FinishReason::Abort ? EventType::Abort : EventType::Finish, sequence, now,
-         sequence.prompt_token_count, sequence.output_token_count());
+  const EventType type = cause == FinishCause::RejectedByPolicy ? EventType::Reject
+                         : reason == FinishReason::Abort        ? EventType::Abort
+                                                                : EventType::Finish;
+  record(type, sequence, now, sequence.prompt_token_count, sequence.output_token_count());
 }
 
 // Its host blocks may be read by the plan that is being made: they can be written from the next plan on.
@@ -254,7 +271,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     INFLIGHT_CHECK(sampled.sequence == sequence.id && sequence.unread_token_count > 0);
     --sequence.unread_token_count;
     if (!sampled.valid) {
-      finish(sequence, FinishReason::Error, now);
+      finish(sequence, FinishReason::Error, FinishCause::NoFiniteLogits, now);
       continue;
     }
     sequence.tokens.push_back(sampled.token);
@@ -267,7 +284,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     output_.tokens.push_back({sequence.request.id, sequence.slot, sampled.token, sampled.logprob});
     if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
     const FinishReason reason = finish_reason_of(sequence);
-    if (reason != FinishReason::None) finish(sequence, reason, now);
+    if (reason != FinishReason::None) finish(sequence, reason, FinishCause::None, now);
   }
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;

@@ -29,6 +29,7 @@
 #include "core/step_result.h"
 #include "sched/latency_model.h"
 #include "sched/new_token_ratio.h"
+#include "sched/output_estimator.h"
 #include "sched/prefix_watch.h"
 #include "sched/recompute_tax.h"
 #include "sched/schedule_policy.h"
@@ -59,10 +60,15 @@ struct TokenOutput {
   float logprob = 0.0F;
 };
 
+// Why a sequence ended with FinishReason::Error.
+enum class FinishCause : uint8_t { None, NoFiniteLogits, RejectedByPolicy };
+[[nodiscard]] const char* to_string(FinishCause cause);  // one phrase for the client
+
 struct FinishedOutput {
   RequestId request{};
   int32_t slot = 0;
   FinishReason reason = FinishReason::None;
+  FinishCause cause = FinishCause::None;
 };
 
 struct PreemptedOutput {
@@ -178,7 +184,7 @@ class Scheduler {
 
   // scheduler.cpp: life cycle
   Sequence* take_slot();
-  void finish(Sequence& sequence, FinishReason reason, TimeNs now);
+  void finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now);
   void leave_running(Sequence& sequence);
   void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
@@ -210,14 +216,20 @@ class Scheduler {
   [[nodiscard]] bool swaps(const Sequence& victim) const;
   void swap_out(Sequence& victim);
   void preempt(Sequence& victim, TimeNs now);
-  bool make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now);
+  [[nodiscard]] bool may_leave_plan(const Sequence& sequence) const;
+  void find_less_important(const Sequence& candidate);
+  void ask_policy_for_victims(const Sequence& candidate, int32_t wanted_blocks);
+  bool make_room_for(int32_t wanted_blocks, TimeNs now);
+  void go_on_without_policy(TimeNs now);
   // scheduler_admission.cpp: waiting sequences
   void admit_waiting(TimeNs now);
   void rank_newcomers();
   void rank_everybody();
   AdmissionResult consider(Sequence& sequence, TimeNs now);
-  [[nodiscard]] bool policy_agrees(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
-                                   int32_t& token_count);
+  [[nodiscard]] bool may_preempt() const;
+  [[nodiscard]] Decision ask_policy(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
+                                    int32_t& token_count);
+  void check_starvation(TimeNs now);
   void admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count, TimeNs now);
   void note_head_of_line(bool admitted_past);
   void begin_admission();
@@ -263,11 +275,13 @@ class Scheduler {
   bool watches_prefixes_ = false;
   BlockPool host_pool_;
   std::vector<BlockId> host_blocks_to_free_;  // read by this plan's swap_in: free for the next plan
-  std::vector<Sequence*> preemptable_;        // scratch of make_room_for()
-  int64_t reserved_tokens_ = 0;               // kept free for what running sequences may still produce
-  std::vector<PrefixKey> computing_;          // first blocks that later steps of running prompts will compute
-  RequestId head_of_line_{};                  // the first refused sequence of the last steps
-  int32_t passed_head_of_line_ = 0;           // how many were admitted past it
+  std::vector<Sequence*> victims_;            // candidates for preemption, first to go first
+  OutputEstimator output_estimator_;
+  bool overrules_policy_ = false;     // this step: it would have scheduled nothing
+  int64_t reserved_tokens_ = 0;       // kept free for what running sequences may still produce
+  std::vector<PrefixKey> computing_;  // first blocks that later steps of running prompts will compute
+  RequestId head_of_line_{};          // the first refused sequence of the last steps
+  int32_t passed_head_of_line_ = 0;   // how many were admitted past it
 
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;

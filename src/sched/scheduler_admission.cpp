@@ -34,7 +34,7 @@ void Scheduler::rank_newcomers() {
 }
 
 void Scheduler::rank_everybody() {
-  if (policy_->ranking() != SchedulePolicy::Ranking::EveryStep) return;
+  if (policy_->ranking() != SchedulePolicy::Ranking::EveryStep || overrules_policy_) return;
   const auto sequences = waiting_.sequences();
   keys_.assign(sequences.size(), WaitingKey{});
   policy_->rank(view_, sequences, keys_);
@@ -43,7 +43,7 @@ void Scheduler::rank_everybody() {
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
-  const bool full = running_count() >= config_.max_num_seqs && !config_.priority_preemption_threshold;
+  const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
   if (waiting_.empty() || full || admissions_left_ <= 0) return;
   view_.running = running_;
   view_.tokens_left = tokens_left_;
@@ -61,6 +61,7 @@ void Scheduler::admit_waiting(TimeNs now) {
       note_head_of_line(!refused_.empty());
       continue;
     }
+    if (sequence.state == SequenceState::Finished) continue;  // rejected
     if (result == AdmissionResult::NoSpace || result == AdmissionResult::NoTokenBudget ||
         result == AdmissionResult::NoInputBudget) {
       break;
@@ -74,6 +75,7 @@ void Scheduler::admit_waiting(TimeNs now) {
     passed_head_of_line_ = 0;
   }
   for (Sequence* const sequence : refused_) waiting_.push(sequence);
+  if (tokens_left_ > 0) check_starvation(now);
 }
 
 namespace {
@@ -126,7 +128,7 @@ void Scheduler::note_head_of_line(bool admitted_past) {
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const bool full = running_count() >= config_.max_num_seqs;
-  if (full && !config_.priority_preemption_threshold) return AdmissionResult::NoSpace;
+  if (full && !may_preempt()) return AdmissionResult::NoSpace;
   if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
   if (prefill_tokens_left_ == 0) return AdmissionResult::NoInputBudget;
   // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
@@ -142,19 +144,29 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const int32_t computed =
       std::max(static_cast<int32_t>(matched_.size()) * blocks_.block_token_count(), sequence.swapped_token_count);
   int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
-  if (!policy_agrees(sequence, wanted, computed, count)) return AdmissionResult::Policy;
+  const Decision decision = ask_policy(sequence, wanted, computed, count);
+  if (decision == Decision::Reject) finish(sequence, FinishReason::Error, FinishCause::RejectedByPolicy, now);
+  if (decision != Decision::Admit && decision != Decision::Preempt) return AdmissionResult::Policy;
   // Last, because it may preempt: nothing may refuse the sequence afterwards.
-  const bool fits = !full && has_room_for(sequence, wanted);
-  if (!fits && !make_room_for(sequence, wanted, now)) {
-    return full ? AdmissionResult::NoSpace : AdmissionResult::OutOfMemory;
+  if (full || !has_room_for(sequence, wanted)) {
+    if (decision == Decision::Preempt) {
+      ask_policy_for_victims(sequence, wanted);
+    } else {
+      find_less_important(sequence);
+    }
+    if (!make_room_for(wanted, now)) return full ? AdmissionResult::NoSpace : AdmissionResult::OutOfMemory;
   }
   admit(sequence, wanted, computed, count, now);
   return AdmissionResult::Accepted;
 }
 
-bool Scheduler::policy_agrees(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
-                              int32_t& token_count) {
-  if (!policy_->decides_admission()) return true;
+bool Scheduler::may_preempt() const {
+  return config_.priority_preemption_threshold.has_value() || (policy_->preempts() && !overrules_policy_);
+}
+
+Decision Scheduler::ask_policy(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
+                               int32_t& token_count) {
+  if (!policy_->decides_admission() || overrules_policy_) return Decision::Admit;
   const int32_t end = computed_token_count + token_count;
   const Candidate candidate{.sequence = &sequence,
                             .cached_tokens = computed_token_count,
@@ -165,7 +177,19 @@ bool Scheduler::policy_agrees(const Sequence& sequence, int32_t wanted_blocks, i
   policy_->admit(view_, candidate, admission);
   if (admission.decision == Decision::Stop) admissions_left_ = 0;
   token_count = std::clamp(admission.max_tokens, 1, token_count);
-  return admission.decision == Decision::Admit;
+  return admission.decision;
+}
+
+// Every 64 steps: the first by arrival waits too long, though there is a row and room for it.
+void Scheduler::check_starvation(TimeNs now) {
+  constexpr uint64_t kInterval = 64;
+  if (plan_.step % kInterval != 0 || waiting_.empty() || running_count() >= config_.max_num_seqs) return;
+  const auto arrival = [](const Sequence* sequence) { return sequence->request.id; };
+  const Sequence& first = **std::ranges::min_element(waiting_.sequences(), {}, arrival);
+  if (now - first.queued_time < limits::kStarvationNs) return;
+  if (blocks_for(first.known_token_count()) <= blocks_.available_count()) {
+    policy_->on_liveness_fault(LivenessFault::Starvation);
+  }
 }
 
 void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count,

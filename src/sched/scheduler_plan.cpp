@@ -20,6 +20,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
   }
   if (!preempted_in_step_) admit_waiting(now);
   if (limits_.shape == StepShape::PrefillOnly && plan_.entries.empty()) schedule_decodes(now);
+  if (plan_.empty() && submitted_count_ == 0 && !wake_time_) go_on_without_policy(now);
   end_step();
   return plan_;
 }
@@ -50,6 +51,8 @@ void Scheduler::begin_step(TimeNs now) {
   view_.now = now;
   view_.config = &config_;
   view_.blocks = &blocks_;
+  view_.latency = &latency_model_;
+  view_.reserve_ratio = limits_.reserve_ratio;
   view_.running = running_;
   view_.tokens_left = limits_.token_budget;
   view_.sequences_left = config_.max_num_seqs - running_count();
@@ -97,6 +100,23 @@ int32_t Scheduler::admissions_of_mode(TimeNs now) {
     }
   }
   return config_.max_num_seqs;
+}
+
+// Nothing runs on the device and nothing was scheduled. If that is the policy's doing, this step is planned as if there
+// were none, so that the engine can never come to rest with work left.
+void Scheduler::go_on_without_policy(TimeNs now) {
+  if (running_.empty() && waiting_.empty()) return;
+  limits_ = configured_limits(now);
+  if (running_.empty() && limits_.admissions == 0) return;  // the batching mode holds them back, not the policy
+  tokens_left_ = limits_.token_budget;
+  prefill_tokens_left_ = limits_.prefill_tokens;
+  admissions_left_ = limits_.admissions;
+  overrules_policy_ = true;
+  schedule_decodes(now);
+  schedule_prefills(now);
+  if (plan_.empty()) admit_waiting(now);
+  overrules_policy_ = false;
+  if (!plan_.empty()) policy_->on_liveness_fault(LivenessFault::NoProgress);
 }
 
 void Scheduler::schedule_decodes(TimeNs now) {

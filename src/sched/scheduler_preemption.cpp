@@ -24,8 +24,11 @@ StepWork prefill_of(int32_t count) {
 Sequence& Scheduler::choose_victim(const Need& need) {
   view_.running = running_;
   view_.tokens_left = tokens_left_;
-  Sequence* const chosen = policy_->pick_victim(view_, need);
-  if (chosen != nullptr && chosen != running_.front()) return *chosen;
+  victims_.clear();
+  policy_->pick_victims(view_, need, victims_);
+  for (Sequence* const victim : victims_) {
+    if (victim != running_.front()) return *victim;
+  }
   return victim_by_rule();
 }
 
@@ -114,22 +117,40 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
   record(EventType::Preempt, victim, now, victim.lost_token_count);
 }
 
-// Priority preemption: frees a row and blocks for `candidate` at the cost of running sequences that are less important
-// by more than the threshold, least important and last admitted first, no more of them than needed. False, and nothing
-// is done, when all of them would not be enough. Who is admitted or computes part of its prompt in this very plan is
-// left alone, since others may already build on the blocks it has published.
-bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now) {
-  if (!config_.priority_preemption_threshold) return false;
-  preemptable_.clear();
+// Who is admitted or computes part of its prompt in this very plan stays: others may already build on the blocks that
+// it has published.
+bool Scheduler::may_leave_plan(const Sequence& sequence) const {
+  if (sequence.admission_step == plan_.step) return false;
+  const auto place = std::ranges::find(scheduled_, &sequence);
+  return place == scheduled_.end() ||
+         plan_.entries[static_cast<size_t>(place - scheduled_.begin())].phase == Phase::Decode;
+}
+
+// Into victims_: running sequences that are less important than the candidate by more than the threshold, least
+// important and last admitted first.
+void Scheduler::find_less_important(const Sequence& candidate) {
+  victims_.clear();
+  if (!config_.priority_preemption_threshold) return;
   for (size_t i = running_.size(); i-- > 0;) {
-    Sequence* const sequence = running_[i];
-    const int64_t difference = int64_t{sequence->request.priority} - candidate.request.priority;
-    if (difference <= *config_.priority_preemption_threshold || sequence->admission_step == plan_.step) continue;
-    const auto place = std::ranges::find(scheduled_, sequence);
-    const auto entry = plan_.entries.begin() + (place - scheduled_.begin());
-    if (place == scheduled_.end() || entry->phase == Phase::Decode) preemptable_.push_back(sequence);
+    const int64_t difference = int64_t{running_[i]->request.priority} - candidate.request.priority;
+    if (difference > *config_.priority_preemption_threshold) victims_.push_back(running_[i]);
   }
-  std::ranges::stable_sort(preemptable_, std::ranges::greater{}, [](const Sequence* s) { return s->request.priority; });
+  std::ranges::stable_sort(victims_, std::ranges::greater{}, [](const Sequence* s) { return s->request.priority; });
+}
+
+// Into victims_: whom the policy gives up for the candidate. The oldest running sequence is not its to give (I5).
+void Scheduler::ask_policy_for_victims(const Sequence& candidate, int32_t wanted_blocks) {
+  view_.running = running_;
+  victims_.clear();
+  policy_->pick_victims(view_, {.reason = NeedReason::Priority, .blocks = wanted_blocks, .sequence = &candidate},
+                        victims_);
+  std::erase(victims_, running_.front());
+}
+
+// Frees a row and blocks for `candidate` at the cost of as few of victims_ as are needed, in their order. False, and
+// nothing is done, when all of them would not be enough.
+bool Scheduler::make_room_for(int32_t wanted_blocks, TimeNs now) {
+  std::erase_if(victims_, [this](const Sequence* victim) { return !may_leave_plan(*victim); });
   // A victim's blocks that the candidate shares stay in use.
   const auto freed_by = [this](const Sequence& victim) {
     const auto table = std::span(victim.block_table);
@@ -139,13 +160,13 @@ bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, 
   int32_t rows = config_.max_num_seqs - running_count();
   int64_t available = blocks_.available_count() - blocks_.stored_among(matched_);
   size_t count = 0;
-  while ((rows < 1 || available < wanted_blocks) && count < preemptable_.size()) {
+  while ((rows < 1 || available < wanted_blocks) && count < victims_.size()) {
     ++rows;
-    available += freed_by(*preemptable_[count++]);
+    available += freed_by(*victims_[count++]);
   }
-  if (rows < 1 || available < wanted_blocks) return false;
-  for (size_t i = 0; i < count; ++i) preempt(*preemptable_[i], now);
-  return count > 0;
+  if (count == 0 || rows < 1 || available < wanted_blocks) return false;
+  for (size_t i = 0; i < count; ++i) preempt(*victims_[i], now);
+  return true;
 }
 
 }  // namespace inflight

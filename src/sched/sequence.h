@@ -63,7 +63,8 @@ struct Sequence {
   uint64_t admission_step = 0;  // the plan that last admitted it
 
   // For metrics and policies.
-  int32_t prefix_hit_token_count = 0;  // of the prompt, at the first admission
+  int32_t prefix_hit_token_count = 0;   // of the prompt, at the first admission
+  int32_t predicted_output_tokens = 0;  // in all; 0 = no estimate
   int32_t preemption_count = 0;
   int32_t lost_token_count = 0;        // computed tokens that the last preemption dropped
   int32_t recomputed_token_count = 0;  // computed again after preemptions

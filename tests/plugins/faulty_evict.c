@@ -25,11 +25,12 @@ static void destroy(void* self) {
   host->free(host->context, self);
 }
 
-static inflight_plugin_status_t rank(void* self, const inflight_units_t* units, int64_t* key) {
+static inflight_plugin_status_t rank(void* self, const inflight_units_t* units, int64_t* key0, int64_t* key1) {
+  (void)key1;
   const faulty_evict_t* const strategy = self;
   if (strcmp(strategy->fault, "unwritten") == 0) return INFLIGHT_PLUGIN_OK;
   if (strcmp(strategy->fault, "error") == 0) return INFLIGHT_PLUGIN_E_INTERNAL;
-  for (uint32_t i = 0; i < units->count; ++i) key[i] = (int64_t)units->hits[i];
+  for (uint32_t i = 0; i < units->count; ++i) key0[i] = (int64_t)units->hits[i];
   return INFLIGHT_PLUGIN_OK;
 }
 

@@ -31,12 +31,17 @@ class RandomPolicy final : public SchedulePolicy {
   }
   bool looks_at_prefixes() const override { return true; }
   bool decides_admission() const override { return true; }
+  bool preempts() const override { return true; }
   void admit(const StepView&, const Candidate&, Admission& admission) override {
-    if (rng_.chance(0.1)) admission.decision = rng_.chance(0.5) ? Decision::Skip : Decision::Stop;
+    constexpr Decision kDecisions[] = {Decision::Skip, Decision::Stop, Decision::Preempt};
+    if (rng_.chance(0.2)) admission.decision = kDecisions[rng_.below(3)];
     if (rng_.chance(0.2)) admission.max_tokens = rng_.between(-5, 10);
   }
-  Sequence* pick_victim(const StepView& view, const Need&) override {
-    return rng_.chance(0.2) ? nullptr : view.running[rng_.below(view.running.size())];
+  void pick_victims(const StepView& view, const Need&, std::vector<Sequence*>& victims) override {
+    for (Sequence* sequence : view.running) {
+      if (rng_.chance(0.3)) victims.push_back(sequence);
+    }
+    if (!victims.empty()) std::swap(victims.front(), victims[rng_.below(victims.size())]);
   }
 
  private:
@@ -48,7 +53,7 @@ class RandomEviction final : public EvictPolicy {
  public:
   explicit RandomEviction(uint64_t seed) : rng_(seed) {}
   bool keeps_order() const override { return false; }
-  int64_t rank(BlockId, int64_t) override { return rng_.between(0, 5); }
+  EvictKey rank(BlockId, int64_t) override { return {rng_.between(0, 5), 0}; }
 
  private:
   Rng rng_;

@@ -166,7 +166,7 @@ class Recorder final : public EvictPolicy {
   void on_pin(std::span<const BlockId> blocks) override { note("pin", blocks); }
   void on_release(std::span<const BlockId> blocks) override { note("release", blocks); }
   void on_evict(BlockId block) override { note("evict", std::span(&block, 1)); }
-  int64_t rank(BlockId block, int64_t) override { return -to_integer(block); }
+  EvictKey rank(BlockId block, int64_t) override { return {-to_integer(block), 0}; }
   std::string log;
 
  private:

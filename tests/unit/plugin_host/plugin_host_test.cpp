@@ -61,7 +61,7 @@ std::unique_ptr<EvictAdapter> make_evict(const std::string& text) {
 std::vector<std::string> decisions(SchedulePolicy* policy, EvictAdapter* evict = nullptr) {
   const WorldOptions options = pressed_world();
   SchedulerWorld world(options, policy, evict);
-  if (evict != nullptr) evict->attach(world.blocks());
+  if (evict != nullptr) evict->attach(world.blocks(), world.scheduler().latency_model());
   Rng rng(21);
   std::vector<std::string> plans;
   for (int i = 0; i < 400; ++i) {

@@ -201,7 +201,9 @@ TEST(Scheduler, PreemptsTheLastAdmittedAndResumesItFirst) {
 // Preempts whoever is oldest, which would let two sequences throw each other out for ever.
 class OldestFirst final : public SchedulePolicy {
  public:
-  Sequence* pick_victim(const StepView& view, const Need&) override { return view.running.front(); }
+  void pick_victims(const StepView& view, const Need&, std::vector<Sequence*>& victims) override {
+    victims.push_back(view.running.front());
+  }
 };
 
 // I5: whatever the policy says, the oldest running sequence makes progress.

@@ -67,7 +67,7 @@ const Architecture& find_architecture(std::string_view name) {
     if (architecture.name == name) return architecture;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
   }
-  fail(ErrorCode::Unsupported, "architecture {} is not supported, only: {}", quoted(name), known);
+  fail(ErrorCode::Unsupported, "architecture {} is not supported, only: {}", quote(name), known);
 }
 
 }  // namespace inflight

@@ -38,7 +38,7 @@ class Lookup {
         return static_cast<int64_t>(*number);
       }
       fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: below 2^63", path_,
-           quoted(value_.key), *number);
+           quote(value_.key), *number);
     }
     wrong_type("an integer");
   }
@@ -69,7 +69,7 @@ class Lookup {
 
   [[noreturn]] void wrong_type(const char* expected) const {
     fail(ErrorCode::CorruptFile, "{}: metadata key {} has type {}, expected {}", path_,
-         quoted(value_.key), value_.type_name(), expected);
+         quote(value_.key), value_.type_name(), expected);
   }
 
  private:

@@ -44,7 +44,7 @@ class Parser {
 
   // What is being read, for messages: "header", "metadata entry 3", "tensor 'output.weight'".
   std::string where() const {
-    if (name_.data() != nullptr) return fmt::format("{} {}", section_, quoted(name_));
+    if (name_.data() != nullptr) return fmt::format("{} {}", section_, quote(name_));
     return entry_ ? fmt::format("{} {} of {}", section_, *entry_ + 1, entry_count_) : section_;
   }
 
@@ -260,7 +260,7 @@ class Parser {
       const GgufTensor& before = *order[i - 1];
       name_ = order[i]->name;
       if (before.bytes.data() + before.bytes.size() > order[i]->bytes.data()) {
-        corrupt("overlaps tensor {}", quoted(before.name));
+        corrupt("overlaps tensor {}", quote(before.name));
       }
     }
   }

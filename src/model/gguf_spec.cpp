@@ -38,7 +38,7 @@ class SpecKeys {
           std::any_of(counts.begin(), counts.end(), [&](int64_t c) { return c != counts[0]; })) {
         fail(ErrorCode::Unsupported,
              "{}: metadata key {} differs from layer to layer; supported: one value for all",
-             file_.path(), quoted(key(name)));
+             file_.path(), quote(key(name)));
       }
       count = counts[0];
     } else {
@@ -46,7 +46,7 @@ class SpecKeys {
     }
     if (count < 1 || count > std::numeric_limits<int32_t>::max()) {
       fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: 1 to {}", file_.path(),
-           quoted(key(name)), count, std::numeric_limits<int32_t>::max());
+           quote(key(name)), count, std::numeric_limits<int32_t>::max());
     }
     return static_cast<int32_t>(count);
   }
@@ -70,7 +70,7 @@ class SpecKeys {
   T present(const std::optional<T>& value, std::string_view name) const {
     if (!value)
       fail(ErrorCode::CorruptFile, "{}: metadata key {} is missing", file_.path(),
-           quoted(key(name)));
+           quote(key(name)));
     return *value;
   }
 
@@ -88,7 +88,7 @@ int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
   if (tokens == nullptr) {
     fail(ErrorCode::CorruptFile,
          "{}: has neither tensor 'token_embd.weight' nor metadata key {} nor a vocabulary",
-         file.path(), quoted(keys.key("vocab_size")));
+         file.path(), quote(keys.key("vocab_size")));
   }
   return static_cast<int32_t>(tokens->count);  // at most limits::kGgufArrayCountMax
 }
@@ -105,7 +105,7 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
   }
   if (const auto factor = keys.find_float("rope.scaling.attn_factor"); factor && *factor != 1.0F) {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1", file.path(),
-         quoted(keys.key("rope.scaling.attn_factor")), *factor);
+         quote(keys.key("rope.scaling.attn_factor")), *factor);
   }
 }
 
@@ -130,7 +130,7 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
     scaling.original_context_length = keys.count("rope.scaling.original_context_length");
   } else {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: none, linear, llama3",
-         file.path(), quoted(type_key), quoted(type));
+         file.path(), quote(type_key), quote(type));
   }
   return scaling;
 }
@@ -142,7 +142,7 @@ int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSp
   if (!key_length && spec.hidden_size % spec.head_count != 0) {
     fail(ErrorCode::CorruptFile,
          "{}: its hidden size {} is no multiple of its {} heads, and metadata key {} is missing",
-         file.path(), spec.hidden_size, spec.head_count, quoted(keys.key("attention.key_length")));
+         file.path(), spec.hidden_size, spec.head_count, quote(keys.key("attention.key_length")));
   }
   const int32_t head_size = key_length.value_or(spec.hidden_size / spec.head_count);
   if (value_length.value_or(head_size) != head_size) {

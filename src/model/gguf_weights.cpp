@@ -60,7 +60,7 @@ class WeightReader {
     WeightView view = optional(name, shape);
     if (!view.present()) {
       fail(ErrorCode::CorruptFile, "{}: tensor {} of architecture {} is missing", file_.path(),
-           quoted(name), spec_.architecture);
+           quote(name), spec_.architecture);
     }
     return view;
   }
@@ -72,19 +72,19 @@ class WeightReader {
     if (tensor->columns() != shape.columns || tensor->dimensions[1] != shape.rows ||
         tensor->rows() != shape.rows) {
       fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}]", file_.path(),
-           quoted(name), tensor->shape(), shape.columns,
+           quote(name), tensor->shape(), shape.columns,
            shape.is_vector ? "" : fmt::format(", {}", shape.rows));
     }
     const auto type = supported_type(tensor->type->id);
     if (shape.is_vector && type != TensorType::F32) {
       fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms and biases: F32",
-           file_.path(), quoted(name), tensor->type->name);
+           file_.path(), quote(name), tensor->type->name);
     }
     if (!type) {
       fail(ErrorCode::Unsupported,
            "{}: tensor {} has type {}; supported: F32, F16, BF16, Q8_0, Q4_0; "
            "convert it: llama-quantize --allow-requantize FILE OUT q8_0",
-           file_.path(), quoted(name), tensor->type->name);
+           file_.path(), quote(name), tensor->type->name);
     }
     return {.name = name,
             .type = *type,
@@ -99,7 +99,7 @@ class WeightReader {
       if (!used_.contains(tensor.name)) {
         fail(ErrorCode::Unsupported,
              "{}: tensor {} is not part of architecture {}, or of a layer beyond its {}",
-             file_.path(), quoted(tensor.name), spec_.architecture, spec_.layer_count);
+             file_.path(), quote(tensor.name), spec_.architecture, spec_.layer_count);
       }
     }
   }

@@ -33,7 +33,7 @@ size_t character_bytes(std::string_view text) {
 
 }  // namespace
 
-std::string escaped(std::string_view text, size_t bytes_max) {
+std::string escape(std::string_view text, size_t bytes_max) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t count = character_bytes(text.substr(at));
@@ -54,6 +54,6 @@ std::string escaped(std::string_view text, size_t bytes_max) {
   return out;
 }
 
-std::string quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, 80)); }
+std::string quote(std::string_view text) { return fmt::format("'{}'", escape(text, 80)); }
 
 }  // namespace inflight

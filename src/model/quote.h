@@ -10,9 +10,9 @@ namespace inflight {
 
 // `text` with backslashes, control characters and bytes that are no UTF-8 written as \\, \n, \t, \r
 // or \xNN; cut after `bytes_max` bytes of text, with "..." in their place.
-[[nodiscard]] std::string escaped(std::string_view text, size_t bytes_max);
+[[nodiscard]] std::string escape(std::string_view text, size_t bytes_max);
 
 // 'text': for names in messages.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string quote(std::string_view text);
 
 }  // namespace inflight

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GGUF file, mapped read-only and checked as a whole when it is opened: metadata by key, tensors
-// by name. THREAD: immutable once open.
+// A GGUF file, mapped read-only and checked as a whole when it is opened: metadata by key,
+// tensors by name.   THREAD: immutable once open.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace inflight {
 class GgufFile {
  public:
   // ERRORS: NotFound, Io, CorruptFile, Unsupported; one line that names the file, the thing, what
-  // was found and what is
-  //         allowed.   COST: O(header); tensor data is not read.
+  //         was found and what is allowed.
+  // COST:   O(header); tensor data is not read.
   explicit GgufFile(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -53,8 +53,8 @@ class GgufFile {
   GgufContents contents_;
 };
 
-// One scalar, widened. REQUIRES: type is neither String nor Array; `bytes` holds scalar_bytes(type)
-// of it.
+// One scalar, widened.
+// REQUIRES: type is neither String nor Array; `bytes` holds scalar_bytes(type) of it.
 using GgufScalar = std::variant<bool, int64_t, uint64_t, double>;
 [[nodiscard]] GgufScalar decode_scalar(GgufValueType type, const std::byte* bytes);
 

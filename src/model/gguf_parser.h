@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of a GGUF file (versions 2 and 3, little-endian) taken apart and checked: counts,
 // lengths, offsets, types and sizes against the file and against limits.h. Afterwards no view
-// reaches outside the bytes. Knows nothing of what keys and tensors mean.   Source: the GGUF
-// specification (ggml, docs/gguf.md).
+// reaches outside the bytes. Knows nothing of what keys and tensors mean.
+// Source: the GGUF specification (ggml, docs/gguf.md).
 #pragma once
 
 #include <array>
@@ -78,7 +78,8 @@ struct GgufContents {
 
 // `path` is for messages only.
 // ERRORS: CorruptFile, Unsupported; one line that names the file, the thing, what was found and
-// what is allowed. COST:   O(bytes of the header); tensor data is not read. Memory: O(entries).
+//         what is allowed.
+// COST:   O(bytes of the header); tensor data is not read. Memory: O(entries).
 [[nodiscard]] GgufContents parse_gguf(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace inflight

@@ -95,6 +95,11 @@ int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
 
 // Variants of the family that would load but compute something else.
 void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
+  if (const auto parts = file.find_integer("split.count"); parts && *parts > 1) {
+    fail(ErrorCode::Unsupported,
+         "{}: is one of {} parts of a model; join them: llama-gguf-split --merge FIRST_PART OUT",
+         file.path(), *parts);
+  }
   if (const auto experts = file.find_integer(keys.key("expert_count")); experts && *experts != 0) {
     fail(ErrorCode::Unsupported, "{}: is a mixture of {} experts; supported: dense models",
          file.path(), *experts);

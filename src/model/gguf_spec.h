@@ -8,10 +8,11 @@
 namespace inflight {
 
 // Works on files without weights too: the vocabulary's size is that of the embedding, else of the
-// key, else of the tokens. ENSURES: the result is validate()d. ERRORS:  CorruptFile for missing,
-// ill-typed or contradicting keys; Unsupported for another architecture, mixture of
-//          experts, or a scaling of RoPE that this build does not know. Each names the file and the
-//          key.
+// key, else of the tokens.
+// ENSURES: the result is validate()d.
+// ERRORS:  CorruptFile for missing, ill-typed or contradicting keys; Unsupported for another
+//          architecture, a mixture of experts, one part of several, or a scaling of RoPE that this
+//          build does not know. Each names the file and the key.
 [[nodiscard]] ModelSpec read_spec(const GgufFile& file);
 
 }  // namespace inflight

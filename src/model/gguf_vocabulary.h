@@ -8,11 +8,10 @@
 namespace inflight {
 
 // A file without a vocabulary gives one whose `model` is empty.
-// ENSURES: scores and types are empty or one a token; every special id is below tokens.size(). The
-// texts are as in the
-//          file, valid UTF-8 or not.
+// ENSURES: scores and types are empty or one a token; every special id is below tokens.size().
+//          The texts are as in the file, valid UTF-8 or not.
 // ERRORS:  CorruptFile for ill-typed keys, arrays of different lengths, ids and types out of range;
-// names file and key.
+//          each names file and key.
 [[nodiscard]] VocabularyData read_vocabulary(const GgufFile& file);
 
 }  // namespace inflight

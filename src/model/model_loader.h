@@ -21,8 +21,8 @@ struct LoadedModel {
 
 // ENSURES: a vocabulary, if any, has spec.vocabulary_size tokens. Views as read_weights() promises.
 // ERRORS:  NotFound, Io, CorruptFile, Unsupported: one line naming the file, the thing, what was
-// found, what is allowed. COST:    O(metadata); weight data is read from disk when it is first
-// touched.
+//          found, what is allowed.
+// COST:    O(metadata); weight data is read from disk when it is first touched.
 [[nodiscard]] LoadedModel load_model(const std::string& path);
 
 // The vocabulary alone, of any GGUF file that has one, whatever its architecture and tensors.

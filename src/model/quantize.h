@@ -10,14 +10,13 @@
 
 namespace inflight {
 
-// REQUIRES: numbers.size() is a multiple of the type's unit; row.size() == row_bytes(type,
-// numbers.size()).
-//           Rows need no alignment.   COST: O(numbers), no allocation.   THREAD: any.
+// REQUIRES: numbers.size() is a multiple of the type's unit, row.size() is row_bytes() of it. Rows
+//           need no alignment.
+// COST:     O(numbers), no allocation.   THREAD: any.
 void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<float> numbers);
 
 // REQUIRES: as dequantize_row.
-// ERRORS:   InvalidArgument for NaN, an infinity, or a number too large for the type (naming the
-// number).
+// ERRORS:   InvalidArgument for NaN, an infinity, or a number too large for the type, naming it.
 void quantize_row(TensorType type, std::span<const float> numbers, std::span<std::byte> row);
 
 }  // namespace inflight

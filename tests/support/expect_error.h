@@ -10,8 +10,8 @@
 
 namespace inflight::test {
 
-// The message of the Error that `function` throws; a failed test and "" when it throws none or one
-// of another code.
+// The message of the Error that `function` throws; fails the test when there is none or it has
+// another code.
 template <typename Function>
 std::string error_of(ErrorCode code, Function&& function) {
   try {

@@ -5,9 +5,10 @@
 //
 //   x = embedding[id]
 //   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE)
-//               x += W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,   g = h /
-//               (H/G), 0 <= j <= position f = norm(x, feed_forward_norm);  x += W_down( silu(W_gate
-//               f) * W_up f )
+//               x += W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
+//                    g = h / (H/G), 0 <= j <= position
+//               f = norm(x, feed_forward_norm)
+//               x += W_down( silu(W_gate f + b) * (W_up f + b) ) + b
 //   logits = W_output norm(x, output_norm)
 //   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon)
 //
@@ -31,8 +32,8 @@ class ReferenceModel {
 
   // Forgets all tokens fed so far.
   void reset();
-  // Appends `ids` to the sequence; the logits [V] behind the last of them.  REQUIRES: ids is not
-  // empty.
+  // Appends `ids` to the sequence; the logits [V] behind the last of them.
+  // REQUIRES: ids is not empty.
   [[nodiscard]] std::vector<double> feed(std::span<const TokenId> ids);
   // The same, with the logits behind each of them: [ids.size()][V].
   [[nodiscard]] std::vector<std::vector<double>> feed_all(std::span<const TokenId> ids);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: no damage to a model file does more than make an Error: no crash, no hang, no large
-// allocation; what still loads can be read to its last byte. Method: a small model with a
-// vocabulary, quantised and not; cut at every byte of its header; thousands of seeded mutations
-// (bits, telling numbers, moved and doubled stretches). Runs under ASan and UBSan too.
+// allocation; what still loads can be read to its last byte.
+// Method: a small model with a vocabulary, quantised and not; cut at every byte of its header;
+// thousands of seeded mutations (bits, telling numbers, removed and doubled stretches). Runs under
+// ASan and UBSan too.
 #include <gtest/gtest.h>
 
 #include <algorithm>

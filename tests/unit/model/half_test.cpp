@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: F16 and BF16 bit patterns mean what IEEE 754 says, and floats round to the nearest of them,
-// ties to even. Method: all 65,536 patterns against the definition in doubles; every gap between
-// two neighbours probed at its middle and one float to either side of it.
+// ties to even.
+// Method: all 65,536 patterns against the definition in doubles; every gap between two neighbours
+// probed at its middle and one float to either side of it.
 #include "model/half.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a model file becomes spec, vocabulary and weights as written; whatever is missing,
-// contradicting or beyond this build is named. Covers: model/architecture.cpp, model/gguf_spec.cpp,
-// model/gguf_vocabulary.cpp, model/gguf_weights.cpp, model/model_loader.cpp Method: synthetic
-// models written with known spec and numbers, one thing changed at a time; the vocabularies and
-// models of other projects for what they really write.
+// contradicting or beyond this build is named.
+// Covers: model/architecture.cpp, model/gguf_spec.cpp, model/gguf_vocabulary.cpp
+// Covers: model/gguf_weights.cpp, model/model_loader.cpp
+// Method: synthetic models written with known spec and numbers, one thing changed at a time; the
+// vocabularies of other projects for what they really write.
 #include "model/model_loader.h"
 
 #include <fmt/format.h>
@@ -182,6 +183,8 @@ TEST(ReadSpec, RefusesOtherModels) {
       ErrorCode::Unsupported,
       "'llama.rope.scaling.type' is 'yarn', supported: none, linear, llama3",
       with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "yarn"); }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is one of 3 parts of a model; join them",
+                        with([](GgufWriter& writer) { writer.key_u32("split.count", 3); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is not causal", with([](GgufWriter& writer) {
                           writer.key_bool("llama.attention.causal", false);
                         }));

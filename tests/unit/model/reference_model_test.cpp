@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: the loader and the float64 reference together compute what other implementations compute on
-// real weights. Method: the demo model against golden.json, which Hugging Face transformers wrote
-// (float32, weights before their conversion to GGUF); stories260K against the text that llama.cpp
-// and llama2.c continue with.
+// real weights.
+// Method: the demo model against golden.json, which Hugging Face transformers wrote (float32,
+// weights before their conversion to GGUF); stories260K against the text that llama.cpp and
+// llama2.c continue with.
 #include "support/reference_model.h"
 
 #include <fmt/format.h>

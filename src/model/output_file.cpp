@@ -25,13 +25,13 @@ OutputFile::OutputFile(std::string path, size_t bytes)
          S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
   }
   descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_io("create", errno);
+  if (descriptor_ < 0) fail_io("cannot create", errno);
   // Not every file system can reserve; those that can say now that there is no room.
   if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes_)) != 0 &&
       (errno == ENOSPC || errno == EFBIG)) {
     const int error = errno;
     remove_partial();
-    fail_io("write", error);
+    fail_write(error);
   }
 }
 
@@ -44,23 +44,26 @@ void OutputFile::remove_partial() noexcept {
   descriptor_ = -1;
 }
 
-void OutputFile::fail_io(const char* action, int error) const {
-  fail(ErrorCode::Io, "{}: cannot {} its {} bytes: {}", path_, action, bytes_,
-       std::generic_category().message(error));
+void OutputFile::fail_io(const std::string& what, int error) const {
+  fail(ErrorCode::Io, "{}: {}: {}", path_, what, std::generic_category().message(error));
+}
+
+void OutputFile::fail_write(int error) const {
+  fail_io(fmt::format("cannot write {} bytes", bytes_), error);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_io("write", errno);
+    if (written < 0) fail_write(errno);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
 
 void OutputFile::commit() {
-  if (::fsync(descriptor_) != 0) fail_io("write", errno);
-  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail_io("rename", errno);
+  if (::fsync(descriptor_) != 0) fail_write(errno);
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail_io("cannot rename", errno);
   ::close(descriptor_);
   descriptor_ = -1;
 }

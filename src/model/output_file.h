@@ -25,7 +25,8 @@ class OutputFile {
   void commit();
 
  private:
-  [[noreturn]] void fail_io(const char* action, int error) const;
+  [[noreturn]] void fail_io(const std::string& what, int error) const;
+  [[noreturn]] void fail_write(int error) const;
   void remove_partial() noexcept;
 
   std::string path_;

@@ -55,9 +55,10 @@ TEST(OutputFile, SaysWhyItCannotBeMade) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "is a directory, cannot be replaced",
                         make(folder.path(), 1));
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "/dev/null: is a device", make("/dev/null", 1));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Io, "none/out: cannot create", make(folder.file("none/out"), 1));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Io, "none/out: cannot create: No such file",
+                        make(folder.file("none/out"), 1));
   // No file system here has room for 2^60 bytes; nothing may be left of the attempt.
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Io, "cannot write its 1152921504606846976 bytes",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Io, "cannot write 1152921504606846976 bytes",
                         make(folder.file("out"), size_t{1} << 60));
   EXPECT_EQ(files_in(folder), 0U);
 }

@@ -66,10 +66,9 @@ void quantize_q4_block(const float* x, std::byte* block) {
   const float d = largest / -8.0F;
   const float inverse = inverse_of(d);
   store_u16(block, block_scale(d, largest, TensorType::Q4_0));
-  // Product and sum rounded once, as a fused multiply-add does: what GGUF's reference files hold.
+  // Product and sum are rounded each by itself (no fused multiply-add), as in GGUF's reference.
   const auto nibble = [inverse](float number) {
-    const auto sum = static_cast<float>(double{number} * double{inverse} + 8.5);
-    return static_cast<uint8_t>(std::min(15, static_cast<int>(sum)));
+    return static_cast<uint8_t>(std::min(15, static_cast<int>(number * inverse + 8.5F)));
   };
   for (size_t i = 0; i < kHalfBlock; ++i) {
     block[2 + i] = static_cast<std::byte>(nibble(x[i]) | nibble(x[i + kHalfBlock]) << 4);

@@ -18,7 +18,7 @@
 namespace inflight {
 namespace {
 
-constexpr size_t kSlabNumbers = size_t{8} << 20;  // converted between two writes
+constexpr size_t kSlabNumbers = size_t{2} << 20;  // converted between two writes
 constexpr unsigned kThreadsMax = 16;
 constexpr uint32_t kQuantizationVersion = 2;  // of the block formats of Q8_0 and Q4_0
 constexpr std::string_view kFileTypeKey = "general.file_type";

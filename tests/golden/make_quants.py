@@ -29,10 +29,23 @@ def blocks():
     yield rng.standard_normal(32).astype(np.float32) * np.float32(1e-9)   # the scale is 0 in F16
     yield rng.standard_normal(32).astype(np.float32) * np.float32(2e4)
     yield np.float32(2.0) ** rng.integers(-24, 15, 32).astype(np.float32)
+    yield from blocks_that_tell_fused_rounding(rng, 8)
     for scale in np.geomspace(1e-5, 1e4, 53):
         yield rng.standard_normal(32).astype(np.float32) * np.float32(scale)
     for _ in range(64):
         yield rng.standard_normal(32).astype(np.float32) * np.float32(0.02)
+
+
+def blocks_that_tell_fused_rounding(rng, count):
+    """Blocks that Q4_0 stores otherwise when product and sum are rounded once, by a fused multiply-add."""
+    while count > 0:
+        x = (rng.standard_normal(32) * 0.05).astype(np.float32)
+        x = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)  # few digits: ties are common
+        inverse = np.float32(1) / (x[np.abs(x).argmax()] / np.float32(-8))
+        fused = (x.astype(np.float64) * np.float64(inverse) + 8.5).astype(np.float32)
+        if (np.trunc(fused) != np.trunc(x * inverse + np.float32(8.5))).any():
+            count -= 1
+            yield x
 
 
 def main():

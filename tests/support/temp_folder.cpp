@@ -20,6 +20,8 @@ TempFolder::~TempFolder() {
 }
 
 std::string TempFolder::write(const std::string& name, std::span<const std::byte> bytes) const {
+  // A new file, not the old one emptied: ext4 writes that one to the disk when it is closed.
+  std::filesystem::remove(file(name));
   std::ofstream out(file(name), std::ios::binary);
   out.write(reinterpret_cast<const char*>(bytes.data()),
             static_cast<std::streamsize>(bytes.size()));

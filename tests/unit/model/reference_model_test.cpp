@@ -3,7 +3,7 @@
 // real weights.
 // Method: the demo model against golden.json, which Hugging Face transformers wrote (float32,
 // weights before their conversion to GGUF); stories260K against the text that llama.cpp and
-// llama2.c continue with.
+// llama2.c continue with; small random models (tests/golden/make_reference.py) against llama.cpp.
 #include "support/reference_model.h"
 
 #include <fmt/format.h>
@@ -24,6 +24,30 @@ constexpr bool kSlow = true;  // a few short cases only
 #else
 constexpr bool kSlow = false;
 #endif
+
+// Biases, untied output, head sizes other than E/H, MQA, both RoPE styles, linear and llama3
+// scaling, 70 tokens each.
+// llama.cpp computes in float32; its log probabilities are of the order of 10.
+TEST(SmallModels, HaveTheLogProbabilitiesOfLlamaCpp) {
+  const auto golden = nlohmann::json::parse(read_file(source_path("tests/golden/reference.json")));
+  for (const auto& item : golden["cases"]) {
+    const std::string name = item["file"];
+    SCOPED_TRACE(name);
+    const LoadedModel model = load_model(source_path("tests/golden/" + name));
+    ReferenceModel reference(model);
+    const std::vector<double> logits = reference.logits(item["ids"].get<std::vector<TokenId>>());
+    const double largest = *std::max_element(logits.begin(), logits.end());
+    double total = 0.0;
+    for (const double logit : logits) total += std::exp(logit - largest);
+    const auto expected = item["log_probabilities"].get<std::vector<double>>();
+    ASSERT_EQ(logits.size(), expected.size());
+    double worst = 0.0;
+    for (size_t id = 0; id < logits.size(); ++id) {
+      worst = std::max(worst, std::fabs(logits[id] - largest - std::log(total) - expected[id]));
+    }
+    EXPECT_LT(worst, 5e-5);
+  }
+}
 
 // All 15 cases but the long ones where a sanitizer makes arithmetic ten times slower.
 nlohmann::json golden_cases() {
@@ -51,6 +75,22 @@ TEST(DemoModel, HasTheLogitsAndGreedyTokensOfTransformers) {
       EXPECT_NEAR(logits[top["id"].get<size_t>()], expected, 1e-4 * std::fabs(expected)) << top;
     }
     EXPECT_EQ(reference.greedy(logits, 32), golden["greedy_ids"].get<std::vector<TokenId>>());
+  }
+}
+
+// What rounding to Q8_0 alone costs: no kernel can come closer to transformers on this file.
+TEST(DemoModel, KeepsItsLogitsInQ8) {
+  const LoadedModel model = load_model(source_path("models/tinyworld/tinyworld-q8_0.gguf"));
+  ReferenceModel reference(model);
+  for (const auto& golden : golden_cases()) {
+    if (golden["prompt_tokens"] > 30) continue;
+    SCOPED_TRACE(golden["name"].get<std::string>());
+    const std::vector<double> logits =
+        reference.logits(golden["prompt_ids"].get<std::vector<TokenId>>());
+    for (const auto& top : golden["top5"]) {
+      const double expected = top["logit"];
+      EXPECT_NEAR(logits[top["id"].get<size_t>()], expected, 2e-2 * std::fabs(expected)) << top;
+    }
   }
 }
 

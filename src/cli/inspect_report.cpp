@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <iterator>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,9 +21,10 @@
 namespace inflight::cli {
 namespace {
 
-constexpr int32_t kSequences = 16;      // the example batch of the memory table
-constexpr int32_t kBlockTokens = 16;    // the default block_size
-constexpr uint64_t kElementsShown = 6;  // of an array
+constexpr int32_t kSequences = 16;    // the example batch of the memory table
+constexpr int32_t kBlockTokens = 16;  // the default block_size
+constexpr size_t kElementsShown = 6;  // of an array
+constexpr size_t kElementBytesShown = 24;
 constexpr size_t kTextBytesShown = 90;  // of a string, in tables
 
 using Json = nlohmann::ordered_json;
@@ -36,61 +36,68 @@ size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequ
          static_cast<size_t>(sequences);
 }
 
-std::string scalar_text(GgufValueType type, const std::byte* bytes) {
-  if (type == GgufValueType::Float32) {  // the shortest that is the same float: 1e-05
-    return fmt::format("{}", static_cast<float>(std::get<double>(decode_scalar(type, bytes))));
+// A value by itself or an element of an array; neither an array.
+struct Element {
+  GgufValueType type{};
+  std::span<const std::byte> bytes;
+
+  [[nodiscard]] std::string_view string() const {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  return std::visit([](auto value) { return fmt::format("{}", value); },
-                    decode_scalar(type, bytes));
+};
+
+std::string element_text(const Element& element, size_t string_bytes) {
+  if (element.type == GgufValueType::String) {
+    return fmt::format("\"{}\"", escape(element.string(), string_bytes));
+  }
+  const GgufScalar scalar = decode_scalar(element.type, element.bytes.data());
+  if (element.type == GgufValueType::Float32) {  // the shortest that is the same float: 1e-05
+    return fmt::format("{}", static_cast<float>(std::get<double>(scalar)));
+  }
+  return std::visit([](auto value) { return fmt::format("{}", value); }, scalar);
 }
 
-std::string string_text(std::string_view text) {
-  return fmt::format("\"{}\"", escape(text, kTextBytesShown));
+Json element_json(const Element& element) {
+  if (element.type == GgufValueType::String) return std::string(element.string());
+  return std::visit([](auto value) { return Json(value); },
+                    decode_scalar(element.type, element.bytes.data()));
 }
 
-std::string array_text(const GgufValue& value) {
+// Up to kElementsShown elements; none of an array of arrays.
+std::vector<Element> first_elements(const GgufValue& array) {
+  std::vector<Element> first;
+  const size_t count = std::min<size_t>(array.count, kElementsShown);
+  if (array.element_type == GgufValueType::String) {
+    std::vector<std::string_view> texts = decode_strings(array);
+    texts.resize(count);
+    for (const std::string_view text : texts) {
+      first.push_back({GgufValueType::String, std::as_bytes(std::span(text))});
+    }
+  } else if (const size_t stride = scalar_bytes(array.element_type); stride != 0) {
+    for (size_t i = 0; i < count; ++i) {
+      first.push_back({array.element_type, array.bytes.subspan(i * stride, stride)});
+    }
+  }
+  return first;
+}
+
+std::string value_text(const GgufValue& value) {
+  if (value.type != GgufValueType::Array) {
+    return element_text({value.type, value.bytes}, kTextBytesShown);
+  }
   std::vector<std::string> shown;
-  if (value.element_type == GgufValueType::String) {
-    for (const std::string_view text : decode_strings(value)) {
-      if (shown.size() == kElementsShown) break;
-      shown.push_back(fmt::format("\"{}\"", escape(text, 24)));
-    }
-  } else if (const size_t stride = scalar_bytes(value.element_type); stride != 0) {
-    for (size_t at = 0; at < value.bytes.size() && shown.size() < kElementsShown; at += stride) {
-      shown.push_back(scalar_text(value.element_type, value.bytes.data() + at));
-    }
+  for (const Element& element : first_elements(value)) {
+    shown.push_back(element_text(element, kElementBytesShown));
   }
   return fmt::format("{}: {}{}", grouped(static_cast<int64_t>(value.count)), fmt::join(shown, ", "),
                      value.count > shown.size() ? ", ..." : "");
 }
 
-std::string value_text(const GgufValue& value) {
-  if (value.type == GgufValueType::Array) return array_text(value);
-  if (value.type != GgufValueType::String) return scalar_text(value.type, value.bytes.data());
-  return string_text({reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()});
-}
-
-Json scalar_json(GgufValueType type, const std::byte* bytes) {
-  return std::visit([](auto value) { return Json(value); }, decode_scalar(type, bytes));
-}
-
 // Arrays as {element_type, count, first: [...]}: a vocabulary would drown the rest.
 Json value_json(const GgufValue& value) {
-  if (value.type == GgufValueType::String) {
-    return std::string(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
-  }
-  if (value.type != GgufValueType::Array) return scalar_json(value.type, value.bytes.data());
+  if (value.type != GgufValueType::Array) return element_json({value.type, value.bytes});
   Json first = Json::array();
-  if (value.element_type == GgufValueType::String) {
-    for (const std::string_view text : decode_strings(value)) {
-      if (first.size() == kElementsShown) break;
-      first.push_back(std::string(text));
-    }
-  } else if (const size_t stride = scalar_bytes(value.element_type); stride != 0) {
-    for (size_t at = 0; at < value.bytes.size() && first.size() < kElementsShown; at += stride) {
-      first.push_back(scalar_json(value.element_type, value.bytes.data() + at));
-    }
-  }
+  for (const Element& element : first_elements(value)) first.push_back(element_json(element));
   return {{"element_type", to_string(value.element_type)},
           {"count", value.count},
           {"first", std::move(first)}};
@@ -130,10 +137,12 @@ std::string rope_text(const ModelSpec& spec) {
       "RoPE base {}, {} of {} numbers a head, {}", spec.rope_base, spec.rope_dimension_count,
       spec.head_size,
       spec.rope_style == RopeStyle::Interleaved ? "neighbours paired" : "halves paired");
-  if (spec.rope_scaling.kind == RopeScaling::Kind::Linear)
+  if (spec.rope_scaling.kind == RopeScaling::Kind::Linear) {
     text += fmt::format(", linear scaling {}", spec.rope_scaling.factor);
-  if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3)
+  }
+  if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3) {
     text += fmt::format(", llama3 scaling {}", spec.rope_scaling.factor);
+  }
   return text;
 }
 
@@ -141,9 +150,10 @@ void add_model(const Inspection& inspection, std::string& out) {
   out += "\nModel\n";
   Table table("ll");
   const bool has_tensors = !inspection.file.tensors().empty();
-  if (has_tensors)
+  if (has_tensors) {
     table.row({"parameters", fmt::format("{} ({})", parameters_text(inspection.parameter_count),
                                          grouped(inspection.parameter_count))});
+  }
   if (inspection.spec) {
     const ModelSpec& spec = *inspection.spec;
     table.row(
@@ -290,8 +300,9 @@ std::string to_text(const Inspection& inspection) {
 Json to_json(const Inspection& inspection) {
   const GgufFile& file = inspection.file;
   Json metadata = Json::object();
-  for (const GgufValue& value : file.metadata())
+  for (const GgufValue& value : file.metadata()) {
     metadata[std::string(value.key)] = value_json(value);
+  }
   Json tensors = Json::array();
   for (const GgufTensor& tensor : file.tensors()) {
     const auto shape = std::vector<int64_t>(tensor.dimensions.begin(),

@@ -27,10 +27,12 @@ std::string command_mistake(const CLI::App& app, int argc, const char* const* ar
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
   if (app.get_option_no_throw(std::string(given)) != nullptr) return "";
-  if (given.starts_with("-"))
+  if (given.starts_with("-")) {
     return fmt::format("unknown option '{}'; see: inflight --help", given);
-  if (given.empty())
+  }
+  if (given.empty()) {
     return fmt::format("no command given; one of: {}; see: inflight --help", known);
+  }
   return fmt::format("unknown command '{}'; one of: {}; see: inflight --help", given, known);
 }
 
@@ -42,8 +44,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   inflight::cli::add_inspect_command(app);
   inflight::cli::add_quantize_command(app);
-  if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty())
+  if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
     return report(mistake, 2);
+  }
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0) return report("cannot write to standard output", 1);

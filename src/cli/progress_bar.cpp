@@ -37,8 +37,10 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::update(size_t done_bytes, size_t total_bytes, std::string_view detail) {
   const TimeNs now = clock_.now();
-  if (!visible_ || now - begin_ < kSilentNs || (anything_drawn_ && now - drawn_ < kDrawIntervalNs))
+  if (!visible_ || now - begin_ < kSilentNs ||
+      (anything_drawn_ && now - drawn_ < kDrawIntervalNs)) {
     return;
+  }
   const double share =
       total_bytes == 0 ? 1.0 : static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
   const double rate = static_cast<double>(done_bytes) / (static_cast<double>(now - begin_) * 1e-9);

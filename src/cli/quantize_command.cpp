@@ -10,6 +10,7 @@
 #include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "model/quantize_file.h"
+#include "model/quote.h"
 
 namespace inflight::cli {
 namespace {
@@ -42,7 +43,7 @@ void run_quantize(const QuantizeOptions& options, bool as_json) {
       if (StopOnInterrupt::requested() != 0) {
         fail(ErrorCode::Io, "{}: interrupted, nothing was written", options.output_path);
       }
-      bar.update(progress.done_bytes, progress.total_bytes, progress.tensor);
+      bar.update(progress.done_bytes, progress.total_bytes, escape(progress.tensor, 60));
     });
   }
   const double wall_s = static_cast<double>(clock.now() - begin) * 1e-9;
@@ -62,9 +63,10 @@ void run_quantize(const QuantizeOptions& options, bool as_json) {
 
 TensorType type_named(const std::string& name) {
   const auto type = parse_tensor_type(name);
-  if (!type)
+  if (!type) {
     fail(ErrorCode::InvalidArgument, "type '{}' is not known; one of: f32, f16, bf16, q8_0, q4_0",
          name);
+  }
   return *type;
 }
 

@@ -25,12 +25,48 @@ std::optional<size_t> find_index(const Index& index, std::string_view name) {
   return found->second;
 }
 
-// The lookups of one key: what every error needs is here.
+// One value as the type that a caller expects of it.
 class Lookup {
  public:
   Lookup(const std::string& path, const GgufValue& value) : path_(path), value_(value) {}
 
-  int64_t integer(GgufValueType type, const std::byte* bytes) const {
+  int64_t integer() const {
+    require_scalar("an integer");
+    return integer_at(value_.type, value_.bytes.data());
+  }
+
+  double number() const {
+    require_scalar("a number");
+    return number_at(value_.type, value_.bytes.data());
+  }
+
+  bool boolean() const {
+    if (value_.type != GgufValueType::Bool) wrong_type("a bool");
+    return std::get<bool>(decode_scalar(value_.type, value_.bytes.data()));
+  }
+
+  std::string_view string() const {
+    if (value_.type != GgufValueType::String) wrong_type("a string");
+    return {reinterpret_cast<const char*>(value_.bytes.data()), value_.bytes.size()};
+  }
+
+  std::vector<int64_t> integers() const {
+    return elements("an array of integers", &Lookup::integer_at);
+  }
+
+  std::vector<double> numbers() const {
+    return elements("an array of numbers", &Lookup::number_at);
+  }
+
+  std::vector<std::string_view> strings() const {
+    if (value_.type != GgufValueType::Array || value_.element_type != GgufValueType::String) {
+      wrong_type("an array of strings");
+    }
+    return decode_strings(value_);
+  }
+
+ private:
+  int64_t integer_at(GgufValueType type, const std::byte* bytes) const {
     const GgufScalar scalar = decode_scalar(type, bytes);
     if (const auto* number = std::get_if<int64_t>(&scalar)) return *number;
     if (const auto* number = std::get_if<uint64_t>(&scalar)) {
@@ -43,28 +79,28 @@ class Lookup {
     wrong_type("an integer");
   }
 
-  double number(GgufValueType type, const std::byte* bytes) const {
+  double number_at(GgufValueType type, const std::byte* bytes) const {
     const GgufScalar scalar = decode_scalar(type, bytes);
     if (std::holds_alternative<bool>(scalar)) wrong_type("a number");
     return std::visit([](auto number) { return static_cast<double>(number); }, scalar);
   }
 
-  void require_scalar(const char* expected) const {
-    if (scalar_bytes(value_.type) == 0) wrong_type(expected);
-  }
-
-  // Decodes each element of an array of scalars with `decode(type, bytes)`.
-  template <typename T, typename Decode>
-  std::vector<T> elements(const char* expected, Decode&& decode) const {
+  template <typename T>
+  std::vector<T> elements(const char* expected,
+                          T (Lookup::*element_at)(GgufValueType, const std::byte*) const) const {
     const size_t stride =
         value_.type == GgufValueType::Array ? scalar_bytes(value_.element_type) : 0;
     if (stride == 0) wrong_type(expected);
     std::vector<T> all;
     all.reserve(static_cast<size_t>(value_.count));
     for (size_t at = 0; at < value_.bytes.size(); at += stride) {
-      all.push_back(decode(value_.element_type, value_.bytes.data() + at));
+      all.push_back((this->*element_at)(value_.element_type, value_.bytes.data() + at));
     }
     return all;
+  }
+
+  void require_scalar(const char* expected) const {
+    if (scalar_bytes(value_.type) == 0) wrong_type(expected);
   }
 
   [[noreturn]] void wrong_type(const char* expected) const {
@@ -72,10 +108,17 @@ class Lookup {
          quote(value_.key), value_.type_name(), expected);
   }
 
- private:
   const std::string& path_;
   const GgufValue& value_;
 };
+
+template <typename T>
+std::optional<T> read_if_present(const GgufFile& file, std::string_view key,
+                                 T (Lookup::*read)() const) {
+  const GgufValue* const value = file.find_value(key);
+  if (value == nullptr) return {};
+  return (Lookup(file.path(), *value).*read)();
+}
 
 }  // namespace
 
@@ -139,60 +182,31 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
 }
 
 std::optional<int64_t> GgufFile::find_integer(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  const Lookup lookup(path_, *value);
-  lookup.require_scalar("an integer");
-  return lookup.integer(value->type, value->bytes.data());
+  return read_if_present(*this, key, &Lookup::integer);
 }
 
 std::optional<double> GgufFile::find_number(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  const Lookup lookup(path_, *value);
-  lookup.require_scalar("a number");
-  return lookup.number(value->type, value->bytes.data());
+  return read_if_present(*this, key, &Lookup::number);
 }
 
 std::optional<bool> GgufFile::find_bool(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  if (value->type != GgufValueType::Bool) Lookup(path_, *value).wrong_type("a bool");
-  return std::get<bool>(decode_scalar(value->type, value->bytes.data()));
+  return read_if_present(*this, key, &Lookup::boolean);
 }
 
 std::optional<std::string_view> GgufFile::find_string(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  if (value->type != GgufValueType::String) Lookup(path_, *value).wrong_type("a string");
-  return std::string_view(reinterpret_cast<const char*>(value->bytes.data()), value->bytes.size());
+  return read_if_present(*this, key, &Lookup::string);
 }
 
 std::optional<std::vector<int64_t>> GgufFile::find_integers(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  const Lookup lookup(path_, *value);
-  return lookup.elements<int64_t>(
-      "an array of integers",
-      [&](GgufValueType type, const std::byte* bytes) { return lookup.integer(type, bytes); });
+  return read_if_present(*this, key, &Lookup::integers);
 }
 
 std::optional<std::vector<double>> GgufFile::find_numbers(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  const Lookup lookup(path_, *value);
-  return lookup.elements<double>(
-      "an array of numbers",
-      [&](GgufValueType type, const std::byte* bytes) { return lookup.number(type, bytes); });
+  return read_if_present(*this, key, &Lookup::numbers);
 }
 
 std::optional<std::vector<std::string_view>> GgufFile::find_strings(std::string_view key) const {
-  const GgufValue* const value = find_value(key);
-  if (value == nullptr) return {};
-  if (value->type != GgufValueType::Array || value->element_type != GgufValueType::String) {
-    Lookup(path_, *value).wrong_type("an array of strings");
-  }
-  return decode_strings(*value);
+  return read_if_present(*this, key, &Lookup::strings);
 }
 
 }  // namespace inflight

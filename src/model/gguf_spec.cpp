@@ -68,9 +68,10 @@ class SpecKeys {
  private:
   template <typename T>
   T present(const std::optional<T>& value, std::string_view name) const {
-    if (!value)
+    if (!value) {
       fail(ErrorCode::CorruptFile, "{}: metadata key {} is missing", file_.path(),
            quote(key(name)));
+    }
     return *value;
   }
 
@@ -120,8 +121,9 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   const std::string type_key = keys.key("rope.scaling.type");
   const auto type = file.find_string(type_key).value_or("linear");
   scaling.factor = keys.find_float("rope.scaling.factor").value_or(0.0F);
-  if (scaling.factor == 0.0F)
+  if (scaling.factor == 0.0F) {
     scaling.factor = keys.find_float("rope.scale_linear").value_or(1.0F);  // its older name
+  }
   if (type == "none" || (type == "linear" && scaling.factor == 1.0F) ||
       (type == "llama3" && file.find_tensor("rope_freqs.weight") != nullptr)) {
     return {};
@@ -162,8 +164,9 @@ int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSp
 
 ModelSpec read_spec(const GgufFile& file) {
   const auto name = file.find_string("general.architecture");
-  if (!name)
+  if (!name) {
     fail(ErrorCode::CorruptFile, "{}: metadata key 'general.architecture' is missing", file.path());
+  }
   ModelSpec spec;
   try {
     const Architecture& architecture = find_architecture(*name);

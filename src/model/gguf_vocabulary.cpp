@@ -68,9 +68,10 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   if (data.model.empty()) return data;
 
   const auto tokens = file.find_strings("tokenizer.ggml.tokens");
-  if (!tokens)
+  if (!tokens) {
     fail(ErrorCode::CorruptFile, "{}: metadata key 'tokenizer.ggml.tokens' is missing",
          file.path());
+  }
   const size_t count = tokens->size();
   if (count == 0 || count > static_cast<size_t>(limits::kVocabularyMax)) {
     fail(ErrorCode::CorruptFile, "{}: the vocabulary has {} tokens, allowed: 1 to {}", file.path(),

@@ -78,8 +78,9 @@ void quantize_q4_block(const float* x, std::byte* block) {
 void require_finite(std::span<const float> numbers) {
   const auto bad =
       std::find_if(numbers.begin(), numbers.end(), [](float x) { return !std::isfinite(x); });
-  if (bad != numbers.end())
+  if (bad != numbers.end()) {
     fail(ErrorCode::InvalidArgument, "number {} is {}", bad - numbers.begin(), *bad);
+  }
 }
 
 }  // namespace
@@ -145,12 +146,14 @@ void quantize_row(TensorType type, std::span<const float> numbers, std::span<std
       }
       break;
     case TensorType::Q8_0:
-      for (size_t b = 0; b < blocks; ++b)
+      for (size_t b = 0; b < blocks; ++b) {
         quantize_q8_block(in + b * kQuantBlock, out + b * kQ8Bytes);
+      }
       break;
     case TensorType::Q4_0:
-      for (size_t b = 0; b < blocks; ++b)
+      for (size_t b = 0; b < blocks; ++b) {
         quantize_q4_block(in + b * kQuantBlock, out + b * kQ4Bytes);
+      }
       break;
   }
 }

@@ -150,8 +150,9 @@ std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Convers
     const GgufTensor& tensor = *conversion.tensor;
     header.string(tensor.name);
     header.number(static_cast<uint32_t>(tensor.dimension_count));
-    for (int32_t i = 0; i < tensor.dimension_count; ++i)
+    for (int32_t i = 0; i < tensor.dimension_count; ++i) {
       header.number(tensor.dimensions[static_cast<size_t>(i)]);
+    }
     header.number(conversion.type_id());
     header.number(offset);
     offset = align_up<uint64_t>(offset + conversion.bytes(), file.alignment());

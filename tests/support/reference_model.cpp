@@ -16,8 +16,9 @@ double llama3_frequency(double frequency, const RopeScaling& scaling) {
   const double original = scaling.original_context_length;
   const double wavelength = 2.0 * std::numbers::pi / frequency;
   if (wavelength < original / double{scaling.high_frequency_factor}) return frequency;
-  if (wavelength > original / double{scaling.low_frequency_factor})
+  if (wavelength > original / double{scaling.low_frequency_factor}) {
     return frequency / double{scaling.factor};
+  }
   const double smooth =
       (original / wavelength - double{scaling.low_frequency_factor}) /
       (double{scaling.high_frequency_factor} - double{scaling.low_frequency_factor});
@@ -28,10 +29,12 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, const std::vector<do
   std::vector<double> frequencies;
   for (int32_t pair = 0; pair < spec.rope_dimension_count / 2; ++pair) {
     double frequency = std::pow(double{spec.rope_base}, -2.0 * pair / spec.rope_dimension_count);
-    if (spec.rope_scaling.kind == RopeScaling::Kind::Linear)
+    if (spec.rope_scaling.kind == RopeScaling::Kind::Linear) {
       frequency /= double{spec.rope_scaling.factor};
-    if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3)
+    }
+    if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3) {
       frequency = llama3_frequency(frequency, spec.rope_scaling);
+    }
     if (!factors.empty()) frequency /= factors[static_cast<size_t>(pair)];
     frequencies.push_back(frequency);
   }

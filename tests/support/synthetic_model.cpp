@@ -27,11 +27,13 @@ class ModelBuilder {
     const TensorType output_type = model_.output_type.value_or(model_.matrix_type);
     matrix("token_embd.weight", spec_.vocabulary_size, spec_.hidden_size,
            model_.tied_output ? output_type : model_.matrix_type);
-    for (int32_t layer = 0; layer < spec_.layer_count; ++layer)
+    for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
       write_layer(fmt::format("blk.{}.", layer));
+    }
     vector("output_norm.weight", spec_.hidden_size, 1.0F);
-    if (!model_.tied_output)
+    if (!model_.tied_output) {
       matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
+    }
     if (!model_.rope_factors.empty()) {
       writer_.tensor("rope_freqs.weight", TensorType::F32, {model_.rope_factors.size()},
                      model_.rope_factors);
@@ -129,8 +131,9 @@ class ModelBuilder {
                                            float spread) const {
     Rng rng(model_.seed ^ hash_of(name));
     std::vector<float> numbers(static_cast<size_t>(count));
-    for (float& number : numbers)
+    for (float& number : numbers) {
       number = centre + spread * static_cast<float>(2.0 * rng.uniform() - 1.0);
+    }
     return numbers;
   }
 

@@ -23,8 +23,9 @@ double value_of(uint32_t bits, int exponent_bits, int fraction_bits) {
   const int exponent = static_cast<int>(bits >> fraction_bits) & exponent_max;
   const double fraction = (bits & ((1U << fraction_bits) - 1)) / std::ldexp(1.0, fraction_bits);
   const double sign = (bits >> (exponent_bits + fraction_bits)) != 0 ? -1.0 : 1.0;
-  if (exponent == exponent_max)
+  if (exponent == exponent_max) {
     return fraction != 0.0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  }
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias);
   return sign * std::ldexp(1.0 + fraction, exponent - bias);
 }

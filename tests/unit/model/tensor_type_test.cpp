@@ -17,8 +17,9 @@ TEST(TensorType, NamesParseInAnyCase) {
   }
   EXPECT_EQ(parse_tensor_type("q8_0"), TensorType::Q8_0);
   EXPECT_EQ(parse_tensor_type("bf16"), TensorType::BF16);
-  for (const char* name : {"", "q8", "q8_00", "Q6_K", "f33"})
+  for (const char* name : {"", "q8", "q8_00", "Q6_K", "f33"}) {
     EXPECT_FALSE(parse_tensor_type(name)) << name;
+  }
 }
 
 TEST(TensorType, RowsHaveWholeUnits) {

@@ -11,6 +11,8 @@ namespace inflight::limits {
 // Model files.
 inline constexpr uint64_t kGgufKeyCountMax = 1U << 20;
 inline constexpr uint64_t kGgufTensorCountMax = 1U << 20;
+inline constexpr uint64_t kGgufNameBytesMax = 65535;  // of a key or a tensor's name
+inline constexpr uint32_t kGgufAlignmentMax = 1U << 16;
 inline constexpr uint64_t kGgufStringBytesMax = 1ULL << 30;
 inline constexpr uint64_t kGgufArrayCountMax = 1ULL << 28;
 inline constexpr int kGgufArrayDepthMax = 4;

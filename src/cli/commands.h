@@ -7,6 +7,8 @@
 
 namespace inflight::cli {
 
-// One function a file <name>_command.cpp:  void add_<name>_command(CLI::App& app);
+// One function a file <name>_command.cpp.
+void add_inspect_command(CLI::App& app);
+void add_quantize_command(CLI::App& app);
 
 }  // namespace inflight::cli

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -11,9 +13,27 @@
 namespace {
 
 // One line on stderr, as every error of this program.
-int report(const char* message, int status) {
+int report(std::string_view message, int status) {
   fmt::print(stderr, "inflight: {}\n", message);
   return status;
+}
+
+// What is wrong with the command's name; empty when nothing is.
+std::string command_mistake(const CLI::App& app, int argc, const char* const* argv) {
+  const std::string_view given = argc > 1 ? argv[1] : "";
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == given) return "";
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  if (app.get_option_no_throw(std::string(given)) != nullptr) return "";
+  if (given.starts_with("-")) {
+    return fmt::format("unknown option '{}'; see: inflight --help", given);
+  }
+  if (given.empty()) {
+    return fmt::format("no command given; one of: {}; see: inflight --help", known);
+  }
+  return fmt::format("unknown command '{}'; one of: {}; see: inflight --help", given, known);
 }
 
 }  // namespace
@@ -22,11 +42,17 @@ int main(int argc, char** argv) {
   CLI::App app("Serve language models with continuous batching on any OpenCL device.", "inflight");
   app.set_version_flag("--version", std::string("inflight " INFLIGHT_VERSION_STRING));
   app.require_subcommand(1);
+  inflight::cli::add_inspect_command(app);
+  inflight::cli::add_quantize_command(app);
+  if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
+    return report(mistake, 2);
+  }
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0) return report("cannot write to standard output", 1);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return report(error.what(), 2);
+    return report(fmt::format("{}; see: inflight {} --help", error.what(), argv[1]), 2);
   } catch (const inflight::Error& error) {
     return report(error.what(), error.code() == inflight::ErrorCode::InvalidArgument ? 2 : 1);
   } catch (const std::exception& error) {

@@ -24,6 +24,15 @@ struct TensorUnit {
 [[nodiscard]] const char* to_string(TensorType type);                              // "Q8_0"
 [[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);  // any case: "q8_0"
 
+// A number format that GGUF knows, whether this build computes with it or not.
+struct StoredType {
+  uint32_t id = 0;
+  const char* name = nullptr;
+  TensorUnit unit{};
+};
+[[nodiscard]] const StoredType* find_stored_type(uint32_t id);  // null: GGUF has no such type
+[[nodiscard]] std::optional<TensorType> supported_type(uint32_t id);
+
 // Bytes of a row of `columns` numbers.  REQUIRES: columns is a multiple of the unit's numbers.
 [[nodiscard]] size_t row_bytes(TensorType type, int64_t columns);
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/format.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace inflight::cli {
+
+std::string bytes_text(size_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024.0;
+  size_t unit = 0;
+  for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) value /= 1024.0;
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  const size_t sign = number < 0 ? 1 : 0;
+  for (size_t at = text.size(); at > sign + 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
+std::string parameters_text(int64_t count) {
+  if (count < 1000) return std::to_string(count);
+  const auto value = static_cast<double>(count);
+  if (value >= 999.5e6) return fmt::format("{:.2f} B", value / 1e9);
+  if (value >= 999.5e3) return fmt::format("{:.2f} M", value / 1e6);
+  return fmt::format("{:.1f} K", value / 1e3);
+}
+
+}  // namespace inflight::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/demo_model.h"
+#include "cli/inspect_report.h"
+
+namespace inflight::cli {
+namespace {
+
+void run_inspect(const std::string& path, bool as_json) {
+  const GgufFile file(path);
+  const Inspection inspection = inspect(file);
+  if (as_json) {
+    // Text in files need not be UTF-8; in JSON it must be.
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+    fmt::print("{}\n", to_json(inspection).dump(2, ' ', false, kReplace));
+  } else {
+    fmt::print("{}", to_text(inspection));
+  }
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("inspect", "Show what a model file holds and what memory it takes");
+  command->add_option("FILE", "GGUF file, runnable or not (default: the demo model)");
+  command->add_flag("--json")->description("One JSON object instead of tables");
+  command->callback([command] {
+    const std::string path = command->count("FILE") > 0 ? (*command)["FILE"]->as<std::string>() : demo_model_path();
+    run_inspect(path, command->count("--json") > 0);
+  });
+}
+
+}  // namespace inflight::cli

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/progress_bar.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "cli/format.h"
+
+namespace inflight::cli {
+namespace {
+
+constexpr TimeNs kDrawIntervalNs = 100'000'000;
+constexpr TimeNs kSilentNs = 200'000'000;  // work that ends sooner shows no bar
+constexpr size_t kBarCells = 24;
+
+size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(std::string label, const Clock& clock)
+    : label_(std::move(label)), clock_(clock), visible_(::isatty(STDERR_FILENO) == 1), begin_(clock.now()) {}
+
+ProgressBar::~ProgressBar() {
+  if (anything_drawn_) std::fputs("\r\x1B[K", stderr);
+}
+
+void ProgressBar::update(size_t done_bytes, size_t total_bytes, std::string_view detail) {
+  const TimeNs now = clock_.now();
+  if (!visible_ || now - begin_ < kSilentNs || (anything_drawn_ && now - drawn_ < kDrawIntervalNs)) {
+    return;
+  }
+  const double share = total_bytes == 0 ? 1.0 : static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
+  const double rate = static_cast<double>(done_bytes) / (static_cast<double>(now - begin_) * 1e-9);
+  const auto full = static_cast<size_t>(share * static_cast<double>(kBarCells));
+  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %  {}/s  {}", label_, "", full, "", kBarCells - full,
+                                 share * 100.0, bytes_text(static_cast<size_t>(rate)), detail);
+  line.resize(std::min(line.size(), terminal_columns() - 1));  // names are ASCII: no character is cut
+  fmt::print(stderr, "\r{}\x1B[K", line);
+  std::fflush(stderr);
+  drawn_ = now;
+  anything_drawn_ = true;
+}
+
+}  // namespace inflight::cli

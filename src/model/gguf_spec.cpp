@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/gguf_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "model/architecture.h"
+#include "model/quote.h"
+
+namespace inflight {
+namespace {
+
+// The keys "<architecture>.<name>" of one file.
+class SpecKeys {
+ public:
+  SpecKeys(const GgufFile& file, std::string_view architecture) : file_(file), architecture_(architecture) {}
+
+  [[nodiscard]] std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
+
+  // A count above 0. Per-layer arrays of one repeated value are taken for that value.
+  [[nodiscard]] std::optional<int32_t> find_count(std::string_view name) const {
+    const GgufValue* const value = file_.find_value(key(name));
+    if (value == nullptr) return {};
+    int64_t count = 0;
+    if (value->type == GgufValueType::Array) {
+      const auto counts = *file_.find_integers(key(name));
+      if (counts.empty() || std::any_of(counts.begin(), counts.end(), [&](int64_t c) { return c != counts[0]; })) {
+        fail(ErrorCode::Unsupported, "{}: metadata key {} differs from layer to layer; supported: one value for all",
+             file_.path(), quote(key(name)));
+      }
+      count = counts[0];
+    } else {
+      count = *file_.find_integer(key(name));
+    }
+    if (count < 1 || count > std::numeric_limits<int32_t>::max()) {
+      fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: 1 to {}", file_.path(), quote(key(name)), count,
+           std::numeric_limits<int32_t>::max());
+    }
+    return static_cast<int32_t>(count);
+  }
+
+  [[nodiscard]] int32_t count(std::string_view name) const { return present(find_count(name), name); }
+
+  [[nodiscard]] std::optional<float> find_float(std::string_view name) const {
+    const auto number = file_.find_number(key(name));
+    if (!number) return {};
+    return static_cast<float>(*number);
+  }
+
+  [[nodiscard]] float number(std::string_view name) const { return present(find_float(name), name); }
+
+ private:
+  template <typename T>
+  T present(const std::optional<T>& value, std::string_view name) const {
+    if (!value) {
+      fail(ErrorCode::CorruptFile, "{}: metadata key {} is missing", file_.path(), quote(key(name)));
+    }
+    return *value;
+  }
+
+  const GgufFile& file_;
+  std::string_view architecture_;
+};
+
+int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
+  if (const GgufTensor* const embedding = file.find_tensor("token_embd.weight")) {
+    return static_cast<int32_t>(std::min<int64_t>(embedding->rows(), std::numeric_limits<int32_t>::max()));
+  }
+  if (const auto count = keys.find_count("vocab_size")) return *count;
+  const GgufValue* const tokens = file.find_value("tokenizer.ggml.tokens");
+  if (tokens == nullptr) {
+    fail(ErrorCode::CorruptFile, "{}: has neither tensor 'token_embd.weight' nor metadata key {} nor a vocabulary",
+         file.path(), quote(keys.key("vocab_size")));
+  }
+  return static_cast<int32_t>(tokens->count);  // at most limits::kGgufArrayCountMax
+}
+
+// Variants of the family that would load but compute something else.
+void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
+  if (const auto parts = file.find_integer("split.count"); parts && *parts > 1) {
+    fail(ErrorCode::Unsupported,
+         "{}: is one of {} parts of a model; join them: llama-gguf-split --merge FIRST_PART OUT", file.path(), *parts);
+  }
+  if (const auto experts = file.find_integer(keys.key("expert_count")); experts && *experts != 0) {
+    fail(ErrorCode::Unsupported, "{}: is a mixture of {} experts; supported: dense models", file.path(), *experts);
+  }
+  if (const auto causal = file.find_bool(keys.key("attention.causal")); causal && !*causal) {
+    fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
+         file.path());
+  }
+  if (const auto factor = keys.find_float("rope.scaling.attn_factor"); factor && *factor != 1.0F) {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1", file.path(),
+         quote(keys.key("rope.scaling.attn_factor")), *factor);
+  }
+}
+
+// GGUF states llama3's scaling as the tensor rope_freqs.weight, which then replaces these keys.
+RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
+  RopeScaling scaling;
+  const std::string type_key = keys.key("rope.scaling.type");
+  const auto type = file.find_string(type_key).value_or("linear");
+  scaling.factor = keys.find_float("rope.scaling.factor").value_or(0.0F);
+  if (scaling.factor == 0.0F) {
+    scaling.factor = keys.find_float("rope.scale_linear").value_or(1.0F);  // its older name
+  }
+  if (type == "none" || (type == "linear" && scaling.factor == 1.0F) ||
+      (type == "llama3" && file.find_tensor("rope_freqs.weight") != nullptr)) {
+    return {};
+  }
+  if (type == "linear") {
+    scaling.kind = RopeScaling::Kind::Linear;
+  } else if (type == "llama3") {
+    scaling.kind = RopeScaling::Kind::Llama3;
+    scaling.low_frequency_factor = keys.number("rope.scaling.low_freq_factor");
+    scaling.high_frequency_factor = keys.number("rope.scaling.high_freq_factor");
+    scaling.original_context_length = keys.count("rope.scaling.original_context_length");
+  } else {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: none, linear, llama3", file.path(),
+         quote(type_key), quote(type));
+  }
+  return scaling;
+}
+
+// D: stated, or E / H.
+int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSpec& spec) {
+  const auto key_length = keys.find_count("attention.key_length");
+  const auto value_length = keys.find_count("attention.value_length");
+  if (!key_length && spec.hidden_size % spec.head_count != 0) {
+    fail(ErrorCode::CorruptFile,
+         "{}: its hidden size {} is no multiple of its {} heads, and metadata key {} is missing", file.path(),
+         spec.hidden_size, spec.head_count, quote(keys.key("attention.key_length")));
+  }
+  const int32_t head_size = key_length.value_or(spec.hidden_size / spec.head_count);
+  if (value_length.value_or(head_size) != head_size) {
+    fail(ErrorCode::Unsupported, "{}: its heads have {} numbers for K and {} for V; supported: equal", file.path(),
+         head_size, *value_length);
+  }
+  return head_size;
+}
+
+}  // namespace
+
+ModelSpec read_spec(const GgufFile& file) {
+  const auto name = file.find_string("general.architecture");
+  if (!name) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key 'general.architecture' is missing", file.path());
+  }
+  ModelSpec spec;
+  try {
+    const Architecture& architecture = find_architecture(*name);
+    spec.architecture = architecture.name;
+    spec.rope_style = architecture.rope_style;
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", file.path(), error.what());
+  }
+  const SpecKeys keys(file, spec.architecture);
+  refuse_variants(file, keys);
+  spec.name = file.find_string("general.name").value_or("");
+  spec.layer_count = keys.count("block_count");
+  spec.hidden_size = keys.count("embedding_length");
+  spec.feed_forward_size = keys.count("feed_forward_length");
+  spec.head_count = keys.count("attention.head_count");
+  spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
+  spec.head_size = read_head_size(file, keys, spec);
+  spec.vocabulary_size = vocabulary_size_of(file, keys);
+  spec.context_length = keys.count("context_length");
+  spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  spec.rope_dimension_count = keys.find_count("rope.dimension_count").value_or(spec.head_size);
+  spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
+  spec.rope_scaling = read_rope_scaling(file, keys);
+  try {
+    spec.validate();
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", file.path(), error.what());
+  }
+  return spec;
+}
+
+}  // namespace inflight

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/gguf_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "model/architecture.h"
+#include "model/quote.h"
+
+namespace inflight {
+namespace {
+
+struct Shape {
+  int32_t rows;
+  int32_t columns;
+  bool is_vector;  // norm, bias, factors: always F32
+};
+
+class WeightReader {
+ public:
+  WeightReader(const GgufFile& file, const ModelSpec& spec)
+      : file_(file), spec_(spec), architecture_(find_architecture(spec.architecture)) {}
+
+  ModelWeights read() {
+    ModelWeights weights;
+    const Shape vocabulary_by_hidden{spec_.vocabulary_size, spec_.hidden_size, false};
+    weights.token_embedding = required("token_embd.weight", vocabulary_by_hidden);
+    weights.layers.resize(static_cast<size_t>(spec_.layer_count));
+    for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
+      read_layer(layer, weights.layers[layer]);
+    }
+    weights.output_norm = required("output_norm.weight", {1, spec_.hidden_size, true});
+    weights.output = optional("output.weight", vocabulary_by_hidden);
+    weights.tied_output = !weights.output.present();
+    if (weights.tied_output) weights.output = weights.token_embedding;
+    weights.rope_factors = optional("rope_freqs.weight", {1, spec_.rope_dimension_count / 2, true});
+    refuse_left_over();
+    return weights;
+  }
+
+ private:
+  void read_layer(size_t layer, LayerWeights& weights) {
+    for (const LayerTensor& tensor : layer_tensors()) {
+      const std::string name = fmt::format("blk.{}.{}", layer, tensor.name);
+      const Shape shape{extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
+      const auto& needed = architecture_.needed;
+      const bool optional_here =
+          tensor.optional && std::find(needed.begin(), needed.end(), tensor.name) == needed.end();
+      weights.*tensor.role = optional_here ? optional(name, shape) : required(name, shape);
+    }
+  }
+
+  WeightView required(const std::string& name, Shape shape) {
+    WeightView view = optional(name, shape);
+    if (!view.present()) {
+      fail(ErrorCode::CorruptFile, "{}: tensor {} of architecture {} is missing", file_.path(), quote(name),
+           spec_.architecture);
+    }
+    return view;
+  }
+
+  WeightView optional(const std::string& name, Shape shape) {
+    const GgufTensor* const tensor = file_.find_tensor(name);
+    if (tensor == nullptr) return {};
+    used_.insert(tensor->name);
+    if (tensor->columns() != shape.columns || tensor->dimensions[1] != shape.rows || tensor->rows() != shape.rows) {
+      fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}]", file_.path(), quote(name),
+           tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows));
+    }
+    const auto type = supported_type(tensor->type->id);
+    if (shape.is_vector && type != TensorType::F32) {
+      fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms and biases: F32", file_.path(),
+           quote(name), tensor->type->name);
+    }
+    if (!type) {
+      fail(ErrorCode::Unsupported,
+           "{}: tensor {} has type {}; supported: F32, F16, BF16, Q8_0, Q4_0; "
+           "convert it: llama-quantize --allow-requantize FILE OUT q8_0",
+           file_.path(), quote(name), tensor->type->name);
+    }
+    return {.name = name, .type = *type, .rows = shape.rows, .columns = shape.columns, .bytes = tensor->bytes};
+  }
+
+  // Without a tensor that nobody reads the answers would be another model's.
+  void refuse_left_over() const {
+    for (const GgufTensor& tensor : file_.tensors()) {
+      if (!used_.contains(tensor.name)) {
+        fail(ErrorCode::Unsupported, "{}: tensor {} is not part of architecture {}, or of a layer beyond its {}",
+             file_.path(), quote(tensor.name), spec_.architecture, spec_.layer_count);
+      }
+    }
+  }
+
+  const GgufFile& file_;
+  const ModelSpec& spec_;
+  const Architecture& architecture_;
+  std::unordered_set<std::string_view> used_;
+};
+
+}  // namespace
+
+ModelWeights read_weights(const GgufFile& file, const ModelSpec& spec) { return WeightReader(file, spec).read(); }
+
+}  // namespace inflight

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace inflight {
+namespace {
+
+struct Descriptor {
+  int value = -1;
+  explicit Descriptor(int descriptor) : value(descriptor) {}
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+[[noreturn]] void fail_io(const std::string& path, const char* action, int error) {
+  fail(error == ENOENT ? ErrorCode::NotFound : ErrorCode::Io, "{}: cannot {}: {}", path, action,
+       std::generic_category().message(error));
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.value < 0) fail_io(path, "open", errno);
+  struct stat status{};
+  if (::fstat(file.value, &status) != 0) fail_io(path, "examine", errno);
+  if (!S_ISREG(status.st_mode)) {
+    fail(ErrorCode::Io, "{}: is {}, expected a regular file", path,
+         S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
+  }
+  if (status.st_size == 0) fail(ErrorCode::CorruptFile, "{}: is empty", path);
+  const auto size = static_cast<size_t>(status.st_size);
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
+  if (address == MAP_FAILED) fail_io(path, "map", errno);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace inflight

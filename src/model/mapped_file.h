@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole file in memory, read-only, without copying it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace inflight {
+
+class MappedFile {
+ public:
+  // ERRORS: NotFound; Io for what is no regular file or cannot be opened or mapped; CorruptFile for
+  // an empty one.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // LIFETIME: until this object is destroyed; its address survives a move. Whoever shortens the
+  // file meanwhile takes the bytes away (the system then ends the process): replace model files by
+  // renaming, as `inflight quantize` does.
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace inflight {
+
+OutputFile::OutputFile(std::string path, size_t bytes)
+    : path_(std::move(path)), partial_path_(fmt::format("{}.{}.partial", path_, ::getpid())), bytes_(bytes) {
+  struct stat status{};
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    fail(ErrorCode::InvalidArgument, "{}: is {}, cannot be replaced by a file", path_,
+         S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
+  }
+  descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail_io("cannot create", errno);
+  // Not every file system can reserve; those that can say now that there is no room.
+  if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes_)) != 0 && (errno == ENOSPC || errno == EFBIG)) {
+    const int error = errno;
+    remove_partial();
+    fail_write(error);
+  }
+}
+
+OutputFile::~OutputFile() { remove_partial(); }
+
+void OutputFile::remove_partial() noexcept {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(partial_path_.c_str());
+  descriptor_ = -1;
+}
+
+void OutputFile::fail_io(const std::string& what, int error) const {
+  fail(ErrorCode::Io, "{}: {}: {}", path_, what, std::generic_category().message(error));
+}
+
+void OutputFile::fail_write(int error) const { fail_io(fmt::format("cannot write {} bytes", bytes_), error); }
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_write(errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void OutputFile::commit() {
+  if (::fsync(descriptor_) != 0) fail_write(errno);
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail_io("cannot rename", errno);
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+}  // namespace inflight

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/quantize_file.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "model/gguf_file.h"
+#include "model/output_file.h"
+#include "model/quantize.h"
+#include "model/quote.h"
+
+namespace inflight {
+namespace {
+
+constexpr size_t kSlabNumbers = size_t{2} << 20;  // converted between two writes
+constexpr unsigned kThreadsMax = 16;
+constexpr uint32_t kQuantizationVersion = 2;  // of the block formats of Q8_0 and Q4_0
+constexpr std::string_view kFileTypeKey = "general.file_type";
+constexpr std::string_view kQuantizationVersionKey = "general.quantization_version";
+
+// GGUF's number for "mostly this type".
+uint32_t file_type_of(TensorType type) {
+  switch (type) {
+    case TensorType::F32:
+      return 0;
+    case TensorType::F16:
+      return 1;
+    case TensorType::Q4_0:
+      return 2;
+    case TensorType::Q8_0:
+      return 7;
+    case TensorType::BF16:
+      return 32;
+  }
+  return 0;  // not reached
+}
+
+bool is_matrix(const GgufTensor& tensor) {
+  const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string_view::npos; };
+  return tensor.dimension_count >= 2 && tensor.name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp");
+}
+
+// What becomes of one tensor. No source: copied.
+struct Conversion {
+  const GgufTensor* tensor = nullptr;
+  std::optional<TensorType> source;
+  TensorType target{};
+
+  [[nodiscard]] uint32_t type_id() const { return source ? static_cast<uint32_t>(target) : tensor->type->id; }
+  [[nodiscard]] size_t bytes() const {
+    return source ? row_bytes(target, tensor->columns()) * static_cast<size_t>(tensor->rows()) : tensor->bytes.size();
+  }
+};
+
+Conversion plan_tensor(const GgufFile& file, const GgufTensor& tensor, TensorType type) {
+  const auto source = supported_type(tensor.type->id);
+  if (!is_matrix(tensor)) {
+    if (!source || source == TensorType::F32) return {&tensor, {}, {}};
+    return {&tensor, source, TensorType::F32};
+  }
+  if (!source) {
+    fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; can be converted: F32, F16, BF16, Q8_0, Q4_0", file.path(),
+         quote(tensor.name), tensor.type->name);
+  }
+  if (source == type) return {&tensor, {}, {}};
+  const bool makes_logits =
+      tensor.name == (file.find_tensor("output.weight") != nullptr ? "output.weight" : "token_embd.weight");
+  TensorType target = type == TensorType::Q4_0 && makes_logits ? TensorType::Q8_0 : type;
+  if (tensor.columns() % unit_of(target).numbers != 0) target = TensorType::F16;
+  if (source == target) return {&tensor, {}, {}};
+  return {&tensor, source, target};
+}
+
+// Little-endian bytes, growing.
+class HeaderWriter {
+ public:
+  template <typename T>
+  void number(T value) {
+    raw(std::as_bytes(std::span(&value, 1)));
+  }
+  void string(std::string_view text) {
+    number(static_cast<uint64_t>(text.size()));
+    raw(std::as_bytes(std::span(text)));
+  }
+  void raw(std::span<const std::byte> bytes) {
+    const size_t end = bytes_.size();
+    bytes_.resize(end + bytes.size());
+    std::copy(bytes.begin(), bytes.end(), bytes_.data() + end);
+  }
+  void entry(std::string_view key, uint32_t value) {
+    string(key);
+    number(GgufValueType::Uint32);
+    number(value);
+  }
+  void entry(const GgufValue& value) {
+    string(value.key);
+    number(value.type);
+    if (value.type == GgufValueType::Array) number(value.element_type);
+    if (value.type == GgufValueType::Array) number(value.count);
+    if (value.type == GgufValueType::String) number(static_cast<uint64_t>(value.bytes.size()));
+    raw(value.bytes);
+  }
+  void pad_to(size_t alignment) { bytes_.resize(align_up(bytes_.size(), alignment)); }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Conversion>& plan, TensorType type) {
+  const std::array<std::pair<std::string_view, uint32_t>, 2> set = {
+      {{kFileTypeKey, file_type_of(type)}, {kQuantizationVersionKey, kQuantizationVersion}}};
+  size_t key_count = file.metadata().size();
+  for (const auto& [key, value] : set) key_count += file.find_value(key) == nullptr ? 1 : 0;
+
+  HeaderWriter header;
+  header.raw(std::as_bytes(std::span(std::string_view("GGUF"))));
+  header.number(uint32_t{3});
+  header.number(static_cast<uint64_t>(plan.size()));
+  header.number(static_cast<uint64_t>(key_count));
+  for (const GgufValue& value : file.metadata()) {
+    const auto found =
+        std::find_if(set.begin(), set.end(), [&](const auto& entry) { return entry.first == value.key; });
+    if (found == set.end()) {
+      header.entry(value);
+    } else {
+      header.entry(value.key, found->second);
+    }
+  }
+  for (const auto& [key, value] : set) {
+    if (file.find_value(key) == nullptr) header.entry(key, value);
+  }
+  uint64_t offset = 0;
+  for (const Conversion& conversion : plan) {
+    const GgufTensor& tensor = *conversion.tensor;
+    header.string(tensor.name);
+    header.number(static_cast<uint32_t>(tensor.dimension_count));
+    for (int32_t i = 0; i < tensor.dimension_count; ++i) {
+      header.number(tensor.dimensions[static_cast<size_t>(i)]);
+    }
+    header.number(conversion.type_id());
+    header.number(offset);
+    offset = align_up<uint64_t>(offset + conversion.bytes(), file.alignment());
+  }
+  header.pad_to(file.alignment());
+  return header.bytes();
+}
+
+// Calls work(begin, end) for parts of [0, count) on all cores. The first exception of any part is
+// thrown on.
+template <typename Work>
+void in_parallel(size_t count, const Work& work) {
+  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kThreadsMax);
+  const size_t part = div_ceil(count, threads);
+  std::vector<std::exception_ptr> errors(threads);
+  {
+    std::vector<std::jthread> workers;
+    for (size_t i = 0; i < threads && i * part < count; ++i) {
+      workers.emplace_back([&, i] {
+        try {
+          work(i * part, std::min(count, (i + 1) * part));
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+// Rows [first_row, first_row + row_count) of a tensor, converted.
+std::vector<std::byte> convert_rows(const GgufFile& file, const Conversion& conversion, size_t first_row,
+                                    size_t row_count) {
+  const GgufTensor& tensor = *conversion.tensor;
+  const size_t source_stride = row_bytes(*conversion.source, tensor.columns());
+  const size_t target_stride = row_bytes(conversion.target, tensor.columns());
+  std::vector<std::byte> slab(row_count * target_stride);
+  in_parallel(row_count, [&](size_t begin, size_t end) {
+    std::vector<float> numbers(static_cast<size_t>(tensor.columns()));
+    for (size_t row = begin; row < end; ++row) {
+      dequantize_row(*conversion.source, tensor.bytes.subspan((first_row + row) * source_stride, source_stride),
+                     numbers);
+      try {
+        quantize_row(conversion.target, numbers, std::span(slab).subspan(row * target_stride, target_stride));
+      } catch (const Error& error) {
+        fail(ErrorCode::CorruptFile, "{}: tensor {}, row {}: {}", file.path(), quote(tensor.name), first_row + row,
+             error.what());
+      }
+    }
+  });
+  return slab;
+}
+
+void refuse_same_file(const QuantizeOptions& options) {
+  std::error_code absent;
+  if (std::filesystem::equivalent(options.input_path, options.output_path, absent)) {
+    fail(ErrorCode::InvalidArgument, "{}: is the input file too; give the output another name", options.output_path);
+  }
+}
+
+}  // namespace
+
+QuantizeResult quantize_file(const QuantizeOptions& options,
+                             const std::function<void(const QuantizeProgress&)>& progress) {
+  const GgufFile file(options.input_path);
+  refuse_same_file(options);
+  std::vector<Conversion> plan;
+  QuantizeProgress state;
+  QuantizeResult result;
+  for (const GgufTensor& tensor : file.tensors()) {
+    plan.push_back(plan_tensor(file, tensor, options.type));
+    state.total_bytes += tensor.bytes.size();
+    ++(plan.back().source ? result.converted_count : result.kept_count);
+  }
+  const std::vector<std::byte> header = header_of(file, plan, options.type);
+  result.input_bytes = file.file_bytes();
+  result.output_bytes = header.size();
+  for (const Conversion& conversion : plan) {
+    result.output_bytes = align_up(result.output_bytes, file.alignment()) + conversion.bytes();
+  }
+
+  OutputFile output(options.output_path, result.output_bytes);
+  output.write(header);
+  size_t written = header.size();
+  const std::vector<std::byte> zeros(file.alignment());
+  for (const Conversion& conversion : plan) {
+    const GgufTensor& tensor = *conversion.tensor;
+    const size_t padding = align_up(written, file.alignment()) - written;
+    output.write(std::span(zeros).first(padding));
+    const auto rows = static_cast<size_t>(tensor.rows());
+    const size_t slab_rows = std::max<size_t>(1, kSlabNumbers / static_cast<size_t>(tensor.columns()));
+    const size_t source_stride = tensor.bytes.size() / rows;
+    for (size_t row = 0; row < rows; row += slab_rows) {
+      state.tensor = tensor.name;
+      progress(state);
+      const size_t count = std::min(slab_rows, rows - row);
+      if (conversion.source) {
+        output.write(convert_rows(file, conversion, row, count));
+      } else {
+        output.write(tensor.bytes.subspan(row * source_stride, count * source_stride));
+      }
+      state.done_bytes += count * source_stride;
+    }
+    written += padding + conversion.bytes();
+  }
+  progress(state);
+  output.commit();
+  return result;
+}
+
+}  // namespace inflight

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`inflight inspect` and `inflight quantize` as a user meets them: output, exit status, one line an error, nothing half
+written.    model_tools_test.py PROGRAM SOURCE_DIR"""
+import json
+import os
+import pathlib
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+DEMO = SOURCE / "models/tinyworld/tinyworld-f16.gguf"
+DEMO_Q8 = SOURCE / "models/tinyworld/tinyworld-q8_0.gguf"
+
+
+def run(*args, **options):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=120, **options)
+
+
+def text_of(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+def gguf(keys, tensors=()):
+    """keys: (name, type, value bytes); tensors: (name, type, dimensions, data bytes)"""
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    for name, kind, value in keys:
+        out += text_of(name) + struct.pack("<I", kind) + value
+    offset = 0
+    for name, kind, dimensions, data in tensors:
+        out += text_of(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, offset)
+        offset += (len(data) + 31) // 32 * 32
+    for *_, data in tensors:
+        out += bytes(-len(out) % 32) + data
+    return out
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, content):
+        (self.folder / name).write_bytes(content)
+        return self.folder / name
+
+    def good(self, *args, **options):
+        done = run(*args, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, b"")
+        return done.stdout.decode()
+
+    def bad(self, status, text, *args, **options):
+        done = run(*args, **options)
+        message = done.stderr.decode()
+        self.assertEqual(done.returncode, status, message)
+        self.assertEqual(done.stdout, b"")
+        self.assertRegex(message, r"\Ainflight: [^\n]+\n\Z")
+        self.assertIn(text, message)
+
+
+class Inspect(Folder):
+    def test_demo_model_is_the_default(self):
+        self.assertEqual(self.good("inspect"), self.good("inspect", DEMO))
+
+    def test_text(self):
+        lines = [" ".join(line.split()) for line in self.good("inspect", DEMO).splitlines()]
+        for line in ("parameters 2.49 M (2,492,672)", "attention 8 heads of 32 over 2 KV heads", "can be run yes",
+                     "one token 1.0 KiB 2.0 KiB",  # 2 * 4 layers * 2 KV heads * 32 numbers * 2 bytes
+                     "F16 29 2,490,368 4,980,736", "llama.rope.freq_base float32 10000",
+                     "blk.3.ffn_down.weight F16 [512, 256] 262,144"):
+            self.assertIn(line, lines)
+
+    def test_json(self):
+        report = json.loads(self.good("inspect", DEMO, "--json"))
+        self.assertEqual(report["parameters"], 2492672)
+        self.assertTrue(report["runnable"])
+        self.assertEqual(report["spec"]["kv_head_count"], 2)
+        self.assertEqual(report["memory"]["kv_f32"], {"token_bytes": 2048, "context_bytes": 2048 * 512,
+                                                      "sequences_bytes": 2048 * 512 * 16})
+        tokens = report["metadata"]["tokenizer.ggml.tokens"]
+        self.assertEqual((tokens["count"], tokens["first"][:2]), (1024, ["<|endoftext|>", "<|im_start|>"]))
+        self.assertEqual(sum(tensor["bytes"] for tensor in report["tensors"]), report["memory"]["weights_bytes"])
+        self.assertEqual(report["types"]["F16"]["bytes"], 4980736)
+
+    def test_what_cannot_be_run_is_shown(self):
+        path = self.write("q6.gguf", gguf([(b"general.architecture", 8, text_of(b"other")), (b"bad \xff\n", 8, text_of(b"\xfe"))],
+                                          [(b"x.weight", 14, (256, 2), bytes(420))]))
+        text = self.good("inspect", path)
+        self.assertIn("no: architecture 'other' is not supported, only: llama, qwen2", text)
+        self.assertIn("Q6_K", text)
+        self.assertIn(r"bad \xFF\n", text)
+        report = json.loads(self.good("inspect", path, "--json"))
+        self.assertEqual((report["runnable"], report["spec"]), (False, None))
+        self.assertEqual(report["tensors"], [{"name": "x.weight", "type": "Q6_K", "shape": [256, 2], "bytes": 420}])
+
+    def test_files_without_tensors(self):
+        path = self.write("empty.gguf", gguf([]))
+        self.assertIn("no: metadata key 'general.architecture' is missing", self.good("inspect", path))
+
+    def test_errors(self):
+        self.bad(1, "none.gguf: cannot open: No such file", "inspect", self.folder / "none.gguf")
+        self.bad(1, "is a directory", "inspect", self.folder)
+        self.bad(1, "is empty", "inspect", self.write("empty", b""))
+        self.bad(1, "the file ends at byte 1000", "inspect", self.write("cut.gguf", DEMO.read_bytes()[:1000]))
+        self.bad(2, "not expected: --jason", "inspect", "--jason")
+
+
+class Quantize(Folder):
+    def test_the_demo_model(self):
+        out = self.folder / "out.gguf"
+        self.assertIn("out.gguf: 2.6 MiB, was 4.8 MiB; 29 tensors converted, 9 kept", self.good("quantize", DEMO, out, "Q8_0"))
+        # The shipped file differs by nothing, in the header neither.
+        self.assertEqual(out.read_bytes(), DEMO_Q8.read_bytes())
+        report = json.loads(self.good("quantize", out, self.folder / "q4.gguf", "q4_0", "--json"))
+        self.assertEqual((report["converted_tensors"], report["kept_tensors"]), (28, 10))  # token_embd stays Q8_0
+        self.assertEqual(report["output_bytes"], (self.folder / "q4.gguf").stat().st_size)
+
+    def test_errors_leave_nothing(self):
+        out = self.folder / "out.gguf"
+        self.bad(2, "type 'q9' is not known; one of: f32, f16, bf16, q8_0, q4_0", "quantize", DEMO, out, "q9")
+        self.bad(2, "TYPE is required", "quantize", DEMO, out)
+        self.bad(2, "is the input file too", "quantize", DEMO, SOURCE / "models/../models/tinyworld/tinyworld-f16.gguf", "q8_0")
+        self.bad(2, "/dev/null: is a device", "quantize", DEMO, "/dev/null", "q8_0")
+        self.bad(1, "none/out.gguf: cannot create: No such file", "quantize", DEMO, self.folder / "none/out.gguf", "q8_0")
+
+        def small_disk():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        self.bad(1, "out.gguf: cannot write 2685120 bytes: File too large", "quantize", DEMO, out, "q8_0",
+                 preexec_fn=small_disk, restore_signals=False)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class Program(Folder):
+    def test_usage_mistakes(self):
+        self.bad(2, "no command given; one of: ")
+        self.bad(2, "unknown command 'foo'; one of: ", "foo")
+        self.bad(2, "unknown option '--foo'", "--foo")
+        self.assertIn("inspect", self.good("--help"))
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, "inspect", DEMO], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"No space left", done.stderr)
+
+    def test_demo_model_of_an_installed_program(self):
+        program = self.folder / "bin/inflight"
+        models = self.folder / "share/inflight/models"
+        program.parent.mkdir()
+        models.mkdir(parents=True)
+        program.write_bytes(pathlib.Path(PROGRAM).read_bytes())
+        program.chmod(0o755)
+        (models / "tinyworld-f16.gguf").write_bytes(DEMO.read_bytes())
+        done = subprocess.run([program, "inspect", "--json"], capture_output=True, check=True)
+        self.assertEqual(json.loads(done.stdout)["file"], os.path.realpath(models / "tinyworld-f16.gguf"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Small random models of every kind that the float64 reference claims to know, and what llama.cpp makes of them.
+
+    make_reference.py LLAMA_SERVER        (pip install gguf numpy)
+
+Writes reference_*.gguf (float32) and reference.json: for each model a list of token ids and the log probabilities of all
+tokens behind them, from llama-server with float32 KV. The llama3 scaling is written twice: as the tensor rope_freqs.weight,
+which llama.cpp reads, and as metadata (reference_llama3_keys.gguf), which must mean the same."""
+import json
+import math
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import gguf
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+VOCABULARY = 48
+LLAMA3 = {"factor": 8.0, "low": 1.0, "high": 4.0, "original": 32}
+
+# architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
+CASES = {
+    "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
+    "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
+    "qwen2": ("qwen2", 32, 28, 4, 2, 8, 8, 1e6, 2, {"qkv_biases": True}),
+    "qwen2_linear": ("qwen2", 24, 20, 1, 1, 24, 24, 1e4, 1, {"qkv_biases": True, "untied": True, "linear": 2.0}),
+}
+
+
+def llama3_factors(base, count):
+    """What each pair's frequency is divided by (Llama 3.1)."""
+    factors = []
+    for i in range(count // 2):
+        wavelength = 2 * math.pi * base ** (2 * i / count)
+        if wavelength < LLAMA3["original"] / LLAMA3["high"]:
+            factors.append(1.0)
+        elif wavelength > LLAMA3["original"] / LLAMA3["low"]:
+            factors.append(LLAMA3["factor"])
+        else:
+            smooth = (LLAMA3["original"] / wavelength - LLAMA3["low"]) / (LLAMA3["high"] - LLAMA3["low"])
+            factors.append(1 / ((1 - smooth) / LLAMA3["factor"] + smooth))
+    return np.array(factors, np.float32)
+
+
+def write_model(path, case, llama3_as_keys=False):
+    architecture, hidden, feed_forward, heads, kv_heads, head, rope, base, layers, extras = CASES[case]
+    rng = np.random.default_rng(sum(case.encode()))
+    w = gguf.GGUFWriter(path, architecture)
+    w.add_block_count(layers)
+    w.add_context_length(128)
+    w.add_embedding_length(hidden)
+    w.add_feed_forward_length(feed_forward)
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_key_length(head)
+    w.add_value_length(head)
+    w.add_rope_dimension_count(rope)
+    w.add_rope_freq_base(base)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_vocab_size(VOCABULARY)
+    if "linear" in extras:
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(extras["linear"])
+    w.add_tokenizer_model("llama")
+    w.add_token_list(["<unk>", "<s>", "</s>"] + [f"\u2581t{i}" for i in range(3, VOCABULARY)])
+    w.add_token_scores([0.0] * VOCABULARY)
+    w.add_token_types([2, 3, 3] + [1] * (VOCABULARY - 3))
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_add_bos_token(False)
+
+    def matrix(name, rows, columns):
+        w.add_tensor(name, (rng.standard_normal((rows, columns)) * 1.5 / math.sqrt(columns)).astype(np.float32))
+
+    def vector(name, size, centre):
+        w.add_tensor(name, (centre + 0.3 * rng.standard_normal(size)).astype(np.float32))
+
+    def linear(name, rows, columns, bias):
+        matrix(name + ".weight", rows, columns)
+        if bias:
+            vector(name + ".bias", rows, 0.0)
+
+    every = extras.get("all_biases", False)
+    attention = every or extras.get("qkv_biases", False)
+    matrix("token_embd.weight", VOCABULARY, hidden)
+    for i in range(layers):
+        block = f"blk.{i}."
+        vector(block + "attn_norm.weight", hidden, 1.0)
+        linear(block + "attn_q", heads * head, hidden, attention)
+        linear(block + "attn_k", kv_heads * head, hidden, attention)
+        linear(block + "attn_v", kv_heads * head, hidden, attention)
+        linear(block + "attn_output", hidden, heads * head, every)
+        vector(block + "ffn_norm.weight", hidden, 1.0)
+        linear(block + "ffn_gate", feed_forward, hidden, every)
+        linear(block + "ffn_up", feed_forward, hidden, every)
+        linear(block + "ffn_down", hidden, feed_forward, every)
+    vector("output_norm.weight", hidden, 1.0)
+    if extras.get("untied"):
+        matrix("output.weight", VOCABULARY, hidden)
+    if extras.get("llama3") and llama3_as_keys:
+        w.add_string(f"{architecture}.rope.scaling.type", "llama3")
+        w.add_rope_scaling_factor(LLAMA3["factor"])
+        w.add_float32(f"{architecture}.rope.scaling.low_freq_factor", LLAMA3["low"])
+        w.add_float32(f"{architecture}.rope.scaling.high_freq_factor", LLAMA3["high"])
+        w.add_rope_scaling_orig_ctx_len(LLAMA3["original"])
+    elif extras.get("llama3"):
+        w.add_tensor("rope_freqs.weight", llama3_factors(base, rope))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def log_probabilities(server, path, ids):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    arguments = ["-m", path, "--port", port, "-c", 128, "-np", 1, "-ctk", "f32", "-ctv", "f32", "-fa", "off", "--no-warmup"]
+    process = subprocess.Popen([server, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            try:
+                if urllib.request.urlopen(url + "/health", timeout=1).status == 200:
+                    break
+            except OSError:
+                time.sleep(0.1)
+        body = {"prompt": ids, "n_predict": 1, "n_probs": VOCABULARY, "temperature": 0, "cache_prompt": False}
+        request = urllib.request.Request(url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        answer = json.load(urllib.request.urlopen(request, timeout=60))
+    finally:
+        process.terminate()
+        process.wait()
+    best = answer["completion_probabilities"][0]["top_logprobs"]
+    by_id = {entry["id"]: entry["logprob"] for entry in best}
+    assert sorted(by_id) == list(range(VOCABULARY)), f"{len(by_id)} of {VOCABULARY} tokens"
+    return [round(by_id[i], 5) for i in range(VOCABULARY)]
+
+
+def main():
+    cases = []
+    for case in CASES:
+        path = HERE / f"reference_{case}.gguf"
+        write_model(path, case)
+        ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
+        cases.append({"file": path.name, "ids": ids, "log_probabilities": log_probabilities(sys.argv[1], path, ids)})
+    write_model(HERE / "reference_llama3_keys.gguf", "mqa_llama3", llama3_as_keys=True)
+    same = next(case for case in cases if case["file"] == "reference_mqa_llama3.gguf")
+    cases.append(same | {"file": "reference_llama3_keys.gguf"})
+    text = ",\n ".join(json.dumps(case) for case in cases)
+    (HERE / "reference.json").write_text(f'{{"cases": [\n {text}\n]}}\n')
+
+
+main()

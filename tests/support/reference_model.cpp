@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/reference_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "base/error.h"
+#include "model/quantize.h"
+
+namespace inflight::test {
+namespace {
+
+double llama3_frequency(double frequency, const RopeScaling& scaling) {
+  const double original = scaling.original_context_length;
+  const double wavelength = 2.0 * std::numbers::pi / frequency;
+  if (wavelength < original / double{scaling.high_frequency_factor}) return frequency;
+  if (wavelength > original / double{scaling.low_frequency_factor}) {
+    return frequency / double{scaling.factor};
+  }
+  const double smooth = (original / wavelength - double{scaling.low_frequency_factor}) /
+                        (double{scaling.high_frequency_factor} - double{scaling.low_frequency_factor});
+  return (1.0 - smooth) * frequency / double{scaling.factor} + smooth * frequency;
+}
+
+std::vector<double> rope_frequencies(const ModelSpec& spec, const std::vector<double>& factors) {
+  std::vector<double> frequencies;
+  for (int32_t pair = 0; pair < spec.rope_dimension_count / 2; ++pair) {
+    double frequency = std::pow(double{spec.rope_base}, -2.0 * pair / spec.rope_dimension_count);
+    if (spec.rope_scaling.kind == RopeScaling::Kind::Linear) {
+      frequency /= double{spec.rope_scaling.factor};
+    }
+    if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3) {
+      frequency = llama3_frequency(frequency, spec.rope_scaling);
+    }
+    if (!factors.empty()) frequency /= factors[static_cast<size_t>(pair)];
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+void add(std::vector<double>& x, const std::vector<double>& y) {
+  for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+}  // namespace
+
+ReferenceModel::Matrix ReferenceModel::matrix(const WeightView& view) {
+  Matrix result{view.rows, view.columns, {}};
+  const auto columns = static_cast<size_t>(view.columns);
+  const size_t stride = row_bytes(view.type, view.columns);
+  std::vector<float> row(columns);
+  for (size_t r = 0; r < static_cast<size_t>(view.rows); ++r) {
+    dequantize_row(view.type, view.bytes.subspan(r * stride, stride), row);
+    result.numbers.insert(result.numbers.end(), row.begin(), row.end());
+  }
+  return result;
+}
+
+ReferenceModel::Vector ReferenceModel::vector(const WeightView& view) {
+  return view.present() ? matrix(view).numbers : Vector{};
+}
+
+ReferenceModel::ReferenceModel(const LoadedModel& model)
+    : spec_(model.spec),
+      embedding_(matrix(model.weights.token_embedding)),
+      output_norm_(vector(model.weights.output_norm)),
+      frequencies_(rope_frequencies(model.spec, vector(model.weights.rope_factors))) {
+  if (!model.weights.tied_output) output_ = matrix(model.weights.output);
+  for (const LayerWeights& weights : model.weights.layers) {
+    Layer layer;
+    layer.attention_norm = vector(weights.attention_norm);
+    layer.feed_forward_norm = vector(weights.feed_forward_norm);
+    layer.query = {matrix(weights.query), vector(weights.query_bias)};
+    layer.key = {matrix(weights.key), vector(weights.key_bias)};
+    layer.value = {matrix(weights.value), vector(weights.value_bias)};
+    layer.attention_output = {matrix(weights.attention_output), vector(weights.attention_output_bias)};
+    layer.gate = {matrix(weights.gate), vector(weights.gate_bias)};
+    layer.up = {matrix(weights.up), vector(weights.up_bias)};
+    layer.down = {matrix(weights.down), vector(weights.down_bias)};
+    layers_.push_back(std::move(layer));
+  }
+}
+
+void ReferenceModel::reset() {
+  position_ = 0;
+  for (Layer& layer : layers_) {
+    layer.keys.clear();
+    layer.values.clear();
+  }
+}
+
+ReferenceModel::Vector ReferenceModel::multiply(const Matrix& matrix, const Vector& x) {
+  INFLIGHT_CHECK(x.size() == static_cast<size_t>(matrix.columns));
+  Vector y(static_cast<size_t>(matrix.rows));
+  const double* weight = matrix.numbers.data();
+  for (double& sum : y) {
+    for (const double number : x) sum += *weight++ * number;
+  }
+  return y;
+}
+
+ReferenceModel::Vector ReferenceModel::apply(const Linear& linear, const Vector& x) {
+  Vector y = multiply(linear.weight, x);
+  if (!linear.bias.empty()) add(y, linear.bias);
+  return y;
+}
+
+ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weight) const {
+  double squares = 0.0;
+  for (const double number : x) squares += number * number;
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + double{spec_.norm_epsilon});
+  Vector y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) y[i] = weight[i] * x[i] * scale;
+  return y;
+}
+
+void ReferenceModel::rotate(Vector& heads, int32_t position) const {
+  const auto head_size = static_cast<size_t>(spec_.head_size);
+  const size_t pairs = frequencies_.size();
+  const bool interleaved = spec_.rope_style == RopeStyle::Interleaved;
+  for (size_t head = 0; head < heads.size(); head += head_size) {
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      const double angle = position * frequencies_[pair];
+      double& first = heads[head + (interleaved ? 2 * pair : pair)];
+      double& second = heads[head + (interleaved ? 2 * pair + 1 : pair + pairs)];
+      const double x = first, y = second;
+      first = x * std::cos(angle) - y * std::sin(angle);
+      second = x * std::sin(angle) + y * std::cos(angle);
+    }
+  }
+}
+
+ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& query) const {
+  const auto head_size = static_cast<size_t>(spec_.head_size);
+  const auto group_heads = static_cast<size_t>(spec_.head_count / spec_.kv_head_count);
+  Vector result(query.size());
+  for (size_t head = 0; head < static_cast<size_t>(spec_.head_count); ++head) {
+    const double* const q = query.data() + head * head_size;
+    const size_t group = head / group_heads * head_size;
+    Vector scores;
+    for (const Vector& key : layer.keys) {
+      double score = 0.0;
+      for (size_t i = 0; i < head_size; ++i) score += q[i] * key[group + i];
+      scores.push_back(score / std::sqrt(static_cast<double>(head_size)));
+    }
+    const double largest = *std::max_element(scores.begin(), scores.end());
+    double total = 0.0;
+    for (double& score : scores) total += score = std::exp(score - largest);
+    for (size_t j = 0; j < scores.size(); ++j) {
+      for (size_t i = 0; i < head_size; ++i) {
+        result[head * head_size + i] += scores[j] / total * layer.values[j][group + i];
+      }
+    }
+  }
+  return result;
+}
+
+ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
+  INFLIGHT_CHECK(id >= 0 && id < spec_.vocabulary_size);
+  const auto row = embedding_.numbers.begin() + int64_t{id} * spec_.hidden_size;
+  Vector x(row, row + spec_.hidden_size);
+  for (Layer& layer : layers_) {
+    const Vector attention_input = norm(x, layer.attention_norm);
+    Vector query = apply(layer.query, attention_input);
+    Vector key = apply(layer.key, attention_input);
+    rotate(query, position_);
+    rotate(key, position_);
+    layer.keys.push_back(std::move(key));
+    layer.values.push_back(apply(layer.value, attention_input));
+    add(x, apply(layer.attention_output, attend(layer, query)));
+
+    const Vector feed_forward_input = norm(x, layer.feed_forward_norm);
+    Vector gate = apply(layer.gate, feed_forward_input);
+    const Vector up = apply(layer.up, feed_forward_input);
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
+    add(x, apply(layer.down, gate));
+  }
+  ++position_;
+  return x;
+}
+
+ReferenceModel::Vector ReferenceModel::logits_of(const Vector& hidden) const {
+  return multiply(output_.rows > 0 ? output_ : embedding_, norm(hidden, output_norm_));
+}
+
+std::vector<double> ReferenceModel::feed(std::span<const TokenId> ids) {
+  INFLIGHT_CHECK(!ids.empty());
+  for (const TokenId id : ids.first(ids.size() - 1)) (void)hidden_after(id);
+  return logits_of(hidden_after(ids.back()));
+}
+
+std::vector<std::vector<double>> ReferenceModel::feed_all(std::span<const TokenId> ids) {
+  std::vector<std::vector<double>> all;
+  for (const TokenId id : ids) all.push_back(logits_of(hidden_after(id)));
+  return all;
+}
+
+std::vector<double> ReferenceModel::logits(std::span<const TokenId> ids) {
+  reset();
+  return feed(ids);
+}
+
+std::vector<TokenId> ReferenceModel::greedy(std::vector<double> logits, int32_t count) {
+  std::vector<TokenId> chosen;
+  while (static_cast<int32_t>(chosen.size()) < count) {
+    chosen.push_back(argmax(logits));
+    logits = feed(std::span(chosen).last(1));
+  }
+  return chosen;
+}
+
+TokenId argmax(std::span<const double> logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace inflight::test

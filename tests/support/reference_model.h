@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The independent truth for everything that computes a forward pass: the transformer straight from
+// its definition, one token at a time, in plain loops over doubles. Weights are what the file's
+// numbers mean exactly, without rounding.
+//
+//   x = embedding[id]
+//   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE)
+//               x += W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
+//                    g = h / (H/G), 0 <= j <= position
+//               f = norm(x, feed_forward_norm)
+//               x += W_down( silu(W_gate f + b) * (W_up f + b) ) + b
+//   logits = W_output norm(x, output_norm)
+//   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon)
+//
+// Sources: Touvron et al. 2023 (LLaMA), Su et al. 2021 (RoPE), Zhang and Sennrich 2019 (RMSNorm),
+// Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA), the Llama 3.1 model card's rescaling of RoPE
+// frequencies.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "model/model_loader.h"
+
+namespace inflight::test {
+
+class ReferenceModel {
+ public:
+  // `model` must outlive this object. Holds all weights as doubles: 8 bytes a parameter.
+  explicit ReferenceModel(const LoadedModel& model);
+
+  // Forgets all tokens fed so far.
+  void reset();
+  // Appends `ids` to the sequence; the logits [V] behind the last of them.
+  // REQUIRES: ids is not empty.
+  [[nodiscard]] std::vector<double> feed(std::span<const TokenId> ids);
+  // The same, with the logits behind each of them: [ids.size()][V].
+  [[nodiscard]] std::vector<std::vector<double>> feed_all(std::span<const TokenId> ids);
+
+  // The logits behind `ids` alone: reset() and feed().
+  [[nodiscard]] std::vector<double> logits(std::span<const TokenId> ids);
+  // Continues the sequence by its likeliest tokens (the lowest id among equals).
+  // REQUIRES: `logits` are those behind the last token fed.
+  [[nodiscard]] std::vector<TokenId> greedy(std::vector<double> logits, int32_t count);
+
+ private:
+  using Vector = std::vector<double>;
+  struct Matrix {  // [rows, columns] row-major
+    int32_t rows = 0;
+    int32_t columns = 0;
+    Vector numbers;
+  };
+  struct Linear {
+    Matrix weight;
+    Vector bias;  // empty: none
+  };
+  struct Layer {
+    Vector attention_norm, feed_forward_norm;
+    Linear query, key, value, attention_output, gate, up, down;
+    std::vector<Vector> keys, values;  // of each position so far, [G*D], keys rotated
+  };
+
+  static Matrix matrix(const WeightView& view);
+  static Vector vector(const WeightView& view);
+  static Vector apply(const Linear& linear, const Vector& x);
+  static Vector multiply(const Matrix& matrix, const Vector& x);
+  [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
+  void rotate(Vector& heads, int32_t position) const;  // [n*D], each head of D by itself
+  [[nodiscard]] Vector attend(const Layer& layer, const Vector& query) const;
+  Vector hidden_after(TokenId id);
+  [[nodiscard]] Vector logits_of(const Vector& hidden) const;
+
+  const ModelSpec& spec_;
+  Matrix embedding_;
+  Matrix output_;  // empty: the embedding
+  Vector output_norm_;
+  Vector frequencies_;  // radians a position of each rotated pair, scaling applied
+  std::vector<Layer> layers_;
+  int32_t position_ = 0;
+};
+
+// Index of the largest; the lowest among equals.
+[[nodiscard]] TokenId argmax(std::span<const double> logits);
+
+}  // namespace inflight::test

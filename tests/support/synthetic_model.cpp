@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/synthetic_model.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/rng.h"
+
+namespace inflight::test {
+namespace {
+
+uint64_t hash_of(const std::string& name) {  // FNV-1a
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+  return hash;
+}
+
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(const SyntheticModel& model) : model_(model), spec_(model.spec) {}
+
+  GgufWriter build() {
+    write_keys();
+    if (model_.with_vocabulary) write_vocabulary();
+    const TensorType output_type = model_.output_type.value_or(model_.matrix_type);
+    matrix("token_embd.weight", spec_.vocabulary_size, spec_.hidden_size,
+           model_.tied_output ? output_type : model_.matrix_type);
+    for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
+      write_layer(fmt::format("blk.{}.", layer));
+    }
+    vector("output_norm.weight", spec_.hidden_size, 1.0F);
+    if (!model_.tied_output) {
+      matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
+    }
+    if (!model_.rope_factors.empty()) {
+      writer_.tensor("rope_freqs.weight", TensorType::F32, {model_.rope_factors.size()}, model_.rope_factors);
+    }
+    return std::move(writer_);
+  }
+
+ private:
+  void write_keys() {
+    const auto key = [this](const char* name) { return spec_.architecture + "." + name; };
+    const auto count = [&](const char* name, int32_t value) {
+      writer_.key_u32(key(name), static_cast<uint32_t>(value));
+    };
+    writer_.key_string("general.architecture", spec_.architecture);
+    writer_.key_string("general.name", spec_.name);
+    count("block_count", spec_.layer_count);
+    count("context_length", spec_.context_length);
+    count("embedding_length", spec_.hidden_size);
+    count("feed_forward_length", spec_.feed_forward_size);
+    count("attention.head_count", spec_.head_count);
+    count("attention.head_count_kv", spec_.kv_head_count);
+    count("attention.key_length", spec_.head_size);
+    count("attention.value_length", spec_.head_size);
+    count("rope.dimension_count", spec_.rope_dimension_count);
+    writer_.key_f32(key("attention.layer_norm_rms_epsilon"), spec_.norm_epsilon);
+    writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
+    const RopeScaling& scaling = spec_.rope_scaling;
+    if (scaling.kind == RopeScaling::Kind::None) return;
+    writer_.key_string(key("rope.scaling.type"), scaling.kind == RopeScaling::Kind::Linear ? "linear" : "llama3");
+    writer_.key_f32(key("rope.scaling.factor"), scaling.factor);
+    if (scaling.kind == RopeScaling::Kind::Linear) return;
+    writer_.key_f32(key("rope.scaling.low_freq_factor"), scaling.low_frequency_factor);
+    writer_.key_f32(key("rope.scaling.high_freq_factor"), scaling.high_frequency_factor);
+    count("rope.scaling.original_context_length", scaling.original_context_length);
+  }
+
+  void write_vocabulary() {
+    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+    std::vector<int32_t> types = {2, 3, 3};
+    for (int byte = 0; byte < 256; ++byte) {
+      tokens.push_back(fmt::format("<0x{:02X}>", byte));
+      types.push_back(6);
+    }
+    const auto count = static_cast<size_t>(spec_.vocabulary_size);
+    for (size_t i = 0; tokens.size() < count; ++i) {
+      tokens.push_back(fmt::format("\u2581d{}", i));
+      types.push_back(1);
+    }
+    tokens.resize(count);
+    types.resize(count);
+    writer_.key_string("tokenizer.ggml.model", "llama");
+    writer_.key_strings("tokenizer.ggml.tokens", tokens);
+    writer_.key_f32s("tokenizer.ggml.scores", std::vector<float>(count, 0.0F));
+    writer_.key_i32s("tokenizer.ggml.token_type", types);
+    writer_.key_u32("tokenizer.ggml.bos_token_id", 1);
+    writer_.key_u32("tokenizer.ggml.eos_token_id", 2);
+  }
+
+  void write_layer(const std::string& prefix) {
+    const int32_t query = spec_.head_count * spec_.head_size;
+    const int32_t key_value = spec_.kv_head_count * spec_.head_size;
+    const int32_t hidden = spec_.hidden_size;
+    const int32_t feed_forward = spec_.feed_forward_size;
+    vector(prefix + "attn_norm.weight", hidden, 1.0F);
+    linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
+    linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
+    linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+    linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
+    vector(prefix + "ffn_norm.weight", hidden, 1.0F);
+    linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
+    linear(prefix + "ffn_up", feed_forward, hidden, model_.feed_forward_bias);
+    linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
+  }
+
+  void linear(const std::string& name, int32_t rows, int32_t columns, bool bias) {
+    matrix(name + ".weight", rows, columns, model_.matrix_type);
+    if (bias) vector(name + ".bias", rows, 0.0F);
+  }
+
+  void matrix(const std::string& name, int32_t rows, int32_t columns, TensorType type) {
+    const auto numbers = uniform(name, int64_t{rows} * columns, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
+    const bool fits = columns % unit_of(type).numbers == 0;
+    writer_.tensor(name, fits ? type : TensorType::F16, {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)},
+                   numbers);
+  }
+
+  void vector(const std::string& name, int32_t size, float centre) {
+    writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(size)}, uniform(name, size, centre, 0.2F));
+  }
+
+  [[nodiscard]] std::vector<float> uniform(const std::string& name, int64_t count, float centre, float spread) const {
+    Rng rng(model_.seed ^ hash_of(name));
+    std::vector<float> numbers(static_cast<size_t>(count));
+    for (float& number : numbers) {
+      number = centre + spread * static_cast<float>(2.0 * rng.uniform() - 1.0);
+    }
+    return numbers;
+  }
+
+  const SyntheticModel& model_;
+  const ModelSpec& spec_;
+  GgufWriter writer_;
+};
+
+}  // namespace
+
+ModelSpec SyntheticModel::small_spec() {
+  ModelSpec spec;
+  spec.architecture = "llama";
+  spec.name = "synthetic";
+  spec.layer_count = 2;
+  spec.hidden_size = 64;
+  spec.feed_forward_size = 96;
+  spec.head_count = 4;
+  spec.kv_head_count = 2;
+  spec.head_size = 16;
+  spec.vocabulary_size = 300;
+  spec.context_length = 256;
+  spec.rope_dimension_count = 16;
+  return spec;
+}
+
+GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }
+
+}  // namespace inflight::test

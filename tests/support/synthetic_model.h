@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of any small shape with seeded random weights, as GGUF files: what kernels, loaders and
+// engines are tried on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model_spec.h"
+#include "model/tensor_type.h"
+#include "support/gguf_writer.h"
+
+namespace inflight::test {
+
+struct SyntheticModel {
+  ModelSpec spec = small_spec();  // written to the file's keys as it stands
+  // Of all matrices; of the logits' matrix (output, or the tied token_embd) where it differs. A
+  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers.
+  TensorType matrix_type = TensorType::F32;
+  std::optional<TensorType> output_type;
+  bool tied_output = true;
+  bool query_key_value_bias = false;
+  bool attention_output_bias = false;
+  bool feed_forward_bias = false;
+  std::vector<float> rope_factors;  // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
+  bool with_vocabulary = false;     // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
+  uint64_t seed = 1;
+
+  // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
+  [[nodiscard]] static ModelSpec small_spec();
+};
+
+// Matrices are uniform with variance 1 / columns, so that activations keep their size; norms near
+// 1, biases near 0. A tensor's numbers depend only on (seed, name, shape): files that differ in
+// type hold the same model, rounded.
+[[nodiscard]] GgufWriter build_model(const SyntheticModel& model);
+
+}  // namespace inflight::test

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: rows are stored and read back bit for bit as GGUF's reference does it.
+// Method: tests/golden/quants.gguf, written by PyPI's gguf package (make_quants.py): ties, signs,
+// scales that are subnormal or 0 in F16, random rows.
+#include "model/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/gguf_file.h"
+#include "support/test_data.h"
+
+namespace inflight::test {
+namespace {
+
+std::vector<float> floats_of(const GgufTensor& tensor) {
+  std::vector<float> numbers(static_cast<size_t>(tensor.numbers()));
+  std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
+  return numbers;
+}
+
+class Rows : public testing::TestWithParam<TensorType> {};
+
+TEST_P(Rows, AreStoredAndReadAsByTheReference) {
+  const GgufFile golden(source_path("tests/golden/quants.gguf"));
+  const std::string name = to_string(GetParam());
+  const GgufTensor* const input = golden.find_tensor("input");
+  const GgufTensor* const stored = golden.find_tensor(name);
+  const GgufTensor* const back = golden.find_tensor(name + "_back");
+  ASSERT_TRUE(input != nullptr && stored != nullptr && back != nullptr);
+  ASSERT_EQ(stored->rows(), input->rows());
+  const auto columns = static_cast<size_t>(input->columns());
+  const size_t stride = row_bytes(GetParam(), input->columns());
+  const std::vector<float> numbers = floats_of(*input);
+  const std::vector<float> expected = floats_of(*back);
+  std::vector<std::byte> row(stride);
+  std::vector<float> read(columns);
+  for (size_t r = 0; r < static_cast<size_t>(input->rows()); ++r) {
+    quantize_row(GetParam(), std::span(numbers).subspan(r * columns, columns), row);
+    ASSERT_EQ(std::memcmp(row.data(), stored->bytes.data() + r * stride, stride), 0) << "row " << r;
+    dequantize_row(GetParam(), row, read);
+    ASSERT_EQ(std::memcmp(read.data(), expected.data() + r * columns, columns * sizeof(float)), 0) << "row " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Rows,
+                         testing::Values(TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0),
+                         [](const auto& type) { return to_string(type.param); });
+
+TEST(QuantizeRow, StoresZerosWhereTheScaleVanishes) {
+  const std::vector<float> tiny(kQuantBlock, 1e-42F);
+  for (const TensorType type : {TensorType::Q8_0, TensorType::Q4_0}) {
+    std::vector<std::byte> row(row_bytes(type, kQuantBlock));
+    std::vector<float> read(kQuantBlock, 1.0F);
+    quantize_row(type, tiny, row);
+    dequantize_row(type, row, read);
+    for (const float number : read) EXPECT_EQ(number, 0.0F);
+  }
+}
+
+TEST(QuantizeRow, RefusesWhatTheTypeCannotHold) {
+  const auto refusal = [](TensorType type, float number) -> std::string {
+    std::vector<float> numbers(kQuantBlock, 1.0F);
+    numbers[7] = number;
+    std::vector<std::byte> row(row_bytes(type, kQuantBlock));
+    try {
+      quantize_row(type, numbers, row);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const TensorType type :
+       {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0}) {
+    EXPECT_EQ(refusal(type, kNan), "number 7 is nan");
+    EXPECT_EQ(refusal(type, -kInfinity), "number 7 is -inf");
+  }
+  EXPECT_EQ(refusal(TensorType::F16, 65519.0F), "");
+  EXPECT_EQ(refusal(TensorType::F16, 65520.0F), "65520 is too large for F16");
+  EXPECT_EQ(refusal(TensorType::Q8_0, 65519.0F * 127.0F), "");
+  EXPECT_EQ(refusal(TensorType::Q8_0, -1e7F), "10000000 is too large for Q8_0");
+  EXPECT_EQ(refusal(TensorType::Q4_0, 1e6F), "1000000 is too large for Q4_0");
+  EXPECT_EQ(refusal(TensorType::BF16, 3.4e38F), "3.4e+38 is too large for BF16");
+  EXPECT_EQ(refusal(TensorType::F32, 3.4e38F), "");
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -8,5 +8,6 @@ function(inflight_add_plugin name)
   target_link_libraries(${name} PRIVATE inflight::plugin)
   target_compile_options(${name} PRIVATE -ffp-contract=off
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-gnu-unique> $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
-  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
+  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL
+    -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/inflight_plugin.map)
 endfunction()

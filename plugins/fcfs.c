@@ -70,6 +70,8 @@ static const inflight_policy_t fcfs_policy = {
     .sched = &fcfs_ops,
 };
 
+INFLIGHT_PLUGIN_NOTE(fcfs, "sched org.inflight.fcfs");
+
 const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query) {
   static const inflight_policy_t* const policies[] = {&fcfs_policy};
   static const inflight_module_t module = {

@@ -53,6 +53,8 @@ static const inflight_policy_t lru_policy = {
     .evict = &lru_ops,
 };
 
+INFLIGHT_PLUGIN_NOTE(lru, "evict org.inflight.lru");
+
 const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query) {
   static const inflight_policy_t* const policies[] = {&lru_policy};
   static const inflight_module_t module = {

@@ -191,8 +191,8 @@ typedef struct inflight_step {
 /* ------------------------------------------------------------------------------------------------ events
  * Everything that happened since the step before, in one call. A policy names the types it wants
  * (inflight_policy_t.events, bit 1 << type). Ignore unknown types; step by `stride` bytes. */
-#define INFLIGHT_EVENT_ATTACH 1u /* a request that was there before this instance              */
-#define INFLIGHT_EVENT_ARRIVE 2u
+#define INFLIGHT_EVENT_ATTACH 1u /* was there before this instance: as ARRIVE, c = output tokens so far           */
+#define INFLIGHT_EVENT_ARRIVE 2u /* a = tenant, b = prompt tokens                                                  */
 #define INFLIGHT_EVENT_ADMIT 3u  /* a = prompt tokens to compute, b = prompt tokens found stored */
 #define INFLIGHT_EVENT_FIRST_TOKEN 4u
 #define INFLIGHT_EVENT_PREEMPT 5u /* a = computed tokens that were lost                         */
@@ -201,7 +201,7 @@ typedef struct inflight_step {
 #define INFLIGHT_EVENT_ABORT 8u
 #define INFLIGHT_EVENT_REJECT 9u
 #define INFLIGHT_EVENT_STEP 10u   /* a = prefill tokens, b = decoding sequences, c = duration ns; no request */
-#define INFLIGHT_EVENT_TOKENS 11u /* a request served in a step: a = prompt tokens, b = output tokens        */
+#define INFLIGHT_EVENT_TOKENS 11u /* a request was served: a = tokens prefilled, b = tokens produced          */
 #define INFLIGHT_EVENT_CACHE_RESET 12u
 #define INFLIGHT_EVENT_PARAM 13u
 
@@ -402,6 +402,21 @@ typedef struct inflight_query {
   uint32_t struct_size, abi_minor;
   const char *host_name, *host_version;
 } inflight_query_t;
+
+/* An ELF note for each policy of a file, so that files can be listed without running them. In C, once a policy:
+ *   INFLIGHT_PLUGIN_NOTE(fcfs, "sched org.inflight.fcfs")      text: kind, blank, id; at most 119 characters
+ * plugin.hpp's INFLIGHT_EXPORT_POLICY does it by itself. A note must agree with the descriptor. */
+typedef struct inflight_plugin_note {
+  uint32_t name_bytes, text_bytes, type;
+  char name[12]; /* "inflight" */
+  char text[120];
+} inflight_plugin_note_t;
+#ifndef INFLIGHT_PLUGIN_NOTE_SECTION
+#define INFLIGHT_PLUGIN_NOTE_SECTION __attribute__((section(".note.inflight"), used, aligned(4)))
+#endif
+#define INFLIGHT_PLUGIN_NOTE(variable, text)                                       \
+  INFLIGHT_PLUGIN_NOTE_SECTION static const inflight_plugin_note_t                 \
+      inflight_note_##variable = {9, 120, INFLIGHT_PLUGIN_ABI_MAJOR, "inflight", text}
 
 /* The one exported symbol. Returns static data: no side effects, no allocation, any thread, any number of times, within
  * a millisecond. NULL = "nothing for this host". */

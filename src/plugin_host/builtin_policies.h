@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policies of plugins/ that are also linked into the library. They come through the same descriptors as a file.
+// The policies of plugins/, linked into the library. They come through the same descriptors as those of a file.
 #pragma once
 
 #include <span>
@@ -8,6 +8,7 @@
 
 namespace inflight {
 
+// Defined by plugins/builtin_policies.cpp.in.
 [[nodiscard]] std::span<const inflight_plugin_query_fn> builtin_policy_queries();
 
 }  // namespace inflight

@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 
 #include "base/error.h"
 #include "inflight/version.h"
+#include "plugin_host/plugin_notes.h"
 
 namespace inflight {
 namespace {
@@ -78,6 +80,17 @@ void require_policy(const std::string& origin, const inflight_policy_t* policy) 
   }
 }
 
+// A file without notes is fine: it can be used by its path. One whose notes lie is not.
+void require_notes(const PluginModule& module) {
+  const auto notes = read_plugin_notes(module.origin());
+  for (const PluginNote& note : notes) {
+    const bool offered = std::ranges::any_of(module.policies(), [&](const inflight_policy_t* policy) {
+      return policy->kind == note.kind && note.id == policy->id;
+    });
+    if (!offered) fail(ErrorCode::Plugin, "{}: its note promises {}, which it does not offer", module.origin(), note.id);
+  }
+}
+
 }  // namespace
 
 std::string short_name(const inflight_policy_t& policy) {
@@ -125,7 +138,9 @@ std::unique_ptr<PluginModule> PluginModule::load(const std::string& path) {
          INFLIGHT_PLUGIN_ABI_MAJOR);
   }
   try {
-    return from_query(reinterpret_cast<inflight_plugin_query_fn>(symbol), path);
+    auto module = from_query(reinterpret_cast<inflight_plugin_query_fn>(symbol), path);
+    require_notes(*module);
+    return module;
   } catch (...) {
     ::dlclose(handle);
     throw;

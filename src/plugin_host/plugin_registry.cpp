@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "plugin_host/builtin_policies.h"
+#include "plugin_host/plugin_notes.h"
 
 namespace inflight {
 namespace {
@@ -30,6 +31,20 @@ std::vector<std::string> plugin_files(const std::string& folder) {
   }
   std::ranges::sort(files);
   return files;
+}
+
+std::string_view short_name_of(std::string_view id) { return id.substr(id.rfind('.') + 1); }
+
+// The file's notes name such a policy. Nothing of the file runs before that is known; files that cannot be read promise
+// nothing.
+bool promises(const std::string& file, const std::string& name, uint32_t kind) {
+  try {
+    return std::ranges::any_of(read_plugin_notes(file), [&](const PluginNote& note) {
+      return (kind == kAnyKind || note.kind == kind) && (name == note.id || name == short_name_of(note.id));
+    });
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "eviction strategy" : "scheduling policy"; }
@@ -79,10 +94,7 @@ const inflight_policy_t* PluginRegistry::find_in_folders(const std::vector<std::
                                                          const PolicySpec& spec, uint32_t kind, std::string& origin) {
   for (const std::string& folder : folders) {
     for (const std::string& file : plugin_files(folder)) {
-      // A file is opened only when its name promises the policy, so that scanning runs no stranger's code.
-      const std::string stem = std::filesystem::path(file).filename().string();
-      const std::string name = stem.substr(0, stem.size() - std::string_view(kPluginSuffix).size());
-      if (name != spec.name && !spec.name.ends_with("." + name)) continue;
+      if (!promises(file, spec.name, kind)) continue;
       const PluginModule& module = load_locked(file);
       if (const inflight_policy_t* policy = member_of(module, spec.name, kind); policy != nullptr) {
         origin = module.origin();
@@ -139,26 +151,31 @@ uint32_t PluginRegistry::kind_of(const PolicySpec& spec) {
   return find_locked(spec, kAnyKind).policy->kind;
 }
 
-std::vector<PluginRegistry::Found> PluginRegistry::list(std::vector<std::string>& problems) {
+std::vector<PluginRegistry::Listed> PluginRegistry::list(std::vector<std::string>& problems) {
   const std::scoped_lock lock(mutex_);
+  std::vector<Listed> listed;
+  for (const auto* modules : {&builtin_, &loaded_}) {
+    for (const auto& module : *modules) {
+      for (const inflight_policy_t* policy : module->policies()) {
+        listed.push_back({policy->kind, policy->id, module->origin(), policy});
+      }
+    }
+  }
   std::vector<std::string> folders = user_plugin_folders();
   folders.push_back(installed_plugin_folder());
   for (const std::string& folder : folders) {
     for (const std::string& file : plugin_files(folder)) {
+      if (std::ranges::any_of(loaded_, [&](const auto& module) { return module->origin() == file; })) continue;
       try {
-        load_locked(file);
+        const auto notes = read_plugin_notes(file);
+        if (notes.empty()) problems.push_back(file + ": names no policy in its notes; it can be used by its path");
+        for (const PluginNote& note : notes) listed.push_back({note.kind, note.id, file, nullptr});
       } catch (const Error& error) {
         problems.emplace_back(error.what());
       }
     }
   }
-  std::vector<Found> found;
-  for (const auto* modules : {&builtin_, &loaded_}) {
-    for (const auto& module : *modules) {
-      for (const inflight_policy_t* policy : module->policies()) found.push_back({policy, module->origin()});
-    }
-  }
-  return found;
+  return listed;
 }
 
 PluginRegistry& plugin_registry() {

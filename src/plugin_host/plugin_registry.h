@@ -33,8 +33,14 @@ class PluginRegistry {
   // Loads a file now; its policies can be named from then on.  ERRORS: as PluginModule::load.
   const PluginModule& load(const std::string& path);
 
-  // Everything that can be found; files that cannot be loaded are reported in `problems`, one line each.
-  [[nodiscard]] std::vector<Found> list(std::vector<std::string>& problems);
+  struct Listed {
+    uint32_t kind;
+    std::string id;
+    std::string origin;
+    const inflight_policy_t* policy;  // null: known from its note only
+  };
+  // Everything that can be named. Runs no code of files; what is wrong with them goes to `problems`, one line each.
+  [[nodiscard]] std::vector<Listed> list(std::vector<std::string>& problems);
 
  private:
   const PluginModule& load_locked(const std::string& path);

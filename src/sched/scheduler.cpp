@@ -136,7 +136,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   INFLIGHT_CHECK(added);
   begin_waiting(sequence, now);
   ++stats_.requests_added;
-  record(EventType::Arrive, sequence, now);
+  record(EventType::Arrive, sequence, now, sequence.request.tenant, sequence.prompt_token_count);
   return sequence.slot;
 }
 
@@ -276,6 +276,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     }
     sequence.tokens.push_back(sampled.token);
     ++stats_.output_tokens;
+    record(EventType::Tokens, sequence, now, 0, 1);
     sequence.last_token_time = now;
     if (sequence.first_token_time == kNotYet) {
       sequence.first_token_time = now;
@@ -296,9 +297,10 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   }
 }
 
-void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b) {
+void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b,
+                       int64_t c) {
   if ((policy_->wanted_events() >> static_cast<uint32_t>(type) & 1U) == 0) return;
-  events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, 0});
+  events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, c});
 }
 
 void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
@@ -309,7 +311,8 @@ void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
   watch_prefixes_if_wanted();
   for (const auto& sequence : slots_) {
     if (sequence->state != SequenceState::Finished) {
-      record(EventType::Attach, *sequence, now, sequence->prompt_token_count, sequence->output_token_count());
+      record(EventType::Attach, *sequence, now, sequence->request.tenant, sequence->prompt_token_count,
+             sequence->output_token_count());
     }
   }
 }

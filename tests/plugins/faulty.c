@@ -138,6 +138,8 @@ static const inflight_policy_t policy = {
     .sched = &ops,
 };
 
+INFLIGHT_PLUGIN_NOTE(faulty, "sched test.faulty");
+
 const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query) {
   static const inflight_policy_t* const policies[] = {&policy};
   static const inflight_module_t module = {.struct_size = sizeof(inflight_module_t), .count = 1, .policies = policies};

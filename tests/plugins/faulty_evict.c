@@ -78,6 +78,9 @@ static const inflight_policy_t pick_policy = {.struct_size = sizeof(inflight_pol
                                               .params = params,
                                               .evict = &pick_ops};
 
+INFLIGHT_PLUGIN_NOTE(rank, "evict test.faulty-rank");
+INFLIGHT_PLUGIN_NOTE(pick, "evict test.faulty-pick");
+
 const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query) {
   static const inflight_policy_t* const policies[] = {&rank_policy, &pick_policy};
   static const inflight_module_t module = {.struct_size = sizeof(inflight_module_t), .count = 2, .policies = policies};

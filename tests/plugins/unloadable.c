@@ -7,7 +7,21 @@ INFLIGHT_PLUGIN_EXPORT int some_other_symbol(void);
 int some_other_symbol(void) { return 1; }
 #else
 
-static const inflight_sched_ops_t no_create = {.struct_size = sizeof(inflight_sched_ops_t)};
+#if defined(FAULT_NO_CREATE)
+static const inflight_sched_ops_t ops = {.struct_size = sizeof(inflight_sched_ops_t)};
+#else
+static inflight_plugin_status_t create(const inflight_host_t* host, const inflight_sched_environment_t* environment,
+                                       const inflight_config_t* config, void** self) {
+  (void)host;
+  (void)environment;
+  (void)config;
+  (void)self;
+  return INFLIGHT_PLUGIN_E_UNSUPPORTED;
+}
+static void destroy(void* self) { (void)self; }
+static const inflight_sched_ops_t ops = {
+    .struct_size = sizeof(inflight_sched_ops_t), .create = create, .destroy = destroy};
+#endif
 static const inflight_policy_t policy = {
 #if defined(FAULT_SHORT_POLICY)
     .struct_size = 16,
@@ -25,9 +39,15 @@ static const inflight_policy_t policy = {
     .id = "test.unloadable",
 #endif
 #if !defined(FAULT_NO_OPS)
-    .sched = &no_create,
+    .sched = &ops,
 #endif
 };
+
+#if defined(FAULT_NOTE)
+INFLIGHT_PLUGIN_NOTE(other, "sched test.something-else");
+#else
+INFLIGHT_PLUGIN_NOTE(unloadable, "sched test.unloadable");
+#endif
 
 const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query) {
   static const inflight_policy_t* const policies[] = {&policy};

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// itl-target: first come, first served, with the prefill share of each step cut so that the step, and with it the gap
+// between the tokens of those who decode, takes no longer than target_ms. How many tokens fit is asked of the engine's
+// latency model; until that knows something, prefill grows slowly while steps are short and is halved when one was long.
+// Source: the token budget as an SLO control, Agrawal et al., "Sarathi-Serve", OSDI 2024.
+#include <algorithm>
+
+#include "inflight/plugin.hpp"
+
+namespace {
+
+constexpr inflight_param_t kParams[] = {
+    {"target_ms", INFLIGHT_TYPE_FLOAT64, 0, "50", "0.01", "60000", "longest wanted gap between two tokens"}};
+
+struct ItlTarget {
+  static constexpr inflight::Policy kPolicy =
+      inflight::sched_policy("org.inflight.itl-target", "cuts prefill so that steps keep to a target duration")
+          .by("inflight", "Apache-2.0", "1.0")
+          .reads(INFLIGHT_COLUMN_LENGTHS)
+          .takes(kParams)
+          .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC);
+
+  explicit ItlTarget(const inflight::SchedSetup& setup)
+      : host(setup.host), target_ns(static_cast<int64_t>(setup.config.float64("target_ms") * 1e6)) {}
+
+  // The most prompt tokens for which a step beside `decoding` sequences keeps to the target.
+  uint32_t tokens_that_fit(uint32_t decoding, uint64_t attended, uint32_t most) const {
+    uint32_t low = 0, high = most;
+    while (low < high) {
+      const uint32_t middle = low + (high - low + 1) / 2;
+      const uint64_t own = uint64_t{middle} * (middle + 1) / 2;
+      if (host.estimate_step_ns(middle, decoding, attended + own) <= target_ns) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  inflight_plugin_status_t plan(const inflight_step_t& step, inflight_plan_t& plan) {
+    if (step.decoding == 0) return INFLIGHT_PASS;  // nobody waits for a token
+    const inflight_requests_t& running = *step.running;
+    uint64_t attended = 0;
+    for (uint32_t i = 0; i < running.count; ++i) attended += running.computed_tokens[i];
+    uint32_t tokens = 0;
+    if (host.estimate_step_ns(1, 0, 1) > 0) {
+      tokens = tokens_that_fit(step.decoding, attended, plan.prefill_tokens);
+    } else {
+      feedback = step.last_step_ns > target_ns ? feedback / 2 : std::min(feedback + 8, plan.prefill_tokens);
+      tokens = feedback;
+    }
+    plan.prefill_tokens = std::max(tokens, 1u);  // prompts must get on, however slowly
+    plan.max_chunk = std::min(plan.max_chunk, plan.prefill_tokens);
+    return INFLIGHT_PLUGIN_OK;
+  }
+
+  inflight::PluginHost host;
+  int64_t target_ns;
+  uint32_t feedback = 16;
+};
+
+}  // namespace
+
+INFLIGHT_EXPORT_POLICY(ItlTarget)

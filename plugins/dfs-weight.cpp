@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// dfs-weight: walks the prefix tree depth first, heaviest branch first, and starts requests as their place is reached. The
-// weight of a node is the number of waiting requests whose stored prefix ends at it or below. So requests that share a
-// prefix start next to each other, and a prefix is used up before it may be evicted: the offline optimum when everything
-// is known (Zheng et al., NeurIPS 2024, theorem 3.1). Source: SGLang's `dfs-weight`: children before the node's own.
+// dfs-weight: walks the prefix tree depth first, heaviest branch first, and starts requests as their place is reached.
+// The weight of a node is the number of waiting requests whose stored prefix ends at it or below. So requests that
+// share a prefix start next to each other, and a prefix is used up before it may be evicted: the offline optimum when
+// everything is known (Zheng et al., NeurIPS 2024, theorem 3.1). Source: SGLang's `dfs-weight`: children before the
+// node's own.
 #include <algorithm>
 #include <vector>
 

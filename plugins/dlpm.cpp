@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlpm: deficit longest prefix match: locality with a bounded unfairness. Requests go in the order of their stored prefix,
-// but only those of tenants that have credit; prefilled and produced tokens are taken off the credit; when nobody who
-// waits has any, everybody who waits gets `quantum` more. A small quantum is fair, a large one is lpm. Source: Cao et
-// al., "Locality-aware Fair Scheduling in LLM Serving", arXiv 2501.14312 (deficit round robin over lpm).
+// dlpm: deficit longest prefix match: locality with a bounded unfairness. Requests go in the order of their stored
+// prefix, but only those of tenants that have credit; prefilled and produced tokens are taken off the credit; when
+// nobody who waits has any, everybody who waits gets `quantum` more. A small quantum is fair, a large one is lpm.
+// Source: Cao et al., "Locality-aware Fair Scheduling in LLM Serving", arXiv 2501.14312 (deficit round robin over lpm).
 #include <algorithm>
 #include <vector>
 
@@ -36,13 +36,18 @@ struct Dlpm {
       const auto& event = *reinterpret_cast<const inflight_event_t*>(at);
       switch (event.type) {
         case INFLIGHT_EVENT_ATTACH:
-        case INFLIGHT_EVENT_ARRIVE: tenant_of[event.slot] = static_cast<uint32_t>(event.a); break;
+        case INFLIGHT_EVENT_ARRIVE:
+          tenant_of[event.slot] = static_cast<uint32_t>(event.a);
+          break;
         case INFLIGHT_EVENT_ADMIT:  // only what is really computed costs
-        case INFLIGHT_EVENT_RESUME: credit[tenant_of[event.slot]] -= static_cast<double>(event.a); break;
+        case INFLIGHT_EVENT_RESUME:
+          credit[tenant_of[event.slot]] -= static_cast<double>(event.a);
+          break;
         case INFLIGHT_EVENT_TOKENS:
           credit[tenant_of[event.slot]] -= weight_output * static_cast<double>(event.b);
           break;
-        default: break;
+        default:
+          break;
       }
     }
     return INFLIGHT_PLUGIN_OK;
@@ -56,35 +61,37 @@ struct Dlpm {
       return waiting.cached_tokens[a] != waiting.cached_tokens[b] ? waiting.cached_tokens[a] > waiting.cached_tokens[b]
                                                                   : waiting.id[a] < waiting.id[b];
     });
-    spent.assign(credit.size(), 0.0);
+    replenish(waiting, credit);
+    // Named requests are charged in a copy: what is not admitted costs nothing, and rounds to come are not given yet.
+    expected = credit;
     const uint32_t wanted = std::min(*count, step.sequences_left + kSkipAhead);
-    *count = 0;
-    while (*count < wanted) {
+    for (*count = 0; *count < wanted && !by_prefix.empty(); by_prefix.swap(left)) {
+      replenish(waiting, expected);
       left.clear();
       for (const uint32_t i : by_prefix) {
         const uint32_t tenant = waiting.tenant[i];
-        if (*count == wanted || credit[tenant] - spent[tenant] <= 0.0) {
+        if (*count == wanted || expected[tenant] <= 0.0) {
           left.push_back(i);
           continue;
         }
         index[(*count)++] = i;
         const uint32_t known = waiting.prompt_tokens[i] + waiting.output_tokens[i];
-        spent[tenant] += known - std::min(known, waiting.cached_tokens[i]);
+        expected[tenant] -= known - std::min(known, waiting.cached_tokens[i]);
       }
-      by_prefix.swap(left);
-      if (by_prefix.empty() || *count == wanted) break;
-      replenish(waiting);
     }
     return INFLIGHT_PLUGIN_OK;
   }
 
-  // A new round for every tenant that waits.
-  void replenish(const inflight_requests_t& waiting) {
-    replenished.assign(credit.size(), 0);
-    for (const uint32_t i : by_prefix) {
-      const uint32_t tenant = waiting.tenant[i];
-      if (replenished[tenant] == 0) credit[tenant] += quantum;
-      replenished[tenant] = 1;
+  // New rounds for the tenants in by_prefix until one of them has credit.
+  void replenish(const inflight_requests_t& waiting, std::vector<double>& credits) {
+    const auto has_credit = [&](uint32_t i) { return credits[waiting.tenant[i]] > 0.0; };
+    while (!by_prefix.empty() && std::none_of(by_prefix.begin(), by_prefix.end(), has_credit)) {
+      replenished.assign(credits.size(), 0);
+      for (const uint32_t i : by_prefix) {
+        const uint32_t tenant = waiting.tenant[i];
+        if (replenished[tenant] == 0) credits[tenant] += quantum;
+        replenished[tenant] = 1;
+      }
     }
   }
 
@@ -92,7 +99,7 @@ struct Dlpm {
   double quantum, weight_output;
   std::vector<double> credit;       // by tenant
   std::vector<uint32_t> tenant_of;  // by slot
-  std::vector<double> spent;        // by tenant, by the requests named so far
+  std::vector<double> expected;     // credit after the requests named so far
   std::vector<uint32_t> by_prefix, left;
   std::vector<uint8_t> replenished;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// edf: earliest deadline first: the deadline of the first token until there is one, then that of the last token; requests
-// without a deadline follow in order of arrival. Meets all deadlines whenever any order can (on one machine, without
-// overload); use slack under overload. Source: Liu & Layland 1973.
+// edf: earliest deadline first: the deadline of the first token until there is one, then that of the last token;
+// requests without a deadline follow in order of arrival. Meets all deadlines whenever any order can (on one machine,
+// without overload); use slack under overload. Source: Liu & Layland 1973.
 #include "inflight/plugin.hpp"
 
 namespace {

@@ -7,7 +7,8 @@ namespace {
 
 struct EvictPriority {
   static constexpr inflight::Policy kPolicy =
-      inflight::evict_policy("org.inflight.evict.priority", "the stored block of the least important request goes first")
+      inflight::evict_policy("org.inflight.evict.priority",
+                             "the stored block of the least important request goes first")
           .by("inflight", "Apache-2.0", "1.0")
           .reads(INFLIGHT_UNIT_OWNER | INFLIGHT_UNIT_TIMES)
           .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gdsf: greedy dual size frequency. A block's worth is L + hits * cost, where cost is the time to compute it again at its
-// depth, by the engine's latency model, and L the worth of the block that went last: what was not used for a while is
-// overtaken by what is new. All blocks have one size. Source: Cherkasova 1998.
+// gdsf: greedy dual size frequency. A block's worth is L + hits * cost, where cost is the time to compute it again at
+// its depth, by the engine's latency model, and L the worth of the block that went last: what was not used for a while
+// is overtaken by what is new. All blocks have one size. Source: Cherkasova 1998.
 #include <algorithm>
 #include <vector>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hrrn: highest response ratio next, in token time. The longer a request has waited for its size, the sooner it starts:
 //   ratio = (tokens prefilled by everyone since it arrived) / (its own tokens to prefill)
-// so short prompts go first but long ones cannot starve. No clock: the same order in simulation. Source: SGLang's `hrrn`;
-// Brinch Hansen 1971 for the rule.
+// so short prompts go first but long ones cannot starve. No clock: the same order in simulation. Source: SGLang's
+// `hrrn`; Brinch Hansen 1971 for the rule.
 #include <algorithm>
 #include <limits>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // itl-target: first come, first served, with the prefill share of each step cut so that the step, and with it the gap
 // between the tokens of those who decode, takes no longer than target_ms. How many tokens fit is asked of the engine's
-// latency model; until that knows something, prefill grows slowly while steps are short and is halved when one was long.
-// Source: the token budget as an SLO control, Agrawal et al., "Sarathi-Serve", OSDI 2024.
+// latency model; until that knows something, prefill grows slowly while steps are short and is halved when one was
+// long. Source: the token budget as an SLO control, Agrawal et al., "Sarathi-Serve", OSDI 2024.
 #include <algorithm>
 
 #include "inflight/plugin.hpp"
@@ -10,7 +10,7 @@
 namespace {
 
 constexpr inflight_param_t kParams[] = {
-    {"target_ms", INFLIGHT_TYPE_FLOAT64, 0, "50", "0.01", "60000", "longest wanted gap between two tokens"}};
+    {"target_ms", INFLIGHT_TYPE_FLOAT64, 0, "50", "0.0001", "60000", "longest wanted gap between two tokens"}};
 
 struct ItlTarget {
   static constexpr inflight::Policy kPolicy =

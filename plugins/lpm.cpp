@@ -2,8 +2,8 @@
 // lpm: longest prefix match first. Requests whose prompt is stored furthest start first, while it still is. Source:
 // Zheng et al., "SGLang: Efficient Execution of Structured Language Model Programs", NeurIPS 2024, and SGLang's `lpm`.
 // Differs: the host keeps every match up to date, so there is no need to fall back to fcfs when many wait (SGLang does
-// above 128); max_waiting brings that rule back. A request whose next block another one is computing is held back by the
-// host for every policy, which stands for SGLang's in-batch rule.
+// above 128); max_waiting brings that rule back. A request whose next block another one is computing is held back by
+// the host for every policy, which stands for SGLang's in-batch rule.
 #include "inflight/plugin.hpp"
 
 namespace {

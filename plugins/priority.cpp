@@ -2,9 +2,9 @@
 // priority: the most important request starts first, equals in order of arrival; the least important running one gives
 // its blocks back first. Lower numbers are more important (vLLM), higher ones with higher_first=true (SGLang).
 //
-// aging_s = A > 0: one level of priority is worth A seconds of waiting. The key is priority * A + arrival, so it need not
-// change while a request waits, and nobody is passed by a request that is n levels above it and arrives more than n * A
-// seconds later: with levels at most P apart, whoever has waited P * A is passed by nobody who is yet to come.
+// aging_s = A > 0: one level of priority is worth A seconds of waiting. The key is priority * A + arrival, so it need
+// not change while a request waits, and nobody is passed by a request that is n levels above it and arrives more than n
+// * A seconds later: with levels at most P apart, whoever has waited P * A is passed by nobody who is yet to come.
 #include <algorithm>
 
 #include "inflight/plugin.hpp"
@@ -12,7 +12,8 @@
 namespace {
 
 constexpr inflight_param_t kParams[] = {
-    {"aging_s", INFLIGHT_TYPE_FLOAT64, 0, "0", "0", "3600", "seconds of waiting that are worth one level; 0 = no aging"},
+    {"aging_s", INFLIGHT_TYPE_FLOAT64, 0, "0", "0", "3600",
+     "seconds of waiting that are worth one level; 0 = no aging"},
     {"higher_first", INFLIGHT_TYPE_BOOL, 0, "false", nullptr, nullptr, "larger numbers are more important"}};
 
 struct Priority {

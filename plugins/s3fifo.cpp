@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // s3fifo: three queues. New blocks enter `small` (a tenth of all); from its head those hit at least `threshold` times
-// move to `main`, the others go, and their keys are remembered in `ghost` (nine tenths). Content that comes back while it
-// is remembered enters `main`. From the head of `main` blocks that were hit go around once more, one hit poorer (at most 3
-// count), the others go. Source: Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023; threshold 2 as
-// in libCacheSim. Differs: blocks that are referenced or have stored children go around without losing a hit.
+// move to `main`, the others go, and their keys are remembered in `ghost` (nine tenths). Content that comes back while
+// it is remembered enters `main`. From the head of `main` blocks that were hit go around once more, one hit poorer (at
+// most 3 count), the others go. Source: Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023;
+// threshold 2 as in libCacheSim. Differs: blocks that are referenced or have stored children go around without losing a
+// hit.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>

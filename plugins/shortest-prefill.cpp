@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shortest-prefill: who has the fewest tokens left to prefill starts first, stored ones not counted. Good for the time to
-// first token; long prompts may wait long under load. Source: SGLang's `shortest-prefill-first`.
+// shortest-prefill: who has the fewest tokens left to prefill starts first, stored ones not counted. Good for the time
+// to first token; long prompts may wait long under load. Source: SGLang's `shortest-prefill-first`.
 #include <algorithm>
 
 #include "inflight/plugin.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sieve: one queue in order of insertion, one bit a block, one hand. A hit sets the bit and moves nothing. The hand goes
-// from the oldest block to the newest: a set bit is cleared, the first block without one goes. Source: Zhang et al.,
-// "SIEVE is Simpler than LRU", NSDI 2024. Differs: the hand passes over blocks that are referenced or have stored children.
+// sieve: one queue in order of insertion, one bit a block, one hand. A hit sets the bit and moves nothing. The hand
+// goes from the oldest block to the newest: a set bit is cleared, the first block without one goes. Source: Zhang et
+// al., "SIEVE is Simpler than LRU", NSDI 2024. Differs: the hand passes over blocks that are referenced or have stored
+// children.
 #include <vector>
 
 #include "inflight/plugin.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sjf: shortest job first, by predicted output length: the client's guess, else the mean of its tenant's finished
-// requests, else the most it may produce. Least mean waiting time when the guess is right. Source: Fu et al., "Efficient
-// LLM Scheduling by Learning to Rank", NeurIPS 2024 (the order; its predictor is the host's business).
+// requests, else the most it may produce. Least mean waiting time when the guess is right. Source: Fu et al.,
+// "Efficient LLM Scheduling by Learning to Rank", NeurIPS 2024 (the order; its predictor is the host's business).
 #include "inflight/plugin.hpp"
 
 namespace {

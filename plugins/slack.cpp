@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// slack: least slack first: time until the deadline of the first token minus the time that its prefill should take, by the
-// engine's own latency model. A request that can no longer make it goes behind all that can, so that under overload those
-// in time stay in time (goodput) instead of everybody being late together. Source: least slack time scheduling (Leung
-// 1989), and the rule of letting late jobs wait as in Sarathi-Serve's and SLOs-Serve's goodput evaluation.
+// slack: least slack first: time until the deadline of the first token minus the time that its prefill should take, by
+// the engine's own latency model. A request that can no longer make it goes behind all that can, so that under overload
+// those in time stay in time (goodput) instead of everybody being late together. Source: least slack time scheduling
+// (Leung 1989), and the rule of letting late jobs wait as in Sarathi-Serve's and SLOs-Serve's goodput evaluation.
 #include <algorithm>
 #include <limits>
 
@@ -22,8 +22,7 @@ struct Slack {
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {
     const inflight_requests_t& waiting = *step.waiting;
     for (uint32_t i = 0; i < waiting.count; ++i) {
-      const int64_t deadline =
-          waiting.first_token_ns[i] < 0 ? waiting.ttft_deadline_ns[i] : waiting.e2e_deadline_ns[i];
+      const int64_t deadline = waiting.first_token_ns[i] < 0 ? waiting.ttft_deadline_ns[i] : waiting.e2e_deadline_ns[i];
       if (deadline == std::numeric_limits<int64_t>::max()) {
         key0[i] = kNoDeadline;
         continue;

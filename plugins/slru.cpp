@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // slru: segmented lru: blocks that fewer than `protected_hits` requests have found go before all others, within each
-// segment the one used longest ago. One scan of new prompts cannot push out what is shared. Source: Karedla et al. 1994;
-// SGLang's `slru` (protected from the second hit on).
+// segment the one used longest ago. One scan of new prompts cannot push out what is shared. Source: Karedla et al.
+// 1994; SGLang's `slru` (protected from the second hit on).
 #include "inflight/plugin.hpp"
 
 namespace {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// srtf: shortest remaining time first. As sjf, but what a preempted request has produced is taken off, prefill still to be
-// done is added (prefill_cost of an output token each), and when blocks run out, whoever has the most left to produce goes.
+// srtf: shortest remaining time first. As sjf, but what a preempted request has produced is taken off, prefill still to
+// be done is added (prefill_cost of an output token each), and when blocks run out, whoever has the most left to
+// produce goes.
 #include <algorithm>
 
 #include "inflight/plugin.hpp"
 
 namespace {
 
-constexpr inflight_param_t kParams[] = {{"prefill_cost", INFLIGHT_TYPE_FLOAT64, 0, "0.05", "0", "10",
-                                         "time of a prefilled token in output tokens"}};
+constexpr inflight_param_t kParams[] = {
+    {"prefill_cost", INFLIGHT_TYPE_FLOAT64, 0, "0.05", "0", "10", "time of a prefilled token in output tokens"}};
 
 struct Srtf {
   static constexpr inflight::Policy kPolicy =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tlru: tail-optimised lru. What hurts is the turn of a conversation that must compute more than `threshold_tokens` anew.
-// With L tokens of the conversation stored so far and `next_prompt_tokens` expected to be added, its first
-// L + next_prompt_tokens - threshold_tokens tokens must stay; everything behind them may go without making the tail worse.
+// tlru: tail-optimised lru. What hurts is the turn of a conversation that must compute more than `threshold_tokens`
+// anew. With L tokens of the conversation stored so far and `next_prompt_tokens` expected to be added, its first L +
+// next_prompt_tokens - threshold_tokens tokens must stay; everything behind them may go without making the tail worse.
 // Such blocks go first, then the others; within both the one used longest ago. Source: Zhang et al., "Tail-Optimized
 // Caching for LLM Inference", arXiv 2510.15152; SGLang's `tlru`.
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr inflight_param_t kParams[] = {
     {"threshold_tokens", INFLIGHT_TYPE_INT64, 0, "512", "0", "1000000", "prompt tokens that may be computed anew"},
-    {"next_prompt_tokens", INFLIGHT_TYPE_INT64, 0, "64", "0", "1000000", "tokens that the next turn is expected to add"}};
+    {"next_prompt_tokens", INFLIGHT_TYPE_INT64, 0, "64", "0", "1000000",
+     "tokens that the next turn is expected to add"}};
 
 struct Tlru {
   static constexpr inflight::Policy kPolicy =

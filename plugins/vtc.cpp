@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// vtc: virtual token counter. Each tenant's counter adds up the service it has received: weight_input for a prompt token,
-// weight_output for an output token. Whoever has the smallest counter is served next, so tenants with work share the
-// machine equally, whatever they submit. A tenant that comes back after having had no work starts at the smallest counter
-// of those who have: idleness earns no credit. Source: Sheng et al., "Fairness in Serving Large Language Models", OSDI
-// 2024, algorithm 2; for two tenants that always have work, the difference of service is bounded (theorem 4.4) by
-// 2 * max(weight_input * longest prompt, weight_output * tokens that run at once).
+// vtc: virtual token counter. Each tenant's counter adds up the service it has received: weight_input for a prompt
+// token, weight_output for an output token. Whoever has the smallest counter is served next, so tenants with work share
+// the machine equally, whatever they submit. A tenant that comes back after having had no work starts at the smallest
+// counter of those who have: idleness earns no credit. Source: Sheng et al., "Fairness in Serving Large Language
+// Models", OSDI 2024, algorithm 2; for two tenants that always have work, the difference of service is bounded
+// (theorem 4.4) by 2 * max(weight_input * longest prompt, weight_output * tokens that run at once).
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -19,7 +19,8 @@ constexpr inflight_param_t kParams[] = {
 
 struct Vtc {
   static constexpr inflight::Policy kPolicy =
-      inflight::sched_policy("org.inflight.vtc", "equal service to every tenant: the smallest virtual token counter first")
+      inflight::sched_policy("org.inflight.vtc",
+                             "equal service to every tenant: the smallest virtual token counter first")
           .by("inflight", "Apache-2.0", "1.0")
           .reads(INFLIGHT_COLUMN_TENANT | INFLIGHT_COLUMN_LENGTHS)
           .hears(INFLIGHT_EVENT_ATTACH, INFLIGHT_EVENT_ARRIVE, INFLIGHT_EVENT_ADMIT, INFLIGHT_EVENT_TOKENS,
@@ -70,7 +71,9 @@ struct Vtc {
       const auto& event = *reinterpret_cast<const inflight_event_t*>(at);
       switch (event.type) {
         case INFLIGHT_EVENT_ATTACH:
-        case INFLIGHT_EVENT_ARRIVE: arrive(event.slot, static_cast<uint32_t>(event.a)); break;
+        case INFLIGHT_EVENT_ARRIVE:
+          arrive(event.slot, static_cast<uint32_t>(event.a));
+          break;
         case INFLIGHT_EVENT_ADMIT:  // the whole prompt is charged when it starts, stored or not
           last_served = tenant_of[event.slot];
           tenants[last_served].counter += weight_input * static_cast<double>(event.a + event.b);
@@ -80,8 +83,11 @@ struct Vtc {
           tenants[tenant_of[event.slot]].counter += weight_output * static_cast<double>(event.b);
           break;
         case INFLIGHT_EVENT_ABORT:
-        case INFLIGHT_EVENT_REJECT: stop_waiting(event.slot); break;
-        default: break;
+        case INFLIGHT_EVENT_REJECT:
+          stop_waiting(event.slot);
+          break;
+        default:
+          break;
       }
     }
     return INFLIGHT_PLUGIN_OK;

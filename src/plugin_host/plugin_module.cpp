@@ -87,7 +87,8 @@ void require_notes(const PluginModule& module) {
     const bool offered = std::ranges::any_of(module.policies(), [&](const inflight_policy_t* policy) {
       return policy->kind == note.kind && note.id == policy->id;
     });
-    if (!offered) fail(ErrorCode::Plugin, "{}: its note promises {}, which it does not offer", module.origin(), note.id);
+    if (!offered)
+      fail(ErrorCode::Plugin, "{}: its note promises {}, which it does not offer", module.origin(), note.id);
   }
 }
 

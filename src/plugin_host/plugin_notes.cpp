@@ -36,9 +36,7 @@ class ElfFile {
     stream_.read(bytes, static_cast<std::streamsize>(count));
     if (!stream_) damaged("it ends early");
   }
-  [[noreturn]] void damaged(const char* why) const {
-    fail(ErrorCode::Plugin, "{}: is no plugin: {}", path_, why);
-  }
+  [[noreturn]] void damaged(const char* why) const { fail(ErrorCode::Plugin, "{}: is no plugin: {}", path_, why); }
 
  private:
   const std::string& path_;

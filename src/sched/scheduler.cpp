@@ -297,8 +297,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   }
 }
 
-void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b,
-                       int64_t c) {
+void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c) {
   if ((policy_->wanted_events() >> static_cast<uint32_t>(type) & 1U) == 0) return;
   events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, c});
 }

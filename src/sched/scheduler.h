@@ -189,8 +189,7 @@ class Scheduler {
   void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
   void watch_prefixes_if_wanted();
-  void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0,
-              int64_t c = 0);
+  void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   // The first block that is full of computed, known tokens and not published.
   std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
   // While planning: others may share the blocks in this very step, since a step stores K and V before attention reads.

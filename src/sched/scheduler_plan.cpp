@@ -218,7 +218,8 @@ void Scheduler::end_step() {
     const int64_t count = entry.scheduled_token_count;
     next.work.attended_tokens += count * entry.computed_token_count + count * (count + 1) / 2;
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
-    if (entry.phase == Phase::Prefill) record(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count);
+    if (entry.phase == Phase::Prefill)
+      record(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count);
   }
   const auto used = static_cast<int64_t>(plan_.entries.size());
   stats_.slot_steps += config_.max_num_seqs;

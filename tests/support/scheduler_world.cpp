@@ -53,6 +53,8 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.cache_salt = options.salt;
   request.priority = options.priority;
   request.tenant = options.tenant;
+  if (options.ttft_deadline != 0) request.ttft_deadline = options.ttft_deadline;
+  request.predicted_output_tokens = options.predicted_output_tokens;
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   request_of_[scheduler_.sequence(slot).id] = id;
   return id;
@@ -72,7 +74,10 @@ void SchedulerWorld::take_output() {
   for (const TokenOutput& token : scheduler_.output().tokens) {
     Record& record = records_.at(to_integer(token.request));
     INFLIGHT_CHECK(record.finish == FinishReason::None);
-    if (record.output.empty()) record.first_token_step = now_step();
+    if (record.output.empty()) {
+      record.first_token_step = now_step();
+      record.first_token_time = clock_.now();
+    }
     record.output.push_back(token.token);
   }
   for (const FinishedOutput& finished : scheduler_.output().finished) {

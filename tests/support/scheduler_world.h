@@ -34,6 +34,8 @@ struct RequestOptions {
   uint64_t salt = 0;
   int32_t priority = 0;
   uint32_t tenant = 0;
+  TimeNs ttft_deadline = 0;  // absolute; 0 = none
+  int32_t predicted_output_tokens = 0;
 };
 
 class SchedulerWorld {
@@ -57,6 +59,7 @@ class SchedulerWorld {
     std::vector<TokenId> output;
     FinishReason finish = FinishReason::None;
     int64_t first_token_step = 0;
+    TimeNs first_token_time = 0;
     int64_t finish_step = 0;
     bool cancelled = false;
     int32_t preemptions = 0;

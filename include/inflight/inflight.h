@@ -100,44 +100,67 @@ typedef int32_t inflight_kv_type_t;
 #define INFLIGHT_KV_F16 0
 #define INFLIGHT_KV_F32 1
 
-/** What an engine is made of. Names as in vLLM and SGLang. 0 or NULL means the default, given in (). */
+/** No priority preemption: the default of priority_preemption_threshold. */
+#define INFLIGHT_NO_PREEMPTION INT32_MAX
+
+/** What an engine is made of. Names as in vLLM and SGLang. 0 or NULL means the default, given in (); where the default is
+ *  another one than 0, the initialiser sets it: [x]. */
 typedef struct inflight_engine_params {
   uint32_t struct_size;
   uint32_t reserved;
   const char* model;                     /* path of a GGUF file; required                                        */
   const char* device;                    /* index or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
+
+  /* sizes */
   int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64)                             */
   int32_t max_num_batched_tokens;        /* tokens computed in one step, 1..1048576 (512)                        */
-  int32_t long_prefill_token_threshold;  /* most tokens of one prompt in one step (no limit besides the above)   */
+  int32_t max_prefill_tokens;            /* of these, prompt tokens (no limit of their own)                      */
+  int32_t long_prefill_token_threshold;  /* of these, of one prompt (no limit of their own)                      */
   int32_t max_model_len;                 /* tokens of a sequence, prompt and output (the model's context length) */
+  int32_t max_requests;                  /* waiting and running (65536); one more is rejected                    */
   int32_t block_size;                    /* tokens a KV block, a power of two 8..128 (16)                        */
-  int32_t kv_blocks;                     /* KV blocks (as many as are useful and fit in the device's memory)     */
+  int32_t kv_blocks;                     /* KV blocks (as many as are useful and fit)                            */
+  int32_t host_kv_blocks;                /* KV blocks in host memory, for preempt "swap" and "auto" (0)          */
   inflight_kv_type_t kv_cache_dtype;     /* INFLIGHT_KV_*                                                        */
+  double device_memory_fraction;         /* share of the device's memory that may be used, (0,1] [0.9]           */
+
+  /* scheduling */
+  const char* batching;                  /* "continuous" | "prefill_first" | "dynamic" | "static" ("continuous") */
+  double max_batch_delay_ms;             /* dynamic: longest wait for a full batch [5]                           */
+  double schedule_conservativeness;      /* room kept for output to come: 0 none (vLLM) .. 1 SGLang's [1]        */
+  double kv_headroom;                    /* share of the blocks left free at admission, [0,1) (0)                */
+  const char* preempt;                   /* "recompute" | "swap" | "auto" ("recompute")                          */
+  const char* preempt_victim;            /* "last_admitted" | "lowest_priority" | "fewest_output" |
+                                            "most_freeable" | "cheapest" ("last_admitted")                       */
+  int32_t priority_preemption_threshold; /* a waiting request replaces running ones whose priority is worse by
+                                            more than this [INFLIGHT_NO_PREEMPTION]                              */
   const char* schedule_policy;           /* name, id or path, then optional ":key=value,..." ("fcfs")            */
   const char* radix_eviction_policy;     /* likewise ("lru")                                                     */
-  uint8_t enable_prefix_caching;         /* 1 by the initialiser                                                 */
-  uint8_t overlap;                       /* plan a step while the one before runs; 1 by the initialiser          */
-  uint8_t host_driven;                   /* no own thread: the program calls inflight_engine_step()              */
-  uint8_t profile;                       /* time every kernel launch, see inflight_engine_trace_json()           */
-  uint32_t reserved2;
+  uint8_t enable_mixed_chunk;            /* prefill_first: decodes ride along with prompts (0)                   */
+  uint8_t enable_prefix_caching;         /* [1]                                                                  */
+  uint8_t overlap;                       /* plan a step while the one before runs [1]                            */
+  uint8_t host_driven;                   /* no own thread: the program calls inflight_engine_step() (0)          */
+  uint8_t profile;                       /* time every kernel launch, see inflight_engine_trace_json() (0)       */
+  uint8_t reserved2[3];
+
   inflight_progress_fn progress;         /* NULL = none                                                          */
   void* progress_context;
 } inflight_engine_params_t;
 
-#define INFLIGHT_ENGINE_PARAMS_INIT                                                                           \
-  { (uint32_t)sizeof(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, NULL, NULL, \
-    1, 1, 0, 0, 0, NULL, NULL }
+#define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
+  { (uint32_t)sizeof(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
+    NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, {0, 0, 0}, NULL, NULL }
 
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {
   uint32_t struct_size;
-  int32_t max_tokens;           /* output tokens at most, >= 1 (256 by the initialiser)                          */
+  int32_t max_tokens;           /* output tokens at most, >= 1 [256]                                             */
   const char* prompt;           /* text, tokenized with the model's vocabulary                                   */
-  size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED (the initialiser's value)                   */
+  size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED [INFLIGHT_NUL_TERMINATED]                   */
   const int32_t* prompt_ids;    /* or token ids as they are                                                      */
   size_t prompt_id_count;
-  float temperature;            /* 0 = greedy (default)                                                          */
-  float top_p;                  /* (0,1]; 1 by the initialiser                                                   */
+  float temperature;            /* 0 = greedy (0)                                                                */
+  float top_p;                  /* (0,1] [1]                                                                     */
   float min_p;                  /* [0,1]; 0 = off                                                                */
   int32_t top_k;                /* 0 = all                                                                       */
   uint64_t seed;                /* 0 = one is drawn                                                              */
@@ -148,14 +171,18 @@ typedef struct inflight_request_params {
   const char* cache_salt;       /* stored prefixes are shared within one salt only; NULL = the common one        */
   double ttft_deadline_ms;      /* wanted time to first token, from submit; 0 = none                             */
   double e2e_deadline_ms;       /* wanted time to last token, from submit; 0 = none                              */
-  uint8_t ignore_eos;           /* go on through the model's end tokens                                          */
-  uint8_t no_special;           /* take text like "<s>" in `prompt` literally, and add no begin token            */
-  uint8_t reserved[6];
+  double itl_target_ms;         /* wanted time between tokens; 0 = none                                          */
+  int32_t predicted_output_tokens; /* your guess, for policies that order by length; 0 = none                    */
+  uint8_t ignore_eos;           /* go on through the model's end tokens (0)                                      */
+  uint8_t add_special_tokens;   /* `prompt`: add the begin token where the vocabulary asks for one [1]; set 0 for
+                                   text from inflight_chat_render()                                              */
+  uint8_t parse_special_tokens; /* `prompt`: text like "<|im_end|>" is the token [1]; set 0 for strangers' text  */
+  uint8_t reserved;
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { (uint32_t)sizeof(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
-    0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0, 0, {0, 0, 0, 0, 0, 0} }
+    0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -272,14 +299,15 @@ INFLIGHT_API void inflight_stream_destroy(inflight_stream_t* stream);
 /* ------------------------------------------------------------------------------------------------ text */
 
 /** @brief Text to token ids with the engine's vocabulary.
- *  @param[in]  no_special  1: take special tokens' text literally and add no begin token.
+ *  @param[in]  add_special_tokens, parse_special_tokens  as in inflight_request_params_t.
  *  @param[out] ids         room for `capacity` ids; may be NULL when capacity is 0.
  *  @param[out] count       ids of the whole text; written also with INFLIGHT_WOULD_BLOCK.
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT |
  *          INFLIGHT_ERROR_UNSUPPORTED (the model file has no vocabulary)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_tokenize(inflight_engine_t* engine, const char* text, size_t length,
-                                                 uint8_t no_special, int32_t* ids, size_t capacity, size_t* count);
+                                                 uint8_t add_special_tokens, uint8_t parse_special_tokens,
+                                                 int32_t* ids, size_t capacity, size_t* count);
 
 /** @brief Token ids to text; bytes that are no UTF-8 become U+FFFD. Buffer rule of inflight_engine_metrics_text().
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary)

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "inflight/inflight.hpp"
 #include "inflight/version.h"
 
 namespace {
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   CLI::App app("Serve language models with continuous batching on any OpenCL device.", "inflight");
   app.set_version_flag("--version", std::string("inflight " INFLIGHT_VERSION_STRING));
   app.require_subcommand(1);
+  inflight::cli::add_plugin_command(app);
   inflight::cli::add_inspect_command(app);
   inflight::cli::add_quantize_command(app);
   if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
@@ -55,6 +57,8 @@ int main(int argc, char** argv) {
     return report(fmt::format("{}; see: inflight {} --help", error.what(), argv[1]), 2);
   } catch (const inflight::Error& error) {
     return report(error.what(), error.code() == inflight::ErrorCode::InvalidArgument ? 2 : 1);
+  } catch (const inflight::Failure& error) {  // from the C interface
+    return report(error.what(), error.status() == INFLIGHT_ERROR_INVALID_ARGUMENT ? 2 : 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// inflight.h for C++17: handles that free themselves, errors as exceptions, strings instead of pointers and lengths.
+// Header-only; nothing but the C ABI crosses into the library.
+//
+//   inflight::Engine engine({.model = "model.gguf"});                       // C++20; in C++17 set the fields by name
+//   auto stream = engine.submit({.prompt = "Once upon a time"});
+//   while (auto event = stream.next()) std::cout << event->text;
+#ifndef INFLIGHT_HPP
+#define INFLIGHT_HPP
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "inflight/inflight.h"
+
+namespace inflight {
+inline namespace v0 {
+
+// A status from 10 on, with the library's text.
+class Failure : public std::runtime_error {
+ public:
+  explicit Failure(inflight_status_t status) : std::runtime_error(inflight_last_error()), status_(status) {}
+  inflight_status_t status() const noexcept { return status_; }
+
+ private:
+  inflight_status_t status_;
+};
+
+namespace detail {
+
+// Errors become exceptions; outcomes (below 10) are returned.
+inline inflight_status_t check(inflight_status_t status) {
+  if (status >= INFLIGHT_ERROR_INVALID_ARGUMENT) throw Failure(status);
+  return status;
+}
+
+// Calls read(buffer, capacity, &length) until the text fits.
+template <typename Read>
+std::string read_text(Read&& read) {
+  std::string text(255, '\0');
+  for (;;) {
+    size_t length = 0;
+    const bool fits = check(read(&text[0], text.size() + 1, &length)) == INFLIGHT_OK;
+    text.resize(length);
+    if (fits) return text;
+  }
+}
+
+}  // namespace detail
+
+// What arrived since the last event, copied.
+struct Event {
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<float> logprobs;
+  inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
+  std::string error;
+  int32_t prompt_token_count = 0, cached_token_count = 0, output_token_count = 0, preemption_count = 0;
+};
+
+// One answer on its way. Move-only; cancels its request when it is destroyed early. Goes before its engine.
+class Stream {
+ public:
+  explicit Stream(inflight_stream_t* handle) : handle_(handle) {}
+  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Stream() { inflight_stream_destroy(handle_); }
+
+  // The next event; nullopt when the answer is complete, or when `timeout` ran out (ended() tells which).
+  std::optional<Event> next(std::optional<std::chrono::milliseconds> timeout = std::nullopt) {
+    inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+    const int32_t wait = timeout ? static_cast<int32_t>(timeout->count()) : -1;
+    const inflight_status_t status = detail::check(inflight_stream_next(handle_, wait, &event));
+    ended_ = status == INFLIGHT_END_OF_STREAM;
+    if (status != INFLIGHT_OK) return std::nullopt;
+    Event result;
+    result.text.assign(event.text, event.text_length);
+    result.token_ids.assign(event.token_ids, event.token_ids + event.token_count);
+    result.logprobs.assign(event.logprobs, event.logprobs + event.token_count);
+    result.finish_reason = event.finish_reason;
+    if (event.error != nullptr) result.error = event.error;
+    result.prompt_token_count = event.prompt_token_count;
+    result.cached_token_count = event.cached_token_count;
+    result.output_token_count = event.output_token_count;
+    result.preemption_count = event.preemption_count;
+    return result;
+  }
+  bool ended() const noexcept { return ended_; }
+  void cancel() { inflight_stream_cancel(handle_); }
+
+  // The whole answer.
+  std::string text() {
+    std::string all;
+    while (const std::optional<Event> event = next()) all += event->text;
+    return all;
+  }
+
+ private:
+  inflight_stream_t* handle_;
+  bool ended_ = false;
+};
+
+// The parameter structs with strings that own their text; `params` holds every other field of the C struct.
+struct EngineOptions {
+  std::string model;
+  std::string device{};
+  std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{};
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+};
+struct RequestOptions {
+  std::string prompt{};                 // or
+  std::vector<int32_t> prompt_ids{};    // these
+  std::vector<int32_t> stop_token_ids{};
+  inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
+};
+
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options) {
+    inflight_engine_params_t params = options.params;
+    const auto text = [](const std::string& value) { return value.empty() ? nullptr : value.c_str(); };
+    params.model = text(options.model);
+    params.device = text(options.device);
+    params.schedule_policy = text(options.schedule_policy);
+    params.radix_eviction_policy = text(options.radix_eviction_policy);
+    params.batching = text(options.batching);
+    params.preempt = text(options.preempt);
+    detail::check(inflight_engine_create(&params, &handle_));
+  }
+  Engine(Engine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Engine& operator=(Engine&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Engine() { inflight_engine_destroy(handle_); }
+
+  Stream submit(const RequestOptions& options) {
+    inflight_request_params_t params = options.params;
+    if (options.prompt_ids.empty()) {
+      params.prompt = options.prompt.data();
+      params.prompt_length = options.prompt.size();
+    } else {
+      params.prompt_ids = options.prompt_ids.data();
+      params.prompt_id_count = options.prompt_ids.size();
+    }
+    if (!options.stop_token_ids.empty()) {
+      params.stop_token_ids = options.stop_token_ids.data();
+      params.stop_token_id_count = options.stop_token_ids.size();
+    }
+    inflight_stream_t* stream = nullptr;
+    detail::check(inflight_engine_submit(handle_, &params, &stream));
+    return Stream(stream);
+  }
+
+  // Host-driven engines: false when nothing is to be done.
+  bool step() { return detail::check(inflight_engine_step(handle_)) == INFLIGHT_OK; }
+
+  std::vector<int32_t> tokenize(std::string_view text, bool special = true) {
+    std::vector<int32_t> ids(text.size() + 8);
+    for (;;) {
+      size_t count = 0;
+      const uint8_t flag = special ? 1 : 0;
+      const bool fits = detail::check(inflight_tokenize(handle_, text.data(), text.size(), flag, flag, ids.data(),
+                                                        ids.size(), &count)) == INFLIGHT_OK;
+      ids.resize(count);
+      if (fits) return ids;
+    }
+  }
+  std::string detokenize(const std::vector<int32_t>& ids) {
+    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+      return inflight_detokenize(handle_, ids.data(), ids.size(), text, capacity, length);
+    });
+  }
+  std::string chat_render(std::string_view request_json) {
+    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+      return inflight_chat_render(handle_, request_json.data(), request_json.size(), text, capacity, length);
+    });
+  }
+  inflight_stats_t stats() {
+    inflight_stats_t stats{};
+    stats.struct_size = sizeof stats;
+    detail::check(inflight_engine_stats(handle_, &stats));
+    return stats;
+  }
+  std::string metrics_text() { return text_of(inflight_engine_metrics_text); }
+  std::string info_json() { return text_of(inflight_engine_info_json); }
+  std::string trace_json() { return text_of(inflight_engine_trace_json); }
+  void set_policy(const std::string& spec) { detail::check(inflight_engine_set_policy(handle_, spec.c_str())); }
+  inflight_engine_t* handle() const noexcept { return handle_; }
+
+ private:
+  std::string text_of(inflight_status_t (*read)(inflight_engine_t*, char*, size_t, size_t*)) {
+    return detail::read_text(
+        [&](char* text, size_t capacity, size_t* length) { return read(handle_, text, capacity, length); });
+  }
+
+  inflight_engine_t* handle_ = nullptr;
+};
+
+}  // namespace v0
+}  // namespace inflight
+
+#endif

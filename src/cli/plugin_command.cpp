@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inflight plugin list`: every policy that can be named here, without running any of the files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "cli/commands.h"
+#include "plugin_host/plugin_registry.h"
+
+namespace inflight::cli {
+namespace {
+
+const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "evict" : "sched"; }
+
+std::string short_name_of(const std::string& id) { return id.substr(id.rfind('.') + 1); }
+
+void list_as_json(const std::vector<PluginRegistry::Listed>& listed, const std::vector<std::string>& problems) {
+  nlohmann::ordered_json policies = nlohmann::ordered_json::array();
+  for (const auto& entry : listed) {
+    nlohmann::ordered_json policy = {
+        {"name", short_name_of(entry.id)}, {"id", entry.id}, {"kind", kind_name(entry.kind)}, {"origin", entry.origin}};
+    if (entry.policy != nullptr) {
+      policy["summary"] = entry.policy->summary;
+      policy["version"] = entry.policy->version;
+      policy["parameters"] = nlohmann::ordered_json::array();
+      for (const inflight_param_t& param : std::span(entry.policy->params, entry.policy->param_count)) {
+        const auto text = [](const char* value) { return value == nullptr ? nlohmann::ordered_json() : value; };
+        policy["parameters"].push_back({{"key", param.key},
+                                        {"default", text(param.default_value)},
+                                        {"minimum", text(param.minimum)},
+                                        {"maximum", text(param.maximum)},
+                                        {"help", text(param.help)}});
+      }
+    }
+    policies.push_back(policy);
+  }
+  fmt::print("{}\n", nlohmann::ordered_json{{"policies", policies}, {"problems", problems}}.dump(2));
+}
+
+void list_as_text(const std::vector<PluginRegistry::Listed>& listed, const std::vector<std::string>& problems) {
+  size_t width = 0;
+  for (const auto& entry : listed) width = std::max(width, short_name_of(entry.id).size());
+  for (const uint32_t kind : {INFLIGHT_KIND_SCHED, INFLIGHT_KIND_EVICT}) {
+    fmt::print("{}\n",
+               kind == INFLIGHT_KIND_SCHED ? "Scheduling policies (--policy)" : "\nEviction strategies (--evict)");
+    for (const auto& entry : listed) {
+      if (entry.kind != kind) continue;
+      fmt::print("  {:<{}}  {}\n", short_name_of(entry.id), width,
+                 entry.policy != nullptr ? entry.policy->summary : entry.origin);
+      if (entry.policy == nullptr) continue;
+      for (const inflight_param_t& param : std::span(entry.policy->params, entry.policy->param_count)) {
+        fmt::print("  {:<{}}    {}={}: {}\n", "", width, param.key,
+                   param.default_value != nullptr ? param.default_value : "...",
+                   param.help != nullptr ? param.help : "");
+      }
+    }
+  }
+  for (const std::string& problem : problems) fmt::print(stderr, "inflight: {}\n", problem);
+}
+
+void run_list(bool as_json) {
+  PluginRegistry& registry = plugin_registry();
+  std::vector<std::string> problems;
+  auto listed = registry.list(problems);
+  std::ranges::stable_sort(listed, {}, [](const auto& entry) { return short_name_of(entry.id); });
+  if (as_json) {
+    list_as_json(listed, problems);
+  } else {
+    list_as_text(listed, problems);
+  }
+}
+
+}  // namespace
+
+void add_plugin_command(CLI::App& app) {
+  CLI::App* const plugin = app.add_subcommand("plugin", "Scheduling policies and eviction strategies");
+  plugin->require_subcommand(1);
+  CLI::App* const list = plugin->add_subcommand("list", "Every policy that can be named, its parameters, where it is");
+  list->add_flag("--json")->description("One JSON object");
+  list->callback([list] { run_list(list->count("--json") > 0); });
+}
+
+}  // namespace inflight::cli

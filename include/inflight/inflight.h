@@ -31,7 +31,10 @@
 #endif
 
 #ifdef __cplusplus
+#define INFLIGHT_SIZE_OF(type) static_cast<uint32_t>(sizeof(type))
 extern "C" {
+#else
+#define INFLIGHT_SIZE_OF(type) ((uint32_t)sizeof(type))
 #endif
 
 /* ------------------------------------------------------------------------------------------------ status */
@@ -54,7 +57,7 @@ typedef int32_t inflight_status_t;
 #define INFLIGHT_ERROR_ENGINE_FAILED 60 /* the engine has stopped for good: destroy it                          */
 #define INFLIGHT_ERROR_INTERNAL 61      /* a bug in this library                                                */
 
-#define INFLIGHT_NUL_TERMINATED ((size_t)-1)
+#define INFLIGHT_NUL_TERMINATED SIZE_MAX
 
 /** @brief Library version, "major.minor.patch".  [any-thread]  Lifetime: static.  @since 0.1 */
 INFLIGHT_API const char* inflight_version(void);
@@ -148,7 +151,7 @@ typedef struct inflight_engine_params {
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
-  { (uint32_t)sizeof(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
+  { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, {0, 0, 0}, NULL, NULL }
 
 /** One request. Either `prompt` or `prompt_ids`. */
@@ -181,7 +184,7 @@ typedef struct inflight_request_params {
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
-  { (uint32_t)sizeof(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
+  { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
@@ -278,7 +281,7 @@ typedef struct inflight_stream_event {
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
-  { (uint32_t)sizeof(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0 }
+  { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

@@ -111,7 +111,8 @@ TEST(Registry, FindsByShortNameIdAndPathAndSaysWhatThereIs) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::NotFound);
-    EXPECT_NE(std::string(error.what()).find("'nosuch'; built in: dfs-weight dlpm edf fcfs"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'nosuch'; built in: dfs-weight dlpm edf fcfs"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW(static_cast<void>(registry.find(parse_policy_spec("lru"), INFLIGHT_KIND_SCHED)), Error);
 }
@@ -151,8 +152,8 @@ INSTANTIATE_TEST_SUITE_P(
                     LoadFault{"short_policy", "shorter than ABI 1.0"}, LoadFault{"kind", "is of kind 77"},
                     LoadFault{"id", "has the id 'Not An Id!'"}, LoadFault{"no_ops", "has no table of ops"},
                     LoadFault{"no_create", "lacks the ops create"}, LoadFault{"short_module", "is shorter (4 bytes)"},
-                    LoadFault{"note", "its note promises test.something-else"},
-                    LoadFault{"empty", "offers no policy"}, LoadFault{"null", "has nothing for inflight"}),
+                    LoadFault{"note", "its note promises test.something-else"}, LoadFault{"empty", "offers no policy"},
+                    LoadFault{"null", "has nothing for inflight"}),
     [](const auto& test) { return test.param.file; });
 
 TEST(PluginFile, MustBeAPluginThatOthersCannotWrite) {

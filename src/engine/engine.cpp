@@ -10,35 +10,13 @@
 
 namespace inflight {
 
-std::unique_ptr<SchedAdapter> Engine::make_schedule_policy(const std::string& text) const {
-  const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
-  const SchedEnvironment environment{.max_requests = options_.scheduler.max_requests,
-                                     .block_token_count = options_.blocks.block_token_count,
-                                     .block_count = options_.blocks.block_count,
-                                     .max_num_batched_tokens = options_.scheduler.max_num_batched_tokens,
-                                     .max_num_seqs = options_.scheduler.max_num_seqs};
-  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
-                                        PolicyOptions{.seed = options_.seed, .clock = &clock_});
-}
-
-std::unique_ptr<EvictAdapter> Engine::make_eviction_policy(const std::string& text) const {
-  const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
-  const EvictAdapter::Environment environment{.block_count = options_.blocks.block_count,
-                                              .block_token_count = options_.blocks.block_token_count,
-                                              .block_bytes = options_.block_bytes};
-  return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
-                                        PolicyOptions{.seed = options_.seed, .clock = &clock_});
-}
-
 Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
     : options_(options),
       executor_(std::move(executor)),
-      eviction_policy_(make_eviction_policy(options.eviction_policy)),
-      blocks_(options.blocks, *eviction_policy_),
-      schedule_policy_(make_schedule_policy(options.schedule_policy)),
-      scheduler_(options.scheduler, blocks_, *schedule_policy_),
+      eviction_policy_(make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
+      blocks_(options.setup.blocks, *eviction_policy_),
+      schedule_policy_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options())),
+      scheduler_(options.setup.config, blocks_, *schedule_policy_),
       loop_(scheduler_, *executor_, clock_, options.overlap) {
   eviction_policy_->attach(blocks_, scheduler_.latency_model());
   publish_stats();
@@ -58,7 +36,7 @@ Engine::~Engine() {
 Request Engine::checked_request(SubmitOptions options) const {
   options.sampling.validate();
   const auto count = static_cast<int64_t>(options.prompt.size());
-  const int64_t limit = options_.scheduler.max_model_len - 1;
+  const int64_t limit = options_.setup.config.max_model_len - 1;
   if (count == 0) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: 1 to {} tokens", limit);
   if (count > limit) {
     fail(ErrorCode::InvalidArgument,
@@ -72,6 +50,10 @@ Request Engine::checked_request(SubmitOptions options) const {
   };
   for (const TokenId token : options.prompt) check_token("prompt id", token);
   for (const TokenId token : options.sampling.stop_token_ids) check_token("stop token id", token);
+  if (options.predicted_output_tokens < 0) {
+    fail(ErrorCode::InvalidArgument, "predicted_output_tokens is {}, allowed: 0 (none) or more",
+         options.predicted_output_tokens);
+  }
   if (options.tenant >= limits::kTenantsMax) {
     fail(ErrorCode::InvalidArgument, "tenant is {}, allowed: 0 to {}", options.tenant, limits::kTenantsMax - 1);
   }
@@ -84,7 +66,9 @@ Request Engine::checked_request(SubmitOptions options) const {
           .tenant = options.tenant,
           .cache_salt = options.cache_salt,
           .ttft_deadline = options.ttft_deadline,
-          .e2e_deadline = options.e2e_deadline};
+          .e2e_deadline = options.e2e_deadline,
+          .itl_target = options.itl_target,
+          .predicted_output_tokens = options.predicted_output_tokens};
 }
 
 OutputStream* Engine::submit(SubmitOptions options) {
@@ -93,9 +77,9 @@ OutputStream* Engine::submit(SubmitOptions options) {
   {
     const std::scoped_lock lock(mutex_);
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
-    if (request_count_ >= options_.scheduler.max_requests) {
+    if (request_count_ >= options_.setup.config.max_requests) {
       fail(ErrorCode::Rejected, "{} requests are waiting or running, allowed: {} (max_requests)", request_count_,
-           options_.scheduler.max_requests);
+           options_.setup.config.max_requests);
     }
     ++request_count_;
     command.request.id = static_cast<RequestId>(next_request_++);
@@ -121,9 +105,9 @@ void Engine::set_policy(const std::string& text) {
   const uint32_t kind = plugin_registry().kind_of(parse_policy_spec(text));
   PolicyCommand command;
   if (kind == INFLIGHT_KIND_SCHED) {
-    command = make_schedule_policy(text);
+    command = make_schedule_policy(text, options_.setup, policy_options());
   } else {
-    command = make_eviction_policy(text);
+    command = make_eviction_policy(text, options_.setup, policy_options());
   }
   {
     const std::scoped_lock lock(mutex_);

@@ -19,24 +19,18 @@
 #include "cache/kv_blocks.h"
 #include "core/executor.h"
 #include "engine/output_stream.h"
-#include "plugin_host/evict_adapter.h"
-#include "plugin_host/sched_adapter.h"
+#include "plugin_host/policies.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
 
 namespace inflight {
 
 struct EngineOptions {
-  SchedulerConfig scheduler;
-  KvBlocks::Options blocks;
-  uint64_t block_bytes = 0;  // for strategies that weigh size
+  SchedulerSetup setup;
   bool overlap = true;
   bool host_driven = false;
-  std::string schedule_policy = "fcfs";
-  std::string eviction_policy = "lru";
   int32_t vocabulary_size = 0;
   std::vector<TokenId> end_tokens;  // of the model
-  uint64_t seed = 0;                // of the policies
 };
 
 // What a client asks for; token ids, not text.
@@ -48,6 +42,8 @@ struct SubmitOptions {
   uint64_t cache_salt = 0;
   TimeNs ttft_deadline = kNoDeadline;  // by SteadyClock
   TimeNs e2e_deadline = kNoDeadline;
+  TimeNs itl_target = kNoDeadline;
+  int32_t predicted_output_tokens = 0;  // 0 = none
 };
 
 struct EngineStats {
@@ -99,8 +95,7 @@ class Engine {
   using Command = std::variant<SubmitCommand, CancelCommand, PolicyCommand>;
 
   [[nodiscard]] Request checked_request(SubmitOptions options) const;
-  [[nodiscard]] std::unique_ptr<SchedAdapter> make_schedule_policy(const std::string& spec) const;
-  [[nodiscard]] std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& spec) const;
+  [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);
 
   void run();  // the engine thread

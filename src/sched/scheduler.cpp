@@ -136,6 +136,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   INFLIGHT_CHECK(added);
   begin_waiting(sequence, now);
   ++stats_.requests_added;
+  if (trace_ != nullptr) trace_->on_add(sequence.id, sequence.request, sequence.tokens, now);
   record(EventType::Arrive, sequence, now, sequence.request.tenant, sequence.prompt_token_count);
   return sequence.slot;
 }
@@ -144,6 +145,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
   blocks_.set_time(now);
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
+  if (trace_ != nullptr) trace_->on_cancel(slots_[static_cast<size_t>(found->second)]->id, reason, now);
   finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
   return true;
 }
@@ -176,6 +178,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
     release_host_blocks(sequence);
   }
   sequence.state = SequenceState::Finished;
+  if (trace_ != nullptr) trace_->on_finish(sequence.id, reason, now);
   sequence.id = {};  // results on their way to it find nobody
   slot_of_request_.erase(to_integer(sequence.request.id));
   free_slots_.push_back(sequence.slot);
@@ -258,6 +261,7 @@ FinishReason finish_reason_of(const Sequence& sequence) {
 
 void Scheduler::commit(const StepResult& result, TimeNs now) {
   blocks_.set_time(now);
+  if (trace_ != nullptr) trace_->on_commit(result, now);
   INFLIGHT_CHECK(submitted_count_ > 0);
   Submitted& submitted = submitted_[submitted_first_];
   INFLIGHT_CHECK(result.step == submitted.step && result.sampled.size() == submitted.sampled.size());

@@ -35,23 +35,10 @@
 #include "sched/schedule_policy.h"
 #include "sched/scheduler_config.h"
 #include "sched/sequence.h"
+#include "sched/trace.h"
 #include "sched/waiting_list.h"
 
 namespace inflight {
-
-// What became of a waiting sequence that was looked at in a step.
-enum class AdmissionResult : uint8_t {
-  Accepted,
-  NoSpace,        // max_num_seqs are running
-  NoTokenBudget,  // the step's tokens are used up
-  NoInputBudget,  // the step's prompt tokens are used up
-  OutOfMemory,    // its known tokens need more blocks than can be had
-  NoAdapter,      // its adapter cannot be loaded now
-  NotReady,       // something it needs is still on its way
-  Policy,         // the policy said no
-};
-inline constexpr size_t kAdmissionResultCount = 8;
-[[nodiscard]] const char* to_string(AdmissionResult result);
 
 struct TokenOutput {
   RequestId request{};
@@ -143,6 +130,9 @@ class Scheduler {
 
   [[nodiscard]] SchedulerOutput& output() { return output_; }
 
+  // Who is told of everything from now on; null = nobody.  LIFETIME: borrowed.
+  void set_trace(SchedulerTrace* trace) { trace_ = trace; }
+
   // Other limits from the next plan on; running sequences stay.  ERRORS: InvalidArgument when a value is out of range
   // or above what the scheduler was made with (max_num_seqs, max_num_batched_tokens, max_model_len, max_requests).
   void reconfigure(const SchedulerConfig& config);
@@ -232,6 +222,7 @@ class Scheduler {
   void check_starvation(TimeNs now);
   void admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count, TimeNs now);
   void note_head_of_line(bool admitted_past);
+  void note_refusal(const Sequence& sequence, AdmissionResult result);
   void begin_admission();
   [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks) const;
   [[nodiscard]] bool is_being_computed(PrefixKey key) const;
@@ -287,6 +278,10 @@ class Scheduler {
   size_t submitted_first_ = 0;
   size_t submitted_count_ = 0;
 
+  SchedulerTrace* trace_ = nullptr;
+  std::vector<Refusal> refusals_;  // of this step, for the trace
+  std::vector<Preemption> preemptions_;
+  AdmissionResult pass_end_ = AdmissionResult::Accepted;
   std::vector<SchedulerEvent> events_;
   SchedulerOutput output_;
   SchedulerStats stats_;

@@ -43,8 +43,10 @@ void Scheduler::rank_everybody() {
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
+  if (waiting_.empty()) return;
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
-  if (waiting_.empty() || full || admissions_left_ <= 0) return;
+  pass_end_ = full ? AdmissionResult::NoSpace : AdmissionResult::Policy;
+  if (full || admissions_left_ <= 0) return;
   view_.running = running_;
   view_.tokens_left = tokens_left_;
   view_.sequences_left = config_.max_num_seqs - running_count();
@@ -62,20 +64,33 @@ void Scheduler::admit_waiting(TimeNs now) {
       continue;
     }
     if (sequence.state == SequenceState::Finished) continue;  // rejected
+    pass_end_ = result;
     if (result == AdmissionResult::NoSpace || result == AdmissionResult::NoTokenBudget ||
         result == AdmissionResult::NoInputBudget) {
       break;
     }
+    note_refusal(sequence, result);
     refused_.push_back(waiting_.pop());
     const bool waited_enough = head_of_line_ == sequence.request.id && passed_head_of_line_ >= limits::kSkipAheadMax;
     if (result == AdmissionResult::OutOfMemory && waited_enough) break;
   }
+  if (waiting_.empty()) pass_end_ = AdmissionResult::Accepted;
   if (!refused_.empty() && refused_.front()->request.id != head_of_line_) {
     head_of_line_ = refused_.front()->request.id;
     passed_head_of_line_ = 0;
   }
   for (Sequence* const sequence : refused_) waiting_.push(sequence);
   if (tokens_left_ > 0) check_starvation(now);
+}
+
+void Scheduler::note_refusal(const Sequence& sequence, AdmissionResult result) {
+  if (trace_ == nullptr) return;
+  Refusal refusal{.sequence = sequence.id, .result = result};
+  if (result == AdmissionResult::OutOfMemory) {
+    refusal.wanted_blocks = blocks_for(sequence.known_token_count()) - static_cast<int32_t>(matched_.size());
+    refusal.available_blocks = blocks_.available_count() - blocks_.stored_among(matched_);
+  }
+  refusals_.push_back(refusal);
 }
 
 namespace {

@@ -18,10 +18,17 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
   for (Sequence* const sequence : prefilling_) {
     if (sequence->state == SequenceState::Running) publish_full_blocks(*sequence);
   }
-  if (!preempted_in_step_) admit_waiting(now);
+  if (!preempted_in_step_) {
+    admit_waiting(now);
+  } else {
+    pass_end_ = AdmissionResult::OutOfMemory;
+  }
   if (limits_.shape == StepShape::PrefillOnly && plan_.entries.empty()) schedule_decodes(now);
   if (plan_.empty() && submitted_count_ == 0 && !wake_time_) go_on_without_policy(now);
   end_step();
+  if (trace_ != nullptr) {
+    trace_->on_plan({.plan = plan_, .refusals = refusals_, .pass_end = pass_end_, .preemptions = preemptions_}, now);
+  }
   return plan_;
 }
 
@@ -34,6 +41,9 @@ void Scheduler::begin_step(TimeNs now) {
   }
   plan_.clear();
   scheduled_.clear();
+  refusals_.clear();
+  preemptions_.clear();
+  pass_end_ = AdmissionResult::Accepted;
   plan_.step = static_cast<uint64_t>(stats_.steps) + 1;
   preempted_in_step_ = false;
   for (const BlockId host : host_blocks_to_free_) {

@@ -110,6 +110,7 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
   leave_running(victim);
   note.blocks_used_after = blocks_.pool().referenced_count();
   output_.preempted.push_back(note);
+  if (trace_ != nullptr) preemptions_.push_back({victim.id, note.lost_tokens, note.swapped_blocks});
   victim.state = SequenceState::Preempted;
   ++victim.preemption_count;
   ++stats_.preemptions;

@@ -41,7 +41,7 @@ std::vector<TokenId> tokens_of(int content) { return {content / 60000, content %
 // Each access: found or computed, then released at once, so that every stored block can go.
 std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& trace) {
   const KvBlocks::Options options{.block_count = kBlocks, .block_token_count = 2};
-  const auto strategy = make_eviction_policy(policy, options);
+  const auto strategy = make_eviction_policy(policy, {.blocks = options}, {});
   KvBlocks blocks(options, *strategy);
   const LatencyModel latency({0.0, 1000.0, 0.0, 0.0, 0.0});
   strategy->attach(blocks, latency);

@@ -70,16 +70,16 @@ class TokenExecutor final : public Executor {
 
 EngineOptions options_of(int32_t blocks = 64) {
   EngineOptions options;
-  options.scheduler = {.max_num_seqs = 8, .max_num_batched_tokens = 48, .max_model_len = 128, .max_requests = 200};
-  options.blocks = {.block_count = blocks, .block_token_count = 4};
+  options.setup.config = {.max_num_seqs = 8, .max_num_batched_tokens = 48, .max_model_len = 128, .max_requests = 200};
+  options.setup.blocks = {.block_count = blocks, .block_token_count = 4};
   options.vocabulary_size = kVocabulary;
   return options;
 }
 
 struct World {
   explicit World(const EngineOptions& options)
-      : executor(new TokenExecutor(options.blocks.block_count, options.blocks.block_token_count,
-                                   options.scheduler.max_num_seqs)),
+      : executor(new TokenExecutor(options.setup.blocks.block_count, options.setup.blocks.block_token_count,
+                                   options.setup.config.max_num_seqs)),
         engine(options, std::unique_ptr<Executor>(executor)) {}
   TokenExecutor* executor;
   Engine engine;
@@ -208,7 +208,7 @@ TEST(Engine, RefusesWhatItCannotServe) {
 TEST(Engine, RejectsMoreThanMaxRequests) {
   EngineOptions options = options_of();
   options.host_driven = true;
-  options.scheduler.max_requests = 8;
+  options.setup.config.max_requests = 8;
   World world(options);
   std::vector<OutputStream*> streams;
   for (int i = 0; i < 8; ++i) streams.push_back(world.engine.submit({.prompt = {1}}));

@@ -4,7 +4,7 @@
 // Method: SchedulerWorld (every output compared with the request alone) on one seeded workload; faulty plugins from
 // tests/plugins make one mistake each.
 // Covers: plugin_host/plugin_module.cpp, plugin_host/plugin_registry.cpp, plugin_host/plugin_notes.cpp
-// Covers: plugin_host/policy_instance.cpp, plugin_host/request_columns.cpp
+// Covers: plugin_host/policy_instance.cpp, plugin_host/request_columns.cpp, plugin_host/policies.cpp
 // Covers: plugin_host/sched_adapter.cpp, plugin_host/evict_adapter.cpp
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -15,10 +15,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "plugin_host/evict_adapter.h"
 #include "plugin_host/plugin_registry.h"
-#include "plugin_host/sched_adapter.h"
-#include "support/scheduler_world.h"
+#include "support/loaded_policies.h"
 
 namespace inflight::test {
 namespace {
@@ -33,28 +31,11 @@ WorldOptions pressed_world() {
   return options;
 }
 
-SchedEnvironment environment_of(const WorldOptions& world) {
-  return {.max_requests = world.config.max_requests,
-          .block_token_count = world.blocks.block_token_count,
-          .block_count = world.blocks.block_count,
-          .max_num_batched_tokens = world.config.max_num_batched_tokens,
-          .max_num_seqs = world.config.max_num_seqs};
-}
-
 std::unique_ptr<SchedAdapter> make_sched(const std::string& text, const PolicyOptions& options = {}) {
-  const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
-  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment_of(pressed_world()),
-                                        options);
+  return make_schedule_policy(text, setup_of(pressed_world()), options);
 }
-
 std::unique_ptr<EvictAdapter> make_evict(const std::string& text) {
-  const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
-  return std::make_unique<EvictAdapter>(
-      policy, PluginConfig(policy, spec.parameters),
-      EvictAdapter::Environment{.block_count = pressed_world().blocks.block_count, .block_token_count = 4},
-      PolicyOptions{});
+  return make_eviction_policy(text, setup_of(pressed_world()), {});
 }
 
 // Runs one workload with little memory, so that all ops are called; gives every plan as text.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/policies.h"
+
+#include "plugin_host/plugin_registry.h"
+
+namespace inflight {
+
+std::unique_ptr<SchedAdapter> make_schedule_policy(const std::string& text, const SchedulerSetup& setup,
+                                                   const PolicyOptions& options) {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
+  const SchedEnvironment environment{.max_requests = setup.config.max_requests,
+                                     .block_token_count = setup.blocks.block_token_count,
+                                     .block_count = setup.blocks.block_count,
+                                     .max_num_batched_tokens = setup.config.max_num_batched_tokens,
+                                     .max_num_seqs = setup.config.max_num_seqs};
+  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment, options);
+}
+
+std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& text, const SchedulerSetup& setup,
+                                                   const PolicyOptions& options) {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
+  const EvictAdapter::Environment environment{.block_count = setup.blocks.block_count,
+                                              .block_token_count = setup.blocks.block_token_count,
+                                              .block_bytes = setup.block_bytes};
+  return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment, options);
+}
+
+}  // namespace inflight

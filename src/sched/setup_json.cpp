@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/setup_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Calls visit(key, member) for every plain field: one list for writing and reading.
+template <typename Setup, typename Visit>
+void for_each_field(Setup& setup, Visit&& visit) {
+  auto& config = setup.config;
+  visit("max_num_seqs", config.max_num_seqs);
+  visit("max_num_batched_tokens", config.max_num_batched_tokens);
+  visit("max_prefill_tokens", config.max_prefill_tokens);
+  visit("long_prefill_token_threshold", config.long_prefill_token_threshold);
+  visit("max_model_len", config.max_model_len);
+  visit("max_requests", config.max_requests);
+  visit("enable_mixed_chunk", config.enable_mixed_chunk);
+  visit("max_batch_delay_ms", config.max_batch_delay_ms);
+  visit("schedule_conservativeness", config.schedule_conservativeness);
+  visit("kv_headroom", config.kv_headroom);
+  visit("host_kv_blocks", config.host_blocks);
+  visit("kv_blocks", setup.blocks.block_count);
+  visit("block_size", setup.blocks.block_token_count);
+  visit("enable_prefix_caching", setup.blocks.prefix_caching);
+  visit("block_bytes", setup.block_bytes);
+  visit("schedule_policy", setup.schedule_policy);
+  visit("radix_eviction_policy", setup.eviction_policy);
+  visit("seed", setup.seed);
+}
+
+template <typename Enum, typename Parse>
+void read_name(const Json& json, const char* key, Enum& value, Parse&& parse) {
+  if (!json.contains(key)) return;
+  const auto name = json.at(key).get<std::string>();
+  const auto parsed = parse(name);
+  if (!parsed) fail(ErrorCode::CorruptFile, "the recording's {} is '{}', which is unknown", key, name);
+  value = *parsed;
+}
+
+}  // namespace
+
+std::string to_json(const SchedulerSetup& setup) {
+  Json json;
+  for_each_field(setup, [&](const char* key, const auto& value) { json[key] = value; });
+  json["batching"] = to_string(setup.config.batching);
+  json["preempt"] = to_string(setup.config.preempt);
+  json["preempt_victim"] = to_string(setup.config.preempt_victim);
+  if (setup.config.priority_preemption_threshold) {
+    json["priority_preemption_threshold"] = *setup.config.priority_preemption_threshold;
+  }
+  if (setup.blocks.shuffle_seed) json["shuffle_seed"] = *setup.blocks.shuffle_seed;
+  return json.dump();
+}
+
+SchedulerSetup parse_setup_json(std::string_view text) {
+  SchedulerSetup setup;
+  try {
+    const Json json = Json::parse(text);
+    for_each_field(setup, [&](const char* key, auto& value) {
+      if (json.contains(key)) json.at(key).get_to(value);
+    });
+    read_name(json, "batching", setup.config.batching, parse_batching_mode);
+    read_name(json, "preempt", setup.config.preempt, parse_preempt_mode);
+    read_name(json, "preempt_victim", setup.config.preempt_victim, parse_victim_rule);
+    if (json.contains("priority_preemption_threshold")) {
+      setup.config.priority_preemption_threshold = json.at("priority_preemption_threshold").get<int32_t>();
+    }
+    if (json.contains("shuffle_seed")) setup.blocks.shuffle_seed = json.at("shuffle_seed").get<uint64_t>();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::CorruptFile, "the recording's configuration cannot be read: {}", error.what());
+  }
+  return setup;
+}
+
+}  // namespace inflight

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that makes a scheduler what it is, as JSON: the first record of a recording. Keys are the knobs' names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cache/kv_blocks.h"
+#include "sched/scheduler_config.h"
+
+namespace inflight {
+
+struct SchedulerSetup {
+  SchedulerConfig config;
+  KvBlocks::Options blocks;
+  uint64_t block_bytes = 0;
+  std::string schedule_policy = "fcfs";
+  std::string eviction_policy = "lru";
+  uint64_t seed = 0;
+};
+
+[[nodiscard]] std::string to_json(const SchedulerSetup& setup);
+// Missing keys keep their defaults.  ERRORS: CorruptFile.
+[[nodiscard]] SchedulerSetup parse_setup_json(std::string_view text);
+
+}  // namespace inflight

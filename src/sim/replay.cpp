@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/replay.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "plugin_host/plugin_registry.h"
+#include "plugin_host/policies.h"
+#include "sched/scheduler.h"
+
+namespace inflight {
+namespace {
+
+std::string text_of(const std::vector<TracePlan::Entry>& entries) {
+  std::string text;
+  for (const TracePlan::Entry& entry : entries) {
+    text +=
+        fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", to_integer(entry.sequence), entry.computed, entry.scheduled);
+  }
+  return text.empty() ? "(nothing)" : text;
+}
+
+class Replay {
+ public:
+  Replay(const SchedulerSetup& setup, const ReplayOptions& options)
+      : setup_(setup),
+        fixed_schedule_(!options.schedule_policy.empty()),
+        eviction_(
+            make_eviction_policy(options.eviction_policy.empty() ? setup.eviction_policy : options.eviction_policy,
+                                 setup, policy_options())),
+        blocks_(setup.blocks, *eviction_),
+        schedule_(make_schedule_policy(fixed_schedule_ ? options.schedule_policy : setup.schedule_policy, setup,
+                                       policy_options())),
+        scheduler_(setup.config, blocks_, *schedule_) {
+    eviction_->attach(blocks_, scheduler_.latency_model());
+  }
+
+  // False: the plans differ, see result().
+  bool apply(const TraceRecord& record) {
+    std::visit([&](const auto& content) { apply(content, record.time); }, record.content);
+    scheduler_.output().clear();
+    return !result_.difference;
+  }
+
+  [[nodiscard]] const ReplayResult& result() const { return result_; }
+
+ private:
+  [[nodiscard]] PolicyOptions policy_options() const { return {.seed = setup_.seed}; }
+
+  void apply(const TraceBegin&, TimeNs) {}
+  void apply(const TraceFinish&, TimeNs) {}
+
+  void apply(const TraceAdd& add, TimeNs now) {
+    if (static_cast<int32_t>(add.request.prompt.size()) != add.prompt_token_count) {
+      fail(ErrorCode::CorruptFile, "the recording holds no prompts; record with inputs to replay");
+    }
+    const int32_t slot = scheduler_.add(add.request, now);
+    request_of_[to_integer(add.sequence)] = add.request.id;
+    ++result_.requests;
+    if (scheduler_.sequence(slot).id != add.sequence) {
+      fail(ErrorCode::CorruptFile, "the recording begins in the middle: sequence {} comes first",
+           to_integer(add.sequence));
+    }
+  }
+
+  void apply(const TraceCancel& cancel, TimeNs now) {
+    const auto request = request_of_.find(to_integer(cancel.sequence));
+    if (request != request_of_.end()) scheduler_.cancel(request->second, cancel.reason, now);
+  }
+
+  void apply(const TracePlan& recorded, TimeNs now) {
+    const BatchPlan& plan = scheduler_.plan(now);
+    std::vector<TracePlan::Entry> entries;
+    std::vector<SequenceId> sampled;
+    for (const BatchEntry& entry : plan.entries) {
+      entries.push_back({entry.sequence, entry.computed_token_count, entry.scheduled_token_count});
+      if (entry.samples) sampled.push_back(entry.sequence);
+    }
+    ++result_.plans;
+    if (entries != recorded.entries) {
+      result_.difference = {recorded.step, text_of(recorded.entries), text_of(entries)};
+    }
+    if (!plan.empty()) submitted_.push_back(std::move(sampled));
+  }
+
+  void apply(const TraceCommit& commit, TimeNs now) {
+    if (submitted_.empty() || submitted_.front().size() != commit.tokens.size()) {
+      fail(ErrorCode::CorruptFile, "the recording's result of step {} does not fit its plan", commit.step);
+    }
+    StepResult result{.step = commit.step, .sampled = {}, .duration = commit.duration};
+    for (size_t i = 0; i < commit.tokens.size(); ++i) {
+      const TokenId token = commit.tokens[i];
+      result.sampled.push_back(
+          {.sequence = submitted_.front()[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
+    }
+    submitted_.pop_front();
+    scheduler_.commit(result, now);
+  }
+
+  void apply(const TracePolicy& policy, TimeNs now) {
+    const uint32_t kind = plugin_registry().kind_of(parse_policy_spec(policy.spec));
+    if (kind == INFLIGHT_KIND_EVICT) {
+      auto eviction = make_eviction_policy(policy.spec, setup_, policy_options());
+      eviction->attach(blocks_, scheduler_.latency_model());
+      blocks_.set_policy(*eviction);
+      eviction_ = std::move(eviction);
+    } else if (!fixed_schedule_) {
+      auto schedule = make_schedule_policy(policy.spec, setup_, policy_options());
+      scheduler_.set_policy(*schedule, now);
+      schedule_ = std::move(schedule);
+    }
+  }
+
+  SchedulerSetup setup_;
+  bool fixed_schedule_;
+  std::unique_ptr<EvictAdapter> eviction_;
+  KvBlocks blocks_;
+  std::unique_ptr<SchedAdapter> schedule_;
+  Scheduler scheduler_;
+  std::unordered_map<uint64_t, RequestId> request_of_;  // by sequence
+  std::deque<std::vector<SequenceId>> submitted_;       // who samples in each step in flight
+  ReplayResult result_;
+};
+
+}  // namespace
+
+ReplayResult replay_trace(std::span<const TraceRecord> records, const ReplayOptions& options) {
+  if (records.empty() || !std::holds_alternative<TraceBegin>(records.front().content)) {
+    fail(ErrorCode::CorruptFile, "the trace does not begin with a configuration: it is no recording");
+  }
+  const auto& begin = std::get<TraceBegin>(records.front().content);
+  Replay replay(parse_setup_json(begin.configuration_json), options);
+  for (const TraceRecord& record : records) {
+    if (!replay.apply(record)) break;
+  }
+  return replay.result();
+}
+
+}  // namespace inflight

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: sched/trace_format.cpp, sched/setup_json.cpp
+// Goal: what is written is read back, a cut-off trace gives its whole records, damage gives an error and nothing worse.
+// Method: round trips of random records; every prefix of a trace; thousands of flipped bytes.
+#include "sched/trace_format.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "sched/setup_json.h"
+
+namespace inflight {
+namespace {
+
+struct Written {
+  std::vector<std::byte> bytes;
+  TraceEncoder encoder{
+      [this](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true};
+};
+
+Request random_request(Rng& rng) {
+  Request request;
+  request.id = static_cast<RequestId>(rng.below(1000));
+  for (int32_t i = rng.between(1, 30); i > 0; --i) request.prompt.push_back(rng.between(0, 200000));
+  request.sampling.max_tokens = rng.between(1, 5000);
+  request.sampling.ignore_eos = rng.chance(0.5);
+  request.sampling.stop_token_ids = {3, 99999};
+  request.end_tokens = {2};
+  request.arrival = static_cast<TimeNs>(rng.below(1U << 30));
+  request.priority = rng.between(-5, 5);
+  request.tenant = static_cast<uint32_t>(rng.below(100));
+  request.cache_salt = rng.next();
+  if (rng.chance(0.5)) request.ttft_deadline = static_cast<TimeNs>(rng.below(1U << 30));
+  if (rng.chance(0.5)) request.itl_target = 1000;
+  request.predicted_output_tokens = rng.between(0, 100);
+  return request;
+}
+
+TEST(TraceFormat, ReadsBackWhatWasWritten) {
+  Rng rng(1);
+  Written written;
+  written.encoder.begin("{\"max_num_seqs\": 4}");
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 50; ++i) {
+    requests.push_back(random_request(rng));
+    written.encoder.on_add(static_cast<SequenceId>(i + 1), requests.back(), requests.back().prompt,
+                           static_cast<TimeNs>(rng.below(1U << 30)));
+  }
+  BatchPlan plan;
+  plan.step = 7;
+  plan.entries = {{.sequence = SequenceId{3}, .computed_token_count = 5, .scheduled_token_count = 2}};
+  const Refusal refusals[] = {{SequenceId{9}, AdmissionResult::OutOfMemory, 12, 3}};
+  const Preemption preemptions[] = {{SequenceId{2}, 40, 3}};
+  written.encoder.on_plan({plan, refusals, AdmissionResult::NoSpace, preemptions}, 77);
+  written.encoder.on_commit({7, {{SequenceId{3}, 123456, 0.0F, true}, {SequenceId{4}, 0, 0.0F, false}}, 999}, 88);
+  written.encoder.on_finish(SequenceId{3}, FinishReason::Stop, 90);
+  written.encoder.on_cancel(SequenceId{4}, FinishReason::Abort, 91);
+  written.encoder.policy("vtc:weight_output=3", 92);
+
+  const auto records = decode_trace(written.bytes);
+  ASSERT_EQ(records.size(), 56U);
+  EXPECT_EQ(std::get<TraceBegin>(records[0].content).configuration_json, "{\"max_num_seqs\": 4}");
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto& add = std::get<TraceAdd>(records[i + 1].content);
+    EXPECT_EQ(to_integer(add.sequence), i + 1);
+    EXPECT_EQ(add.request.id, requests[i].id);
+    EXPECT_EQ(add.request.prompt, requests[i].prompt);
+    EXPECT_EQ(add.request.arrival, requests[i].arrival);
+    EXPECT_EQ(add.request.sampling.max_tokens, requests[i].sampling.max_tokens);
+    EXPECT_EQ(add.request.sampling.ignore_eos, requests[i].sampling.ignore_eos);
+    EXPECT_EQ(add.request.sampling.stop_token_ids, requests[i].sampling.stop_token_ids);
+    EXPECT_EQ(add.request.end_tokens, requests[i].end_tokens);
+    EXPECT_EQ(add.request.priority, requests[i].priority);
+    EXPECT_EQ(add.request.tenant, requests[i].tenant);
+    EXPECT_EQ(add.request.cache_salt, requests[i].cache_salt);
+    EXPECT_EQ(add.request.ttft_deadline, requests[i].ttft_deadline);
+    EXPECT_EQ(add.request.e2e_deadline, requests[i].e2e_deadline);
+    EXPECT_EQ(add.request.itl_target, requests[i].itl_target);
+    EXPECT_EQ(add.request.predicted_output_tokens, requests[i].predicted_output_tokens);
+  }
+  const auto& read = std::get<TracePlan>(records[51].content);
+  EXPECT_EQ(records[51].time, 77);
+  EXPECT_EQ(read.step, 7U);
+  EXPECT_EQ(read.entries, (std::vector<TracePlan::Entry>{{SequenceId{3}, 5, 2}}));
+  EXPECT_EQ(read.refusals.at(0).wanted_blocks, 12);
+  EXPECT_EQ(read.refusals.at(0).sequence, SequenceId{9});
+  EXPECT_EQ(read.pass_end, AdmissionResult::NoSpace);
+  EXPECT_EQ(read.preemptions.at(0).lost_tokens, 40);
+  EXPECT_EQ(std::get<TraceCommit>(records[52].content).tokens, (std::vector<TokenId>{123456, -1}));
+  EXPECT_EQ(std::get<TraceCommit>(records[52].content).duration, 999);
+  EXPECT_EQ(std::get<TraceFinish>(records[53].content).reason, FinishReason::Stop);
+  EXPECT_EQ(std::get<TraceCancel>(records[54].content).sequence, SequenceId{4});
+  EXPECT_EQ(std::get<TracePolicy>(records[55].content).spec, "vtc:weight_output=3");
+}
+
+TEST(TraceFormat, AfterAResetTheBeginningIsNotNeeded) {
+  Written written;
+  written.encoder.on_finish(SequenceId{1000}, FinishReason::Stop, 5'000'000);
+  const size_t dropped = written.bytes.size();
+  written.encoder.reset();
+  written.encoder.on_finish(SequenceId{1001}, FinishReason::Length, 6'000'000);
+  const auto records = decode_trace(std::span(written.bytes).subspan(dropped));
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].time, 6'000'000);
+  EXPECT_EQ(std::get<TraceFinish>(records[0].content).sequence, SequenceId{1001});
+}
+
+TEST(TraceFormat, TakesAnyDamageWithAnErrorAtMost) {
+  Rng rng(2);
+  Written written;
+  written.encoder.begin("{}");
+  for (uint64_t i = 0; i < 20; ++i) {
+    const Request request = random_request(rng);
+    written.encoder.on_add(static_cast<SequenceId>(i + 1), request, request.prompt, 5);
+    written.encoder.on_finish(static_cast<SequenceId>(i + 1), FinishReason::Stop, 6);
+  }
+  size_t last = 0;
+  for (size_t length = 0; length <= written.bytes.size(); ++length) {
+    const auto records = decode_trace(std::span(written.bytes).first(length));
+    EXPECT_GE(records.size(), last);
+    last = records.size();
+  }
+  EXPECT_EQ(last, 41U);
+  int errors = 0;
+  for (int i = 0; i < 20000; ++i) {
+    auto damaged = written.bytes;
+    for (int32_t k = rng.between(1, 4); k > 0; --k) {
+      damaged[rng.below(damaged.size())] = static_cast<std::byte>(rng.below(256));
+    }
+    try {
+      static_cast<void>(decode_trace(damaged));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::CorruptFile);
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 100);
+}
+
+TEST(SetupJson, RoundTripsEveryKnob) {
+  SchedulerSetup setup;
+  setup.config = {.max_num_seqs = 3,
+                  .max_num_batched_tokens = 40,
+                  .max_prefill_tokens = 20,
+                  .long_prefill_token_threshold = 10,
+                  .max_model_len = 99,
+                  .max_requests = 50,
+                  .batching = BatchingMode::Dynamic,
+                  .enable_mixed_chunk = true,
+                  .max_batch_delay_ms = 1.5,
+                  .schedule_conservativeness = 0.25,
+                  .kv_headroom = 0.125,
+                  .preempt = PreemptMode::Auto,
+                  .preempt_victim = VictimRule::Cheapest,
+                  .host_blocks = 17,
+                  .priority_preemption_threshold = -3};
+  setup.blocks = {.block_count = 55, .block_token_count = 8, .prefix_caching = false, .shuffle_seed = 77};
+  setup.schedule_policy = "vtc:weight_output=3";
+  setup.eviction_policy = "s3fifo";
+  setup.seed = 0xffffffffffffffffULL;
+  setup.block_bytes = 4096;
+  EXPECT_EQ(to_json(parse_setup_json(to_json(setup))), to_json(setup));
+  EXPECT_NE(to_json(setup), to_json({}));
+  EXPECT_THROW(static_cast<void>(parse_setup_json("{\"batching\": \"orca\"}")), Error);
+  EXPECT_THROW(static_cast<void>(parse_setup_json("{\"max_num_seqs\": \"many\"}")), Error);
+  EXPECT_THROW(static_cast<void>(parse_setup_json("no json")), Error);
+}
+
+}  // namespace
+}  // namespace inflight

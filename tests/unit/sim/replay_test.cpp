@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a recording replays step for step under every policy and mode, and a different decision is found where it is
+// made. Method: random runs of the scheduler above the oracle are recorded and replayed; then with another policy.
+#include "sim/replay.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "support/loaded_policies.h"
+
+namespace inflight::test {
+namespace {
+
+struct Recording {
+  std::vector<std::byte> bytes;
+  int64_t plans = 0;
+  int64_t preemptions = 0;
+};
+
+// A pressed random run, recorded from its first request on.
+Recording record(uint64_t seed, const std::string& schedule, const std::string& eviction) {
+  Rng rng(seed);
+  WorldOptions options;
+  options.config = {.max_num_seqs = 5, .max_num_batched_tokens = 48, .max_model_len = 100, .max_requests = 500};
+  options.config.batching = static_cast<BatchingMode>(rng.below(4));
+  options.config.preempt = static_cast<PreemptMode>(rng.below(3));
+  options.config.host_blocks = 50;
+  options.config.priority_preemption_threshold = 2;
+  options.blocks = {.block_count = 30, .block_token_count = 4};
+  options.overlap = rng.chance(0.5);
+  Recording recording;
+  TraceEncoder encoder(
+      [&](std::span<const std::byte> bytes) {
+        recording.bytes.insert(recording.bytes.end(), bytes.begin(), bytes.end());
+      },
+      true);
+  LoadedWorld world(options, schedule, eviction);
+  SchedulerSetup setup = setup_of(options);
+  setup.schedule_policy = schedule;
+  setup.eviction_policy = eviction;
+  encoder.begin(to_json(setup));
+  world->scheduler().set_trace(&encoder);
+  for (int i = 0; i < 400; ++i) {
+    if (rng.chance(0.3)) {
+      RequestOptions request;
+      const int32_t count = rng.between(1, 50), shared = rng.between(0, count);
+      for (int32_t k = 0; k < count; ++k) request.prompt.push_back(k < shared ? k % 60 : rng.between(0, 63));
+      request.max_tokens = rng.between(1, 30);
+      request.end_tokens = {rng.between(0, 63)};
+      request.priority = rng.between(-3, 3);
+      request.tenant = static_cast<uint32_t>(rng.below(3));
+      world->add(request);
+    }
+    if (rng.chance(0.03)) world->cancel(1 + rng.below(100));
+    world->step();
+    recording.plans = world->now_step();
+  }
+  world->run();
+  recording.plans = world->now_step();
+  recording.preemptions = world->scheduler().stats().preemptions;
+  return recording;
+}
+
+TEST(Replay, TakesTheRecordedDecisionsStepByStep) {
+  uint64_t seed = 1;
+  int64_t preemptions = 0;
+  for (const char* schedule : {"fcfs", "lpm", "dfs-weight", "vtc", "dlpm", "hrrn", "priority:aging_s=0.001", "slack",
+                               "itl-target:target_ms=0.003", "random", "srtf"}) {
+    for (const char* eviction : {"lru", "s3fifo", "sieve", "gdsf", "tlru"}) {
+      const Recording recording = record(++seed, schedule, eviction);
+      const ReplayResult result = replay_trace(decode_trace(recording.bytes), {});
+      EXPECT_FALSE(result.difference) << schedule << " " << eviction << " step " << result.difference->step
+                                      << "\nrecorded " << result.difference->recorded << "\nreplayed "
+                                      << result.difference->replayed;
+      EXPECT_GE(result.plans, recording.plans);
+      EXPECT_GT(result.requests, 50);
+      preemptions += recording.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 100);
+}
+
+TEST(Replay, FindsWhereAnotherPolicyDecidesDifferently) {
+  const Recording recording = record(3, "fcfs", "lru");
+  const auto records = decode_trace(recording.bytes);
+  const ReplayResult other = replay_trace(records, {.schedule_policy = "lof"});
+  ASSERT_TRUE(other.difference);
+  EXPECT_NE(other.difference->recorded, other.difference->replayed);
+  EXPECT_GT(other.difference->step, 0U);
+  EXPECT_FALSE(replay_trace(records, {.schedule_policy = "fcfs"}).difference);
+}
+
+TEST(Replay, RefusesWhatIsNoRecording) {
+  EXPECT_THROW(static_cast<void>(replay_trace({}, {})), Error);
+  auto records = decode_trace(record(4, "fcfs", "lru").bytes);
+  std::erase_if(records, [](const TraceRecord& r) { return std::holds_alternative<TracePlan>(r.content); });
+  EXPECT_THROW(static_cast<void>(replay_trace(records, {})), Error);  // results without plans
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -14,6 +14,11 @@ namespace {
 
 const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "evict" : "sched"; }
 
+const char* type_name(uint32_t type) {
+  constexpr const char* kNames[] = {"string", "int64", "float64", "bool"};
+  return type < std::size(kNames) ? kNames[type] : "unknown";
+}
+
 std::string short_name_of(const std::string& id) { return id.substr(id.rfind('.') + 1); }
 
 void list_as_json(const std::vector<PluginRegistry::Listed>& listed, const std::vector<std::string>& problems) {
@@ -28,6 +33,8 @@ void list_as_json(const std::vector<PluginRegistry::Listed>& listed, const std::
       for (const inflight_param_t& param : std::span(entry.policy->params, entry.policy->param_count)) {
         const auto text = [](const char* value) { return value == nullptr ? nlohmann::ordered_json() : value; };
         policy["parameters"].push_back({{"key", param.key},
+                                        {"type", type_name(param.type)},
+                                        {"runtime", (param.flags & INFLIGHT_PARAM_RUNTIME) != 0},
                                         {"default", text(param.default_value)},
                                         {"minimum", text(param.minimum)},
                                         {"maximum", text(param.maximum)},

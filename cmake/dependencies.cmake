@@ -25,6 +25,7 @@ inflight_dependency(clblast clblast)
 inflight_dependency(dl ${CMAKE_DL_LIBS})
 inflight_dependency(cli11 CLI11::CLI11)
 inflight_dependency(spdlog)
-# The same in every file that sees OpenCL, else one-definition trouble.
-target_compile_definitions(inflight_dep_opencl INTERFACE CL_TARGET_OPENCL_VERSION=300
-  CL_HPP_TARGET_OPENCL_VERSION=300 CL_HPP_MINIMUM_OPENCL_VERSION=120 CL_HPP_ENABLE_EXCEPTIONS)
+# The same in every file that sees OpenCL, else one-definition trouble. 1.2 is all that is called; and Debian 12's
+# opencl.hpp does not compile with 300 and a minimum of 120.
+target_compile_definitions(inflight_dep_opencl INTERFACE CL_TARGET_OPENCL_VERSION=120
+  CL_HPP_TARGET_OPENCL_VERSION=120 CL_HPP_MINIMUM_OPENCL_VERSION=120 CL_HPP_ENABLE_EXCEPTIONS)

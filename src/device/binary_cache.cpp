@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/binary_cache.h"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "base/log.h"
+#include "device/program.h"
+
+namespace inflight {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const noexcept { std::fclose(file); }  // NOLINT: nothing to be done about failure
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+XXH64_hash_t hash_of(std::span<const std::byte> content) { return XXH3_64bits(content.data(), content.size()); }
+
+void warn_once(std::atomic<bool>& warned, const std::string& message) {
+  if (!warned.exchange(true)) log(LogLevel::Warning, "{}", message);
+}
+
+}  // namespace
+
+std::string cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+    return std::string(value != nullptr ? value : "");
+  };
+  if (std::string own = variable("INFLIGHT_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/inflight";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/inflight";
+  return "";
+}
+
+std::optional<std::vector<std::byte>> BinaryCache::find(const std::string& key) const {
+  if (folder_.empty()) return std::nullopt;
+  const File file(std::fopen(path_of(key).c_str(), "rb"));
+  if (file == nullptr) return std::nullopt;
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path_of(key), error);
+  XXH64_hash_t hash = 0;
+  if (!error && bytes > sizeof(hash) && std::fread(&hash, sizeof(hash), 1, file.get()) == 1) {
+    std::vector<std::byte> content(bytes - sizeof(hash));
+    if (std::fread(content.data(), 1, content.size(), file.get()) == content.size() && hash_of(content) == hash) {
+      return content;
+    }
+  }
+  warn_damaged(key);
+  return std::nullopt;
+}
+
+void BinaryCache::warn_damaged(const std::string& key) const {
+  static std::atomic<bool> warned = false;
+  warn_once(warned, path_of(key) + " is damaged or of another driver; building anew");
+}
+
+void BinaryCache::store(const std::string& key, std::span<const std::byte> content) const {
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  const std::string partial = path_of(key) + "." + std::to_string(getpid());
+  bool good = false;
+  if (File file(std::fopen(partial.c_str(), "wb")); file != nullptr) {
+    const XXH64_hash_t hash = hash_of(content);
+    good = std::fwrite(&hash, sizeof(hash), 1, file.get()) == 1 &&
+           std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
+    good = std::fclose(file.release()) == 0 && good;
+  }
+  if (good) std::filesystem::rename(partial, path_of(key), error);
+  if (good && !error) return;
+  std::filesystem::remove(partial, error);
+  static std::atomic<bool> warned = false;
+  warn_once(warned, "cannot write to the cache folder " + folder_ + "; compiled programs are not kept");
+}
+
+}  // namespace inflight

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/buffer.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/log.h"
+#include "device/cl.h"
+
+namespace inflight {
+
+DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes)
+    : state_(&device.state()), bytes_(bytes), label_(std::move(label)) {
+  INFLIGHT_CHECK(bytes > 0);
+  const DeviceInfo& info = state_->info;
+  if (bytes > info.allocation_bytes_max) {
+    fail(ErrorCode::OutOfMemory, "{} takes {} bytes, device '{}' allows {} in one buffer", label_, bytes, info.name,
+         info.allocation_bytes_max);
+  }
+  cl_int status = CL_SUCCESS;
+  raw_ = clCreateBuffer(state_->context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);
+  cl_check(status, "clCreateBuffer", fmt::format("{}, {} bytes", label_, bytes));
+  const std::lock_guard lock(state_->ledger_mutex);
+  state_->ledger.push_back({label_, bytes});
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  if (this != &other) {
+    release();
+    state_ = std::exchange(other.state_, nullptr);
+    raw_ = std::exchange(other.raw_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    label_ = std::exchange(other.label_, {});
+  }
+  return *this;
+}
+
+DeviceMemory::~DeviceMemory() { release(); }
+
+void DeviceMemory::release() noexcept {
+  if (raw_ == nullptr) return;
+  const cl_int status = clReleaseMemObject(raw_);
+  raw_ = nullptr;
+  if (status != CL_SUCCESS) log(LogLevel::Warning, "releasing {}: {}", label_, cl_status_name(status));
+  const std::lock_guard lock(state_->ledger_mutex);
+  auto& ledger = state_->ledger;
+  const auto entry = std::find_if(ledger.begin(), ledger.end(), [this](const LedgerEntry& candidate) {
+    return candidate.bytes == bytes_ && candidate.label == label_;
+  });
+  if (entry != ledger.end()) ledger.erase(entry);
+}
+
+void DeviceMemory::write(size_t offset, std::span<const std::byte> from) {
+  INFLIGHT_CHECK(offset <= bytes_ && from.size() <= bytes_ - offset);
+  if (from.empty()) return;
+  cl_check(clEnqueueWriteBuffer(state_->queue(), raw_, CL_TRUE, offset, from.size(), from.data(), 0, nullptr, nullptr),
+           "clEnqueueWriteBuffer", label_);
+}
+
+void DeviceMemory::write_async(size_t offset, std::span<const std::byte> from) {
+  INFLIGHT_CHECK(offset <= bytes_ && from.size() <= bytes_ - offset);
+  if (from.empty()) return;
+  cl_check(clEnqueueWriteBuffer(state_->queue(), raw_, CL_FALSE, offset, from.size(), from.data(), 0, nullptr, nullptr),
+           "clEnqueueWriteBuffer", label_);
+}
+
+void DeviceMemory::read(size_t offset, std::span<std::byte> to) const {
+  INFLIGHT_CHECK(offset <= bytes_ && to.size() <= bytes_ - offset);
+  if (to.empty()) return;
+  cl_check(clEnqueueReadBuffer(state_->queue(), raw_, CL_TRUE, offset, to.size(), to.data(), 0, nullptr, nullptr),
+           "clEnqueueReadBuffer", label_);
+}
+
+Event DeviceMemory::read_async(size_t offset, std::span<std::byte> to) const {
+  INFLIGHT_CHECK(!to.empty() && offset <= bytes_ && to.size() <= bytes_ - offset);
+  cl_event event = nullptr;
+  cl_check(clEnqueueReadBuffer(state_->queue(), raw_, CL_FALSE, offset, to.size(), to.data(), 0, nullptr, &event),
+           "clEnqueueReadBuffer", label_);
+  return Event(event);
+}
+
+void DeviceMemory::clear(size_t offset, size_t bytes) {
+  INFLIGHT_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  if (bytes == 0) return;
+  const uint8_t zero = 0;
+  cl_check(clEnqueueFillBuffer(state_->queue(), raw_, &zero, 1, offset, bytes, 0, nullptr, nullptr),
+           "clEnqueueFillBuffer", label_);
+}
+
+void DeviceMemory::copy_from(const DeviceMemory& source, size_t source_offset, size_t offset, size_t bytes) {
+  INFLIGHT_CHECK(source_offset <= source.bytes_ && bytes <= source.bytes_ - source_offset);
+  INFLIGHT_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  if (bytes == 0) return;
+  cl_check(clEnqueueCopyBuffer(state_->queue(), source.raw_, raw_, source_offset, offset, bytes, 0, nullptr, nullptr),
+           "clEnqueueCopyBuffer", label_);
+}
+
+std::span<std::byte> DeviceMemory::map_for_write(size_t offset, size_t bytes) {
+  INFLIGHT_CHECK(offset <= bytes_ && bytes <= bytes_ - offset && bytes > 0);
+  cl_int status = CL_SUCCESS;
+  void* const address = clEnqueueMapBuffer(state_->queue(), raw_, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, offset,
+                                           bytes, 0, nullptr, nullptr, &status);
+  cl_check(status, "clEnqueueMapBuffer", label_);
+  return {static_cast<std::byte*>(address), bytes};
+}
+
+void DeviceMemory::unmap(std::span<std::byte> mapped) {
+  cl_check(clEnqueueUnmapMemObject(state_->queue(), raw_, mapped.data(), 0, nullptr, nullptr),
+           "clEnqueueUnmapMemObject", label_);
+}
+
+}  // namespace inflight

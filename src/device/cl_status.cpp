@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include "device/cl.h"
+
+namespace inflight {
+namespace {
+
+struct StatusName {
+  cl_int status;
+  const char* name;
+};
+#define INFLIGHT_STATUS(name) \
+  StatusName { name, #name }
+constexpr std::array kStatusNames = {
+    INFLIGHT_STATUS(CL_DEVICE_NOT_FOUND),
+    INFLIGHT_STATUS(CL_DEVICE_NOT_AVAILABLE),
+    INFLIGHT_STATUS(CL_COMPILER_NOT_AVAILABLE),
+    INFLIGHT_STATUS(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+    INFLIGHT_STATUS(CL_OUT_OF_RESOURCES),
+    INFLIGHT_STATUS(CL_OUT_OF_HOST_MEMORY),
+    INFLIGHT_STATUS(CL_PROFILING_INFO_NOT_AVAILABLE),
+    INFLIGHT_STATUS(CL_MEM_COPY_OVERLAP),
+    INFLIGHT_STATUS(CL_BUILD_PROGRAM_FAILURE),
+    INFLIGHT_STATUS(CL_MAP_FAILURE),
+    INFLIGHT_STATUS(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+    INFLIGHT_STATUS(CL_COMPILE_PROGRAM_FAILURE),
+    INFLIGHT_STATUS(CL_LINKER_NOT_AVAILABLE),
+    INFLIGHT_STATUS(CL_LINK_PROGRAM_FAILURE),
+    INFLIGHT_STATUS(CL_INVALID_VALUE),
+    INFLIGHT_STATUS(CL_INVALID_PLATFORM),
+    INFLIGHT_STATUS(CL_INVALID_DEVICE),
+    INFLIGHT_STATUS(CL_INVALID_CONTEXT),
+    INFLIGHT_STATUS(CL_INVALID_COMMAND_QUEUE),
+    INFLIGHT_STATUS(CL_INVALID_MEM_OBJECT),
+    INFLIGHT_STATUS(CL_INVALID_BINARY),
+    INFLIGHT_STATUS(CL_INVALID_BUILD_OPTIONS),
+    INFLIGHT_STATUS(CL_INVALID_PROGRAM),
+    INFLIGHT_STATUS(CL_INVALID_PROGRAM_EXECUTABLE),
+    INFLIGHT_STATUS(CL_INVALID_KERNEL_NAME),
+    INFLIGHT_STATUS(CL_INVALID_KERNEL),
+    INFLIGHT_STATUS(CL_INVALID_ARG_INDEX),
+    INFLIGHT_STATUS(CL_INVALID_ARG_VALUE),
+    INFLIGHT_STATUS(CL_INVALID_ARG_SIZE),
+    INFLIGHT_STATUS(CL_INVALID_KERNEL_ARGS),
+    INFLIGHT_STATUS(CL_INVALID_WORK_DIMENSION),
+    INFLIGHT_STATUS(CL_INVALID_WORK_GROUP_SIZE),
+    INFLIGHT_STATUS(CL_INVALID_WORK_ITEM_SIZE),
+    INFLIGHT_STATUS(CL_INVALID_GLOBAL_OFFSET),
+    INFLIGHT_STATUS(CL_INVALID_EVENT_WAIT_LIST),
+    INFLIGHT_STATUS(CL_INVALID_EVENT),
+    INFLIGHT_STATUS(CL_INVALID_OPERATION),
+    INFLIGHT_STATUS(CL_INVALID_BUFFER_SIZE),
+    INFLIGHT_STATUS(CL_INVALID_GLOBAL_WORK_SIZE),
+    INFLIGHT_STATUS(CL_INVALID_PROPERTY),
+};
+#undef INFLIGHT_STATUS
+
+}  // namespace
+
+std::string cl_status_name(cl_int status) {
+  for (const StatusName& entry : kStatusNames) {
+    if (entry.status == status) return fmt::format("{} ({})", entry.name, status);
+  }
+  return fmt::format("OpenCL status {}", status);
+}
+
+void fail_cl(cl_int status, const char* call, std::string_view detail) {
+  const bool memory = status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_HOST_MEMORY ||
+                      status == CL_OUT_OF_RESOURCES || status == CL_INVALID_BUFFER_SIZE;
+  std::string line(detail);  // messages are one line
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  fail(memory ? ErrorCode::OutOfMemory : ErrorCode::Device, "{}: {}{}{}", call, cl_status_name(status),
+       line.empty() ? "" : ": ", line);
+}
+
+}  // namespace inflight

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/device.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "device/cl.h"
+#include "device/enumerate.h"
+#include "device/program.h"
+
+namespace inflight {
+
+Event::Event(Event&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+
+Event& Event::operator=(Event&& other) noexcept {
+  if (this != &other) {
+    release();
+    raw_ = std::exchange(other.raw_, nullptr);
+  }
+  return *this;
+}
+
+Event::~Event() { release(); }
+
+void Event::release() noexcept {
+  if (raw_ != nullptr) clReleaseEvent(raw_);
+  raw_ = nullptr;
+}
+
+void Event::wait() const {
+  INFLIGHT_CHECK(valid());
+  cl_check(clWaitForEvents(1, &raw_), "clWaitForEvents");
+}
+
+Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) {}
+Device::Device(Device&&) noexcept = default;
+
+Device::~Device() {
+  if (state_ == nullptr) return;
+  const cl_int status = clFinish(state_->queue());
+  if (status != CL_SUCCESS) log(LogLevel::Warning, "closing device: clFinish: {}", cl_status_name(status));
+}
+
+Device Device::open(const DeviceOptions& options) {
+  std::vector<EnumeratedDevice> found = enumerate_devices();
+  std::vector<DeviceInfo> infos;
+  for (const EnumeratedDevice& entry : found) infos.push_back(entry.info);
+  const auto index = static_cast<size_t>(choose_device(infos, options.spec).index);
+  auto state = std::make_unique<DeviceState>();
+  state->info = infos[index];
+  state->profile = options.profile;
+  cl_guard(state->info.name, [&] {
+    state->device = found[index].device;
+    state->context = cl::Context(state->device);
+    const cl_command_queue_properties properties = options.profile ? CL_QUEUE_PROFILING_ENABLE : 0;
+    state->queue = cl::CommandQueue(state->context, state->device, properties);
+  });
+  return Device(std::move(state));
+}
+
+const DeviceInfo& Device::info() const { return state_->info; }
+
+_cl_command_queue* Device::queue() const { return state_->queue(); }
+
+void Device::launch(const Kernel& kernel, const LaunchShape& shape) {
+  cl_event event = nullptr;
+  cl_check(
+      clEnqueueNDRangeKernel(state_->queue(), kernel.raw(), 1, nullptr, &shape.global,
+                             shape.local == 0 ? nullptr : &shape.local, 0, nullptr, state_->profile ? &event : nullptr),
+      "clEnqueueNDRangeKernel", kernel.name());
+  if (state_->profile) state_->pending.push_back({kernel.name(), cl::Event(event, false)});
+}
+
+void Device::flush() { cl_check(clFlush(state_->queue()), "clFlush"); }
+void Device::finish() { cl_check(clFinish(state_->queue()), "clFinish"); }
+
+std::vector<LedgerEntry> Device::ledger() const {
+  const std::lock_guard lock(state_->ledger_mutex);
+  return state_->ledger;
+}
+
+size_t Device::device_bytes() const {
+  size_t total = 0;
+  for (const LedgerEntry& entry : ledger()) total += entry.bytes;
+  return total;
+}
+
+std::vector<ProfileRecord> Device::take_profile() {
+  INFLIGHT_CHECK(state_->profile);
+  finish();
+  std::vector<ProfileRecord> records;
+  for (DeviceState::PendingRecord& pending : std::exchange(state_->pending, {})) {
+    cl_guard(pending.name, [&] {
+      const auto time = [](cl_ulong ns) { return static_cast<int64_t>(ns); };
+      records.push_back({.name = pending.name,
+                         .queued_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_QUEUED>()),
+                         .start_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_START>()),
+                         .end_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_END>())});
+    });
+  }
+  return records;
+}
+
+std::string chrome_trace(std::span<const ProfileRecord> records) {
+  int64_t origin = records.empty() ? 0 : records[0].start_ns;
+  for (const ProfileRecord& record : records) origin = std::min(origin, record.start_ns);
+  std::string text = "{\"traceEvents\":[";
+  for (const ProfileRecord& record : records) {
+    const auto microseconds = [](int64_t ns) { return static_cast<double>(ns) / 1e3; };
+    // Kernel names are C identifiers: nothing to escape.
+    text += fmt::format(R"({}{{"name":"{}","ph":"X","pid":0,"tid":0,"ts":{:.3f},"dur":{:.3f}}})",
+                        text.back() == '[' ? "\n" : ",\n", record.name, microseconds(record.start_ns - origin),
+                        microseconds(record.end_ns - record.start_ns));
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace inflight

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// One opened OpenCL device: its context, one in-order queue, a ledger of the memory taken and, if asked for, the times
+// of its kernels. Everything submitted runs in the order of submission.
+//
+// THREAD: one thread at a time.   ERRORS of everything here: Device with OpenCL's code and call, OutOfMemory.
+// LIFETIME: buffers, programs and events must be gone before the Device is.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device_info.h"
+
+struct _cl_event;          // NOLINT: OpenCL's names
+struct _cl_command_queue;  // NOLINT
+
+namespace inflight {
+
+struct DeviceState;
+class Kernel;
+
+struct DeviceOptions {
+  std::string spec;      // see choose_device()
+  bool profile = false;  // keep the times of all launches for take_profile(); costs a few microseconds a launch
+};
+
+struct LedgerEntry {
+  std::string label;
+  size_t bytes = 0;
+};
+
+// One launch, on the device's own clock.
+struct ProfileRecord {
+  std::string name;
+  int64_t queued_ns = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+// Sizes of a launch; a local size of 0 leaves it to the driver.
+struct LaunchShape {
+  size_t global = 1;
+  size_t local = 0;
+};
+
+// Completion of one command.
+class Event {
+ public:
+  Event() = default;
+  explicit Event(_cl_event* raw) : raw_(raw) {}  // takes the reference
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event();
+
+  // Blocks until the command is done.  REQUIRES: valid().   ERRORS: Device when the command failed.
+  void wait() const;
+  [[nodiscard]] bool valid() const { return raw_ != nullptr; }
+
+ private:
+  void release() noexcept;
+  _cl_event* raw_ = nullptr;
+};
+
+class Device {
+ public:
+  // ERRORS: NoDevice, NotFound (as choose_device), Device.
+  [[nodiscard]] static Device open(const DeviceOptions& options);
+  Device(Device&&) noexcept;
+  Device& operator=(Device&&) = delete;
+  ~Device();
+
+  [[nodiscard]] const DeviceInfo& info() const;
+
+  // Enqueues a kernel with the arguments it has been given.
+  void launch(const Kernel& kernel, const LaunchShape& shape);
+  // Hands everything enqueued to the device.
+  void flush();
+  // Blocks until everything enqueued is done.
+  void finish();
+
+  // Buffers that are alive.
+  [[nodiscard]] std::vector<LedgerEntry> ledger() const;
+  [[nodiscard]] size_t device_bytes() const;
+
+  // The launches since the last call, all finished.   REQUIRES: opened with profile.
+  [[nodiscard]] std::vector<ProfileRecord> take_profile();
+
+  [[nodiscard]] DeviceState& state() const { return *state_; }  // for this folder
+  [[nodiscard]] _cl_command_queue* queue() const;               // for CLBlast
+
+ private:
+  explicit Device(std::unique_ptr<DeviceState> state);
+  std::unique_ptr<DeviceState> state_;
+};
+
+// The records as a Chrome trace ("chrome://tracing", Perfetto): one complete event a launch, times in microseconds from
+// the first start.
+[[nodiscard]] std::string chrome_trace(std::span<const ProfileRecord> records);
+
+}  // namespace inflight

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/device_info.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "device/cl.h"
+#include "device/enumerate.h"
+
+namespace inflight {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\0')) text.pop_back();
+  text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+  return text;
+}
+
+DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
+  DeviceInfo info;
+  info.name = trimmed(device.getInfo<CL_DEVICE_NAME>());
+  info.vendor = trimmed(device.getInfo<CL_DEVICE_VENDOR>());
+  info.platform = trimmed(platform.getInfo<CL_PLATFORM_NAME>());
+  info.driver = trimmed(device.getInfo<CL_DRIVER_VERSION>());
+  info.version = trimmed(device.getInfo<CL_DEVICE_VERSION>());
+  info.c_version = trimmed(device.getInfo<CL_DEVICE_OPENCL_C_VERSION>());
+  info.extensions = trimmed(device.getInfo<CL_DEVICE_EXTENSIONS>());
+  const cl_device_type type = device.getInfo<CL_DEVICE_TYPE>();
+  info.type = (type & CL_DEVICE_TYPE_GPU) != 0   ? DeviceType::Gpu
+              : (type & CL_DEVICE_TYPE_CPU) != 0 ? DeviceType::Cpu
+                                                 : DeviceType::Other;
+  info.compute_units = static_cast<int32_t>(device.getInfo<CL_DEVICE_MAX_COMPUTE_UNITS>());
+  info.work_group_size_max = static_cast<int32_t>(device.getInfo<CL_DEVICE_MAX_WORK_GROUP_SIZE>());
+  info.memory_bytes = device.getInfo<CL_DEVICE_GLOBAL_MEM_SIZE>();
+  info.allocation_bytes_max = device.getInfo<CL_DEVICE_MAX_MEM_ALLOC_SIZE>();
+  info.local_memory_bytes = device.getInfo<CL_DEVICE_LOCAL_MEM_SIZE>();
+  info.fp16 = info.has_extension("cl_khr_fp16");
+  info.subgroups = info.has_extension("cl_khr_subgroups");
+  info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
+  info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
+  if (info.type == DeviceType::Cpu) info.cpu = host_cpu_features();
+  return info;
+}
+
+std::string listing(std::span<const DeviceInfo> devices) {
+  std::string text;
+  for (const DeviceInfo& info : devices) {
+    text += fmt::format("{}{}: {} ({})", text.empty() ? "" : ", ", info.index, info.name, info.platform);
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* to_string(DeviceType type) {
+  switch (type) {
+    case DeviceType::Cpu:
+      return "CPU";
+    case DeviceType::Gpu:
+      return "GPU";
+    case DeviceType::Other:
+      break;
+  }
+  return "other";
+}
+
+HostCpuFeatures host_cpu_features() {
+  HostCpuFeatures features;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  features.avx2 = __builtin_cpu_supports("avx2") != 0;
+  features.fma = __builtin_cpu_supports("fma") != 0;
+  features.f16c = features.avx2 && __builtin_cpu_supports("f16c") != 0;
+  features.avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                    __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+  features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni") != 0;
+#endif
+  return features;
+}
+
+std::string HostCpuFeatures::describe() const {
+  std::string text;
+  const auto add = [&text](bool has, const char* name) {
+    if (has) text += (text.empty() ? "" : " ") + std::string(name);
+  };
+  add(avx2, "avx2");
+  add(fma, "fma");
+  add(f16c, "f16c");
+  add(avx512, "avx512");
+  add(avx512_vnni, "avx512_vnni");
+  return text;
+}
+
+bool DeviceInfo::has_extension(std::string_view extension) const {
+  return (" " + extensions + " ").find(" " + std::string(extension) + " ") != std::string::npos;
+}
+
+std::vector<EnumeratedDevice> enumerate_devices() {
+  std::vector<EnumeratedDevice> found;
+  std::vector<cl::Platform> platforms;
+  if (cl_uint count = 0; clGetPlatformIDs(0, nullptr, &count) == CL_SUCCESS && count > 0) {
+    cl_guard("", [&] { return cl::Platform::get(&platforms); });
+  }
+  for (const cl::Platform& platform : platforms) {
+    try {
+      std::vector<cl::Device> devices;
+      platform.getDevices(CL_DEVICE_TYPE_ALL, &devices);
+      for (const cl::Device& device : devices) {
+        if (device.getInfo<CL_DEVICE_AVAILABLE>() == 0 || device.getInfo<CL_DEVICE_COMPILER_AVAILABLE>() == 0) continue;
+        EnumeratedDevice entry{describe(device, platform), device};
+        entry.info.index = static_cast<int32_t>(found.size());
+        found.push_back(std::move(entry));
+      }
+    } catch (const cl::Error& error) {
+      if (error.err() == CL_DEVICE_NOT_FOUND) continue;
+      log(LogLevel::Warning, "OpenCL platform left out: {}: {}", error.what(), cl_status_name(error.err()));
+    }
+  }
+  if (found.empty()) {
+    fail(ErrorCode::NoDevice,
+         "no OpenCL device found ({} platforms); install a driver, for the CPU: apt install pocl-opencl-icd",
+         platforms.size());
+  }
+  return found;
+}
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> infos;
+  for (EnumeratedDevice& entry : enumerate_devices()) infos.push_back(std::move(entry.info));
+  return infos;
+}
+
+const DeviceInfo& choose_device(std::span<const DeviceInfo> devices, std::string_view spec) {
+  INFLIGHT_CHECK(!devices.empty());
+  if (spec.empty()) {
+    const char* const variable = std::getenv("INFLIGHT_DEVICE");  // NOLINT(concurrency-mt-unsafe)
+    if (variable != nullptr) spec = variable;
+  }
+  if (spec.empty()) {
+    const auto rank = [](const DeviceInfo& info) {
+      const int kind = info.type == DeviceType::Gpu ? 2 : info.type == DeviceType::Cpu ? 1 : 0;
+      return std::pair(kind, kind == 2 ? info.compute_units : 0);
+    };
+    return *std::max_element(devices.begin(), devices.end(),
+                             [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
+  }
+  int32_t index = -1;
+  const auto [end, status] = std::from_chars(spec.data(), spec.data() + spec.size(), index);
+  if (status == std::errc() && end == spec.data() + spec.size()) {
+    for (const DeviceInfo& info : devices) {
+      if (info.index == index) return info;
+    }
+  } else {
+    const std::string wanted = lower(spec);
+    for (const DeviceInfo& info : devices) {
+      if (lower(info.name).find(wanted) != std::string::npos ||
+          lower(info.platform).find(wanted) != std::string::npos) {
+        return info;
+      }
+    }
+  }
+  fail(ErrorCode::NotFound, "no device '{}'; there are: {}", spec, listing(devices));
+}
+
+}  // namespace inflight

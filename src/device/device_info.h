@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which OpenCL devices there are and what each can do.   THREAD: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inflight {
+
+enum class DeviceType : int32_t { Cpu = 0, Gpu = 1, Other = 2 };
+[[nodiscard]] const char* to_string(DeviceType type);  // "CPU"
+
+// Instruction sets of the processor this program runs on, as the processor and the system report them.
+struct HostCpuFeatures {
+  bool avx2 = false;
+  bool fma = false;
+  bool f16c = false;
+  bool avx512 = false;                         // F, BW, VL and DQ
+  bool avx512_vnni = false;                    // and avx512
+  [[nodiscard]] std::string describe() const;  // "avx2 fma f16c"; empty: none of them
+};
+[[nodiscard]] HostCpuFeatures host_cpu_features();
+
+struct DeviceInfo {
+  int32_t index = 0;  // over all platforms, in the loader's order
+  std::string name;
+  std::string vendor;
+  std::string platform;
+  std::string driver;
+  std::string version;     // "OpenCL 3.0 PoCL ..."
+  std::string c_version;   // "OpenCL C 1.2 PoCL"
+  std::string extensions;  // separated by spaces
+  DeviceType type = DeviceType::Other;
+  int32_t compute_units = 0;
+  int32_t work_group_size_max = 0;
+  size_t memory_bytes = 0;          // global memory
+  size_t allocation_bytes_max = 0;  // of one buffer
+  size_t local_memory_bytes = 0;
+  bool fp16 = false;         // arithmetic on half; loading and storing halves works everywhere
+  bool subgroups = false;    // cl_khr_subgroups or OpenCL 3.0's
+  bool integer_dot = false;  // cl_khr_integer_dot_product
+  bool host_memory = false;  // shares the host's memory
+  HostCpuFeatures cpu;       // of CPU devices; all false for others
+
+  [[nodiscard]] bool has_extension(std::string_view extension) const;
+};
+
+// Every device of every platform. A platform that fails to answer is left out with a warning in the log.
+// ERRORS: NoDevice, naming the package to install, when there is none at all.
+[[nodiscard]] std::vector<DeviceInfo> list_devices();
+
+// spec: an index, or a part of the device's or platform's name in any case. Empty: $INFLIGHT_DEVICE if set, else the
+// GPU with the most compute units, else the first CPU, else the first device. ERRORS: NotFound listing what there is.
+// REQUIRES: devices is not empty. LIFETIME: the result points into `devices`.
+[[nodiscard]] const DeviceInfo& choose_device(std::span<const DeviceInfo> devices, std::string_view spec);
+
+}  // namespace inflight

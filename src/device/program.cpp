@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/program.h"
+
+#include <xxhash.h>
+
+#include <optional>
+
+#include "device/binary_cache.h"
+#include "device/cl.h"
+
+namespace inflight {
+namespace {
+
+// Each file as two strings: a #line that gives the build log its name, and the text.
+std::string whole_source(const ProgramSource& source) {
+  std::string text;
+  const auto append = [&text](const std::string& file) {
+    text += fmt::format("#line 1 \"{}\"\n", file);
+    text += kernel_source(file);
+    text += '\n';
+  };
+  append("prelude.cl");
+  for (const std::string& file : source.files) append(file);
+  return text;
+}
+
+// OpenCL's own build; the program is not usable when it throws.
+void build(cl_program program, cl_device_id device, const std::string& options) {
+  const cl_int status = clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr);
+  if (status == CL_SUCCESS) return;
+  size_t bytes = 0;
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+  std::string log(bytes, '\0');
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
+  constexpr size_t kLogBytesMax = 4000;
+  log.resize(std::min(log.find('\0'), std::min(log.size(), kLogBytesMax)));
+  fail_cl(status, "clBuildProgram", log);
+}
+
+std::vector<std::byte> binary_of(cl_program program) {
+  size_t bytes = 0;
+  cl_check(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr), "clGetProgramInfo");
+  std::vector<std::byte> binary(bytes);
+  std::byte* address = binary.data();
+  cl_check(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(address), &address, nullptr), "clGetProgramInfo");
+  return binary;
+}
+
+// Null: the driver does not take this binary.
+cl_program program_of_binary(DeviceState& state, std::span<const std::byte> binary, const std::string& options) {
+  const cl_device_id device = state.device();
+  const size_t bytes = binary.size();
+  const auto* address = reinterpret_cast<const unsigned char*>(binary.data());
+  cl_int loaded = CL_SUCCESS, status = CL_SUCCESS;
+  const cl_program program = clCreateProgramWithBinary(state.context(), 1, &device, &bytes, &address, &loaded, &status);
+  if (status == CL_SUCCESS && loaded == CL_SUCCESS &&
+      clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr) == CL_SUCCESS) {
+    return program;
+  }
+  if (program != nullptr) clReleaseProgram(program);
+  return nullptr;
+}
+
+}  // namespace
+
+Program::Program(Device& device, const ProgramSource& source) : device_(&device) {
+  DeviceState& state = device.state();
+  const std::string text = whole_source(source);
+  const std::string options = "-cl-std=CL1.2 " + source.options;
+  const DeviceInfo& info = state.info;
+  const std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", info.platform, info.name, info.version, info.driver,
+                                      info.cpu.describe(), options, text);
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  const BinaryCache cache(cache_folder());
+  const std::string name = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  if (const std::optional<std::vector<std::byte>> binary = cache.find(name)) {
+    raw_ = program_of_binary(state, *binary, options);
+    if (raw_ != nullptr) {
+      from_cache_ = true;
+      return;
+    }
+    cache.warn_damaged(name);
+  }
+  const char* characters = text.data();
+  const size_t length = text.size();
+  cl_int status = CL_SUCCESS;
+  raw_ = clCreateProgramWithSource(state.context(), 1, &characters, &length, &status);
+  cl_check(status, "clCreateProgramWithSource");
+  try {
+    build(raw_, state.device(), options);
+    cache.store(name, binary_of(raw_));
+  } catch (...) {
+    clReleaseProgram(raw_);
+    throw;
+  }
+}
+
+Program::Program(Program&& other) noexcept
+    : device_(other.device_), raw_(std::exchange(other.raw_, nullptr)), from_cache_(other.from_cache_) {}
+
+Program::~Program() {
+  if (raw_ != nullptr) clReleaseProgram(raw_);
+}
+
+Kernel::Kernel(const Program& program, std::string name) : name_(std::move(name)) {
+  cl_int status = CL_SUCCESS;
+  raw_ = clCreateKernel(program.raw(), name_.c_str(), &status);
+  cl_check(status, "clCreateKernel", name_);
+}
+
+Kernel::Kernel(Kernel&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)), name_(std::move(other.name_)) {}
+
+Kernel& Kernel::operator=(Kernel&& other) noexcept {
+  if (this != &other) {
+    release();
+    raw_ = std::exchange(other.raw_, nullptr);
+    name_ = std::move(other.name_);
+  }
+  return *this;
+}
+
+Kernel::~Kernel() { release(); }
+
+void Kernel::release() noexcept {
+  if (raw_ != nullptr) clReleaseKernel(raw_);
+  raw_ = nullptr;
+}
+
+void Kernel::set(uint32_t index, const DeviceMemory& memory) {
+  cl_mem raw = memory.raw();
+  cl_check(clSetKernelArg(raw_, index, sizeof(raw), &raw), "clSetKernelArg",
+           fmt::format("{} argument {}", name_, index));
+}
+
+void Kernel::set_bytes(uint32_t index, std::span<const std::byte> value) {
+  cl_check(clSetKernelArg(raw_, index, value.size(), value.data()), "clSetKernelArg",
+           fmt::format("{} argument {}", name_, index));
+}
+
+}  // namespace inflight

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs from source and from the cache on disk, which may be damaged or read-only without harm.
+// Covers: device/program.cpp, device/binary_cache.cpp
+#include "device/program.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "device/binary_cache.h"
+#include "support/expect_error.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+class ProgramCache : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const set = std::getenv("INFLIGHT_CACHE_DIR");
+    previous_ = set != nullptr ? set : "";
+    use(folder_.path() + "/cache");
+  }
+  void TearDown() override { use(previous_); }
+  static void use(const std::string& folder) { ::setenv("INFLIGHT_CACHE_DIR", folder.c_str(), 1); }
+  static bool builds_from_cache(Device& device, const std::string& options) {
+    const Program program(device, {.files = {"bandwidth.cl"}, .options = options});
+    const Kernel kernel(program, "read_bandwidth");
+    return program.from_cache();
+  }
+
+  test::TempFolder folder_;
+  std::string previous_;
+};
+
+TEST_F(ProgramCache, KeepsBinariesByOptionsAndSurvivesDamage) {
+  Device device = Device::open({});
+  EXPECT_FALSE(builds_from_cache(device, "-D A=1"));
+  EXPECT_TRUE(builds_from_cache(device, "-D A=1"));
+  EXPECT_FALSE(builds_from_cache(device, "-D A=2"));
+  for (const auto& entry : std::filesystem::directory_iterator(cache_folder())) {
+    std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) / 2);
+  }
+  EXPECT_FALSE(builds_from_cache(device, "-D A=1"));
+  EXPECT_TRUE(builds_from_cache(device, "-D A=1"));
+}
+
+TEST_F(ProgramCache, WorksWithoutAFolderToWriteTo) {
+  folder_.write("file", "not a folder");
+  use(folder_.file("file"));
+  Device device = Device::open({});
+  EXPECT_FALSE(builds_from_cache(device, ""));
+  EXPECT_FALSE(builds_from_cache(device, ""));
+}
+
+TEST_F(ProgramCache, FindsOnlyWhatWasStoredWhole) {
+  const BinaryCache cache(cache_folder());
+  const std::vector<std::byte> content(100, std::byte{7});
+  EXPECT_FALSE(cache.find("key").has_value());
+  cache.store("key", content);
+  EXPECT_EQ(cache.find("key"), content);
+  std::fstream(cache_folder() + "/key", std::ios::in | std::ios::out | std::ios::binary).seekp(50).put('x');
+  EXPECT_FALSE(cache.find("key").has_value());
+}
+
+TEST_F(ProgramCache, BuildErrorsNameTheFileAndLine) {
+  Device device = Device::open({});
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "bandwidth.cl",
+                        [&] { Program(device, {.files = {"bandwidth.cl"}, .options = "-D restrict=("}); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "no_such.cl",
+                        [&] { Program(device, {.files = {"no_such.cl"}, .options = ""}); });
+  const Program program(device, {.files = {"bandwidth.cl"}, .options = ""});
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "no_such_kernel", [&] { Kernel(program, "no_such_kernel"); });
+}
+
+}  // namespace
+}  // namespace inflight

@@ -31,7 +31,18 @@ inline constexpr int32_t kRequestsMax = 1 << 22;  // waiting and running
 inline constexpr int32_t kTenantsMax = 1 << 12;
 inline constexpr int32_t kSkipAheadMax = 64;            // waiting requests looked past in one step
 inline constexpr int32_t kNewTokensEstimateMax = 4096;  // output tokens that admission expects of one sequence at most
-inline constexpr int32_t kStopTokensMax = 64;           // per request
+inline constexpr size_t kStopTokensMax = 64;            // per request
+
+// Generation options, per request.
+inline constexpr int32_t kChoicesMax = 128;  // n and best_of
+inline constexpr int32_t kLogprobsMax = 20;  // OpenAI's
+inline constexpr size_t kLogitBiasMax = 4096;
+inline constexpr size_t kBadWordsMax = 1024;
+inline constexpr size_t kBadWordTokensMax = 64;
+inline constexpr size_t kDryBreakersMax = 1024;
+inline constexpr size_t kStopStringsMax = 16;
+inline constexpr size_t kStopStringBytesMax = 1024;
+inline constexpr int32_t kPromptLogitsMax = 64;  // prompt tokens of one step whose logits are read back
 
 inline constexpr int64_t kStarvationNs =
     30'000'000'000;  // a policy may keep the first in line waiting, with room for it

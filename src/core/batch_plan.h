@@ -30,7 +30,17 @@ struct BatchEntry {
   Phase phase = Phase::Prefill;
   // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks.
   std::span<const BlockId> block_table;
-  const SamplingParams* sampling = nullptr;  // set when samples
+  const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
+
+  // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
+  int32_t logits_wanted = 0;
+  // With `samples`: the host draws the token from the logits; the device draws none, and what it reports is
+  // overwritten.
+  bool host_samples = false;
+  // For host sampling, set when logits_wanted > 0; executors pass them by.
+  std::span<const TokenId> known_tokens;  // prompt, then output
+  std::span<const TokenId> end_tokens;
+  int32_t prompt_token_count = 0;
 
   // What attention sees at the step's end; also the position of the token that is sampled.
   [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }
@@ -58,6 +68,7 @@ struct BatchPlan {
   std::vector<BatchEntry> entries;
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
+  int32_t logits_row_count = 0;       // sum of logits_wanted, at most max_num_seqs + limits::kPromptLogitsMax
 
   // Nothing to do at all. A plan may also hold copies only.
   [[nodiscard]] bool empty() const { return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty(); }
@@ -66,7 +77,7 @@ struct BatchPlan {
     swap_in.clear();
     copies.clear();
     entries.clear();
-    scheduled_token_count = sampled_row_count = 0;
+    scheduled_token_count = sampled_row_count = logits_row_count = 0;
   }
 };
 

@@ -27,6 +27,7 @@ struct Request {
   TimeNs e2e_deadline = kNoDeadline;    // absolute time by which the last token is wanted
   TimeNs itl_target = kNoDeadline;      // wanted gap between tokens
   int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
+  bool has_token_filter = false;        // every token is drawn by the host under a TokenFilter
 };
 
 // Why a stream ended, in OpenAI's words (abort and error are ours).

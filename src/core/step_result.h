@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -10,17 +11,42 @@
 
 namespace inflight {
 
+// A token that could have come at a position.
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0F;
+};
+
 struct SampledToken {
   SequenceId sequence{};
   TokenId token = 0;     // meaningful when valid
   float logprob = 0.0F;  // natural log of the token's probability under the unmodified logits
   bool valid = true;     // false: the logits held a NaN or no finite value; the request ends with `error`
+  std::span<const TokenLogprob> top_logprobs = {};  // where wanted: most likely first. LIFETIME: as the result's
+};
+
+// The unmodified logits of some of an entry's tokens.   LIFETIME: as the result's.
+struct EntryLogits {
+  SequenceId sequence{};
+  int32_t first_position = 0;  // of the sequence; row r holds what follows position first_position + r
+  int32_t row_count = 0;
+  std::span<const float> values;  // [row_count, V] row-major
+};
+
+// How likely a prompt token was after those before it.
+struct PromptLogprob {
+  SequenceId sequence{};
+  int32_t position = 0;  // of the token, >= 1
+  float logprob = 0.0F;
+  std::span<const TokenLogprob> top_logprobs = {};
 };
 
 struct StepResult {
-  uint64_t step = 0;                  // the plan's
-  std::vector<SampledToken> sampled;  // one for each plan entry with `samples`, in the plan's order
-  TimeNs duration = 0;                // from submit to finished, as the executor measured or modelled it
+  uint64_t step = 0;                           // the plan's
+  std::vector<SampledToken> sampled;           // one for each plan entry with `samples`, in the plan's order
+  TimeNs duration = 0;                         // from submit to finished, as the executor measured or modelled it
+  std::vector<EntryLogits> logits;             // one for each plan entry with `logits_wanted` > 0, in the plan's order
+  std::vector<PromptLogprob> prompt_logprobs;  // made by the host from `logits`
 };
 
 }  // namespace inflight

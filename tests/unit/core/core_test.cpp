@@ -4,6 +4,8 @@
 // Method: one value out of range at a time; the message must hold the field's name and the value.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "core/kv_layout.h"
 #include "core/model_spec.h"
@@ -56,6 +58,40 @@ TEST(SamplingParams, DefaultsAreValidAndEachRangeIsChecked) {
   params = {};
   params.stop_token_ids.resize(65);
   EXPECT_THROW(params.validate(), Error);
+}
+
+TEST(SamplingParams, ChecksWhatTheHostDoesToLogits) {
+  const auto mistake = [](auto&& change) {
+    SamplingParams params;
+    change(params);
+    return message_of([&] { params.validate(); }, ErrorCode::InvalidArgument);
+  };
+  using P = SamplingParams&;
+  EXPECT_EQ(mistake([](P p) { p.n = 129; }), "n is 129, allowed: 1 to 128");
+  EXPECT_EQ(mistake([](P p) { p.n = 3, p.best_of = 2; }), "best_of is 2, allowed: 0 (as n), or n to 128");
+  EXPECT_EQ(mistake([](P p) { p.typical_p = 0.0F; }), "typical_p is 0, allowed: more than 0, at most 1");
+  EXPECT_EQ(mistake([](P p) { p.repetition_penalty = 0.0F; }),
+            "repetition_penalty is 0, allowed: more than 0, at most 10");
+  EXPECT_EQ(mistake([](P p) { p.presence_penalty = 2.5F; }), "presence_penalty is 2.5, allowed: -2 to 2");
+  EXPECT_EQ(mistake([](P p) { p.frequency_penalty = -3.0F; }), "frequency_penalty is -3, allowed: -2 to 2");
+  EXPECT_EQ(mistake([](P p) { p.dry_base = 0.5F; }), "dry_base is 0.5, allowed: 1 to 100");
+  EXPECT_EQ(mistake([](P p) { p.logit_bias = {{3, INFINITY}}; }), "a logit_bias is inf, allowed: finite");
+  EXPECT_EQ(mistake([](P p) { p.min_tokens = 17; }), "min_tokens is 17, allowed: 0 to max_tokens");
+  EXPECT_EQ(mistake([](P p) { p.bad_words = {{}}; }), "the number of tokens of a bad word is 0, allowed: 1 to 64");
+  EXPECT_EQ(mistake([](P p) { p.logprobs = 21; }), "logprobs is 21, allowed: -1 (none) to 20");
+  EXPECT_EQ(mistake([](P p) { p.temperature = NAN; }), "temperature is nan, allowed: 0 to 100");
+}
+
+TEST(SamplingParams, NeedsLogitsOnlyWhereTheDeviceCannotDraw) {
+  SamplingParams params{.temperature = 1.0F, .top_k = 5, .top_p = 0.5F, .min_p = 0.1F};
+  EXPECT_FALSE(params.needs_logits(0));
+  params.min_tokens = 2;
+  EXPECT_TRUE(params.needs_logits(1));
+  EXPECT_FALSE(params.needs_logits(2));
+  params.logprobs = 0;
+  EXPECT_TRUE(params.needs_logits(2));
+  EXPECT_EQ(choice_seed(7, 0), 7U);
+  EXPECT_NE(choice_seed(7, 1), choice_seed(7, 2));
 }
 
 TEST(ModelSpec, RefusesWhatNoKernelCanRun) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens may come next: what grammars and schemas (text/) are to the sampler. One object follows one sequence.
+// THREAD: the engine thread only, once the request is submitted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+
+namespace inflight {
+
+class TokenFilter {
+ public:
+  TokenFilter() = default;
+  TokenFilter& operator=(const TokenFilter&) = delete;
+  virtual ~TokenFilter() = default;
+
+  // Sets bit t % 32 of allowed[t / 32] for each token t that may come next, end tokens where the text may end here, and
+  // clears all others. At least one bit is set.   allowed: ceil(V / 32) words.
+  virtual void allow(std::span<uint32_t> allowed) = 0;
+
+  // `token`, one of those allowed, is the next one.
+  virtual void accept(TokenId token) = 0;
+
+  // Another one in the same state, for a further answer to the same prompt.
+  [[nodiscard]] virtual std::unique_ptr<TokenFilter> clone() const = 0;
+
+ protected:
+  TokenFilter(const TokenFilter&) = default;
+};
+
+}  // namespace inflight

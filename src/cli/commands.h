@@ -11,5 +11,6 @@ namespace inflight::cli {
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 
 }  // namespace inflight::cli

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/pre_tokenizer.h"
+
+#include <pcre2.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/utf8.h"
+
+namespace inflight {
+namespace {
+
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
+
+constexpr std::array kDefaultPatterns{std::string_view(R"([\p{P}\$\+<=>\^~\|]+)"), kGpt2, std::string_view(R"(\p{N}+)"),
+                                      kThreeDigits};
+constexpr std::array kGpt2Patterns{kGpt2};
+constexpr std::array kFalconPatterns{std::string_view(R"([\p{P}\$\+<=>\^~\|`]+)"), kGpt2, kThreeDigits};
+constexpr std::array kSmolLmPatterns{std::string_view(R"(\p{N})"), kGpt2};
+constexpr std::array kLlama3Patterns{std::string_view(
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kQwen2Patterns{std::string_view(
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kGpt4oPatterns{std::string_view(
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kTekkenPatterns{
+    std::string_view(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+                     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kDeepSeekCoderPatterns{
+    std::string_view(R"([\r\n])"), std::string_view(R"(\s?\p{L}+)"), std::string_view(R"(\s?\p{P}+)"),
+    std::string_view(R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)"), std::string_view(R"(\p{N})")};
+constexpr std::array kDeepSeekV3Patterns{std::string_view(R"(\p{N}{1,3})"),
+                                         std::string_view(R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)"),
+                                         std::string_view(R"([!-\/:-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+                                                          R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+
+constexpr std::array kTypes{
+    PreTokenizerType{"default", kDefaultPatterns},
+    PreTokenizerType{"gpt-2", kGpt2Patterns},
+    PreTokenizerType{"phi-2", kGpt2Patterns},
+    PreTokenizerType{"olmo", kGpt2Patterns},
+    PreTokenizerType{"mpt", kGpt2Patterns},
+    PreTokenizerType{"exaone4", kGpt2Patterns},
+    PreTokenizerType{"falcon", kFalconPatterns},
+    PreTokenizerType{"smollm", kSmolLmPatterns},
+    PreTokenizerType{"starcoder", kSmolLmPatterns},
+    PreTokenizerType{"refact", kSmolLmPatterns},
+    PreTokenizerType{"command-r", kSmolLmPatterns},
+    PreTokenizerType{"codeshell", kSmolLmPatterns},
+    PreTokenizerType{"exaone", kSmolLmPatterns},
+    PreTokenizerType{"llama-bpe", kLlama3Patterns, true, true},
+    PreTokenizerType{"llama3", kLlama3Patterns, true, true},
+    PreTokenizerType{"llama-v3", kLlama3Patterns, true, true},
+    PreTokenizerType{"falcon3", kLlama3Patterns, true, true},
+    PreTokenizerType{"pixtral", kLlama3Patterns, true, true},
+    PreTokenizerType{"lfm2", kLlama3Patterns, true, true},
+    PreTokenizerType{"dbrx", kLlama3Patterns},
+    PreTokenizerType{"smaug-bpe", kLlama3Patterns},
+    PreTokenizerType{"chatglm-bpe", kLlama3Patterns},
+    PreTokenizerType{"glm4", kLlama3Patterns},
+    PreTokenizerType{"qwen2", kQwen2Patterns},
+    PreTokenizerType{"deepseek-r1-qwen", kQwen2Patterns},
+    PreTokenizerType{"megrez", kQwen2Patterns},
+    PreTokenizerType{"stablelm2", kQwen2Patterns},
+    PreTokenizerType{"hunyuan", kQwen2Patterns},
+    PreTokenizerType{"gpt-4o", kGpt4oPatterns},
+    PreTokenizerType{"llama4", kGpt4oPatterns},
+    PreTokenizerType{"tekken", kTekkenPatterns, true, true},
+    PreTokenizerType{"deepseek-coder", kDeepSeekCoderPatterns},
+    PreTokenizerType{"deepseek-v3", kDeepSeekV3Patterns},
+};
+
+// PCRE2 takes U+180E for white space, as Unicode did before 6.3; the tokenizers' own engines do not.
+constexpr std::string_view kWhiteSpace =
+    R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+// \s and \S spelled out.
+std::string with_white_space(std::string_view pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const std::string_view pair = pattern.substr(i, 2);
+    if (pair == R"(\s)" || pair == R"(\S)") {
+      const std::string_view open = pair[1] == 's' ? "[" : "[^";
+      out += in_class ? std::string(kWhiteSpace) : std::string(open) + std::string(kWhiteSpace) + "]";
+      ++i;
+    } else if (pair[0] == '\\') {
+      out += pair;
+      ++i;
+    } else {
+      if (pair[0] == '[') in_class = true;
+      if (pair[0] == ']') in_class = false;
+      out += pair[0];
+    }
+  }
+  return out;
+}
+
+template <auto Free>
+struct Freer {
+  template <typename T>
+  void operator()(T* pointer) const {
+    Free(pointer);
+  }
+};
+using Code = std::unique_ptr<pcre2_code, Freer<pcre2_code_free_8>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free_8>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free_8>>;
+
+PCRE2_SPTR units(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());  // NOLINT: the same bytes
+}
+
+std::string message_of(int code) {
+  std::array<PCRE2_UCHAR, 256> buffer{};
+  const int length = pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return {buffer.begin(), buffer.begin() + (length < 0 ? 0 : length)};
+}
+
+}  // namespace
+
+const PreTokenizerType& find_pre_tokenizer_type(std::string_view name) {
+  if (name.empty()) name = "default";
+  std::string known;
+  for (const PreTokenizerType& type : kTypes) {
+    if (type.name == name) return type;
+    known += (known.empty() ? "" : ", ") + std::string(type.name);
+  }
+  fail(ErrorCode::Unsupported, "pre-tokenizer '{}' is not supported, allowed: {}", name, known);
+}
+
+struct PreTokenizer::Pattern {
+  explicit Pattern(std::string_view expression) {
+    const std::string source = with_white_space(expression);
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    code.reset(pcre2_compile(units(source), source.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &error, &offset,
+                             nullptr));
+    if (code == nullptr) throw InternalError(fmt::format("pattern {}: {} at {}", source, message_of(error), offset));
+    (void)pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without JIT it is only slower
+    context.reset(pcre2_match_context_create(nullptr));
+    pcre2_set_match_limit(context.get(), limits::kRegexMatchLimit);
+  }
+
+  // Calls word(piece) for every match in `text` and every gap between matches, in order.
+  template <typename Word>
+  void cut(std::string_view text, pcre2_match_data* match, Word&& word) const {
+    size_t done = 0;
+    while (done < text.size()) {
+      const int count =
+          pcre2_match(code.get(), units(text), text.size(), done, PCRE2_NO_UTF_CHECK, match, context.get());
+      if (count == PCRE2_ERROR_NOMATCH) break;
+      if (count < 0) {
+        fail(ErrorCode::InvalidArgument, "text of {} bytes cannot be tokenized: {}", text.size(), message_of(count));
+      }
+      const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(match);
+      if (range[1] == range[0]) throw InternalError("a pre-tokenizer pattern matched nothing");
+      if (range[0] > done) word(text.substr(done, range[0] - done));
+      word(text.substr(range[0], range[1] - range[0]));
+      done = range[1];
+    }
+    if (done < text.size()) word(text.substr(done));
+  }
+
+  Code code;
+  MatchContext context;
+};
+
+PreTokenizer::PreTokenizer(const PreTokenizerType& type) {
+  for (const std::string_view pattern : type.patterns) patterns_.push_back(std::make_unique<Pattern>(pattern));
+}
+
+PreTokenizer::~PreTokenizer() = default;
+
+void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& words) const {
+  const MatchData match(pcre2_match_data_create(1, nullptr));
+  std::vector<std::string_view> pieces;
+  std::vector<std::string_view> cut;
+  while (!text.empty()) {
+    const size_t length = valid_utf8_length(text);
+    pieces.assign(1, text.substr(0, length));
+    for (const auto& pattern : patterns_) {
+      cut.clear();
+      for (const std::string_view piece : pieces) {
+        pattern->cut(piece, match.get(), [&](std::string_view word) { cut.push_back(word); });
+      }
+      pieces.swap(cut);
+    }
+    words.insert(words.end(), pieces.begin(), pieces.end());
+    text.remove_prefix(length);
+    size_t invalid = 0;
+    while (invalid < text.size()) {
+      const Utf8Character character = first_utf8_character(text.substr(invalid));
+      if (character.status == Utf8Status::Valid) break;
+      invalid += character.length;
+    }
+    if (invalid > 0) words.push_back(text.substr(0, invalid));
+    text.remove_prefix(invalid);
+  }
+}
+
+}  // namespace inflight

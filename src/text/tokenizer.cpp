@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/bpe_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
+
+namespace inflight {
+
+Tokenizer::Tokenizer(const VocabularyData& data) : vocabulary_(data), special_tokens_(vocabulary_) {}
+
+std::unique_ptr<Tokenizer> Tokenizer::create(const VocabularyData& data) {
+  if (data.model == "gpt2") return std::make_unique<BpeTokenizer>(data);
+  return std::make_unique<SentencePieceTokenizer>(data);  // Vocabulary refuses models other than "llama"
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  if (text.size() > limits::kPromptBytesMax) {
+    fail(ErrorCode::InvalidArgument, "the text has {} bytes, allowed: {}", text.size(), limits::kPromptBytesMax);
+  }
+  std::vector<TokenId> ids;
+  if (options.add_special && vocabulary_.add_bos()) ids.push_back(*vocabulary_.bos());
+  bool after_special = true;
+  size_t done = 0;
+  while (done < text.size()) {
+    const auto match = special_tokens_.find(text, done, options.parse_special);
+    const size_t end = match ? match->offset : text.size();
+    if (end > done) {
+      encode_text(text.substr(done, end - done), after_special, ids);
+      after_special = false;
+    }
+    if (!match) break;
+    ids.push_back(match->id);
+    after_special = true;
+    done = match->offset + match->length;
+  }
+  if (options.add_special && vocabulary_.add_eos()) ids.push_back(*vocabulary_.eos());
+  return ids;
+}
+
+void Tokenizer::encode_bytes(std::string_view bytes, std::vector<TokenId>& ids) const {
+  for (const char byte : bytes) {
+    const auto id = vocabulary_.find_byte(static_cast<uint8_t>(byte));
+    if (const auto token = id ? id : vocabulary_.unknown()) ids.push_back(*token);
+  }
+}
+
+}  // namespace inflight

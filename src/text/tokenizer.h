@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids, as the model was trained with. Immutable after creation: any number of threads may encode at once.
+// Any bytes are accepted, UTF-8 or not; decoding the ids gives the same bytes again (see Detokenizer), unless the
+// vocabulary has no token for some byte: that byte becomes the unknown token, or nothing where there is none.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/vocabulary_data.h"
+#include "text/special_tokens.h"
+#include "text/vocabulary.h"
+
+namespace inflight {
+
+struct EncodeOptions {
+  bool add_special = true;    // begin and end tokens, where the vocabulary asks for them
+  bool parse_special = true;  // text like "<|im_end|>" is that token; off for strangers' text
+};
+
+class Tokenizer {
+ public:
+  // ERRORS: as Vocabulary; Unsupported for an unknown pre-tokenizer; CorruptFile for missing scores or broken merges.
+  [[nodiscard]] static std::unique_ptr<Tokenizer> create(const VocabularyData& data);
+
+  virtual ~Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // COST:   O(n log n), whatever the text.
+  // ERRORS: InvalidArgument for more than limits::kPromptBytesMax bytes.
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ protected:
+  explicit Tokenizer(const VocabularyData& data);
+
+  // Appends the ids of `text`, which is not empty and has no special tokens. after_special: nothing but a special
+  // token, or nothing at all, is before it.
+  virtual void encode_text(std::string_view text, bool after_special, std::vector<TokenId>& ids) const = 0;
+  // Appends the tokens of single bytes.
+  void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids) const;
+
+ private:
+  Vocabulary vocabulary_;
+  SpecialTokens special_tokens_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/vocabulary.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/byte_alphabet.h"
+#include "text/pre_tokenizer.h"
+#include "text/sentencepiece_space.h"
+
+namespace inflight {
+namespace {
+
+VocabularyKind kind_of(const std::string& model) {
+  if (model == "llama") return VocabularyKind::SentencePiece;
+  if (model == "gpt2") return VocabularyKind::ByteLevelBpe;
+  if (model.empty()) fail(ErrorCode::Unsupported, "the model file has no vocabulary");
+  fail(ErrorCode::Unsupported, "tokenizer model '{}' is not supported, allowed: llama, gpt2", model);
+}
+
+void check_sizes(const VocabularyData& data) {
+  const size_t count = data.tokens.size();
+  if (count == 0 || count > static_cast<size_t>(limits::kVocabularyMax)) {
+    fail(ErrorCode::CorruptFile, "the vocabulary has {} tokens, allowed: 1 to {}", count, limits::kVocabularyMax);
+  }
+  if (!data.types.empty() && data.types.size() != count) {
+    fail(ErrorCode::CorruptFile, "the vocabulary has {} token types for {} tokens", data.types.size(), count);
+  }
+}
+
+// "<0x41>" -> 0x41
+std::optional<uint8_t> parse_byte_token(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return {};
+  uint8_t value = 0;
+  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, value, 16);
+  if (error != std::errc() || end != text.data() + 5) return {};
+  return value;
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(const VocabularyData& data) : kind_(kind_of(data.model)) {
+  check_sizes(data);
+  read_tokens(data);
+  read_special_tokens(data);
+}
+
+void Vocabulary::read_tokens(const VocabularyData& data) {
+  const ByteAlphabet alphabet;
+  types_ = data.types;
+  types_.resize(data.tokens.size(), TokenType::Normal);
+  byte_ids_.fill(-1);
+  for (const std::string& text : data.tokens) texts_.append(text);
+  ids_.reserve(data.tokens.size());
+  for (TokenId id = 0; id < size(); ++id) {
+    ids_.emplace(text(id), id);
+    const TokenType type = this->type(id);
+    const auto byte = type == TokenType::Byte ? parse_byte_token(text(id)) : std::nullopt;
+    if (byte) {
+      bytes_.append(std::string(1, static_cast<char>(*byte)));
+      byte_ids_[*byte] = id;
+    } else if (type == TokenType::Unused) {
+      bytes_.append("");
+    } else if (is_control(id) || type == TokenType::UserDefined) {
+      bytes_.append(text(id));
+    } else if (kind_ == VocabularyKind::ByteLevelBpe) {
+      bytes_.append(alphabet.unspell(text(id)));
+    } else {
+      bytes_.append(from_sentencepiece_spaces(text(id)));
+    }
+  }
+  if (kind_ == VocabularyKind::ByteLevelBpe) {
+    for (int byte = 0; byte < 256; ++byte) {
+      byte_ids_[static_cast<size_t>(byte)] = find(alphabet.letter(static_cast<uint8_t>(byte))).value_or(-1);
+    }
+  }
+}
+
+void Vocabulary::read_special_tokens(const VocabularyData& data) {
+  const bool is_bpe = kind_ == VocabularyKind::ByteLevelBpe;
+  const auto known = [this](const char* name, std::optional<TokenId> id, std::optional<TokenId> fallback) {
+    if (id && !contains(*id)) {
+      fail(ErrorCode::CorruptFile, "the vocabulary's {} token is {}, allowed: 0 to {}", name, *id, size() - 1);
+    }
+    return id ? id : fallback && contains(*fallback) ? fallback : std::nullopt;
+  };
+  // SentencePiece's own defaults are 0 <unk>, 1 <s>, 2 </s>.
+  const auto default_id = [is_bpe](TokenId id) { return is_bpe ? std::nullopt : std::optional(id); };
+  unknown_ = known("unknown", data.unknown, default_id(0));
+  bos_ = known("bos", data.bos, default_id(1));
+  eos_ = known("eos", data.eos, default_id(2));
+  add_bos_ = bos_ && data.add_bos.value_or(!is_bpe || find_pre_tokenizer_type(data.pre).add_bos);
+  add_eos_ = eos_ && data.add_eos.value_or(false);
+  add_space_prefix_ = !is_bpe && data.add_space_prefix.value_or(true);
+}
+
+std::optional<TokenId> Vocabulary::find(std::string_view text) const {
+  const auto found = ids_.find(text);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<TokenId> Vocabulary::find_byte(uint8_t byte) const {
+  const TokenId id = byte_ids_[byte];
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+}  // namespace inflight

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole tokenizers against what others compute: llama.cpp's cases for real vocabularies, Hugging Face `tokenizers` for
+// the pre-tokenizers (tests/golden/make_pre_tokenizers.py), transformers for the demo model.
+//
+// Covers: text/tokenizer.cpp, text/pre_tokenizer.cpp, text/special_tokens.cpp
+//
+// Covers: text/vocabulary.cpp, text/byte_alphabet.cpp
+#include "text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "model/model_loader.h"
+#include "support/expect_error.h"
+#include "support/test_data.h"
+#include "text/byte_alphabet.h"
+#include "text/detokenizer.h"
+#include "unit/text/vocabularies.h"
+
+namespace inflight {
+namespace {
+
+constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> split_cases(const std::string& text) {
+  const std::string separator = "\n__ggml_vocab_test__\n";
+  std::vector<std::string> cases;
+  size_t begin = 0;
+  for (size_t end = text.find(separator); end != std::string::npos; end = text.find(separator, begin)) {
+    cases.push_back(text.substr(begin, end - begin));
+    begin = end + separator.size();
+  }
+  cases.push_back(text.substr(begin));
+  return cases;
+}
+
+class PublishedVocabulary : public testing::TestWithParam<const char*> {};
+
+TEST_P(PublishedVocabulary, EncodesEveryCase) {
+  const std::string path = test::shared_path(std::string("vocab/") + GetParam());
+  INFLIGHT_REQUIRE_FILE(path + ".gguf");
+  const auto tokenizer = Tokenizer::create(load_vocabulary(path + ".gguf"));
+  const std::vector<std::string> cases = split_cases(read_file(path + ".inp"));
+  std::istringstream expected(read_file(path + ".out"));
+  std::string line;
+  size_t count = 0;
+  for (; std::getline(expected, line); ++count) {
+    ASSERT_LT(count, cases.size());
+    std::istringstream numbers(line);
+    const std::vector<TokenId> ids{std::istream_iterator<TokenId>(numbers), {}};
+    EXPECT_EQ(tokenizer->encode(cases[count], kPlain), ids) << "case " << count << ": " << cases[count];
+    EXPECT_EQ(detokenize_bytes(tokenizer->vocabulary(), ids), cases[count]) << "case " << count;
+  }
+  EXPECT_GT(count, 40U);
+}
+
+INSTANTIATE_TEST_SUITE_P(LlamaCpp, PublishedVocabulary, testing::Values("gpt-2", "llama-spm", "falcon"));
+
+class PreTokenizerGolden : public testing::Test {
+ protected:
+  const nlohmann::json golden_ =
+      nlohmann::json::parse(read_file(test::source_path("tests/golden/pre_tokenizers.json")));
+  const VocabularyData data_ = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+};
+
+TEST_F(PreTokenizerGolden, EveryTypeCutsAsHuggingFaceDoes) {
+  for (const auto& [type, lists] : golden_["ids"].items()) {
+    VocabularyData data = data_;
+    data.pre = type;
+    const auto tokenizer = Tokenizer::create(data);
+    ASSERT_EQ(lists.size(), golden_["texts"].size());
+    for (size_t i = 0; i < lists.size(); ++i) {
+      const std::string text = golden_["texts"][i];
+      EXPECT_EQ(tokenizer->encode(text, kPlain), lists[i].get<std::vector<TokenId>>())
+          << type << ", text " << i << ": " << golden_["texts"][i].dump();
+    }
+  }
+}
+
+TEST(DemoModel, EncodesAndDecodesAsTransformersDoes) {
+  const auto golden = nlohmann::json::parse(read_file(test::source_path("models/tinyworld/golden.json")));
+  const auto tokenizer = Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  for (const auto& one : golden["cases"]) {
+    const std::string prompt = one["prompt"];
+    EXPECT_EQ(tokenizer->encode(prompt, {.add_special = false}), one["prompt_ids"].get<std::vector<TokenId>>())
+        << prompt;
+    const auto greedy_ids = one["greedy_ids"].get<std::vector<TokenId>>();
+    EXPECT_EQ(detokenize(tokenizer->vocabulary(), greedy_ids, {.show_control = true}),
+              one["greedy_text"].get<std::string>());
+  }
+}
+
+TEST(Tokenizer, AddsBeginAndEndAsTheVocabularyAsks) {
+  VocabularyData data = test::sentencepiece_vocabulary({"a"});
+  EXPECT_EQ(Tokenizer::create(data)->encode(""), std::vector<TokenId>({1}));
+  EXPECT_EQ(Tokenizer::create(data)->encode("", {.add_special = false}), std::vector<TokenId>());
+  data.add_eos = true;
+  data.add_bos = false;
+  EXPECT_EQ(Tokenizer::create(data)->encode(""), std::vector<TokenId>({2}));
+  VocabularyData bpe = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  EXPECT_EQ(Tokenizer::create(bpe)->encode("").size(), 0U);
+  bpe.add_bos.reset();
+  bpe.pre = "llama-bpe";  // asks for one unless the file says otherwise
+  EXPECT_EQ(Tokenizer::create(bpe)->encode(""), std::vector<TokenId>({*bpe.bos}));
+  bpe.bos.reset();
+  EXPECT_EQ(Tokenizer::create(bpe)->encode("").size(), 0U);
+}
+
+TEST(Tokenizer, MatchesSpecialTokensLongestFirst) {
+  VocabularyData data = test::sentencepiece_vocabulary({"\u2581", "a", "b"});
+  data.add_bos = false;
+  data.add_space_prefix = false;
+  const TokenId a = 260;
+  const TokenId turn = test::add_token(data, "<|x|>", TokenType::Control);
+  const TokenId longer = test::add_token(data, "<|x|>>", TokenType::Control);
+  const TokenId user = test::add_token(data, "<think>", TokenType::UserDefined);
+  const auto tokenizer = Tokenizer::create(data);
+  const std::string text = "a<|x|>a<|x|>><think>a<|x|";
+  const TokenId less = 3 + '<', bar = 3 + '|', x = 3 + 'x', greater = 3 + '>';
+  EXPECT_EQ(tokenizer->encode(text), std::vector<TokenId>({a, turn, a, longer, user, a, less, bar, x, bar}));
+  EXPECT_EQ(tokenizer->encode(text, kPlain), std::vector<TokenId>({a, less, bar, x, bar, greater, a, less, bar, x, bar,
+                                                                   greater, greater, user, a, less, bar, x, bar}));
+}
+
+TEST(Tokenizer, PutsTheSpacePrefixBehindSpecialTokensOnly) {
+  VocabularyData data = test::sentencepiece_vocabulary({"\u2581", "a", "\u2581a"});
+  const TokenId turn = test::add_token(data, "<|x|>", TokenType::Control);
+  const auto tokenizer = Tokenizer::create(data);
+  EXPECT_EQ(tokenizer->encode("a<|x|>a"), std::vector<TokenId>({1, 261, turn, 261}));
+  EXPECT_EQ(tokenizer->encode("<|x|>"), std::vector<TokenId>({1, turn}));
+}
+
+TEST(Tokenizer, NeverMakesControlTokensOfText) {
+  VocabularyData data = test::sentencepiece_vocabulary({"<", "s", ">", "s>", "</", "/"});
+  data.add_space_prefix = false;
+  const auto tokenizer = Tokenizer::create(data);
+  for (const TokenId id : tokenizer->encode("<s></s><unk>", kPlain)) EXPECT_GT(id, 2);
+  EXPECT_EQ(tokenizer->encode("</s>", {.add_special = false}), std::vector<TokenId>({2}));
+}
+
+TEST(Tokenizer, KeepsEveryByte) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  all += std::string("\0\0\xE2\x96\x81 \xE2\x96", 7) + all;
+  const auto spm = Tokenizer::create(test::sentencepiece_vocabulary({"\u2581", "a", "ab"}));
+  const std::string spelled = all;
+  const auto gpt2 = Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  EXPECT_EQ(detokenize_bytes(gpt2->vocabulary(), gpt2->encode(all, kPlain)), all);
+  // SentencePiece itself cannot tell U+2581 from a space.
+  std::string spaces = all;
+  spaces.replace(258, 3, " ");
+  EXPECT_EQ(detokenize_bytes(spm->vocabulary(), spm->encode(all, kPlain)), spaces);
+}
+
+TEST(Tokenizer, RefusesWhatItCannotRead) {
+  VocabularyData data = test::sentencepiece_vocabulary({"a"});
+  const auto error_of = [](VocabularyData bad, ErrorCode code) {
+    return test::error_of(code, [&] { (void)Tokenizer::create(bad); });
+  };
+  VocabularyData bad = data;
+  bad.model = "bert";
+  EXPECT_EQ(error_of(bad, ErrorCode::Unsupported), "tokenizer model 'bert' is not supported, allowed: llama, gpt2");
+  bad.model = "";
+  EXPECT_EQ(error_of(bad, ErrorCode::Unsupported), "the model file has no vocabulary");
+  bad.model = "gpt2";
+  bad.pre = "klingon";
+  EXPECT_NE(
+      error_of(bad, ErrorCode::Unsupported).find("pre-tokenizer 'klingon' is not supported, allowed: default, gpt-2"),
+      std::string::npos);
+  bad.pre = "gpt-2";
+  bad.merges = {"a b", "ab"};
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary's merge 1 is not two texts with a space between");
+  bad = data;
+  bad.scores.pop_back();
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary has 259 scores for 260 tokens");
+  bad = data;
+  bad.eos = 1000;
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary's eos token is 1000, allowed: 0 to 259");
+  bad = data;
+  bad.types.pop_back();
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary has 259 token types for 260 tokens");
+  EXPECT_EQ(error_of({.model = "llama"}, ErrorCode::CorruptFile), "the vocabulary has 0 tokens, allowed: 1 to 4194304");
+}
+
+TEST(ByteAlphabet, SpellsAsGpt2Does) {
+  const ByteAlphabet alphabet;
+  EXPECT_EQ(alphabet.letter(' '), "Ġ");
+  EXPECT_EQ(alphabet.letter('\n'), "Ċ");
+  EXPECT_EQ(alphabet.letter('A'), "A");
+  EXPECT_EQ(alphabet.letter(0xAD), "Ń");
+  EXPECT_EQ(alphabet.letter(0xFF), "ÿ");
+  EXPECT_EQ(alphabet.spell(" é"), "ĠÃ©");
+  EXPECT_EQ(alphabet.unspell("ĠÃ©字"), " é字");
+}
+
+}  // namespace
+}  // namespace inflight

@@ -54,6 +54,10 @@ inline constexpr int kTemplateDepthMax = 64;              // nested blocks and c
 inline constexpr int64_t kTemplateStepsMax = 50'000'000;  // evaluated nodes of one rendering
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
+// Simulation.
+inline constexpr size_t kTraceBytesMax = size_t{4} << 30;
+inline constexpr int64_t kSimRequestsMax = 50'000'000;
+
 // Device.
 inline constexpr int kWaitSecondsMax = 600;  // for one step before the device is called dead
 

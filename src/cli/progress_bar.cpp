@@ -32,21 +32,32 @@ ProgressBar::~ProgressBar() {
   if (anything_drawn_) std::fputs("\r\x1B[K", stderr);
 }
 
-void ProgressBar::update(size_t done_bytes, size_t total_bytes, std::string_view detail) {
-  const TimeNs now = clock_.now();
-  if (!visible_ || now - begin_ < kSilentNs || (anything_drawn_ && now - drawn_ < kDrawIntervalNs)) {
-    return;
-  }
-  const double share = total_bytes == 0 ? 1.0 : static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
-  const double rate = static_cast<double>(done_bytes) / (static_cast<double>(now - begin_) * 1e-9);
-  const auto full = static_cast<size_t>(share * static_cast<double>(kBarCells));
-  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %  {}/s  {}", label_, "", full, "", kBarCells - full,
-                                 share * 100.0, bytes_text(static_cast<size_t>(rate)), detail);
+bool ProgressBar::is_due(TimeNs now) const {
+  return visible_ && now - begin_ >= kSilentNs && (!anything_drawn_ || now - drawn_ >= kDrawIntervalNs);
+}
+
+void ProgressBar::draw(double share, std::string_view rest, TimeNs now) {
+  const auto full = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(kBarCells));
+  std::string line =
+      fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %  {}", label_, "", full, "", kBarCells - full, share * 100.0, rest);
   line.resize(std::min(line.size(), terminal_columns() - 1));  // names are ASCII: no character is cut
   fmt::print(stderr, "\r{}\x1B[K", line);
   std::fflush(stderr);
   drawn_ = now;
   anything_drawn_ = true;
+}
+
+void ProgressBar::update(size_t done_bytes, size_t total_bytes, std::string_view detail) {
+  const TimeNs now = clock_.now();
+  if (!is_due(now)) return;
+  const double share = total_bytes == 0 ? 1.0 : static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
+  const double rate = static_cast<double>(done_bytes) / (static_cast<double>(now - begin_) * 1e-9);
+  draw(share, fmt::format("{}/s  {}", bytes_text(static_cast<size_t>(rate)), detail), now);
+}
+
+void ProgressBar::update_share(double share, std::string_view detail) {
+  const TimeNs now = clock_.now();
+  if (is_due(now)) draw(share, detail, now);
 }
 
 }  // namespace inflight::cli

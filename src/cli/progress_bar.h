@@ -23,8 +23,13 @@ class ProgressBar {
   // Draws at most ten times a second; call it as often as you like.
   // detail: what is being worked on, shown where there is room.
   void update(size_t done_bytes, size_t total_bytes, std::string_view detail);
+  // share: in [0, 1].
+  void update_share(double share, std::string_view detail);
 
  private:
+  [[nodiscard]] bool is_due(TimeNs now) const;
+  void draw(double share, std::string_view rest, TimeNs now);
+
   std::string label_;
   const Clock& clock_;
   bool visible_;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sim_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "sim/sim_spec.h"
+
+namespace inflight::cli {
+namespace {
+
+std::string flag_of(const SimKey& key) {
+  std::string flag = std::string("--") + key.name;
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
+std::string short_flags(std::string_view name) {
+  if (name == "schedule_policy") return ",--policy";
+  if (name == "radix_eviction_policy") return ",--evict";
+  if (name == "chunked_prefill_size") return ",--chunk";
+  return "";
+}
+
+const char* type_name(SimKey::Type type) {
+  switch (type) {
+    case SimKey::Type::Text:
+      return "TEXT";
+    case SimKey::Type::Integer:
+      return "N";
+    case SimKey::Type::Number:
+      return "X";
+    case SimKey::Type::OnOff:
+      return "on|off";
+  }
+  return "";
+}
+
+}  // namespace
+
+void add_sim_options(CLI::App& command) {
+  for (const SimKey& key : sim_keys()) {
+    const bool has_default = *key.default_value != '\0';
+    command.add_option(flag_of(key) + short_flags(key.name))
+        ->description(has_default ? fmt::format("{} [{}]", key.help, key.default_value) : key.help)
+        ->type_name(type_name(key.type));
+  }
+}
+
+std::string sim_options_json(const CLI::App& command) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const SimKey& key : sim_keys()) {
+    const std::string flag = flag_of(key);
+    if (command.count(flag) > 0) json[key.name] = command[flag]->as<std::string>();
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace inflight::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that describe a simulation, the same in every command that runs one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace inflight::cli {
+
+// Adds one option for each key of sim_keys(), and the short names --policy, --evict, --chunk.
+void add_sim_options(CLI::App& command);
+// What was given, as parse_sim_spec() takes it.
+[[nodiscard]] std::string sim_options_json(const CLI::App& command);
+
+}  // namespace inflight::cli

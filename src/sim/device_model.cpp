@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/device_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "sim/text_file.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One list of the numbers for reading, writing and checking: visit(key, member, low, high).
+template <typename Profile, typename Visit>
+void for_each_number(Profile& p, Visit&& visit) {
+  constexpr double kTimeMax = 1e9;
+  visit("overhead_us", p.overhead_us, 0.0, kTimeMax);
+  visit("weights_us", p.weights_us, 0.0, kTimeMax);
+  visit("token_us", p.token_us, 0.0, kTimeMax);
+  visit("kv_read_ns", p.kv_read_ns, 0.0, kTimeMax);
+  visit("pair_ns", p.pair_ns, 0.0, kTimeMax);
+  visit("sequence_us", p.sequence_us, 0.0, kTimeMax);
+  visit("host_us", p.host_us, 0.0, kTimeMax);
+  visit("host_sequence_us", p.host_sequence_us, 0.0, kTimeMax);
+  visit("swap_block_us", p.swap_block_us, 0.0, kTimeMax);
+  visit("kv_bytes_per_token", p.kv_bytes_per_token, 0.0, 1e9);
+  visit("kv_tokens", p.kv_tokens, 16.0, 4e9);
+  visit("layers", p.layers, 1.0, 1024.0);
+  visit("tensor_parallel", p.tensor_parallel, 1.0, 64.0);
+  visit("pipeline_parallel", p.pipeline_parallel, 1.0, 64.0);
+  visit("hidden_bytes", p.hidden_bytes, 0.0, 1e6);
+  visit("link_gb_per_second", p.link_gb_per_second, 1e-3, 1e5);
+  visit("link_latency_us", p.link_latency_us, 0.0, 1e6);
+}
+
+DeviceProfile unit_profile() {
+  return {.name = "unit", .description = "every step takes 1 ms", .overhead_us = 1000.0, .kv_tokens = 1 << 20};
+}
+
+// SmolLM-135M, Q8_0, on two CPU cores through PoCL: 143 MB of weights at 46 GB/s, 0.27 GFLOP a token at 600 GFLOP/s,
+// 23 kB of K and V a token; docs/SIMULATOR.md says how the figures follow.
+DeviceProfile pocl_135m_profile() {
+  return {.name = "pocl-135m",
+          .description = "SmolLM-135M Q8_0 on two CPU cores through PoCL",
+          .overhead_us = 700.0,
+          .weights_us = 3100.0,
+          .token_us = 450.0,
+          .kv_read_ns = 500.0,
+          .pair_ns = 60.0,
+          .sequence_us = 40.0,
+          .host_us = 20.0,
+          .host_sequence_us = 0.5,
+          .swap_block_us = 30.0,
+          .kv_bytes_per_token = 23040.0,
+          .kv_tokens = 131072,
+          .layers = 30,
+          .hidden_bytes = 2304.0,
+          .link_gb_per_second = 10.0};
+}
+
+// The demo model (2.5 M parameters): overhead of launches, not arithmetic.
+DeviceProfile pocl_tinyworld_profile() {
+  return {.name = "pocl-tinyworld",
+          .description = "the demo model on two CPU cores through PoCL",
+          .overhead_us = 250.0,
+          .weights_us = 60.0,
+          .token_us = 12.0,
+          .kv_read_ns = 60.0,
+          .pair_ns = 6.0,
+          .sequence_us = 8.0,
+          .host_us = 15.0,
+          .host_sequence_us = 0.5,
+          .swap_block_us = 4.0,
+          .kv_bytes_per_token = 2048.0,
+          .kv_tokens = 65536,
+          .layers = 6,
+          .hidden_bytes = 768.0,
+          .link_gb_per_second = 10.0};
+}
+
+// A GPU described by its data sheet: 3.35 TB/s and half of 990 TFLOP/s, a model of 8 billion bf16 parameters with
+// 128 KiB of K and V a token, 60 GB left for them.
+DeviceProfile gpu_8b_profile() {
+  return {.name = "gpu-8b",
+          .description = "8 B bf16 parameters on a GPU of 3.35 TB/s and 495 TFLOP/s",
+          .overhead_us = 300.0,
+          .weights_us = 4780.0,
+          .token_us = 32.3,
+          .kv_read_ns = 39.0,
+          .pair_ns = 1.06,
+          .sequence_us = 1.0,
+          .host_us = 20.0,
+          .host_sequence_us = 0.5,
+          .swap_block_us = 40.0,
+          .kv_bytes_per_token = 131072.0,
+          .kv_tokens = 457000,
+          .layers = 32,
+          .hidden_bytes = 8192.0,
+          .link_gb_per_second = 50.0};
+}
+
+// 2.04 TB/s and half of 312 TFLOP/s, 7.2 billion bf16 parameters with grouped queries: the machine of Sarathi-Serve.
+DeviceProfile gpu_7b_profile() {
+  return {.name = "gpu-7b",
+          .description = "7.2 B bf16 parameters on a GPU of 2.04 TB/s and 156 TFLOP/s",
+          .overhead_us = 400.0,
+          .weights_us = 7060.0,
+          .token_us = 92.3,
+          .kv_read_ns = 64.0,
+          .pair_ns = 3.4,
+          .sequence_us = 1.0,
+          .host_us = 20.0,
+          .host_sequence_us = 0.5,
+          .swap_block_us = 80.0,
+          .kv_bytes_per_token = 131072.0,
+          .kv_tokens = 400000,
+          .layers = 32,
+          .hidden_bytes = 8192.0,
+          .link_gb_per_second = 50.0};
+}
+
+void set_field(DeviceProfile& profile, std::string_view key, std::string_view text) {
+  bool known = false;
+  for_each_number(profile, [&](const char* name, auto& member, double, double) {
+    if (key != name) return;
+    known = true;
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+      fail(ErrorCode::InvalidArgument, "device field {} is '{}', allowed: a number", key, text);
+    }
+    member = static_cast<std::remove_reference_t<decltype(member)>>(value);
+  });
+  if (known) return;
+  std::string names;
+  for_each_number(profile, [&](const char* name, auto&, double, double) { names += std::string(" ") + name; });
+  fail(ErrorCode::InvalidArgument, "device field '{}' is unknown, allowed:{}", key, names);
+}
+
+}  // namespace
+
+void DeviceProfile::validate() const {
+  for_each_number(*this, [](const char* key, const auto& value, double low, double high) {
+    const auto number = static_cast<double>(value);
+    if (!(number >= low && number <= high)) {
+      fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: {} to {}", key, number, low, high);
+    }
+  });
+}
+
+DeviceWork DeviceWork::of(const BatchPlan& plan) {
+  DeviceWork work;
+  work.tokens = plan.scheduled_token_count;
+  work.sequences = static_cast<int64_t>(plan.entries.size());
+  work.swapped_blocks = static_cast<int64_t>(plan.swap_in.size() + plan.swap_out.size());
+  for (const BatchEntry& entry : plan.entries) {
+    const int64_t count = entry.scheduled_token_count;
+    if (entry.phase == Phase::Decode) {
+      work.decode_context += entry.context_token_count();
+    } else {
+      work.prefill_pairs += count * entry.computed_token_count + count * (count + 1) / 2;
+    }
+  }
+  return work;
+}
+
+DeviceModel::DeviceModel(const DeviceProfile& profile) : profile_(profile) {
+  profile_.validate();
+  if (profile_.tensor_parallel > 1) {
+    // A ring all-reduce sends 2 (n - 1) / n of the data; two a layer (Shoeybi et al. 2019).
+    const double n = profile_.tensor_parallel;
+    exchange_ns_per_token_ =
+        2.0 * profile_.layers * 2.0 * (n - 1.0) / n * profile_.hidden_bytes / profile_.link_gb_per_second;
+    exchange_ns_ = 2.0 * profile_.layers * profile_.link_latency_us * 1e3;
+  }
+}
+
+TimeNs DeviceModel::device_time(const DeviceWork& work) const {
+  const DeviceProfile& p = profile_;
+  const auto tokens = static_cast<double>(work.tokens);
+  const double devices = p.tensor_parallel;
+  double linear = std::max(p.weights_us, p.token_us * tokens) * 1e3;
+  const double attention =
+      p.kv_read_ns * static_cast<double>(work.decode_context) + p.pair_ns * static_cast<double>(work.prefill_pairs);
+  double stages = 1.0;
+  if (p.pipeline_parallel > 1) {
+    // The step is cut into up to as many parts as there are stages; each part reads the weights again, and the pipe
+    // fills and drains: (parts + stages - 1) / (parts * stages) of the whole time. Source: Huang et al. 2019 (GPipe).
+    stages = p.pipeline_parallel;
+    const double parts = std::min<double>(stages, static_cast<double>(std::max<int64_t>(work.sequences, 1)));
+    linear = std::max(p.weights_us * parts, p.token_us * tokens) * 1e3;
+    const double share = (parts + stages - 1.0) / (parts * stages);
+    const double hop = p.link_latency_us * 1e3 + p.hidden_bytes * tokens / parts / p.link_gb_per_second;
+    return static_cast<TimeNs>(
+        p.overhead_us * 1e3 +
+        ((linear + attention) / devices + exchange_ns_ * parts + exchange_ns_per_token_ * tokens) * share +
+        hop * (parts + stages - 2.0) + p.sequence_us * 1e3 * static_cast<double>(work.sequences) +
+        p.swap_block_us * 1e3 * static_cast<double>(work.swapped_blocks));
+  }
+  return static_cast<TimeNs>(p.overhead_us * 1e3 + (linear + attention) / devices + exchange_ns_ +
+                             exchange_ns_per_token_ * tokens +
+                             p.sequence_us * 1e3 * static_cast<double>(work.sequences) +
+                             p.swap_block_us * 1e3 * static_cast<double>(work.swapped_blocks));
+}
+
+TimeNs DeviceModel::host_time(const DeviceWork& work) const {
+  return static_cast<TimeNs>((profile_.host_us + profile_.host_sequence_us * static_cast<double>(work.sequences)) *
+                             1e3);
+}
+
+TimeNs DeviceModel::transfer_time(int64_t tokens) const {
+  return static_cast<TimeNs>(profile_.link_latency_us * 1e3 +
+                             profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
+}
+
+LatencyModel DeviceModel::latency_model() const {
+  const DeviceProfile& p = profile_;
+  const double devices = p.tensor_parallel;
+  return LatencyModel({(p.overhead_us + p.weights_us / devices) * 1e3, p.token_us * 1e3 / devices,
+                       (p.sequence_us + p.host_sequence_us) * 1e3, std::max(p.pair_ns, p.kv_read_ns) / devices,
+                       p.swap_block_us * 1e3});
+}
+
+const std::vector<DeviceProfile>& shipped_device_profiles() {
+  static const std::vector<DeviceProfile> kProfiles = {unit_profile(), pocl_135m_profile(), pocl_tinyworld_profile(),
+                                                       gpu_7b_profile(), gpu_8b_profile()};
+  return kProfiles;
+}
+
+DeviceProfile find_device_profile(std::string_view spec) {
+  const std::string_view name = spec.substr(0, spec.find(','));
+  DeviceProfile profile;
+  if (name.find('/') != std::string_view::npos || name.ends_with(".json")) {
+    profile = parse_device_profile(read_text_file(std::string(name)));
+  } else {
+    const auto& shipped = shipped_device_profiles();
+    const auto found = std::ranges::find(shipped, name, &DeviceProfile::name);
+    if (found == shipped.end()) {
+      std::string names;
+      for (const DeviceProfile& known : shipped) names += known.name + ", ";
+      fail(ErrorCode::InvalidArgument, "device '{}' is unknown, allowed: {}or a JSON file", name, names);
+    }
+    profile = *found;
+  }
+  for (std::string_view rest = spec.substr(name.size()); !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view pair = rest.substr(0, rest.find(','));
+    rest.remove_prefix(pair.size());
+    const size_t equals = pair.find('=');
+    if (equals == std::string_view::npos) {
+      fail(ErrorCode::InvalidArgument, "device field '{}' has no value, allowed: key=value", pair);
+    }
+    set_field(profile, pair.substr(0, equals), pair.substr(equals + 1));
+  }
+  profile.validate();
+  return profile;
+}
+
+std::string to_json(const DeviceProfile& profile) {
+  Json json = {{"name", profile.name}, {"description", profile.description}};
+  for_each_number(profile, [&](const char* key, const auto& value, double, double) { json[key] = value; });
+  return json.dump(2);
+}
+
+DeviceProfile parse_device_profile(std::string_view json_text) {
+  DeviceProfile profile;
+  try {
+    const Json json = Json::parse(json_text);
+    if (json.contains("name")) profile.name = json.at("name").get<std::string>();
+    if (json.contains("description")) profile.description = json.at("description").get<std::string>();
+    for_each_number(profile, [&](const char* key, auto& value, double, double) {
+      if (json.contains(key)) json.at(key).get_to(value);
+    });
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::CorruptFile, "the device profile cannot be read: {}", error.what());
+  }
+  profile.validate();
+  return profile;
+}
+
+}  // namespace inflight

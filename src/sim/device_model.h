@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a simulated device takes for a step:
+//   step = overhead + max(weights, tokens * token) + kv_read * context of the decodes + pair * attended pairs of
+//   prompts
+//          + swap * blocks;  then divided over tensor- and pipeline-parallel devices, with what they must exchange.
+// The maximum is the roofline of the linear layers: few rows cost as much as reading the weights once, many rows cost
+// arithmetic (Williams et al. 2009). Host time (planning, submitting) runs beside the device with overlap, else adds.
+// Profiles are JSON objects with these fields; `inflight calibrate` writes one from measured steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/batch_plan.h"
+#include "sched/latency_model.h"
+
+namespace inflight {
+
+struct DeviceProfile {
+  std::string name = "custom";
+  std::string description;
+  double overhead_us = 0.0;          // each step: launches, synchronisation
+  double weights_us = 0.0;           // reading all weights once
+  double token_us = 0.0;             // arithmetic of one token's linear layers
+  double kv_read_ns = 0.0;           // reading the K and V of one context token of a decoding sequence
+  double pair_ns = 0.0;              // one (query, key) pair of a prompt's attention, over all layers and heads
+  double sequence_us = 0.0;          // each sequence: logits, sampling
+  double host_us = 0.0;              // host time of a step
+  double host_sequence_us = 0.0;     // host time of each sequence of a step
+  double swap_block_us = 0.0;        // copying a KV block to or from host memory
+  double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
+  int64_t kv_tokens = 65536;         // what the KV storage holds
+  int32_t layers = 32;               // for what parallel devices exchange
+  int32_t tensor_parallel = 1;       // devices that share each layer, 1..64
+  int32_t pipeline_parallel = 1;     // devices that hold a share of the layers each, 1..64
+  double hidden_bytes = 8192.0;      // of one token's hidden state
+  double link_gb_per_second = 50.0;  // between devices, and between prefill and decode pools
+  double link_latency_us = 5.0;
+
+  // ERRORS: InvalidArgument naming the field, the value and the range.
+  void validate() const;
+};
+
+// What a step asks of the device, summed over its entries.
+struct DeviceWork {
+  int64_t tokens = 0;          // scheduled
+  int64_t sequences = 0;       // entries
+  int64_t decode_context = 0;  // context tokens of the decodes
+  int64_t prefill_pairs = 0;   // attended pairs of the other entries
+  int64_t swapped_blocks = 0;
+  [[nodiscard]] static DeviceWork of(const BatchPlan& plan);
+};
+
+class DeviceModel {
+ public:
+  explicit DeviceModel(const DeviceProfile& profile);
+
+  [[nodiscard]] TimeNs device_time(const DeviceWork& work) const;
+  [[nodiscard]] TimeNs host_time(const DeviceWork& work) const;
+  // Moving the K and V of `tokens` tokens to another machine.
+  [[nodiscard]] TimeNs transfer_time(int64_t tokens) const;
+  [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
+
+  // The same in the terms of the scheduler's latency model: exact but for the roofline's knee.
+  [[nodiscard]] LatencyModel latency_model() const;
+
+ private:
+  DeviceProfile profile_;
+  double exchange_ns_per_token_ = 0.0;  // tensor parallel: two all-reduces a layer
+  double exchange_ns_ = 0.0;
+};
+
+// "unit", "pocl-135m", ...: the profiles that ship.
+[[nodiscard]] const std::vector<DeviceProfile>& shipped_device_profiles();
+// A shipped profile by name, or a JSON file (contains '/' or ends in .json), then ",key=value" for single fields.
+// ERRORS: InvalidArgument (unknown name or field), NotFound, CorruptFile.
+[[nodiscard]] DeviceProfile find_device_profile(std::string_view spec);
+[[nodiscard]] std::string to_json(const DeviceProfile& profile);
+// ERRORS: CorruptFile naming the key.
+[[nodiscard]] DeviceProfile parse_device_profile(std::string_view json_text);
+
+}  // namespace inflight

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many durations in little memory: the mean is exact, quantiles are within 0.1 % (buckets whose width grows with their
+// value, as in HdrHistogram).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace inflight {
+
+class LatencyHistogram {
+ public:
+  LatencyHistogram() : counts_(kBuckets, 0) {}
+
+  // duration >= 0.
+  void add(TimeNs duration, int64_t count = 1) {
+    counts_[bucket_of(duration)] += count;
+    total_ += count;
+    sum_ += static_cast<double>(duration) * static_cast<double>(count);
+    if (duration > max_) max_ = duration;
+  }
+  void add(const LatencyHistogram& other) {
+    for (size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
+    total_ += other.total_;
+    sum_ += other.sum_;
+    if (other.max_ > max_) max_ = other.max_;
+  }
+
+  [[nodiscard]] int64_t count() const { return total_; }
+  [[nodiscard]] TimeNs max() const { return max_; }
+  [[nodiscard]] double mean() const { return total_ == 0 ? 0.0 : sum_ / static_cast<double>(total_); }
+  // The smallest duration that a share q of them do not exceed (nearest rank); 0 when there are none.
+  [[nodiscard]] double quantile(double q) const {
+    const auto rank = static_cast<int64_t>(q * static_cast<double>(total_) + 0.999999);
+    int64_t seen = 0;
+    for (size_t i = 0; i < kBuckets; ++i) {
+      seen += counts_[i];
+      if (seen >= rank && counts_[i] > 0) return middle_of(i);
+    }
+    return static_cast<double>(max_);
+  }
+
+ private:
+  static constexpr unsigned kBits = 9;  // values below 2^(kBits + 1) have a bucket of their own
+  static constexpr size_t kBuckets = (64 - kBits) << kBits;
+
+  static size_t bucket_of(TimeNs duration) {
+    const auto value = static_cast<uint64_t>(duration < 0 ? 0 : duration);
+    const auto width = static_cast<unsigned>(std::bit_width(value));
+    if (width <= kBits + 1) return value;
+    const unsigned shift = width - kBits - 1;
+    return (static_cast<size_t>(shift) << kBits) + (value >> shift);
+  }
+  static double middle_of(size_t bucket) {
+    if (bucket < (size_t{2} << kBits)) return static_cast<double>(bucket);
+    const size_t shift = (bucket >> kBits) - 1;
+    const uint64_t low = ((bucket & ((size_t{1} << kBits) - 1)) | (size_t{1} << kBits)) << shift;
+    return static_cast<double>(low) + static_cast<double>((uint64_t{1} << shift) - 1) / 2.0;
+  }
+
+  std::vector<int64_t> counts_;
+  int64_t total_ = 0;
+  double sum_ = 0.0;
+  TimeNs max_ = 0;
+};
+
+}  // namespace inflight

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/replica.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace inflight {
+
+Replica::Replica(const Options& options, const DeviceModel& model, const Workload& workload,
+                 std::function<void(const RequestRecord&)> on_end)
+    : options_(options),
+      model_(model),
+      workload_(workload),
+      on_end_(std::move(on_end)),
+      eviction_(make_eviction_policy(options.setup.eviction_policy, options.setup,
+                                     {.seed = options.setup.seed, .simulated = true})),
+      blocks_(options.setup.blocks, *eviction_),
+      policy_(make_schedule_policy(options.setup.schedule_policy, options.setup,
+                                   {.seed = options.setup.seed, .simulated = true})),
+      scheduler_(options.setup.config, blocks_, *policy_),
+      executor_(model, clock_, options.overlap),
+      loop_(scheduler_, executor_, clock_, options.overlap) {
+  eviction_->attach(blocks_, scheduler_.latency_model());
+  scheduler_.set_latency_model(model.latency_model());
+  if (options.prefill_free) executor_.set_prefill_free();
+}
+
+void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const {
+  tokens.reserve(static_cast<size_t>(request.prompt_tokens));
+  for (const ContentSegment& segment : workload_.prompt(request)) {
+    append_stream(segment.stream, segment.offset, segment.count, tokens);
+  }
+}
+
+void Replica::add(int32_t index, TimeNs arrival) {
+  const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
+  if (arrival > clock_.now()) idle_until(arrival);
+  const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };
+  Request request;
+  request.id = static_cast<RequestId>(next_request_++);
+  append_prompt(given, request.prompt);
+  request.sampling.max_tokens = given.max_tokens;
+  request.arrival = arrival;
+  request.priority = given.priority;
+  request.tenant = given.tenant;
+  request.cache_salt = given.cache_salt;
+  request.ttft_deadline = after(given.ttft_deadline);
+  request.e2e_deadline = after(given.e2e_deadline);
+  request.itl_target = given.itl_target;
+  request.predicted_output_tokens = given.predicted_output_tokens;
+  const bool ends_early = given.output_tokens < given.max_tokens;
+  if (ends_early) request.end_tokens = {kSimEndToken};
+  const int32_t slot = scheduler_.add(std::move(request), clock_.now());
+  executor_.set_script(scheduler_.sequence(slot).id,
+                       {.output_stream = given.output_stream,
+                        .end_position = ends_early ? given.prompt_tokens + given.output_tokens - 1 : 0});
+  if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
+  progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
+  ++request_count_;
+  outstanding_tokens_ += given.prompt_tokens + given.output_tokens;
+}
+
+bool Replica::step() {
+  note_usage();
+  const bool busy = loop_.step();
+  collect();
+  return busy;
+}
+
+void Replica::note_usage() {
+  const int32_t used = blocks_.pool().referenced_count();
+  usage_sum_ += static_cast<double>(clock_.now() - usage_until_) * used;
+  usage_until_ = clock_.now();
+  usage_max_ = std::max(usage_max_, used);
+}
+
+void Replica::collect() {
+  SchedulerOutput& output = scheduler_.output();
+  const TimeNs now = clock_.now();
+  // Most tokens of a step have the same gap: they are counted together.
+  TimeNs gap = 0;
+  int64_t count = 0;
+  for (const TokenOutput& token : output.tokens) {
+    Progress& progress = progress_[static_cast<size_t>(token.slot)];
+    const TimeNs previous = std::exchange(progress.last_token, now);
+    if (previous == kNotYet) continue;
+    if (now - previous != gap) {
+      if (count > 0) itl_.add(gap, count);
+      gap = now - previous;
+      count = 0;
+    }
+    ++count;
+  }
+  if (count > 0) itl_.add(gap, count);
+  outstanding_tokens_ -= static_cast<int64_t>(output.tokens.size());
+  if (output.finished.empty()) {
+    output.clear();
+    return;
+  }
+  const std::vector<FinishedOutput> finished = output.finished;
+  output.clear();
+  for (const FinishedOutput& end : finished) {
+    const Sequence& sequence = scheduler_.sequence(end.slot);
+    const Progress& progress = progress_[static_cast<size_t>(end.slot)];
+    const SimRequest& given = workload_.requests[static_cast<size_t>(progress.request)];
+    --request_count_;
+    outstanding_tokens_ -= given.prompt_tokens + given.output_tokens - sequence.output_token_count();
+    on_end_({.request = progress.request,
+             .replica = options_.index,
+             .arrival = progress.arrival,
+             .first_scheduled = sequence.first_scheduled_time,
+             .first_token = sequence.first_token_time,
+             .end = now,
+             .cached_tokens = sequence.prefix_hit_token_count,
+             .output_tokens = sequence.output_token_count(),
+             .preemptions = sequence.preemption_count,
+             .reason = end.reason});
+  }
+}
+
+int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
+  if (!blocks_.prefix_caching()) return 0;
+  std::vector<TokenId> tokens;
+  append_prompt(request, tokens);
+  const auto width = static_cast<size_t>(blocks_.block_token_count());
+  PrefixKey key = root_key(request.cache_salt);
+  std::optional<BlockId> parent;
+  int32_t stored = 0;
+  for (size_t end = width; end <= tokens.size(); end += width) {
+    const auto block = std::span(tokens).subspan(end - width, width);
+    key = child_key(key, block);
+    parent = blocks_.tree().find({key, request.cache_salt, parent, block});
+    if (!parent) break;
+    stored = static_cast<int32_t>(end);
+  }
+  return stored;
+}
+
+void Replica::add_to(SimResult& result) const {
+  const SchedulerStats& stats = scheduler_.stats();
+  SchedulerStats& sum = result.scheduler;
+  for (const auto member :
+       {&SchedulerStats::steps, &SchedulerStats::requests_added, &SchedulerStats::requests_finished,
+        &SchedulerStats::requests_aborted, &SchedulerStats::requests_failed, &SchedulerStats::prompt_tokens,
+        &SchedulerStats::cached_tokens, &SchedulerStats::output_tokens, &SchedulerStats::scheduled_tokens,
+        &SchedulerStats::preemptions, &SchedulerStats::recomputed_tokens, &SchedulerStats::swapped_out_blocks,
+        &SchedulerStats::swapped_in_blocks, &SchedulerStats::thrashing_steps, &SchedulerStats::attended_tokens,
+        &SchedulerStats::slot_steps, &SchedulerStats::used_slot_steps, &SchedulerStats::backlog_slot_steps,
+        &SchedulerStats::backlog_used_slot_steps}) {
+    sum.*member += stats.*member;
+  }
+  for (size_t i = 0; i < kAdmissionResultCount; ++i) sum.admissions[i] += stats.admissions[i];
+  const auto blocks = static_cast<double>(blocks_.pool().block_count());
+  if (usage_until_ > 0) result.kv_usage_mean += usage_sum_ / static_cast<double>(usage_until_) / blocks;
+  result.kv_usage_max = std::max(result.kv_usage_max, usage_max_ / blocks);
+  if (clock_.now() > 0) {
+    result.device_busy_share += static_cast<double>(executor_.busy_time()) / static_cast<double>(clock_.now());
+    result.prefill_time_share +=
+        static_cast<double>(executor_.prefill_time()) / static_cast<double>(std::max<TimeNs>(executor_.busy_time(), 1));
+  }
+  result.evicted_blocks += blocks_.evicted_total();
+  result.policy_strikes += policy_->instance().strike_count() + eviction_->instance().strike_count();
+  for (const auto& [name, value] : policy_->instance().metrics()) result.policy_metrics.try_emplace(name, value);
+}
+
+}  // namespace inflight

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// One simulated engine: the scheduler, cache and policies that the live engine runs, on a virtual clock over a
+// simulated device. Time passes only by steps and by idle_until().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/kv_blocks.h"
+#include "plugin_host/policies.h"
+#include "sched/scheduler.h"
+#include "sched/step_loop.h"
+#include "sim/decision_hash.h"
+#include "sim/device_model.h"
+#include "sim/latency_histogram.h"
+#include "sim/sim_result.h"
+#include "sim/simulated_executor.h"
+#include "sim/workload.h"
+
+namespace inflight {
+
+class Replica {
+ public:
+  struct Options {
+    SchedulerSetup setup;
+    bool overlap = true;
+    bool prefill_free = false;  // see SimulatedExecutor::set_prefill_free()
+    int32_t index = 0;
+  };
+  // on_end: called for every request that has ended.   LIFETIME: `model` and `workload` are borrowed.
+  // ERRORS: InvalidArgument, NotFound, Plugin (options and policies).
+  Replica(const Options& options, const DeviceModel& model, const Workload& workload,
+          std::function<void(const RequestRecord&)> on_end);
+
+  // The request is there from `arrival` on (<= now() unless idle, which it then ends).
+  // REQUIRES: has_room().
+  void add(int32_t request, TimeNs arrival);
+  // max_requests are not reached.
+  [[nodiscard]] bool has_room() const { return request_count_ < options_.setup.config.max_requests; }
+
+  // Runs one round of the step loop. False: nothing is to be done before wake_time().
+  bool step();
+  [[nodiscard]] std::optional<TimeNs> wake_time() const { return scheduler_.wake_time(); }
+  // Nothing happens until then.  REQUIRES: time >= now().
+  void idle_until(TimeNs time) { clock_.advance(time - clock_.now()); }
+
+  [[nodiscard]] TimeNs now() const { return clock_.now(); }
+  [[nodiscard]] bool idle() const { return request_count_ == 0; }
+  [[nodiscard]] int32_t request_count() const { return request_count_; }
+  // Tokens that its requests have yet to be given: what routing by load compares.
+  [[nodiscard]] int64_t outstanding_tokens() const { return outstanding_tokens_; }
+  // Stored tokens that the request's prompt would find now.
+  [[nodiscard]] int32_t stored_prefix_tokens(const SimRequest& request) const;
+
+  // Who is told of every step.   LIFETIME: borrowed.
+  void set_trace(SchedulerTrace* trace) { scheduler_.set_trace(trace); }
+
+  [[nodiscard]] const Scheduler& scheduler() const { return scheduler_; }
+  [[nodiscard]] const LatencyHistogram& itl() const { return itl_; }
+  [[nodiscard]] uint64_t decision_hash() const { return executor_.decision_hash().value(); }
+  // Adds this replica's part of the totals.
+  void add_to(SimResult& result) const;
+
+ private:
+  struct Progress {
+    int32_t request = 0;
+    TimeNs arrival = 0;
+    TimeNs last_token = kNotYet;
+  };
+  void collect();
+  void note_usage();
+  void append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const;
+
+  Options options_;
+  const DeviceModel& model_;
+  const Workload& workload_;
+  std::function<void(const RequestRecord&)> on_end_;
+  ManualClock clock_;
+  std::unique_ptr<EvictAdapter> eviction_;
+  KvBlocks blocks_;
+  std::unique_ptr<SchedAdapter> policy_;
+  Scheduler scheduler_;
+  SimulatedExecutor executor_;
+  StepLoop loop_;
+  uint64_t next_request_ = 1;
+  int32_t request_count_ = 0;
+  int64_t outstanding_tokens_ = 0;
+  std::vector<Progress> progress_;  // by slot
+  LatencyHistogram itl_;
+  TimeNs usage_until_ = 0;  // usage_sum_ covers the time before
+  double usage_sum_ = 0.0;  // referenced blocks * ns
+  int32_t usage_max_ = 0;
+};
+
+}  // namespace inflight

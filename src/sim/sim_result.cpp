@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace inflight {
+namespace {
+
+double share(double part, double whole) { return whole > 0.0 ? part / whole : 0.0; }
+double milliseconds(double ns) { return ns * 1e-6; }
+
+}  // namespace
+
+LatencySummary LatencySummary::of(std::vector<TimeNs> durations) {
+  if (durations.empty()) return {};
+  std::ranges::sort(durations);
+  const auto at = [&](double q) {
+    const auto rank = static_cast<size_t>(std::ceil(q * static_cast<double>(durations.size())));
+    return milliseconds(static_cast<double>(durations[std::max<size_t>(rank, 1) - 1]));
+  };
+  const double sum = std::accumulate(durations.begin(), durations.end(), 0.0);
+  return {.mean = milliseconds(sum / static_cast<double>(durations.size())),
+          .p50 = at(0.50),
+          .p95 = at(0.95),
+          .p99 = at(0.99),
+          .max = at(1.0)};
+}
+
+LatencySummary LatencySummary::of(const LatencyHistogram& durations) {
+  return {.mean = milliseconds(durations.mean()),
+          .p50 = milliseconds(durations.quantile(0.50)),
+          .p95 = milliseconds(durations.quantile(0.95)),
+          .p99 = milliseconds(durations.quantile(0.99)),
+          .max = milliseconds(static_cast<double>(durations.max()))};
+}
+
+double SimResult::useful_slot_share() const {
+  return share(static_cast<double>(scheduler.used_slot_steps), static_cast<double>(scheduler.slot_steps));
+}
+double SimResult::output_tokens_per_second() const {
+  return share(static_cast<double>(scheduler.output_tokens), makespan_s());
+}
+double SimResult::prefix_hit_rate() const {
+  return share(static_cast<double>(scheduler.cached_tokens), static_cast<double>(scheduler.prompt_tokens));
+}
+double SimResult::recompute_tax() const {
+  return share(static_cast<double>(scheduler.recomputed_tokens), static_cast<double>(scheduler.scheduled_tokens));
+}
+double SimResult::goodput() const { return share(static_cast<double>(deadlines_met), makespan_s()); }
+
+std::string to_json(const SimResult& result) {
+  using Json = nlohmann::ordered_json;
+  const auto latency = [](const LatencySummary& summary) {
+    return Json{
+        {"mean", summary.mean}, {"p50", summary.p50}, {"p95", summary.p95}, {"p99", summary.p99}, {"max", summary.max}};
+  };
+  const SchedulerStats& stats = result.scheduler;
+  Json admissions;
+  for (size_t i = 0; i < kAdmissionResultCount; ++i) {
+    admissions[to_string(static_cast<AdmissionResult>(i))] = stats.admissions[i];
+  }
+  Json json = {
+      {"workload", result.workload},
+      {"device", result.device},
+      {"schedule_policy", result.schedule_policy},
+      {"radix_eviction_policy", result.eviction_policy},
+      {"batching", result.batching},
+      {"max_num_seqs", result.max_num_seqs},
+      {"replicas", result.replicas},
+      {"steps", stats.steps},
+      {"requests", stats.requests_finished},
+      {"requests_rejected", result.rejected},
+      {"useful_slot_share", result.useful_slot_share()},
+      {"backlog_slot_share",
+       share(static_cast<double>(stats.backlog_used_slot_steps), static_cast<double>(stats.backlog_slot_steps))},
+      {"static_efficiency", result.static_batching.efficiency},
+      {"static_cycles", result.static_batching.cycles},
+      {"makespan_s", result.makespan_s()},
+      {"requests_per_second", share(static_cast<double>(stats.requests_finished), result.makespan_s())},
+      {"output_tokens_per_second", result.output_tokens_per_second()},
+      {"total_tokens_per_second",
+       share(static_cast<double>(stats.prompt_tokens + stats.output_tokens), result.makespan_s())},
+      {"ttft_ms", latency(result.ttft)},
+      {"itl_ms", latency(result.itl)},
+      {"tpot_ms", latency(result.tpot)},
+      {"e2e_ms", latency(result.e2e)},
+      {"queue_ms", latency(result.queue)},
+      {"goodput", result.goodput()},
+      {"deadlines_met_share",
+       share(static_cast<double>(result.deadlines_met), static_cast<double>(result.requests.size()))},
+      {"fairness", result.fairness},
+      {"prompt_tokens", stats.prompt_tokens},
+      {"cached_tokens", stats.cached_tokens},
+      {"output_tokens", stats.output_tokens},
+      {"scheduled_tokens", stats.scheduled_tokens},
+      {"attended_tokens", stats.attended_tokens},
+      {"preemptions", stats.preemptions},
+      {"recomputed_tokens", stats.recomputed_tokens},
+      {"recompute_tax", result.recompute_tax()},
+      {"swapped_out_blocks", stats.swapped_out_blocks},
+      {"swapped_in_blocks", stats.swapped_in_blocks},
+      {"prefix_hit_rate", result.prefix_hit_rate()},
+      {"kv_usage_mean", result.kv_usage_mean},
+      {"kv_usage_max", result.kv_usage_max},
+      {"evicted_blocks", result.evicted_blocks},
+      {"device_busy_share", result.device_busy_share},
+      {"prefill_time_share", result.prefill_time_share},
+      {"admissions", admissions},
+      {"policy_strikes", result.policy_strikes},
+      {"policy_metrics", result.policy_metrics},
+      {"skipped_steps", result.skipped_steps},
+      {"wall_s", result.wall_s},
+      {"simulated_requests_per_wall_second", share(static_cast<double>(result.requests.size()), result.wall_s)},
+      {"decision_hash", fmt::format("{:016x}", result.decision_hash)},
+  };
+  return json.dump(2);
+}
+
+std::string to_csv(const SimResult& result, const Workload& workload) {
+  std::string text =
+      "request,tenant,priority,replica,arrival_ms,scheduled_ms,first_token_ms,end_ms,prompt_tokens,cached_tokens,"
+      "output_tokens,preemptions,finish_reason\n";
+  const auto ms = [](TimeNs time) {
+    return time == kNotYet ? std::string() : fmt::format("{:.6f}", milliseconds(static_cast<double>(time)));
+  };
+  for (const RequestRecord& record : result.requests) {
+    const SimRequest& request = workload.requests[static_cast<size_t>(record.request)];
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", record.request, request.tenant, request.priority,
+                        record.replica, ms(record.arrival), ms(record.first_scheduled), ms(record.first_token),
+                        ms(record.end), request.prompt_tokens, record.cached_tokens, record.output_tokens,
+                        record.preemptions, to_string(record.reason));
+  }
+  return text;
+}
+
+}  // namespace inflight

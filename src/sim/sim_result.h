@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a simulated run came to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/request.h"
+#include "sched/scheduler.h"
+#include "sim/latency_histogram.h"
+#include "sim/workload.h"
+
+namespace inflight {
+
+// One request from arrival to end; times since the begin.
+struct RequestRecord {
+  int32_t request = 0;  // index in the workload
+  int32_t replica = 0;
+  TimeNs arrival = 0;
+  TimeNs first_scheduled = kNotYet;
+  TimeNs first_token = kNotYet;
+  TimeNs end = 0;
+  int32_t cached_tokens = 0;
+  int32_t output_tokens = 0;
+  int32_t preemptions = 0;
+  FinishReason reason = FinishReason::None;
+};
+
+// mean and quantiles, in milliseconds.
+struct LatencySummary {
+  double mean = 0.0, p50 = 0.0, p95 = 0.0, p99 = 0.0, max = 0.0;
+  [[nodiscard]] static LatencySummary of(std::vector<TimeNs> durations);
+  [[nodiscard]] static LatencySummary of(const LatencyHistogram& durations);
+};
+
+struct SimResult {
+  std::string workload, device, schedule_policy, eviction_policy, batching;
+  int32_t max_num_seqs = 0;
+  int32_t replicas = 1;
+  SchedulerStats scheduler;             // summed over the replicas
+  std::vector<RequestRecord> requests;  // by end
+  int64_t rejected = 0;                 // never admitted: failed or refused
+  TimeNs makespan = 0;
+  LatencySummary ttft, itl, tpot, e2e, queue;
+  int64_t deadlines_met = 0;                       // requests within all their deadlines (all that have none)
+  double fairness = 1.0;                           // Jain's index of the tenants' tokens served a second of demand
+  double kv_usage_mean = 0.0, kv_usage_max = 0.0;  // share of the blocks referenced, over time
+  double device_busy_share = 0.0;
+  double prefill_time_share = 0.0;  // of the device's busy time, steps that carried prompt tokens
+  int64_t evicted_blocks = 0;
+  int64_t policy_strikes = 0;
+  int64_t skipped_steps = 0;  // of scheduler.steps, decode steps that were not planned one by one
+  uint64_t decision_hash = 0;
+  StaticBatching static_batching;
+  double wall_s = 0.0;
+  std::map<std::string, double> policy_metrics;  // what the policies reported, of the first replica
+
+  [[nodiscard]] double makespan_s() const { return static_cast<double>(makespan) * 1e-9; }
+  [[nodiscard]] double useful_slot_share() const;
+  [[nodiscard]] double output_tokens_per_second() const;
+  [[nodiscard]] double prefix_hit_rate() const;
+  [[nodiscard]] double recompute_tax() const;
+  [[nodiscard]] double goodput() const;  // requests a second within their deadlines
+};
+
+// The keys of `inflight sim --json`.
+[[nodiscard]] std::string to_json(const SimResult& result);
+// One line a request: times in milliseconds.
+[[nodiscard]] std::string to_csv(const SimResult& result, const Workload& workload);
+
+}  // namespace inflight

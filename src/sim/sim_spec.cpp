@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "sim/parse_number.h"
+#include "sim/workload_spec.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Type = SimKey::Type;
+
+constexpr std::array kKeys = {
+    SimKey{"workload", Type::Text, "", "synthetic requests, KIND,key=value,..."},
+    SimKey{"trace", Type::Text, "", "requests from a file instead"},
+    SimKey{"device", Type::Text, "pocl-135m", "device profile: a name, a JSON file; then ,field=value"},
+    SimKey{"schedule_policy", Type::Text, "fcfs", "scheduling policy: name, id or file, :key=value,..."},
+    SimKey{"radix_eviction_policy", Type::Text, "lru", "eviction strategy, likewise"},
+    SimKey{"batching", Type::Text, "continuous", "continuous, prefill_first, dynamic or static"},
+    SimKey{"max_num_seqs", Type::Integer, "64", "sequences running at once"},
+    SimKey{"max_num_batched_tokens", Type::Integer, "512", "tokens of a step"},
+    SimKey{"max_prefill_tokens", Type::Integer, "0", "prompt tokens of a step; 0 = as many as tokens"},
+    SimKey{"chunked_prefill_size", Type::Integer, "0", "tokens of one prompt in a step; 0 = no limit of its own"},
+    SimKey{"max_model_len", Type::Integer, "0", "tokens of a sequence; 0 = the workload's longest"},
+    SimKey{"max_requests", Type::Integer, "65536", "requests in an engine at once; others wait at the client"},
+    SimKey{"enable_mixed_chunk", Type::OnOff, "off", "prefill_first: decodes ride along with prompts"},
+    SimKey{"max_batch_delay_ms", Type::Number, "5", "dynamic: most that the oldest is made to wait"},
+    SimKey{"schedule_conservativeness", Type::Number, "0", "room kept for running requests' output; SGLang's is 1"},
+    SimKey{"kv_headroom", Type::Number, "0", "share of the blocks that admission leaves free"},
+    SimKey{"kv_blocks", Type::Integer, "0", "KV blocks; 0 = what the device holds"},
+    SimKey{"block_size", Type::Integer, "16", "tokens of a KV block"},
+    SimKey{"prefix_caching", Type::OnOff, "on", "reuse stored prefixes"},
+    SimKey{"preempt", Type::Text, "recompute", "recompute, swap or auto"},
+    SimKey{"preempt_victim", Type::Text, "last_admitted",
+           "last_admitted, lowest_priority, fewest_output, most_freeable or cheapest"},
+    SimKey{"host_kv_blocks", Type::Integer, "0", "KV blocks in host memory for swapping"},
+    SimKey{"priority_preemption_threshold", Type::Integer, "none",
+           "a waiting request replaces running ones whose priority is worse by more"},
+    SimKey{"overlap", Type::OnOff, "on", "plan a step while the one before runs"},
+    SimKey{"replicas", Type::Integer, "1", "engines side by side"},
+    SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
+    SimKey{"time_limit_s", Type::Number, "0", "end of the run in virtual seconds; 0 = when all is done"},
+    SimKey{"seed", Type::Integer, "0", "of the policies' random numbers"},
+};
+
+// The given values as text, over the defaults.
+class Values {
+ public:
+  explicit Values(std::string_view json_text) {
+    Json json;
+    try {
+      json = Json::parse(json_text);
+    } catch (const nlohmann::json::exception& error) {
+      fail(ErrorCode::InvalidArgument, "the simulation's JSON cannot be read: {}", error.what());
+    }
+    if (!json.is_object())
+      fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
+    for (const SimKey& key : kKeys) values_[key.name] = key.default_value;
+    for (const auto& [name, value] : json.items()) {
+      const auto key = values_.find(name);
+      if (key == values_.end()) unknown(name);
+      if (value.is_boolean()) {
+        key->second = value.get<bool>() ? "on" : "off";
+      } else {
+        key->second = value.is_string() ? value.get<std::string>() : value.dump();
+      }
+    }
+  }
+
+  [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
+  [[nodiscard]] double number(const char* key) const {
+    const auto value = parse_number(text(key));
+    if (!value) bad(key, "a number");
+    return *value;
+  }
+  template <typename Integer = int32_t>
+  [[nodiscard]] Integer integer(const char* key) const {
+    const auto value = parse_number<Integer>(text(key));
+    if (!value) bad(key, "a whole number");
+    return *value;
+  }
+  [[nodiscard]] bool on(const char* key) const {
+    const std::string& value = text(key);
+    if (value != "on" && value != "off") bad(key, "on, off");
+    return value == "on";
+  }
+  template <typename Parse>
+  [[nodiscard]] auto name(const char* key, Parse&& parse) const {
+    const auto value = parse(text(key));
+    if (!value) {
+      const auto known = std::ranges::find(kKeys, std::string_view(key), &SimKey::name);
+      bad(key, known->help);
+    }
+    return *value;
+  }
+
+ private:
+  [[noreturn]] void bad(const char* key, const char* allowed) const {
+    fail(ErrorCode::InvalidArgument, "{} is '{}', allowed: {}", key, text(key), allowed);
+  }
+  [[noreturn]] static void unknown(const std::string& name) {
+    std::string names;
+    for (const SimKey& key : kKeys) names += std::string(names.empty() ? "" : ", ") + key.name;
+    fail(ErrorCode::InvalidArgument, "simulation key '{}' is unknown, allowed: {}", name, names);
+  }
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace
+
+std::span<const SimKey> sim_keys() { return kKeys; }
+
+SimSpec parse_sim_spec(std::string_view json_text) {
+  const Values values(json_text);
+  SimSpec spec;
+  spec.workload = values.text("workload");
+  spec.trace = values.text("trace");
+  if (spec.workload.empty() == spec.trace.empty()) {
+    fail(ErrorCode::InvalidArgument, "{}: give a workload or a trace",
+         spec.workload.empty() ? "nothing to simulate" : "two things to simulate");
+  }
+  SimOptions& options = spec.options;
+  SchedulerConfig& config = options.setup.config;
+  KvBlocks::Options& blocks = options.setup.blocks;
+  options.device = find_device_profile(values.text("device"));
+  options.setup.schedule_policy = values.text("schedule_policy");
+  options.setup.eviction_policy = values.text("radix_eviction_policy");
+  options.setup.seed = values.integer<uint64_t>("seed");
+  config.batching = values.name("batching", parse_batching_mode);
+  config.max_num_seqs = values.integer("max_num_seqs");
+  config.max_num_batched_tokens = values.integer("max_num_batched_tokens");
+  config.max_prefill_tokens = values.integer("max_prefill_tokens");
+  config.long_prefill_token_threshold = values.integer("chunked_prefill_size");
+  config.max_model_len = values.integer("max_model_len");
+  config.max_requests = values.integer("max_requests");
+  config.enable_mixed_chunk = values.on("enable_mixed_chunk");
+  config.max_batch_delay_ms = values.number("max_batch_delay_ms");
+  config.schedule_conservativeness = values.number("schedule_conservativeness");
+  config.kv_headroom = values.number("kv_headroom");
+  config.preempt = values.name("preempt", parse_preempt_mode);
+  config.preempt_victim = values.name("preempt_victim", parse_victim_rule);
+  config.host_blocks = values.integer("host_kv_blocks");
+  if (values.text("priority_preemption_threshold") != "none") {
+    config.priority_preemption_threshold = values.integer("priority_preemption_threshold");
+  }
+  blocks.block_count = values.integer("kv_blocks");
+  blocks.block_token_count = values.integer("block_size");
+  blocks.prefix_caching = values.on("prefix_caching");
+  options.overlap = values.on("overlap");
+  options.replicas = values.integer("replicas");
+  options.routing = values.name("routing", parse_routing);
+  if (const double limit = values.number("time_limit_s"); limit > 0.0) {
+    options.time_limit = static_cast<TimeNs>(limit * 1e9);
+  }
+  return spec;
+}
+
+Workload load_workload(const SimSpec& spec) { return make_workload(spec.workload); }
+
+std::string run_simulation_json(std::string_view spec_json) {
+  const SimSpec spec = parse_sim_spec(spec_json);
+  return to_json(run_simulation(spec.options, load_workload(spec), SteadyClock()));
+}
+
+}  // namespace inflight

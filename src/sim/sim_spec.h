@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulation as one JSON object: what the program's options, the C interface and experiments all become. Keys are the
+// options' names with underscores: {"workload": "bimodal", "max_num_seqs": 8, "batching": "static"}.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sim/simulation.h"
+
+namespace inflight {
+
+struct SimSpec {
+  SimOptions options;
+  std::string workload;  // a specification, or
+  std::string trace;     // a file
+};
+
+// One key with what it means, for help texts and for checking.
+struct SimKey {
+  const char* name;
+  enum class Type : uint8_t { Text, Integer, Number, OnOff } type;
+  const char* default_value;
+  const char* help;
+};
+[[nodiscard]] std::span<const SimKey> sim_keys();
+
+// Values may be given as text too ("8" for 8).  ERRORS: InvalidArgument naming the key, the value and what is allowed.
+[[nodiscard]] SimSpec parse_sim_spec(std::string_view json_text);
+// What the spec is to serve.  ERRORS: of make_workload() and read_trace_workload().
+[[nodiscard]] Workload load_workload(const SimSpec& spec);
+
+// JSON in, JSON out: parse_sim_spec(), run_simulation(), to_json().
+[[nodiscard]] std::string run_simulation_json(std::string_view spec_json);
+
+}  // namespace inflight

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device without arithmetic: a step takes what the device model says, and the sampled tokens are those of the
+// workload. Steps run in order, one after the other, on a virtual clock that wait() advances.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/executor.h"
+#include "sim/decision_hash.h"
+#include "sim/device_model.h"
+
+namespace inflight {
+
+class SimulatedExecutor final : public Executor {
+ public:
+  // overlap: host work runs beside the device's.   LIFETIME: borrowed.
+  SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap);
+
+  // What a sequence will produce: set before it is scheduled.
+  struct Script {
+    uint64_t output_stream = 0;
+    int32_t end_position = 0;  // where the end token is sampled; 0: it ends by length
+  };
+  void set_script(SequenceId sequence, const Script& script);
+
+  void submit(const BatchPlan& plan) override;
+  [[nodiscard]] const StepResult& wait() override;
+
+  // Prompt tokens cost nothing but their last one's logits: their K and V came from another machine.
+  void set_prefill_free() { prefill_free_ = true; }
+
+  [[nodiscard]] TimeNs busy_time() const { return busy_time_; }
+  [[nodiscard]] TimeNs prefill_time() const { return prefill_time_; }  // of these, steps that carried prompt tokens
+  [[nodiscard]] const DecisionHash& decision_hash() const { return decision_hash_; }
+
+ private:
+  struct Flight {
+    StepResult result;
+    TimeNs finished = 0;
+  };
+  const DeviceModel& model_;
+  ManualClock& clock_;
+  bool overlap_;
+  bool prefill_free_ = false;
+  std::vector<Script> scripts_;                        // by sequence id
+  std::array<Flight, kStepsInFlightMax + 1> flights_;  // one more: the result last given out stays valid
+  size_t first_ = 0;
+  size_t count_ = 0;
+  TimeNs device_free_ = 0;
+  TimeNs busy_time_ = 0;
+  TimeNs prefill_time_ = 0;
+  DecisionHash decision_hash_;
+};
+
+}  // namespace inflight

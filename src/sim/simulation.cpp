@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/simulation.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
+#include <queue>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "sim/replica.h"
+
+namespace inflight {
+namespace {
+
+constexpr std::array<const char*, 3> kRoutingNames = {"round_robin", "least_loaded", "prefix"};
+
+// Requests in order of arrival: those with a time of their own are sorted, the others come when what they follow ends.
+class ArrivalList {
+ public:
+  explicit ArrivalList(const Workload& workload)
+      : workload_(workload), followers_(workload.requests.size(), kNoRequest) {
+    for (size_t i = 0; i < workload.requests.size(); ++i) {
+      const SimRequest& request = workload.requests[i];
+      if (request.after == kNoRequest) {
+        timed_.push_back(static_cast<int32_t>(i));
+      } else {
+        followers_[static_cast<size_t>(request.after)] = static_cast<int32_t>(i);
+        has_followers_ = true;
+      }
+    }
+    std::ranges::stable_sort(timed_, {}, [&](int32_t i) { return workload.requests[static_cast<size_t>(i)].arrival; });
+  }
+
+  void on_end(int32_t request, TimeNs now) {
+    const int32_t follower = followers_[static_cast<size_t>(request)];
+    if (follower != kNoRequest)
+      waiting_.push({now + workload_.requests[static_cast<size_t>(follower)].arrival, follower});
+  }
+
+  struct Arrival {
+    TimeNs time;
+    int32_t request;
+    bool operator>(const Arrival& other) const {
+      return time != other.time ? time > other.time : request > other.request;
+    }
+  };
+  [[nodiscard]] std::optional<Arrival> next() const {
+    std::optional<Arrival> first;
+    if (next_timed_ < timed_.size()) {
+      const int32_t request = timed_[next_timed_];
+      first = {workload_.requests[static_cast<size_t>(request)].arrival, request};
+    }
+    if (!waiting_.empty() && (!first || *first > waiting_.top())) first = waiting_.top();
+    return first;
+  }
+  void pop(const Arrival& arrival) {
+    if (next_timed_ < timed_.size() && timed_[next_timed_] == arrival.request) {
+      ++next_timed_;
+    } else {
+      waiting_.pop();
+    }
+  }
+  [[nodiscard]] bool has_followers() const { return has_followers_; }
+
+ private:
+  const Workload& workload_;
+  std::vector<int32_t> followers_;  // by request: who comes after it
+  bool has_followers_ = false;
+  std::vector<int32_t> timed_;
+  size_t next_timed_ = 0;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> waiting_;
+};
+
+class Simulation {
+ public:
+  Simulation(const SimOptions& options, const Workload& workload, const SimObservers& observers)
+      : options_(options), workload_(workload), observers_(observers), model_(options.device), arrivals_(workload) {
+    options_.setup = resolved_setup(options, workload);
+    result_.requests.reserve(workload.requests.size());
+    for (int32_t i = 0; i < options.replicas; ++i) {
+      replicas_.push_back(
+          std::make_unique<Replica>(Replica::Options{.setup = options_.setup, .overlap = options.overlap, .index = i},
+                                    model_, workload, [this](const RequestRecord& record) { on_end(record); }));
+    }
+    if (observers.trace != nullptr) replicas_.front()->set_trace(observers.trace);
+  }
+
+  SimResult run() {
+    for (;;) {
+      Replica* const next = earliest_busy();
+      const auto arrival = arrivals_.next();
+      if (arrival && (next == nullptr || arrival->time <= next->now())) {
+        if (!route(*arrival)) {  // full everywhere: it waits at the client until somebody ends
+          INFLIGHT_CHECK(next != nullptr);
+          advance(*next, std::nullopt);
+        }
+        continue;
+      }
+      if (next == nullptr || next->now() >= options_.time_limit) break;
+      advance(*next, arrival ? std::optional(arrival->time) : std::nullopt);
+    }
+    return finish();
+  }
+
+ private:
+  [[nodiscard]] Replica* earliest_busy() const {
+    Replica* earliest = nullptr;
+    for (const auto& replica : replicas_) {
+      if (!replica->idle() && (earliest == nullptr || replica->now() < earliest->now())) earliest = replica.get();
+    }
+    return earliest;
+  }
+
+  // One step, or nothing until it wakes or the next request arrives.
+  void advance(Replica& replica, std::optional<TimeNs> until) {
+    if (replica.step()) return;
+    std::optional<TimeNs> wake = replica.wake_time();
+    if (until && (!wake || *until < *wake)) wake = until;
+    INFLIGHT_CHECK(wake.has_value());
+    replica.idle_until(std::max(*wake, replica.now()));
+  }
+
+  bool route(const ArrivalList::Arrival& arrival) {
+    Replica* const replica = choose(workload_.requests[static_cast<size_t>(arrival.request)]);
+    if (replica == nullptr) return false;
+    arrivals_.pop(arrival);
+    replica->add(arrival.request, arrival.time);
+    return true;
+  }
+
+  [[nodiscard]] Replica* choose(const SimRequest& request) {
+    if (replicas_.size() == 1) return replicas_.front()->has_room() ? replicas_.front().get() : nullptr;
+    if (options_.routing == Routing::RoundRobin) {
+      for (size_t tried = 0; tried < replicas_.size(); ++tried) {
+        Replica* const replica = replicas_[round_robin_++ % replicas_.size()].get();
+        if (replica->has_room()) return replica;
+      }
+      return nullptr;
+    }
+    Replica* least = nullptr;
+    for (const auto& replica : replicas_) {
+      if (!replica->has_room()) continue;
+      if (least == nullptr || replica->outstanding_tokens() < least->outstanding_tokens()) least = replica.get();
+    }
+    if (least == nullptr || options_.routing == Routing::LeastLoaded) return least;
+    // The most stored tokens; where nothing is stored or the holder is far busier, the least loaded.
+    Replica* best = least;
+    int32_t stored = least->stored_prefix_tokens(request);
+    for (const auto& replica : replicas_) {
+      const int32_t here = replica->stored_prefix_tokens(request);
+      const bool overloaded =
+          replica->outstanding_tokens() > 2 * least->outstanding_tokens() + request.prompt_tokens * 8;
+      if (here <= stored || overloaded || !replica->has_room()) continue;
+      best = replica.get();
+      stored = here;
+    }
+    return best;
+  }
+
+  void on_end(const RequestRecord& record) {
+    result_.requests.push_back(record);
+    arrivals_.on_end(record.request, record.end);
+    if (observers_.progress && result_.requests.size() % 256 == 0) {
+      observers_.progress(static_cast<double>(result_.requests.size()) /
+                          static_cast<double>(workload_.requests.size()));
+    }
+  }
+
+  SimResult finish();
+  void summarise_requests();
+
+  SimOptions options_;
+  const Workload& workload_;
+  const SimObservers& observers_;
+  DeviceModel model_;
+  ArrivalList arrivals_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  size_t round_robin_ = 0;
+  SimResult result_;
+};
+
+bool within(TimeNs time, TimeNs limit) { return limit == kNoDeadline || time <= limit; }
+
+void Simulation::summarise_requests() {
+  std::vector<TimeNs> ttft, tpot, e2e, queue;
+  std::vector<double> served(1, 0.0), wanted(1, 0.0);  // by tenant: tokens, seconds waited for them
+  for (const RequestRecord& record : result_.requests) {
+    const SimRequest& request = workload_.requests[static_cast<size_t>(record.request)];
+    if (record.first_scheduled == kNotYet || record.reason == FinishReason::Error) {
+      ++result_.rejected;
+      continue;
+    }
+    queue.push_back(record.first_scheduled - record.arrival);
+    if (record.first_token == kNotYet) continue;
+    ttft.push_back(record.first_token - record.arrival);
+    e2e.push_back(record.end - record.arrival);
+    const TimeNs per_token =
+        record.output_tokens > 1 ? (record.end - record.first_token) / (record.output_tokens - 1) : 0;
+    if (record.output_tokens > 1) tpot.push_back(per_token);
+    result_.deadlines_met += within(ttft.back(), request.ttft_deadline) && within(e2e.back(), request.e2e_deadline) &&
+                             within(per_token, request.itl_target);
+    if (request.tenant >= served.size()) {
+      served.resize(request.tenant + 1, 0.0);
+      wanted.resize(request.tenant + 1, 0.0);
+    }
+    served[request.tenant] += request.prompt_tokens + record.output_tokens;
+    wanted[request.tenant] += static_cast<double>(e2e.back()) * 1e-9;
+  }
+  // Jain, Chiu and Hawe 1984, over each tenant's tokens a second of its requests' time in the system.
+  double sum = 0.0, squares = 0.0, count = 0.0;
+  for (size_t i = 0; i < served.size(); ++i) {
+    if (wanted[i] <= 0.0) continue;
+    const double rate = served[i] / wanted[i];
+    sum += rate;
+    squares += rate * rate;
+    ++count;
+  }
+  if (squares > 0.0) result_.fairness = sum * sum / (count * squares);
+  result_.ttft = LatencySummary::of(std::move(ttft));
+  result_.tpot = LatencySummary::of(std::move(tpot));
+  result_.e2e = LatencySummary::of(std::move(e2e));
+  result_.queue = LatencySummary::of(std::move(queue));
+}
+
+SimResult Simulation::finish() {
+  const SchedulerSetup& setup = options_.setup;
+  result_.workload = workload_.name;
+  result_.device = options_.device.name;
+  result_.schedule_policy = setup.schedule_policy;
+  result_.eviction_policy = setup.eviction_policy;
+  result_.batching = to_string(setup.config.batching);
+  result_.max_num_seqs = setup.config.max_num_seqs;
+  result_.replicas = options_.replicas;
+  LatencyHistogram itl;
+  for (const auto& replica : replicas_) {
+    replica->add_to(result_);
+    itl.add(replica->itl());
+    result_.makespan = std::max(result_.makespan, replica->now());
+    // Order of the replicas matters, as it should.
+    result_.decision_hash = result_.decision_hash * 31 + replica->decision_hash();
+  }
+  const auto count = static_cast<double>(replicas_.size());
+  result_.kv_usage_mean /= count;
+  result_.device_busy_share /= count;
+  result_.prefill_time_share /= count;
+  result_.itl = LatencySummary::of(itl);
+  result_.static_batching = static_batching(workload_, setup.config.max_num_seqs);
+  summarise_requests();
+  return std::move(result_);
+}
+
+}  // namespace
+
+const char* to_string(Routing routing) { return kRoutingNames[static_cast<size_t>(routing)]; }
+std::optional<Routing> parse_routing(std::string_view name) {
+  for (size_t i = 0; i < kRoutingNames.size(); ++i) {
+    if (name == kRoutingNames[i]) return static_cast<Routing>(i);
+  }
+  return std::nullopt;
+}
+
+SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workload) {
+  if (options.replicas < 1 || options.replicas > 64) {
+    fail(ErrorCode::InvalidArgument, "replicas is {}, allowed: 1 to 64", options.replicas);
+  }
+  if (workload.requests.empty()) fail(ErrorCode::InvalidArgument, "the workload has no requests");
+  SchedulerSetup setup = options.setup;
+  const int64_t longest = workload.sequence_tokens_max();
+  const int32_t width = setup.blocks.block_token_count;
+  if (width < 1 || width > limits::kBlockTokensMax) {
+    fail(ErrorCode::InvalidArgument, "block_size is {}, allowed: 1 to {}", width, limits::kBlockTokensMax);
+  }
+  if (setup.config.max_model_len == 0) {
+    setup.config.max_model_len = static_cast<int32_t>(std::min<int64_t>(longest, limits::kContextTokensMax));
+  }
+  if (longest > setup.config.max_model_len) {
+    fail(ErrorCode::InvalidArgument,
+         "the workload's longest request has {} tokens with its output, allowed: {} (max_model_len)", longest,
+         setup.config.max_model_len);
+  }
+  setup.config.max_model_len = std::max(setup.config.max_model_len, 2);
+  if (setup.blocks.block_count == 0) {
+    const int64_t least = div_ceil(setup.config.max_model_len, width);
+    setup.blocks.block_count =
+        static_cast<int32_t>(std::clamp<int64_t>(options.device.kv_tokens / width, least, limits::kBlocksMax));
+  }
+  if (setup.blocks.block_count < 1 || setup.blocks.block_count > limits::kBlocksMax) {
+    fail(ErrorCode::InvalidArgument, "kv_blocks is {}, allowed: 1 to {}", setup.blocks.block_count, limits::kBlocksMax);
+  }
+  setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
+  setup.config.validate(int64_t{setup.blocks.block_count} * width);
+  return setup;
+}
+
+SimResult run_simulation(const SimOptions& options, const Workload& workload, const Clock& wall,
+                         const SimObservers& observers) {
+  const TimeNs begin = wall.now();
+  SimResult result = Simulation(options, workload, observers).run();
+  result.wall_s = static_cast<double>(wall.now() - begin) * 1e-9;
+  return result;
+}
+
+}  // namespace inflight

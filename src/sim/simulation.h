@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole simulated run: a workload, one or more replicas of the engine, routing between them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "base/clock.h"
+#include "sched/setup_json.h"
+#include "sched/trace.h"
+#include "sim/device_model.h"
+#include "sim/sim_result.h"
+#include "sim/workload.h"
+
+namespace inflight {
+
+// Which replica an arriving request goes to.
+enum class Routing : uint8_t {
+  RoundRobin,
+  LeastLoaded,  // fewest tokens yet to be given
+  Prefix,       // longest stored prefix, unless it is much more loaded than the least loaded (SGLang's router)
+};
+[[nodiscard]] const char* to_string(Routing routing);  // "round_robin"
+[[nodiscard]] std::optional<Routing> parse_routing(std::string_view name);
+
+struct SimOptions {
+  // max_model_len 0: the workload's longest sequence; block count 0: what the device holds.
+  SchedulerSetup setup;
+  DeviceProfile device;
+  bool overlap = true;
+  int32_t replicas = 1;  // 1..64
+  Routing routing = Routing::LeastLoaded;
+  TimeNs time_limit = kNoDeadline;  // the run ends then, whatever is unfinished
+};
+
+struct SimObservers {
+  SchedulerTrace* trace = nullptr;  // of the first replica
+  // Called now and then: share of the requests that have ended.
+  std::function<void(double)> progress;
+};
+
+// `setup` of the options as the run has it: what was left to be found is filled in.
+// ERRORS: InvalidArgument (a request that fits into no KV storage or max_model_len is named).
+[[nodiscard]] SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workload);
+
+// wall: for SimResult::wall_s and progress.
+// ERRORS: InvalidArgument, NotFound, Plugin.
+[[nodiscard]] SimResult run_simulation(const SimOptions& options, const Workload& workload, const Clock& wall,
+                                       const SimObservers& observers = {});
+
+}  // namespace inflight

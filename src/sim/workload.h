@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulator is to serve: requests with arrival times, lengths and contents. Made from a specification
+// (workload_spec.h) or from a trace file (trace_reader.h).
+//
+// Contents are streams of made-up tokens: the token at position p of stream s is a pure function of (s, p), so a prompt
+// takes no memory before it is added, equal segments are equal tokens (prefix reuse is real), and the second turn of a
+// conversation can hold the answer to the first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/request.h"
+
+namespace inflight {
+
+// The simulated model's end token; no stream holds it.
+inline constexpr TokenId kSimEndToken = 0x7fffffff;
+
+// The token at `position` of a stream.
+[[nodiscard]] TokenId stream_token(uint64_t stream, int32_t position);
+// Appends the tokens at [position, position + count).
+void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens);
+
+// Tokens [offset, offset + count) of a stream.
+struct ContentSegment {
+  uint64_t stream = 0;
+  int32_t offset = 0;
+  int32_t count = 0;
+};
+
+inline constexpr int32_t kNoRequest = -1;
+
+struct SimRequest {
+  TimeNs arrival = 0;          // since the begin; of one with `after`: from the end of that one (thinking time)
+  int32_t after = kNoRequest;  // index of the request that must have ended before (the turn before, the same client)
+  int32_t prompt_tokens = 1;
+  int32_t output_tokens = 1;            // what it really produces
+  int32_t max_tokens = 1;               // what it asks for: all that a scheduler knows; >= output_tokens
+  int32_t predicted_output_tokens = 0;  // 0 = none
+  int32_t priority = 0;
+  uint32_t tenant = 0;
+  TimeNs ttft_deadline = kNoDeadline;  // these three from arrival on
+  TimeNs e2e_deadline = kNoDeadline;
+  TimeNs itl_target = kNoDeadline;
+  uint64_t cache_salt = 0;
+  uint32_t first_segment = 0;  // its prompt: Workload::segments [first, first + count)
+  uint32_t segment_count = 0;
+  uint64_t output_stream = 0;  // the output token at position p of the sequence is stream_token(output_stream, p)
+};
+
+struct Workload {
+  std::string name;
+  std::vector<SimRequest> requests;  // by arrival; one with `after` comes after that one
+  std::vector<ContentSegment> segments;
+
+  [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {
+    return std::span(segments).subspan(request.first_segment, request.segment_count);
+  }
+  // The longest sequence: prompt and max_tokens.
+  [[nodiscard]] int64_t sequence_tokens_max() const;
+  [[nodiscard]] int64_t output_tokens() const;
+
+  // Adds a request whose prompt is the given segments; sets its prompt_tokens.
+  void add(SimRequest request, std::span<const ContentSegment> prompt);
+};
+
+// What a batch of `slots` loses when it stays together until its longest member ends: requests in order, batches of
+// `slots`, one output token a cycle.   Source: eta = mean(T) / max(T), checklist 129.
+struct StaticBatching {
+  int64_t cycles = 0;       // sum of the longest outputs
+  double efficiency = 0.0;  // output tokens / (members * cycles of their batch)
+};
+[[nodiscard]] StaticBatching static_batching(const Workload& workload, int32_t slots);
+
+}  // namespace inflight

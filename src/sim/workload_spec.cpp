@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/workload_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/rng.h"
+#include "sim/length_distribution.h"
+#include "sim/parse_number.h"
+
+namespace inflight {
+namespace {
+
+struct Key {
+  const char* name;
+  const char* value;  // default
+  const char* help;
+};
+constexpr std::array kKeys = {
+    Key{"requests", "256", "how many"},
+    Key{"seed", "1", "of all random numbers"},
+    Key{"prompt", "512", "tokens of a prompt (of one turn), without the shared prefix: a length"},
+    Key{"output", "128", "tokens of an answer: a length"},
+    Key{"max_tokens", "0", "what requests ask for; 0 = just their output; else a length, never below the output"},
+    Key{"arrivals", "all", "all (at the begin), poisson, gamma or ramp"},
+    Key{"rate", "10", "requests a second"},
+    Key{"cv", "3", "gamma: standard deviation of the gaps over their mean"},
+    Key{"rate_end", "0", "ramp: rate of the last request"},
+    Key{"concurrency", "0", "clients that each wait for the end of their request before the next; 0 = none wait"},
+    Key{"think_ms", "0", "between the end of a request and the next of its client or conversation (mean, exponential)"},
+    Key{"turns", "1", "requests of a conversation; each holds the ones before and their answers"},
+    Key{"prefix", "0", "tokens that all requests of a group begin with"},
+    Key{"prefix_groups", "1", "different shared prefixes"},
+    Key{"prefix_skew", "0", "Zipf exponent of the groups' popularity; 0 = all alike"},
+    Key{"branches", "1", "requests that share one whole prompt and arrive together"},
+    Key{"tenants", "1", "request i belongs to one of so many"},
+    Key{"tenant_skew", "0", "Zipf exponent of the tenants' shares; 0 = all alike"},
+    Key{"priorities", "1", "priority is uniform in 0..N-1 (lower = sooner)"},
+    Key{"ttft_ms", "0", "deadline of the first token after arrival; 0 = none"},
+    Key{"e2e_ms", "0", "deadline of the last token after arrival; 0 = none"},
+    Key{"itl_ms", "0", "wanted time between tokens; 0 = none"},
+    Key{"tight_share", "0", "share of requests whose deadlines are a fifth of these"},
+    Key{"predict", "none", "output length told to policies: none, oracle, or a sigma: log-normal error"},
+};
+
+struct Kind {
+  const char* name;
+  const char* keys;  // its defaults
+  const char* help;
+};
+constexpr std::array kKinds = {
+    Kind{"lengths", "prompt=16", "lengths=50,60,400,80: requests with just these output lengths, in turn"},
+    Kind{"bimodal", "prompt=16,output=mix:0.8:10-50:200-500", "80 % short, 20 % long answers, all at the begin"},
+    Kind{"closed", "", "equal requests, all at the begin, or from `concurrency` clients"},
+    Kind{"uniform", "prompt=16-512,output=10-500", "uniform lengths, all at the begin"},
+    Kind{"poisson", "arrivals=poisson", "equal requests at random times"},
+    Kind{"gamma", "arrivals=gamma", "bursts"},
+    Kind{"ramp", "arrivals=ramp,rate=1,rate_end=20", "a growing rate"},
+    Kind{"lognormal", "arrivals=poisson,prompt=lognormal:256:1,output=lognormal:128:0.8",
+         "lengths like a chat service's"},
+    Kind{"prefix", "arrivals=poisson,prefix=1024,prefix_groups=8,prompt=128", "few-shot prompts: shared beginnings"},
+    Kind{"multiturn", "arrivals=poisson,turns=5,prefix=256,prompt=64,think_ms=2000", "conversations"},
+    Kind{"branches", "branches=4,prompt=2048,output=128", "several answers to one prompt at once"},
+    Kind{"tenants", "arrivals=poisson,tenants=4,tenant_skew=1,prompt=lognormal:256:1", "tenants of unequal demand"},
+};
+
+// What was given over the kind's defaults over the common ones.
+class Spec {
+ public:
+  explicit Spec(std::string_view text) : text_(text) {
+    for (const Key& key : kKeys) values_[key.name] = key.value;
+    const std::string_view head = text.substr(0, text.find(','));
+    const std::string_view kind_name = head.substr(0, head.find('='));
+    const auto kind = std::ranges::find(kKinds, kind_name, &Kind::name);
+    if (kind == kKinds.end() || (kind_name == "lengths") != (head.size() > kind_name.size())) {
+      std::string names;
+      for (const Kind& known : kKinds) names += std::string(names.empty() ? "" : ", ") + known.name;
+      fail(ErrorCode::InvalidArgument, "workload '{}' is unknown, allowed: {} (lengths=N,N,...)", head, names);
+    }
+    read(kind->keys);
+    std::string_view rest = text.substr(std::min(text.size(), kind_name.size() + 1));
+    if (kind_name == "lengths") {
+      read_list(rest);
+      values_["requests"] = std::to_string(list_.size());
+    }
+    read(rest);
+  }
+
+  [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
+  [[nodiscard]] double number(const char* key, double low, double high) const {
+    const auto value = parse_number(text(key));
+    if (!value || !(*value >= low && *value <= high)) {
+      fail(ErrorCode::InvalidArgument, "workload key {} is '{}', allowed: {} to {}", key, text(key), low, high);
+    }
+    return *value;
+  }
+  [[nodiscard]] int32_t integer(const char* key, int32_t low, int32_t high) const {
+    const double value = number(key, low, high);
+    if (value != std::floor(value)) {
+      fail(ErrorCode::InvalidArgument, "workload key {} is '{}', allowed: whole numbers", key, text(key));
+    }
+    return static_cast<int32_t>(value);
+  }
+  [[nodiscard]] const std::vector<int32_t>& list() const { return list_; }
+
+ private:
+  // Takes the numbers at the begin of `rest`.
+  void read_list(std::string_view& rest) {
+    while (!rest.empty()) {
+      const std::string_view item = rest.substr(0, rest.find(','));
+      if (item.find('=') != std::string_view::npos) break;
+      const auto value = parse_number<int32_t>(item);
+      if (!value || *value < 1 || *value > limits::kContextTokensMax) {
+        fail(ErrorCode::InvalidArgument, "workload length '{}' in '{}', allowed: 1 to {}", item, text_,
+             limits::kContextTokensMax);
+      }
+      list_.push_back(*value);
+      rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    }
+    if (list_.empty()) fail(ErrorCode::InvalidArgument, "workload '{}' names no length", text_);
+  }
+
+  void read(std::string_view pairs) {
+    while (!pairs.empty()) {
+      const std::string_view pair = pairs.substr(0, pairs.find(','));
+      pairs.remove_prefix(std::min(pairs.size(), pair.size() + 1));
+      const size_t equals = pair.find('=');
+      const std::string key(pair.substr(0, equals));
+      if (equals == std::string_view::npos || !values_.contains(key)) {
+        std::string names;
+        for (const Key& known : kKeys) names += std::string(names.empty() ? "" : ", ") + known.name;
+        fail(ErrorCode::InvalidArgument, "workload key '{}' in '{}' is unknown, allowed: {}", key, text_, names);
+      }
+      values_[key] = pair.substr(equals + 1);
+    }
+  }
+
+  std::string_view text_;
+  std::map<std::string, std::string> values_;
+  std::vector<int32_t> list_;
+};
+
+// Draws 0..count-1 with shares proportional to 1 / (i + 1)^skew.
+class Zipf {
+ public:
+  Zipf(int32_t count, double skew) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < count; ++i) cumulative_.push_back(sum += std::pow(i + 1.0, -skew));
+  }
+  int32_t draw(Rng& rng) const {
+    const double at = rng.uniform() * cumulative_.back();
+    return static_cast<int32_t>(std::ranges::upper_bound(cumulative_, at) - cumulative_.begin());
+  }
+
+ private:
+  std::vector<double> cumulative_;
+};
+
+// When requests (conversations) begin.
+class Arrivals {
+ public:
+  explicit Arrivals(const Spec& spec)
+      : kind_(spec.text("arrivals")),
+        rate_(spec.number("rate", 1e-6, 1e9)),
+        rate_end_(spec.number("rate_end", 0.0, 1e9)),
+        shape_(1.0 / std::pow(spec.number("cv", 0.01, 100.0), 2.0)) {
+    if (kind_ != "all" && kind_ != "poisson" && kind_ != "gamma" && kind_ != "ramp") {
+      fail(ErrorCode::InvalidArgument, "workload key arrivals is '{}', allowed: all, poisson, gamma, ramp", kind_);
+    }
+  }
+  // progress: share of the workload that has arrived, [0, 1).
+  TimeNs next(Rng& rng, double progress) {
+    if (kind_ == "all") return 0;
+    const double end = rate_end_ > 0.0 ? rate_end_ : rate_;
+    const double rate = kind_ == "ramp" ? rate_ + (end - rate_) * progress : rate_;
+    const double gap = kind_ == "gamma" ? draw_gamma(rng, shape_) : -std::log(1.0 - rng.uniform());
+    return now_ += static_cast<TimeNs>(gap / rate * 1e9);
+  }
+
+ private:
+  std::string kind_;
+  double rate_, rate_end_, shape_;
+  TimeNs now_ = 0;
+};
+
+class Generator {
+ public:
+  explicit Generator(std::string_view text)
+      : spec_(text),
+        rng_(static_cast<uint64_t>(spec_.number("seed", 0, 1e15))),
+        prompt_("prompt", spec_.text("prompt")),
+        output_("output", spec_.text("output")),
+        arrivals_(spec_),
+        tenants_(spec_.integer("tenants", 1, limits::kTenantsMax), spec_.number("tenant_skew", 0, 10)),
+        groups_(spec_.integer("prefix_groups", 1, 1 << 24), spec_.number("prefix_skew", 0, 10)) {
+    if (spec_.text("max_tokens") != "0") max_tokens_.emplace("max_tokens", spec_.text("max_tokens"));
+    const std::string& predict = spec_.text("predict");
+    if (predict == "oracle") {
+      predict_sigma_ = 0.0;
+    } else if (predict != "none") {
+      predict_sigma_ = spec_.number("predict", 0.0, 10.0);
+    }
+    workload_.name = text;
+    if (branches_ > 1 && turns_ > 1) {
+      fail(ErrorCode::InvalidArgument, "workload '{}' has branches and turns, allowed: one of them", text);
+    }
+  }
+
+  Workload make() {
+    const int64_t requests = spec_.integer("requests", 1, limits::kSimRequestsMax);
+    const int32_t clients = spec_.integer("concurrency", 0, limits::kRequestsMax);
+    workload_.requests.reserve(static_cast<size_t>(requests));
+    std::vector<int32_t> last_of_client(static_cast<size_t>(clients), kNoRequest);
+    size_t client = 0;
+    while (static_cast<int64_t>(workload_.requests.size()) < requests) {
+      const auto made = static_cast<int64_t>(workload_.requests.size());
+      Conversation conversation = begin(static_cast<double>(made) / static_cast<double>(requests));
+      if (clients > 0) conversation.after = last_of_client[client];
+      for (int32_t i = 0; i < turns_ * branches_ && made + i < requests; ++i) add_turn(conversation, i);
+      if (clients > 0) {
+        last_of_client[client] = static_cast<int32_t>(workload_.requests.size()) - 1;
+        client = (client + 1) % static_cast<size_t>(clients);
+      }
+    }
+    return std::move(workload_);
+  }
+
+ private:
+  // One client talking: its next request begins with all that was said.
+  struct Conversation {
+    TimeNs arrival = 0;
+    int32_t after = kNoRequest;
+    uint64_t stream = 0;
+    uint64_t prefix_stream = 0;
+    int32_t prefix = 0;
+    int32_t said = 0;  // tokens so far, prefix included
+    uint32_t tenant = 0;
+    int32_t priority = 0;
+    bool tight = false;
+  };
+
+  Conversation begin(double progress) {
+    Conversation conversation;
+    conversation.arrival = arrivals_.next(rng_, progress);
+    conversation.stream = ++streams_;
+    conversation.prefix = prefix_;
+    if (conversation.prefix > 0)
+      conversation.prefix_stream = kPrefixStreams + static_cast<uint64_t>(groups_.draw(rng_));
+    conversation.said = conversation.prefix;
+    conversation.tenant = static_cast<uint32_t>(tenants_.draw(rng_));
+    conversation.priority = rng_.between(0, priorities_ - 1);
+    conversation.tight = rng_.chance(tight_share_);
+    return conversation;
+  }
+
+  [[nodiscard]] static TimeNs deadline(double ms, bool tight) {
+    return ms == 0.0 ? kNoDeadline : static_cast<TimeNs>(ms * 1e6 * (tight ? 0.2 : 1.0));
+  }
+
+  int32_t draw_output() {
+    if (spec_.list().empty()) return output_.draw(rng_);
+    return spec_.list()[workload_.requests.size() % spec_.list().size()];
+  }
+
+  // index: of the turn, or of the branch.
+  void add_turn(Conversation& conversation, int32_t index) {
+    SimRequest request;
+    if (branches_ == 1 || index == 0) conversation.said += prompt_.draw(rng_);
+    const std::array<ContentSegment, 2> segments = {
+        ContentSegment{conversation.prefix_stream, 0, conversation.prefix},
+        ContentSegment{conversation.stream, conversation.prefix, conversation.said - conversation.prefix}};
+    const auto prompt = std::span(segments).subspan(conversation.prefix > 0 ? 0 : 1);
+    request.output_tokens = draw_output();
+    if (max_tokens_) request.max_tokens = max_tokens_->draw(rng_);
+    if (predict_sigma_) {
+      const double guess = request.output_tokens * std::exp(*predict_sigma_ * draw_normal(rng_));
+      request.predicted_output_tokens = static_cast<int32_t>(std::clamp(std::round(guess), 1.0, 1e6));
+    }
+    request.tenant = conversation.tenant;
+    request.priority = conversation.priority;
+    request.ttft_deadline = deadline(ttft_ms_, conversation.tight);
+    request.e2e_deadline = deadline(e2e_ms_, conversation.tight);
+    request.itl_target = deadline(itl_ms_, conversation.tight);
+    request.output_stream = branches_ == 1 ? conversation.stream : ++streams_;
+    request.after = conversation.after;
+    request.arrival = request.after == kNoRequest
+                          ? conversation.arrival
+                          : static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - rng_.uniform()));
+    workload_.add(request, prompt);
+    if (branches_ > 1) return;
+    conversation.said += request.output_tokens;
+    conversation.after = static_cast<int32_t>(workload_.requests.size()) - 1;
+  }
+
+  static constexpr uint64_t kPrefixStreams = uint64_t{1} << 40;  // beyond the conversations' own
+
+  Spec spec_;
+  Rng rng_;
+  LengthDistribution prompt_, output_;
+  std::optional<LengthDistribution> max_tokens_;
+  std::optional<double> predict_sigma_;
+  Arrivals arrivals_;
+  Zipf tenants_, groups_;
+  int32_t turns_ = spec_.integer("turns", 1, 1000);
+  int32_t branches_ = spec_.integer("branches", 1, 1000);
+  int32_t prefix_ = spec_.integer("prefix", 0, limits::kContextTokensMax);
+  int32_t priorities_ = spec_.integer("priorities", 1, 1000);
+  double think_ms_ = spec_.number("think_ms", 0.0, 1e9);
+  double tight_share_ = spec_.number("tight_share", 0.0, 1.0);
+  double ttft_ms_ = spec_.number("ttft_ms", 0.0, 1e9);
+  double e2e_ms_ = spec_.number("e2e_ms", 0.0, 1e9);
+  double itl_ms_ = spec_.number("itl_ms", 0.0, 1e9);
+  uint64_t streams_ = 0;
+  Workload workload_;
+};
+
+}  // namespace
+
+Workload make_workload(std::string_view spec) { return Generator(spec).make(); }
+
+std::string workload_help() {
+  std::string text = "Workloads: KIND,key=value,...\n";
+  for (const Kind& kind : kKinds) {
+    text +=
+        fmt::format("  {:<10} {}{}\n", kind.name, kind.help, *kind.keys == '\0' ? "" : fmt::format(" [{}]", kind.keys));
+  }
+  text += "Keys of every kind [default]:\n";
+  for (const Key& key : kKeys) text += fmt::format("  {:<13} {} [{}]\n", key.name, key.help, key.value);
+  text +=
+      "Lengths: N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND, file:PATH (one number a line)\n";
+  return text;
+}
+
+}  // namespace inflight

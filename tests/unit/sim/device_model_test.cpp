@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a step takes what the formula in the header says, computed here by hand; profiles survive JSON.
+#include "sim/device_model.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/decision_hash.h"
+#include "sim/latency_histogram.h"
+#include "sim/text_file.h"
+#include "support/expect_error.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+DeviceProfile simple() {
+  return {.overhead_us = 100, .weights_us = 1000, .token_us = 10, .kv_read_ns = 50, .pair_ns = 2, .sequence_us = 5};
+}
+
+TEST(DeviceModel, RooflineOfTheLinearLayers) {
+  const DeviceModel model(simple());
+  EXPECT_EQ(model.device_time({.tokens = 1, .sequences = 1}), 1'105'000);
+  EXPECT_EQ(model.device_time({.tokens = 100, .sequences = 1}), 1'105'000);  // reading weights hides it
+  EXPECT_EQ(model.device_time({.tokens = 200, .sequences = 1}), 2'105'000);
+  EXPECT_EQ(model.device_time({.tokens = 2, .sequences = 2, .decode_context = 1000, .prefill_pairs = 500}),
+            1'110'000 + 50'000 + 1'000);
+}
+
+TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
+  DeviceProfile profile = simple();
+  profile.tensor_parallel = 4;
+  profile.layers = 10;
+  profile.hidden_bytes = 1000;
+  profile.link_gb_per_second = 10;  // 100 ns for 1000 bytes
+  profile.link_latency_us = 1;
+  // 20 all-reduces: latency 20 us; 2 * 3/4 * 100 ns each a token.
+  EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 400, .sequences = 1}),
+            105'000 + 1'000'000 + 20'000 + 400 * 3'000);
+}
+
+TEST(DeviceModel, PipelineHasABubble) {
+  DeviceProfile profile = simple();
+  profile.pipeline_parallel = 4;
+  profile.link_latency_us = 0;
+  profile.hidden_bytes = 0;
+  // One sequence: one part, no gain. Four: 7/16 of the time, with the weights read four times.
+  EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 1000, .sequences = 1}), 105'000 + 10'000'000);
+  EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 1000, .sequences = 4}), 120'000 + 10'000'000 * 7 / 16);
+}
+
+TEST(DeviceModel, ProfilesSurviveJson) {
+  for (const DeviceProfile& profile : shipped_device_profiles()) {
+    const test::TempFolder folder;
+    write_text_file(folder.file("profile.json"), to_json(profile));
+    EXPECT_EQ(to_json(find_device_profile(folder.file("profile.json"))), to_json(profile));
+    EXPECT_EQ(to_json(find_device_profile(profile.name)), to_json(profile));
+  }
+  EXPECT_DOUBLE_EQ(find_device_profile("unit,kv_tokens=320,token_us=1.5").token_us, 1.5);
+}
+
+TEST(DeviceModel, MistakesAreNamed) {
+  const auto expect = [](const char* text, const char* spec) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(find_device_profile(spec)); });
+  };
+  expect("device 'abacus' is unknown, allowed: unit, pocl-135m", "abacus");
+  expect("device field 'speed' is unknown, allowed: overhead_us", "unit,speed=1");
+  expect("device field token_us is 'fast', allowed: a number", "unit,token_us=fast");
+  expect("device field tensor_parallel is 65, allowed: 1 to 64", "unit,tensor_parallel=65");
+}
+
+TEST(LatencyHistogram, QuantilesAreWithinAThousandth) {
+  LatencyHistogram histogram;
+  for (TimeNs i = 1; i <= 100'000; ++i) histogram.add(i * 1000);
+  EXPECT_NEAR(histogram.quantile(0.5), 5e7, 5e4);
+  EXPECT_NEAR(histogram.quantile(0.99), 9.9e7, 1e5);
+  EXPECT_DOUBLE_EQ(histogram.mean(), 50'000.5 * 1000);
+  LatencyHistogram small;
+  small.add(3, 99);
+  small.add(700);
+  EXPECT_DOUBLE_EQ(small.quantile(0.99), 3.0);
+  EXPECT_DOUBLE_EQ(small.quantile(1.0), 700.0);
+}
+
+BatchPlan decode_plan(std::initializer_list<int32_t> computed) {
+  BatchPlan plan;
+  uint64_t id = 1;
+  for (const int32_t count : computed) {
+    BatchEntry entry;
+    entry.sequence = static_cast<SequenceId>(id++);
+    entry.computed_token_count = count;
+    entry.scheduled_token_count = 1;
+    plan.entries.push_back(entry);
+  }
+  return plan;
+}
+
+TEST(DecisionHash, CarriedOnStepsMayBeCounted) {
+  DecisionHash one_by_one, counted, other;
+  for (int32_t i = 0; i < 10; ++i) one_by_one.add(decode_plan({5 + i, 9 + i}));
+  counted.add(decode_plan({5, 9}));
+  counted.add_carried_on(9);
+  EXPECT_EQ(one_by_one.value(), counted.value());
+  for (int32_t i = 0; i < 9; ++i) other.add(decode_plan({5 + i, 9 + i}));
+  other.add(decode_plan({14, 19}));
+  EXPECT_NE(one_by_one.value(), other.value());
+}
+
+}  // namespace
+}  // namespace inflight

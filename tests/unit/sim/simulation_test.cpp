@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the simulator reproduces figures that follow from arithmetic alone: slot counts of static and continuous
+// batching, times of a device of constant speed, closed loops, routing.
+// Covers: sim/simulation.cpp, sim/replica.cpp, sim/simulated_executor.cpp, sim/sim_spec.cpp, sim/sim_result.cpp
+#include "sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/sim_spec.h"
+#include "sim/workload_spec.h"
+#include "support/expect_error.h"
+
+namespace inflight {
+namespace {
+
+nlohmann::json run(const nlohmann::json& spec) { return nlohmann::json::parse(run_simulation_json(spec.dump())); }
+
+// checklist 129, 130: four requests of 50, 60, 400 and 80 tokens in four slots.
+TEST(Simulation, StaticBatchOfFourWastesWhatTheFormulaSays) {
+  const auto result =
+      run({{"workload", "lengths=50,60,400,80"}, {"max_num_seqs", 4}, {"batching", "static"}, {"device", "unit"}});
+  EXPECT_EQ(result["steps"], 400);
+  EXPECT_EQ(result["requests"], 4);
+  EXPECT_DOUBLE_EQ(result["static_efficiency"], 0.36875);
+  EXPECT_DOUBLE_EQ(result["useful_slot_share"], 0.36875);
+  EXPECT_EQ(result["static_cycles"], 400);
+}
+
+TEST(Simulation, ShortOnesLeaveAContinuousBatchAtOnce) {  // checklist 14
+  const SimSpec spec =
+      parse_sim_spec(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})");
+  const Workload workload = load_workload(spec);
+  const SimResult result = run_simulation(spec.options, workload, SteadyClock());
+  std::vector<int64_t> ends;
+  for (const RequestRecord& record : result.requests) ends.push_back(record.end / 1'000'000);
+  EXPECT_EQ(ends, (std::vector<int64_t>{50, 60, 80, 400}));
+  EXPECT_DOUBLE_EQ(result.itl.mean, 1.0);
+}
+
+TEST(Simulation, ContinuousBatchingWinsOnBimodalLengths) {  // checklist 132, 133
+  nlohmann::json spec = {{"workload", "bimodal,requests=400,seed=7"}, {"max_num_seqs", 8}, {"device", "unit"}};
+  const auto continuous = run(spec);
+  spec["batching"] = "static";
+  const auto fixed = run(spec);
+  EXPECT_GE(continuous["useful_slot_share"], 0.85);
+  EXPECT_LE(fixed["useful_slot_share"], 0.5);
+  EXPECT_GE(fixed["steps"].get<double>() / continuous["steps"].get<double>(), 2.0);
+  EXPECT_EQ(fixed["steps"], fixed["static_cycles"]);
+}
+
+TEST(Simulation, ABacklogKeepsEverySlotFilled) {  // checklist 131; with overlap a slot is empty for a step at each end
+  const auto result =
+      run({{"workload", "bimodal,requests=400,seed=7"}, {"max_num_seqs", 8}, {"device", "unit"}, {"overlap", "off"}});
+  EXPECT_GE(result["backlog_slot_share"], 0.99);
+}
+
+TEST(Simulation, EqualLengthsGainNothing) {  // checklist 133
+  nlohmann::json spec = {
+      {"workload", "closed,requests=64,prompt=16,output=50"}, {"max_num_seqs", 8}, {"device", "unit"}};
+  const auto continuous = run(spec);
+  spec["batching"] = "static";
+  const auto fixed = run(spec);
+  EXPECT_LE(fixed["steps"].get<double>() / continuous["steps"].get<double>(), 1.05);
+}
+
+// PLUGINS (d): 1,256 requests, 639 tokens each to compute.
+TEST(Simulation, ClosedLoopComputesEveryTokenOnce) {
+  const auto result = run({{"workload", "closed,requests=1256,prompt=512,output=128"},
+                           {"max_num_seqs", 256},
+                           {"max_num_batched_tokens", 2048},
+                           {"kv_blocks", 12000},
+                           {"device", "unit"}});
+  EXPECT_EQ(result["scheduled_tokens"], 802'584);
+  EXPECT_EQ(result["requests"], 1256);
+  EXPECT_EQ(result["preemptions"], 0);
+}
+
+TEST(Simulation, ConcurrencyKeepsClientsWaiting) {
+  // Two clients, unit steps of 1 ms, 10 tokens each: five rounds of 10 ms.
+  const auto result = run(
+      {{"workload", "closed,requests=10,prompt=4,output=10,concurrency=2"}, {"device", "unit"}, {"overlap", "off"}});
+  EXPECT_DOUBLE_EQ(result["makespan_s"], 0.05);
+  EXPECT_DOUBLE_EQ(result["e2e_ms"]["max"], 10.0);
+}
+
+TEST(Simulation, FollowingTurnsFindTheTurnsBefore) {
+  const auto result = run({{"workload", "multiturn,requests=5,turns=5,prefix=0,prompt=64,output=64,think_ms=1"},
+                           {"device", "unit"},
+                           {"max_model_len", 1024}});
+  // Turn t has 64 (2 t - 1) prompt tokens; all but the last 64 and the block with the last token were there before.
+  EXPECT_EQ(result["prompt_tokens"], 64 * (1 + 3 + 5 + 7 + 9));
+  EXPECT_EQ(result["cached_tokens"], (128 - 16) + (256 - 16) + (384 - 16) + (512 - 16));
+}
+
+TEST(Simulation, AnEndTokenEndsBeforeMaxTokens) {
+  const auto result = run({{"workload", "lengths=5,7,max_tokens=100"}, {"device", "unit"}});
+  EXPECT_EQ(result["output_tokens"], 12);
+}
+
+TEST(Simulation, ReplicasShareTheLoad) {
+  for (const char* routing : {"round_robin", "least_loaded", "prefix"}) {
+    const auto result = run({{"workload", "closed,requests=64,prompt=16,output=50"},
+                             {"max_num_seqs", 8},
+                             {"device", "unit"},
+                             {"replicas", 4},
+                             {"overlap", "off"},
+                             {"routing", routing}});
+    EXPECT_EQ(result["requests"], 64) << routing;
+    EXPECT_NEAR(result["makespan_s"].get<double>(), 0.1, 0.001) << routing;  // 2 rounds of 50 steps each
+  }
+}
+
+TEST(Simulation, PrefixRoutingFindsWhatRoundRobinScatters) {
+  nlohmann::json spec = {{"workload", "prefix,requests=400,prefix=512,prefix_groups=16,prompt=32,output=8,rate=20"},
+                         {"device", "pocl-135m,kv_tokens=4096"},
+                         {"replicas", 4},
+                         {"routing", "round_robin"}};
+  const double scattered = run(spec)["prefix_hit_rate"];
+  spec["routing"] = "prefix";
+  const double gathered = run(spec)["prefix_hit_rate"];
+  EXPECT_GT(gathered, 1.3 * scattered);
+}
+
+TEST(Simulation, SameSpecSameDecisions) {
+  const nlohmann::json spec = {{"workload", "lognormal,requests=300,rate=5,seed=3"}, {"device", "pocl-135m"}};
+  const auto first = run(spec), second = run(spec);
+  EXPECT_EQ(first["decision_hash"], second["decision_hash"]);
+  EXPECT_EQ(first["makespan_s"], second["makespan_s"]);
+}
+
+ErrorCode spec_error(std::string_view spec) {
+  return spec.find("nobody") != std::string_view::npos ? ErrorCode::NotFound : ErrorCode::InvalidArgument;
+}
+
+TEST(Simulation, MistakesAreNamed) {
+  const auto message = [](const char* spec) {
+    return test::error_of(spec_error(spec), [&] { static_cast<void>(run_simulation_json(spec)); });
+  };
+  EXPECT_EQ(message("{}"), "nothing to simulate: give a workload or a trace");
+  EXPECT_EQ(message(R"({"workload": "closed", "batching": "eager"})"),
+            "batching is 'eager', allowed: continuous, prefill_first, dynamic or static");
+  EXPECT_NE(message(R"({"workload": "closed", "colour": 1})").find("simulation key 'colour' is unknown"),
+            std::string::npos);
+  EXPECT_EQ(message(R"({"workload": "closed", "max_num_seqs": "many"})"),
+            "max_num_seqs is 'many', allowed: a whole number");
+  EXPECT_EQ(message(R"({"workload": "closed", "max_model_len": 100})"),
+            "the workload's longest request has 640 tokens with its output, allowed: 100 (max_model_len)");
+  EXPECT_NE(message(R"({"workload": "closed", "schedule_policy": "nobody"})").find("nobody"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace inflight

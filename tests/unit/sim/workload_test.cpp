@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: workloads hold what their specification says: lengths within their bounds and shares, arrival processes with
+// the asked mean and variance, prefixes that are really equal, one-line errors.
+// Covers: sim/workload.cpp, sim/workload_spec.cpp, sim/length_distribution.cpp, sim/text_file.cpp
+#include "sim/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "sim/length_distribution.h"
+#include "sim/text_file.h"
+#include "sim/workload_spec.h"
+#include "support/expect_error.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+std::vector<TokenId> prompt_of(const Workload& workload, size_t index) {
+  std::vector<TokenId> tokens;
+  for (const ContentSegment& segment : workload.prompt(workload.requests[index])) {
+    append_stream(segment.stream, segment.offset, segment.count, tokens);
+  }
+  return tokens;
+}
+
+size_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+TEST(Workload, StreamsAreFunctionsOfPosition) {
+  std::vector<TokenId> whole, parts;
+  append_stream(42, 0, 100, whole);
+  append_stream(42, 0, 33, parts);
+  append_stream(42, 33, 67, parts);
+  EXPECT_EQ(whole, parts);
+  for (int32_t i = 0; i < 100; ++i) EXPECT_EQ(whole[static_cast<size_t>(i)], stream_token(42, i));
+  std::set<TokenId> first;
+  for (uint64_t stream = 0; stream < 1000; ++stream) first.insert(stream_token(stream, 0));
+  EXPECT_EQ(first.size(), 1000U);
+  EXPECT_EQ(std::ranges::count(whole, kSimEndToken), 0);
+}
+
+TEST(Workload, NamedLengthsComeInTurn) {
+  const Workload workload = make_workload("lengths=50,60,400,80,prompt=4");
+  ASSERT_EQ(workload.requests.size(), 4U);
+  EXPECT_EQ(workload.requests[2].output_tokens, 400);
+  EXPECT_EQ(workload.requests[2].prompt_tokens, 4);
+  const StaticBatching batching = static_batching(workload, 4);
+  EXPECT_EQ(batching.cycles, 400);
+  EXPECT_DOUBLE_EQ(batching.efficiency, 0.36875);
+  EXPECT_EQ(static_batching(workload, 2).cycles, 60 + 400);
+  EXPECT_DOUBLE_EQ(static_batching(workload, 2).efficiency, 590.0 / (2 * 460));
+}
+
+TEST(Workload, BimodalHasBothModes) {
+  const Workload workload = make_workload("bimodal,requests=5000,seed=2");
+  int64_t is_short = 0;
+  for (const SimRequest& request : workload.requests) {
+    const int32_t length = request.output_tokens;
+    ASSERT_TRUE((length >= 10 && length <= 50) || (length >= 200 && length <= 500)) << length;
+    is_short += length <= 50;
+  }
+  EXPECT_NEAR(static_cast<double>(is_short) / 5000.0, 0.8, 0.02);
+}
+
+// Mean and coefficient of variation of the gaps between arrivals.
+std::pair<double, double> gaps(const Workload& workload) {
+  double sum = 0.0, squares = 0.0;
+  for (size_t i = 1; i < workload.requests.size(); ++i) {
+    const double gap = static_cast<double>(workload.requests[i].arrival - workload.requests[i - 1].arrival) * 1e-9;
+    sum += gap;
+    squares += gap * gap;
+  }
+  const auto count = static_cast<double>(workload.requests.size() - 1);
+  const double mean = sum / count;
+  return {mean, std::sqrt(squares / count - mean * mean) / mean};
+}
+
+TEST(Workload, ArrivalProcessesHaveTheirMoments) {
+  const auto [poisson_mean, poisson_cv] = gaps(make_workload("poisson,rate=20,requests=20000"));
+  EXPECT_NEAR(poisson_mean, 0.05, 0.002);
+  EXPECT_NEAR(poisson_cv, 1.0, 0.05);
+  const auto [gamma_mean, gamma_cv] = gaps(make_workload("gamma,rate=20,cv=2,requests=20000"));
+  EXPECT_NEAR(gamma_mean, 0.05, 0.003);
+  EXPECT_NEAR(gamma_cv, 2.0, 0.2);
+  const Workload ramp = make_workload("ramp,rate=1,rate_end=100,requests=2000");
+  const TimeNs half = ramp.requests[1000].arrival;
+  EXPECT_GT(half, 3 * (ramp.requests.back().arrival - half));
+}
+
+TEST(Workload, LengthsFollowTheirDistribution) {
+  Rng rng(5);
+  LengthDistribution lognormal("prompt", "lognormal:200:0.5");
+  std::vector<int32_t> lengths;
+  for (int i = 0; i < 10001; ++i) lengths.push_back(lognormal.draw(rng));
+  std::ranges::nth_element(lengths, lengths.begin() + 5000);
+  EXPECT_NEAR(lengths[5000], 200, 6);
+  LengthDistribution exponential("prompt", "exp:100");
+  double sum = 0.0;
+  for (int i = 0; i < 10000; ++i) sum += exponential.draw(rng);
+  EXPECT_NEAR(sum / 10000, 100.0, 4.0);
+  const test::TempFolder folder;
+  write_text_file(folder.file("lengths.txt"), "3\n5\r\n\n7\n");
+  LengthDistribution list("prompt", "file:" + folder.file("lengths.txt"));
+  EXPECT_EQ(list.draw(rng), 3);
+  EXPECT_EQ(list.draw(rng), 5);
+  EXPECT_EQ(list.draw(rng), 7);
+  EXPECT_EQ(list.draw(rng), 3);
+}
+
+TEST(Workload, GroupsShareTheirPrefix) {
+  const Workload workload = make_workload("prefix,requests=64,prefix=100,prefix_groups=2,prompt=50");
+  for (size_t i = 1; i < 64; ++i) {
+    const size_t common = common_prefix(prompt_of(workload, 0), prompt_of(workload, i));
+    EXPECT_TRUE(common == 0 || common == 100) << common;
+  }
+}
+
+TEST(Workload, TurnsHoldTheAnswersBefore) {
+  const Workload workload = make_workload("multiturn,requests=3,turns=3,prefix=10,prompt=20,output=30");
+  EXPECT_EQ(workload.requests[1].after, 0);
+  EXPECT_EQ(workload.requests[2].prompt_tokens, 10 + 3 * 20 + 2 * 30);
+  const auto first = prompt_of(workload, 0), second = prompt_of(workload, 1);
+  EXPECT_EQ(common_prefix(first, second), first.size());
+  for (size_t p = first.size(); p < first.size() + 30; ++p) {
+    EXPECT_EQ(second[p], stream_token(workload.requests[0].output_stream, static_cast<int32_t>(p)));
+  }
+}
+
+TEST(Workload, BranchesShareTheirPromptNotTheirAnswers) {
+  const Workload workload = make_workload("branches,requests=8,branches=4,prompt=32");
+  EXPECT_EQ(prompt_of(workload, 0), prompt_of(workload, 3));
+  EXPECT_NE(prompt_of(workload, 0), prompt_of(workload, 4));
+  EXPECT_NE(workload.requests[0].output_stream, workload.requests[1].output_stream);
+}
+
+TEST(Workload, MistakesAreNamed) {
+  const auto expect = [](const char* text, const char* spec) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
+  };
+  expect("workload 'unimodal' is unknown, allowed: lengths, bimodal", "unimodal");
+  expect("workload 'lengths' is unknown", "lengths");
+  expect("workload length '0' in 'lengths=50,0', allowed: 1 to", "lengths=50,0");
+  expect("workload key 'rat' in 'poisson,rat=3' is unknown, allowed: requests, seed", "poisson,rat=3");
+  expect("workload key rate is '-3', allowed: 1e-06 to", "poisson,rate=-3");
+  expect("workload key requests is '1.5', allowed: whole numbers", "closed,requests=1.5");
+  expect("prompt is '9-3', allowed: N, LOW-HIGH", "closed,prompt=9-3");
+  expect("arrivals is 'never', allowed: all, poisson", "closed,arrivals=never");
+}
+
+TEST(Workload, ALengthFileNamesTheLine) {
+  const test::TempFolder folder;
+  write_text_file(folder.file("bad.txt"), "3\nfive\n");
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "bad.txt:2: prompt is 'five', allowed: 1 to",
+                        [&] { const LengthDistribution list("prompt", "file:" + folder.file("bad.txt")); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "missing.txt",
+                        [&] { static_cast<void>(read_text_file(folder.file("missing.txt"))); });
+}
+
+}  // namespace
+}  // namespace inflight

@@ -8,6 +8,7 @@
 namespace inflight::cli {
 
 // One function a file <name>_command.cpp.
+void add_devices_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);

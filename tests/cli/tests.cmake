@@ -1,0 +1,4 @@
+# The program as its users meet it.
+inflight_python_test(cli_model_tools cli cli/model_tools_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})
+inflight_python_test(cli_tokenize cli cli/tokenize_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR} ${INFLIGHT_SHARED_DATA})
+inflight_python_test(cli_devices cli cli/devices_test.py $<TARGET_FILE:inflight>)

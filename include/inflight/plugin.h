@@ -17,7 +17,8 @@
  * module has no mutable globals. [A] = may be called from any thread.
  *
  * Not allowed inside an op: files, sockets, sleeping, starting threads, exceptions or longjmp across the boundary,
- * changing the floating-point environment. A crash inside a policy is a crash of the process.
+ * changing the floating-point environment. Policies of files run guarded: one that crashes, throws or does not return is
+ * taken out without exit() and destroy(); what it overwrote before stays overwritten.
  */
 #ifndef INFLIGHT_PLUGIN_H
 #define INFLIGHT_PLUGIN_H
@@ -269,7 +270,8 @@ typedef struct inflight_need {
 #define INFLIGHT_EXIT_STARVATION 68u
 #define INFLIGHT_EXIT_NO_PROGRESS 69u
 #define INFLIGHT_EXIT_NONDETERMINISTIC 70u
-#define INFLIGHT_EXIT_ABI 71u
+#define INFLIGHT_EXIT_ABI 71u   /* e.g. an exception came out of an op                     */
+#define INFLIGHT_EXIT_CRASH 72u /* in reports only: exit() is not called after it          */
 typedef struct inflight_exit {
   uint32_t struct_size, reason;
   int32_t code;
@@ -292,7 +294,7 @@ typedef struct inflight_sched_ops {
   inflight_plugin_status_t (*create)(const inflight_host_t* host, const inflight_sched_environment_t* environment,
                                      const inflight_config_t* config, void** self);
   void (*destroy)(void* self);
-  void (*exit)(void* self, const inflight_exit_t* info); /* always called before destroy */
+  void (*exit)(void* self, const inflight_exit_t* info); /* before destroy; neither after a crash */
   inflight_plugin_status_t (*on_events)(void* self, const inflight_events_t* events);
   inflight_plugin_status_t (*plan)(void* self, const inflight_step_t* step, inflight_plan_t* plan);
   /* A key for each of step->waiting; smallest (key0, key1, id) goes first. Integers, so that there is no NaN and every

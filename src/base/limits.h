@@ -47,6 +47,9 @@ inline constexpr int32_t kPromptLogitsMax = 64;  // prompt tokens of one step wh
 inline constexpr int64_t kStarvationNs =
     30'000'000'000;  // a policy may keep the first in line waiting, with room for it
 
+inline constexpr int32_t kPluginStuckMs = 2000;     // an op of a guarded policy that takes longer is cut short
+inline constexpr int64_t kPluginOpNs = 20'000'000;  // one that takes longer costs a strike
+
 // Text.
 inline constexpr size_t kPromptBytesMax = 256U << 20;
 inline constexpr size_t kTemplateBytesMax = 1U << 20;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/evict_adapter.h"
 
+#include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "plugin_host/policy_report.h"
 #include "plugin_host/request_columns.h"
 
 namespace inflight {
@@ -23,11 +26,23 @@ EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& 
                                            .unit_tokens = count(environment.block_token_count),
                                            .tiers = 1,
                                            .seed = options.seed};
-  void* self = nullptr;
-  const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
-  instance_.created(status, self);
+  instance_.create([&](void** self) { return ops_.create(&instance_.host(), &given, &config.config(), self); });
   instance_.set_services(this);
   picked_.resize(static_cast<size_t>(environment.block_count));
+}
+
+void EvictAdapter::set_time(TimeNs now) {
+  now_ = now;
+  instance_.at_step(++step_);
+}
+
+void EvictAdapter::describe(std::string_view op, nlohmann::ordered_json& json) const {
+  if (op != "pick") {
+    json["units"] = to_json(view_);
+    return;
+  }
+  const auto rows = static_cast<ptrdiff_t>(std::min<size_t>(picked_.size(), kReportRowsMax));
+  json["answer"] = {{"units", std::vector(picked_.begin(), picked_.begin() + rows)}};
 }
 
 const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {

@@ -30,7 +30,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
     latency_ = &latency;
   }
 
-  void set_time(TimeNs now) override { now_ = now; }
+  void set_time(TimeNs now) override;  // once a step
   void on_insert(std::span<const BlockId> blocks) override;
   void on_hit(std::span<const BlockId> blocks) override;
   void on_pin(std::span<const BlockId> blocks) override;
@@ -41,6 +41,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   void pick(int32_t need, std::vector<BlockId>& out) override;
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
+  [[nodiscard]] PolicyInstance& instance() { return instance_; }
 
  private:
   using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);
@@ -50,6 +51,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   [[nodiscard]] std::optional<uint32_t> stored_tokens(uint32_t slot) const override;
   [[nodiscard]] TimeNs estimate(const StepWork& work) const override;
   [[nodiscard]] std::optional<uint32_t> parent_of(uint32_t unit) const override;
+  void describe(std::string_view op, nlohmann::ordered_json& json) const override;
 
   const inflight_evict_ops_t& ops_;
   Environment environment_;
@@ -57,6 +59,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   const KvBlocks* blocks_ = nullptr;
   const LatencyModel* latency_ = nullptr;
   TimeNs now_ = 0;
+  uint64_t step_ = 0;  // how often set_time() was called
   inflight_units_t view_{};
   std::vector<uint32_t> unit_, parent_, depth_, children_, tokens_, hits_, references_, tenant_, picked_;
   std::vector<uint64_t> key_, bytes_;

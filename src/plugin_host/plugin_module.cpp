@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/plugin_module.h"
 
-#include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <string_view>
 
@@ -17,31 +14,28 @@
 namespace inflight {
 namespace {
 
-// Whoever may write the file, or replace it, runs code in this process. A sticky directory (as /tmp) is fine: only the
-// owner of an entry may replace it there.
-void require_trusted(const std::filesystem::path& file) {
-  const std::filesystem::path absolute = std::filesystem::canonical(file);
-  for (std::filesystem::path path = absolute;; path = path.parent_path()) {
-    struct stat info{};
-    if (::stat(path.c_str(), &info) != 0) fail(ErrorCode::Plugin, "{}: {}", path.string(), std::strerror(errno));
-    if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
-      fail(ErrorCode::Plugin,
-           "plugin {} is not trusted: {} belongs to user {}, allowed: root or the user who runs this", file.string(),
-           path.string(), info.st_uid);
-    }
-    const bool open = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    const bool sticky = S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) != 0;
-    if (open && !sticky) {
-      fail(ErrorCode::Plugin, "plugin {} is not trusted: {} can be written by others (mode {:o}), allowed: chmod go-w",
-           file.string(), path.string(), info.st_mode & 07777);
-    }
-    if (path == path.root_path()) return;
-  }
-}
+constexpr uint32_t kPoliciesMax = 64;  // of a file
+constexpr uint32_t kParamsMax = 256;   // of a policy
+constexpr size_t kTextBytesMax = 4096;
 
 bool is_id(const char* id) {
   if (id == nullptr || *id == '\0') return false;
   return std::string_view(id).find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-") == std::string_view::npos;
+}
+
+void require_params(const std::string& origin, const inflight_policy_t& policy) {
+  if (policy.param_count > kParamsMax || (policy.param_count > 0 && policy.params == nullptr)) {
+    fail(ErrorCode::Plugin, "{}: policy {} says it has {} parameters{}, allowed: {}", origin, policy.id,
+         policy.param_count, policy.params == nullptr ? " but lists none" : "", kParamsMax);
+  }
+  for (const inflight_param_t& param : std::span(policy.params, policy.param_count)) {
+    const std::string_view key = param.key == nullptr ? "" : param.key;
+    if (key.empty() || key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string_view::npos ||
+        param.type > INFLIGHT_TYPE_BOOL) {
+      fail(ErrorCode::Plugin, "{}: policy {} has the parameter '{}' of type {}, allowed: lower_snake_case, type 0 to 3",
+           origin, policy.id, key, param.type);
+    }
+  }
 }
 
 template <typename Ops>
@@ -51,6 +45,10 @@ void require_ops(const std::string& origin, const inflight_policy_t& policy, con
   }
   if (ops->create == nullptr || ops->destroy == nullptr) {
     fail(ErrorCode::Plugin, "{}: policy {} lacks the ops create and destroy", origin, policy.id);
+  }
+  if ((policy.capabilities & INFLIGHT_CAP_STATE) != 0 && (ops->save == nullptr || ops->load == nullptr)) {
+    fail(ErrorCode::Plugin, "{}: policy {} claims INFLIGHT_CAP_STATE but lacks the ops save and load", origin,
+         policy.id);
   }
 }
 
@@ -74,9 +72,11 @@ void require_policy(const std::string& origin, const inflight_policy_t* policy) 
       fail(ErrorCode::Plugin, "{}: policy {} is of kind {}, allowed: 1 (sched), 2 (evict)", origin, policy->id,
            policy->kind);
   }
-  if (policy->param_count > 0 && policy->params == nullptr) {
-    fail(ErrorCode::Plugin, "{}: policy {} says it has {} parameters but lists none", origin, policy->id,
-         policy->param_count);
+  require_params(origin, *policy);
+  for (const char* text : {policy->name, policy->version, policy->vendor, policy->license, policy->summary}) {
+    if (text != nullptr && ::strnlen(text, kTextBytesMax) == kTextBytesMax) {
+      fail(ErrorCode::Plugin, "{}: policy {} has a text of more than {} bytes", origin, policy->id, kTextBytesMax);
+    }
   }
 }
 
@@ -115,6 +115,9 @@ std::unique_ptr<PluginModule> PluginModule::from_query(inflight_plugin_query_fn 
          answer->min_host_minor, INFLIGHT_PLUGIN_ABI_MAJOR, INFLIGHT_PLUGIN_ABI_MINOR);
   }
   if (answer->count == 0 || answer->policies == nullptr) fail(ErrorCode::Plugin, "{}: offers no policy", origin);
+  if (answer->count > kPoliciesMax) {
+    fail(ErrorCode::Plugin, "{}: says it offers {} policies, allowed: {}", origin, answer->count, kPoliciesMax);
+  }
   std::unique_ptr<PluginModule> module(new PluginModule);
   module->origin_ = origin;
   for (uint32_t i = 0; i < answer->count; ++i) {
@@ -125,27 +128,31 @@ std::unique_ptr<PluginModule> PluginModule::from_query(inflight_plugin_query_fn 
 }
 
 std::unique_ptr<PluginModule> PluginModule::load(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) fail(ErrorCode::NotFound, "{}: no such plugin file", path);
-  if (!std::string_view(path).ends_with(kPluginSuffix)) {
+  if (std::filesystem::exists(path) && !std::string_view(path).ends_with(kPluginSuffix)) {
     fail(ErrorCode::Plugin, "{}: plugin files are named *{}", path, kPluginSuffix);
   }
-  require_trusted(path);
-  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) fail(ErrorCode::Plugin, "{}: cannot be loaded: {}", path, ::dlerror());
-  void* const symbol = ::dlsym(handle, INFLIGHT_PLUGIN_ENTRY_SYMBOL);
-  if (symbol == nullptr) {
-    ::dlclose(handle);
-    fail(ErrorCode::Plugin, "{}: does not export {} (a plugin for ABI major {})", path, INFLIGHT_PLUGIN_ENTRY_SYMBOL,
-         INFLIGHT_PLUGIN_ABI_MAJOR);
+  const LoadedFile file = load_plugin_file(path);
+  std::unique_ptr<PluginModule> module;
+  std::exception_ptr error;
+  // What it answers is looked at inside the guard as well: pointers and counts may lie.
+  const WatchdogUser watched;
+  const GuardResult result = run_guarded({.code = file.code}, [&] {
+    try {
+      module = from_query(reinterpret_cast<inflight_plugin_query_fn>(file.query), path);
+      require_notes(*module);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  if (result.outcome != GuardOutcome::Returned) {  // stays loaded: who knows what still runs
+    fail(ErrorCode::Plugin, "{}: {} failed: {}", path, INFLIGHT_PLUGIN_ENTRY_SYMBOL, result.what);
   }
-  try {
-    auto module = from_query(reinterpret_cast<inflight_plugin_query_fn>(symbol), path);
-    require_notes(*module);
-    return module;
-  } catch (...) {
-    ::dlclose(handle);
-    throw;
+  if (error) {
+    unload_plugin_file(file);
+    std::rethrow_exception(error);
   }
+  module->file_ = file;
+  return module;
 }
 
 }  // namespace inflight

@@ -21,8 +21,8 @@ constexpr size_t kNoteBytesMax = size_t{1} << 20;
 
 class ElfFile {
  public:
-  explicit ElfFile(const std::string& path) : path_(path), stream_(path, std::ios::binary) {
-    if (!stream_) fail(ErrorCode::NotFound, "{}: cannot be opened", path);
+  ElfFile(const std::string& path, const std::string& shown_as) : path_(shown_as), stream_(path, std::ios::binary) {
+    if (!stream_) fail(ErrorCode::NotFound, "{}: cannot be opened", shown_as);
   }
 
   template <typename T>
@@ -69,9 +69,11 @@ void collect(std::string_view segment, std::vector<PluginNote>& notes) {
 
 }  // namespace
 
-std::vector<PluginNote> read_plugin_notes(const std::string& path) {
+std::vector<PluginNote> read_plugin_notes(const std::string& path) { return read_plugin_notes(path, path); }
+
+std::vector<PluginNote> read_plugin_notes(const std::string& path, const std::string& shown_as) {
   static_assert(std::endian::native == std::endian::little && sizeof(void*) == 8);
-  ElfFile file(path);
+  ElfFile file(path, shown_as);
   const auto header = file.read_at<Elf64_Ehdr>(0);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) file.damaged("not an ELF file");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {

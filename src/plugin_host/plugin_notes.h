@@ -16,5 +16,7 @@ struct PluginNote {
 // The notes of a file; none when it has none of ours.
 // ERRORS: NotFound, Io, Plugin (not an ELF file of this machine, damaged).   COST: reads headers and notes only.
 [[nodiscard]] std::vector<PluginNote> read_plugin_notes(const std::string& path);
+// The same of a copy at `path`; messages name it `shown_as`.
+[[nodiscard]] std::vector<PluginNote> read_plugin_notes(const std::string& path, const std::string& shown_as);
 
 }  // namespace inflight

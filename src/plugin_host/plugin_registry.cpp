@@ -83,26 +83,28 @@ const PluginModule& PluginRegistry::load(const std::string& path) {
 }
 
 const PluginModule& PluginRegistry::load_locked(const std::string& path) {
+  std::string sha256;
   for (const auto& module : loaded_) {
-    if (module->origin() == path) return *module;
+    if (module->origin() != path) continue;
+    if (sha256.empty()) sha256 = sha256_of_file(path);
+    if (module->sha256() == sha256) return *module;
   }
-  loaded_.push_back(PluginModule::load(path));
-  return *loaded_.back();
+  loaded_.insert(loaded_.begin(), PluginModule::load(path));  // the newest is found first
+  return *loaded_.front();
 }
 
-const inflight_policy_t* PluginRegistry::find_in_folders(const std::vector<std::string>& folders,
-                                                         const PolicySpec& spec, uint32_t kind, std::string& origin) {
+PluginRegistry::Found PluginRegistry::find_in_folders(const std::vector<std::string>& folders, const PolicySpec& spec,
+                                                      uint32_t kind) {
   for (const std::string& folder : folders) {
     for (const std::string& file : plugin_files(folder)) {
       if (!promises(file, spec.name, kind)) continue;
       const PluginModule& module = load_locked(file);
       if (const inflight_policy_t* policy = member_of(module, spec.name, kind); policy != nullptr) {
-        origin = module.origin();
-        return policy;
+        return {policy, module.origin(), &module};
       }
     }
   }
-  return nullptr;
+  return {};
 }
 
 PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32_t kind) {
@@ -116,20 +118,19 @@ PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32
     if (policy == nullptr) {
       fail(ErrorCode::NotFound, "{} holds no {} {}", spec.name, kind_name(kind), spec.member);
     }
-    return {policy, module.origin()};
+    return {policy, module.origin(), &module};
   }
-  for (const auto& module : loaded_) {
-    if (const auto* policy = member_of(*module, spec.name, kind); policy != nullptr) return {policy, module->origin()};
-  }
-  std::string origin;
-  if (const auto* policy = find_in_folders(user_plugin_folders(), spec, kind, origin); policy != nullptr) {
-    return {policy, origin};
-  }
-  for (const auto& module : builtin_) {
-    if (const auto* policy = member_of(*module, spec.name, kind); policy != nullptr) return {policy, module->origin()};
-  }
-  if (const auto* policy = find_in_folders({installed_plugin_folder()}, spec, kind, origin); policy != nullptr) {
-    return {policy, origin};
+  const auto among = [&](const auto& modules) -> Found {
+    for (const auto& module : modules) {
+      if (const auto* policy = member_of(*module, spec.name, kind)) return {policy, module->origin(), module.get()};
+    }
+    return {};
+  };
+  if (const Found found = among(loaded_); found.policy != nullptr) return found;
+  if (const Found found = find_in_folders(user_plugin_folders(), spec, kind); found.policy != nullptr) return found;
+  if (const Found found = among(builtin_); found.policy != nullptr) return found;
+  if (const Found found = find_in_folders({installed_plugin_folder()}, spec, kind); found.policy != nullptr) {
+    return found;
   }
   std::string known;
   for (const auto& module : builtin_) {

@@ -24,13 +24,15 @@ class PluginRegistry {
   struct Found {
     const inflight_policy_t* policy;
     std::string origin;
+    const PluginModule* module;
   };
   // ERRORS: NotFound listing the names there are, Plugin as PluginModule::load.
   [[nodiscard]] Found find(const PolicySpec& spec, uint32_t kind);
   // The kind of the policy that the spec names.
   [[nodiscard]] uint32_t kind_of(const PolicySpec& spec);
 
-  // Loads a file now; its policies can be named from then on.  ERRORS: as PluginModule::load.
+  // Loads a file now; its policies can be named from then on. One whose content has changed since it was loaded is
+  // loaded again; the old module stays for those who use it.  ERRORS: as PluginModule::load.
   const PluginModule& load(const std::string& path);
 
   struct Listed {
@@ -44,8 +46,7 @@ class PluginRegistry {
 
  private:
   const PluginModule& load_locked(const std::string& path);
-  [[nodiscard]] const inflight_policy_t* find_in_folders(const std::vector<std::string>& folders,
-                                                         const PolicySpec& spec, uint32_t kind, std::string& origin);
+  [[nodiscard]] Found find_in_folders(const std::vector<std::string>& folders, const PolicySpec& spec, uint32_t kind);
   [[nodiscard]] Found find_locked(const PolicySpec& spec, uint32_t kind);
 
   std::mutex mutex_;

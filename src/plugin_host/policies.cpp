@@ -4,27 +4,40 @@
 #include "plugin_host/plugin_registry.h"
 
 namespace inflight {
+namespace {
+
+PolicyOptions with_source(PolicyOptions options, const std::string& spec, const PluginRegistry::Found& found) {
+  options.spec = spec;
+  options.module = found.module;
+  return options;
+}
+
+}  // namespace
 
 std::unique_ptr<SchedAdapter> make_schedule_policy(const std::string& text, const SchedulerSetup& setup,
                                                    const PolicyOptions& options) {
   const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_SCHED).policy;
+  const PluginRegistry::Found found = plugin_registry().find(spec, INFLIGHT_KIND_SCHED);
+  const inflight_policy_t& policy = *found.policy;
   const SchedEnvironment environment{.max_requests = setup.config.max_requests,
                                      .block_token_count = setup.blocks.block_token_count,
                                      .block_count = setup.blocks.block_count,
                                      .max_num_batched_tokens = setup.config.max_num_batched_tokens,
                                      .max_num_seqs = setup.config.max_num_seqs};
-  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment, options);
+  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
+                                        with_source(options, text, found));
 }
 
 std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& text, const SchedulerSetup& setup,
                                                    const PolicyOptions& options) {
   const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, INFLIGHT_KIND_EVICT).policy;
+  const PluginRegistry::Found found = plugin_registry().find(spec, INFLIGHT_KIND_EVICT);
+  const inflight_policy_t& policy = *found.policy;
   const EvictAdapter::Environment environment{.block_count = setup.blocks.block_count,
                                               .block_token_count = setup.blocks.block_token_count,
                                               .block_bytes = setup.block_bytes};
-  return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment, options);
+  return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
+                                        with_source(options, text, found));
 }
 
 }  // namespace inflight

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/policy_instance.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "inflight/version.h"
+#include "plugin_host/plugin_module.h"
+#include "plugin_host/policy_report.h"
 
 namespace inflight {
 namespace {
+
+constexpr uint64_t kTextMax = 4096;  // bytes of a log line or an error that a policy gives
 
 uint64_t hash_of(const char* text) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
@@ -29,17 +34,12 @@ inflight_plugin_status_t answer_each(const void* services, const uint32_t* quest
   return INFLIGHT_PLUGIN_OK;
 }
 
-template <typename Info>
-void exit_and_destroy(const inflight_policy_t& policy, void* self, const Info& info) {
-  const auto leave = [&](const auto& ops) {
-    if (ops.exit != nullptr) ops.exit(self, &info);
-    ops.destroy(self);
-  };
-  if (policy.kind == INFLIGHT_KIND_SCHED) {
-    leave(*policy.sched);
-  } else {
-    leave(*policy.evict);
-  }
+bool is_guarded(const PolicyOptions& options) {
+  if (options.mode != PluginMode::Auto) return options.mode == PluginMode::Guarded;
+  const char* const wish = ::secure_getenv("INFLIGHT_PLUGIN_MODE");
+  const bool forced = wish != nullptr && std::string_view(wish) == "guarded";
+  const bool plain = wish != nullptr && std::string_view(wish) == "inline";
+  return forced || (options.module != nullptr && options.module->is_file() && !plain);
 }
 
 }  // namespace
@@ -57,39 +57,56 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
       .rand_u64 = [](void* context) -> uint64_t { return of(context).rng_.next(); },
       .log =
           [](void* context, uint32_t level, const char* text, uint64_t length) {
+            HostFunction host;
             PolicyInstance& self = of(context);
-            if (++self.log_lines_in_window_ > kLogLinesMax) return;
-            inflight::log(static_cast<LogLevel>(level <= INFLIGHT_PLUGIN_LOG_ERROR ? level : INFLIGHT_PLUGIN_LOG_ERROR),
-                          "policy {}: {}", self.policy_.id, std::string_view(text, length));
+            if (++self.log_lines_in_window_ <= kLogLinesMax) {
+              inflight::log(static_cast<LogLevel>(std::min(level, INFLIGHT_PLUGIN_LOG_ERROR)), "policy {}: {}",
+                            self.policy_.id, std::string_view(text, std::min(length, kTextMax)));
+            }
+            host.end();
           },
-      .set_error = [](void* context, const char* text, uint64_t length) { of(context).error_.assign(text, length); },
+      .set_error =
+          [](void* context, const char* text, uint64_t length) {
+            HostFunction host;
+            of(context).error_.assign(text, std::min(length, kTextMax));
+            host.end();
+          },
       .metric =
           [](void* context, const char* name, double value) {
+            HostFunction host;
             auto& metrics = of(context).metrics_;
             if (const auto found = metrics.find(name); found != metrics.end()) {
               found->second = value;
             } else if (metrics.size() < kMetricsMax) {
               metrics.emplace(name, value);
             }
+            host.end();
           },
       .alloc = [](void* context, uint64_t bytes, uint64_t alignment) -> void* {
+        HostFunction host;
         void* memory = nullptr;
         const uint64_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
-        if (::posix_memalign(&memory, at_least, bytes) != 0) return nullptr;
-        ++of(context).allocation_count_;
+        if (::posix_memalign(&memory, at_least, bytes) != 0) memory = nullptr;
+        if (memory != nullptr) ++of(context).allocation_count_;
+        host.end();
         return memory;
       },
       .free =
           [](void* context, void* memory) {
             if (memory == nullptr) return;
+            HostFunction host;
             --of(context).allocation_count_;
             ::free(memory);
+            host.end();
           },
       .match_prefix = [](void* context, const uint32_t* slots, uint32_t count,
                          uint32_t* tokens) -> inflight_plugin_status_t {
+        HostFunction host;
         const Services* const services = of(context).services_;
-        return answer_each(services, slots, count, tokens,
-                           [services](uint32_t slot) { return services->stored_tokens(slot); });
+        const auto status = answer_each(services, slots, count, tokens,
+                                        [services](uint32_t slot) { return services->stored_tokens(slot); });
+        host.end();
+        return status;
       },
       .estimate_step_ns = [](void* context, uint32_t prefill_tokens, uint32_t decode_sequences,
                              uint64_t attended_tokens) -> int64_t {
@@ -107,9 +124,11 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
       },
       .request_exit =
           [](void* context, int32_t code, const char* why) {
+            HostFunction host;
             of(context).exit_requested_ = true;
             of(context).exit_code_ = code;
             of(context).exit_why_ = why == nullptr ? "" : why;
+            host.end();
           },
   };
 }
@@ -117,14 +136,23 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
 PolicyInstance::PolicyInstance(const inflight_policy_t& policy, const PolicyOptions& options)
     : policy_(policy),
       options_(options),
+      guarded_(is_guarded(options)),
+      guard_limits_{.code = options.module == nullptr ? CodeRange{} : options.module->code(),
+                    .stuck_after_ms = options.stuck_after_ms},
       host_(make_host(this, options.simulated)),
-      rng_(options.seed ^ hash_of(policy.id)) {}
-
-PolicyInstance::~PolicyInstance() {
-  if (active()) end(INFLIGHT_EXIT_UNLOAD, 0, "", "");
+      rng_(options.seed ^ hash_of(policy.id)) {
+  if (guarded_) watchdog_.emplace();
 }
 
-void PolicyInstance::created(inflight_plugin_status_t status, void* self) {
+PolicyInstance::~PolicyInstance() {
+  services_ = nullptr;  // may be gone already
+  if (active()) end(leave_reason_, 0, "", "");
+}
+
+void PolicyInstance::created(const GuardResult& result, inflight_plugin_status_t status, void* self) {
+  if (result.outcome != GuardOutcome::Returned) {
+    fail(ErrorCode::Plugin, "policy {} could not be created: create() failed: {}", policy_.id, result.what);
+  }
   if (status != INFLIGHT_PLUGIN_OK || self == nullptr) {
     fail(ErrorCode::Plugin, "policy {} could not be created: {} (status {})", policy_.id,
          error_.empty() ? "no reason given" : error_, status);
@@ -132,23 +160,53 @@ void PolicyInstance::created(inflight_plugin_status_t status, void* self) {
   self_ = self;
 }
 
-void PolicyInstance::begin(TimeNs now) {
-  now_ = now;
-  error_.clear();
-  if (++calls_ - window_begin_ > kStrikeWindow) {
-    window_begin_ = calls_;
+void PolicyInstance::at_step(uint64_t step) {
+  if (step == step_) return;
+  step_ = step;
+  if (step - window_begin_ > kStrikeWindow) {
+    window_begin_ = step;
     strikes_in_window_ = log_lines_in_window_ = 0;
+  }
+  if (step_time_ > 0) {
+    const TimeNs promised = policy_.soft_step_us > 0 ? TimeNs{policy_.soft_step_us} * 1000 : kSoftStepNs;
+    if (step_time_ > promised) ++soft_overruns_;
+    constexpr double kWeight = 0.1;
+    step_time_average_ += kWeight * (static_cast<double>(step_time_) - step_time_average_);
+    step_time_ = 0;
   }
 }
 
-bool PolicyInstance::finish(const char* name, inflight_plugin_status_t status, TimeNs taken) {
+void PolicyInstance::begin(const char* name, TimeNs now) {
+  op_ = name;
+  now_ = now;
+  error_.clear();
+}
+
+bool PolicyInstance::finish(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken) {
+  const char* const name = op_;
+  recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, name, status};
+  step_time_ += taken;
+  switch (result.outcome) {
+    case GuardOutcome::Returned:
+      break;
+    case GuardOutcome::Threw:
+      eject(INFLIGHT_EXIT_ABI, name, "let " + result.what + " out");
+      return false;
+    case GuardOutcome::Crashed:
+      eject(INFLIGHT_EXIT_CRASH, name, "crashed with " + result.what);
+      return false;
+    case GuardOutcome::Stuck:
+      eject(INFLIGHT_EXIT_STUCK, name, fmt::format("did not return within {} ms", options_.stuck_after_ms));
+      return false;
+  }
   bool answered = status == INFLIGHT_PLUGIN_OK;
   if (status < 0) {
-    strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_);
+    strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_, INFLIGHT_EXIT_ERROR);
   } else if (status != INFLIGHT_PLUGIN_OK && status != INFLIGHT_PASS) {
     strike(name, fmt::format("returned the unknown status {}", status));
   } else if (taken > options_.op_time_max) {
-    strike(name, fmt::format("took {} ms, allowed: {} ms", taken / 1'000'000, options_.op_time_max / 1'000'000));
+    strike(name, fmt::format("took {} ms, allowed: {} ms", taken / 1'000'000, options_.op_time_max / 1'000'000),
+           INFLIGHT_EXIT_OVERRUN);
   }
   if (exit_requested_ && active()) {
     end(INFLIGHT_EXIT_SELF, exit_code_, name, exit_why_);
@@ -157,12 +215,13 @@ bool PolicyInstance::finish(const char* name, inflight_plugin_status_t status, T
   return answered && active();
 }
 
-void PolicyInstance::strike(const char* op, std::string_view why) {
+void PolicyInstance::strike(const char* op, std::string_view why, uint32_t reason) {
   if (!active()) return;
   ++strikes_total_;
+  ++strikes_in_window_;
   log(LogLevel::Warning, "policy {}: {}(): {}; the built-in decided instead (strike {} of {})", policy_.id, op, why,
-      ++strikes_in_window_, kStrikesMax);
-  if (strikes_in_window_ >= kStrikesMax) end(INFLIGHT_EXIT_BAD_OUTPUT, 0, op, why);
+      strikes_in_window_, kStrikesMax);
+  if (strikes_in_window_ >= kStrikesMax) end(reason, 0, op, why);
 }
 
 void PolicyInstance::eject(uint32_t reason, const char* op, std::string_view why) {
@@ -172,23 +231,48 @@ void PolicyInstance::eject(uint32_t reason, const char* op, std::string_view why
 }
 
 void PolicyInstance::end(uint32_t reason, int32_t code, const char* op, std::string_view message) {
-  if (reason >= INFLIGHT_EXIT_SELF) {
-    exit_message_ = fmt::format("policy {} was taken out in {}(): {}", policy_.id, op, message);
-    log(LogLevel::Error, "{}; the built-in policy goes on", exit_message_);
-  }
   const std::string text(message);
   const inflight_exit_t info{.struct_size = sizeof(inflight_exit_t),
                              .reason = reason,
                              .code = code,
                              .strikes = static_cast<uint32_t>(strikes_in_window_),
-                             .step = 0,
+                             .step = step_,
                              .now_ns = now_,
                              .op = op,
                              .message = text.c_str()};
+  exit_reason_ = reason;
+  if (reason > INFLIGHT_EXIT_SWAP) {
+    report_path_ = write_policy_report(*this, info, options_.report_folder.value_or(default_report_folder()));
+    exit_message_ = fmt::format("policy {} was taken out in {}(): {}", policy_.id, op, message);
+    log(LogLevel::Error, "{}; the built-in policy goes on{}", exit_message_,
+        report_path_.empty() ? "" : "; report: " + report_path_);
+  }
+  const bool abandoned = reason == INFLIGHT_EXIT_CRASH || reason == INFLIGHT_EXIT_STUCK;
+  if (abandoned) {
+    self_ = nullptr;
+  } else {
+    leave(info);
+  }
+}
+
+// exit() and destroy(): what happens in them concerns nobody any more, as long as they return.
+void PolicyInstance::leave(const inflight_exit_t& info) {
   void* const self = self_;
   self_ = nullptr;
-  exit_and_destroy(policy_, self, info);
-  if (allocation_count_ != 0) {
+  const auto exit_and_destroy = [&](const auto& ops) {
+    if (ops.exit != nullptr) ops.exit(self, &info);
+    ops.destroy(self);
+  };
+  const GuardResult result = run([&] {
+    if (policy_.kind == INFLIGHT_KIND_SCHED) {
+      exit_and_destroy(*policy_.sched);
+    } else {
+      exit_and_destroy(*policy_.evict);
+    }
+  });
+  if (result.outcome != GuardOutcome::Returned) {
+    log(LogLevel::Warning, "policy {}: its exit() or destroy() failed: {}", policy_.id, result.what);
+  } else if (allocation_count_ != 0) {
     log(LogLevel::Warning, "policy {}: left {} allocations behind", policy_.id, allocation_count_);
   }
 }

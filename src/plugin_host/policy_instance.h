@@ -1,32 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// One created instance of a loaded policy: its host table, its clock and random numbers, its strikes. Shared by the two
-// adapters, which translate between scheduler types and the C structs.
+// One created instance of a loaded policy: its host table, its clock and random numbers, its strikes and its end.
+// Shared by the two adapters, which translate between scheduler types and the C structs.
 //
 // A call is answered by the policy, or it is not: INFLIGHT_PASS, a missing op and every mistake mean "the built-in
-// decides this call". A mistake is also a strike; kStrikesMax strikes within kStrikeWindow calls, or the policy's own
-// wish, take it out for good (exit, destroy) and the built-in goes on.
+// decides this call". A mistake is also a strike; kStrikesMax strikes within kStrikeWindow steps take it out for good
+// (exit, destroy) and the built-in goes on. A crash, an exception or a call that does not return take it out at once;
+// after a crash or a cut call neither exit nor destroy is called and what it had allocated is left. Whoever is taken
+// out leaves a report (policy_report.h).
 // THREAD: the engine thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/rng.h"
 #include "inflight/plugin.h"
+#include "plugin_host/plugin_guard.h"
 #include "sched/latency_model.h"
 
 namespace inflight {
+
+class PluginModule;
+
+// Whether crashes and endless loops of a policy are contained.
+enum class PluginMode : uint8_t {
+  Auto,     // as $INFLIGHT_PLUGIN_MODE says (inline, guarded); else files are guarded, built-in policies are not
+  Inline,   // plain calls: a crash is a crash of the process, in a debugger at its place
+  Guarded,  // plugin_guard.h
+};
 
 struct PolicyOptions {
   uint64_t seed = 0;
   bool simulated = false;
   // Times each op; nullptr: no time limit (virtual time).
   const Clock* clock = nullptr;
-  TimeNs op_time_max = 20'000'000;
+  TimeNs op_time_max = limits::kPluginOpNs;
+  PluginMode mode = PluginMode::Auto;
+  int32_t stuck_after_ms = limits::kPluginStuckMs;  // guarded: of real time
+  std::optional<std::string> report_folder = {};    // absent: default_report_folder(); empty: no reports
+  const PluginModule* module = nullptr;             // where it is from; null: built in
+  std::string spec = {};                            // what the user wrote, for reports
 };
 
 class PolicyInstance {
@@ -34,34 +54,55 @@ class PolicyInstance {
   PolicyInstance(const inflight_policy_t& policy, const PolicyOptions& options);
   PolicyInstance(const PolicyInstance&) = delete;
   PolicyInstance& operator=(const PolicyInstance&) = delete;
-  // Ends it with reason INFLIGHT_EXIT_UNLOAD if it is still there.
+  // Ends it with `leave_reason` (INFLIGHT_EXIT_UNLOAD) if it is still there.
   ~PolicyInstance();
 
-  // create() has returned `status` and `self`.  ERRORS: Plugin, with the policy's own text.
-  void created(inflight_plugin_status_t status, void* self);
+  // Runs the policy's create().  ERRORS: Plugin, with the policy's own text or what it did instead of returning.
+  template <typename Create>
+  void create(Create&& create) {
+    void* self = nullptr;
+    inflight_plugin_status_t status = INFLIGHT_PLUGIN_OK;
+    begin("create", 0);
+    const GuardResult result = run([&] { status = create(&self); });
+    created(result, status, self);
+  }
+
+  // A step begins: strikes and times are counted by step.
+  void at_step(uint64_t step);
 
   // Runs op() (which returns a status) with the host's clock at `now`. True: the policy answered.
   template <typename Op>
   bool call(const char* name, TimeNs now, Op&& op) {
     if (!active()) return false;
-    begin(now);
+    begin(name, now);
     const TimeNs start = options_.clock != nullptr ? options_.clock->now() : 0;
-    const inflight_plugin_status_t status = op();
+    inflight_plugin_status_t status = INFLIGHT_PLUGIN_OK;
+    const GuardResult result = run([&] { status = op(); });
     const TimeNs taken = options_.clock != nullptr ? options_.clock->now() - start : 0;
-    return finish(name, status, taken);
+    return finish(result, status, taken);
   }
   // The answer of the last call was no answer; counts, logs, and may end the instance.
-  void strike(const char* op, std::string_view why);
+  void strike(const char* op, std::string_view why, uint32_t reason = INFLIGHT_EXIT_BAD_OUTPUT);
   // Ends the instance at once: a fault that must not happen twice.
   void eject(uint32_t reason, const char* op, std::string_view why);
+  // What exit() is told when the instance ends in good order.
+  void set_leave_reason(uint32_t reason) { leave_reason_ = reason; }
 
   [[nodiscard]] bool active() const { return self_ != nullptr; }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] const inflight_policy_t& policy() const { return policy_; }
+  [[nodiscard]] const PolicyOptions& options() const { return options_; }
   [[nodiscard]] const inflight_host_t& host() const { return host_; }
+  [[nodiscard]] bool guarded() const { return guarded_; }
   [[nodiscard]] int64_t strike_count() const { return strikes_total_; }
+  [[nodiscard]] int64_t call_count() const { return calls_; }
+  // Of real time; 0 without a clock.
+  [[nodiscard]] TimeNs step_time_average() const { return static_cast<TimeNs>(step_time_average_); }
+  [[nodiscard]] int64_t soft_overrun_count() const { return soft_overruns_; }  // steps over the policy's own promise
   // Why it was taken out; empty while it is active.
   [[nodiscard]] const std::string& exit_message() const { return exit_message_; }
+  [[nodiscard]] uint32_t exit_reason() const { return exit_reason_; }  // INFLIGHT_EXIT_*; meaningful after its end
+  [[nodiscard]] const std::string& report_path() const { return report_path_; }  // empty: none was written
   [[nodiscard]] const std::map<std::string, double>& metrics() const { return metrics_; }
 
   // Who answers what a policy asks the host during a call.
@@ -73,26 +114,58 @@ class PolicyInstance {
     [[nodiscard]] virtual TimeNs estimate(const StepWork& work) const = 0;
     // The unit before `unit`, or INFLIGHT_UNIT_ROOT; nullopt: it is not stored.
     [[nodiscard]] virtual std::optional<uint32_t> parent_of(uint32_t unit) const = 0;
+    // What the last call of `op` was given and what it answered, for a report.
+    virtual void describe(std::string_view op, nlohmann::ordered_json& json) const = 0;
   };
   void set_services(const Services* services) { services_ = services; }
+  [[nodiscard]] const Services* services() const { return services_; }
+
+  // One call, for the report.
+  struct Call {
+    uint64_t step = 0;
+    TimeNs now = 0;
+    TimeNs taken = 0;
+    const char* op = "";
+    inflight_plugin_status_t status = 0;
+  };
+  // The last calls, oldest first.
+  template <typename Visit>
+  void for_each_recent_call(Visit&& visit) const {
+    const auto kept = static_cast<int64_t>(recent_.size());
+    for (int64_t i = calls_ > kept ? calls_ - kept : 0; i < calls_; ++i) {
+      visit(recent_[static_cast<size_t>(i % kept)]);
+    }
+  }
 
   static constexpr int kStrikesMax = 8;
-  static constexpr int64_t kStrikeWindow = 1000;  // calls
+  static constexpr uint64_t kStrikeWindow = 1000;  // steps
+  static constexpr TimeNs kSoftStepNs = 200'000;   // what a policy that promises nothing is measured against
   static constexpr size_t kMetricsMax = 64;
-  static constexpr int kLogLinesMax = 100;  // per kStrikeWindow calls
+  static constexpr int kLogLinesMax = 100;  // per kStrikeWindow steps
 
  private:
-  void begin(TimeNs now);
-  bool finish(const char* name, inflight_plugin_status_t status, TimeNs taken);
+  template <typename Function>
+  GuardResult run(Function&& function) {
+    return guarded_ ? run_guarded(guard_limits_, function) : run_catching(function);
+  }
+  void begin(const char* name, TimeNs now);
+  void created(const GuardResult& result, inflight_plugin_status_t status, void* self);
+  bool finish(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken);
   void end(uint32_t reason, int32_t code, const char* op, std::string_view message);
+  void leave(const inflight_exit_t& info);
   static PolicyInstance& of(void* context) { return *static_cast<PolicyInstance*>(context); }
   static inflight_host_t make_host(PolicyInstance* instance, bool simulated);
 
   const inflight_policy_t& policy_;
   PolicyOptions options_;
+  bool guarded_;
+  GuardLimits guard_limits_;
+  std::optional<WatchdogUser> watchdog_;
   inflight_host_t host_;
   void* self_ = nullptr;
+  const char* op_ = "";  // in progress or last
   TimeNs now_ = 0;
+  uint64_t step_ = 0;
   Rng rng_;
   const Services* services_ = nullptr;
   std::string error_;  // set_error() of the current call
@@ -100,14 +173,21 @@ class PolicyInstance {
   int64_t allocation_count_ = 0;
 
   int64_t calls_ = 0;
-  int64_t window_begin_ = 0;
+  std::array<Call, 64> recent_{};
+  uint64_t window_begin_ = 0;
   int strikes_in_window_ = 0;
   int log_lines_in_window_ = 0;
   int64_t strikes_total_ = 0;
+  TimeNs step_time_ = 0;
+  double step_time_average_ = 0.0;
+  int64_t soft_overruns_ = 0;
   bool exit_requested_ = false;
   int32_t exit_code_ = 0;
   std::string exit_why_;
+  uint32_t leave_reason_ = INFLIGHT_EXIT_UNLOAD;
+  uint32_t exit_reason_ = INFLIGHT_EXIT_UNLOAD;
   std::string exit_message_;
+  std::string report_path_;
 };
 
 }  // namespace inflight

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "plugin_host/policy_report.h"
 
 namespace inflight {
 namespace {
@@ -45,14 +47,13 @@ SchedAdapter::SchedAdapter(const inflight_policy_t& policy, const PluginConfig& 
                                            .max_running = count(environment.max_num_seqs),
                                            .reserved = 0,
                                            .seed = options.seed};
-  void* self = nullptr;
-  const auto status = ops_.create(&instance_.host(), &given, &config.config(), &self);
-  instance_.created(status, self);
+  instance_.create([&](void** self) { return ops_.create(&instance_.host(), &given, &config.config(), self); });
   instance_.set_services(this);
 }
 
 void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> waiting) {
   const uint32_t columns = instance_.policy().request_columns;
+  instance_.at_step(view.step);
   waiting_.fill(waiting, columns, *view.blocks);
   running_.fill(view.running, columns, *view.blocks);
   view_ = &view;
@@ -181,7 +182,9 @@ void SchedAdapter::on_events(std::span<const SchedulerEvent> events) {
                                 .reserved = 0,
                                 .events = reinterpret_cast<const inflight_event_t*>(events.data())};
   last_now_ = events.back().time;
+  events_ = &given;
   instance_.call("on_events", last_now_, [&] { return ops_.on_events(instance_.self(), &given); });
+  events_ = nullptr;
 }
 
 void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
@@ -287,10 +290,34 @@ void SchedAdapter::pick_victims(const StepView& view, const Need& need, std::vec
   for (uint32_t i = 0; i < named; ++i) victims.push_back(view.running[indices_[i]]);
 }
 
+void SchedAdapter::describe(std::string_view op, nlohmann::ordered_json& json) const {
+  if (op == "on_events") {
+    if (events_ != nullptr) json["events"] = to_json(*events_);
+    return;
+  }
+  if (step_.waiting == nullptr) return;  // nothing was asked yet
+  json["step"] = to_json(step_);
+  const auto rows = [](const auto& values) {
+    return std::vector(values.begin(),
+                       values.begin() + static_cast<ptrdiff_t>(std::min<size_t>(values.size(), kReportRowsMax)));
+  };
+  if (op == "score") json["answer"] = {{"key0", rows(key0_)}, {"key1", rows(key1_)}};
+  if (op == "order" || op == "pick_victims") json["answer"] = {{"index", rows(indices_)}};
+}
+
 void SchedAdapter::on_liveness_fault(LivenessFault fault) {
-  // Nothing is scheduled once in a while: a strike. Somebody starves: out.
+  // Nothing is scheduled once in a while: a strike. Step after step, or somebody starves: out.
   if (fault == LivenessFault::NoProgress) {
-    instance_.strike("plan", "let nothing run, though something could have");
+    constexpr int kNoProgressMax = 3;
+    const bool again = step_.step == last_idle_step_ + 1;
+    idle_steps_ = again ? idle_steps_ + 1 : 1;
+    last_idle_step_ = step_.step;
+    constexpr const char* kWhy = "let nothing run, though something could have";
+    if (idle_steps_ >= kNoProgressMax) {
+      instance_.eject(INFLIGHT_EXIT_NO_PROGRESS, "plan", kWhy);
+    } else {
+      instance_.strike("plan", kWhy, INFLIGHT_EXIT_NO_PROGRESS);
+    }
   } else {
     instance_.eject(INFLIGHT_EXIT_STARVATION, "score",
                     fmt::format("kept the first request waiting for more than {} s with room for it",

@@ -41,6 +41,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   void on_liveness_fault(LivenessFault fault) override;
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
+  [[nodiscard]] PolicyInstance& instance() { return instance_; }
 
  private:
   // Fills step_ from the view; the columns of `waiting` and of the running sequences only if the policy reads them.
@@ -50,6 +51,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   [[nodiscard]] std::optional<uint32_t> stored_tokens(uint32_t slot) const override;
   [[nodiscard]] TimeNs estimate(const StepWork& work) const override;
   [[nodiscard]] std::optional<uint32_t> parent_of(uint32_t unit) const override;
+  void describe(std::string_view op, nlohmann::ordered_json& json) const override;
   // True when indices are below `count` and none repeats.
   bool check_indices(const char* op, std::span<const uint32_t> indices, size_t count);
 
@@ -57,8 +59,11 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   PolicyInstance instance_;
   RequestColumns waiting_, running_;
   inflight_step_t step_{};
-  const StepView* view_ = nullptr;  // of the call in progress
+  const StepView* view_ = nullptr;             // of the call in progress
+  const inflight_events_t* events_ = nullptr;  // of the on_events in progress
   TimeNs last_now_ = 0;
+  uint64_t last_idle_step_ = 0;  // the last step in which it let nothing run
+  int idle_steps_ = 0;           // and how many there were in a row
   std::vector<int64_t> key0_, key1_;
   std::vector<uint32_t> indices_;
   std::vector<uint64_t> seen_;  // by index: generation of the last check that saw it

@@ -22,6 +22,9 @@ static void destroy(void* self) { (void)self; }
 static const inflight_sched_ops_t ops = {
     .struct_size = sizeof(inflight_sched_ops_t), .create = create, .destroy = destroy};
 #endif
+#if defined(FAULT_PARAM_COUNT) || defined(FAULT_PARAM_KEY)
+static const inflight_param_t params[] = {{.key = "Bad Key", .type = 9}};
+#endif
 static const inflight_policy_t policy = {
 #if defined(FAULT_SHORT_POLICY)
     .struct_size = 16,
@@ -40,6 +43,17 @@ static const inflight_policy_t policy = {
 #endif
 #if !defined(FAULT_NO_OPS)
     .sched = &ops,
+#endif
+#if defined(FAULT_PARAM_COUNT)
+    .param_count = 1000000,
+    .params = params,
+#elif defined(FAULT_PARAM_KEY)
+    .param_count = 1,
+    .params = params,
+#elif defined(FAULT_STATE)
+    .capabilities = INFLIGHT_CAP_STATE,
+#elif defined(FAULT_TEXT)
+    .summary = (const char*)8,
 #endif
 };
 
@@ -60,11 +74,20 @@ const inflight_module_t* inflight_plugin_query_v1(const inflight_query_t* query)
 #if defined(FAULT_MINOR)
       .min_host_minor = 99,
 #endif
-#if !defined(FAULT_EMPTY)
+#if defined(FAULT_COUNT)
+      .count = 1u << 30,
+      .policies = policies,
+#elif defined(FAULT_POINTER)
+      .count = 1,
+      .policies = (const inflight_policy_t* const*)8,
+#elif !defined(FAULT_EMPTY)
       .count = 1,
       .policies = policies,
 #endif
   };
+#if defined(FAULT_QUERY)
+  *(volatile int*)8 = 1;
+#endif
   (void)query;
   (void)policies;
 #if defined(FAULT_NULL)

@@ -134,7 +134,14 @@ INSTANTIATE_TEST_SUITE_P(
                     LoadFault{"id", "has the id 'Not An Id!'"}, LoadFault{"no_ops", "has no table of ops"},
                     LoadFault{"no_create", "lacks the ops create"}, LoadFault{"short_module", "is shorter (4 bytes)"},
                     LoadFault{"note", "its note promises test.something-else"}, LoadFault{"empty", "offers no policy"},
-                    LoadFault{"null", "has nothing for inflight"}),
+                    LoadFault{"null", "has nothing for inflight"},
+                    LoadFault{"count", "says it offers 1073741824 policies, allowed: 64"},
+                    LoadFault{"pointer", "inflight_plugin_query_v1 failed: SIGSEGV"},
+                    LoadFault{"query", "inflight_plugin_query_v1 failed: SIGSEGV"},
+                    LoadFault{"text", "inflight_plugin_query_v1 failed: SIGSEGV"},
+                    LoadFault{"param_count", "says it has 1000000 parameters, allowed: 256"},
+                    LoadFault{"param_key", "has the parameter 'Bad Key' of type 9"},
+                    LoadFault{"state", "claims INFLIGHT_CAP_STATE but lacks"}),
     [](const auto& test) { return test.param.file; });
 
 TEST(PluginFile, MustBeAPluginThatOthersCannotWrite) {
@@ -191,7 +198,8 @@ TEST_P(FaultyPolicy, CostsOnlyItsOwnDecisions) {
     EXPECT_FALSE(policy->instance().active());
     EXPECT_NE(log_.find("was taken out"), std::string::npos);
     EXPECT_EQ(policy->ranking(), SchedulePolicy::Ranking::Arrival);
-    EXPECT_EQ(policy->instance().metrics().at("exit_reason"), INFLIGHT_EXIT_BAD_OUTPUT);
+    const bool says_no = std::string(GetParam().name) == "error";
+    EXPECT_EQ(policy->instance().metrics().at("exit_reason"), says_no ? INFLIGHT_EXIT_ERROR : INFLIGHT_EXIT_BAD_OUTPUT);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, FaultyPolicy,

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_host/plugin_guard.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace inflight {
+namespace {
+
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr size_t kSignalStackBytes = 64 * 1024;
+constexpr int kJumpedByWatchdog = -1;  // sigsetjmp's value; a crash gives the signal's number
+
+// What the signal handlers and the watchdog know of one thread.
+struct ThreadRecord {
+  ThreadRecord();
+  ~ThreadRecord();
+
+  pthread_t thread = ::pthread_self();
+  sigjmp_buf* jump = nullptr;  // of the call in progress; used by this thread and its handlers only
+  CodeRange code;
+  std::atomic<int32_t> host_depth = 0;
+  std::atomic<int32_t> cut_tries = 0;
+  std::atomic<int32_t> stuck_after_ms = 0;
+  std::atomic<uint64_t> serial = 0;  // odd: a call is in progress
+  std::atomic<uint64_t> cut = 0;     // the serial of the call that is to end
+
+  uint64_t watched_serial = 0;  // the watchdog's
+  int32_t watched_ms = 0;
+  std::unique_ptr<std::byte[]> signal_stack;
+};
+
+// Initial-exec, so that a handler can read it without the loader allocating.
+__attribute__((tls_model("initial-exec"))) thread_local ThreadRecord* t_record = nullptr;
+
+[[nodiscard]] bool is_cut(const ThreadRecord& record) {
+  return record.jump != nullptr && record.cut.load() == record.serial.load();
+}
+
+uintptr_t instruction_of(const void* context) {
+  const auto* const machine = static_cast<const ucontext_t*>(context);
+#if defined(__x86_64__)
+  return static_cast<uintptr_t>(machine->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return static_cast<uintptr_t>(machine->uc_mcontext.pc);
+#else
+  (void)machine;
+  return 0;  // never in the plugin's code: calls are cut after kCutTriesMax tries
+#endif
+}
+
+struct Handlers {
+  std::array<struct sigaction, kCrashSignals.size()> before{};
+  int cut_signal = 0;
+};
+Handlers& handlers() {
+  static Handlers installed;
+  return installed;
+}
+
+// The crash is not a guarded plugin's: whoever was there before takes it.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const auto* const place = std::ranges::find(kCrashSignals, signal);
+  const struct sigaction& before = handlers().before[static_cast<size_t>(place - kCrashSignals.begin())];
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  } else {
+    ::sigaction(signal, &before, nullptr);
+    if (info->si_code <= 0) ::raise(signal);  // sent, not caused: it will not come again by itself
+  }
+}
+
+void on_crash(int signal, siginfo_t* info, void* context) {
+  ThreadRecord* const record = t_record;
+  if (record != nullptr && record->jump != nullptr) ::siglongjmp(*record->jump, signal);
+  pass_on(signal, info, context);
+}
+
+void on_cut(int, siginfo_t*, void* context) {
+  ThreadRecord* const record = t_record;
+  if (record == nullptr || !is_cut(*record) || record->host_depth.load() > 0) return;
+  const bool safe = record->code.contains(instruction_of(context));
+  if (safe || record->cut_tries.fetch_add(1) >= kCutTriesMax) ::siglongjmp(*record->jump, kJumpedByWatchdog);
+}
+
+void install_handlers() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    Handlers& state = handlers();
+    struct sigaction action{};
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // left by a jump that restores no mask
+    sigemptyset(&action.sa_mask);
+    action.sa_sigaction = on_crash;
+    for (size_t i = 0; i < kCrashSignals.size(); ++i) ::sigaction(kCrashSignals[i], &action, &state.before[i]);
+    action.sa_sigaction = on_cut;
+    action.sa_flags |= SA_RESTART;
+    for (int signal = SIGRTMAX - 1; signal > SIGRTMIN && state.cut_signal == 0; --signal) {
+      struct sigaction present{};
+      ::sigaction(signal, nullptr, &present);
+      if ((present.sa_flags & SA_SIGINFO) != 0 || present.sa_handler != SIG_DFL) continue;  // the program's own
+      ::sigaction(signal, &action, nullptr);
+      state.cut_signal = signal;
+    }
+  });
+}
+
+// Looks at every thread's call each tick. Never destroyed: threads may end after static objects have.
+class Watchdog {
+ public:
+  static Watchdog& instance() {
+    static auto* const watchdog = new Watchdog;
+    return *watchdog;
+  }
+
+  void add(ThreadRecord* record) {
+    const std::scoped_lock lock(mutex_);
+    records_.push_back(record);
+  }
+  void remove(ThreadRecord* record) {
+    const std::scoped_lock lock(mutex_);
+    std::erase(records_, record);
+  }
+  void add_user() {
+    const std::scoped_lock lock(mutex_);
+    if (++users_ == 1) start();
+  }
+  void remove_user() {
+    const std::scoped_lock lock(mutex_);
+    if (--users_ > 0) return;
+    thread_.request_stop();
+    wake_.notify_all();
+    thread_.detach();  // it ends by itself at the next tick, at the latest
+  }
+
+ private:
+  void start() {
+    sigset_t all, before;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no signal of the program is to land on the watchdog
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      for (ThreadRecord* record : records_) look_at(*record);
+      wake_.wait_for(lock, std::chrono::milliseconds(kWatchdogTickMs));
+    }
+  }
+
+  static void look_at(ThreadRecord& record) {
+    const uint64_t serial = record.serial.load();
+    if (serial % 2 == 0 || serial != record.watched_serial) {
+      record.watched_serial = serial;
+      record.watched_ms = 0;
+      return;
+    }
+    record.watched_ms += kWatchdogTickMs;
+    if (record.watched_ms < record.stuck_after_ms.load()) return;
+    record.cut.store(serial);
+    ::pthread_kill(record.thread, handlers().cut_signal);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<ThreadRecord*> records_;
+  int users_ = 0;
+  std::jthread thread_;
+};
+
+ThreadRecord::ThreadRecord() {
+  stack_t present{};
+  ::sigaltstack(nullptr, &present);
+  if ((present.ss_flags & SS_DISABLE) != 0) {
+    signal_stack = std::make_unique<std::byte[]>(kSignalStackBytes);
+    const stack_t own{.ss_sp = signal_stack.get(), .ss_flags = 0, .ss_size = kSignalStackBytes};
+    ::sigaltstack(&own, nullptr);
+  }
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : kCrashSignals) sigaddset(&wanted, signal);
+  sigaddset(&wanted, handlers().cut_signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &wanted, nullptr);
+  Watchdog::instance().add(this);
+  t_record = this;
+}
+
+ThreadRecord::~ThreadRecord() {
+  t_record = nullptr;
+  Watchdog::instance().remove(this);
+  if (signal_stack == nullptr) return;
+  const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  ::sigaltstack(&none, nullptr);
+}
+
+ThreadRecord& record_of_this_thread() {
+  if (t_record == nullptr) {
+    install_handlers();
+    thread_local std::unique_ptr<ThreadRecord> owner;
+    owner = std::make_unique<ThreadRecord>();
+  }
+  return *t_record;
+}
+
+void leave(ThreadRecord& record) {
+  record.serial.fetch_add(1);
+  record.jump = nullptr;
+  record.host_depth.store(0);
+}
+
+}  // namespace
+
+GuardResult run_catching(void (*function)(void*), void* argument) {
+  try {
+    function(argument);
+    return {};
+  } catch (const std::exception& error) {
+    return {GuardOutcome::Threw, std::string("an exception: ") + error.what()};
+  } catch (...) {
+    return {GuardOutcome::Threw, "an exception of unknown type"};
+  }
+}
+
+GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void* argument) {
+  ThreadRecord& record = record_of_this_thread();
+  if (record.jump != nullptr) return run_catching(function, argument);
+  sigjmp_buf jump;
+  record.code = limits.code;
+  record.cut_tries.store(0);
+  record.stuck_after_ms.store(limits.stuck_after_ms);
+  // Without the mask: the handlers block nothing (SA_NODEFER), and saving it would cost a system call.
+  const int jumped = sigsetjmp(jump, 0);
+  if (jumped != 0) {
+    ThreadRecord& own = *t_record;  // locals may be stale after the jump
+    leave(own);
+    if (jumped == kJumpedByWatchdog) return {GuardOutcome::Stuck, "it did not return"};
+    return {GuardOutcome::Crashed, std::string("SIG") + ::sigabbrev_np(jumped)};
+  }
+  record.jump = &jump;
+  record.serial.fetch_add(1);
+  GuardResult result = run_catching(function, argument);
+  leave(record);
+  return result;
+}
+
+HostFunction::HostFunction() {
+  if (t_record != nullptr) t_record->host_depth.fetch_add(1);
+}
+
+void HostFunction::end() {
+  ThreadRecord* const record = t_record;
+  if (record == nullptr) return;
+  if (record->host_depth.fetch_sub(1) == 1 && is_cut(*record)) ::siglongjmp(*record->jump, kJumpedByWatchdog);
+}
+
+WatchdogUser::WatchdogUser() {
+  install_handlers();
+  Watchdog::instance().add_user();
+}
+WatchdogUser::~WatchdogUser() { Watchdog::instance().remove_user(); }
+
+}  // namespace inflight

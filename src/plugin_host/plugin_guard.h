@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a plugin's function so that a crash in it, an exception out of it or its never returning ends the call, not the
+// process. The call stays on the caller's thread; nothing is handed over, so the cost is a sigsetjmp (about 20 ns).
+//
+//   crash         SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT on this thread, a stack overflow included (the handlers run
+//                 on an alternate stack). Crashes elsewhere go to whoever handled them before.
+//   never returns a watchdog thread sees that one call lasts longer than it may and signals the thread. The handler
+//                 jumps out only when the thread is in the plugin's own code, at the end of a host function, or after
+//                 kCutTriesMax tries (it sleeps or waits): so not in the middle of malloc or of host code.
+//
+// What the function had in hand (memory, locks of its own) is lost, and what it overwrote before it crashed stays
+// overwritten: containment is best effort, enough to end a run in good order. docs/decisions/plugin-guard.md has why.
+// THREAD: any; calls do not nest (an inner one runs unguarded). The first use installs the signal handlers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+namespace inflight {
+
+// Where the instructions of a loaded file are.
+struct CodeRange {
+  uintptr_t begin = 0, end = 0;
+  [[nodiscard]] bool contains(uintptr_t address) const { return address >= begin && address < end; }
+};
+
+enum class GuardOutcome : uint8_t { Returned, Threw, Crashed, Stuck };
+struct GuardResult {
+  GuardOutcome outcome = GuardOutcome::Returned;
+  std::string what;  // "an exception: bad_alloc", "SIGSEGV", ...; empty when it returned
+};
+
+struct GuardLimits {
+  CodeRange code;
+  int32_t stuck_after_ms = 2000;
+};
+
+// Calls function(argument).
+[[nodiscard]] GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void* argument);
+
+template <typename Call>
+[[nodiscard]] GuardResult run_guarded(const GuardLimits& limits, Call&& call) {
+  return run_guarded(limits, [](void* it) { (*static_cast<std::remove_reference_t<Call>*>(it))(); }, &call);
+}
+
+// The same without guard against crashes and endless loops.
+[[nodiscard]] GuardResult run_catching(void (*function)(void*), void* argument);
+
+template <typename Call>
+[[nodiscard]] GuardResult run_catching(Call&& call) {
+  return run_catching([](void* it) { (*static_cast<std::remove_reference_t<Call>*>(it))(); }, &call);
+}
+
+// Lives in a host function that a plugin called: the watchdog waits until it ends, then the call is cut short there.
+class HostFunction {
+ public:
+  HostFunction();
+  ~HostFunction() = default;
+  HostFunction(const HostFunction&) = delete;
+  HostFunction& operator=(const HostFunction&) = delete;
+  // The last statement of the host function, after everything that needs a destructor. May not return.
+  void end();
+};
+
+// The calls that the watchdog looks at; while one is alive, its thread runs.
+class WatchdogUser {
+ public:
+  WatchdogUser();
+  ~WatchdogUser();
+  WatchdogUser(const WatchdogUser&) = delete;
+  WatchdogUser& operator=(const WatchdogUser&) = delete;
+};
+
+inline constexpr int kCutTriesMax = 30;     // a tick apart
+inline constexpr int kWatchdogTickMs = 10;  // accuracy of stuck_after_ms
+
+}  // namespace inflight

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: plugin_host/plugin_guard.cpp, plugin_host/policy_report.cpp
+// Goal: a policy that crashes, throws or does not return is taken out in the middle of a run; every request ends with
+// the output it has alone, the decisions after it are those of the built-in policy, and the report names the fault.
+// Method: tests/plugins/hostile.cpp misbehaves in score(); the guard itself with plain functions.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "plugin_host/plugin_guard.h"
+#include "support/loaded_policies.h"
+#include "support/temp_folder.h"
+
+namespace inflight::test {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kSignalsArrive = false;  // ThreadSanitizer holds them back until the next library call
+#else
+constexpr bool kSignalsArrive = true;
+#endif
+constexpr int kStuckMs = 30;
+int* volatile nowhere = nullptr;
+
+std::string hostile(const std::string& fault) {
+  return std::string(TEST_PLUGIN_DIR) + "/hostile.ifp.so:fault=" + fault;
+}
+
+WorldOptions small_world() {
+  WorldOptions options;
+  options.config = {.max_num_seqs = 4, .max_num_batched_tokens = 32, .max_model_len = 100, .max_requests = 1000};
+  options.blocks = {.block_count = 60, .block_token_count = 4};
+  return options;
+}
+
+std::vector<std::string> plans_with(SchedulePolicy* policy) {
+  SchedulerWorld world(small_world(), policy);
+  Rng rng(4);
+  std::vector<std::string> plans;
+  for (int i = 0; i < 120; ++i) {
+    std::vector<TokenId> prompt(static_cast<size_t>(rng.between(1, 40)), 5);
+    for (size_t k = prompt.size() / 2; k < prompt.size(); ++k) prompt[k] = rng.between(0, 63);
+    if (rng.chance(0.5)) world.add({.prompt = prompt, .max_tokens = rng.between(1, 20)});
+    world.step();
+    plans.push_back(world.last_plan_text());
+  }
+  world.run();
+  for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length) << id;
+  EXPECT_EQ(world.blocks().pool().referenced_count(), 0);
+  return plans;
+}
+
+struct Fault {
+  const char* name;
+  const char* reason;
+  const char* says;
+};
+class HostilePolicy : public testing::TestWithParam<Fault> {
+ protected:
+  TempFolder folder_;
+};
+
+TEST_P(HostilePolicy, IsTakenOutAndReported) {
+  const auto& [name, reason, says] = GetParam();
+  if (std::string(reason) == "stuck" && !kSignalsArrive) GTEST_SKIP();
+  const auto policy = make_schedule_policy(hostile(name), setup_of(small_world()),
+                                           {.stuck_after_ms = kStuckMs, .report_folder = folder_.path()});
+  EXPECT_TRUE(policy->instance().guarded());
+  EXPECT_EQ(plans_with(policy.get()), plans_with(nullptr));  // it orders as the built-in does, then is the built-in
+  EXPECT_FALSE(policy->instance().active());
+  EXPECT_NE(policy->instance().exit_message().find(says), std::string::npos) << policy->instance().exit_message();
+
+  std::ifstream stream(policy->instance().report_path());
+  ASSERT_TRUE(stream.good());
+  const auto report = nlohmann::json::parse(stream);
+  EXPECT_EQ(report["policy"]["id"], "test.hostile");
+  EXPECT_EQ(report["policy"]["version"], "6.6");
+  EXPECT_EQ(report["policy"]["spec"], hostile(name));
+  EXPECT_EQ(report["policy"]["sha256"].get<std::string>().size(), 64U);
+  EXPECT_EQ(report["fault"]["reason"], reason);
+  EXPECT_EQ(report["fault"]["op"], "score");
+  EXPECT_NE(report["fault"]["message"].get<std::string>().find(says), std::string::npos);
+  EXPECT_GE(report["step"].get<int>(), 20);
+  EXPECT_EQ(report["inputs"]["step"]["step"], report["step"]);
+  EXPECT_GE(report["inputs"]["step"]["waiting"]["id"].size(), 1U);
+  EXPECT_EQ(report["inputs"]["answer"]["key0"].size(), report["inputs"]["step"]["waiting"]["count"]);
+  EXPECT_EQ(report["recent_calls"].back()["op"], "score");
+  EXPECT_EQ(report["host"]["name"], "inflight");
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, HostilePolicy,
+    testing::Values(Fault{"segv", "crash", "crashed with SIGSEGV"}, Fault{"abort", "crash", "crashed with SIGABRT"},
+                    Fault{"divide", "crash", "crashed with SIGFPE"}, Fault{"illegal", "crash", "crashed with SIGILL"},
+                    Fault{"overflow", "crash", "crashed with SIG"}, Fault{"bad_text", "crash", "crashed with SIGSEGV"},
+                    Fault{"throw", "abi", "let an exception: not my day out"},
+                    Fault{"throw_int", "abi", "let an exception of unknown type out"},
+                    Fault{"loop", "stuck", "did not return within 30 ms"},
+                    Fault{"loop_malloc", "stuck", "did not return"}, Fault{"loop_log", "stuck", "did not return"},
+                    Fault{"sleep", "stuck", "did not return"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(HostilePolicyAlone, CrashingInCreateIsAnError) {
+  try {
+    static_cast<void>(make_schedule_policy(hostile("create"), setup_of(small_world()), {}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("create() failed: SIGSEGV"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HostilePolicyAlone, CrashingAtItsEndHurtsNobody) {
+  for (const char* fault : {"exit", "destroy"}) {
+    make_schedule_policy(hostile(fault), setup_of(small_world()), {}).reset();
+  }
+}
+
+TEST(HostilePolicyAlone, ExceptionsAreCaughtInlineToo) {
+  const auto policy = make_schedule_policy(hostile("throw"), setup_of(small_world()),
+                                           {.mode = PluginMode::Inline, .report_folder = ""});
+  EXPECT_FALSE(policy->instance().guarded());
+  plans_with(policy.get());
+  EXPECT_EQ(policy->instance().exit_reason(), INFLIGHT_EXIT_ABI);
+  EXPECT_EQ(policy->instance().report_path(), "");
+}
+
+TEST(Guard, GivesBackTheStackAfterACrashAndWorksAgain) {
+  for (int i = 0; i < 3; ++i) {
+    const GuardResult crashed = run_guarded({}, [] { *nowhere = 1; });
+    EXPECT_EQ(crashed.outcome, GuardOutcome::Crashed);
+    EXPECT_EQ(crashed.what, "SIGSEGV");
+    int ran = 0;
+    EXPECT_EQ(run_guarded({}, [&] { ran = 5; }).outcome, GuardOutcome::Returned);
+    EXPECT_EQ(ran, 5);
+  }
+}
+
+TEST(Guard, CrashesOutsideOfItAreWhatTheyWere) {
+  EXPECT_EQ(run_guarded({}, [] {}).outcome, GuardOutcome::Returned);  // the handlers are there
+  EXPECT_DEATH(*nowhere = 1, "");
+  EXPECT_DEATH(::raise(SIGABRT), "");
+}
+
+}  // namespace
+}  // namespace inflight::test

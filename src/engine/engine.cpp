@@ -12,12 +12,17 @@ namespace inflight {
 
 Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
     : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : steady_clock_),
       executor_(std::move(executor)),
       eviction_policy_(make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
       blocks_(options.setup.blocks, *eviction_policy_),
       schedule_policy_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options())),
       scheduler_(options.setup.config, blocks_, *schedule_policy_),
-      loop_(scheduler_, *executor_, clock_, options.overlap) {
+      loop_(scheduler_, *executor_, clock_, options.overlap),
+      metrics_({.model_name = options.model_name,
+                .max_num_seqs = options.setup.config.max_num_seqs,
+                .block_size = options.setup.blocks.block_token_count,
+                .block_bytes = options.setup.block_bytes}) {
   eviction_policy_->attach(blocks_, scheduler_.latency_model());
   publish_stats();
   if (!options_.host_driven) thread_ = std::jthread([this] { run(); });
@@ -82,6 +87,7 @@ OutputStream* Engine::submit(SubmitOptions options) {
            options_.setup.config.max_requests);
     }
     ++request_count_;
+    arrivals_.add(command.request.arrival);
     command.request.id = static_cast<RequestId>(next_request_++);
     stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()));
     command.stream = stream;
@@ -117,9 +123,10 @@ void Engine::set_policy(const std::string& text) {
 }
 
 void Engine::execute(SubmitCommand& command) {
-  const int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
-  if (static_cast<size_t>(slot) >= streams_.size()) streams_.resize(static_cast<size_t>(slot) + 1, nullptr);
-  streams_[static_cast<size_t>(slot)] = command.stream;
+  metrics_.on_request(command.request.sampling);
+  const auto slot = static_cast<size_t>(scheduler_.add(std::move(command.request), clock_.now()));
+  if (slot >= clients_.size()) clients_.resize(slot + 1);
+  clients_[slot] = {.stream = command.stream};
 }
 
 void Engine::execute(const CancelCommand& command) {
@@ -154,16 +161,25 @@ void Engine::take_commands() {
 
 void Engine::deliver() {
   SchedulerOutput& output = scheduler_.output();
+  const TimeNs now = clock_.now();
   for (const TokenOutput& token : output.tokens) {
-    OutputStream* const stream = streams_[static_cast<size_t>(token.slot)];
+    Client& client = clients_[static_cast<size_t>(token.slot)];
     const Sequence& sequence = scheduler_.sequence(token.slot);
-    if (sequence.output_token_count() == 1) stream->set_cached(sequence.prefix_hit_token_count);
-    stream->push_token(token.token, token.logprob);
+    if (client.last_token_time == kNotYet) {
+      client.stream->set_cached(sequence.prefix_hit_token_count);
+      metrics_.on_first_token(sequence);
+    } else {
+      metrics_.on_next_token(sequence.last_token_time - client.last_token_time);
+    }
+    client.last_token_time = sequence.last_token_time;
+    client.stream->push_token(token.token, token.logprob);
   }
   for (const FinishedOutput& finished : output.finished) {
-    OutputStream*& stream = streams_[static_cast<size_t>(finished.slot)];
-    stream->push_finish(finished.reason, scheduler_.sequence(finished.slot).preemption_count,
-                        to_string(finished.cause));
+    OutputStream*& stream = clients_[static_cast<size_t>(finished.slot)].stream;
+    const Sequence& sequence = scheduler_.sequence(finished.slot);
+    metrics_.on_finish(sequence, finished.reason, now);
+    departures_.add(now);
+    stream->push_finish(finished.reason, sequence.preemption_count, to_string(finished.cause));
     stream->release();
     stream = nullptr;
   }
@@ -171,13 +187,58 @@ void Engine::deliver() {
     const std::scoped_lock lock(mutex_);
     request_count_ -= static_cast<int32_t>(output.finished.size());
   }
+  if (!output.preempted.empty()) warn_of_preemptions(now);
   output.clear();
 }
 
+// At most one line in ten seconds (checklist 66).
+void Engine::warn_of_preemptions(TimeNs now) {
+  constexpr TimeNs kInterval = 10'000'000'000;
+  const auto& preempted = scheduler_.output().preempted;
+  preemptions_not_warned_of_ += static_cast<int64_t>(preempted.size());
+  if (last_preemption_warning_ && now - *last_preemption_warning_ < kInterval) return;
+  const PreemptedOutput& last = preempted.back();
+  log(LogLevel::Warning,
+      "the KV storage is full: request {} was preempted and loses {} computed tokens ({} blocks to host memory); {} of "
+      "{} blocks were in use, {} are now; {} preemptions since the last warning. Raise kv_blocks or "
+      "schedule_conservativeness, or lower max_num_seqs",
+      to_integer(last.request), last.lost_tokens, last.swapped_blocks, last.blocks_used_before,
+      blocks_.pool().block_count(), last.blocks_used_after, preemptions_not_warned_of_);
+  last_preemption_warning_ = now;
+  preemptions_not_warned_of_ = 0;
+}
+
+// One line of key=value (checklist 114).
+void Engine::log_figures() {
+  const SchedulerStats& stats = scheduler_.stats();
+  const BlockPool& pool = blocks_.pool();
+  log(LogLevel::Info,
+      "step={} running={} waiting={} kv_used_blocks={} kv_stored_blocks={} kv_free_blocks={} prompt_tokens={} "
+      "cached_tokens={} generation_tokens={} preemptions={} recompute_tax={:.4f}",
+      stats.steps, scheduler_.running_count(), scheduler_.waiting_count(), pool.referenced_count(), pool.stored_count(),
+      pool.free_count(), stats.prompt_tokens, stats.cached_tokens, stats.output_tokens, stats.preemptions,
+      scheduler_.recompute_tax());
+}
+
 bool Engine::round() {
+  const TimeNs begin = clock_.now();
   take_commands();
+  const TimeNs taken = clock_.now();
+  times_.commands += taken - begin;
   const bool busy = loop_.step();
+  const TimeNs stepped = clock_.now();
   deliver();
+  const SchedulerStats& stats = scheduler_.stats();
+  if (stats.steps > observed_steps_) {
+    const TimeNs scheduling = loop_.times().plan + loop_.times().commit;
+    metrics_.on_step(stats.scheduled_tokens - observed_tokens_, scheduling - observed_scheduling_);
+    observed_steps_ = stats.steps;
+    observed_tokens_ = stats.scheduled_tokens;
+    observed_scheduling_ = scheduling;
+    if (options_.log_interval_steps > 0 && stats.steps % options_.log_interval_steps == 0) log_figures();
+  }
+  times_.step = loop_.times();
+  times_.deliver += clock_.now() - stepped;
   publish_stats();
   return busy;
 }
@@ -196,8 +257,16 @@ void Engine::publish_stats() {
             .policy_strikes = retired_strikes_ + schedule_policy_->instance().strike_count() +
                               eviction_policy_->instance().strike_count(),
             .failed = !failure_.empty(),
-            .times = loop_.times()};
+            .times = loop_.times(),
+            .engine_times = times_,
+            .new_token_ratio = scheduler_.new_token_ratio(),
+            .recompute_tax = scheduler_.recompute_tax(),
+            .thrashing = scheduler_.thrashing(),
+            .arrivals = arrivals_,
+            .departures = departures_};
 }
+
+std::string Engine::metrics_text(std::string_view prefix) const { return metrics_.text(stats(), clock_.now(), prefix); }
 
 EngineStats Engine::stats() const {
   const std::scoped_lock lock(mutex_);
@@ -231,12 +300,14 @@ void Engine::run() {
     }
     std::unique_lock lock(mutex_);
     if (!busy) {
+      const TimeNs begin = clock_.now();
       const auto called = [this] { return stopping_ || !inbox_.empty(); };
       if (const auto wake = scheduler_.wake_time()) {
         wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
       } else {
         wake_.wait(lock, called);
       }
+      times_.idle += clock_.now() - begin;
     }
     if (stopping_) return;
   }
@@ -255,13 +326,13 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
     request_count_ = 0;
   }
   for (Command& command : late) {
-    if (auto* submitted = std::get_if<SubmitCommand>(&command)) streams_.push_back(submitted->stream);
+    if (auto* submitted = std::get_if<SubmitCommand>(&command)) clients_.push_back({.stream = submitted->stream});
   }
-  for (OutputStream*& stream : streams_) {
-    if (stream == nullptr) continue;
-    stream->push_finish(reason, 0, why);
-    stream->release();
-    stream = nullptr;
+  for (Client& client : clients_) {
+    if (client.stream == nullptr) continue;
+    client.stream->push_finish(reason, 0, why);
+    client.stream->release();
+    client.stream = nullptr;
   }
 }
 

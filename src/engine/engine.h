@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -18,6 +20,8 @@
 #include "base/clock.h"
 #include "cache/kv_blocks.h"
 #include "core/executor.h"
+#include "engine/engine_stats.h"
+#include "engine/metrics.h"
 #include "engine/output_stream.h"
 #include "plugin_host/policies.h"
 #include "sched/scheduler.h"
@@ -31,6 +35,9 @@ struct EngineOptions {
   bool host_driven = false;
   int32_t vocabulary_size = 0;
   std::vector<TokenId> end_tokens;  // of the model
+  std::string model_name;           // for metrics
+  int32_t log_interval_steps = 0;   // a line of figures to the log every so many steps; 0 = never
+  const Clock* clock = nullptr;     // borrowed; null = the machine's
 };
 
 // What a client asks for; token ids, not text.
@@ -40,21 +47,10 @@ struct SubmitOptions {
   int32_t priority = 0;
   uint32_t tenant = 0;
   uint64_t cache_salt = 0;
-  TimeNs ttft_deadline = kNoDeadline;  // by SteadyClock
+  TimeNs ttft_deadline = kNoDeadline;  // by the engine's clock
   TimeNs e2e_deadline = kNoDeadline;
   TimeNs itl_target = kNoDeadline;
   int32_t predicted_output_tokens = 0;  // 0 = none
-};
-
-struct EngineStats {
-  SchedulerStats scheduler;
-  int32_t waiting = 0;
-  int32_t running = 0;
-  int32_t blocks_free = 0, blocks_stored = 0, blocks_referenced = 0, blocks_total = 0;
-  int64_t evicted_blocks = 0;
-  int64_t policy_strikes = 0;
-  bool failed = false;
-  StepTimes times;
 };
 
 class Engine {
@@ -81,6 +77,8 @@ class Engine {
 
   // As of the last step.
   [[nodiscard]] EngineStats stats() const;
+  // All metrics in Prometheus' text form, each name behind `prefix`; see metrics.h.
+  [[nodiscard]] std::string metrics_text(std::string_view prefix = "inflight_") const;
   [[nodiscard]] const EngineOptions& options() const { return options_; }
 
  private:
@@ -105,20 +103,37 @@ class Engine {
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
   void deliver();
+  void warn_of_preemptions(TimeNs now);
+  void log_figures();
   void publish_stats();
   // Ends every request, those in the inbox too. With Error: for good.
   void end_all(FinishReason reason, const std::string& why);
 
+  // A request's stream and what its metrics need; by slot.
+  struct Client {
+    OutputStream* stream = nullptr;  // null: no request
+    TimeNs last_token_time = kNotYet;
+  };
+
   EngineOptions options_;
-  SteadyClock clock_;
+  SteadyClock steady_clock_;
+  const Clock& clock_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<EvictAdapter> eviction_policy_;
   KvBlocks blocks_;
   std::unique_ptr<SchedAdapter> schedule_policy_;
   Scheduler scheduler_;
   StepLoop loop_;
-  std::vector<OutputStream*> streams_;  // by slot; null: no request
-  int64_t retired_strikes_ = 0;         // of policies that were replaced
+  EngineMetrics metrics_;
+  EngineTimes times_;
+  std::vector<Client> clients_;  // by slot
+  int64_t retired_strikes_ = 0;  // of policies that were replaced
+  int64_t observed_steps_ = 0;   // what metrics_ and the log have seen
+  int64_t observed_tokens_ = 0;
+  TimeNs observed_scheduling_ = 0;
+  RateWindow departures_;
+  std::optional<TimeNs> last_preemption_warning_;
+  int64_t preemptions_not_warned_of_ = 0;
 
   mutable std::mutex mutex_;  // guards everything below
   std::condition_variable wake_;
@@ -128,6 +143,7 @@ class Engine {
   bool stopping_ = false;
   std::string failure_;  // empty: running
   EngineStats stats_;
+  RateWindow arrivals_;
 
   std::vector<Command> commands_;  // taken from the inbox; engine thread
   std::jthread thread_;            // last: it uses everything above

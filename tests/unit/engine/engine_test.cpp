@@ -8,73 +8,17 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <deque>
 #include <map>
 #include <thread>
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "support/oracle_executor.h"
+#include "support/engine_world.h"
 
 namespace inflight::test {
 namespace {
 
-constexpr int32_t kVocabulary = 64;
-
-// Stores the tokens themselves as KV, so that it needs to know nothing of the requests.
-class TokenExecutor final : public Executor {
- public:
-  TokenExecutor(int32_t block_count, int32_t width, int32_t rows)
-      : width_(width), slots_(static_cast<size_t>(block_count * width)), row_tokens_(static_cast<size_t>(rows)) {}
-
-  void submit(const BatchPlan& plan) override {
-    paused.wait(true);
-    if (failing) fail(ErrorCode::Device, "the device is gone");
-    for (const BatchEntry& entry : plan.entries) {
-      for (int32_t i = 0; i < entry.scheduled_token_count; ++i) {
-        const auto k = static_cast<size_t>(i);
-        slot(entry, entry.computed_token_count + i) =
-            k < entry.tokens.size() ? entry.tokens[k] : row_tokens_[static_cast<size_t>(entry.row)];
-      }
-    }
-    StepResult result{.step = plan.step, .sampled = {}, .duration = 1};
-    for (const BatchEntry& entry : plan.entries) {
-      if (!entry.samples) continue;
-      std::vector<TokenId> tokens;
-      for (int32_t i = 0; i < entry.context_token_count(); ++i) tokens.push_back(slot(entry, i));
-      const TokenId next = oracle_next_token(tokens, kVocabulary);
-      row_tokens_[static_cast<size_t>(entry.row)] = next;
-      result.sampled.push_back({.sequence = entry.sequence, .token = next, .logprob = -0.5F, .valid = true});
-    }
-    results_.push_back(std::move(result));
-  }
-  const StepResult& wait() override {
-    current_ = std::move(results_.front());
-    results_.pop_front();
-    return current_;
-  }
-  std::atomic<bool> paused = false;
-  std::atomic<bool> failing = false;
-
- private:
-  TokenId& slot(const BatchEntry& entry, int32_t position) {
-    const auto block = to_integer(entry.block_table[static_cast<size_t>(position / width_)]);
-    return slots_[static_cast<size_t>(block * width_ + position % width_)];
-  }
-  int32_t width_;
-  std::vector<TokenId> slots_, row_tokens_;
-  std::deque<StepResult> results_;
-  StepResult current_;
-};
-
-EngineOptions options_of(int32_t blocks = 64) {
-  EngineOptions options;
-  options.setup.config = {.max_num_seqs = 8, .max_num_batched_tokens = 48, .max_model_len = 128, .max_requests = 200};
-  options.setup.blocks = {.block_count = blocks, .block_token_count = 4};
-  options.vocabulary_size = kVocabulary;
-  return options;
-}
+EngineOptions options_of(int32_t blocks = 64) { return engine_options(blocks); }
 
 struct World {
   explicit World(const EngineOptions& options)
@@ -92,28 +36,8 @@ std::vector<TokenId> prompt_of(Rng& rng) {
   return prompt;
 }
 
-std::vector<TokenId> alone(std::vector<TokenId> tokens, int32_t count) {
-  std::vector<TokenId> output;
-  for (int32_t i = 0; i < count; ++i) {
-    output.push_back(oracle_next_token(tokens, kVocabulary));
-    tokens.push_back(output.back());
-  }
-  return output;
-}
-
-struct Answer {
-  std::vector<TokenId> tokens;
-  StreamBatch last;
-};
-Answer read_all(OutputStream* stream) {
-  Answer answer;
-  while (stream->next(std::nullopt, answer.last) == OutputStream::Next::Ready) {
-    EXPECT_EQ(answer.last.tokens.size(), answer.last.logprobs.size());
-    answer.tokens.insert(answer.tokens.end(), answer.last.tokens.begin(), answer.last.tokens.end());
-  }
-  stream->release();
-  return answer;
-}
+std::vector<TokenId> alone(const std::vector<TokenId>& tokens, int32_t count) { return output_alone(tokens, count); }
+Answer read_all(OutputStream* stream) { return read_answer(stream); }
 
 std::string error_of(Engine& engine, SubmitOptions options, ErrorCode code) {
   try {

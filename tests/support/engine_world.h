@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine above a TokenExecutor, and what its clients do all the time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/engine.h"
+#include "support/oracle_executor.h"
+#include "support/token_executor.h"
+
+namespace inflight::test {
+
+inline EngineOptions engine_options(int32_t blocks = 64) {
+  EngineOptions options;
+  options.setup.config = {.max_num_seqs = 8, .max_num_batched_tokens = 48, .max_model_len = 128, .max_requests = 200};
+  options.setup.blocks = {.block_count = blocks, .block_token_count = 4};
+  options.vocabulary_size = TokenExecutor::kVocabulary;
+  return options;
+}
+
+// The same, stepped by the test, in virtual time: each step takes a millisecond.
+struct EngineWorld {
+  static constexpr TimeNs kStep = 1'000'000;
+
+  explicit EngineWorld(EngineOptions options)
+      : executor(new TokenExecutor(options.setup.blocks.block_count, options.setup.blocks.block_token_count,
+                                   options.setup.config.max_num_seqs)) {
+    if (options.host_driven && options.clock == nullptr) {
+      options.clock = &clock;
+      executor->clock = &clock;
+      executor->step_time = kStep;
+    }
+    engine = std::make_unique<Engine>(options, std::unique_ptr<Executor>(executor));
+  }
+  static EngineOptions host_driven(EngineOptions options = engine_options()) {
+    options.host_driven = true;
+    return options;
+  }
+  void run() {
+    while (engine->step()) {
+    }
+  }
+
+  ManualClock clock;
+  TokenExecutor* executor;
+  std::unique_ptr<Engine> engine;
+};
+
+// What a request gives alone, greedily.
+inline std::vector<TokenId> output_alone(std::vector<TokenId> tokens, int32_t count) {
+  std::vector<TokenId> output;
+  for (int32_t i = 0; i < count; ++i) {
+    output.push_back(oracle_next_token(tokens, TokenExecutor::kVocabulary));
+    tokens.push_back(output.back());
+  }
+  return output;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  StreamBatch last;
+};
+// Reads a stream to its end and releases it.
+inline Answer read_answer(OutputStream* stream) {
+  Answer answer;
+  while (stream->next(std::nullopt, answer.last) == OutputStream::Next::Ready) {
+    answer.tokens.insert(answer.tokens.end(), answer.last.tokens.begin(), answer.last.tokens.end());
+  }
+  stream->release();
+  return answer;
+}
+
+}  // namespace inflight::test

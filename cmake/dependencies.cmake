@@ -6,6 +6,7 @@ find_package(CLBlast REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(Boost REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
@@ -26,7 +27,9 @@ inflight_dependency(clblast clblast)
 inflight_dependency(dl ${CMAKE_DL_LIBS})
 inflight_dependency(md PkgConfig::MD)
 inflight_dependency(cli11 CLI11::CLI11)
-inflight_dependency(spdlog)
+# Of Boost only headers: Asio, and Beast's HTTP parser.
+inflight_dependency(boost Boost::headers)
+target_compile_definitions(inflight_dep_boost INTERFACE BOOST_ERROR_CODE_HEADER_ONLY)
 # The same in every file that sees OpenCL, else one-definition trouble. 1.2 is all that is called; and Debian 12's
 # opencl.hpp does not compile with 300 and a minimum of 120.
 target_compile_definitions(inflight_dep_opencl INTERFACE CL_TARGET_OPENCL_VERSION=120

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated text to what OpenAI's clients read: whole objects, or server-sent events. No engine, no network in here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inflight/inflight.h"
+#include "server/generation_request.h"
+
+namespace inflight::server {
+
+struct TokenText {
+  int32_t id = 0;
+  std::string text;
+  float logprob = 0.0F;
+  std::vector<std::pair<std::string, float>> top{};  // the most likely tokens there, best first
+};
+
+// What arrived of one answer.
+struct AnswerDelta {
+  int32_t choice = 0;
+  std::string text;
+  std::vector<TokenText> tokens;  // filled when the request wants logprobs
+  inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
+};
+
+struct AnswerUsage {
+  int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+};
+
+struct AnswerInfo {
+  std::string id;  // without its prefix
+  int64_t created_s = 0;
+  std::string model;
+  int32_t choice_count = 1;
+  std::vector<std::string> echoes{};  // completions with echo: each choice's prompt
+};
+
+class AnswerFormat {
+ public:
+  AnswerFormat() = default;
+  AnswerFormat(const AnswerFormat&) = delete;
+  AnswerFormat& operator=(const AnswerFormat&) = delete;
+  virtual ~AnswerFormat() = default;
+
+  // Streaming: each appends events to `out`; begin() once, add() for each delta, end() after every choice has finished.
+  virtual void begin(std::string& out) = 0;
+  virtual void add(const AnswerDelta& delta, std::string& out) = 0;
+  virtual void end(const AnswerUsage& usage, std::string& out) = 0;
+
+  // Otherwise: collect() instead of add(), then the whole answer.
+  virtual void collect(const AnswerDelta& delta) = 0;
+  [[nodiscard]] virtual std::string whole(const AnswerUsage& usage) = 0;
+};
+
+// LIFETIME: `request` is kept by reference.
+[[nodiscard]] std::unique_ptr<AnswerFormat> completion_format(const GenerationRequest& request, AnswerInfo info);
+[[nodiscard]] std::unique_ptr<AnswerFormat> chat_format(const GenerationRequest& request, AnswerInfo info);
+[[nodiscard]] std::unique_ptr<AnswerFormat> response_format(const GenerationRequest& request, AnswerInfo info);
+
+// "stop", "length", "abort" or "error".
+[[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);
+
+// "data: JSON\n\n"
+void append_event(const std::string& json, std::string& out);
+
+// {"prompt_tokens": ...} as completions and chat have it.
+[[nodiscard]] Json usage_json(const AnswerUsage& usage);
+
+}  // namespace inflight::server

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of /v1/chat/completions.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/answer_format.h"
+#include "server/tool_call_parser.h"
+
+namespace inflight::server {
+namespace {
+
+class ChatFormat final : public AnswerFormat {
+ public:
+  ChatFormat(const GenerationRequest& request, AnswerInfo info) : request_(request), info_(std::move(info)) {
+    const bool with_tools = request.tool_choice.kind != ToolChoice::Kind::None;
+    for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(with_tools ? request.tools : Json::array());
+  }
+
+  void begin(std::string& out) override {
+    for (int32_t i = 0; i < info_.choice_count; ++i) {
+      Json delta;
+      delta["role"] = "assistant";
+      delta["content"] = "";
+      append_chunk(i, std::move(delta), Json(), Json(), out);
+    }
+  }
+
+  void add(const AnswerDelta& delta, std::string& out) override {
+    Choice& choice = choices_[static_cast<size_t>(delta.choice)];
+    const bool last = delta.finish_reason != INFLIGHT_FINISH_NONE;
+    ToolCallParser::Found found = read(choice, delta);
+    Json logprobs = request_.logprobs && !delta.tokens.empty() ? logprobs_json(delta.tokens) : Json();
+    if (!found.text.empty() || !logprobs.is_null()) {
+      Json content;
+      content["content"] = found.text;
+      append_chunk(delta.choice, std::move(content), std::move(logprobs), Json(), out);
+    }
+    for (const ToolCall& call : kept(choice, std::move(found.calls))) {
+      Json calls;
+      Json entry = call_json(call, delta.choice, choice.call_count);
+      entry["index"] = choice.call_count++;
+      calls["tool_calls"].push_back(std::move(entry));
+      append_chunk(delta.choice, std::move(calls), Json(), Json(), out);
+    }
+    if (last) append_chunk(delta.choice, Json::object(), Json(), reason(choice, delta.finish_reason), out);
+  }
+
+  void end(const AnswerUsage& usage, std::string& out) override {
+    if (request_.include_usage) {
+      Json chunk = envelope("chat.completion.chunk");
+      chunk["choices"] = Json::array();
+      chunk["usage"] = usage_json(usage);
+      append_event(to_text(chunk), out);
+    }
+    out += "data: [DONE]\n\n";
+  }
+
+  void collect(const AnswerDelta& delta) override {
+    Choice& choice = choices_[static_cast<size_t>(delta.choice)];
+    ToolCallParser::Found found = read(choice, delta);
+    choice.text += found.text;
+    for (ToolCall& call : kept(choice, std::move(found.calls))) {
+      ++choice.call_count;
+      choice.calls.push_back(std::move(call));
+    }
+    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    if (delta.finish_reason != INFLIGHT_FINISH_NONE) choice.finish_reason = delta.finish_reason;
+  }
+
+  std::string whole(const AnswerUsage& usage) override {
+    Json answer = envelope("chat.completion");
+    for (int32_t i = 0; i < info_.choice_count; ++i) {
+      const Choice& choice = choices_[static_cast<size_t>(i)];
+      Json message;
+      message["role"] = "assistant";
+      message["content"] = choice.text;
+      if (choice.text.empty() && !choice.calls.empty()) message["content"] = Json();
+      message["refusal"] = Json();
+      for (size_t k = 0; k < choice.calls.size(); ++k) {
+        message["tool_calls"].push_back(call_json(choice.calls[k], i, static_cast<int32_t>(k)));
+      }
+      Json entry;
+      entry["index"] = i;
+      entry["message"] = std::move(message);
+      entry["logprobs"] = request_.logprobs ? logprobs_json(choice.tokens) : Json();
+      entry["finish_reason"] = reason(choice, choice.finish_reason);
+      answer["choices"].push_back(std::move(entry));
+    }
+    answer["usage"] = usage_json(usage);
+    return to_text(answer);
+  }
+
+ private:
+  struct Choice {
+    explicit Choice(const Json& tools) : parser(tools) {}
+    ToolCallParser parser;
+    std::string text;
+    std::vector<ToolCall> calls;
+    std::vector<TokenText> tokens;
+    int32_t call_count = 0;
+    inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
+  };
+
+  static ToolCallParser::Found read(Choice& choice, const AnswerDelta& delta) {
+    ToolCallParser::Found found = choice.parser.push(delta.text);
+    if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
+      ToolCallParser::Found rest = choice.parser.finish();
+      found.text += rest.text;
+      std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
+    }
+    return found;
+  }
+
+  // Without parallel calls only the answer's first one counts.
+  [[nodiscard]] std::vector<ToolCall> kept(const Choice& choice, std::vector<ToolCall> calls) const {
+    if (!request_.parallel_tool_calls) {
+      const size_t allowed = choice.call_count == 0 ? 1 : 0;
+      if (calls.size() > allowed) calls.resize(allowed);
+    }
+    return calls;
+  }
+
+  static Json reason(const Choice& choice, inflight_finish_reason_t reason) {
+    if (reason == INFLIGHT_FINISH_STOP && choice.call_count > 0) return "tool_calls";
+    return finish_name(reason);
+  }
+
+  [[nodiscard]] Json call_json(const ToolCall& call, int32_t choice, int32_t index) const {
+    Json json;
+    json["id"] = fmt::format("call_{}_{}_{}", info_.id, choice, index);
+    json["type"] = "function";
+    json["function"]["name"] = call.name;
+    json["function"]["arguments"] = call.arguments;
+    return json;
+  }
+
+  static Json bytes_of(const std::string& text) {
+    Json bytes = Json::array();
+    for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+    return bytes;
+  }
+
+  static Json logprobs_json(const std::vector<TokenText>& tokens) {
+    Json content = Json::array();
+    for (const TokenText& token : tokens) {
+      Json entry;
+      entry["token"] = token.text;
+      entry["logprob"] = token.logprob;
+      entry["bytes"] = bytes_of(token.text);
+      entry["top_logprobs"] = Json::array();
+      for (const auto& [text, logprob] : token.top) {
+        entry["top_logprobs"].push_back(Json{{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}});
+      }
+      content.push_back(std::move(entry));
+    }
+    return Json{{"content", std::move(content)}, {"refusal", Json()}};
+  }
+
+  [[nodiscard]] Json envelope(const char* object) const {
+    Json json;
+    json["id"] = "chatcmpl-" + info_.id;
+    json["object"] = object;
+    json["created"] = info_.created_s;
+    json["model"] = info_.model;
+    return json;
+  }
+
+  void append_chunk(int32_t index, Json delta, Json logprobs, Json finish_reason, std::string& out) const {
+    Json choice;
+    choice["index"] = index;
+    choice["delta"] = std::move(delta);
+    choice["logprobs"] = std::move(logprobs);
+    choice["finish_reason"] = std::move(finish_reason);
+    Json chunk = envelope("chat.completion.chunk");
+    chunk["choices"].push_back(std::move(choice));
+    if (request_.include_usage) chunk["usage"] = Json();
+    append_event(to_text(chunk), out);
+  }
+
+  const GenerationRequest& request_;
+  const AnswerInfo info_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> chat_format(const GenerationRequest& request, AnswerInfo info) {
+  return std::make_unique<ChatFormat>(request, std::move(info));
+}
+
+}  // namespace inflight::server

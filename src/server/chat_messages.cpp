@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/chat_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "server/api_error.h"
+
+namespace inflight::server {
+namespace {
+
+constexpr size_t kMessageCountMax = 10'000;
+constexpr size_t kToolCountMax = 512;
+constexpr size_t kNameBytesMax = 64;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
+
+const Json* find(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+const std::string& text_at(const Json& object, const char* key, const std::string& path) {
+  const Json* const value = find(object, key);
+  const std::string place = path + "." + key;
+  if (value == nullptr) refuse(place, fmt::format("'{}' is missing, a string is expected", place));
+  if (!value->is_string()) {
+    refuse(place, fmt::format("'{}' is {}, a string is expected", place, describe(*value)));
+  }
+  return value->get_ref<const std::string&>();
+}
+
+// A text, or parts that are all text.
+std::string read_content(const Json& content, const std::string& path) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) {
+    refuse(path, fmt::format("'{}' is {}, a string or an array of text parts is expected", path, describe(content)));
+  }
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string place = fmt::format("{}[{}]", path, i);
+    if (!content[i].is_object())
+      refuse(place, fmt::format("'{}' is {}, an object is expected", place, describe(content[i])));
+    const std::string& type = text_at(content[i], "type", place);
+    if (type == "text" || type == "input_text" || type == "output_text") {
+      text += text_at(content[i], "text", place);
+    } else if (type == "refusal") {
+      text += text_at(content[i], "refusal", place);
+    } else {
+      refuse(place + ".type", fmt::format("'{}.type' is '{}'; this model reads text only", place, type));
+    }
+  }
+  return text;
+}
+
+// Templates want the arguments as an object; clients send the text that the model wrote.
+Json read_arguments(const Json& arguments) {
+  if (!arguments.is_string()) return arguments;
+  Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+  return parsed.is_discarded() ? arguments : parsed;
+}
+
+Json read_tool_calls(const Json& calls, const std::string& path) {
+  if (!calls.is_array()) refuse(path, fmt::format("'{}' is {}, an array is expected", path, describe(calls)));
+  Json result = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string place = fmt::format("{}[{}]", path, i);
+    const Json* const function = calls[i].is_object() ? find(calls[i], "function") : nullptr;
+    if (function == nullptr || !function->is_object()) {
+      refuse(place, fmt::format("'{}' must be {{\"id\", \"type\": \"function\", \"function\": {{...}}}}", place));
+    }
+    Json call = Json::object();
+    if (const Json* const id = find(calls[i], "id")) call["id"] = *id;
+    call["type"] = "function";
+    call["function"]["name"] = text_at(*function, "name", place + ".function");
+    const Json* const arguments = find(*function, "arguments");
+    call["function"]["arguments"] = arguments == nullptr ? Json::object() : read_arguments(*arguments);
+    result.push_back(std::move(call));
+  }
+  return result;
+}
+
+Json read_message(const Json& given, const std::string& path) {
+  constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool", "function"};
+  if (!given.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(given)));
+  const std::string& role = text_at(given, "role", path);
+  if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
+    refuse(path + ".role",
+           fmt::format("'{}.role' is '{}', allowed: system, developer, user, assistant, tool", path, role));
+  }
+  Json message = Json::object();
+  message["role"] = role == "developer" ? "system" : role == "function" ? "tool" : role;
+  const Json* const content = find(given, "content");
+  const Json* const calls = find(given, "tool_calls");
+  if (content != nullptr) {
+    message["content"] = read_content(*content, path + ".content");
+  } else if (role != "assistant") {
+    refuse(path + ".content", fmt::format("'{}.content' is missing", path));
+  } else {
+    message["content"] = "";
+  }
+  if (calls != nullptr && !calls->empty()) message["tool_calls"] = read_tool_calls(*calls, path + ".tool_calls");
+  for (const char* const key : {"name", "tool_call_id", "reasoning_content"}) {
+    if (const Json* const value = find(given, key)) message[key] = *value;
+  }
+  return message;
+}
+
+// One item of a response's input.
+Json read_input_item(const Json& item, const std::string& path) {
+  if (!item.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(item)));
+  const Json* const type = find(item, "type");
+  if (type == nullptr || *type == "message") return read_message(item, path);
+  Json message = Json::object();
+  if (*type == "function_call") {
+    Json call = Json::object();
+    call["id"] = text_at(item, "call_id", path);
+    call["type"] = "function";
+    call["function"]["name"] = text_at(item, "name", path);
+    call["function"]["arguments"] = read_arguments(item.value("arguments", Json::object()));
+    message["role"] = "assistant";
+    message["content"] = "";
+    message["tool_calls"].push_back(std::move(call));
+    return message;
+  }
+  if (*type == "function_call_output") {
+    message["role"] = "tool";
+    message["tool_call_id"] = text_at(item, "call_id", path);
+    const Json* const output = find(item, "output");
+    message["content"] = output == nullptr ? "" : read_content(*output, path + ".output");
+    return message;
+  }
+  refuse(path + ".type",
+         fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output", path, describe(*type)));
+}
+
+}  // namespace
+
+Json read_messages(const Json& messages) {
+  if (!messages.is_array() || messages.empty() || messages.size() > kMessageCountMax) {
+    refuse("messages", fmt::format("'messages' must be an array of 1 to {} messages", kMessageCountMax));
+  }
+  Json result = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i)
+    result.push_back(read_message(messages[i], fmt::format("messages[{}]", i)));
+  return result;
+}
+
+Json read_response_input(const Json& input) {
+  Json result = Json::array();
+  if (input.is_string()) {
+    result.push_back(Json{{"role", "user"}, {"content", input}});
+    return result;
+  }
+  if (!input.is_array() || input.empty() || input.size() > kMessageCountMax) {
+    refuse("input", fmt::format("'input' must be a string or an array of 1 to {} items", kMessageCountMax));
+  }
+  for (size_t i = 0; i < input.size(); ++i) result.push_back(read_input_item(input[i], fmt::format("input[{}]", i)));
+  return result;
+}
+
+Json read_tools(const Json& tools) {
+  if (!tools.is_array() || tools.size() > kToolCountMax) {
+    refuse("tools", fmt::format("'tools' must be an array of at most {} tools", kToolCountMax));
+  }
+  Json result = Json::array();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const std::string path = fmt::format("tools[{}]", i);
+    if (!tools[i].is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(tools[i])));
+    if (const std::string& type = text_at(tools[i], "type", path); type != "function") {
+      refuse(path + ".type", fmt::format("'{}.type' is '{}', allowed: function", path, type));
+    }
+    const Json* const inner = find(tools[i], "function");
+    const Json& function = inner == nullptr ? tools[i] : *inner;
+    const std::string place = inner == nullptr ? path : path + ".function";
+    if (!function.is_object())
+      refuse(place, fmt::format("'{}' is {}, an object is expected", place, describe(function)));
+    const std::string& name = text_at(function, "name", place);
+    const auto allowed = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+             c == '.';
+    };
+    if (name.empty() || name.size() > kNameBytesMax || !std::all_of(name.begin(), name.end(), allowed)) {
+      refuse(place + ".name",
+             fmt::format("'{}.name' must be 1 to {} of the characters a-z A-Z 0-9 _ - .", place, kNameBytesMax));
+    }
+    Json tool = Json::object();
+    tool["type"] = "function";
+    tool["function"]["name"] = name;
+    for (const char* const key : {"description", "parameters", "strict"}) {
+      if (const Json* const value = find(function, key)) tool["function"][key] = *value;
+    }
+    if (const Json* const schema = find(function, "parameters"); schema != nullptr && !schema->is_object()) {
+      refuse(place + ".parameters",
+             fmt::format("'{}.parameters' is {}, a JSON Schema is expected", place, describe(*schema)));
+    }
+    result.push_back(std::move(tool));
+  }
+  return result;
+}
+
+ToolChoice read_tool_choice(const Json& choice) {
+  using Kind = ToolChoice::Kind;
+  if (choice == "none") return {Kind::None, ""};
+  if (choice == "auto") return {Kind::Auto, ""};
+  if (choice == "required") return {Kind::Required, ""};
+  if (choice.is_object() && choice.value("type", Json()) == "function") {
+    const Json* const inner = find(choice, "function");
+    const bool flat = inner == nullptr || !inner->is_object();
+    return {Kind::Named, text_at(flat ? choice : *inner, "name", flat ? "tool_choice" : "tool_choice.function")};
+  }
+  refuse("tool_choice", fmt::format("'tool_choice' is {}, allowed: \"none\", \"auto\", \"required\" or {{\"type\": "
+                                    "\"function\", \"function\": {{\"name\": ...}}}}",
+                                    describe(choice)));
+}
+
+}  // namespace inflight::server

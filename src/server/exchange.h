@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request and its answer, as the API sees it: no sockets here.
+// THREAD: everything on the server's network thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/http_types.h"
+
+namespace inflight::server {
+
+// Makes an answer bit by bit. Owned by its exchange: destroyed when the answer is complete or the client is gone.
+class Producer {
+ public:
+  Producer() = default;
+  Producer(const Producer&) = delete;
+  Producer& operator=(const Producer&) = delete;
+  virtual ~Producer() = default;
+  // What was written has been sent: there is room again.
+  virtual void on_drained() = 0;
+};
+
+// LIFETIME: until the answer is complete or the client is gone; keep its id, not its address (HttpServer::find()).
+class Exchange {
+ public:
+  Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  virtual ~Exchange() = default;
+
+  [[nodiscard]] virtual uint64_t id() const = 0;
+
+  // Goes into the answer's header, whatever the answer is.
+  virtual void add_header(Header header) = 0;
+
+  // A whole answer; or
+  virtual void respond(HttpResponse response) = 0;
+  // an answer in pieces. write() never blocks: what the client does not take yet is kept, so write only while ready().
+  virtual void begin_stream(std::string_view content_type) = 0;
+  virtual void write(std::string_view data) = 0;
+  virtual void end_stream() = 0;
+  [[nodiscard]] virtual bool ready() const = 0;
+
+  // `producer` goes on with the answer.
+  virtual void set_producer(std::unique_ptr<Producer> producer) = 0;
+};
+
+}  // namespace inflight::server

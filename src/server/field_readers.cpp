@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/field_readers.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "server/api_error.h"
+#include "server/chat_messages.h"
+
+namespace inflight::server {
+namespace {
+
+constexpr size_t kPromptCountMax = 128;
+constexpr int64_t kTokensMax = 1 << 24;
+constexpr size_t kStopTokensMax = 64;
+// The C interface takes 0 for "draw a seed"; a client that says 0 means one certain seed.
+constexpr uint64_t kSeedOfZero = 0x9E3779B97F4A7C15ULL;
+
+[[noreturn]] void refuse(const std::string& field, const Json& value, std::string_view expected) {
+  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", field, describe(value), expected), field);
+}
+
+int64_t integer_in(const std::string& field, const Json& value, int64_t min, int64_t max) {
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX) &&
+                    value.get<int64_t>() >= min && value.get<int64_t>() <= max;
+  if (!fits) refuse(field, value, fmt::format("an integer between {} and {}", min, max));
+  return value.get<int64_t>();
+}
+
+std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
+  std::vector<int32_t> ids;
+  ids.reserve(value.size());
+  for (const Json& id : value) ids.push_back(static_cast<int32_t>(integer_in(field, id, 0, INT32_MAX)));
+  return ids;
+}
+
+}  // namespace
+
+void read_prompts(const Json& value, GenerationRequest& request) {
+  constexpr std::string_view kExpected = "a string, strings, token ids, or lists of token ids";
+  if (value.is_string()) {
+    request.prompts.push_back({value.get<std::string>(), {}});
+  } else if (!value.is_array() || value.empty()) {
+    refuse("prompt", value, kExpected);
+  } else if (value[0].is_number()) {
+    request.prompts.push_back({"", read_ids("prompt", value)});
+  } else {
+    if (value.size() > kPromptCountMax) {
+      throw ApiError(400, fmt::format("'prompt' has {} prompts, at most {} are allowed", value.size(), kPromptCountMax),
+                     "prompt");
+    }
+    for (size_t i = 0; i < value.size(); ++i) {
+      const std::string place = fmt::format("prompt[{}]", i);
+      if (value[i].is_string()) {
+        request.prompts.push_back({value[i].get<std::string>(), {}});
+      } else if (value[i].is_array() && !value[i].empty()) {
+        request.prompts.push_back({"", read_ids(place, value[i])});
+      } else {
+        refuse(place, value[i], "a string or token ids");
+      }
+    }
+  }
+}
+
+void read_chat_messages(const Json& value, GenerationRequest& request) { request.messages = read_messages(value); }
+
+void read_input(const Json& value, GenerationRequest& request) {
+  for (Json& message : read_response_input(value)) request.messages.push_back(std::move(message));
+}
+
+void read_instructions(const Json& value, GenerationRequest& request) {
+  if (!value.is_string()) refuse("instructions", value, "a string");
+  Json message = Json::object();
+  message["role"] = "system";
+  message["content"] = value;
+  request.messages.insert(request.messages.begin(), std::move(message));  // whichever field comes first in the body
+  request.echoed["instructions"] = value;
+}
+
+void read_max_tokens(const Json& value, GenerationRequest& request) {
+  request.max_tokens = static_cast<int32_t>(integer_in("max_tokens", value, 1, kTokensMax));
+}
+
+void read_top_p(const Json& value, GenerationRequest& request) {
+  if (!value.is_number() || value.get<double>() <= 0 || value.get<double>() > 1) {
+    refuse("top_p", value, "a number above 0 and at most 1");
+  }
+  request.params.top_p = value.get<float>();
+}
+
+void read_top_k(const Json& value, GenerationRequest& request) {
+  const int64_t top_k = integer_in("top_k", value, -1, INT32_MAX);
+  request.params.top_k = top_k < 0 ? 0 : static_cast<int32_t>(top_k);
+}
+
+void read_seed(const Json& value, GenerationRequest& request) {
+  if (!value.is_number_integer()) refuse("seed", value, "an integer");
+  const uint64_t seed =
+      value.is_number_unsigned() ? value.get<uint64_t>() : static_cast<uint64_t>(value.get<int64_t>());
+  request.params.seed = seed == 0 ? kSeedOfZero : seed;
+}
+
+void read_stop_token_ids(const Json& value, GenerationRequest& request) {
+  if (!value.is_array() || value.size() > kStopTokensMax) {
+    refuse("stop_token_ids", value, fmt::format("an array of at most {} token ids", kStopTokensMax));
+  }
+  request.stop_token_ids = read_ids("stop_token_ids", value);
+}
+
+void read_stream_options(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("stream_options", value, "an object");
+  for (const auto& [name, option] : value.items()) {
+    const std::string place = "stream_options." + name;
+    if (name != "include_usage" && name != "include_obfuscation") {
+      throw ApiError(400, fmt::format("unknown field '{}', allowed: include_usage, include_obfuscation", place), place);
+    }
+    if (!option.is_boolean() && !option.is_null()) refuse(place, option, "true or false");
+    if (name == "include_usage") request.include_usage = option == true;
+  }
+}
+
+void read_completion_logprobs(const Json& value, GenerationRequest& request) {
+  request.top_logprobs = static_cast<int32_t>(integer_in("logprobs", value, 0, 0));
+  request.logprobs = true;
+}
+
+void read_tool_list(const Json& value, GenerationRequest& request) { request.tools = read_tools(value); }
+
+void read_choice(const Json& value, GenerationRequest& request) { request.tool_choice = read_tool_choice(value); }
+
+void read_template_variables(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("chat_template_kwargs", value, "an object");
+  request.template_variables = value;
+}
+
+void read_response_format(const Json& value, GenerationRequest&) {
+  if (!value.is_object() || !value.contains("type")) {
+    refuse("response_format", value, "an object with 'type'");
+  }
+  if (value["type"] != "text") refuse("response_format.type", value["type"], "\"text\"");
+}
+
+void read_text_format(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("text", value, "an object");
+  for (const auto& [name, option] : value.items()) {
+    if (name == "format" && !option.is_null()) {
+      read_response_format(option, request);
+    } else if (name != "format" && name != "verbosity") {
+      throw ApiError(400, fmt::format("unknown field 'text.{}', allowed: format, verbosity", name), "text." + name);
+    }
+  }
+}
+
+}  // namespace inflight::server

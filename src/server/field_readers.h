@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The request fields that are more than a number, a switch or a text. Each reads one value that is not null.
+// ERRORS (all): ApiError 400 naming the field.
+#pragma once
+
+#include "server/generation_request.h"
+#include "server/json_body.h"
+
+namespace inflight::server {
+
+void read_prompts(const Json& value, GenerationRequest& request);
+void read_chat_messages(const Json& value, GenerationRequest& request);
+void read_input(const Json& value, GenerationRequest& request);
+void read_instructions(const Json& value, GenerationRequest& request);
+void read_max_tokens(const Json& value, GenerationRequest& request);
+void read_top_p(const Json& value, GenerationRequest& request);
+void read_top_k(const Json& value, GenerationRequest& request);
+void read_seed(const Json& value, GenerationRequest& request);
+void read_stop_token_ids(const Json& value, GenerationRequest& request);
+void read_stream_options(const Json& value, GenerationRequest& request);
+void read_completion_logprobs(const Json& value, GenerationRequest& request);
+void read_tool_list(const Json& value, GenerationRequest& request);
+void read_choice(const Json& value, GenerationRequest& request);
+void read_template_variables(const Json& value, GenerationRequest& request);
+void read_response_format(const Json& value, GenerationRequest& request);
+void read_text_format(const Json& value, GenerationRequest& request);
+
+}  // namespace inflight::server

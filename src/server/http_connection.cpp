@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http_connection.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/error.hpp>
+#include <iterator>
+#include <utility>
+
+#include "inflight/version.h"
+#include "server/api_error.h"
+
+namespace inflight::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+constexpr size_t kWriteBufferMax = 64 << 10;      // an answer's producer waits beyond
+constexpr size_t kPipelinedBytesMax = 256 << 10;  // sent by a client before its last answer was complete
+constexpr milliseconds kLingerTime{2'000};        // for the client to read the last answer
+
+struct Rejection {
+  int status;
+  std::string message;
+};
+
+Rejection explain(const error_code& error, const HttpLimits& limits) {
+  if (error == http::error::header_limit) {
+    return {431, fmt::format("the request's header is longer than {} bytes", limits.header_bytes)};
+  }
+  if (error == http::error::body_limit) {
+    return {413, fmt::format("the request's body is longer than {} bytes", limits.body_bytes)};
+  }
+  if (error == http::error::bad_version) return {505, "only HTTP/1.0 and HTTP/1.1 are spoken here"};
+  return {400, fmt::format("malformed HTTP request: {}", error.message())};
+}
+
+// What is wrong with a header that the parser let pass; status 0: nothing.
+Rejection mistake_in(const http::request_header<>& head, const HttpLimits& limits) {
+  const auto count = static_cast<size_t>(std::distance(head.begin(), head.end()));
+  if (count > limits.header_count) {
+    return {431, fmt::format("the request has {} header fields, at most {} are allowed", count, limits.header_count)};
+  }
+  const auto hosts = head.count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && head.version() >= 11)) {
+    return {400, fmt::format("the request has {} Host fields, HTTP/1.1 wants exactly one", hosts)};
+  }
+  // Anything but one plain "chunked" is where servers and proxies disagree about a request's end (request smuggling).
+  if (const auto encodings = head.count(http::field::transfer_encoding); encodings > 0) {
+    if (head.version() < 11) return {400, "Transfer-Encoding in an HTTP/1.0 request"};
+    const auto value = head[http::field::transfer_encoding];
+    if (encodings > 1 || !same_word({value.data(), value.size()}, "chunked")) {
+      return {501, "the only Transfer-Encoding that is understood is one field 'chunked'"};
+    }
+    if (head.count(http::field::content_length) > 0) {
+      return {400, "a request has either Content-Length or Transfer-Encoding, not both"};
+    }
+  }
+  const auto expect = head[http::field::expect];
+  if (!expect.empty() && !same_word({expect.data(), expect.size()}, "100-continue")) {
+    return {417, "the only Expect that is understood is '100-continue'"};
+  }
+  const auto target = head.target();
+  const bool asterisk = target == "*" && head.method() == http::verb::options;
+  if (!asterisk && !target.starts_with('/') && !target.starts_with("http://") && !target.starts_with("https://")) {
+    return {400, "the request's target must be a path beginning with '/'"};
+  }
+  return {0, ""};
+}
+
+// "http://host/path" as "/path".
+std::string_view path_of(std::string_view target) {
+  if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != std::string_view::npos) {
+    const size_t slash = target.find('/', scheme + 3);
+    return slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target;
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, ConnectionHost& host)
+    : socket_(std::move(socket)), host_(host), deadline_(Clock::now() + host.limits().idle_time) {
+  error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+}
+
+void HttpConnection::start() { read(); }
+
+void HttpConnection::refuse() {
+  reject(503, fmt::format("all {} connections are in use", host_.limits().connections));
+  read();
+}
+
+void HttpConnection::read() {
+  if (closed_ || reading_) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(chunk_), [this](const error_code& error, size_t bytes) {
+    reading_ = false;
+    on_read(error, bytes);
+  });
+}
+
+void HttpConnection::on_read(const error_code& error, size_t bytes) {
+  if (closed_) return;
+  if (error) {
+    // A client may close its sending half after the last request: an answer that is ready still goes out.
+    if (!answered_) return close();
+    keep_alive_ = false;
+    if (!writing_) close();
+    return;
+  }
+  if (state_ != State::Lingering) input_.append(chunk_.data(), bytes);
+  parse();
+  if (state_ == State::Answering && input_.size() > kPipelinedBytesMax) return close();
+  read();
+}
+
+void HttpConnection::parse() {
+  while (!closed_ && state_ != State::Answering && state_ != State::Lingering && parse_some()) {
+  }
+}
+
+bool HttpConnection::parse_some() {
+  if (state_ == State::Idle) {
+    input_.erase(0, input_.find_first_not_of("\r\n"));  // empty lines before a request are to be ignored
+    if (input_.empty()) return false;
+    state_ = State::Head;
+    set_deadline(host_.limits().header_time);
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(host_.limits().header_bytes));
+    parser_->body_limit(host_.limits().body_bytes);
+  }
+  if (input_.empty()) return false;
+  parser_->eager(state_ == State::Body);
+  error_code error;
+  const size_t used = parser_->put(asio::buffer(input_), error);
+  input_.erase(0, used);
+  if (error == http::error::need_more) error = {};
+  if (error) {
+    const Rejection rejection = explain(error, host_.limits());
+    reject(rejection.status, rejection.message);
+    return false;
+  }
+  if (state_ == State::Head) {
+    if (!parser_->is_header_done()) return false;
+    if (!accept_head()) return false;
+    state_ = State::Body;
+  }
+  if (const size_t have = parser_->get().body().size(); have > body_bytes_) {
+    if (!host_.take_body_bytes(have - body_bytes_)) {
+      reject(503, "too many large requests at once");
+      return false;
+    }
+    body_bytes_ = have;
+  }
+  if (parser_->is_done()) dispatch();
+  return used > 0 || state_ == State::Answering;
+}
+
+bool HttpConnection::accept_head() {
+  const auto& head = parser_->get();
+  if (const Rejection rejection = mistake_in(head.base(), host_.limits()); rejection.status != 0) {
+    reject(rejection.status, rejection.message);
+    return false;
+  }
+  const uint64_t length = parser_->content_length() ? *parser_->content_length() : host_.limits().body_bytes;
+  set_deadline(host_.limits().body_time + milliseconds(length / 64));
+  if (head.count(http::field::expect) > 0 && !parser_->is_done() && input_.empty()) {
+    output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    flush();
+  }
+  return true;
+}
+
+void HttpConnection::dispatch() {
+  keep_alive_ = parser_->keep_alive();
+  chunked_ = parser_->get().version() >= 11;
+  auto message = parser_->release();
+  parser_.reset();
+  HttpRequest request;
+  request.method.assign(message.method_string().data(), message.method_string().size());
+  const std::string_view target = path_of({message.target().data(), message.target().size()});
+  const size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+  for (const auto& field : message) {
+    request.headers.push_back({std::string(field.name_string().data(), field.name_string().size()),
+                               std::string(field.value().data(), field.value().size())});
+  }
+  request.body = std::move(message.body());
+  head_only_ = request.method == "HEAD";
+  state_ = State::Answering;
+  answered_ = false;
+  common_headers_.clear();
+  exchange_ = host_.open_exchange(*this);
+  host_.handle(*this, std::move(request));
+}
+
+void HttpConnection::reject(int status, const std::string& message) {
+  keep_alive_ = false;
+  chunked_ = false;
+  input_.clear();
+  respond(ApiError(status, message).response());
+  state_ = State::Lingering;
+  set_deadline(kLingerTime);
+}
+
+void HttpConnection::append_head(int status, std::string_view content_type, std::optional<size_t> length) {
+  if (host_.draining()) keep_alive_ = false;
+  auto out = std::back_inserter(output_);
+  fmt::format_to(out, "HTTP/1.1 {} {}\r\nServer: inflight/" INFLIGHT_VERSION_STRING "\r\nDate: {}\r\n", status,
+                 reason_phrase(status), host_.date());
+  if (!content_type.empty()) fmt::format_to(out, "Content-Type: {}\r\n", content_type);
+  for (const Header& header : common_headers_) fmt::format_to(out, "{}: {}\r\n", header.name, header.value);
+  if (length) {
+    if (status != 204) fmt::format_to(out, "Content-Length: {}\r\n", *length);
+  } else if (chunked_) {
+    output_ += "Transfer-Encoding: chunked\r\n";
+  } else {
+    keep_alive_ = false;  // HTTP/1.0: the end of the connection is the end of the answer
+  }
+  if (!keep_alive_) output_ += "Connection: close\r\n";
+}
+
+void HttpConnection::respond(HttpResponse response) {
+  if (closed_ || answered_ || streaming_) return;
+  append_head(response.status, response.status == 204 ? "" : response.content_type, response.body.size());
+  for (const Header& header : response.headers) output_ += header.name + ": " + header.value + "\r\n";
+  output_ += "\r\n";
+  if (!head_only_ && response.status != 204) output_ += response.body;
+  answered_ = true;
+  flush();
+}
+
+void HttpConnection::begin_stream(std::string_view content_type) {
+  if (closed_ || answered_ || streaming_) return;
+  common_headers_.push_back({"Cache-Control", "no-cache"});
+  common_headers_.push_back({"X-Accel-Buffering", "no"});  // proxies: pass on at once
+  append_head(200, content_type, std::nullopt);
+  output_ += "\r\n";
+  streaming_ = true;
+  flush();
+}
+
+void HttpConnection::write(std::string_view data) {
+  if (closed_ || !streaming_ || data.empty()) return;
+  if (chunked_) {
+    fmt::format_to(std::back_inserter(output_), "{:x}\r\n", data.size());
+    output_ += data;
+    output_ += "\r\n";
+  } else {
+    output_ += data;
+  }
+  flush();
+}
+
+void HttpConnection::end_stream() {
+  if (closed_ || !streaming_) return;
+  if (chunked_) output_ += "0\r\n\r\n";
+  streaming_ = false;
+  answered_ = true;
+  flush();
+}
+
+bool HttpConnection::ready() const { return !closed_ && output_.size() < kWriteBufferMax; }
+
+void HttpConnection::flush() {
+  if (closed_ || writing_) return;
+  if (sent_ == sending_.size()) {
+    sending_.clear();
+    sent_ = 0;
+    std::swap(sending_, output_);
+  }
+  if (sending_.empty()) return;
+  writing_ = true;
+  write_deadline_ = Clock::now() + host_.limits().write_time;
+  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                           [this](const error_code& error, size_t bytes) {
+                             writing_ = false;
+                             on_written(error, bytes);
+                           });
+}
+
+void HttpConnection::on_written(const error_code& error, size_t bytes) {
+  if (closed_) return;
+  if (error) return close();
+  sent_ += bytes;
+  if (sent_ < sending_.size() || !output_.empty()) return flush();
+  if (answered_) {
+    finish_exchange();
+  } else if (producer_) {
+    producer_->on_drained();
+  }
+}
+
+void HttpConnection::finish_exchange() {
+  if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), false);
+  producer_.reset();
+  release_body();
+  answered_ = false;
+  if (keep_alive_ && !host_.draining()) {
+    state_ = State::Idle;
+    set_deadline(host_.limits().idle_time);
+    parse();
+    return;
+  }
+  // Closing with unread input would make the kernel drop the answer on its way: first end our half.
+  error_code ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  state_ = State::Lingering;
+  input_.clear();
+  set_deadline(kLingerTime);
+  if (!reading_) close();  // the client has closed its half before
+}
+
+void HttpConnection::release_body() { host_.give_body_bytes(std::exchange(body_bytes_, 0)); }
+
+void HttpConnection::check(Clock::time_point now) {
+  if (closed_) return;
+  if (writing_ && now > write_deadline_) return close();
+  if (now <= deadline_) return;
+  switch (state_) {
+    case State::Idle:
+    case State::Lingering:
+      return close();
+    case State::Head:
+      return reject(408, "the request's header did not arrive in time");
+    case State::Body:
+      return reject(408, "the request's body did not arrive in time");
+    case State::Answering:
+      return;
+  }
+}
+
+void HttpConnection::close_when_idle() {
+  if (state_ == State::Idle) close();
+}
+
+void HttpConnection::close() {
+  if (closed_) return;
+  closed_ = true;
+  error_code ignored;
+  socket_.close(ignored);
+  if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), !answered_);
+  producer_.reset();
+  release_body();
+}
+
+}  // namespace inflight::server

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// One client's connection: reads requests one after the other, hands each to the host and writes its answer.
+//
+// A read is always outstanding, also while an answer is being made, so that a client that leaves is noticed at once.
+// THREAD: the network thread. LIFETIME: owned by the host, which frees it when retired().
+#pragma once
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/exchange.h"
+#include "server/http_types.h"
+
+namespace inflight::server {
+
+class HttpConnection;
+
+// What a connection needs of the server.
+class ConnectionHost {
+ public:
+  virtual ~ConnectionHost() = default;
+  [[nodiscard]] virtual const HttpLimits& limits() const = 0;
+  // Registers an open exchange and gives its number.
+  [[nodiscard]] virtual uint64_t open_exchange(HttpConnection& connection) = 0;
+  virtual void close_exchange(uint64_t exchange, bool client_gone) = 0;
+  virtual void handle(Exchange& exchange, HttpRequest request) = 0;
+  // Takes (or gives back) bytes of the memory for request bodies; false: there are not so many.
+  [[nodiscard]] virtual bool take_body_bytes(size_t bytes) = 0;
+  virtual void give_body_bytes(size_t bytes) = 0;
+  [[nodiscard]] virtual bool draining() const = 0;
+  [[nodiscard]] virtual const std::string& date() const = 0;  // for the header of that name
+};
+
+class HttpConnection final : public Exchange {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  HttpConnection(boost::asio::ip::tcp::socket socket, ConnectionHost& host);
+
+  void start();
+  // Instead of start(): answers with 503 and closes.
+  void refuse();
+  // Applies the time limits. Call now and then.
+  void check(Clock::time_point now);
+  void close();
+  // Closes once nothing is being answered.
+  void close_when_idle();
+  [[nodiscard]] bool retired() const { return closed_ && !reading_ && !writing_; }
+
+  [[nodiscard]] uint64_t id() const override { return exchange_; }
+  void add_header(Header header) override { common_headers_.push_back(std::move(header)); }
+  void respond(HttpResponse response) override;
+  void begin_stream(std::string_view content_type) override;
+  void write(std::string_view data) override;
+  void end_stream() override;
+  [[nodiscard]] bool ready() const override;
+  void set_producer(std::unique_ptr<Producer> producer) override { producer_ = std::move(producer); }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class State {
+    Idle,       // between requests
+    Head,       // a request's header is coming
+    Body,       // its body
+    Answering,  // the host has the request
+    Lingering,  // the last answer is on its way out; what still comes in is thrown away
+  };
+
+  void read();
+  void on_read(const boost::system::error_code& error, size_t bytes);
+  void parse();
+  // Each returns false when the request was answered with an error.
+  bool parse_some();
+  bool accept_head();
+  void dispatch();
+  // Answers a request that cannot be understood; the connection ends after it.
+  void reject(int status, const std::string& message);
+  void append_head(int status, std::string_view content_type, std::optional<size_t> length);
+  void flush();
+  void on_written(const boost::system::error_code& error, size_t bytes);
+  void finish_exchange();
+  void next_request();
+  void release_body();
+  void set_deadline(std::chrono::milliseconds after) { deadline_ = Clock::now() + after; }
+
+  boost::asio::ip::tcp::socket socket_;
+  ConnectionHost& host_;
+  State state_ = State::Idle;
+  bool closed_ = false, reading_ = false, writing_ = false;
+  Clock::time_point deadline_;
+  Clock::time_point write_deadline_;
+
+  std::array<char, 16384> chunk_;
+  std::string input_;  // not yet parsed
+  std::optional<Parser> parser_;
+  size_t body_bytes_ = 0;  // taken from the host
+
+  uint64_t exchange_ = 0;  // 0: none open
+  std::unique_ptr<Producer> producer_;
+  std::vector<Header> common_headers_;
+  bool head_only_ = false;  // a HEAD request
+  bool keep_alive_ = true;  // after this answer
+  bool chunked_ = false;    // the answer's framing
+  bool streaming_ = false;  // between begin_stream() and end_stream()
+  bool answered_ = false;   // the whole answer is in output_
+  std::string output_;      // to send next
+  std::string sending_;     // being sent
+  size_t sent_ = 0;         // of sending_
+};
+
+}  // namespace inflight::server

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <ctime>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "server/http_connection.h"
+
+namespace inflight::server {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSweepPeriod{200};      // how exactly time limits are kept
+constexpr milliseconds kAcceptRetryTime{100};  // when the process has no file descriptor left
+
+}  // namespace
+
+class HttpServer::Core final : public ConnectionHost {
+ public:
+  Core(const HttpServerOptions& options, Handler handler)
+      : options_(options),
+        handler_(std::move(handler)),
+        acceptor_(io_),
+        accept_timer_(io_),
+        signals_(io_),
+        workers_(static_cast<size_t>(std::max(1, options.worker_count))) {
+    listen();
+    every(kSweepPeriod, [this] { sweep(); });
+    update_date();
+    every(milliseconds(1000), [this] { update_date(); });
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+  ~Core() override {
+    workers_.stop();
+    workers_.join();
+    for (const auto& connection : connections_) connection->close();
+  }
+
+  [[nodiscard]] uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+  void run() {
+    accept();
+    io_.run();
+    workers_.join();
+    for (const auto& connection : connections_) connection->close();
+  }
+
+  void stop() { io_.stop(); }
+  void post(std::function<void()> task) { asio::post(io_, std::move(task)); }
+  void work(std::function<void()> task) { asio::post(workers_, std::move(task)); }
+
+  void every(milliseconds period, std::function<void()> task) {
+    timers_.push_back(std::make_unique<Timer>(asio::steady_timer(io_), period, std::move(task)));
+    repeat(*timers_.back());
+  }
+
+  void on_signal(std::function<void()> task) {
+    signals_.add(SIGINT);
+    signals_.add(SIGTERM);
+    signal_task_ = std::move(task);
+    wait_signal();
+  }
+
+  [[nodiscard]] Exchange* find(uint64_t exchange) const {
+    const auto found = exchanges_.find(exchange);
+    return found == exchanges_.end() ? nullptr : found->second;
+  }
+
+  void close_idle() {
+    draining_ = true;
+    for (const auto& connection : connections_) connection->close_when_idle();
+  }
+
+  [[nodiscard]] HttpStats stats() const {
+    HttpStats stats = stats_;
+    stats.connections_open = static_cast<int32_t>(connections_.size());
+    stats.exchanges_open = static_cast<int32_t>(exchanges_.size());
+    return stats;
+  }
+
+  // ConnectionHost
+  [[nodiscard]] const HttpLimits& limits() const override { return options_.limits; }
+  [[nodiscard]] uint64_t open_exchange(HttpConnection& connection) override {
+    exchanges_.emplace(++last_exchange_, &connection);
+    return last_exchange_;
+  }
+  void close_exchange(uint64_t exchange, bool client_gone) override {
+    exchanges_.erase(exchange);
+    if (client_gone) ++stats_.clients_gone;
+  }
+  void handle(Exchange& exchange, HttpRequest request) override { handler_(exchange, std::move(request)); }
+  [[nodiscard]] bool take_body_bytes(size_t bytes) override {
+    if (bytes > options_.limits.bodies_bytes - body_bytes_) return false;
+    body_bytes_ += bytes;
+    return true;
+  }
+  void give_body_bytes(size_t bytes) override { body_bytes_ -= bytes; }
+  [[nodiscard]] bool draining() const override { return draining_; }
+  [[nodiscard]] const std::string& date() const override { return date_; }
+
+ private:
+  struct Timer {
+    Timer(asio::steady_timer timer_, milliseconds period_, std::function<void()> task_)
+        : timer(std::move(timer_)), period(period_), task(std::move(task_)) {}
+    asio::steady_timer timer;
+    milliseconds period;
+    std::function<void()> task;
+  };
+
+  void listen() {
+    const std::string place = fmt::format("{}:{}", options_.host, options_.port);
+    error_code error;
+    tcp::resolver resolver(io_);
+    const auto found = resolver.resolve(options_.host, std::to_string(options_.port), tcp::resolver::passive, error);
+    if (error || found.empty()) throw std::runtime_error(fmt::format("cannot resolve {}: {}", place, error.message()));
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+    if (error) throw std::runtime_error(fmt::format("cannot listen on {}: {}", place, error.message()));
+  }
+
+  void accept() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted) return;
+      if (error) {
+        accept_timer_.expires_after(kAcceptRetryTime);
+        accept_timer_.async_wait([this](const error_code& aborted) {
+          if (!aborted) accept();
+        });
+        return;
+      }
+      connections_.push_back(std::make_unique<HttpConnection>(std::move(socket), *this));
+      if (connections_.size() > static_cast<size_t>(options_.limits.connections)) {
+        ++stats_.connections_refused;
+        connections_.back()->refuse();
+      } else {
+        ++stats_.connections_accepted;
+        connections_.back()->start();
+      }
+      accept();
+    });
+  }
+
+  void sweep() {
+    const auto now = HttpConnection::Clock::now();
+    for (const auto& connection : connections_) connection->check(now);
+    std::erase_if(connections_, [](const auto& connection) { return connection->retired(); });
+  }
+
+  void update_date() {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    std::tm parts{};
+    char text[32];
+    const size_t length = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &parts));
+    date_.assign(text, length);
+  }
+
+  void repeat(Timer& timer) {
+    timer.timer.expires_after(timer.period);
+    timer.timer.async_wait([this, &timer](const error_code& aborted) {
+      if (aborted) return;
+      timer.task();
+      repeat(timer);
+    });
+  }
+
+  void wait_signal() {
+    signals_.async_wait([this](const error_code& error, int) {
+      if (error) return;
+      signal_task_();
+      wait_signal();
+    });
+  }
+
+  const HttpServerOptions options_;
+  const Handler handler_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_timer_;
+  asio::signal_set signals_;
+  std::function<void()> signal_task_;
+  std::vector<std::unique_ptr<Timer>> timers_;
+  std::vector<std::unique_ptr<HttpConnection>> connections_;
+  std::unordered_map<uint64_t, Exchange*> exchanges_;
+  uint64_t last_exchange_ = 0;
+  size_t body_bytes_ = 0;  // held for requests now
+  bool draining_ = false;
+  std::string date_;
+  HttpStats stats_;
+  asio::thread_pool workers_;
+};
+
+HttpServer::HttpServer(const HttpServerOptions& options, Handler handler)
+    : core_(std::make_unique<Core>(options, std::move(handler))) {}
+HttpServer::~HttpServer() = default;
+
+uint16_t HttpServer::port() const { return core_->port(); }
+void HttpServer::run() { core_->run(); }
+void HttpServer::stop() { core_->stop(); }
+void HttpServer::post(std::function<void()> task) { core_->post(std::move(task)); }
+void HttpServer::work(std::function<void()> task) { core_->work(std::move(task)); }
+void HttpServer::every(milliseconds period, std::function<void()> task) { core_->every(period, std::move(task)); }
+void HttpServer::on_signal(std::function<void()> task) { core_->on_signal(std::move(task)); }
+Exchange* HttpServer::find(uint64_t exchange) { return core_->find(exchange); }
+void HttpServer::close_idle() { core_->close_idle(); }
+HttpStats HttpServer::stats() const { return core_->stats(); }
+
+}  // namespace inflight::server

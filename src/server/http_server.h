@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 server: one network thread for all connections, a few workers for what takes time. It knows limits,
+// timeouts and framing, but nothing of language models.
+//
+// Why an event loop and not a thread a connection: docs/decisions/0010-http-library.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/exchange.h"
+#include "server/http_types.h"
+
+namespace inflight::server {
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;  // 0: any free one, see port()
+  int32_t worker_count = 2;
+  HttpLimits limits;
+};
+
+// Counters since the start, gauges of now.
+struct HttpStats {
+  uint64_t connections_accepted = 0;
+  uint64_t connections_refused = 0;  // the limit was reached
+  int32_t connections_open = 0;
+  int32_t exchanges_open = 0;  // requests that wait for (the rest of) their answer
+  uint64_t clients_gone = 0;   // left before their answer was complete
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(Exchange&, HttpRequest)>;
+
+  // Listens at once, answers once run() is called.  handler: called on the network thread for each request.
+  // ERRORS: Failure as std::runtime_error naming address and reason.
+  HttpServer(const HttpServerOptions& options, Handler handler);
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  ~HttpServer();
+
+  [[nodiscard]] uint16_t port() const;
+
+  // The network thread is whoever calls this; returns after stop(), every connection closed.
+  void run();
+  // Any thread.
+  void stop();
+
+  // Any thread: `task` runs on the network thread / on a worker.
+  void post(std::function<void()> task);
+  void work(std::function<void()> task);
+
+  // Network thread, or before run(): calls `task` every `period`.
+  void every(std::chrono::milliseconds period, std::function<void()> task);
+  // Before run(): calls `task` on the network thread for SIGINT and SIGTERM, which then no longer end the process.
+  void on_signal(std::function<void()> task);
+  // Network thread: null when that exchange is over.
+  [[nodiscard]] Exchange* find(uint64_t exchange);
+  // Network thread. Connections without an open exchange are closed; the others close after their answer.
+  void close_idle();
+  [[nodiscard]] HttpStats stats() const;
+
+ private:
+  class Core;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace inflight::server

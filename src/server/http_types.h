@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP request and an answer as plain values, and the limits on them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inflight::server {
+
+struct Header {
+  std::string name;
+  std::string value;
+};
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   // without the query
+  std::string query;  // after '?'
+  std::vector<Header> headers;
+  std::string body;
+
+  // The first header of that name, upper and lower case alike; "" when absent.
+  [[nodiscard]] std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<Header> headers{};
+};
+
+// What a client may send and how long it may take. Beyond a limit it gets a 4xx and the connection ends.
+struct HttpLimits {
+  size_t header_bytes = 16 << 10;
+  size_t header_count = 100;
+  size_t body_bytes = 16 << 20;
+  size_t bodies_bytes = 256 << 20;  // of all connections together
+  int32_t connections = 2048;
+  std::chrono::milliseconds header_time{10'000};  // from a request's first byte to the end of its header
+  std::chrono::milliseconds body_time{30'000};    // for the body, and a second more for every 64 KiB of it
+  std::chrono::milliseconds idle_time{75'000};    // between two requests
+  std::chrono::milliseconds write_time{60'000};   // a client that takes no byte for so long is gone
+};
+
+// "Not Found"; "Unknown" for a number without a phrase.
+[[nodiscard]] std::string_view reason_phrase(int status);
+
+// Upper and lower case alike (ASCII).
+[[nodiscard]] bool same_word(std::string_view left, std::string_view right);
+
+}  // namespace inflight::server

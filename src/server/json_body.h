@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON from clients: strict, with limits, and with errors that say where.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace inflight::server {
+
+using Json = nlohmann::ordered_json;  // keys stay in the order given: templates print tools in it
+
+inline constexpr int kJsonDepthMax = 128;
+
+// ERRORS: ApiError 400: no valid JSON (position, reason; UTF-8 is checked too), deeper than kJsonDepthMax, no object.
+[[nodiscard]] Json parse_json_object(std::string_view text);
+
+// Compact text; what is no UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string to_text(const Json& value);
+
+// A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
+[[nodiscard]] std::string describe(const Json& value);
+
+}  // namespace inflight::server

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "server/api_error.h"
+#include "server/field_readers.h"
+
+namespace inflight::server {
+namespace {
+
+using Field = RequestField;
+using Kind = Field::Kind;
+using Request = GenerationRequest;
+
+constexpr double kInt32Max = 2147483647.0;
+constexpr double kTimeMsMax = 1e9;
+
+constexpr Field integer(std::string_view name, unsigned endpoints, double min, double max, int32_t& (*at)(Request&),
+                        std::string_view help) {
+  return {
+      .name = name, .endpoints = endpoints, .kind = Kind::Integer, .help = help, .min = min, .max = max, .integer = at};
+}
+constexpr Field number(std::string_view name, unsigned endpoints, double min, double max, float& (*at)(Request&),
+                       std::string_view help) {
+  return {
+      .name = name, .endpoints = endpoints, .kind = Kind::Number, .help = help, .min = min, .max = max, .number = at};
+}
+constexpr Field milliseconds(std::string_view name, double& (*at)(Request&), std::string_view help) {
+  return {.name = name,
+          .endpoints = kEndpoints,
+          .kind = Kind::Number,
+          .help = help,
+          .min = 0,
+          .max = kTimeMsMax,
+          .wide_number = at};
+}
+constexpr Field boolean(std::string_view name, unsigned endpoints, bool& (*at)(Request&), std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Boolean, .help = help, .boolean = at};
+}
+constexpr Field flag(std::string_view name, unsigned endpoints, uint8_t& (*at)(Request&), std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Boolean, .help = help, .flag = at};
+}
+constexpr Field text(std::string_view name, unsigned endpoints, double bytes_max, std::string& (*at)(Request&),
+                     std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Text, .help = help, .max = bytes_max, .text = at};
+}
+constexpr Field custom(std::string_view name, unsigned endpoints, void (*read)(const Json&, Request&),
+                       std::string_view schema, std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Custom, .help = help, .read = read, .schema = schema};
+}
+constexpr Field ignored(std::string_view name, unsigned endpoints, std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Ignored, .help = help};
+}
+constexpr Field unsupported(std::string_view name, unsigned endpoints, std::string_view neutral,
+                            std::string_view help) {
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Unsupported, .help = help, .schema = neutral};
+}
+
+constexpr Field kFields[] = {
+    text(
+        "model", kEndpoints, 1024, [](Request& r) -> std::string& { return r.model; },
+        "Name of the served model, see /v1/models; may be left out"),
+    custom("prompt", kCompletions, read_prompts,
+           R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
+               {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+               {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}]})",
+           "Text, texts, token ids, or lists of token ids"),
+    custom("messages", kChat, read_chat_messages,
+           R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})",
+           "The conversation"),
+    custom("input", kResponses, read_input,
+           R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1,
+           "items": {"$ref": "#/components/schemas/Message"}}]})",
+           "Text or a conversation"),
+    custom("instructions", kResponses, read_instructions, R"({"type": "string"})", "System message before the input"),
+
+    custom("max_tokens", kCompletions | kChat, read_max_tokens,
+           R"({"type": "integer", "minimum": 1, "maximum": 16777216})",
+           "Output tokens at most (completions: 16; chat: what the context has room for)"),
+    custom("max_completion_tokens", kChat, read_max_tokens, R"({"type": "integer", "minimum": 1, "maximum": 16777216})",
+           "OpenAI's newer name of max_tokens"),
+    custom("max_output_tokens", kResponses, read_max_tokens,
+           R"({"type": "integer", "minimum": 1, "maximum": 16777216})", "Output tokens at most"),
+    number(
+        "temperature", kEndpoints, 0, 100, [](Request& r) -> float& { return r.params.temperature; },
+        "0: always the most likely token (default 1)"),
+    custom("top_p", kEndpoints, read_top_p, R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})",
+           "Draw from the smallest set that is this likely (default 1)"),
+    number(
+        "min_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.min_p; },
+        "Drop tokens less likely than this share of the best"),
+    custom("top_k", kEndpoints, read_top_k, R"({"type": "integer", "minimum": -1, "maximum": 2147483647})",
+           "Draw from the k most likely tokens; 0 or -1: all"),
+    custom("seed", kEndpoints, read_seed, R"({"type": "integer"})", "Equal seeds draw equal answers"),
+    integer(
+        "n", kCompletions | kChat, 1, 128, [](Request& r) -> int32_t& { return r.n; }, "Answers to each prompt"),
+    custom("stop_token_ids", kEndpoints, read_stop_token_ids,
+           R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0}})",
+           "The answer ends at these"),
+    flag(
+        "ignore_eos", kEndpoints, [](Request& r) -> uint8_t& { return r.params.ignore_eos; },
+        "Go on through the model's end tokens"),
+
+    boolean(
+        "stream", kEndpoints, [](Request& r) -> bool& { return r.stream; }, "Server-sent events"),
+    custom(
+        "stream_options", kEndpoints, read_stream_options,
+        R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}},
+               "additionalProperties": false})",
+        "include_usage: a last event with the token counts"),
+    custom("logprobs", kCompletions, read_completion_logprobs, R"({"type": "integer", "minimum": 0, "maximum": 0})",
+           "Give each token's log probability"),
+    boolean(
+        "logprobs", kChat, [](Request& r) -> bool& { return r.logprobs; }, "Give each token's log probability"),
+    integer(
+        "top_logprobs", kChat, 0, 0, [](Request& r) -> int32_t& { return r.top_logprobs; },
+        "Also those of so many most likely tokens"),
+    boolean(
+        "echo", kCompletions, [](Request& r) -> bool& { return r.echo; }, "The prompt comes before the answer"),
+
+    custom("tools", kChat | kResponses, read_tool_list,
+           R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
+    custom("tool_choice", kChat | kResponses, read_choice,
+           R"({"anyOf": [{"type": "string", "enum": ["none", "auto"]}]})", "Whether functions are called"),
+    boolean(
+        "parallel_tool_calls", kChat | kResponses, [](Request& r) -> bool& { return r.parallel_tool_calls; },
+        "Several calls in one answer"),
+    custom("chat_template_kwargs", kChat | kResponses, read_template_variables, R"({"type": "object"})",
+           "Further variables of the chat template"),
+    boolean(
+        "add_generation_prompt", kChat, [](Request& r) -> bool& { return r.add_generation_prompt; },
+        "End the prompt with the assistant's header"),
+    custom("response_format", kChat | kCompletions, read_response_format,
+           R"({"type": "object", "properties": {"type": {"type": "string", "enum": ["text"]}}, "required": ["type"]})",
+           "Form of the answer"),
+    custom("text", kResponses, read_text_format, R"({"type": "object"})", "Form of the answer"),
+
+    integer(
+        "priority", kEndpoints, -kInt32Max, kInt32Max, [](Request& r) -> int32_t& { return r.params.priority; },
+        "Lower is sooner, with a policy that looks at it"),
+    text(
+        "cache_salt", kEndpoints, 1024, [](Request& r) -> std::string& { return r.cache_salt; },
+        "Stored prefixes are shared only among requests of one salt"),
+    milliseconds(
+        "ttft_deadline_ms", [](Request& r) -> double& { return r.params.ttft_deadline_ms; },
+        "Wanted time to the first token"),
+    milliseconds(
+        "e2e_deadline_ms", [](Request& r) -> double& { return r.params.e2e_deadline_ms; },
+        "Wanted time to the last token"),
+    milliseconds(
+        "itl_target_ms", [](Request& r) -> double& { return r.params.itl_target_ms; },
+        "Wanted time between two tokens"),
+    integer(
+        "predicted_output_tokens", kEndpoints, 0, 1 << 24,
+        [](Request& r) -> int32_t& { return r.params.predicted_output_tokens; },
+        "A guess of the answer's length, for policies that order by it"),
+
+    ignored("user", kEndpoints, "Accepted, without effect"),
+    ignored("metadata", kChat | kResponses, "Accepted, without effect"),
+    ignored("safety_identifier", kChat | kResponses, "Accepted, without effect"),
+    ignored("prompt_cache_key", kChat | kResponses, "Accepted, without effect: prefixes are found by content"),
+    ignored("prompt_cache_retention", kChat | kResponses, "Accepted, without effect"),
+    ignored("service_tier", kChat | kResponses, "Accepted, without effect"),
+    ignored("verbosity", kChat, "Accepted, without effect"),
+    ignored("reasoning_effort", kChat, "Accepted, without effect"),
+    ignored("reasoning", kResponses, "Accepted, without effect"),
+    ignored("truncation", kResponses, "Accepted, without effect"),
+    ignored("include", kResponses, "Accepted, without effect"),
+    unsupported("store", kChat | kResponses, "false", "answers are not stored"),
+    unsupported("background", kResponses, "false", "answers are not stored"),
+    unsupported("previous_response_id", kResponses, "null", "answers are not stored: send the conversation as input"),
+    unsupported("conversation", kResponses, "null", "conversations are not stored: send them as input"),
+    unsupported("modalities", kChat, R"(["text"])", "the model writes text only"),
+    unsupported("audio", kChat, "null", "the model writes text only"),
+    unsupported("prediction", kChat, "null", "predicted outputs are not available"),
+    unsupported("web_search_options", kChat, "null", "there is no web search here"),
+    unsupported("functions", kChat, "null", "use 'tools'"),
+    unsupported("function_call", kChat, "null", "use 'tool_choice'"),
+    unsupported("suffix", kCompletions, "null", "insertion is not available"),
+};
+
+[[noreturn]] void refuse(std::string_view name, const std::string& message) {
+  throw ApiError(400, message, std::string(name));
+}
+
+std::string range_of(const Field& field) { return fmt::format("between {} and {}", field.min, field.max); }
+
+void read_integer(const Field& field, const Json& value, Request& request) {
+  const bool fits = value.is_number_integer() && value.get<double>() >= field.min && value.get<double>() <= field.max;
+  if (!fits) {
+    refuse(field.name,
+           fmt::format("'{}' is {}, an integer {} is expected", field.name, describe(value), range_of(field)));
+  }
+  field.integer(request) = value.get<int32_t>();
+}
+
+void read_number(const Field& field, const Json& value, Request& request) {
+  const bool fits = value.is_number() && value.get<double>() >= field.min && value.get<double>() <= field.max;
+  if (!fits) {
+    refuse(field.name,
+           fmt::format("'{}' is {}, a number {} is expected", field.name, describe(value), range_of(field)));
+  }
+  if (field.number != nullptr) {
+    field.number(request) = value.get<float>();
+  } else {
+    field.wide_number(request) = value.get<double>();
+  }
+}
+
+void read_boolean(const Field& field, const Json& value, Request& request) {
+  if (!value.is_boolean()) {
+    refuse(field.name, fmt::format("'{}' is {}, true or false is expected", field.name, describe(value)));
+  }
+  if (field.boolean != nullptr) {
+    field.boolean(request) = value.get<bool>();
+  } else {
+    field.flag(request) = value.get<bool>() ? 1 : 0;
+  }
+}
+
+void read_string(const Field& field, const Json& value, Request& request) {
+  if (!value.is_string() || value.get_ref<const std::string&>().size() > static_cast<size_t>(field.max)) {
+    refuse(field.name,
+           fmt::format("'{}' is {}, a string of at most {} bytes is expected", field.name, describe(value), field.max));
+  }
+  field.text(request) = value.get<std::string>();
+}
+
+void read_field(const Field& field, const Json& value, Request& request) {
+  switch (field.kind) {
+    case Kind::Integer:
+      return read_integer(field, value, request);
+    case Kind::Number:
+      return read_number(field, value, request);
+    case Kind::Boolean:
+      return read_boolean(field, value, request);
+    case Kind::Text:
+      return read_string(field, value, request);
+    case Kind::Custom:
+      return field.read(value, request);
+    case Kind::Ignored:
+      return;
+    case Kind::Unsupported:
+      if (value != Json::parse(field.schema)) {
+        refuse(field.name, fmt::format("'{}' is not supported: {}", field.name, field.help));
+      }
+      return;
+  }
+}
+
+const Field* find_field(std::string_view name, unsigned endpoint) {
+  for (const Field& field : kFields) {
+    if (field.name == name && (field.endpoints & endpoint) != 0) return &field;
+  }
+  return nullptr;
+}
+
+Json schema_of(const Field& field) {
+  Json schema = Json::object();
+  switch (field.kind) {
+    case Kind::Integer:
+    case Kind::Number:
+      schema["type"] = field.kind == Kind::Integer ? "integer" : "number";
+      if (field.kind == Kind::Integer) {
+        schema["minimum"] = static_cast<int64_t>(field.min);
+        schema["maximum"] = static_cast<int64_t>(field.max);
+      } else {
+        schema["minimum"] = field.min;
+        schema["maximum"] = field.max;
+      }
+      break;
+    case Kind::Boolean:
+      schema["type"] = "boolean";
+      break;
+    case Kind::Text:
+      schema["type"] = "string";
+      schema["maxLength"] = static_cast<int64_t>(field.max) / 4;  // of characters, which have up to four bytes
+      break;
+    case Kind::Custom:
+      schema = Json::parse(field.schema);
+      break;
+    case Kind::Ignored:
+      break;
+    case Kind::Unsupported:
+      schema["enum"] = Json::array({Json::parse(field.schema)});
+      break;
+  }
+  schema["description"] = field.help;
+  return schema;
+}
+
+}  // namespace
+
+std::span<const RequestField> request_fields() { return kFields; }
+
+void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request) {
+  for (const auto& [name, value] : body.items()) {
+    const Field* const field = find_field(name, endpoint);
+    if (field == nullptr) refuse(name, fmt::format("unknown field '{}'; see /openapi.json for those there are", name));
+    if (!value.is_null()) read_field(*field, value, request);
+  }
+}
+
+Json request_schema(unsigned endpoint) {
+  Json schema = Json::object();
+  schema["type"] = "object";
+  for (const Field& field : kFields) {
+    if ((field.endpoints & endpoint) != 0) schema["properties"][std::string(field.name)] = schema_of(field);
+  }
+  const char* const content = endpoint == kCompletions ? "prompt" : endpoint == kChat ? "messages" : "input";
+  schema["required"] = Json::array({content});
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+}  // namespace inflight::server

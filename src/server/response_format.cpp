@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of /v1/responses: one message and the function calls, as an object or as typed events.
+#include <fmt/format.h>
+
+#include "server/answer_format.h"
+#include "server/tool_call_parser.h"
+
+namespace inflight::server {
+namespace {
+
+class ResponseFormat final : public AnswerFormat {
+ public:
+  ResponseFormat(const GenerationRequest& request, AnswerInfo info)
+      : request_(request),
+        info_(std::move(info)),
+        parser_(request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools) {}
+
+  void begin(std::string& out) override {
+    Json event;
+    event["response"] = response("in_progress", Json());
+    append("response.created", event, out);
+    append("response.in_progress", std::move(event), out);
+  }
+
+  void add(const AnswerDelta& delta, std::string& out) override {
+    ToolCallParser::Found found = read(delta);
+    if (!found.text.empty()) {
+      if (!message_open_) open_message(out);
+      text_ += found.text;
+      Json event = place("output_index", message_index_);
+      event["content_index"] = 0;
+      event["delta"] = found.text;
+      event["logprobs"] = Json::array();
+      append("response.output_text.delta", std::move(event), out);
+    }
+    for (ToolCall& call : kept(std::move(found.calls))) {
+      close_message(out);
+      append_call(call, out);
+      items_.push_back(call_item(call));
+    }
+  }
+
+  void end(const AnswerUsage& usage, std::string& out) override {
+    if (items_.empty() && !message_open_) open_message(out);
+    close_message(out);
+    Json event;
+    const char* const status = status_name();
+    event["response"] = response(status, usage_of(usage));
+    append(fmt::format("response.{}", status), std::move(event), out);
+  }
+
+  void collect(const AnswerDelta& delta) override {
+    ToolCallParser::Found found = read(delta);
+    text_ += found.text;
+    for (const ToolCall& call : kept(std::move(found.calls))) calls_.push_back(call);
+  }
+
+  std::string whole(const AnswerUsage& usage) override {
+    if (!text_.empty() || calls_.empty()) items_.push_back(message_item("completed", text_));
+    for (const ToolCall& call : calls_) items_.push_back(call_item(call));
+    return to_text(response(status_name(), usage_of(usage)));
+  }
+
+ private:
+  ToolCallParser::Found read(const AnswerDelta& delta) {
+    ToolCallParser::Found found = parser_.push(delta.text);
+    if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
+      finish_reason_ = delta.finish_reason;
+      ToolCallParser::Found rest = parser_.finish();
+      found.text += rest.text;
+      found.calls.insert(found.calls.end(), rest.calls.begin(), rest.calls.end());
+    }
+    return found;
+  }
+
+  std::vector<ToolCall> kept(std::vector<ToolCall> calls) {
+    if (!request_.parallel_tool_calls && calls.size() + call_count_ > 1) calls.resize(call_count_ == 0 ? 1 : 0);
+    call_count_ += calls.size();
+    return calls;
+  }
+
+  [[nodiscard]] const char* status_name() const {
+    switch (finish_reason_) {
+      case INFLIGHT_FINISH_STOP:
+        return "completed";
+      case INFLIGHT_FINISH_LENGTH:
+        return "incomplete";
+      default:
+        return "failed";
+    }
+  }
+
+  static Json usage_of(const AnswerUsage& usage) {
+    Json json;
+    json["input_tokens"] = usage.prompt_tokens;
+    json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+    json["output_tokens"] = usage.output_tokens;
+    json["output_tokens_details"]["reasoning_tokens"] = 0;
+    json["total_tokens"] = usage.prompt_tokens + usage.output_tokens;
+    return json;
+  }
+
+  [[nodiscard]] Json response(const std::string& status, Json usage) const {
+    Json json;
+    json["id"] = "resp_" + info_.id;
+    json["object"] = "response";
+    json["created_at"] = info_.created_s;
+    json["status"] = status;
+    json["background"] = false;
+    json["error"] = Json();
+    json["incomplete_details"] = status == "incomplete" ? Json{{"reason", "max_output_tokens"}} : Json();
+    json["instructions"] = request_.echoed.value("instructions", Json());
+    json["max_output_tokens"] = request_.max_tokens ? Json(*request_.max_tokens) : Json();
+    json["model"] = info_.model;
+    json["output"] = items_;
+    json["parallel_tool_calls"] = request_.parallel_tool_calls;
+    json["previous_response_id"] = Json();
+    json["reasoning"] = Json{{"effort", Json()}, {"summary", Json()}};
+    json["store"] = false;
+    json["temperature"] = request_.params.temperature;
+    json["text"]["format"]["type"] = "text";
+    json["tool_choice"] = request_.tool_choice.kind == ToolChoice::Kind::None ? "none" : "auto";
+    json["tools"] = flat_tools();
+    json["top_p"] = request_.params.top_p;
+    json["truncation"] = "disabled";
+    json["usage"] = std::move(usage);
+    json["user"] = Json();
+    json["metadata"] = Json::object();
+    return json;
+  }
+
+  [[nodiscard]] Json flat_tools() const {
+    Json tools = Json::array();
+    for (const Json& tool : request_.tools) {
+      Json flat = Json{{"type", "function"}};
+      for (const auto& [key, value] : tool["function"].items()) flat[key] = value;
+      if (!flat.contains("parameters")) flat["parameters"] = Json();
+      if (!flat.contains("strict")) flat["strict"] = false;
+      tools.push_back(std::move(flat));
+    }
+    return tools;
+  }
+
+  static Json part(const std::string& text) {
+    return Json{{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+  }
+
+  [[nodiscard]] Json message_item(const char* status, const std::string& text) const {
+    Json item;
+    item["id"] = "msg_" + info_.id;
+    item["type"] = "message";
+    item["status"] = status;
+    item["role"] = "assistant";
+    item["content"] = Json::array({part(text)});
+    return item;
+  }
+
+  [[nodiscard]] Json call_item(const ToolCall& call) const {
+    Json item;
+    item["id"] = fmt::format("fc_{}_{}", info_.id, items_.size());
+    item["type"] = "function_call";
+    item["status"] = "completed";
+    item["call_id"] = fmt::format("call_{}_{}", info_.id, items_.size());
+    item["name"] = call.name;
+    item["arguments"] = call.arguments;
+    return item;
+  }
+
+  Json place(const char* key, size_t index) const {
+    Json event;
+    event["item_id"] = "msg_" + info_.id;
+    event[key] = index;
+    return event;
+  }
+
+  void open_message(std::string& out) {
+    message_open_ = true;
+    message_index_ = items_.size();
+    Json added;
+    added["output_index"] = message_index_;
+    added["item"] = message_item("in_progress", "");
+    added["item"]["content"] = Json::array();
+    append("response.output_item.added", std::move(added), out);
+    Json event = place("output_index", message_index_);
+    event["content_index"] = 0;
+    event["part"] = part("");
+    append("response.content_part.added", std::move(event), out);
+  }
+
+  void close_message(std::string& out) {
+    if (!message_open_) return;
+    message_open_ = false;
+    Json text = place("output_index", message_index_);
+    text["content_index"] = 0;
+    text["text"] = text_;
+    text["logprobs"] = Json::array();
+    append("response.output_text.done", std::move(text), out);
+    Json content = place("output_index", message_index_);
+    content["content_index"] = 0;
+    content["part"] = part(text_);
+    append("response.content_part.done", std::move(content), out);
+    items_.push_back(message_item("completed", text_));
+    text_.clear();
+    append_done(items_.back(), out);
+  }
+
+  void append_done(const Json& item, std::string& out) {
+    Json done;
+    done["output_index"] = items_.size() - 1;
+    done["item"] = item;
+    append("response.output_item.done", std::move(done), out);
+  }
+
+  void append_call(const ToolCall& call, std::string& out) {
+    const Json item = call_item(call);
+    Json added;
+    added["output_index"] = items_.size();
+    added["item"] = item;
+    added["item"]["status"] = "in_progress";
+    added["item"]["arguments"] = "";
+    append("response.output_item.added", std::move(added), out);
+    Json event;
+    event["item_id"] = item["id"];
+    event["output_index"] = items_.size();
+    event["delta"] = call.arguments;
+    append("response.function_call_arguments.delta", event, out);
+    event.erase("delta");
+    event["arguments"] = call.arguments;
+    append("response.function_call_arguments.done", std::move(event), out);
+    Json done;
+    done["output_index"] = items_.size();
+    done["item"] = item;
+    append("response.output_item.done", std::move(done), out);
+  }
+
+  void append(const std::string& type, Json event, std::string& out) {
+    Json typed;
+    typed["type"] = type;
+    typed["sequence_number"] = sequence_++;
+    for (auto& [key, value] : event.items()) typed[key] = std::move(value);
+    out += "event: " + type + "\n";
+    append_event(to_text(typed), out);
+  }
+
+  const GenerationRequest& request_;
+  const AnswerInfo info_;
+  ToolCallParser parser_;
+  std::string text_;  // of the message
+  std::vector<ToolCall> calls_;
+  Json items_ = Json::array();  // complete ones
+  size_t call_count_ = 0;
+  size_t message_index_ = 0;
+  bool message_open_ = false;
+  int64_t sequence_ = 0;
+  inflight_finish_reason_t finish_reason_ = INFLIGHT_FINISH_ERROR;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> response_format(const GenerationRequest& request, AnswerInfo info) {
+  return std::make_unique<ResponseFormat>(request, std::move(info));
+}
+
+}  // namespace inflight::server

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers as OpenAI's clients read them; function calls out of text, cut at every place.
+#include "server/answer_format.h"
+
+#include <gtest/gtest.h>
+
+#include "server/tool_call_parser.h"
+
+namespace inflight::server {
+namespace {
+
+const Json kTools = Json::parse(
+    R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}])");
+
+// The JSON of every "data:" line but [DONE].
+std::vector<Json> events_of(const std::string& stream) {
+  std::vector<Json> events;
+  size_t at = 0;
+  while ((at = stream.find("data: ", at)) != std::string::npos) {
+    const size_t end = stream.find("\n\n", at);
+    const std::string line = stream.substr(at + 6, end - at - 6);
+    if (line != "[DONE]") events.push_back(Json::parse(line));
+    at = end;
+  }
+  return events;
+}
+
+TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
+  const struct {
+    std::string text, shown;
+    std::vector<std::string> names;
+  } cases[] = {
+      {"just text", "just text", {}},
+      {R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)", "", {"f"}},
+      {"Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
+       "\"arguments\": {}}\n</tool_call>",
+       "Let me see.\n",
+       {"f", "g"}},
+      {R"({"name": "g", "parameters": {"a": [1, 2]}})", "", {"g"}},
+      {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}])", "", {"f", "g"}},
+      {R"(<|python_tag|>{"name": "f", "parameters": {}})", "", {"f"}},
+      {R"({"name": "unknown", "parameters": {}})", R"({"name": "unknown", "parameters": {}})", {}},
+      {R"({"a": 1} and more)", R"({"a": 1} and more)", {}},
+      {"<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call> x", {}},
+      {"a <tool_ca", "a <tool_ca", {}},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}}", "", {"f"}},  // the end tag is missing
+      {"[1, 2]", "[1, 2]", {}},
+      {"", "", {}},
+  };
+  for (const auto& each : cases) {
+    for (size_t step = 1; step <= std::max<size_t>(1, each.text.size()); ++step) {
+      ToolCallParser parser(kTools);
+      std::string shown;
+      std::vector<std::string> names;
+      const auto take = [&](const ToolCallParser::Found& found) {
+        shown += found.text;
+        for (const ToolCall& call : found.calls) names.push_back(call.name);
+      };
+      for (size_t i = 0; i < each.text.size(); i += step)
+        take(parser.push(std::string_view(each.text).substr(i, step)));
+      take(parser.finish());
+      EXPECT_EQ(shown, each.shown) << each.text << " in steps of " << step;
+      EXPECT_EQ(names, each.names) << each.text << " in steps of " << step;
+    }
+  }
+}
+
+TEST(ToolCallParser, WithoutToolsEverythingIsText) {
+  ToolCallParser parser(Json::array());
+  EXPECT_EQ(parser.push("<tool_call>{}").text, "<tool_call>{}");
+}
+
+TEST(ChatFormat, StreamsRoleContentReasonAndUsage) {
+  GenerationRequest request;
+  request.include_usage = true;
+  const auto format = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  std::string out;
+  format->begin(out);
+  format->add({.text = "Hello"}, out);
+  format->add({.text = " you", .finish_reason = INFLIGHT_FINISH_STOP}, out);
+  format->end({.prompt_tokens = 3, .cached_tokens = 1, .output_tokens = 2}, out);
+  const std::vector<Json> events = events_of(out);
+  ASSERT_EQ(events.size(), 5U);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "Hello");
+  EXPECT_EQ(events[1]["object"], "chat.completion.chunk");
+  EXPECT_EQ(events[1]["id"], "chatcmpl-1");
+  EXPECT_EQ(events[3]["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(events[4]["choices"], Json::array());
+  EXPECT_EQ(events[4]["usage"]["total_tokens"], 5);
+  EXPECT_EQ(events[4]["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
+  EXPECT_TRUE(out.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(ChatFormat, GivesCallsWithTheirOwnFinishReason) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const std::string text =
+      R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>)";
+  for (const bool parallel : {true, false}) {
+    request.parallel_tool_calls = parallel;
+    const auto whole = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    whole->collect({.text = text, .finish_reason = INFLIGHT_FINISH_STOP});
+    const Json answer = Json::parse(whole->whole({}));
+    const Json& message = answer["choices"][0]["message"];
+    EXPECT_EQ(answer["choices"][0]["finish_reason"], "tool_calls");
+    EXPECT_TRUE(message["content"].is_null());
+    ASSERT_EQ(message["tool_calls"].size(), parallel ? 2U : 1U);
+    EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"], "{\"a\":1}");
+
+    const auto streamed = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    std::string out;
+    streamed->add({.text = text, .finish_reason = INFLIGHT_FINISH_STOP}, out);
+    const std::vector<Json> events = events_of(out);
+    ASSERT_EQ(events.size(), parallel ? 3U : 2U);
+    EXPECT_EQ(events[0]["choices"][0]["delta"]["tool_calls"][0]["index"], 0);
+    EXPECT_EQ(events[0]["choices"][0]["delta"]["tool_calls"][0]["id"], message["tool_calls"][0]["id"]);
+    EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
+  }
+}
+
+TEST(ChatFormat, GivesLogprobsWithBytes) {
+  GenerationRequest request;
+  request.logprobs = true;
+  const auto format = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  format->collect({.text = "é",
+                   .tokens = {{.id = 4, .text = "é", .logprob = -0.5F, .top = {{"é", -0.5F}}}},
+                   .finish_reason = INFLIGHT_FINISH_LENGTH});
+  const Json answer = Json::parse(format->whole({}));
+  const Json& token = answer["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(token["token"], "é");
+  EXPECT_EQ(token["bytes"], Json::array({0xC3, 0xA9}));
+  EXPECT_EQ(token["logprob"], -0.5);
+  EXPECT_EQ(token["top_logprobs"][0]["token"], "é");
+}
+
+TEST(CompletionFormat, EchoesAndCountsOffsets) {
+  GenerationRequest request;
+  request.logprobs = true;
+  request.echo = true;
+  const auto format =
+      completion_format(request, {.id = "1", .created_s = 5, .model = "m", .choice_count = 2, .echoes = {"A:", "B:"}});
+  format->collect({.choice = 1,
+                   .text = "xy",
+                   .tokens = {{.text = "x", .logprob = -1}, {.text = "y", .logprob = -2}},
+                   .finish_reason = INFLIGHT_FINISH_LENGTH});
+  format->collect(
+      {.choice = 0, .text = "z", .tokens = {{.text = "z", .logprob = -3}}, .finish_reason = INFLIGHT_FINISH_STOP});
+  const Json answer = Json::parse(format->whole({.prompt_tokens = 1, .output_tokens = 3}));
+  EXPECT_EQ(answer["object"], "text_completion");
+  EXPECT_EQ(answer["choices"][0]["text"], "A:z");
+  EXPECT_EQ(answer["choices"][1]["text"], "B:xy");
+  EXPECT_EQ(answer["choices"][1]["logprobs"]["tokens"], Json::array({"x", "y"}));
+  EXPECT_EQ(answer["choices"][1]["logprobs"]["text_offset"], Json::array({2, 3}));
+  EXPECT_EQ(answer["choices"][1]["finish_reason"], "length");
+}
+
+TEST(ResponseFormat, StreamsTypedEventsInOrder) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const auto format = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  std::string out;
+  format->begin(out);
+  format->add({.text = "Hi"}, out);
+  format->add(
+      {.text = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", .finish_reason = INFLIGHT_FINISH_STOP}, out);
+  format->end({.prompt_tokens = 1, .output_tokens = 2}, out);
+  std::vector<std::string> types;
+  const std::vector<Json> events = events_of(out);
+  for (size_t i = 0; i < events.size(); ++i) {
+    types.push_back(events[i]["type"]);
+    EXPECT_EQ(events[i]["sequence_number"], i);
+  }
+  EXPECT_EQ(types,
+            (std::vector<std::string>{
+                "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+                "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+                "response.output_item.done", "response.output_item.added", "response.function_call_arguments.delta",
+                "response.function_call_arguments.done", "response.output_item.done", "response.completed"}));
+  const Json& response = events.back()["response"];
+  EXPECT_EQ(response["output"][0]["content"][0]["text"], "Hi");
+  EXPECT_EQ(response["output"][1]["name"], "f");
+  EXPECT_EQ(response["usage"]["total_tokens"], 3);
+
+  const auto whole = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  whole->collect({.text = "Hi"});
+  whole->collect(
+      {.text = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", .finish_reason = INFLIGHT_FINISH_STOP});
+  EXPECT_EQ(Json::parse(whole->whole({.prompt_tokens = 1, .output_tokens = 2})), response);
+}
+
+}  // namespace
+}  // namespace inflight::server

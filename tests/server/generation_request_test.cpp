@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Request bodies to checked requests; every error names its field. Truth: OpenAI's published API reference.
+#include "server/generation_request.h"
+
+#include <gtest/gtest.h>
+
+#include "server/api_error.h"
+#include "server/request_fields.h"
+
+namespace inflight::server {
+namespace {
+
+GenerationRequest read(const std::string& body, unsigned endpoint) {
+  return read_generation_request(parse_json_object(body), endpoint);
+}
+
+// The field that the error names, and the text.
+std::pair<std::string, std::string> error_of(const std::string& body, unsigned endpoint) {
+  try {
+    static_cast<void>(read(body, endpoint));
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 400);
+    return {error.param(), error.what()};
+  }
+  return {"no error", ""};
+}
+
+TEST(GenerationRequest, ReadsACompletion) {
+  const GenerationRequest request =
+      read(R"({"model": "m", "prompt": "Hi", "max_tokens": 7, "temperature": 0.5, "top_p": 0.9,
+    "top_k": -1, "min_p": 0.1, "seed": -3, "n": 2, "stream": true, "stream_options": {"include_usage": true},
+    "stop_token_ids": [1, 2], "ignore_eos": true, "priority": -4, "cache_salt": "s", "user": "u", "suffix": null})",
+           kCompletions);
+  EXPECT_EQ(request.model, "m");
+  ASSERT_EQ(request.prompts.size(), 1U);
+  EXPECT_EQ(request.prompts[0].text, "Hi");
+  EXPECT_EQ(request.params.max_tokens, 7);
+  EXPECT_EQ(request.params.temperature, 0.5F);
+  EXPECT_EQ(request.params.top_p, 0.9F);
+  EXPECT_EQ(request.params.top_k, 0);
+  EXPECT_EQ(request.params.min_p, 0.1F);
+  EXPECT_EQ(request.params.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(request.n, 2);
+  EXPECT_TRUE(request.stream && request.include_usage);
+  EXPECT_EQ(request.stop_token_ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(request.params.ignore_eos, 1);
+  EXPECT_EQ(request.params.priority, -4);
+  EXPECT_EQ(request.cache_salt, "s");
+}
+
+TEST(GenerationRequest, HasOpenAIsDefaults) {
+  EXPECT_EQ(read(R"({"prompt": "x"})", kCompletions).params.max_tokens, 16);
+  const GenerationRequest chat = read(R"({"messages": [{"role": "user", "content": "x"}]})", kChat);
+  EXPECT_GT(chat.params.max_tokens, 1'000'000);  // to the end of the context
+  EXPECT_EQ(chat.params.temperature, 1.0F);
+  EXPECT_FALSE(chat.stream);
+  EXPECT_NE(read(R"({"prompt": "x", "seed": 0})", kCompletions).params.seed, 0U);  // 0 would mean "draw one"
+}
+
+TEST(GenerationRequest, ReadsPromptsInAllFourForms) {
+  EXPECT_EQ(read(R"({"prompt": ["a", "b"]})", kCompletions).prompts[1].text, "b");
+  EXPECT_EQ(read(R"({"prompt": [5, 6]})", kCompletions).prompts[0].ids, (std::vector<int32_t>{5, 6}));
+  EXPECT_EQ(read(R"({"prompt": [[5], [6, 7]]})", kCompletions).prompts[1].ids, (std::vector<int32_t>{6, 7}));
+}
+
+TEST(GenerationRequest, NamesTheFieldAtFault) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )";
+  const struct {
+    unsigned endpoint;
+    std::string body;
+    const char* param;
+    const char* says;
+  } cases[] = {
+      {kCompletions, R"({})", "prompt", "missing"},
+      {kCompletions, R"({"prompt": null})", "prompt", "missing"},
+      {kCompletions, R"({"prompt": {}})", "prompt", "an object"},
+      {kCompletions, R"({"prompt": []})", "prompt", "an array"},
+      {kCompletions, R"({"prompt": [1, -1]})", "prompt", "-1"},
+      {kCompletions, R"({"prompt": [1, 1.5]})", "prompt", "1.5"},
+      {kCompletions, R"({"prompt": ["a", 1]})", "prompt[1]", "1"},
+      {kCompletions, R"({"prompt": [[1], []]})", "prompt[1]", "an array"},
+      {kCompletions, R"({"prompt": "x", "max_tokens": 0})", "max_tokens", "between 1"},
+      {kCompletions, R"({"prompt": "x", "max_tokens": 1e3})", "max_tokens", "integer"},
+      {kCompletions, R"({"prompt": "x", "max_tokens": 99999999999})", "max_tokens", "99999999999"},
+      {kCompletions, R"({"prompt": "x", "max_tokens": 18446744073709551615})", "max_tokens", "integer"},
+      {kCompletions, R"({"prompt": "x", "temperature": "hot"})", "temperature", "\"hot\""},
+      {kCompletions, R"({"prompt": "x", "temperature": -1})", "temperature", "between 0"},
+      {kCompletions, R"({"prompt": "x", "top_p": 0})", "top_p", "above 0"},
+      {kCompletions, R"({"prompt": "x", "n": 0})", "n", "between 1 and 128"},
+      {kCompletions, R"({"prompt": ["x", "y"], "n": 100})", "n", "200"},
+      {kCompletions, R"({"prompt": "x", "n": true})", "n", "true"},
+      {kCompletions, R"({"prompt": "x", "stream": 1})", "stream", "true or false"},
+      {kCompletions, R"({"prompt": "x", "stream_options": {}})", "stream_options", "'stream': true"},
+      {kCompletions, R"({"prompt": "x", "stream": true, "stream_options": {"a": 1}})", "stream_options.a", "unknown"},
+      {kCompletions, R"({"prompt": "x", "tempratur": 1})", "tempratur", "unknown field"},
+      {kCompletions, R"({"prompt": "x", "messages": []})", "messages", "unknown field"},
+      {kCompletions, R"({"prompt": "x", "suffix": "y"})", "suffix", "not supported"},
+      {kCompletions, R"({"prompt": "x", "model": 4})", "model", "string"},
+      {kCompletions, R"({"prompt": "x", "stop_token_ids": 4})", "stop_token_ids", "array"},
+      {kCompletions, R"({"prompt": "x", "priority": 3000000000})", "priority", "3000000000"},
+      {kChat, R"({"messages": []})", "messages", "1 to"},
+      {kChat, R"({"messages": [{"role": "boss", "content": "x"}]})", "messages[0].role", "boss"},
+      {kChat, R"({"messages": [{"role": "user"}]})", "messages[0].content", "missing"},
+      {kChat, R"({"messages": [{"content": "x"}]})", "messages[0].role", "missing"},
+      {kChat, R"({"messages": ["x"]})", "messages[0]", "object"},
+      {kChat, R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}]})",
+       "messages[0].content[0].type", "text only"},
+      {kChat, chat + R"("modalities": ["audio"]})", "modalities", "not supported"},
+      {kChat, chat + R"("top_logprobs": 21})", "top_logprobs", "between"},
+      {kChat, chat + R"("tools": [{"type": "web"}]})", "tools[0].type", "web"},
+      {kChat, chat + R"("tools": [{"type": "function", "function": {"name": "a b"}}]})", "tools[0].function.name",
+       "1 to 64"},
+      {kChat, chat + R"("tool_choice": "maybe"})", "tool_choice", "maybe"},
+      {kChat, chat + R"("response_format": {"type": "xml"}})", "response_format.type", "xml"},
+      {kChat, chat + R"("functions": []})", "functions", "use 'tools'"},
+      {kResponses, R"({"input": []})", "input", "1 to"},
+      {kResponses, R"({"instructions": "x"})", "input", "missing"},
+      {kResponses, R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "not stored"},
+      {kResponses, R"({"input": [{"type": "item_reference"}]})", "input[0].type", "item_reference"},
+  };
+  for (const auto& each : cases) {
+    const auto [param, message] = error_of(each.body, each.endpoint);
+    EXPECT_EQ(param, each.param) << each.body << ": " << message;
+    EXPECT_NE(message.find(each.says), std::string::npos) << each.body << ": " << message;
+  }
+}
+
+TEST(GenerationRequest, RefusesWhatIsNoJson) {
+  const std::string deep = std::string(1000, '[') + std::string(1000, ']');
+  for (const std::string& body :
+       std::vector<std::string>{"", "{", "[1]", "nul", "{\"a\": \"\xff\"}", "{\"a\": \"\\ud800\"}", "{} x",
+                                "{\"a\": 1,}", "{\"a\": " + deep + "}", "{\"a\": 1e999}"}) {
+    EXPECT_THROW(static_cast<void>(parse_json_object(body)), ApiError) << body;
+  }
+}
+
+TEST(GenerationRequest, BringsConversationsToTheTemplatesForm) {
+  const GenerationRequest request = read(R"({"messages": [
+      {"role": "developer", "content": "Be brief."},
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+        "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
+      {"role": "tool", "tool_call_id": "c1", "content": "2"}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+      "chat_template_kwargs": {"enable_thinking": false}})",
+                                         kChat);
+  const Json expected = Json::parse(R"([
+      {"role": "system", "content": "Be brief."},
+      {"role": "user", "content": "ab"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]},
+      {"role": "tool", "content": "2", "tool_call_id": "c1"}])");
+  EXPECT_EQ(request.messages, expected);
+  const Json rendered = Json::parse(chat_render_json(request));
+  EXPECT_EQ(rendered["enable_thinking"], false);
+  EXPECT_EQ(rendered["add_generation_prompt"], true);
+  EXPECT_EQ(rendered["tools"][0]["function"]["name"], "f");
+}
+
+TEST(GenerationRequest, ReadsAResponsesConversation) {
+  const GenerationRequest request = read(R"({"input": [
+      {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+      {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c", "output": "4"}],
+      "instructions": "I", "max_output_tokens": 5,
+      "tools": [{"type": "function", "name": "f", "parameters": {}}]})",
+                                         kResponses);
+  ASSERT_EQ(request.messages.size(), 4U);
+  EXPECT_EQ(request.messages[0]["role"], "system");
+  EXPECT_EQ(request.messages[1]["content"], "a");
+  EXPECT_EQ(request.messages[2]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(request.messages[3]["tool_call_id"], "c");
+  EXPECT_EQ(request.params.max_tokens, 5);
+  EXPECT_EQ(request.tools[0]["function"]["name"], "f");
+}
+
+TEST(RequestFields, TheSchemaListsWhatIsRead) {
+  for (const unsigned endpoint : {kCompletions, kChat, kResponses}) {
+    const Json schema = request_schema(endpoint);
+    EXPECT_EQ(schema["additionalProperties"], false);
+    for (const RequestField& field : request_fields()) {
+      EXPECT_EQ(schema["properties"].contains(std::string(field.name)) || (field.endpoints & endpoint) == 0, true)
+          << field.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inflight::server

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP layer against raw bytes: what RFC 9112 says about framing, and what an attacker or a broken client may send.
+#include "server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "raw_client.h"
+
+namespace inflight::server {
+namespace {
+
+using test::RawClient;
+using namespace std::chrono_literals;
+
+// Answers with what it got: "METHOD path?query [body]". /late answers from a worker, /stream in pieces, /endless never
+// ends, /big is larger than any socket buffer.
+class EchoServer {
+ public:
+  explicit EchoServer(HttpLimits limits = {})
+      : server_({.host = "127.0.0.1", .port = 0, .worker_count = 1, .limits = limits},
+                [this](Exchange& exchange, HttpRequest request) { answer(exchange, std::move(request)); }),
+        thread_([this] { server_.run(); }) {}
+  ~EchoServer() {
+    server_.stop();
+    thread_.join();
+  }
+  EchoServer(const EchoServer&) = delete;
+  EchoServer& operator=(const EchoServer&) = delete;
+
+  [[nodiscard]] uint16_t port() const { return server_.port(); }
+  HttpServer& http() { return server_; }
+  HttpStats stats() {
+    std::promise<HttpStats> promise;
+    server_.post([&] { promise.set_value(server_.stats()); });
+    return promise.get_future().get();
+  }
+  // Fulfilled when the producer of /endless is destroyed.
+  std::promise<void> gone;
+
+ private:
+  // Counts for ever, but only as fast as the client reads.
+  class Endless final : public Producer {
+   public:
+    Endless(Exchange& exchange, std::promise<void>& gone) : exchange_(exchange), gone_(gone) {}
+    ~Endless() override { gone_.set_value(); }
+    void on_drained() override { exchange_.write(std::string(1000, 'x')); }
+
+   private:
+    Exchange& exchange_;
+    std::promise<void>& gone_;
+  };
+
+  void answer(Exchange& exchange, HttpRequest request) {
+    exchange.add_header({"X-Test", "yes"});
+    const std::string text = request.method + " " + request.path + "?" + request.query + " [" + request.body + "]";
+    if (request.path == "/late") {
+      server_.work([this, id = exchange.id(), text] {
+        server_.post([this, id, text] {
+          if (Exchange* const open = server_.find(id)) open->respond({.body = text});
+        });
+      });
+    } else if (request.path == "/stream") {
+      exchange.begin_stream("text/event-stream");
+      exchange.write("data: one\n\n");
+      exchange.write("data: two\n\n");
+      exchange.end_stream();
+    } else if (request.path == "/endless") {
+      exchange.begin_stream("text/event-stream");
+      exchange.set_producer(std::make_unique<Endless>(exchange, gone));
+      exchange.write("begin");
+    } else if (request.path == "/big") {
+      exchange.respond({.body = std::string(8 << 20, 'b')});
+    } else if (request.path != "/never") {
+      exchange.respond({.body = text});
+    }
+  }
+
+  HttpServer server_;
+  std::thread thread_;
+};
+
+// One request on its own connection, up to the server's close.
+std::string ask(EchoServer& server, const std::string& bytes) {
+  RawClient client(server.port());
+  client.send(bytes);
+  return client.read_all();
+}
+
+std::string get(const std::string& path, const std::string& more = "Connection: close\r\n") {
+  return "GET " + path + " HTTP/1.1\r\nHost: here\r\n" + more + "\r\n";
+}
+
+int status_of(const std::string& answer) { return answer.size() < 12 ? 0 : std::stoi(answer.substr(9, 3)); }
+
+TEST(HttpServer, AnswersWithLengthDateAndHeaders) {
+  EchoServer server;
+  const std::string answer = ask(server, get("/a/b?c=d"));
+  EXPECT_EQ(status_of(answer), 200);
+  EXPECT_NE(answer.find("Content-Length: 18\r\n"), std::string::npos) << answer;
+  EXPECT_NE(answer.find(" GMT\r\n"), std::string::npos);
+  EXPECT_NE(answer.find("X-Test: yes\r\n"), std::string::npos);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nGET /a/b?c=d []")) << answer;
+}
+
+TEST(HttpServer, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send(get("/late?1", "") + get("/two", "") + "POST /three HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc" +
+              get("/four"));
+  const std::string answers = client.read_all();
+  const size_t one = answers.find("GET /late?1 []"), two = answers.find("GET /two? []"),
+               three = answers.find("POST /three? [abc]"), four = answers.find("GET /four? []");
+  ASSERT_NE(four, std::string::npos) << answers;
+  EXPECT_TRUE(one < two && two < three && three < four) << answers;
+}
+
+TEST(HttpServer, ReadsABodyInAnyPieces) {
+  EchoServer server;
+  const std::string request =
+      "POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n4;extension=1\r\ndefg\r\n0\r\n\r\n";
+  for (const size_t step : {size_t{1}, size_t{7}, request.size()}) {
+    RawClient client(server.port());
+    for (size_t i = 0; i < request.size(); i += step) client.send(std::string_view(request).substr(i, step));
+    EXPECT_TRUE(client.read_all().ends_with("POST /p? [abcdefg]"));
+  }
+}
+
+TEST(HttpServer, StreamsInChunksAndForHttp10UntilClose) {
+  EchoServer server;
+  const std::string chunked = ask(server, get("/stream"));
+  EXPECT_NE(chunked.find("Transfer-Encoding: chunked\r\n"), std::string::npos);
+  EXPECT_TRUE(chunked.ends_with("\r\n\r\nb\r\ndata: one\n\n\r\nb\r\ndata: two\n\n\r\n0\r\n\r\n")) << chunked;
+  const std::string old = ask(server, "GET /stream HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(old.ends_with("\r\n\r\ndata: one\n\ndata: two\n\n")) << old;
+  EXPECT_EQ(old.find("chunked"), std::string::npos);
+}
+
+TEST(HttpServer, HeadHasNoBody) {
+  EchoServer server;
+  const std::string answer = ask(server, "HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+  EXPECT_NE(answer.find("Content-Length: 11\r\n"), std::string::npos) << answer;
+}
+
+TEST(HttpServer, ContinuesOnRequest) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send("POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("ok");
+  EXPECT_TRUE(client.read_all().ends_with("POST /p? [ok]"));
+}
+
+struct BadRequest {
+  const char* name;
+  std::string bytes;
+  int status;
+};
+
+TEST(HttpServer, RefusesWhatIsAmbiguousOrMalformed) {
+  EchoServer server;
+  const std::string host = "Host: h\r\n";
+  const BadRequest cases[] = {
+      {"both lengths",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {"both lengths, other order",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 400},
+      {"two lengths", "POST / HTTP/1.1\r\n" + host + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400},
+      {"length list", "POST / HTTP/1.1\r\n" + host + "Content-Length: 3, 3\r\n\r\nabc", 400},
+      {"negative length", "POST / HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", 400},
+      {"signed length", "POST / HTTP/1.1\r\n" + host + "Content-Length: +3\r\n\r\nabc", 400},
+      {"hex length", "POST / HTTP/1.1\r\n" + host + "Content-Length: 0x3\r\n\r\nabc", 400},
+      {"huge length", "POST / HTTP/1.1\r\n" + host + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+      {"unknown encoding", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501},
+      {"identity encoding", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: identity\r\n\r\nabc", 501},
+      {"two encodings",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+       501},
+      {"list of encodings", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+      {"chunked in 1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {"bad chunk size", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+       400},
+      {"chunk size overflow", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+       400},
+      {"no host", "GET / HTTP/1.1\r\n\r\n", 400},
+      {"two hosts", "GET / HTTP/1.1\r\n" + host + host + "\r\n", 400},
+      {"space before colon", "GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400},
+      {"nul in header", std::string("GET / HTTP/1.1\r\nHost: h\0x\r\n\r\n", 28), 400},
+      {"bare line feed", "GET / HTTP/1.1\nHost: h\n\n", 400},
+      {"version 2", "GET / HTTP/2.0\r\n" + host + "\r\n", 505},
+      {"no version", "GET /\r\n\r\n", 400},
+      {"not HTTP", "\x16\x03\x01\x02hello\r\n\r\n", 400},
+      {"target without slash", "GET other HTTP/1.1\r\n" + host + "\r\n", 400},
+      {"expectation", "POST / HTTP/1.1\r\n" + host + "Expect: money\r\nContent-Length: 1\r\n\r\n", 417},
+  };
+  for (const BadRequest& bad : cases) {
+    // A second request behind it must never be seen as one: that would be smuggling.
+    const std::string answer = ask(server, bad.bytes + get("/smuggled"));
+    EXPECT_EQ(status_of(answer), bad.status) << bad.name << ": " << answer;
+    EXPECT_EQ(answer.find("/smuggled"), std::string::npos) << bad.name;
+    EXPECT_NE(answer.find("\"type\":\"invalid_request_error\""), answer.find("\"type\":\"server_error\"")) << bad.name;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos) << bad.name;
+  }
+}
+
+TEST(HttpServer, KeepsItsLimits) {
+  HttpLimits limits;
+  limits.header_bytes = 1000;
+  limits.header_count = 10;
+  limits.body_bytes = 100;
+  EchoServer server(limits);
+  EXPECT_EQ(status_of(ask(server, get("/" + std::string(2000, 'a')))), 431);
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += "A: b\r\n";
+  EXPECT_EQ(status_of(ask(server, get("/", many))), 431);
+  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+  EXPECT_EQ(status_of(ask(server, post + "Content-Length: 101\r\n\r\n")), 413);
+  EXPECT_EQ(status_of(ask(server,
+                          post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x') + "\r\n0\r\n\r\n")),
+            413);
+  EXPECT_EQ(status_of(ask(server, post + "Content-Length: 100\r\n\r\n" + std::string(100, 'x'))), 200);
+}
+
+TEST(HttpServer, SharesTheMemoryForBodies) {
+  HttpLimits limits;
+  limits.bodies_bytes = 150;
+  EchoServer server(limits);
+  const std::string head = "POST /never HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n";
+  RawClient first(server.port());
+  first.send(head + std::string(100, 'x'));
+  while (server.stats().exchanges_open < 1) std::this_thread::yield();
+  EXPECT_EQ(status_of(ask(server, head + std::string(100, 'x'))), 503);
+  first.close();
+  while (server.stats().exchanges_open > 0) std::this_thread::yield();
+  EXPECT_EQ(status_of(ask(server, "POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 100\r\n\r\n" +
+                                      std::string(100, 'x'))),
+            200);
+}
+
+TEST(HttpServer, DropsSlowSenders) {
+  HttpLimits limits;
+  limits.header_time = 50ms;
+  limits.body_time = 50ms;
+  limits.idle_time = 50ms;
+  EchoServer server(limits);
+  EXPECT_EQ(status_of(ask(server, "GET / HTTP/1.1\r\nHos")), 408);
+  EXPECT_EQ(status_of(ask(server, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc")), 408);
+  EXPECT_EQ(ask(server, ""), "");  // nothing was asked, nothing is answered
+}
+
+TEST(HttpServer, NoticesAtOnceThatAClientHasGone) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send(get("/endless"));
+  EXPECT_NE(client.read_until("begin").find("200 OK"), std::string::npos);
+  client.close();
+  EXPECT_EQ(server.gone.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_EQ(server.stats().clients_gone, 1U);
+  EXPECT_EQ(server.stats().exchanges_open, 0);
+}
+
+TEST(HttpServer, DropsAReaderThatTakesNothing) {
+  HttpLimits limits;
+  limits.write_time = 50ms;
+  EchoServer server(limits);
+  RawClient client(server.port());
+  client.send(get("/endless"));  // and never reads: the producer stops when the socket is full
+  EXPECT_EQ(server.gone.get_future().wait_for(20s), std::future_status::ready);
+}
+
+TEST(HttpServer, AnswersAClientThatClosedItsSendingHalf) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send(get("/big", ""));
+  client.end_sending();
+  EXPECT_GT(client.read_all().size(), size_t{8} << 20);
+}
+
+TEST(HttpServer, RefusesConnectionsBeyondTheLimit) {
+  HttpLimits limits;
+  limits.connections = 2;
+  EchoServer server(limits);
+  RawClient first(server.port()), second(server.port());
+  while (server.stats().connections_open < 2) std::this_thread::yield();
+  RawClient third(server.port());
+  EXPECT_EQ(status_of(third.read_all()), 503);
+  first.send(get("/still"));
+  EXPECT_EQ(status_of(first.read_all()), 200);
+}
+
+TEST(HttpServer, ClosesAfterTheAnswerWhenDraining) {
+  EchoServer server;
+  RawClient idle(server.port()), busy(server.port());
+  busy.send(get("/never", ""));
+  while (server.stats().connections_open < 2 || server.stats().exchanges_open < 1) std::this_thread::yield();
+  server.http().post([&] { server.http().close_idle(); });
+  EXPECT_EQ(idle.read_all(), "");
+  server.http().post([&] { server.http().find(1)->respond({.body = "done"}); });
+  const std::string answer = busy.read_all();
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
+}
+
+TEST(HttpServer, SaysWhyItCannotListen) {
+  EchoServer server;
+  try {
+    const HttpServer second({.host = "127.0.0.1", .port = server.port()}, {});
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot listen on 127.0.0.1:"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace inflight::server

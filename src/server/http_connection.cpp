@@ -35,7 +35,8 @@ Rejection explain(const error_code& error, const HttpLimits& limits) {
   if (error == http::error::body_limit) {
     return {413, fmt::format("the request's body is longer than {} bytes", limits.body_bytes)};
   }
-  if (error == http::error::bad_version) return {505, "only HTTP/1.0 and HTTP/1.1 are spoken here"};
+  if (error == http::error::bad_version)
+    return {400, "the request's first line must end in HTTP/1.0 or HTTP/1.1 and CR LF"};
   return {400, fmt::format("malformed HTTP request: {}", error.message())};
 }
 
@@ -59,6 +60,10 @@ Rejection mistake_in(const http::request_header<>& head, const HttpLimits& limit
     if (head.count(http::field::content_length) > 0) {
       return {400, "a request has either Content-Length or Transfer-Encoding, not both"};
     }
+  }
+  const auto length = head[http::field::content_length];
+  if (length.find_first_not_of("0123456789") != length.npos) {
+    return {400, "Content-Length must be one decimal number"};
   }
   const auto expect = head[http::field::expect];
   if (!expect.empty() && !same_word({expect.data(), expect.size()}, "100-continue")) {

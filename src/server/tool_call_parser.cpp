@@ -81,6 +81,11 @@ bool ToolCallParser::scan_start(bool at_end) {
 }
 
 bool ToolCallParser::scan_text(Found& found, bool at_end) {
+  if (after_call_) {  // what separates calls is not shown
+    held_.erase(0, held_.find_first_not_of(kSpace));
+    if (held_.empty()) return false;
+    after_call_ = false;
+  }
   size_t begin = held_.find(kTagBegin);
   State next = State::Tag;
   std::string_view marker = kTagBegin;
@@ -114,7 +119,7 @@ bool ToolCallParser::scan_tag(Found& found, bool at_end) {
     held_.erase(0, used);
   } else {
     held_.erase(0, used);
-    held_.erase(0, held_.find_first_not_of(kSpace));  // between calls
+    after_call_ = true;
   }
   state_ = State::Text;
   return true;

@@ -46,6 +46,7 @@ class ToolCallParser {
 
   std::vector<std::string> names_;
   State state_ = State::Start;
+  bool after_call_ = false;
   std::string held_;
   std::string marker_;  // what introduced Tag or Rest
 };

@@ -147,7 +147,8 @@ TEST(GenerationRequest, BringsConversationsToTheTemplatesForm) {
   const Json expected = Json::parse(R"([
       {"role": "system", "content": "Be brief."},
       {"role": "user", "content": "ab"},
-      {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function",
+        "function": {"name": "f", "arguments": {"x": 1}}}]},
       {"role": "tool", "content": "2", "tool_call_id": "c1"}])");
   EXPECT_EQ(request.messages, expected);
   const Json rendered = Json::parse(chat_render_json(request));

@@ -6,7 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/error.h"
 #include "cli/commands.h"
+#include "cli/plugin_commands.h"
+#include "plugin_host/plugin_file.h"
+#include "plugin_host/plugin_notes.h"
 #include "plugin_host/plugin_registry.h"
 
 namespace inflight::cli {
@@ -79,6 +83,20 @@ void run_list(bool as_json) {
   }
 }
 
+void add_plugin_lock_command(CLI::App& plugin) {
+  CLI::App* const lock =
+      plugin.add_subcommand("lock", "The lines for plugins.lock that pin files to what they are now");
+  lock->add_option("FILE", "Plugin files; nothing of them is run")->required()->take_all();
+  lock->callback([lock] {
+    for (const auto& path : (*lock)["FILE"]->results()) {
+      const auto notes = read_plugin_notes(path);
+      if (notes.empty()) fail(ErrorCode::Plugin, "{}: names no policy in its notes", path);
+      const std::string sha256 = sha256_of_file(path);
+      for (const PluginNote& note : notes) fmt::print("{}  {}\n", sha256, note.id);
+    }
+  });
+}
+
 }  // namespace
 
 void add_plugin_command(CLI::App& app) {
@@ -87,6 +105,8 @@ void add_plugin_command(CLI::App& app) {
   CLI::App* const list = plugin->add_subcommand("list", "Every policy that can be named, its parameters, where it is");
   list->add_flag("--json")->description("One JSON object");
   list->callback([list] { run_list(list->count("--json") > 0); });
+  add_plugin_lock_command(*plugin);
+  add_plugin_new_command(*plugin);
 }
 
 }  // namespace inflight::cli

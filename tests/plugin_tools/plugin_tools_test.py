@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A policy from `inflight plugin new` to a run, by somebody who has nothing but what is installed: a temporary prefix with
+the header, inflight-plugin.pc and the CMake package; built both ways, in C and C++, of both kinds.
+plugin_tools_test.py PROGRAM BUILD_FOLDER CMAKE"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, BUILD, CMAKE = sys.argv[1:4]
+VARIANTS = [(lang, kind) for lang in ("c", "cpp") for kind in ("schedule", "evict")]
+
+
+def run(*command, cwd=None, **environment):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, env={**os.environ, **environment})
+
+
+class PluginTools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temporary.name)
+        cls.prefix = cls.root / "prefix"
+        done = run(CMAKE, "--install", BUILD, "--component", "plugin", "--prefix", str(cls.prefix))
+        assert done.returncode == 0, done.stderr
+        cls.pkg_config_path = str(next(cls.prefix.rglob("inflight-plugin.pc")).parent)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def good(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def new(self, name, lang, kind, into):
+        self.good(run(PROGRAM, "plugin", "new", name, "--lang", lang, "--kind", kind, "--into", str(into)))
+        left = [path.name for path in into.iterdir() if re.search(r"@\w+@", path.read_text())]
+        self.assertEqual(left, [], "unfilled marks")
+
+    def simulate(self, kind, plugin):
+        option = "--evict" if kind == "evict" else "--policy"
+        return json.loads(self.good(run(PROGRAM, "sim", option, str(plugin), "--workload", "multiturn,requests=60",
+                                        "--kv-blocks", "400", "--json")))
+
+    def test_every_variant_builds_with_make_and_runs(self):
+        for lang, kind in VARIANTS:
+            with self.subTest(lang=lang, kind=kind):
+                name = f"made-{lang}-{kind}"
+                folder = self.root / name
+                self.new(name, lang, kind, folder)
+                flags = "CFLAGS" if lang == "c" else "CXXFLAGS"
+                built = self.good(run("make", f"{flags}=-O2 -Wall -Wextra -Werror", cwd=folder,
+                                      PKG_CONFIG_PATH=self.pkg_config_path))
+                self.assertIn("inflight-plugin", built)
+                plugin = folder / f"{name}.ifp.so"
+                self.assertEqual(self.simulate(kind, plugin)["requests"], 60)
+                listed = self.good(run(PROGRAM, "plugin", "list", "--json", INFLIGHT_PLUGIN_PATH=str(folder)))
+                entry = next(e for e in json.loads(listed)["policies"] if e["id"] == f"org.example.{name}")
+                self.assertEqual(entry["kind"], "sched" if kind == "schedule" else "evict")
+                self.assertEqual(pathlib.Path(entry["origin"]), plugin)
+
+    def test_cmake_package_builds_and_installs(self):
+        folder = self.root / "with-cmake"
+        self.new("with-cmake", "cpp", "schedule", folder)
+        build, target = folder / "build", self.root / "target"
+        self.good(run(CMAKE, "-S", str(folder), "-B", str(build), f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                      "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"))
+        self.good(run(CMAKE, "--build", str(build)))
+        self.good(run(CMAKE, "--install", str(build), "--prefix", str(target)))
+        installed = list(target.rglob("with-cmake.ifp.so"))
+        self.assertEqual(len(installed), 1)
+        self.assertEqual(installed[0].parent.name, "plugins-1")
+        self.simulate("schedule", installed[0])
+
+    def test_pc_file_names_the_abi_and_moves_with_its_prefix(self):
+        def variable(name):
+            return self.good(run("pkg-config", f"--variable={name}", "inflight-plugin",
+                                 PKG_CONFIG_PATH=self.pkg_config_path)).strip()
+
+        header = (self.prefix / "include/inflight/plugin.h").read_text()
+        for part in ("major", "minor"):
+            self.assertEqual(variable(f"abi_{part}"), re.search(rf"ABI_{part.upper()} (\d+)u", header)[1])
+        self.assertTrue(variable("plugindir").endswith("/inflight/plugins-1"))
+        self.assertEqual(os.path.realpath(variable("includedir")), os.path.realpath(self.prefix / "include"))
+
+    def test_new_refuses_what_it_cannot_name_or_would_overwrite(self):
+        for name in ("", "My-Policy", "-x", "x-", "9x", "a" * 65, "a/b"):
+            done = run(PROGRAM, "plugin", "new", name, cwd=self.root)
+            self.assertEqual(done.returncode, 2, name)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+        (self.root / "taken").mkdir()
+        done = run(PROGRAM, "plugin", "new", "taken", cwd=self.root)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is there already", done.stderr)
+
+    def test_lock_pins_files(self):
+        folder = self.root / "locked"
+        self.new("locked", "c", "schedule", folder)
+        self.good(run("make", cwd=folder, PKG_CONFIG_PATH=self.pkg_config_path))
+        plugin = folder / "locked.ifp.so"
+        lock = self.root / "plugins.lock"
+        line = self.good(run(PROGRAM, "plugin", "lock", str(plugin)))
+        self.assertEqual(line.split(), [run("sha256sum", str(plugin)).stdout.split()[0], "org.example.locked"])
+        lock.write_text("require_lock = true\n" + line)
+        simulate = (PROGRAM, "sim", "--policy", str(plugin), "--workload", "closed,requests=4")
+        self.good(run(*simulate, INFLIGHT_PLUGINS_LOCK=str(lock)))
+        self.good(run("make", "clean", cwd=folder))
+        self.good(run("make", "CFLAGS=-O0 -DOTHER", cwd=folder, PKG_CONFIG_PATH=self.pkg_config_path))
+        done = run(*simulate, INFLIGHT_PLUGINS_LOCK=str(lock))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is not what plugins.lock lists", done.stderr)
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)

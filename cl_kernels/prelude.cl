@@ -3,3 +3,61 @@
 //   Floating-point contraction is off: a*b+c is rounded twice wherever the source says so and once where it says fma(),
 //   on every device and in every variant of a kernel. Outputs are bitwise reproducible because of it.
 #pragma OPENCL FP_CONTRACT OFF
+
+// Functions for float, float8 and float16 alike: FOR_FLOATS(M) expands M(F, I, SUFFIX) for each.
+#define FOR_FLOATS(M) M(float, int, 1) M(float8, int8, 8) M(float16, int16, 16)
+
+// exp(x) for x <= 0 (below -87: exp(-87)): range reduction by n*ln 2, polynomial of degree 6. Relative error below 2e-7,
+// exp(0) = 1 exactly. No built-in is used, so that host (src/sample/device_math.h) and all devices agree bit for bit.
+// Source of the coefficients: Cephes, expf.
+#define DEFINE_EXP(F, I, N)                                                             \
+  static F exp_nonpositive_##N(F x)                                                     \
+  {                                                                                     \
+    x = select(x, (F)(-87.0f), x < (F)(-87.0f)); /* NaN stays */                        \
+    const F shifted = fma(x, (F)(1.44269504f), (F)(12582912.0f));                       \
+    const F n = shifted - (F)(12582912.0f);                                             \
+    F r = fma(n, (F)(-0.693359375f), x);                                                \
+    r = fma(n, (F)(2.12194440e-4f), r);                                                 \
+    F p = (F)(1.9875691500e-4f);                                                        \
+    p = fma(p, r, (F)(1.3981999507e-3f));                                               \
+    p = fma(p, r, (F)(8.3334519073e-3f));                                               \
+    p = fma(p, r, (F)(4.1665795894e-2f));                                               \
+    p = fma(p, r, (F)(1.6666665459e-1f));                                               \
+    p = fma(p, r, (F)(5.0000001201e-1f));                                               \
+    p = fma(p, r * r, r) + (F)(1.0f);                                                   \
+    return as_##F(as_##I(p) + ((as_##I(shifted) - (I)(0x4B400000)) << (I)(23)));        \
+  }
+FOR_FLOATS(DEFINE_EXP)
+
+// Sum and largest of a vector, in a fixed order.
+static float sum_8(float8 v)
+{
+  const float4 a = v.lo + v.hi;
+  const float2 b = a.lo + a.hi;
+  return b.x + b.y;
+}
+static float sum_16(float16 v) { return sum_8(v.lo + v.hi); }
+static float max_8(float8 v)
+{
+  const float4 a = fmax(v.lo, v.hi);
+  const float2 b = fmax(a.lo, a.hi);
+  return fmax(b.x, b.y);
+}
+static float max_16(float16 v) { return max_8(fmax(v.lo, v.hi)); }
+
+// First word of Philox4x32-10 for counter (position, 0, 0, 0): the twin of src/base/rng.h.
+static uint philox_word(uint position, uint seed_low, uint seed_high)
+{
+  uint c0 = position, c1 = 0, c2 = 0, c3 = 0;
+  for (int round = 0; round < 10; round++) {
+    const uint high0 = mul_hi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+    const uint high1 = mul_hi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+    c0 = high1 ^ c1 ^ seed_low;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ seed_high;
+    c3 = low0;
+    seed_low += 0x9E3779B9u;
+    seed_high += 0xBB67AE85u;
+  }
+  return c0;
+}

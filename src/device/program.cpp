@@ -66,7 +66,7 @@ cl_program program_of_binary(DeviceState& state, std::span<const std::byte> bina
 Program::Program(Device& device, const ProgramSource& source) : device_(&device) {
   DeviceState& state = device.state();
   const std::string text = whole_source(source);
-  const std::string options = "-cl-std=CL1.2 " + source.options;
+  const std::string options = "-cl-std=CL1.2 -w " + source.options;
   const DeviceInfo& info = state.info;
   const std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", info.platform, info.name, info.version, info.driver,
                                       info.cpu.describe(), options, text);

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention.cl: rows of queries attend to their sequence's paged K and V; decode and prefill alike.
+//   out[t, h, :] = sum_j softmax_j(q[t, h, :] . K[j, g, :] / sqrt(D)) V[j, g, :],  g = h / (H/G), 0 <= j <= position[t]
+//   query, out [T][H][D] f32; KV storage: rows.cl.
+//   The context is cut at multiples of PARTITION tokens. Within a partition: all scores, their maximum m, weights
+//   p_j = exp(s_j - m), l = sum p_j, a = sum p_j V_j, tokens in order. Partitions are merged in order:
+//     M' = max(M, m), A = A exp(M - M') + a exp(m - M'), L likewise.
+//   So a row's arithmetic depends on its position alone: not on the tile it is computed in, nor on whether one item walks
+//   through all partitions (merging as it goes) or each partition has its own and combine_item() merges.
+//   Work list, 8 ints an item: first row, rows, KV head, first partition, end partition, partial slot of (first row, first
+//   head of the group, partition 0) or -1 = write the result, partitions of the row, unused. Split items have one row.
+//   Partials: slot (row, head, partition): D numbers of a, then m, then l.
+//   Mapping: item = work-list entry; tiles of up to 4 queries share each K and V that is loaded.
+//   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
+//   HEAD_SIZE). Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
+// Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
+
+#define PARTITION 256
+#define SHARED_HEADS (HEADS / KV_HEADS)
+#define QUERIES_MAX 16  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
+#define PARTIAL_WORDS (HEAD_SIZE + 2)
+
+#define CONCAT_(a, b) a##b
+#define CONCAT(a, b) CONCAT_(a, b)
+#define KV_FLOATS CONCAT(float, KV_GROUP)
+#define KV_INTS CONCAT(int, KV_GROUP)
+#define HEAD_FLOATS CONCAT(float, HEAD_VECTOR)
+#if KV_F16
+#define LOAD_K(i, p) CONCAT(vload_half, KV_GROUP)(i, p)
+#define LOAD_V(i, p) CONCAT(vload_half, HEAD_VECTOR)(i, p)
+#else
+#define LOAD_K(i, p) CONCAT(vload, KV_GROUP)(i, p)
+#define LOAD_V(i, p) CONCAT(vload, HEAD_VECTOR)(i, p)
+#endif
+#define STORE_HEAD CONCAT(vstore, HEAD_VECTOR)
+#define LOAD_HEAD CONCAT(vload, HEAD_VECTOR)
+#define SUM_GROUP CONCAT(sum_, KV_GROUP)
+#define MAX_GROUP CONCAT(max_, KV_GROUP)
+#define EXP_GROUP CONCAT(exp_nonpositive_, KV_GROUP)
+#if KV_GROUP == 8
+#define LANES (int8)(0, 1, 2, 3, 4, 5, 6, 7)
+#else
+#define LANES (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#endif
+
+// Running result of one query.
+typedef struct {
+  float largest, total;
+  float sum[HEAD_SIZE];
+} Softmax;
+
+static void merge_partition(Softmax* to, float largest, float total, const float* sum)
+{
+  const float both = fmax(to->largest, largest);
+  const float old = exp_nonpositive_1(to->largest - both), new = exp_nonpositive_1(largest - both);
+  to->largest = both;
+  to->total = to->total * old + total * new;
+  for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * old + sum[i] * new;
+}
+
+// N queries over one partition; query q sees the tokens at positions <= position[q]. results[q] = (a, m, l).
+// REQUIRES: at least one token of the partition is seen by each. ENSURES: memory behind the last seen token is not used.
+#define DEFINE_PARTITION(N)                                                                                            \
+  static void partition_##N(const Memory* memory, __global const int* table, int layer, int group, int partition,      \
+                            const float* query, const int* position, float* sums, float* largests, float* totals)      \
+  {                                                                                                                    \
+    const int begin = partition * PARTITION;                                                                           \
+    int last = position[0];                                                                                            \
+    for (int q = 1; q < N; q++) last = max(last, position[q]);                                                         \
+    const int count = min(last + 1 - begin, PARTITION);                                                                \
+    const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
+    float weights[N][PARTITION];                                                                                       \
+    KV_FLOATS most[N];                                                                                                 \
+    _Pragma("unroll") for (int q = 0; q < N; q++) most[q] = -INFINITY;                                                 \
+    for (int t = 0; t < groups; t++) {                                                                                 \
+      const int token = begin + t * KV_GROUP;                                                                          \
+      __global const KV_TYPE* keys = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) +                     \
+                                     token % BLOCK_TOKENS * HEAD_SIZE;                                                 \
+      KV_FLOATS score[N];                                                                                              \
+      _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = 0.0f;                                                   \
+      for (int i = 0; i < HEAD_SIZE; i++) {                                                                            \
+        const KV_FLOATS k = LOAD_K(i, keys);                                                                           \
+        _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i]), score[q]); \
+      }                                                                                                                \
+      _Pragma("unroll") for (int q = 0; q < N; q++) {                                                                  \
+        score[q] = select(score[q], (KV_FLOATS)(-INFINITY), LANES > (KV_INTS)(position[q] - token));                   \
+        most[q] = fmax(most[q], score[q]);                                                                             \
+        CONCAT(vstore, KV_GROUP)(score[q], t, weights[q]);                                                             \
+      }                                                                                                                \
+    }                                                                                                                  \
+    _Pragma("unroll") for (int q = 0; q < N; q++) {                                                                    \
+      const float largest = MAX_GROUP(most[q]);                                                                        \
+      KV_FLOATS total = 0.0f;                                                                                          \
+      for (int t = 0; t < groups; t++) {                                                                               \
+        const KV_FLOATS score = CONCAT(vload, KV_GROUP)(t, weights[q]);                                                \
+        const KV_FLOATS p = select(EXP_GROUP(score - largest), (KV_FLOATS)(0.0f), score == (KV_FLOATS)(-INFINITY));    \
+        total += p;                                                                                                    \
+        CONCAT(vstore, KV_GROUP)(p, t, weights[q]);                                                                    \
+      }                                                                                                                \
+      largests[q] = largest;                                                                                           \
+      totals[q] = SUM_GROUP(total);                                                                                    \
+    }                                                                                                                  \
+    for (int part = 0; part < HEAD_SIZE; part += HEAD_VECTOR) {                                                        \
+      HEAD_FLOATS sum[N];                                                                                              \
+      _Pragma("unroll") for (int q = 0; q < N; q++) sum[q] = 0.0f;                                                     \
+      for (int j0 = 0; j0 < count; j0 += KV_GROUP) {                                                                   \
+        const int token = begin + j0;                                                                                  \
+        __global const KV_TYPE* values = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + KV_HALF +       \
+                                         token % BLOCK_TOKENS * HEAD_SIZE + part;                                      \
+        const int end = min(count - j0, KV_GROUP);                                                                     \
+        for (int j = 0; j < end; j++) {                                                                                \
+          const HEAD_FLOATS v = LOAD_V(0, values + j * HEAD_SIZE);                                                     \
+          _Pragma("unroll") for (int q = 0; q < N; q++) sum[q] = fma(v, (HEAD_FLOATS)(weights[q][j0 + j]), sum[q]);    \
+        }                                                                                                              \
+      }                                                                                                                \
+      _Pragma("unroll") for (int q = 0; q < N; q++) STORE_HEAD(sum[q], 0, sums + q * HEAD_SIZE + part);                \
+    }                                                                                                                  \
+  }
+DEFINE_PARTITION(1)
+DEFINE_PARTITION(2)
+DEFINE_PARTITION(3)
+DEFINE_PARTITION(4)
+
+static void attention_item(const Memory* memory, __global const AttentionArgs* args, int item)
+{
+  __global const int* work = memory->step + args->list + item * 8;
+  const int first_row = work[0], queries = work[1] * SHARED_HEADS, group = work[2], first_partition = work[3];
+  const int end_partition = work[4], partial = work[5], row_partitions = work[6];
+  __global const int* table = memory->step + memory->step[args->tables + first_row];
+  for (int q0 = 0; q0 < queries; q0 += QUERIES_MAX) {
+    const int count = min(queries - q0, QUERIES_MAX);
+    float query[QUERIES_MAX * HEAD_SIZE];
+    int position[QUERIES_MAX];
+    Softmax state[QUERIES_MAX];
+    for (int q = 0; q < count; q++) {
+      const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
+      __global const float* from = memory->act + args->query + ((size_t)row * HEADS + head) * HEAD_SIZE;
+      for (int i = 0; i < HEAD_SIZE; i++) query[q * HEAD_SIZE + i] = from[i] * QUERY_SCALE;
+      position[q] = memory->step[args->positions + row];
+      state[q].largest = -INFINITY;
+      state[q].total = 0.0f;
+      for (int i = 0; i < HEAD_SIZE; i++) state[q].sum[i] = 0.0f;
+    }
+    for (int partition = first_partition; partition < end_partition; partition++) {
+      int q = 0;  // positions rise with the rows
+      while (q < count && position[q] < partition * PARTITION) q++;
+      while (q < count) {
+        const int tile = min(count - q, 4);
+        float sums[4 * HEAD_SIZE], largests[4], totals[4];
+        const float* from = query + q * HEAD_SIZE;
+        switch (tile) {
+          case 1:
+            partition_1(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            break;
+          case 2:
+            partition_2(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            break;
+          case 3:
+            partition_3(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            break;
+          default:
+            partition_4(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+        }
+        for (int t = 0; t < tile; t++, q++) {
+          if (partial < 0) {
+            merge_partition(&state[q], largests[t], totals[t], sums + t * HEAD_SIZE);
+            continue;
+          }
+          __global float* to = memory->act + args->partials +
+                               (size_t)(partial + (q0 + q) * row_partitions + partition) * PARTIAL_WORDS;
+          for (int i = 0; i < HEAD_SIZE; i++) to[i] = sums[t * HEAD_SIZE + i];
+          to[HEAD_SIZE] = largests[t];
+          to[HEAD_SIZE + 1] = totals[t];
+        }
+      }
+    }
+    if (partial >= 0) continue;
+    for (int q = 0; q < count; q++) {
+      const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
+      __global float* to = memory->act + args->out + ((size_t)row * HEADS + head) * HEAD_SIZE;
+      const float scale = 1.0f / state[q].total;
+      for (int i = 0; i < HEAD_SIZE; i++) to[i] = state[q].sum[i] * scale;
+    }
+  }
+}
+
+// Merges the partitions of rows that were split (list: 2 ints a row: partial slot of its head 0 or -1, partitions) and
+// writes the next layer's int8 rows. Item = (row, slice); slices are KV heads where these are whole blocks of 32.
+#define COMBINE_SLICES ((SHARED_HEADS * HEAD_SIZE) % 32 == 0 ? KV_HEADS : 1)
+static void combine_item(const Memory* memory, __global const CombineArgs* args, int item)
+{
+  const int row = item / COMBINE_SLICES, slice = item % COMBINE_SLICES, heads = HEADS / COMBINE_SLICES;
+  const int partial = memory->step[args->list + 2 * row], partitions = memory->step[args->list + 2 * row + 1];
+  __global float* out = memory->act + args->in + (size_t)row * (HEADS * HEAD_SIZE);
+  for (int head = slice * heads; partial >= 0 && head < (slice + 1) * heads; head++) {
+    Softmax state;
+    state.largest = -INFINITY;
+    state.total = 0.0f;
+    for (int i = 0; i < HEAD_SIZE; i++) state.sum[i] = 0.0f;
+    for (int partition = 0; partition < partitions; partition++) {
+      __global const float* from =
+          memory->act + args->partials + (size_t)(partial + head * partitions + partition) * PARTIAL_WORDS;
+      float sum[HEAD_SIZE];
+      for (int i = 0; i < HEAD_SIZE; i++) sum[i] = from[i];
+      merge_partition(&state, from[HEAD_SIZE], from[HEAD_SIZE + 1], sum);
+    }
+    const float scale = 1.0f / state.total;
+    for (int i = 0; i < HEAD_SIZE; i++) out[head * HEAD_SIZE + i] = state.sum[i] * scale;
+  }
+  if (args->out.bytes < 0) return;
+  for (int column = slice * heads * HEAD_SIZE; column < (slice + 1) * heads * HEAD_SIZE; column += 32) {
+    write_block(memory, &args->out, row, column, HEADS * HEAD_SIZE, vload16(0, out + column), vload16(1, out + column));
+  }
+}

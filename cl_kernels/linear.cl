@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear.cl: rows of activations times one panel of 16 outputs of a weight matrix; portable.
+//
+//   acc[r][n] = sum_k x[row0 + r, k] * w[16 * panel + n, k]      0 <= r < rows, 0 <= n < 16
+//
+// CONTRACT of linear_tile(), whichever file provides it (-D LINEAR_FILE; this one is the default):
+//   - rows in [1, LINEAR_ROWS]; acc has LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
+//   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
+//   - F32, F16, BF16 read in->x [T][K] f32. Q8_0 and Q4_0 read the rows quantised to int8 in blocks of 32 along K:
+//     in->q [T][K], in->scale [T][K/32] f32, in->sum [T][K/32] int = sum of the block's int8 (for kernels whose weights
+//     are unsigned); per block, dot = exact integer, then acc = fma(dot, d_weight * scale, acc), blocks in order.
+//   - NaN and infinity in the input reach acc (quantised rows carry them in the scale).
+// Panels, as packed by src/ops/panel.cpp (outputs beyond N are zero):
+//   F32, F16, BF16: [k][16 outputs].
+//   Q8_0: per block of 32 depths 16 half scales, then 512 int8 in [k/4][16 outputs][4 depths].
+//   Q4_0: per block 16 half scales, then 256 bytes in [4][16 outputs][4]: byte (i, n, j) holds depth 4i+j in its low and
+//         16+4i+j in its high nibble, each biased by 8.
+// Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
+// Test: tests/kernel/linear_test.cpp.
+
+typedef struct {
+  __global const float* x;
+  __global const char* q;
+  __global const float* scale;
+  __global const int* sum;
+} LinearInput;
+
+#define LINEAR_ROWS 4
+
+// ROWS is a literal, so that acc stays in registers.
+#define DEFINE_TILES(ROWS)                                                                                       \
+  static void tile_floats_##ROWS(int type, __global const uchar* panel, const LinearInput* in, int row0, int depth, \
+                                 float16* out)                                                                   \
+  {                                                                                                              \
+    __global const float* x = in->x + (size_t)row0 * depth;                                                      \
+    float16 acc[ROWS];                                                                                           \
+    _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
+    for (int k = 0; k < depth; k++) {                                                                            \
+      float16 w;                                                                                                 \
+      if (type == TYPE_F16) {                                                                                    \
+        w = vload_half16(k, (__global const half*)panel);                                                        \
+      } else if (type == TYPE_F32) {                                                                             \
+        w = vload16(k, (__global const float*)panel);                                                            \
+      } else {                                                                                                   \
+        w = as_float16(convert_uint16(vload16(k, (__global const ushort*)panel)) << (uint16)(16));               \
+      }                                                                                                          \
+      _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = fma(w, (float16)(x[(size_t)r * depth + k]), acc[r]); \
+    }                                                                                                            \
+    _Pragma("unroll") for (int r = 0; r < ROWS; r++) out[r] = acc[r];                                            \
+  }                                                                                                              \
+  static void tile_bytes_##ROWS(int type, __global const uchar* panel, const LinearInput* in, int row0, int depth, \
+                                float16* out)                                                                    \
+  {                                                                                                              \
+    const int blocks = depth / 32;                                                                               \
+    __global const int* x = (__global const int*)(in->q + (size_t)row0 * depth);                                 \
+    __global const float* scale = in->scale + (size_t)row0 * blocks;                                             \
+    float16 acc[ROWS];                                                                                           \
+    _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
+    for (int b = 0; b < blocks; b++) {                                                                           \
+      const float16 d = vload_half16(0, (__global const half*)panel);                                            \
+      __global const int* bytes = (__global const int*)(panel + 32);                                             \
+      panel += type == TYPE_Q8_0 ? 544 : 288;                                                                    \
+      int16 dot[ROWS];                                                                                           \
+      _Pragma("unroll") for (int r = 0; r < ROWS; r++) dot[r] = 0;                                               \
+      for (int k4 = 0; k4 < 8; k4++) {                                                                           \
+        int16 w;                                                                                                 \
+        if (type == TYPE_Q8_0) {                                                                                 \
+          w = vload16(k4, bytes);                                                                                \
+        } else {                                                                                                 \
+          w = vload16(k4 & 3, bytes);                                                                            \
+          w = (k4 < 4 ? w : w >> 4) & 0x0F0F0F0F;                                                                \
+          w = ((w | 0x10101010) - 0x08080808) ^ 0x10101010; /* each nibble - 8, sign kept in 5 bits */           \
+          w |= ((w & 0x10101010) << 1) | ((w & 0x10101010) << 2) | ((w & 0x10101010) << 3);                      \
+        }                                                                                                        \
+        _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                       \
+          const int v = x[r * (depth / 4) + b * 8 + k4];                                                         \
+          dot[r] += ((w << 24) >> 24) * ((v << 24) >> 24) + ((w << 16) >> 24) * ((v << 16) >> 24) +              \
+                    ((w << 8) >> 24) * ((v << 8) >> 24) + (w >> 24) * (v >> 24);                                 \
+        }                                                                                                        \
+      }                                                                                                          \
+      _Pragma("unroll") for (int r = 0; r < ROWS; r++)                                                           \
+          acc[r] = fma(convert_float16(dot[r]), d * scale[r * blocks + b], acc[r]);                              \
+    }                                                                                                            \
+    _Pragma("unroll") for (int r = 0; r < ROWS; r++) out[r] = acc[r];                                            \
+  }
+DEFINE_TILES(1)
+DEFINE_TILES(4)
+
+static void linear_tile(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
+                        float16* acc)
+{
+  const int bytes = type == TYPE_Q8_0 || type == TYPE_Q4_0;
+  if (rows == 4) {
+    if (bytes) {
+      tile_bytes_4(type, panel, in, row0, depth, acc);
+    } else {
+      tile_floats_4(type, panel, in, row0, depth, acc);
+    }
+    return;
+  }
+  for (int r = 0; r < rows; r++) {
+    if (bytes) {
+      tile_bytes_1(type, panel, in, row0 + r, depth, acc + r);
+    } else {
+      tile_floats_1(type, panel, in, row0 + r, depth, acc + r);
+    }
+  }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_item.cl: a linear layer with what follows it, fused.
+//   STORE:  out[t, n] = acc + bias[n]                       out [rows][out_stride] f32
+//   ADD:    out[t, n] = out[t, n] + (acc + bias[n])
+//   SWIGLU: h[t, n] = silu(gate + bias0[n]) * (up + bias1[n]), silu(g) = g / (1 + exp(-g)); weight[0] gate, weight[1] up;
+//           written as the rows of the next layer: floats, int8 blocks, or both
+//   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for all rows, so
+//   that each weight is read once a step. Test: tests/kernel/linear_test.cpp.
+
+// Writes up to 32 columns of a row from two vectors. column is a multiple of 32; below `depth`.
+static void write_block(const Memory* memory, __global const Rows* to, int row, int column, int depth, float16 a, float16 b)
+{
+  if (to->floats >= 0) {
+    __global float* out = memory->act + to->floats + (size_t)row * depth + column;
+    if (column + 32 <= depth) {
+      vstore16(a, 0, out);
+      vstore16(b, 1, out);
+    } else {
+      float values[32];
+      vstore16(a, 0, values);
+      vstore16(b, 1, values);
+      for (int i = 0; i < depth - column; i++) out[i] = values[i];
+    }
+  }
+  if (to->bytes >= 0) {
+    const float largest = max_16(fmax(fabs(a), fabs(b)));
+    const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    // NaN and infinity times zero are NaN: they must not vanish in the integers.
+    const float poison = sum_16(a * 0.0f + b * 0.0f);
+    const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
+    const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
+    __global char* bytes = (__global char*)(memory->act + to->bytes) + (size_t)row * depth + column;
+    vstore16(convert_char16(qa), 0, bytes);
+    vstore16(convert_char16(qb), 1, bytes);
+    const int block = row * (depth / 32) + column / 32;
+    memory->act[to->scales + block] = largest * (1.0f / 127.0f) + poison;
+    const int16 both = qa + qb;
+    const int8 eight = both.lo + both.hi;
+    const int4 four = eight.lo + eight.hi;
+    ((__global int*)memory->act)[to->sums + block] = four.x + four.y + four.z + four.w;
+  }
+}
+
+static float16 silu(float16 g)
+{
+  const float16 e = exp_nonpositive_16(-fabs(g));
+  return g * select((float16)(1.0f), e, g < 0.0f) / (1.0f + e);
+}
+
+static void store_columns(__global float* out, int count, float16 value, int add)
+{
+  if (count >= 16) {
+    vstore16(add ? vload16(0, out) + value : value, 0, out);
+    return;
+  }
+  float values[16];
+  vstore16(value, 0, values);
+  for (int i = 0; i < count; i++) out[i] = add ? out[i] + values[i] : values[i];
+}
+
+static float16 bias_of(const Memory* memory, int offset, int panel)
+{
+  return offset < 0 ? (float16)(0.0f) : vload16(panel, memory->vectors + offset);
+}
+
+static void linear_item(const Memory* memory, __global const LinearArgs* args, int item)
+{
+  const int depth = args->weight[0].depth, outputs = args->weight[0].outputs;
+  const int panel_count = (outputs + 15) / 16;
+  const int swiglu = args->epilogue == EPILOGUE_SWIGLU;
+  const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
+                          memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums)};
+  const int begin = item * args->panels, end = min(begin + args->panels, panel_count);
+  for (int first = begin; first < end; first += 2) {
+    const int pair = min(2, end - first);
+    for (int row0 = 0; row0 < args->rows; row0 += LINEAR_ROWS) {
+      const int rows = min(LINEAR_ROWS, args->rows - row0);
+      float16 result[2][LINEAR_ROWS];
+      if (pair == 1) {
+        for (int r = 0; r < LINEAR_ROWS; r++) result[1][r] = 0.0f;
+      }
+      for (int p = 0; p < pair * (1 + swiglu); p++) {  // swiglu: gate, up of one panel, then of the other
+        const int which = swiglu & p, panel = swiglu ? p >> 1 : p;
+        __global const Weight* weight = &args->weight[which];
+        float16 acc[LINEAR_ROWS];
+        linear_tile(weight->type, weight_panel(memory, weight, first + panel, panel_bytes(weight->type, depth)), &in, row0,
+                    rows, depth, acc);
+        const float16 bias = bias_of(memory, args->bias[which], first + panel);
+        for (int r = 0; r < rows; r++) {
+          const float16 value = acc[r] + bias;
+          result[panel][r] = which ? silu(result[panel][r]) * value : value;
+        }
+      }
+      for (int r = 0; r < rows; r++) {
+        if (swiglu) {
+          write_block(memory, &args->out, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
+          continue;
+        }
+        __global float* out = memory->act + args->out_floats + (size_t)(row0 + r) * args->out_stride + first * 16;
+        const int add = args->epilogue == EPILOGUE_ADD;
+        store_columns(out, outputs - first * 16, result[0][r], add);
+        if (pair == 2) store_columns(out + 16, outputs - first * 16 - 16, result[1][r], add);
+      }
+    }
+  }
+}

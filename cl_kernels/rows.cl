@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// rows.cl: operations on whole rows of activations.
+//   embed: out[t, :] = table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
+//   norm:  y[t, k] = x[t', k] / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]
+//   rope:  rotates q and k by position and writes k and v of the token to its place in the paged KV storage
+// Accumulation: float, 16 partial sums in a fixed order. Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
+// Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
+
+// Number k of output `lane` within a panel (layouts: linear.cl).
+static float panel_number(int type, __global const uchar* panel, int lane, int k)
+{
+  if (type == TYPE_F32) return ((__global const float*)panel)[k * 16 + lane];
+  if (type == TYPE_F16) return vload_half(k * 16 + lane, (__global const half*)panel);
+  if (type == TYPE_BF16) return as_float((uint)((__global const ushort*)panel)[k * 16 + lane] << 16);
+  const int bytes = type == TYPE_Q8_0 ? 544 : 288;
+  __global const uchar* block = panel + k / 32 * bytes;
+  const float d = vload_half(lane, (__global const half*)block);
+  const int i = k % 32;
+  if (type == TYPE_Q8_0) return d * (float)((__global const char*)block)[32 + i / 4 * 64 + lane * 4 + i % 4];
+  const int byte = block[32 + i % 16 / 4 * 64 + lane * 4 + i % 4];
+  return d * (float)((i < 16 ? byte & 15 : byte >> 4) - 8);
+}
+
+static void embed_item(const Memory* memory, __global const EmbedArgs* args, int row)
+{
+  int token = memory->step[args->tokens + row];
+  if (token < 0) token = memory->row_tokens[-(token + 1)];
+  const int type = args->table.type, depth = args->table.depth;
+  __global const uchar* panel = weight_panel(memory, &args->table, token / 16, panel_bytes(type, depth));
+  __global float* out = memory->act + args->out + (size_t)row * depth;
+  for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, token % 16, k);
+}
+
+static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
+{
+  const int depth = args->depth;
+  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
+  __global const float* x = memory->act + args->in + (size_t)from * depth;
+  __global const float* weight = memory->vectors + args->weight;
+  float16 squares = 0.0f;
+  const int whole = depth / 16;
+  for (int i = 0; i < whole; i++) {
+    const float16 v = vload16(i, x);
+    squares = fma(v, v, squares);
+  }
+  float sum = sum_16(squares);
+  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  const float scale = 1.0f / sqrt(sum / (float)depth + args->epsilon);
+  for (int column = 0; column < depth; column += 32) {
+    float16 a, b;
+    if (column + 32 <= depth) {
+      a = vload16(0, x + column) * scale * vload16(0, weight + column);
+      b = vload16(1, x + column) * scale * vload16(1, weight + column);
+    } else {
+      float values[32];
+      for (int i = 0; i < 32; i++) values[i] = column + i < depth ? x[column + i] * scale * weight[column + i] : 0.0f;
+      a = vload16(0, values);
+      b = vload16(1, values);
+    }
+    write_block(memory, &args->out, row, column, depth, a, b);
+  }
+}
+
+// K and V of one token block in one layer and KV head, in numbers:
+//   K [BLOCK_TOKENS / KV_GROUP][HEAD_SIZE][KV_GROUP], then V [BLOCK_TOKENS][HEAD_SIZE].
+// A block holds [layer][KV head] of these; -D KV_TYPE half|float, BLOCKS_A_CHUNK.
+#define KV_HALF (BLOCK_TOKENS * HEAD_SIZE)
+static __global KV_TYPE* kv_block(const Memory* memory, int block, int layer, int group)
+{
+  const int chunk = block / BLOCKS_A_CHUNK;
+  __global uchar* base = chunk == 0 ? memory->kv0 : chunk == 1 ? memory->kv1 : chunk == 2 ? memory->kv2 : memory->kv3;
+  return (__global KV_TYPE*)base +
+         (((ulong)(block % BLOCKS_A_CHUNK) * LAYERS + layer) * KV_HEADS + group) * (2 * KV_HALF);
+}
+
+#if KV_F16
+#define KV_STORE(value, index, to) vstore_half(value, index, to)
+#else
+#define KV_STORE(value, index, to) (to)[index] = value
+#endif
+
+// Pair i of a head: (2i, 2i+1) interleaved, (i, i + ROPE_PAIRS) half-split.
+#define ROPE_FIRST(i) (ROPE_INTERLEAVED ? 2 * (i) : (i))
+#define ROPE_SECOND(i) (ROPE_INTERLEAVED ? 2 * (i) + 1 : (i) + ROPE_PAIRS)
+
+static void rotate_head(__global float* head, __global const float* angles)
+{
+  for (int i = 0; i < ROPE_PAIRS; i++) {
+    const float c = angles[2 * i], s = angles[2 * i + 1];
+    const float x = head[ROPE_FIRST(i)], y = head[ROPE_SECOND(i)];
+    head[ROPE_FIRST(i)] = x * c - y * s;
+    head[ROPE_SECOND(i)] = x * s + y * c;
+  }
+}
+
+// Item = one row and KV head, with the query heads that share it.
+static void rope_item(const Memory* memory, __global const RopeArgs* args, int item)
+{
+  const int row = item / KV_HEADS, group = item % KV_HEADS;
+  const int position = memory->step[args->positions + row];
+  __global const int* table = memory->step + memory->step[args->tables + row];
+  __global const float* angles = memory->angles + (size_t)position * (2 * ROPE_PAIRS);
+  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
+  for (int head = 0; head < HEADS / KV_HEADS; head++) rotate_head(query + head * HEAD_SIZE, angles);
+  __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  rotate_head(key, angles);
+  const int slot = position % BLOCK_TOKENS;
+  __global KV_TYPE* block = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group);
+  __global KV_TYPE* keys = block + slot / KV_GROUP * (HEAD_SIZE * KV_GROUP) + slot % KV_GROUP;
+  __global KV_TYPE* values = block + KV_HALF + slot * HEAD_SIZE;
+  for (int i = 0; i < HEAD_SIZE; i++) {
+    KV_STORE(key[i], i * KV_GROUP, keys);
+    KV_STORE(value[i], i, values);
+  }
+}

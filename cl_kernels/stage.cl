@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// stage.cl: how a step is described to the device; the twin of src/ops/stage.h, field by field.
+//   A step is a list of stages; a stage is `items` independent pieces of work of one operation, each done by one
+//   <operation>_item(). Stages of one counter run at the same time; a stage begins when the items behind its wait_counter
+//   are done. Offsets: `int`, in floats within `act`, in ints within `step`, in floats within `vectors`; -1 = none.
+
+#define TYPE_F32 0
+#define TYPE_F16 1
+#define TYPE_Q4_0 2
+#define TYPE_Q8_0 8
+#define TYPE_BF16 30
+
+#define OP_EMBED 0
+#define OP_NORM 1
+#define OP_LINEAR 2
+#define OP_ROPE 3
+#define OP_ATTENTION 4
+#define OP_COMBINE 5
+#define OP_STATISTICS 6
+#define OP_SAMPLE 7
+
+#define EPILOGUE_STORE 0
+#define EPILOGUE_ADD 1
+#define EPILOGUE_SWIGLU 2
+
+typedef struct {
+  int type;     // TYPE_*
+  int chunk;    // which of the weight buffers
+  int offset;   // of the first panel, in units of 64 bytes
+  int depth;    // K
+  int outputs;  // N
+} Weight;
+
+// Rows for the next linear layer: floats, or blocks of 32 int8 with a scale and the sum of the block's int8 each. Either
+// kind may be absent (-1).
+typedef struct {
+  int floats;  // [rows][K] f32
+  int bytes;   // [rows][K] int8 (offset in floats, too)
+  int scales;  // [rows][K/32] f32
+  int sums;    // [rows][K/32] int
+} Rows;
+
+typedef struct { Weight table; int tokens, out, pad[8]; } EmbedArgs;
+typedef struct { int in, rows_from, weight, depth; float epsilon; Rows out; } NormArgs;
+typedef struct { Weight weight[2]; int bias[2]; Rows in; Rows out; int epilogue, out_floats, out_stride, rows, panels; } LinearArgs;
+typedef struct { int query, key, value, positions, tables, layer; } RopeArgs;
+typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
+typedef struct { int in, list, partials, depth; Rows out; } CombineArgs;
+typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;
+typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
+
+typedef struct {
+  int op;
+  int items;
+  int counter;       // index of the counter that each finished item adds to
+  int wait_counter;  // -1: begin at once
+  int wait_count;
+  int pad;
+  union {
+    EmbedArgs embed;
+    NormArgs norm;
+    LinearArgs linear;
+    RopeArgs rope;
+    AttentionArgs attention;
+    CombineArgs combine;
+    StatisticsArgs statistics;
+    SampleArgs sample;
+    int words[26];
+  } args;
+} Stage;  // 128 bytes
+
+// Everything a step touches.
+typedef struct {
+  __global const uchar* weights0;
+  __global const uchar* weights1;
+  __global const uchar* weights2;
+  __global const uchar* weights3;
+  __global uchar* kv0;
+  __global uchar* kv1;
+  __global uchar* kv2;
+  __global uchar* kv3;
+  __global const float* vectors;  // norms and biases
+  __global const float* angles;   // [position][pair] (cos, sin)
+  __global float* act;            // activations
+  __global int* step;             // the uploaded step: counters, stages, tables; results come back in it
+  __global int* row_tokens;       // [max_num_seqs] last token sampled for each row
+} Memory;
+
+#define MEMORY_PARAMETERS                                                                                          \
+  __global const uchar *weights0, __global const uchar *weights1, __global const uchar *weights2,                 \
+      __global const uchar *weights3, __global uchar *kv0, __global uchar *kv1, __global uchar *kv2,              \
+      __global uchar *kv3, __global const float *vectors, __global const float *angles, __global float *act,      \
+      __global int *step, __global int *row_tokens
+#define MEMORY_ARGUMENTS \
+  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens }
+
+// Layout of `step`: word 0 stage count, word 1 offset of the stages, word 16 the ticket, then counters, one a cache line.
+#define STEP_STAGE_COUNT 0
+#define STEP_STAGES 1
+#define STEP_TICKET 16
+#define STEP_COUNTERS 32
+#define STEP_COUNTER_STRIDE 16
+
+static __global const uchar* weight_panel(const Memory* memory, __global const Weight* weight, int panel, int panel_bytes)
+{
+  const int chunk = weight->chunk;
+  __global const uchar* base = chunk == 0   ? memory->weights0
+                               : chunk == 1 ? memory->weights1
+                               : chunk == 2 ? memory->weights2
+                                            : memory->weights3;
+  return base + (ulong)weight->offset * 64 + (ulong)panel * panel_bytes;
+}
+
+// Bytes of a panel of 16 outputs (layouts: linear.cl).
+static int panel_bytes(int type, int depth)
+{
+  switch (type) {
+    case TYPE_F32: return depth * 64;
+    case TYPE_Q8_0: return depth / 32 * 544;
+    case TYPE_Q4_0: return depth / 32 * 288;
+    default: return depth * 32;
+  }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// step.cl: the stages of a step as kernels.
+//   run_stage: one stage; one work-item an item, work-group of 1 on CPUs.
+//   run_step: a whole step in one launch, for CPUs: one work-item a worker, as many as there are compute units. Workers
+//     draw tickets; ticket n is the n-th item of the step, in the order of the stages. Before an item begins, its worker
+//     waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
+//     workers that run: also a single worker, or workers that run one after the other, come to the end.
+
+// Writes of other workers before their add to the counter are seen after the wait; own writes before the add are
+// seen by whoever waits for it. On CPUs (the only users of run_step) global memory is coherent.
+static void wait_for(__global volatile int* counter, int count)
+{
+  while (*counter < count) {
+#if INFLIGHT_X86
+    __asm__ volatile("pause");
+#endif
+  }
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+}
+
+static void run_item(const Memory* memory, __global const Stage* stage, int item)
+{
+  switch (stage->op) {
+    case OP_EMBED: embed_item(memory, &stage->args.embed, item); break;
+    case OP_NORM: norm_item(memory, &stage->args.norm, item); break;
+    case OP_LINEAR: linear_item(memory, &stage->args.linear, item); break;
+    case OP_ROPE: rope_item(memory, &stage->args.rope, item); break;
+    case OP_ATTENTION: attention_item(memory, &stage->args.attention, item); break;
+    case OP_COMBINE: combine_item(memory, &stage->args.combine, item); break;
+    case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;
+    default: sample_item(memory, &stage->args.sample, item); break;
+  }
+}
+
+#define DEFINE_STAGE_KERNEL(NAME, FIELD)                                                            \
+  __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
+  {                                                                                                 \
+    const Memory memory = MEMORY_ARGUMENTS;                                                         \
+    __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;        \
+    NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));                                     \
+  }
+DEFINE_STAGE_KERNEL(embed, embed)
+DEFINE_STAGE_KERNEL(norm, norm)
+DEFINE_STAGE_KERNEL(linear, linear)
+DEFINE_STAGE_KERNEL(rope, rope)
+DEFINE_STAGE_KERNEL(attention, attention)
+DEFINE_STAGE_KERNEL(combine, combine)
+DEFINE_STAGE_KERNEL(statistics, statistics)
+DEFINE_STAGE_KERNEL(sample, sample)
+
+__kernel void run_step(MEMORY_PARAMETERS)
+{
+  const Memory memory = MEMORY_ARGUMENTS;
+  const int stage_count = step[STEP_STAGE_COUNT];
+  __global const Stage* stages = (__global const Stage*)(step + step[STEP_STAGES]);
+  int stage = 0, first = 0;  // first ticket of the stage
+  while (true) {
+    const int ticket = atomic_inc((__global volatile int*)step + STEP_TICKET);
+    while (stage < stage_count && ticket >= first + stages[stage].items) first += stages[stage++].items;
+    if (stage == stage_count) return;
+    __global const Stage* current = stages + stage;
+    if (current->wait_counter >= 0) {
+      wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count);
+    }
+    run_item(&memory, current, ticket - first);
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    atomic_inc((__global volatile int*)step + STEP_COUNTERS + current->counter * STEP_COUNTER_STRIDE);
+  }
+}

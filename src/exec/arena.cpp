@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/arena.h"
+
+#include <initializer_list>
+#include <limits>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "ops/panel.h"
+
+namespace inflight {
+namespace {
+
+class Layout {
+ public:
+  int32_t take(int64_t rows, int64_t columns) {
+    const int64_t offset = used_;
+    used_ = align_up(used_ + rows * columns, int64_t{64});
+    if (used_ > std::numeric_limits<int32_t>::max()) {
+      fail(ErrorCode::OutOfMemory, "a step's activations take more than {} numbers; lower max_num_batched_tokens",
+           std::numeric_limits<int32_t>::max());
+    }
+    return static_cast<int32_t>(offset);
+  }
+  StageRows take_rows(int64_t rows, int64_t columns, bool floats, bool bytes) {
+    StageRows result;
+    if (floats) result.floats = take(rows, columns);
+    if (bytes) {
+      result.bytes = take(rows, div_ceil(columns, int64_t{4}));
+      result.scales = take(rows, columns / 32);
+      result.sums = take(rows, columns / 32);
+    }
+    return result;
+  }
+  [[nodiscard]] int64_t used() const { return used_; }
+
+ private:
+  int64_t used_ = 0;
+};
+
+struct Kinds {
+  bool floats = false;
+  bool bytes = false;
+  void add(const WeightView& weight) { (takes_bytes(static_cast<PanelType>(weight.type)) ? bytes : floats) = true; }
+};
+
+}  // namespace
+
+Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
+  Kinds normed, attended, feed_forward, sampled;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightView* weight : {&layer.query, &layer.key, &layer.value, &layer.gate, &layer.up}) {
+      normed.add(*weight);
+    }
+    attended.add(layer.attention_output);
+    feed_forward.add(layer.down);
+  }
+  sampled.add(weights.output);
+  const int64_t rows = size.rows, query = int64_t{spec.head_count} * spec.head_size;
+  const int64_t key = int64_t{spec.kv_head_count} * spec.head_size;
+  Layout layout;
+  Arena arena;
+  arena.hidden = layout.take(rows, spec.hidden_size);
+  arena.normed = layout.take_rows(rows, spec.hidden_size, normed.floats, normed.bytes);
+  arena.query = layout.take(rows, query);
+  arena.key = layout.take(rows, key);
+  arena.value = layout.take(rows, key);
+  arena.attended = layout.take_rows(rows, query, true, attended.bytes);
+  arena.feed_forward = layout.take_rows(rows, spec.feed_forward_size, feed_forward.floats, feed_forward.bytes);
+  arena.sampled = layout.take_rows(size.logit_rows, spec.hidden_size, sampled.floats, sampled.bytes);
+  arena.logits = layout.take(size.logit_rows, spec.vocabulary_size);
+  arena.statistics_chunks = div_ceil(spec.vocabulary_size, kStatisticsChunk);
+  arena.statistics = layout.take(size.logit_rows, int64_t{arena.statistics_chunks} * 4);
+  arena.partials = layout.take(size.partial_slots, spec.head_size + 2);
+  arena.floats = layout.used();
+  return arena;
+}
+
+}  // namespace inflight

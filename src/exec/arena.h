@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each kind of activation lies in the one buffer that holds them all, in floats.
+#pragma once
+
+#include <cstdint>
+
+#include "core/model_spec.h"
+#include "model/weights.h"
+#include "ops/stage.h"
+
+namespace inflight {
+
+struct ArenaSize {
+  int32_t rows = 0;           // T, of a step
+  int32_t logit_rows = 0;     // sampled rows computed at a time
+  int32_t partial_slots = 0;  // of attention.cl
+};
+
+struct Arena {
+  int32_t hidden = 0;      // [T][E]
+  int32_t query = 0;       // [T][H*D]
+  int32_t key = 0;         // [T][G*D]
+  int32_t value = 0;       // [T][G*D]
+  StageRows normed;        // [T][E]
+  StageRows attended;      // [T][H*D], always with floats
+  StageRows feed_forward;  // [T][F]
+  StageRows sampled;       // [logit_rows][E]
+  int32_t logits = 0;      // [logit_rows][V]
+  int32_t statistics = 0;  // [logit_rows][chunks][4]
+  int32_t partials = 0;    // [partial_slots][D + 2]
+  int32_t statistics_chunks = 0;
+  int64_t floats = 0;  // size of it all
+};
+
+// Rows are laid out in the kinds (float, int8) that the weights reading them take.
+// ERRORS: OutOfMemory when it would not be addressable.
+[[nodiscard]] Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size);
+
+}  // namespace inflight

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor on an OpenCL device: the whole forward pass of the llama family and the sampling of the next token.
+//
+// Outputs are a function of the device, the model, the sequence and its sampling parameters: bitwise the same whatever
+// else is in the step, however the prompt was cut, wherever its blocks lie, after recomputing or swapping
+// (docs/KERNELS.md says why).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/executor.h"
+#include "core/model_spec.h"
+#include "device/device.h"
+#include "exec/forward_pass.h"
+#include "exec/kv_storage.h"
+#include "exec/memory_plan.h"
+#include "exec/rope_angles.h"
+#include "exec/step_upload.h"
+#include "exec/weight_store.h"
+
+namespace inflight {
+
+class ClExecutor final : public Executor {
+ public:
+  // Packs and uploads the weights; `weights` is not needed afterwards. `device` must outlive this object.
+  // ERRORS: InvalidArgument, OutOfMemory, Device; Rejected when options.progress asks to stop.
+  ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights& weights, const ClExecutorOptions& options);
+  ~ClExecutor() override;
+
+  void submit(const BatchPlan& plan) override;
+  [[nodiscard]] const StepResult& wait() override;
+
+  // The logits of the step last waited for: [sampled row in the plan's order][V].
+  // REQUIRES: options.keep_logits, and no step submitted since.
+  [[nodiscard]] std::vector<std::vector<float>> logits();
+
+  [[nodiscard]] LaunchMode launch_mode() const { return program_.mode(); }
+  [[nodiscard]] const Device& device() const { return device_; }
+
+ private:
+  struct Flight {
+    StepUpload upload;
+    std::vector<int32_t> results;  // as read back
+    std::vector<SequenceId> sampled;
+    Event done;
+    uint64_t step = 0;
+    TimeNs submitted = 0;
+  };
+
+  void upload_and_run(const BatchPlan& plan, Flight& flight);
+  void reserve_words(size_t words);
+  [[nodiscard]] StepMemory memory() const;
+
+  Device& device_;
+  ModelSpec spec_;
+  ClExecutorOptions options_;
+  ArenaSize size_;
+  Arena arena_;
+  StepShape shape_;
+  WeightStore weights_;
+  KvStorage kv_;
+  RopeAngles angles_;
+  StepProgram program_;
+  ForwardPass forward_;
+  Buffer<float> activations_;
+  Buffer<int32_t> row_tokens_;
+  Buffer<int32_t> words_;
+  std::vector<Flight> flights_;  // a ring
+  int32_t first_flight_ = 0;
+  int32_t flight_count_ = 0;
+  StepResult result_;
+  SteadyClock clock_;
+  TimeNs last_finish_ = 0;
+};
+
+}  // namespace inflight

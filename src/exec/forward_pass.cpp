@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/forward_pass.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "ops/panel.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kItemsPerWorker = 16;             // of a linear stage, so that the last ones come out even
+constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
+
+// Panels of one item; even for pairs: rows are written in blocks of two panels.
+int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pairs) {
+  const int32_t count = panel_count(weight.outputs);
+  int32_t panels = div_ceil(count, worker_count * kItemsPerWorker);
+  const auto enough = static_cast<int32_t>(div_ceil(kItemBytesMin, panel_bytes(weight.type, weight.depth)));
+  panels = std::max(panels, std::min(enough, div_ceil(count, 2 * worker_count)));
+  return pairs ? align_up(panels, 2) : panels;
+}
+
+}  // namespace
+
+ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
+                         const Arena& arena, const ArenaSize& size, const StepShape& shape, int32_t worker_count)
+    : arena_(arena), size_(size), shape_(shape), worker_count_(worker_count) {
+  add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena.hidden};
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
+  }
+  layers_.swap(fitted_);
+  group_ = 0;
+  add_logits(spec, weights, store);
+  logits_.swap(fitted_);
+  fitted_.clear();
+}
+
+Stage& ForwardPass::add(Operation operation) {
+  Stage stage{};
+  stage.operation = operation;
+  stage.counter = group_;
+  return fitted_.emplace_back(stage);
+}
+
+LinearArgs ForwardPass::linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const {
+  LinearArgs args{};
+  args.weight[0] = store.matrix(weight);
+  args.bias[0] = store.vector(bias);
+  args.bias[1] = kNone;
+  args.epilogue = Epilogue::Store;
+  args.out_floats = kNone;
+  return args;
+}
+
+void ForwardPass::add_linear(const LinearArgs& args) {
+  Stage& stage = add(Operation::Linear);
+  stage.linear = args;
+  stage.linear.panels = panels_per_item(args.weight[0], worker_count_, args.epilogue == Epilogue::Swiglu);
+  stage.items = div_ceil(panel_count(args.weight[0].outputs), stage.linear.panels);
+}
+
+void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                            int32_t layer) {
+  const auto add_norm = [&](const WeightView& weight) {
+    next_group();
+    add(Operation::Norm).norm = {.in = arena_.hidden,
+                                 .rows_from = kNone,
+                                 .weight = store.vector(weight),
+                                 .depth = spec.hidden_size,
+                                 .epsilon = spec.norm_epsilon,
+                                 .out = arena_.normed};
+  };
+  const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
+    LinearArgs args = linear(store, weight, bias);
+    args.in = arena_.normed;
+    args.out_floats = out;
+    args.out_stride = weight.rows;
+    add_linear(args);
+  };
+  const auto add_residual = [&](const WeightView& weight, const WeightView& bias, const StageRows& in) {
+    next_group();
+    LinearArgs args = linear(store, weight, bias);
+    args.in = in;
+    args.epilogue = Epilogue::Add;
+    args.out_floats = arena_.hidden;
+    args.out_stride = spec.hidden_size;
+    add_linear(args);
+  };
+  add_norm(weights.attention_norm);
+  next_group();
+  add_stored(weights.query, weights.query_bias, arena_.query);
+  add_stored(weights.key, weights.key_bias, arena_.key);
+  add_stored(weights.value, weights.value_bias, arena_.value);
+  next_group();
+  add(Operation::Rope).rope = {
+      .query = arena_.query, .key = arena_.key, .value = arena_.value, .positions = 0, .tables = 0, .layer = layer};
+  next_group();
+  add(Operation::Attention).attention = {
+      .query = arena_.query, .out = arena_.attended.floats, .partials = arena_.partials, .layer = layer};
+  next_group();
+  StageRows attended_out = arena_.attended;
+  attended_out.floats = kNone;
+  add(Operation::Combine).combine = {.in = arena_.attended.floats,
+                                     .partials = arena_.partials,
+                                     .depth = spec.head_count * spec.head_size,
+                                     .out = attended_out};
+  add_residual(weights.attention_output, weights.attention_output_bias, arena_.attended);
+  add_norm(weights.feed_forward_norm);
+  next_group();
+  LinearArgs args = linear(store, weights.gate, weights.gate_bias);
+  args.weight[1] = store.matrix(weights.up);
+  args.bias[1] = store.vector(weights.up_bias);
+  args.in = arena_.normed;
+  args.out = arena_.feed_forward;
+  args.epilogue = Epilogue::Swiglu;
+  add_linear(args);
+  add_residual(weights.down, weights.down_bias, arena_.feed_forward);
+}
+
+void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
+  add(Operation::Norm).norm = {.in = arena_.hidden,
+                               .rows_from = 0,
+                               .weight = store.vector(weights.output_norm),
+                               .depth = spec.hidden_size,
+                               .epsilon = spec.norm_epsilon,
+                               .out = arena_.sampled};
+  next_group();
+  LinearArgs args = linear(store, weights.output, WeightView{});
+  args.in = arena_.sampled;
+  args.out_floats = arena_.logits;
+  args.out_stride = spec.vocabulary_size;
+  add_linear(args);
+  next_group();
+  add(Operation::Statistics).statistics = {.logits = arena_.logits,
+                                           .out = arena_.statistics,
+                                           .vocabulary = spec.vocabulary_size,
+                                           .chunks = arena_.statistics_chunks};
+  next_group();
+  add(Operation::Sample).sample = {.logits = arena_.logits,
+                                   .statistics = arena_.statistics,
+                                   .vocabulary = spec.vocabulary_size,
+                                   .chunks = arena_.statistics_chunks};
+  next_group();
+}
+
+int32_t ForwardPass::stage_count_max(int32_t sampled_max) const {
+  return static_cast<int32_t>(layers_.size()) +
+         div_ceil(sampled_max, size_.logit_rows) * static_cast<int32_t>(logits_.size());
+}
+
+int32_t ForwardPass::counter_count_max(int32_t sampled_max) const { return stage_count_max(sampled_max); }
+
+void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
+  switch (stage.operation) {
+    case Operation::Embed:
+      stage.embed.tokens = tables.tokens;
+      stage.items = tables.rows;
+      break;
+    case Operation::Norm:
+      stage.items = tables.rows;
+      break;
+    case Operation::Linear:
+      stage.linear.rows = tables.rows;
+      break;
+    case Operation::Rope:
+      stage.rope.positions = tables.positions;
+      stage.rope.tables = tables.tables;
+      stage.items = tables.rows * shape_.kv_head_count;
+      break;
+    case Operation::Attention:
+      stage.attention.list = tables.attention;
+      stage.attention.positions = tables.positions;
+      stage.attention.tables = tables.tables;
+      stage.items = tables.attention_count;
+      break;
+    case Operation::Combine:
+      stage.combine.list = tables.combine;
+      stage.items =
+          tables.splits || stage.combine.out.bytes != kNone ? tables.rows * StepProgram::combine_slices(shape_) : 0;
+      break;
+    case Operation::Statistics:
+    case Operation::Sample:
+      break;
+  }
+}
+
+void ForwardPass::fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const {
+  switch (stage.operation) {
+    case Operation::Norm:
+      stage.norm.rows_from = tables.sampled_rows + first;
+      stage.items = count;
+      break;
+    case Operation::Linear:
+      stage.linear.rows = count;
+      break;
+    case Operation::Statistics:
+      stage.items = count * arena_.statistics_chunks;
+      break;
+    case Operation::Sample:
+      stage.sample.list = tables.samples + first * kSampleWords;
+      stage.sample.results = tables.results + first * kResultWords;
+      stage.items = count;
+      break;
+    default:
+      break;
+  }
+}
+
+std::span<const Stage> ForwardPass::fit(const StepTables& tables) {
+  fitted_.clear();
+  fitted_.insert(fitted_.end(), layers_.begin(), layers_.end());
+  for (Stage& stage : fitted_) fit_stage(stage, tables);
+  int32_t groups = layers_.empty() ? 0 : layers_.back().counter + 1;
+  for (int32_t first = 0; first < tables.sampled; first += size_.logit_rows) {
+    const int32_t count = std::min(size_.logit_rows, tables.sampled - first);
+    for (Stage stage : logits_) {
+      stage.counter += groups;
+      fit_logits(stage, tables, first, count);
+      fitted_.push_back(stage);
+    }
+    groups = fitted_.back().counter + 1;
+  }
+  // Each group waits for the last one before it that has items.
+  int32_t before = kNone, before_items = 0, items = 0;
+  for (size_t i = 0; i < fitted_.size(); ++i) {
+    if (i > 0 && fitted_[i].counter != fitted_[i - 1].counter && items > 0) {
+      before = fitted_[i - 1].counter;
+      before_items = items;
+      items = 0;
+    }
+    fitted_[i].wait_counter = before;
+    fitted_[i].wait_count = before_items;
+    items += fitted_[i].items;
+  }
+  return fitted_;
+}
+
+}  // namespace inflight

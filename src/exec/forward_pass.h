@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages of a model's forward pass, made once, and fitted to each step's number of rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/model_spec.h"
+#include "exec/arena.h"
+#include "exec/weight_store.h"
+#include "ops/step_program.h"
+
+namespace inflight {
+
+// Where a step's tables lie in the uploaded words, and how much there is of each.
+struct StepTables {
+  int32_t tokens = 0, positions = 0, tables = 0;       // [rows]
+  int32_t attention = 0, attention_count = 0;          // work list
+  int32_t combine = 0;                                 // [rows][2]
+  bool splits = false;                                 // some row of the combine list was split
+  int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
+  int32_t rows = 0, sampled = 0;
+};
+
+class ForwardPass {
+ public:
+  ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
+              const ArenaSize& size, const StepShape& shape, int32_t worker_count);
+
+  // The stages of a step of these tables.   LIFETIME: until the next call.
+  std::span<const Stage> fit(const StepTables& tables);
+  [[nodiscard]] int32_t stage_count_max(int32_t sampled_max) const;
+  [[nodiscard]] int32_t counter_count_max(int32_t sampled_max) const;
+
+ private:
+  // Stages that begin together; the next group waits for all of them.
+  void next_group() { ++group_; }
+  Stage& add(Operation operation);
+  void add_linear(const LinearArgs& args);
+  void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
+  void fit_stage(Stage& stage, const StepTables& tables) const;
+  void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
+
+  Arena arena_;
+  ArenaSize size_;
+  StepShape shape_;
+  int32_t worker_count_;
+  int32_t group_ = 0;
+  std::vector<Stage> layers_;  // embedding and all layers
+  std::vector<Stage> logits_;  // one round of size_.logit_rows
+  std::vector<Stage> fitted_;
+};
+
+}  // namespace inflight

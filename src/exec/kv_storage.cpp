@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/kv_storage.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace inflight {
+
+KvStorage::KvStorage(Device& device, const ClExecutorOptions& options)
+    : block_bytes_(options.kv.bytes_per_block()),
+      block_count_(options.kv_block_count),
+      host_block_count_(options.host_block_count),
+      blocks_a_chunk_(inflight::blocks_a_chunk(device.info(), options.kv)),
+      host_blocks_(static_cast<size_t>(options.host_block_count)) {
+  for (int32_t first = 0; first < block_count_; first += blocks_a_chunk_) {
+    const auto count = static_cast<size_t>(std::min(blocks_a_chunk_, block_count_ - first));
+    chunks_.emplace_back(device, "KV blocks", count * block_bytes_);
+  }
+}
+
+KvStorage::Place KvStorage::place(BlockId block) {
+  const int32_t index = to_integer(block);
+  INFLIGHT_CHECK(index >= 0 && index < block_count_);
+  return {.memory = &chunks_[static_cast<size_t>(index / blocks_a_chunk_)].memory(),
+          .offset = static_cast<size_t>(index % blocks_a_chunk_) * block_bytes_};
+}
+
+std::span<std::byte> KvStorage::host_block(BlockId block) {
+  const int32_t index = to_integer(block);
+  INFLIGHT_CHECK(index >= 0 && index < host_block_count_);
+  std::vector<std::byte>& bytes = host_blocks_[static_cast<size_t>(index)];
+  bytes.resize(block_bytes_);
+  return bytes;
+}
+
+void KvStorage::move_blocks(const BatchPlan& plan) {
+  for (const SwapCopy& copy : plan.swap_out) {
+    const Place from = place(copy.device);
+    (void)from.memory->read_async(from.offset, host_block(copy.host));
+  }
+  for (const SwapCopy& copy : plan.swap_in) {
+    const Place to = place(copy.device);
+    to.memory->write_async(to.offset, host_block(copy.host));
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    const Place from = place(copy.from), to = place(copy.to);
+    to.memory->copy_from(*from.memory, from.offset, to.offset, block_bytes_);
+  }
+}
+
+}  // namespace inflight

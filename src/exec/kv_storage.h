@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks of K and V: device buffers, and host memory for what was swapped out. Moves are enqueued, in order with
+// the steps.   REQUIRES everywhere: block ids are in range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/batch_plan.h"
+#include "device/buffer.h"
+#include "exec/memory_plan.h"
+
+namespace inflight {
+
+class KvStorage {
+ public:
+  KvStorage(Device& device, const ClExecutorOptions& options);
+
+  // The plan's swap_out, swap_in and copies, in this order.
+  void move_blocks(const BatchPlan& plan);
+
+  [[nodiscard]] const std::vector<Buffer<std::byte>>& chunks() const { return chunks_; }
+  [[nodiscard]] int32_t blocks_a_chunk() const { return blocks_a_chunk_; }
+
+ private:
+  struct Place {
+    DeviceMemory* memory;
+    size_t offset;
+  };
+  [[nodiscard]] Place place(BlockId block);
+  [[nodiscard]] std::span<std::byte> host_block(BlockId block);
+
+  size_t block_bytes_;
+  int32_t block_count_;
+  int32_t host_block_count_;
+  int32_t blocks_a_chunk_;
+  std::vector<Buffer<std::byte>> chunks_;
+  std::vector<std::vector<std::byte>> host_blocks_;  // each allocated when it is first used
+};
+
+}  // namespace inflight

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/memory_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/math.h"
+#include "ops/panel.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
+constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
+constexpr size_t kStepUploadBytes = size_t{1} << 20;  // as allocated at first
+
+size_t packed_bytes_of(const WeightView& weight) {
+  return packed_bytes(static_cast<PanelType>(weight.type), weight.rows, weight.columns);
+}
+
+void check_options(const ClExecutorOptions& options) {
+  const auto require = [](int64_t got, int64_t low, int64_t high, const char* name) {
+    if (got < low || got > high) {
+      fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {} to {}", name, got, low, high);
+    }
+  };
+  require(options.kv_block_count, 1, limits::kBlocksMax, "kv_block_count");
+  require(options.host_block_count, 0, limits::kBlocksMax, "host_block_count");
+  require(options.max_num_seqs, 1, limits::kSequencesMax, "max_num_seqs");
+  require(options.max_num_batched_tokens, 1, limits::kBatchedTokensMax, "max_num_batched_tokens");
+}
+
+}  // namespace
+
+ChunkPlan plan_chunks(std::span<const size_t> sizes, size_t chunk_bytes_max) {
+  ChunkPlan plan;
+  for (const size_t size : sizes) {
+    const size_t bytes = align_up(size, size_t{kWeightAlignment});
+    if (plan.chunk_bytes.empty() || plan.chunk_bytes.back() + bytes > chunk_bytes_max) plan.chunk_bytes.push_back(0);
+    plan.places.push_back({static_cast<int32_t>(plan.chunk_bytes.size()) - 1, plan.chunk_bytes.back()});
+    plan.chunk_bytes.back() += bytes;
+    if (bytes > chunk_bytes_max || plan.chunk_bytes.size() > kWeightChunksMax) {
+      fail(ErrorCode::OutOfMemory, "the weights do not fit {} buffers of at most {} bytes, what this device allows",
+           kWeightChunksMax, chunk_bytes_max);
+    }
+  }
+  return plan;
+}
+
+std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
+  std::vector<const WeightView*> all = {&weights.token_embedding};
+  for (const LayerWeights& layer : weights.layers) {
+    all.insert(all.end(),
+               {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down});
+  }
+  if (!weights.tied_output) all.push_back(&weights.output);
+  return all;
+}
+
+std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
+  std::vector<const WeightView*> all = {&weights.output_norm};
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightView* view :
+         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
+          &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+      if (view->present()) all.push_back(view);
+    }
+  }
+  return all;
+}
+
+int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
+  const size_t fit = device.allocation_bytes_max / kv.bytes_per_block();
+  if (fit == 0) {
+    fail(ErrorCode::OutOfMemory, "a KV block takes {} bytes, device '{}' allows {} in one buffer", kv.bytes_per_block(),
+         device.name, device.allocation_bytes_max);
+  }
+  return static_cast<int32_t>(std::bit_floor(std::min(fit, size_t{limits::kBlocksMax})));
+}
+
+int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) {
+  const int64_t stored = int64_t{options.kv_block_count} * options.kv.block_token_count;
+  return static_cast<int32_t>(std::min(stored, int64_t{spec.context_length}));
+}
+
+ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options) {
+  const int32_t longest = div_ceil(position_count(spec, options), kAttentionPartition);
+  return {.rows = options.max_num_batched_tokens,
+          .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(options.max_num_seqs, kLogitRowsMax),
+          .partial_slots = spec.head_count * (longest + kSplitRowPartitions)};
+}
+
+MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                       const ClExecutorOptions& options) {
+  check_options(options);
+  MemoryPlan plan;
+  std::vector<size_t> sizes;
+  for (const WeightView* weight : weight_matrices(weights)) sizes.push_back(packed_bytes_of(*weight));
+  for (const size_t bytes : plan_chunks(sizes, device.allocation_bytes_max).chunk_bytes) plan.weight_bytes += bytes;
+  for (const WeightView* vector : weight_vectors(weights)) {
+    plan.weight_bytes += align_up(static_cast<size_t>(vector->columns), size_t{kPanelOutputs}) * sizeof(float);
+  }
+  if (options.kv_block_count > int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax) {
+    fail(ErrorCode::OutOfMemory, "kv_block_count is {}, device '{}' allows {} blocks of {} bytes",
+         options.kv_block_count, device.name, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax,
+         options.kv.bytes_per_block());
+  }
+  plan.kv_bytes = options.kv.bytes_per_block() * static_cast<size_t>(options.kv_block_count);
+  const size_t angles = static_cast<size_t>(position_count(spec, options)) *
+                        static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
+  plan.activation_bytes =
+      static_cast<size_t>(lay_out_arena(spec, weights, arena_size(spec, options)).floats) * sizeof(float) + angles +
+      kStepUploadBytes + static_cast<size_t>(options.max_num_seqs) * sizeof(int32_t);
+  return plan;
+}
+
+int32_t fitting_block_count(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                            ClExecutorOptions options, size_t device_bytes, int32_t wanted) {
+  int64_t fits = 0, above = int64_t{wanted} + 1;  // binary search: the plan grows with the count
+  above = std::min(above, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax + 1);
+  while (above - fits > 1) {
+    const int64_t middle = (fits + above) / 2;
+    options.kv_block_count = static_cast<int32_t>(middle);
+    (plan_memory(device, spec, weights, options).total() <= device_bytes ? fits : above) = middle;
+  }
+  return static_cast<int32_t>(fits);
+}
+
+}  // namespace inflight

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model takes on the device, known before anything is allocated.   THREAD: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/kv_layout.h"
+#include "core/model_spec.h"
+#include "device/device_info.h"
+#include "exec/arena.h"
+#include "model/weights.h"
+#include "ops/step_program.h"
+
+namespace inflight {
+
+struct ClExecutorOptions {
+  KvLayout kv;
+  int32_t kv_block_count = 0;            // in device memory, >= 1
+  int32_t host_block_count = 0;          // in host memory, for preemption by swapping
+  int32_t max_num_seqs = 256;            // device rows; sequences of one step
+  int32_t max_num_batched_tokens = 512;  // of one step
+  LaunchMode launch_mode = LaunchMode::Automatic;
+  // Keeps the logits of every sampled row of a step for ClExecutor::logits(), which takes the memory of max_num_seqs
+  // rows.
+  bool keep_logits = false;
+  // Called while weights are packed: the share done, in [0, 1], and the tensor at hand. True stops with Error Rejected.
+  std::function<bool(double fraction, const char* what)> progress;
+};
+
+struct MemoryPlan {
+  size_t weight_bytes = 0;      // panels, norms, biases
+  size_t kv_bytes = 0;          // of options.kv_block_count blocks
+  size_t activation_bytes = 0;  // and rotation angles and step uploads
+  [[nodiscard]] size_t total() const { return weight_bytes + kv_bytes + activation_bytes; }
+};
+
+// ERRORS: InvalidArgument naming the option; OutOfMemory for what does not fit the device's buffers.
+[[nodiscard]] MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                                     const ClExecutorOptions& options);
+
+// The largest kv_block_count, up to `wanted`, whose plan takes at most `device_bytes`; 0: not even one block fits.
+[[nodiscard]] int32_t fitting_block_count(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                                          ClExecutorOptions options, size_t device_bytes, int32_t wanted);
+
+// Below: shared by the plan and what is then allocated.
+
+// A tensor's place: one buffer, an offset in bytes.
+struct ChunkPlace {
+  int32_t chunk = 0;
+  size_t offset = 0;
+};
+// Distributes pieces, in order, over at most kWeightChunksMax buffers. ENSURES: places[i] for sizes[i];
+// chunk_bytes: the size of each buffer.   ERRORS: OutOfMemory naming what the device allows.
+struct ChunkPlan {
+  std::vector<ChunkPlace> places;
+  std::vector<size_t> chunk_bytes;
+};
+[[nodiscard]] ChunkPlan plan_chunks(std::span<const size_t> sizes, size_t chunk_bytes_max);
+
+// All matrices, each once (a tied output is the embedding), in the order of use.
+[[nodiscard]] std::vector<const WeightView*> weight_matrices(const ModelWeights& weights);
+// All norms and biases that are present.
+[[nodiscard]] std::vector<const WeightView*> weight_vectors(const ModelWeights& weights);
+
+// KV blocks in one buffer: a power of two that depends on device and layout only.
+[[nodiscard]] int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv);
+[[nodiscard]] ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options);
+// Tokens that one sequence can have: positions that need rotation angles.
+[[nodiscard]] int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options);
+
+}  // namespace inflight

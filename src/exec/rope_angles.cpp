@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/rope_angles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kPositionsAtFirst = 1024;
+
+// Long waves are slowed down by `factor`, short ones stay, between them a blend.
+double llama3_frequency(double frequency, const RopeScaling& scaling) {
+  const double turns = double{1.0} * scaling.original_context_length * frequency / (2.0 * std::numbers::pi);
+  const double low = double{scaling.low_frequency_factor}, high = double{scaling.high_frequency_factor};
+  if (turns > high) return frequency;
+  if (turns < low) return frequency / double{scaling.factor};
+  const double share = (turns - low) / (high - low);
+  return (1.0 - share) * frequency / double{scaling.factor} + share * frequency;
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const float> factors) {
+  const int32_t pairs = spec.rope_dimension_count / 2;
+  INFLIGHT_CHECK(factors.empty() || factors.size() == static_cast<size_t>(pairs));
+  std::vector<double> frequencies;
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    double frequency = std::pow(double{spec.rope_base}, -2.0 * pair / spec.rope_dimension_count);
+    switch (spec.rope_scaling.kind) {
+      case RopeScaling::Kind::None:
+        break;
+      case RopeScaling::Kind::Linear:
+        frequency /= double{spec.rope_scaling.factor};
+        break;
+      case RopeScaling::Kind::Llama3:
+        frequency = llama3_frequency(frequency, spec.rope_scaling);
+        break;
+    }
+    if (!factors.empty()) frequency /= double{factors[static_cast<size_t>(pair)]};
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+RopeAngles::RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count)
+    : frequencies_(rope_frequencies(spec, factors)),
+      position_count_(position_count),
+      table_(device, "rotation angles",
+             std::max(static_cast<size_t>(position_count) * frequencies_.size() * 2, size_t{1})) {
+  require(std::min(position_count, kPositionsAtFirst));
+}
+
+void RopeAngles::require(int32_t end) {
+  if (end <= filled_) return;
+  INFLIGHT_CHECK(end <= position_count_);
+  end = std::min(std::max(end, 2 * filled_), position_count_);
+  std::vector<float> angles;
+  angles.reserve(static_cast<size_t>(end - filled_) * frequencies_.size() * 2);
+  for (int32_t position = filled_; position < end; ++position) {
+    for (const double frequency : frequencies_) {
+      angles.push_back(static_cast<float>(std::cos(position * frequency)));
+      angles.push_back(static_cast<float>(std::sin(position * frequency)));
+    }
+  }
+  table_.write(angles, static_cast<size_t>(filled_) * frequencies_.size() * 2);
+  filled_ = end;
+}
+
+}  // namespace inflight

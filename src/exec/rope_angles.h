@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cosine and sine of every rotated pair at every position, computed here in double: no device's trigonometry matters.
+// Sources: Su et al. 2021; the Llama 3.1 model card's rescaling of frequencies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/model_spec.h"
+#include "device/buffer.h"
+
+namespace inflight {
+
+// Radians a position of each pair, scaling and factors applied. factors: empty, or one a pair, each divides.
+[[nodiscard]] std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const float> factors);
+
+class RopeAngles {
+ public:
+  // The table has room for `position_count` positions and is filled as they are needed.
+  RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count);
+
+  // Fills the table for positions below `end`.  REQUIRES: end <= position_count.
+  void require(int32_t end);
+  [[nodiscard]] const Buffer<float>& table() const { return table_; }  // [position][pair][cos, sin]
+
+ private:
+  std::vector<double> frequencies_;
+  int32_t position_count_;
+  int32_t filled_ = 0;
+  Buffer<float> table_;
+};
+
+}  // namespace inflight

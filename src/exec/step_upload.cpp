@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step_upload.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/math.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kAlignment = 16;          // words
+constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split into its partitions
+
+int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
+
+}  // namespace
+
+StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const StepUploadLimits& limits)
+    : head_count_(spec.head_count),
+      kv_head_count_(spec.kv_head_count),
+      vocabulary_size_(spec.vocabulary_size),
+      block_token_count_(block_token_count),
+      limits_(limits),
+      results_(kStepCounters + limits.counters * kStepCounterStride) {}
+
+int32_t StepUpload::append(size_t count) {
+  const size_t offset = words_.size();
+  words_.resize(align_up(offset + count, static_cast<size_t>(kAlignment)));
+  return static_cast<int32_t>(offset);
+}
+
+const StepTables& StepUpload::build(const BatchPlan& plan) {
+  INFLIGHT_CHECK(!plan.entries.empty() && plan.sampled_row_count <= limits_.samples);
+  tables_ = {};
+  words_.clear();
+  append(static_cast<size_t>(results_));  // counters and ticket at zero
+  tables_.results = append(static_cast<size_t>(limits_.samples) * kResultWords);
+  tables_.rows = plan.scheduled_token_count;
+  tables_.sampled = plan.sampled_row_count;
+  add_rows(plan);
+  add_attention(plan);
+  add_samples(plan);
+  return tables_;
+}
+
+void StepUpload::add_rows(const BatchPlan& plan) {
+  const auto rows = static_cast<size_t>(tables_.rows);
+  tables_.tokens = append(rows);
+  tables_.positions = append(rows);
+  tables_.tables = append(rows);
+  int32_t row = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    const int32_t table = append(entry.block_table.size());
+    std::memcpy(&words_[static_cast<size_t>(table)], entry.block_table.data(), entry.block_table.size_bytes());
+    INFLIGHT_CHECK(int64_t{block_token_count_} * static_cast<int64_t>(entry.block_table.size()) >=
+                   entry.context_token_count());
+    const auto given = static_cast<int32_t>(entry.tokens.size());
+    INFLIGHT_CHECK(given + int{entry.input_on_device} == entry.scheduled_token_count);
+    for (int32_t i = 0; i < entry.scheduled_token_count; ++i, ++row) {
+      const int32_t token = i < given ? entry.tokens[static_cast<size_t>(i)] : -(entry.row + 1);
+      INFLIGHT_CHECK(token < vocabulary_size_ && (token >= 0 || i >= given));
+      words_[static_cast<size_t>(tables_.tokens + row)] = token;
+      words_[static_cast<size_t>(tables_.positions + row)] = entry.computed_token_count + i;
+      words_[static_cast<size_t>(tables_.tables + row)] = table;
+    }
+  }
+  INFLIGHT_CHECK(row == tables_.rows);
+}
+
+void StepUpload::add_attention(const BatchPlan& plan) {
+  tables_.combine = append(static_cast<size_t>(tables_.rows) * 2);
+  const int32_t shared = head_count_ / kv_head_count_;
+  const int32_t tile_rows = std::max(kAttentionQueriesMax / shared, 1);
+  int32_t units = 0;  // items if nothing is split
+  for (const BatchEntry& entry : plan.entries) units += div_ceil(entry.scheduled_token_count, tile_rows);
+  const bool few = units * kv_head_count_ < limits_.worker_count * kAttentionPerWorker;
+  int32_t row = 0, slots = 0;
+  items_.clear();
+  for (const BatchEntry& entry : plan.entries) {
+    const int32_t end = row + entry.scheduled_token_count;
+    for (int32_t first = row; first < end; first += tile_rows) {
+      const int32_t rows = std::min(tile_rows, end - first);
+      const int32_t context = entry.computed_token_count + (first - row) + rows;
+      const int32_t partitions = div_ceil(context, kAttentionPartition);
+      const int32_t needed = head_count_ * partitions;
+      const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
+      for (int32_t group = 0; group < kv_head_count_; ++group) {
+        if (!split) {
+          items_.push_back({first, rows, group, 0, partitions, kNone, partitions});
+          continue;
+        }
+        for (int32_t partition = 0; partition < partitions; ++partition) {
+          items_.push_back(
+              {first, rows, group, partition, partition + 1, slots + group * shared * partitions, partitions});
+        }
+      }
+      for (int32_t i = first; i < first + rows; ++i) {
+        words_[static_cast<size_t>(tables_.combine + 2 * i)] = split ? slots : kNone;
+        words_[static_cast<size_t>(tables_.combine + 2 * i + 1)] = partitions;
+      }
+      if (split) slots += needed;
+      tables_.splits = tables_.splits || split;
+    }
+    row = end;
+  }
+  // The longest first, so that the workers come to the end together.
+  std::stable_sort(items_.begin(), items_.end(),
+                   [](const AttentionItem& a, const AttentionItem& b) { return a.cost() > b.cost(); });
+  tables_.attention_count = static_cast<int32_t>(items_.size());
+  tables_.attention = append(items_.size() * kAttentionItemWords);
+  int32_t* word = &words_[static_cast<size_t>(tables_.attention)];
+  for (const AttentionItem& item : items_) {
+    const int32_t values[kAttentionItemWords] = {
+        item.first_row,     item.rows,    item.group,          item.first_partition,
+        item.end_partition, item.partial, item.row_partitions, 0};
+    word = std::copy(std::begin(values), std::end(values), word);
+  }
+}
+
+void StepUpload::add_samples(const BatchPlan& plan) {
+  tables_.sampled_rows = append(static_cast<size_t>(tables_.sampled));
+  tables_.samples = append(static_cast<size_t>(tables_.sampled) * kSampleWords);
+  int32_t row = 0, sample = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    row += entry.scheduled_token_count;
+    if (!entry.samples) continue;
+    INFLIGHT_CHECK(entry.sampling != nullptr && sample < tables_.sampled);
+    const SamplingParams& sampling = *entry.sampling;
+    words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - 1;
+    const int32_t values[kSampleWords] = {entry.row,
+                                          entry.context_token_count(),
+                                          static_cast<int32_t>(sampling.seed),
+                                          static_cast<int32_t>(sampling.seed >> 32),
+                                          bits(sampling.temperature > 0.0F ? 1.0F / sampling.temperature : 0.0F),
+                                          bits(sampling.min_p),
+                                          bits(sampling.top_p),
+                                          sampling.top_k};
+    std::copy(std::begin(values), std::end(values),
+              &words_[static_cast<size_t>(tables_.samples + sample * kSampleWords)]);
+    ++sample;
+  }
+  INFLIGHT_CHECK(sample == tables_.sampled);
+}
+
+void StepUpload::append_stages(std::span<const Stage> stages) {
+  const int32_t offset = append(stages.size() * kStageWords);
+  std::memcpy(&words_[static_cast<size_t>(offset)], stages.data(), stages.size_bytes());
+  words_[kStepStageCount] = static_cast<int32_t>(stages.size());
+  words_[kStepStages] = offset;
+}
+
+}  // namespace inflight

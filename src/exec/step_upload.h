@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as the words that are uploaded for it: tokens, positions, block tables, attention's work list, samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/batch_plan.h"
+#include "core/model_spec.h"
+#include "exec/forward_pass.h"
+
+namespace inflight {
+
+struct StepUploadLimits {
+  int32_t counters = 0;  // places reserved for them
+  int32_t samples = 0;   // results
+  int32_t partial_slots = 0;
+  int32_t worker_count = 1;
+};
+
+class StepUpload {
+ public:
+  StepUpload(const ModelSpec& spec, int32_t block_token_count, const StepUploadLimits& limits);
+
+  // Fills words() with everything but the stages.
+  // REQUIRES: the plan has entries.
+  const StepTables& build(const BatchPlan& plan);
+  void append_stages(std::span<const Stage> stages);
+
+  [[nodiscard]] std::vector<int32_t>& words() { return words_; }
+  [[nodiscard]] int32_t results_offset() const { return results_; }
+
+ private:
+  void add_rows(const BatchPlan& plan);
+  void add_attention(const BatchPlan& plan);
+  void add_samples(const BatchPlan& plan);
+  int32_t append(size_t count);  // offset of that many new words
+
+  int32_t head_count_, kv_head_count_, vocabulary_size_;
+  int32_t block_token_count_;
+  StepUploadLimits limits_;
+  int32_t results_;
+  StepTables tables_;
+  std::vector<int32_t> words_;
+  struct AttentionItem {
+    int32_t first_row, rows, group, first_partition, end_partition, partial, row_partitions;
+    [[nodiscard]] int64_t cost() const { return int64_t{rows} * (end_partition - first_partition); }
+  };
+  std::vector<AttentionItem> items_;
+};
+
+}  // namespace inflight

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a step is described to the device: the twin of cl_kernels/stage.cl, field by field; meanings and units are there.
+#pragma once
+
+#include <cstdint>
+
+namespace inflight {
+
+// Values are GGUF's type ids.
+enum class PanelType : int32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q8_0 = 8, BF16 = 30 };
+
+enum class Operation : int32_t {
+  Embed = 0,
+  Norm = 1,
+  Linear = 2,
+  Rope = 3,
+  Attention = 4,
+  Combine = 5,
+  Statistics = 6,
+  Sample = 7,
+};
+inline constexpr int32_t kOperationCount = 8;
+[[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
+
+enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2 };
+
+inline constexpr int32_t kNone = -1;  // an offset that is not there
+
+struct StageWeight {
+  PanelType type = PanelType::F32;
+  int32_t chunk = 0;
+  int32_t offset = 0;  // in units of kWeightAlignment bytes
+  int32_t depth = 0;
+  int32_t outputs = 0;
+};
+inline constexpr int32_t kWeightAlignment = 64;
+inline constexpr int32_t kWeightChunksMax = 4;
+inline constexpr int32_t kKvChunksMax = 4;
+
+struct StageRows {
+  int32_t floats = kNone;
+  int32_t bytes = kNone;
+  int32_t scales = kNone;
+  int32_t sums = kNone;
+};
+
+struct EmbedArgs {
+  StageWeight table;
+  int32_t tokens, out;
+};
+struct NormArgs {
+  int32_t in, rows_from, weight, depth;
+  float epsilon;
+  StageRows out;
+};
+struct LinearArgs {
+  StageWeight weight[2];
+  int32_t bias[2];
+  StageRows in;
+  StageRows out;
+  Epilogue epilogue;
+  int32_t out_floats, out_stride, rows, panels;
+};
+struct RopeArgs {
+  int32_t query, key, value, positions, tables, layer;
+};
+struct AttentionArgs {
+  int32_t query, out, list, positions, tables, partials, layer;
+};
+struct CombineArgs {
+  int32_t in, list, partials, depth;
+  StageRows out;
+};
+struct StatisticsArgs {
+  int32_t logits, out, vocabulary, chunks;
+};
+struct SampleArgs {
+  int32_t logits, statistics, vocabulary, chunks, list, results;
+};
+
+struct Stage {
+  Operation operation;
+  int32_t items;
+  int32_t counter;
+  int32_t wait_counter;
+  int32_t wait_count;
+  int32_t pad;
+  union {
+    int32_t words[26];
+    EmbedArgs embed;
+    NormArgs norm;
+    LinearArgs linear;
+    RopeArgs rope;
+    AttentionArgs attention;
+    CombineArgs combine;
+    StatisticsArgs statistics;
+    SampleArgs sample;
+  };
+};
+static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26);
+static_assert(sizeof(Stage) == 128);
+inline constexpr int32_t kStageWords = 32;
+
+// Layout of the uploaded step, in words.
+inline constexpr int32_t kStepStageCount = 0, kStepStages = 1, kStepTicket = 16, kStepCounters = 32;
+inline constexpr int32_t kStepCounterStride = 16;
+
+// Numbers that kernels and host agree on.
+inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
+inline constexpr int32_t kAttentionQueriesMax = 16;  // attention.cl QUERIES_MAX
+inline constexpr int32_t kAttentionItemWords = 8;
+inline constexpr int32_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
+inline constexpr int32_t kSampleWords = 8;
+inline constexpr int32_t kResultWords = 8;
+
+}  // namespace inflight

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/step_program.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace inflight {
+namespace {
+
+int32_t head_vector(int32_t head_size) {
+  for (const int32_t width : {16, 8, 4}) {
+    if (head_size % width == 0) return width;
+  }
+  return 2;
+}
+
+std::string options_of(const StepShape& shape) {
+#if defined(__x86_64__)
+  constexpr int kX86 = 1;
+#else
+  constexpr int kX86 = 0;
+#endif
+  return fmt::format(
+      "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
+      "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
+      "-D INFLIGHT_X86={}",
+      shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
+      1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
+      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, kX86);
+}
+
+ProgramSource source_of(const StepShape& shape) {
+  return {.files = {"stage.cl", "linear.cl", "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
+          .options = options_of(shape)};
+}
+
+LaunchMode resolve(LaunchMode mode, const Device& device) {
+  const bool cpu = device.info().type == DeviceType::Cpu;
+  if (mode == LaunchMode::Automatic) return cpu ? LaunchMode::Fused : LaunchMode::Stages;
+  if (mode == LaunchMode::Fused && !cpu) {
+    fail(ErrorCode::Unsupported, "device '{}' is not a CPU: a fused step needs workers that run at the same time",
+         device.info().name);
+  }
+  return mode;
+}
+
+}  // namespace
+
+const char* to_string(Operation operation) {
+  constexpr std::array kNames = {"embed", "norm", "linear", "rope", "attention", "combine", "statistics", "sample"};
+  static_assert(kNames.size() == kOperationCount);
+  return kNames.at(static_cast<size_t>(operation));
+}
+
+int32_t StepProgram::combine_slices(const StepShape& shape) {
+  return shape.head_count / shape.kv_head_count * shape.head_size % 32 == 0 ? shape.kv_head_count : 1;
+}
+
+StepProgram::StepProgram(Device& device, const StepShape& shape, LaunchMode mode)
+    : device_(device),
+      mode_(resolve(mode, device)),
+      worker_count_(device.info().compute_units),
+      program_(device, source_of(shape)) {
+  if (mode_ == LaunchMode::Fused) {
+    step_kernel_ = Kernel(program_, "run_step");
+    return;
+  }
+  for (size_t i = 0; i < stage_kernels_.size(); ++i) {
+    stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
+  }
+}
+
+void StepProgram::bind(Kernel& kernel, const StepMemory& memory) {
+  uint32_t index = 0;
+  const auto next = [&](const DeviceMemory* memory_or_null, const DeviceMemory* otherwise) {
+    kernel.set(index++, memory_or_null != nullptr ? *memory_or_null : *otherwise);
+  };
+  for (const DeviceMemory* chunk : memory.weights) next(chunk, memory.weights[0]);
+  for (const DeviceMemory* chunk : memory.kv) next(chunk, memory.kv[0]);
+  for (const DeviceMemory* one : {memory.vectors, memory.angles, memory.activations, memory.step, memory.row_tokens}) {
+    next(one, one);
+  }
+}
+
+void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
+  if (mode_ == LaunchMode::Fused) {
+    bind(step_kernel_, memory);
+    device_.launch(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1});
+    return;
+  }
+  for (Kernel& kernel : stage_kernels_) bind(kernel, memory);
+  constexpr uint32_t kIndexArgument = kWeightChunksMax + kKvChunksMax + 5;
+  const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].items == 0) continue;
+    Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
+    kernel.set(kIndexArgument, static_cast<int32_t>(i));
+    device_.launch(kernel, {.global = static_cast<size_t>(stages[i].items), .local = local});
+  }
+}
+
+}  // namespace inflight

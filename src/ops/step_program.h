@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled kernels of one model on one device, and the two ways to run a step with them: a launch a stage, or the
+// whole step in one launch (CPUs).   THREAD, ERRORS, LIFETIME: as device/device.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/program.h"
+#include "ops/stage.h"
+
+namespace inflight {
+
+// What is compiled into the kernels.
+struct StepShape {
+  int32_t layer_count = 0;
+  int32_t head_count = 0;
+  int32_t kv_head_count = 0;
+  int32_t head_size = 0;
+  int32_t rope_pair_count = 0;
+  bool rope_interleaved = true;
+  int32_t block_token_count = 16;
+  bool kv_f16 = true;
+  int32_t blocks_a_chunk = 1;  // of KV storage
+};
+
+enum class LaunchMode : int32_t {
+  Automatic = 0,  // Fused on CPUs, else Stages
+  Stages = 1,     // one launch a stage
+  Fused = 2,      // one launch a step
+};
+
+// Everything a step touches; null where a chunk is not used.
+struct StepMemory {
+  std::array<const DeviceMemory*, kWeightChunksMax> weights{};
+  std::array<const DeviceMemory*, kKvChunksMax> kv{};
+  const DeviceMemory* vectors = nullptr;
+  const DeviceMemory* angles = nullptr;
+  const DeviceMemory* activations = nullptr;
+  const DeviceMemory* step = nullptr;
+  const DeviceMemory* row_tokens = nullptr;
+};
+
+class StepProgram {
+ public:
+  StepProgram(Device& device, const StepShape& shape, LaunchMode mode);
+
+  // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
+  void run(const StepMemory& memory, std::span<const Stage> stages);
+
+  [[nodiscard]] LaunchMode mode() const { return mode_; }
+  // Work-items of a fused step.
+  [[nodiscard]] int32_t worker_count() const { return worker_count_; }
+  // Whether combine_item()'s items are (row, KV head), else rows.
+  [[nodiscard]] static int32_t combine_slices(const StepShape& shape);
+
+ private:
+  void bind(Kernel& kernel, const StepMemory& memory);
+
+  Device& device_;
+  LaunchMode mode_;
+  int32_t worker_count_ = 1;
+  Program program_;
+  std::array<Kernel, kOperationCount> stage_kernels_;  // Stages
+  Kernel step_kernel_;                                 // Fused
+};
+
+}  // namespace inflight

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drives an Executor without a scheduler: sequences with blocks, tokens and sampling, and plans of any shape made from
+// them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/batch_plan.h"
+#include "core/step_result.h"
+
+namespace inflight::test {
+
+struct RunnerSequence {
+  SequenceId id{};
+  int32_t row = 0;
+  std::vector<TokenId> tokens;  // prompt, then what was sampled
+  int32_t computed = 0;
+  std::vector<BlockId> blocks;
+  SamplingParams sampling;
+  std::vector<float> logprobs;  // of sampled tokens
+};
+
+// An entry that computes the next `count` tokens of the sequence; samples when these are all it has.
+// LIFETIME: the sequence must not change until the plan was submitted.
+[[nodiscard]] BatchEntry entry_of(const RunnerSequence& sequence, int32_t count);
+void add_entry(BatchPlan& plan, const RunnerSequence& sequence, int32_t count);
+
+}  // namespace inflight::test

@@ -40,9 +40,14 @@ typedef struct {
   int sums;    // [rows][K/32] int
 } Rows;
 
-typedef struct { Weight table; int tokens, out, pad[8]; } EmbedArgs;
+typedef struct { Weight table; int tokens, out; } EmbedArgs;
 typedef struct { int in, rows_from, weight, depth; float epsilon; Rows out; } NormArgs;
-typedef struct { Weight weight[2]; int bias[2]; Rows in; Rows out; int epilogue, out_floats, out_stride, rows, panels; } LinearArgs;
+typedef struct {
+  Weight weight[2];
+  int bias[2];
+  Rows in, out;
+  int epilogue, out_floats, out_stride, rows, panels;
+} LinearArgs;
 typedef struct { int query, key, value, positions, tables, layer; } RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
 typedef struct { int in, list, partials, depth; Rows out; } CombineArgs;

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first contract: tokens and logits of a request are bitwise the same whatever else runs, however its prompt is
+// cut, wherever its blocks lie, after a preemption by recomputing or swapping, and with two steps in flight.
+// Covers: exec/cl_executor.cpp, exec/step_upload.cpp, exec/kv_storage.cpp
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/math.h"
+#include "base/rng.h"
+#include "exec/cl_executor.h"
+#include "model/model_loader.h"
+#include "support/executor_runner.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kBlockTokens = 16;
+constexpr int32_t kBlockCount = 400;
+constexpr int32_t kHostBlocks = 200;
+constexpr int32_t kSequences = 6;
+constexpr int32_t kOutputs = 12;
+
+struct Outcome {
+  std::vector<TokenId> tokens;  // sampled
+  std::vector<float> logprobs;
+  std::vector<std::vector<float>> logits;  // behind each; empty where the run could not keep them
+};
+
+struct Schedule {
+  int32_t chunk = 512;     // tokens of one sequence in a step at most
+  bool together = true;    // else one sequence after the other
+  bool scattered = false;  // blocks in random order
+  bool recompute = false;  // each sequence is dropped and computed again after its 5th token
+  bool swap = false;       // each sequence's blocks go to the host and come back elsewhere after its 5th token
+};
+
+class World {
+ public:
+  World(ClExecutor& executor, const Schedule& schedule) : executor_(executor), schedule_(schedule) {
+    for (int32_t i = 0; i < kBlockCount; ++i) free_.push_back(BlockId{i});
+    if (schedule.scattered) {
+      Rng rng(77);
+      for (size_t i = free_.size() - 1; i > 0; --i) std::swap(free_[i], free_[rng.below(i + 1)]);
+    }
+  }
+
+  std::map<int32_t, Outcome> run() {
+    std::vector<int32_t> order;
+    for (int32_t i = 0; i < kSequences; ++i) order.push_back(i);
+    if (schedule_.together) {
+      run_group(order);
+    } else {
+      for (const int32_t i : order) run_group({i});
+    }
+    return outcomes_;
+  }
+
+  static test::RunnerSequence make(int32_t index) {
+    constexpr int32_t kPromptTokens[kSequences] = {1, 17, 40, 300, 530, 257};
+    test::RunnerSequence sequence;
+    sequence.id = SequenceId{static_cast<uint64_t>(index) + 1};
+    sequence.row = index;
+    Rng rng(static_cast<uint64_t>(index) + 1000);
+    for (int32_t i = 0; i < kPromptTokens[index]; ++i) sequence.tokens.push_back(rng.between(0, 299));
+    if (index % 2 == 1) {
+      sequence.sampling = {.temperature = 0.9F, .top_k = 40, .top_p = 0.95F, .min_p = 0.01F, .seed = 5};
+    }
+    return sequence;
+  }
+
+ private:
+  void cover(test::RunnerSequence& sequence) {
+    const int32_t needed = div_ceil(static_cast<int32_t>(sequence.tokens.size()), kBlockTokens);
+    while (static_cast<int32_t>(sequence.blocks.size()) < needed) {
+      ASSERT_FALSE(free_.empty());
+      sequence.blocks.push_back(free_.back());
+      free_.pop_back();
+    }
+  }
+
+  void give_back(std::vector<BlockId>& blocks) {
+    free_.insert(free_.begin(), blocks.begin(), blocks.end());
+    blocks.clear();
+  }
+
+  void preempt(test::RunnerSequence& sequence, BatchPlan& plan) {
+    if (schedule_.recompute) {
+      give_back(sequence.blocks);
+      sequence.computed = 0;
+    }
+    if (schedule_.swap) {
+      std::vector<BlockId> old = sequence.blocks;
+      sequence.blocks.clear();
+      cover(sequence);  // other blocks: the old ones are not free yet
+      for (size_t i = 0; i < old.size(); ++i) {
+        const auto host = static_cast<BlockId>(next_host_++ % kHostBlocks);
+        plan.swap_out.push_back({.device = old[i], .host = host});
+        plan.swap_in.push_back({.device = sequence.blocks[i], .host = host});
+      }
+      give_back(old);
+    }
+  }
+
+  void run_group(const std::vector<int32_t>& members) {
+    std::vector<test::RunnerSequence> sequences;
+    for (const int32_t i : members) sequences.push_back(make(i));
+    std::map<int32_t, size_t> prompt;
+    for (const auto& sequence : sequences) prompt[sequence.row] = sequence.tokens.size();
+    std::vector<bool> preempted(sequences.size(), false);
+    for (bool busy = true; busy;) {
+      BatchPlan plan;
+      plan.step = ++step_;
+      busy = false;
+      std::vector<test::RunnerSequence*> sampled;
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        test::RunnerSequence& sequence = sequences[i];
+        const size_t outputs = sequence.tokens.size() - prompt[sequence.row];
+        if (outputs == kOutputs) {
+          give_back(sequence.blocks);
+          continue;
+        }
+        if (outputs == 5 && !preempted[i]) {
+          preempted[i] = true;
+          preempt(sequence, plan);
+        }
+        busy = true;
+        cover(sequence);
+        const int32_t rest = static_cast<int32_t>(sequence.tokens.size()) - sequence.computed;
+        const int32_t count = std::min({rest, schedule_.chunk, 512 - plan.scheduled_token_count});
+        if (count == 0) continue;
+        test::add_entry(plan, sequence, count);
+        if (count == rest) sampled.push_back(&sequence);
+      }
+      if (plan.empty()) continue;
+      executor_.submit(plan);
+      const StepResult& result = executor_.wait();
+      const auto logits = executor_.logits();
+      ASSERT_EQ(result.sampled.size(), sampled.size());
+      for (const BatchEntry& entry : plan.entries) {
+        const auto of_entry = [&](const auto& sequence) { return sequence.id == entry.sequence; };
+        std::find_if(sequences.begin(), sequences.end(), of_entry)->computed += entry.scheduled_token_count;
+      }
+      for (size_t i = 0; i < sampled.size(); ++i) {
+        ASSERT_TRUE(result.sampled[i].valid);
+        sampled[i]->tokens.push_back(result.sampled[i].token);
+        Outcome& outcome = outcomes_[sampled[i]->row];
+        outcome.tokens.push_back(result.sampled[i].token);
+        outcome.logprobs.push_back(result.sampled[i].logprob);
+        outcome.logits.push_back(logits[i]);
+      }
+    }
+  }
+
+  ClExecutor& executor_;
+  Schedule schedule_;
+  std::vector<BlockId> free_;
+  std::map<int32_t, Outcome> outcomes_;
+  int32_t next_host_ = 0;
+  uint64_t step_ = 0;
+};
+
+struct Case {
+  const char* name;
+  TensorType type;
+  KvType kv;
+  LaunchMode mode;
+};
+
+class Determinism : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    test::SyntheticModel synthetic;
+    synthetic.matrix_type = GetParam().type;
+    synthetic.spec.context_length = 1024;
+    synthetic.query_key_value_bias = true;
+    model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
+    executor_.emplace(device_, model_->spec, model_->weights,
+                      ClExecutorOptions{.kv = KvLayout::of(model_->spec, kBlockTokens, GetParam().kv),
+                                        .kv_block_count = kBlockCount,
+                                        .host_block_count = kHostBlocks,
+                                        .max_num_seqs = kSequences,
+                                        .max_num_batched_tokens = 512,
+                                        .launch_mode = GetParam().mode,
+                                        .keep_logits = true});
+  }
+
+  void expect_same(const std::map<int32_t, Outcome>& found, const std::map<int32_t, Outcome>& expected) {
+    for (const auto& [row, outcome] : expected) {
+      ASSERT_TRUE(found.contains(row));
+      EXPECT_EQ(found.at(row).tokens, outcome.tokens) << "sequence " << row;
+      EXPECT_EQ(found.at(row).logprobs, outcome.logprobs) << "sequence " << row;
+      EXPECT_EQ(found.at(row).logits, outcome.logits) << "sequence " << row;
+    }
+  }
+
+  test::TempFolder folder_;
+  Device device_ = Device::open({});
+  std::optional<LoadedModel> model_;
+  std::optional<ClExecutor> executor_;
+};
+
+TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
+  const auto expected = World(*executor_, {.together = false}).run();
+  ASSERT_EQ(expected.size(), size_t{kSequences});
+  const std::map<const char*, Schedule> schedules = {
+      {"together", {}},
+      {"chunks of 16", {.chunk = 16}},
+      {"chunks of 64", {.chunk = 64}},
+      {"odd chunks", {.chunk = 23, .together = false}},
+      {"scattered blocks", {.chunk = 64, .scattered = true}},
+      {"recomputed", {.recompute = true}},
+      {"swapped", {.chunk = 100, .scattered = true, .swap = true}},
+  };
+  for (const auto& [name, schedule] : schedules) {
+    SCOPED_TRACE(name);
+    expect_same(World(*executor_, schedule).run(), expected);
+  }
+}
+
+// The sampled token stays on the device; the next step is submitted before it is read.
+TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
+  const auto expected = World(*executor_, {.together = false}).run();
+  std::vector<test::RunnerSequence> sequences;
+  int32_t next_block = 0;
+  for (int32_t i = 0; i < kSequences; ++i) {
+    sequences.push_back(World::make(i));
+    const auto tokens = static_cast<int32_t>(sequences.back().tokens.size()) + kOutputs;
+    for (int32_t b = 0; b < div_ceil(tokens, kBlockTokens); ++b)
+      sequences.back().blocks.push_back(BlockId{next_block++});
+    if (i == kSequences - 1) continue;
+    // Prompts one by one, so that all sequences then decode together.
+    BatchPlan plan;
+    for (auto& sequence = sequences.back(); sequence.computed + 1 < static_cast<int32_t>(sequence.tokens.size());) {
+      plan.clear();
+      const auto rest = static_cast<int32_t>(sequence.tokens.size()) - 1 - sequence.computed;
+      const int32_t count = std::min(rest, 200);
+      test::add_entry(plan, sequence, count);
+      executor_->submit(plan);
+      (void)executor_->wait();
+      sequence.computed += count;
+    }
+  }
+  std::vector<Outcome> found(kSequences);
+  const auto read = [&] {
+    const StepResult& result = executor_->wait();
+    for (const SampledToken& sampled : result.sampled) {
+      Outcome& outcome = found[static_cast<size_t>(sampled.sequence) - 1];
+      outcome.tokens.push_back(sampled.token);
+      outcome.logprobs.push_back(sampled.logprob);
+    }
+  };
+  std::vector<int32_t> context(kSequences);
+  for (int32_t output = 0; output < kOutputs; ++output) {
+    BatchPlan plan;
+    for (size_t i = 0; i < kSequences; ++i) {
+      const test::RunnerSequence& sequence = sequences[i];
+      if (output == 0) {
+        const auto count = static_cast<int32_t>(sequence.tokens.size()) - sequence.computed;
+        if (plan.scheduled_token_count + count > 512) GTEST_FAIL();
+        test::add_entry(plan, sequence, count);
+        context[i] = static_cast<int32_t>(sequence.tokens.size());
+        continue;
+      }
+      plan.entries.push_back({.sequence = sequence.id,
+                              .row = sequence.row,
+                              .computed_token_count = context[i]++,
+                              .scheduled_token_count = 1,
+                              .tokens = {},
+                              .input_on_device = true,
+                              .samples = true,
+                              .phase = Phase::Decode,
+                              .block_table = sequence.blocks,
+                              .sampling = &sequence.sampling});
+      plan.scheduled_token_count += 1;
+      plan.sampled_row_count += 1;
+    }
+    executor_->submit(plan);
+    if (output > 0) read();
+  }
+  read();
+  for (int32_t i = 0; i < kSequences; ++i) {
+    EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens);
+    EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Determinism,
+                         testing::Values(Case{"F32", TensorType::F32, KvType::F32, LaunchMode::Fused},
+                                         Case{"F16", TensorType::F16, KvType::F16, LaunchMode::Fused},
+                                         Case{"Q8", TensorType::Q8_0, KvType::F16, LaunchMode::Fused},
+                                         Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
+                                         Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace inflight

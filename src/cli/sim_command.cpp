@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -12,6 +13,8 @@
 #include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "cli/sim_options.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
 #include "sim/sim_spec.h"
 #include "sim/text_file.h"
 #include "sim/workload_spec.h"
@@ -48,7 +51,35 @@ std::string to_text(const SimResult& result) {
   return text;
 }
 
+// The recorded decisions again: 0 differences, or the first one.
+void run_replay(const CLI::App& command) {
+  const auto path = command["--replay"]->as<std::string>();
+  ReplayOptions options;
+  if (command.count("--policy") > 0) options.schedule_policy = command["--policy"]->as<std::string>();
+  if (command.count("--evict") > 0) options.eviction_policy = command["--evict"]->as<std::string>();
+  const ReplayResult result = replay_trace(read_recording(path), options);
+  if (command.count("--json") > 0) {
+    nlohmann::ordered_json json = {
+        {"plans", result.plans}, {"requests", result.requests}, {"identical", !result.difference}};
+    if (result.difference) {
+      json["difference"] = {{"step", result.difference->step},
+                            {"recorded", result.difference->recorded},
+                            {"replayed", result.difference->replayed}};
+    }
+    fmt::print("{}\n", json.dump(2));
+  } else if (result.difference) {
+    fmt::print("step {} differs, after {} equal plans\n  recorded: {}\n  replayed: {}\n", result.difference->step,
+               grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);
+  } else {
+    fmt::print("{} plans of {} requests: all identical\n", grouped(result.plans), grouped(result.requests));
+  }
+}
+
 void run_sim(const CLI::App& command) {
+  if (command.count("--replay") > 0) {
+    run_replay(command);
+    return;
+  }
   const SimSpec spec = parse_sim_spec(sim_options_json(command));
   const Workload workload = load_workload(spec);
   const SteadyClock clock;
@@ -56,8 +87,14 @@ void run_sim(const CLI::App& command) {
   {
     ProgressBar bar("simulating", clock);
     SimObservers observers;
+    std::optional<RecordingWriter> recording;
+    if (command.count("--record") > 0) {
+      recording.emplace(command["--record"]->as<std::string>(), resolved_setup(spec.options, workload));
+      observers.trace = &recording->trace();
+    }
     observers.progress = [&bar](double share) { bar.update_share(share, ""); };
     result = run_simulation(spec.options, workload, clock, observers);
+    if (recording) recording->close();
   }
   if (command.count("--csv") > 0) write_text_file(command["--csv"]->as<std::string>(), to_csv(result, workload));
   if (command.count("--json") > 0) {
@@ -73,6 +110,12 @@ void add_sim_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("sim", "Run a workload or a trace on a simulated device");
   add_sim_options(*command);
   command->add_option("--csv")->description("Write one line a request to FILE")->type_name("FILE");
+  command->add_option("--record")
+      ->description("Write every decision to FILE, for --replay and --trace")
+      ->type_name("FILE");
+  command->add_option("--replay")
+      ->description("Take a recording's decisions again (with --policy or --evict: another's) and compare each step")
+      ->type_name("FILE");
   command->add_flag("--json")->description("One JSON object");
   command->footer(workload_help());
   command->callback([command] { run_sim(*command); });

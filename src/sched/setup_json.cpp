@@ -55,6 +55,7 @@ std::string to_json(const SchedulerSetup& setup) {
     json["priority_preemption_threshold"] = *setup.config.priority_preemption_threshold;
   }
   if (setup.blocks.shuffle_seed) json["shuffle_seed"] = *setup.blocks.shuffle_seed;
+  if (setup.latency) json["latency_ns"] = *setup.latency;
   return json.dump();
 }
 
@@ -72,6 +73,7 @@ SchedulerSetup parse_setup_json(std::string_view text) {
       setup.config.priority_preemption_threshold = json.at("priority_preemption_threshold").get<int32_t>();
     }
     if (json.contains("shuffle_seed")) setup.blocks.shuffle_seed = json.at("shuffle_seed").get<uint64_t>();
+    if (json.contains("latency_ns")) setup.latency = json.at("latency_ns").get<LatencyModel::Coefficients>();
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::CorruptFile, "the recording's configuration cannot be read: {}", error.what());
   }

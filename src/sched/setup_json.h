@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "cache/kv_blocks.h"
+#include "sched/latency_model.h"
 #include "sched/scheduler_config.h"
 
 namespace inflight {
@@ -18,6 +20,7 @@ struct SchedulerSetup {
   std::string schedule_policy = "fcfs";
   std::string eviction_policy = "lru";
   uint64_t seed = 0;
+  std::optional<LatencyModel::Coefficients> latency;  // fixed ones of a simulated device; absent: learnt from the steps
 };
 
 [[nodiscard]] std::string to_json(const SchedulerSetup& setup);

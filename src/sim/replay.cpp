@@ -38,6 +38,7 @@ class Replay {
                                        policy_options())),
         scheduler_(setup.config, blocks_, *schedule_) {
     eviction_->attach(blocks_, scheduler_.latency_model());
+    if (setup.latency) scheduler_.set_latency_model(LatencyModel(*setup.latency));
   }
 
   // False: the plans differ, see result().

@@ -23,7 +23,7 @@ Replica::Replica(const Options& options, const DeviceModel& model, const Workloa
       executor_(model, clock_, options.overlap),
       loop_(scheduler_, executor_, clock_, options.overlap) {
   eviction_->attach(blocks_, scheduler_.latency_model());
-  scheduler_.set_latency_model(model.latency_model());
+  if (options.setup.latency) scheduler_.set_latency_model(LatencyModel(*options.setup.latency));
   if (options.prefill_free) executor_.set_prefill_free();
 }
 

@@ -19,6 +19,8 @@ using Type = SimKey::Type;
 constexpr std::array kKeys = {
     SimKey{"workload", Type::Text, "", "synthetic requests, KIND,key=value,..."},
     SimKey{"trace", Type::Text, "", "requests from a file instead"},
+    SimKey{"trace_speed", Type::Number, "1", "trace: arrivals come so many times as fast; 0 = all at the begin"},
+    SimKey{"trace_requests", Type::Integer, "0", "trace: the first so many; 0 = all"},
     SimKey{"device", Type::Text, "pocl-135m", "device profile: a name, a JSON file; then ,field=value"},
     SimKey{"schedule_policy", Type::Text, "fcfs", "scheduling policy: name, id or file, :key=value,..."},
     SimKey{"radix_eviction_policy", Type::Text, "lru", "eviction strategy, likewise"},
@@ -125,6 +127,11 @@ SimSpec parse_sim_spec(std::string_view json_text) {
     fail(ErrorCode::InvalidArgument, "{}: give a workload or a trace",
          spec.workload.empty() ? "nothing to simulate" : "two things to simulate");
   }
+  spec.trace_options.speed = values.number("trace_speed");
+  spec.trace_options.requests_max = values.integer<int64_t>("trace_requests");
+  if (!(spec.trace_options.speed >= 0.0)) {
+    fail(ErrorCode::InvalidArgument, "trace_speed is {}, allowed: 0 or more", spec.trace_options.speed);
+  }
   SimOptions& options = spec.options;
   SchedulerConfig& config = options.setup.config;
   KvBlocks::Options& blocks = options.setup.blocks;
@@ -161,7 +168,9 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   return spec;
 }
 
-Workload load_workload(const SimSpec& spec) { return make_workload(spec.workload); }
+Workload load_workload(const SimSpec& spec) {
+  return spec.trace.empty() ? make_workload(spec.workload) : read_trace_workload(spec.trace, spec.trace_options);
+}
 
 std::string run_simulation_json(std::string_view spec_json) {
   const SimSpec spec = parse_sim_spec(spec_json);

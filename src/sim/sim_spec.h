@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sim/simulation.h"
+#include "sim/trace_reader.h"
 
 namespace inflight {
 
@@ -15,6 +16,7 @@ struct SimSpec {
   SimOptions options;
   std::string workload;  // a specification, or
   std::string trace;     // a file
+  TraceOptions trace_options;
 };
 
 // One key with what it means, for help texts and for checking.

@@ -290,6 +290,7 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
     fail(ErrorCode::InvalidArgument, "kv_blocks is {}, allowed: 1 to {}", setup.blocks.block_count, limits::kBlocksMax);
   }
   setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
+  setup.latency = DeviceModel(options.device).latency_model().coefficients();
   setup.config.validate(int64_t{setup.blocks.block_count} * width);
   return setup;
 }

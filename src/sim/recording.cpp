@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/recording.h"
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "cache/radix_tree.h"
+#include "sim/text_file.h"
+#include "sim/trace_reader.h"
+
+namespace inflight {
+
+RecordingWriter::RecordingWriter(const std::string& path, const SchedulerSetup& setup)
+    : path_(path),
+      file_(std::fopen(path.c_str(), "wb")),
+      encoder_([this](std::span<const std::byte> record) { write(record); }, true) {
+  if (file_ == nullptr) fail(ErrorCode::Io, "{}: {}", path, std::strerror(errno));
+  encoder_.begin(to_json(setup));
+}
+
+RecordingWriter::~RecordingWriter() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void RecordingWriter::write(std::span<const std::byte> record) {
+  if (std::fwrite(record.data(), 1, record.size(), file_) != record.size()) {
+    fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
+  }
+}
+
+void RecordingWriter::close() {
+  const int status = std::fclose(std::exchange(file_, nullptr));
+  if (status != 0) fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
+}
+
+std::vector<TraceRecord> read_recording(const std::string& path) {
+  const std::string bytes = read_text_file(path);
+  return decode_trace(std::as_bytes(std::span(bytes)));
+}
+
+namespace {
+
+// Which sequence has produced how many tokens: counted from plans and commits.
+class OutputCounter {
+ public:
+  explicit OutputCounter(Workload& workload) : workload_(workload) {}
+
+  void add(SequenceId sequence, size_t request) {
+    live_[to_integer(sequence)] = {request, workload_.requests[request].prompt_tokens};
+  }
+  void on_plan(const TracePlan& plan) {
+    if (plan.entries.empty() && plan.preemptions.empty()) return;
+    std::vector<uint64_t> sampled;
+    for (const TracePlan::Entry& entry : plan.entries) {
+      const auto found = live_.find(to_integer(entry.sequence));
+      // Only the newest token's logits are sampled.
+      if (found == live_.end() || entry.computed + entry.scheduled != found->second.known_tokens) continue;
+      ++found->second.known_tokens;
+      sampled.push_back(to_integer(entry.sequence));
+    }
+    submitted_.push_back(std::move(sampled));
+  }
+  void on_commit() {
+    if (submitted_.empty()) return;
+    for (const uint64_t sequence : submitted_.front()) {
+      const auto found = live_.find(sequence);
+      if (found != live_.end()) ++workload_.requests[found->second.request].output_tokens;
+    }
+    submitted_.pop_front();
+  }
+  void on_finish(SequenceId sequence) { live_.erase(to_integer(sequence)); }
+
+ private:
+  struct Live {
+    size_t request;
+    int32_t known_tokens;
+  };
+  Workload& workload_;
+  std::unordered_map<uint64_t, Live> live_;
+  std::deque<std::vector<uint64_t>> submitted_;
+};
+
+// Equal prompts become equal streams: each run of kRun tokens is named by the hash of all up to its end.
+std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint64_t salt) {
+  constexpr size_t kRun = 16;
+  std::vector<ContentSegment> segments;
+  PrefixKey key = root_key(salt);
+  for (size_t begin = 0; begin < prompt.size(); begin += kRun) {
+    const auto run = std::span(prompt).subspan(begin, std::min(kRun, prompt.size() - begin));
+    key = child_key(key, run);
+    segments.push_back({key >> 1, 0, static_cast<int32_t>(run.size())});
+  }
+  return segments;
+}
+
+}  // namespace
+
+Workload parse_recording(std::string_view bytes, const std::string& name) {
+  Workload workload;
+  OutputCounter outputs(workload);
+  for (const TraceRecord& record : decode_trace(std::as_bytes(std::span(bytes)))) {
+    if (const auto* added = std::get_if<TraceAdd>(&record.content)) {
+      const Request& given = added->request;
+      SimRequest request{.arrival = given.arrival,
+                         .output_tokens = 0,
+                         .max_tokens = given.sampling.max_tokens,
+                         .predicted_output_tokens = given.predicted_output_tokens,
+                         .priority = given.priority,
+                         .tenant = given.tenant,
+                         .itl_target = given.itl_target,
+                         .cache_salt = given.cache_salt,
+                         .output_stream = (uint64_t{1} << 63) + workload.requests.size()};
+      if (given.ttft_deadline != kNoDeadline) request.ttft_deadline = given.ttft_deadline - given.arrival;
+      if (given.e2e_deadline != kNoDeadline) request.e2e_deadline = given.e2e_deadline - given.arrival;
+      std::vector<ContentSegment> prompt = segments_of(given.prompt, given.cache_salt);
+      if (prompt.empty()) prompt = {{request.output_stream, 0, added->prompt_token_count}};
+      workload.add(request, prompt);
+      outputs.add(added->sequence, workload.requests.size() - 1);
+    } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
+      outputs.on_plan(*plan);
+    } else if (std::holds_alternative<TraceCommit>(record.content)) {
+      outputs.on_commit();
+    } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {
+      outputs.on_finish(finish->sequence);
+    }
+  }
+  if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: the recording holds no requests", name);
+  for (SimRequest& request : workload.requests) {
+    request.output_tokens = std::max(request.output_tokens, 1);
+    request.max_tokens = std::max(request.max_tokens, request.output_tokens);
+  }
+  return workload;
+}
+
+}  // namespace inflight

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings as files: what a scheduler did, to be replayed step by step (replay.h) or taken as a workload
+// (parse_recording()).
+#pragma once
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sched/setup_json.h"
+#include "sched/trace_format.h"
+
+namespace inflight {
+
+class RecordingWriter {
+ public:
+  // ERRORS: Io.
+  RecordingWriter(const std::string& path, const SchedulerSetup& setup);
+  RecordingWriter(const RecordingWriter&) = delete;
+  RecordingWriter& operator=(const RecordingWriter&) = delete;
+  ~RecordingWriter();
+
+  [[nodiscard]] SchedulerTrace& trace() { return encoder_; }
+  // Everything is in the file.  ERRORS: Io.
+  void close();
+
+ private:
+  void write(std::span<const std::byte> record);
+
+  std::string path_;
+  std::FILE* file_;
+  TraceEncoder encoder_;
+};
+
+// ERRORS: NotFound, Io, CorruptFile.
+[[nodiscard]] std::vector<TraceRecord> read_recording(const std::string& path);
+
+}  // namespace inflight

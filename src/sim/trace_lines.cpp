@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/trace_lines.h"
+
+#include <array>
+
+#include "base/limits.h"
+#include "sim/parse_number.h"
+
+namespace inflight {
+namespace {
+
+constexpr TimeNs kSecond = 1'000'000'000;
+
+// Days from 1970-01-01 of a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").
+int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
+  year -= month <= 2;
+  const int64_t era = (year >= 0 ? year : year - 399) / 400;
+  const int64_t year_of_era = year - era * 400;
+  const int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+  return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
+}
+
+}  // namespace
+
+int32_t TraceLines::tokens(std::string_view field, std::string_view text, int32_t least) const {
+  const auto value = parse_number(text);
+  if (!value) bad_field(field, text, fmt::format("a number of tokens, {} to {}", least, limits::kContextTokensMax));
+  return tokens(field, *value, least);
+}
+
+int32_t TraceLines::tokens(std::string_view field, double value, int32_t least) const {
+  if (!(value >= least && value <= limits::kContextTokensMax)) {
+    bad_field(field, fmt::format("{}", value), fmt::format("{} to {}", least, limits::kContextTokensMax));
+  }
+  return static_cast<int32_t>(value);
+}
+
+std::vector<std::string_view> split_csv(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (;;) {
+    const bool quoted = line.starts_with('"');
+    const size_t quote = quoted ? line.find('"', 1) : 0;
+    const size_t end = quote == std::string_view::npos ? std::string_view::npos : line.find(',', quote);
+    std::string_view field = line.substr(0, end);
+    if (quoted && field.size() >= 2 && field.ends_with('"')) field = field.substr(1, field.size() - 2);
+    fields.push_back(field);
+    if (end == std::string_view::npos) return fields;
+    line.remove_prefix(end + 1);
+  }
+}
+
+std::optional<TimeNs> parse_time(std::string_view text) {
+  if (const auto seconds = parse_number(text)) {
+    if (!(*seconds >= 0.0 && *seconds < 9e9)) return std::nullopt;
+    return static_cast<TimeNs>(*seconds * 1e9);
+  }
+  // YYYY-MM-DD?hh:mm:ss
+  constexpr size_t kLength = 19;
+  if (text.size() < kLength || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') {
+    return std::nullopt;
+  }
+  constexpr std::array<std::pair<size_t, size_t>, 6> kParts = {{{0, 4}, {5, 2}, {8, 2}, {11, 2}, {14, 2}, {17, 2}}};
+  std::array<int64_t, 6> part{};
+  for (size_t i = 0; i < kParts.size(); ++i) {
+    const auto value = parse_number<int64_t>(text.substr(kParts[i].first, kParts[i].second));
+    if (!value) return std::nullopt;
+    part[i] = *value;
+  }
+  if (part[1] < 1 || part[1] > 12 || part[2] < 1 || part[2] > 31 || part[3] > 24 || part[4] > 59 || part[5] > 60) {
+    return std::nullopt;
+  }
+  const int64_t seconds = days_from_civil(part[0], part[1], part[2]) * 86400 + part[3] * 3600 + part[4] * 60 + part[5];
+  std::string_view rest = text.substr(kLength);
+  double fraction = 0.0;
+  if (rest.starts_with('.')) {
+    const size_t digits = std::min(rest.find_first_not_of("0123456789", 1), rest.size());
+    const auto value = parse_number(rest.substr(0, digits).size() > 1 ? std::string("0").append(rest.substr(0, digits))
+                                                                      : std::string("0"));
+    fraction = value.value_or(0.0);
+    rest.remove_prefix(digits);
+  }
+  if (!rest.empty() && rest != "Z" && !rest.starts_with('+')) return std::nullopt;
+  return seconds * kSecond + static_cast<TimeNs>(fraction * 1e9);
+}
+
+}  // namespace inflight

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/trace_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "sched/trace_format.h"
+#include "sim/text_file.h"
+#include "sim/trace_lines.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int32_t kMooncakeBlockTokens = 512;
+
+// Streams of requests that share nothing; above all ids that traces name.
+constexpr uint64_t kOwnStreams = uint64_t{1} << 62;
+
+void add_unshared(Workload& workload, SimRequest request, int32_t prompt_tokens) {
+  request.output_stream = kOwnStreams + workload.requests.size();
+  const ContentSegment prompt[] = {{request.output_stream, 0, prompt_tokens}};
+  workload.add(request, prompt);
+}
+
+// Index of the column that has one of the names.
+size_t column(const TraceLines& lines, const std::vector<std::string_view>& header,
+              std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const auto found = std::ranges::find(header, name);
+    if (found != header.end()) return static_cast<size_t>(found - header.begin());
+  }
+  lines.bad_line(fmt::format("the header has no column '{}'", *names.begin()));
+}
+
+// CSV with a time and two token counts. A request without output tokens (a failed one) is left out.
+Workload parse_csv(std::string_view text, const std::string& name, std::initializer_list<std::string_view> time_names,
+                   std::initializer_list<std::string_view> prompt_names,
+                   std::initializer_list<std::string_view> output_names) {
+  TraceLines lines(text, name);
+  if (!lines.next()) fail(ErrorCode::CorruptFile, "{}: is empty", name);
+  const auto header = split_csv(lines.line());
+  const size_t time = column(lines, header, time_names), prompt = column(lines, header, prompt_names),
+               output = column(lines, header, output_names);
+  Workload workload;
+  while (lines.next()) {
+    const auto fields = split_csv(lines.line());
+    if (fields.size() < header.size()) {
+      lines.bad_line(fmt::format("has {} fields, allowed: {} as in the header", fields.size(), header.size()));
+    }
+    const auto arrival = parse_time(fields[time]);
+    if (!arrival) lines.bad_field(header[time], fields[time], "YYYY-MM-DD hh:mm:ss or seconds");
+    SimRequest request;
+    request.arrival = *arrival;
+    request.output_tokens = lines.tokens(header[output], fields[output], 0);
+    const int32_t prompt_tokens = lines.tokens(header[prompt], fields[prompt], 0);
+    if (request.output_tokens > 0 && prompt_tokens > 0) add_unshared(workload, request, prompt_tokens);
+  }
+  return workload;
+}
+
+Json parse_json_line(const TraceLines& lines) {
+  Json json = Json::parse(lines.line(), nullptr, false);
+  if (!json.is_object()) lines.bad_line("is no JSON object");
+  return json;
+}
+
+double number_of(const TraceLines& lines, const Json& json, const char* field) {
+  const auto found = json.find(field);
+  if (found == json.end()) lines.bad_line(fmt::format("field {} is missing", field));
+  if (!found->is_number()) lines.bad_field(field, found->dump(), "a number");
+  return found->get<double>();
+}
+
+// A request of an OpenAI log: where its parts are found.
+struct LogEntry {
+  const Json& line;
+  const Json& request;  // has messages, prompt or input
+  const Json* usage = nullptr;
+
+  static const Json& request_of(const Json& line) {
+    for (const char* key : {"body", "request"}) {
+      if (line.contains(key) && line.at(key).is_object()) return line.at(key);
+    }
+    return line;
+  }
+  static const Json* usage_of(const Json& json, int depth) {
+    if (!json.is_object()) return nullptr;
+    if (json.contains("usage") && json.at("usage").is_object()) return &json.at("usage");
+    if (depth == 0) return nullptr;
+    for (const char* key : {"response", "body"}) {
+      if (!json.contains(key)) continue;
+      if (const Json* const usage = usage_of(json.at(key), depth - 1)) return usage;
+    }
+    return nullptr;
+  }
+  explicit LogEntry(const Json& json) : line(json), request(request_of(json)), usage(usage_of(json, 2)) {}
+
+  // The first of the names that is a number, in any of the places.
+  [[nodiscard]] std::optional<double> number(std::initializer_list<const char*> names) const {
+    for (const Json* place : {usage, &request, &line}) {
+      if (place == nullptr) continue;
+      for (const char* key : names) {
+        if (place->contains(key) && place->at(key).is_number()) return place->at(key).get<double>();
+      }
+    }
+    return std::nullopt;
+  }
+};
+
+uint64_t hash_text(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char character : text) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3ULL;
+  return hash >> 2;
+}
+
+int32_t tokens_of_text(std::string_view text) {
+  constexpr size_t kBytesPerToken = 4;
+  return static_cast<int32_t>(std::min<size_t>(text.size() / kBytesPerToken + 1, limits::kContextTokensMax));
+}
+
+// Each message is a segment: conversations that begin alike share these.
+std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& request) {
+  constexpr int32_t kMessageFrame = 4;  // tokens that a chat template puts around a message
+  std::vector<ContentSegment> segments;
+  for (const char* key : {"messages", "input"}) {
+    if (!request.contains(key) || !request.at(key).is_array()) continue;
+    for (const Json& message : request.at(key)) {
+      const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+      segments.push_back({hash_text(text), 0, tokens_of_text(text) + kMessageFrame});
+    }
+  }
+  for (const char* key : {"prompt", "input"}) {
+    if (!request.contains(key) || !request.at(key).is_string()) continue;
+    const auto text = request.at(key).get<std::string>();
+    segments.push_back({hash_text(text), 0, tokens_of_text(text)});
+  }
+  if (segments.empty()) lines.bad_line("has none of: messages, prompt, input");
+  return segments;
+}
+
+// Makes the segments hold `wanted` tokens, at the cost of the last ones.
+void fit_to(std::vector<ContentSegment>& segments, int32_t wanted) {
+  int32_t left = wanted;
+  for (ContentSegment& segment : segments) {
+    segment.count = std::min(segment.count, left);
+    left -= segment.count;
+  }
+  segments.back().count += left;
+  std::erase_if(segments, [](const ContentSegment& segment) { return segment.count == 0; });
+}
+
+}  // namespace
+
+Workload parse_azure_trace(std::string_view text, const std::string& name) {
+  return parse_csv(text, name, {"TIMESTAMP"}, {"ContextTokens"}, {"GeneratedTokens"});
+}
+
+Workload parse_burstgpt_trace(std::string_view text, const std::string& name) {
+  return parse_csv(text, name, {"Timestamp"}, {"Request tokens"}, {"Response tokens"});
+}
+
+Workload parse_mooncake_trace(std::string_view text, const std::string& name) {
+  TraceLines lines(text, name);
+  Workload workload;
+  std::vector<ContentSegment> prompt;
+  while (lines.next()) {
+    const Json json = parse_json_line(lines);
+    SimRequest request;
+    const double time = number_of(lines, json, "timestamp");
+    if (!(time >= 0.0 && time < 9e12)) lines.bad_field("timestamp", fmt::format("{}", time), "milliseconds, 0 or more");
+    request.arrival = static_cast<TimeNs>(time * 1e6);
+    request.output_tokens = lines.tokens("output_length", number_of(lines, json, "output_length"), 1);
+    const int32_t length = lines.tokens("input_length", number_of(lines, json, "input_length"), 1);
+    const auto hashes = json.find("hash_ids");
+    if (hashes == json.end() || !hashes->is_array()) lines.bad_line("field hash_ids is missing or no list");
+    prompt.clear();
+    int32_t left = length;
+    for (const Json& hash : *hashes) {
+      if (!hash.is_number_unsigned()) lines.bad_field("hash_ids", hash.dump(), "whole numbers");
+      const int32_t count = std::min(left, kMooncakeBlockTokens);
+      if (count > 0) prompt.push_back({hash.get<uint64_t>(), 0, count});
+      left -= count;
+    }
+    if (left > 0) {
+      lines.bad_field("hash_ids", fmt::format("{} ids", hashes->size()),
+                      fmt::format("one for each {} of {} tokens", kMooncakeBlockTokens, length));
+    }
+    request.output_stream = kOwnStreams + workload.requests.size();
+    workload.add(request, prompt);
+  }
+  return workload;
+}
+
+Workload parse_openai_log(std::string_view text, const std::string& name) {
+  TraceLines lines(text, name);
+  Workload workload;
+  std::map<std::string, uint32_t> tenants;
+  while (lines.next()) {
+    const Json json = parse_json_line(lines);
+    const LogEntry entry(json);
+    SimRequest request;
+    for (const char* key : {"timestamp", "created", "created_at", "time"}) {
+      if (!json.contains(key)) continue;
+      const Json& value = json.at(key);
+      const std::string found = value.is_string() ? value.get<std::string>() : value.dump();
+      const auto time = parse_time(found);
+      if (!time) lines.bad_field(key, found, "YYYY-MM-DDThh:mm:ss or seconds");
+      request.arrival = *time;
+      break;
+    }
+    std::vector<ContentSegment> prompt = contents_of(lines, entry.request);
+    if (const auto tokens = entry.number({"prompt_tokens", "input_tokens"})) {
+      fit_to(prompt, lines.tokens("prompt_tokens", *tokens, 1));
+    }
+    const auto asked = entry.number({"max_tokens", "max_completion_tokens", "max_output_tokens"});
+    const auto produced = entry.number({"completion_tokens", "output_tokens"});
+    constexpr double kUnknownOutput = 128.0;
+    request.max_tokens = lines.tokens("max_tokens", asked.value_or(0.0), 0);
+    request.output_tokens =
+        std::max(1, lines.tokens("completion_tokens", produced.value_or(asked.value_or(kUnknownOutput)), 0));
+    if (entry.request.contains("user") && entry.request.at("user").is_string()) {
+      const auto user = entry.request.at("user").get<std::string>();
+      request.tenant =
+          tenants.try_emplace(user, static_cast<uint32_t>(tenants.size() % limits::kTenantsMax)).first->second;
+    }
+    if (const auto priority = entry.number({"priority"})) {
+      request.priority = static_cast<int32_t>(std::clamp(*priority, -1e6, 1e6));
+    }
+    request.output_stream = kOwnStreams + workload.requests.size();
+    workload.add(request, prompt);
+  }
+  return workload;
+}
+
+Workload read_trace_workload(const std::string& path, const TraceOptions& options) {
+  const std::string text = read_text_file(path);
+  const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
+  Workload workload;
+  if (!text.empty() && text.front() == static_cast<char>(TraceRecordType::Begin)) {
+    workload = parse_recording(text, path);
+  } else if (first.find("ContextTokens") != std::string_view::npos) {
+    workload = parse_azure_trace(text, path);
+  } else if (first.find("Request tokens") != std::string_view::npos) {
+    workload = parse_burstgpt_trace(text, path);
+  } else if (first.find("\"hash_ids\"") != std::string_view::npos) {
+    workload = parse_mooncake_trace(text, path);
+  } else if (first.starts_with('{')) {
+    workload = parse_openai_log(text, path);
+  } else {
+    fail(ErrorCode::InvalidArgument,
+         "{}: begins with '{}', allowed: an Azure or BurstGPT CSV header, Mooncake or OpenAI JSON lines, a recording",
+         path, first.substr(0, 60));
+  }
+  if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: holds no requests", path);
+  if (options.requests_max > 0 && options.requests_max < static_cast<int64_t>(workload.requests.size())) {
+    workload.requests.resize(static_cast<size_t>(options.requests_max));
+  }
+  // Times begin at zero; order of arrival is order of ids.
+  std::ranges::stable_sort(workload.requests, {}, &SimRequest::arrival);
+  const TimeNs begin = workload.requests.front().arrival;
+  for (SimRequest& request : workload.requests) {
+    const auto since = static_cast<double>(request.arrival - begin);
+    request.arrival = options.speed == 0.0 ? 0 : static_cast<TimeNs>(since / options.speed);
+  }
+  workload.name = path.substr(path.rfind('/') + 1);
+  return workload;
+}
+
+}  // namespace inflight

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: each trace format gives the requests that its text says, prefixes included; damage is named by line and field;
+// a recorded run is the workload that it served. Texts are made here after the publishers' descriptions.
+// Covers: sim/trace_reader.cpp, sim/trace_lines.cpp, sim/recording.cpp
+#include "sim/trace_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "sim/recording.h"
+#include "sim/replay.h"
+#include "sim/sim_spec.h"
+#include "sim/text_file.h"
+#include "sim/trace_lines.h"
+#include "support/expect_error.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+constexpr TimeNs kMs = 1'000'000;
+
+TEST(TraceReader, Times) {
+  EXPECT_EQ(parse_time("1970-01-02 00:00:01.5"), 86'401'500 * kMs);
+  EXPECT_EQ(parse_time("2023-11-16T18:17:03Z"), 1'700'158'623LL * 1000 * kMs);
+  EXPECT_EQ(parse_time("2.5"), 2500 * kMs);
+  EXPECT_FALSE(parse_time("2023-13-16 18:17:03"));
+  EXPECT_FALSE(parse_time("yesterday"));
+  EXPECT_FALSE(parse_time("-1"));
+}
+
+TEST(TraceReader, AzureCsv) {
+  const test::TempFolder folder;
+  write_text_file(folder.file("azure.csv"),
+                  "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+                  "2023-11-16 18:17:04.9799600,3180,8\n2023-11-16 18:17:05.0000000,10,0\n");
+  const Workload workload = read_trace_workload(folder.file("azure.csv"), {.speed = 2.0});
+  ASSERT_EQ(workload.requests.size(), 2U);  // the one without output is no request
+  EXPECT_EQ(workload.requests[0].prompt_tokens, 4808);
+  EXPECT_EQ(workload.requests[1].output_tokens, 8);
+  EXPECT_NEAR(static_cast<double>(workload.requests[1].arrival), 500.0 * kMs, 10.0);
+}
+
+TEST(TraceReader, BurstGptCsv) {
+  const Workload workload = parse_burstgpt_trace(
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
+      "45,GPT-4,\"1087\",230,1317,Conversation log\n118,GPT-4,417,0,417,API log\n",
+      "burst.csv");
+  ASSERT_EQ(workload.requests.size(), 2U);
+  EXPECT_EQ(workload.requests[1].prompt_tokens, 1087);
+  EXPECT_EQ(workload.requests[1].arrival, 45'000 * kMs);
+}
+
+TEST(TraceReader, MooncakeHashesAreContents) {
+  const Workload workload = parse_mooncake_trace(
+      R"({"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
+{"timestamp": 3000, "input_length": 600, "output_length": 6, "hash_ids": [7, 9]})",
+      "mooncake.jsonl");
+  ASSERT_EQ(workload.requests.size(), 2U);
+  const auto first = workload.prompt(workload.requests[0]), second = workload.prompt(workload.requests[1]);
+  EXPECT_EQ(first[0].stream, second[0].stream);
+  EXPECT_NE(first[1].stream, second[1].stream);
+  EXPECT_EQ(second[1].count, 600 - 512);
+  EXPECT_EQ(workload.requests[1].arrival, 3000 * kMs);
+}
+
+TEST(TraceReader, OpenAiLogsShareConversations) {
+  const Workload workload = parse_openai_log(
+      R"({"timestamp": "2024-01-01T00:00:00Z", "body": {"messages": [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi"}], "max_tokens": 50, "user": "anna"}, "response": {"body": {"usage": {"prompt_tokens": 30, "completion_tokens": 7}}}}
+{"timestamp": "2024-01-01T00:00:02Z", "body": {"messages": [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Bye"}], "user": "ben"}}
+{"created": 1704067203, "prompt": "Once upon a time", "max_tokens": 9})",
+      "log.jsonl");
+  ASSERT_EQ(workload.requests.size(), 3U);
+  EXPECT_EQ(workload.requests[0].prompt_tokens, 30);
+  EXPECT_EQ(workload.requests[0].output_tokens, 7);
+  EXPECT_EQ(workload.requests[0].max_tokens, 50);
+  EXPECT_EQ(workload.prompt(workload.requests[0])[0].stream, workload.prompt(workload.requests[1])[0].stream);
+  EXPECT_NE(workload.requests[0].tenant, workload.requests[1].tenant);
+  EXPECT_EQ(workload.requests[2].output_tokens, 9);
+  EXPECT_EQ(workload.requests[2].arrival - workload.requests[0].arrival, 3000 * kMs);
+}
+
+TEST(TraceReader, DamageIsNamed) {
+  const auto expect = [](const char* text, auto&& parse) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, text, parse);
+  };
+  expect("t.csv:3: field ContextTokens is 'many', allowed: a number of tokens, 0 to", [] {
+    static_cast<void>(parse_azure_trace(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,1,1\n2023-11-16 18:17:03,many,1\n", "t.csv"));
+  });
+  expect("t.csv:2: field TIMESTAMP is 'now', allowed: YYYY-MM-DD hh:mm:ss or seconds",
+         [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,1,1\n", "t.csv")); });
+  expect("t.csv:2: has 2 fields, allowed: 3 as in the header",
+         [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2\n", "t.csv")); });
+  expect("t.csv:1: the header has no column 'GeneratedTokens'",
+         [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens\n", "t.csv")); });
+  expect("m:1: field hash_ids is '1 ids', allowed: one for each 512 of 1000 tokens", [] {
+    static_cast<void>(
+        parse_mooncake_trace(R"({"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1]})", "m"));
+  });
+  expect("m:1: field output_length is '0', allowed: 1 to", [] {
+    static_cast<void>(
+        parse_mooncake_trace(R"({"timestamp": 0, "input_length": 1, "output_length": 0, "hash_ids": [1]})", "m"));
+  });
+  expect("m:1: field input_length is missing", [] {
+    static_cast<void>(parse_mooncake_trace(R"({"timestamp": 0, "output_length": 1, "hash_ids": []})", "m"));
+  });
+  expect("l:2: is no JSON object",
+         [] { static_cast<void>(parse_openai_log("{\"prompt\": \"a\"}\n{\"prompt\": ", "l")); });
+  expect("l:1: has none of: messages, prompt, input", [] { static_cast<void>(parse_openai_log("{}", "l")); });
+  const test::TempFolder folder;
+  write_text_file(folder.file("x"), "hello\n");
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "begins with 'hello', allowed: an Azure or BurstGPT CSV header",
+                        [&] { static_cast<void>(read_trace_workload(folder.file("x"), {})); });
+}
+
+TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {
+  for (const char* overlap : {"on", "off"}) {
+    const test::TempFolder folder;
+    const SimSpec spec = parse_sim_spec(fmt::format(
+        R"({{"workload": "multiturn,requests=60,turns=3,rate=30,max_tokens=200,output=5-40", "max_num_seqs": 4,
+                        "device": "pocl-135m", "kv_blocks": 60, "overlap": "{}"}})",
+        overlap));
+    const Workload workload = load_workload(spec);
+    RecordingWriter recording(folder.file("run.rec"), resolved_setup(spec.options, workload));
+    const SimResult result =
+        run_simulation(spec.options, workload, SteadyClock(), {.trace = &recording.trace(), .progress = {}});
+    recording.close();
+    EXPECT_GT(result.scheduler.preemptions, 0);
+    const ReplayResult replay = replay_trace(read_recording(folder.file("run.rec")), {});
+    EXPECT_FALSE(replay.difference);
+    EXPECT_EQ(replay.requests, 60);
+
+    const Workload again = read_trace_workload(folder.file("run.rec"), {});
+    EXPECT_EQ(again.requests.size(), workload.requests.size());
+    EXPECT_EQ(again.output_tokens(), workload.output_tokens());
+    const auto prompt_tokens = [](const Workload& w) {
+      int64_t sum = 0;
+      for (const SimRequest& request : w.requests) sum += request.prompt_tokens;
+      return sum;
+    };
+    EXPECT_EQ(prompt_tokens(again), prompt_tokens(workload));
+  }
+}
+
+// The published traces, where they lie beside the checkout.
+TEST(TraceReader, PublishedTraces) {
+  const std::string folder = INFLIGHT_SHARED_DATA "/traces/";
+  if (!std::filesystem::exists(folder)) {
+    std::puts("no traces beside the checkout: nothing to read");
+    return;
+  }
+  const Workload mooncake = read_trace_workload(folder + "mooncake_conversation.jsonl", {});
+  EXPECT_EQ(mooncake.requests.size(), 12'031U);
+  EXPECT_EQ(mooncake.output_tokens(), 4'122'048);
+  EXPECT_EQ(mooncake.requests.back().arrival, 3'536'999 * kMs);
+  EXPECT_EQ(read_trace_workload(folder + "azure_llm_2023_code.csv", {}).requests.size(), 8819U);
+  EXPECT_EQ(read_trace_workload(folder + "azure_llm_2023_conv.csv", {.requests_max = 100}).requests.size(), 100U);
+}
+
+}  // namespace
+}  // namespace inflight

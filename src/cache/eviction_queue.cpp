@@ -19,6 +19,7 @@ constexpr auto kLater = [](const auto& a, const auto& b) {
 EvictionQueue::EvictionQueue(int32_t block_count)
     : stamps_(static_cast<size_t>(block_count), 0), queued_(static_cast<size_t>(block_count), 0) {
   heap_.reserve(2 * static_cast<size_t>(block_count) + 1);
+  line_.reserve(2 * static_cast<size_t>(block_count) + 1);
 }
 
 bool EvictionQueue::valid(const Entry& entry) const {
@@ -29,11 +30,17 @@ bool EvictionQueue::valid(const Entry& entry) const {
 void EvictionQueue::push(BlockId block, EvictKey key, int64_t release_tick) {
   const auto i = static_cast<size_t>(block);
   INFLIGHT_CHECK(queued_[i] == 0);
-  if (heap_.size() >= 2 * stamps_.size()) drop_stale();  // keeps the reserved size: never allocates
+  // Keeps the reserved sizes: never allocates.
+  if (std::max(heap_.size(), line_.size()) >= 2 * stamps_.size()) drop_stale();
   queued_[i] = 1;
   ++count_;
-  heap_.push_back({key, release_tick, block, ++stamps_[i]});
-  std::ranges::push_heap(heap_, kLater);
+  const Entry entry{key, release_tick, block, ++stamps_[i]};
+  if (line_.empty() || kLater(entry, line_.back())) {
+    line_.push_back(entry);
+  } else {
+    heap_.push_back(entry);
+    std::ranges::push_heap(heap_, kLater);
+  }
 }
 
 void EvictionQueue::withdraw(BlockId block) {
@@ -44,19 +51,33 @@ void EvictionQueue::withdraw(BlockId block) {
 }
 
 std::optional<BlockId> EvictionQueue::try_pop() {
-  while (!heap_.empty()) {
-    std::ranges::pop_heap(heap_, kLater);
-    const Entry entry = heap_.back();
-    heap_.pop_back();
+  for (;;) {
+    const bool in_line = line_begin_ < line_.size();
+    if (!in_line) {
+      line_.clear();
+      line_begin_ = 0;
+      if (heap_.empty()) return std::nullopt;
+    }
+    Entry entry;
+    if (in_line && (heap_.empty() || kLater(heap_.front(), line_[line_begin_]))) {
+      entry = line_[line_begin_++];
+    } else {
+      std::ranges::pop_heap(heap_, kLater);
+      entry = heap_.back();
+      heap_.pop_back();
+    }
     if (!valid(entry)) continue;
     withdraw(entry.block);
     return entry.block;
   }
-  return std::nullopt;
 }
 
 void EvictionQueue::drop_stale() {
-  std::erase_if(heap_, [this](const Entry& entry) { return !valid(entry); });
+  const auto stale = [this](const Entry& entry) { return !valid(entry); };
+  line_.erase(line_.begin(), line_.begin() + static_cast<std::ptrdiff_t>(line_begin_));
+  line_begin_ = 0;
+  std::erase_if(line_, stale);
+  std::erase_if(heap_, stale);
   std::ranges::make_heap(heap_, kLater);
 }
 

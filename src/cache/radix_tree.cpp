@@ -20,7 +20,7 @@ RadixTree::RadixTree(int32_t block_count, int32_t block_token_count)
     : block_token_count_(block_token_count),
       nodes_(static_cast<size_t>(block_count)),
       tokens_(static_cast<size_t>(block_count) * static_cast<size_t>(block_token_count)),
-      table_(std::bit_ceil(std::max<size_t>(2 * static_cast<size_t>(block_count), 16)), kEmpty) {}
+      table_(std::bit_ceil(std::max<size_t>(2 * static_cast<size_t>(block_count), 16))) {}
 
 std::span<const TokenId> RadixTree::tokens(BlockId block) const {
   const auto width = static_cast<size_t>(block_token_count_);
@@ -34,9 +34,10 @@ bool RadixTree::holds(BlockId block, const Content& content) const {
 }
 
 std::optional<BlockId> RadixTree::find(const Content& content) const {
-  for (size_t i = home(content.key); table_[i] != kEmpty; i = (i + 1) & (table_.size() - 1)) {
-    const auto block = static_cast<BlockId>(table_[i]);
-    if (holds(block, content)) return block;
+  const uint32_t low = low_of(content.key);
+  for (size_t i = home(low); table_[i].block != kEmpty; i = (i + 1) & (table_.size() - 1)) {
+    const auto block = static_cast<BlockId>(table_[i].block);
+    if (table_[i].key_low == low && holds(block, content)) return block;
   }
   return std::nullopt;
 }
@@ -56,15 +57,15 @@ void RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, T
           .salt = content.salt,
           .parent = content.parent,
           .depth = depth,
+          .stored = true,
           .created = now,
           .last_use = now,
-          .owner = owner,
-          .stored = true};
+          .owner = owner};
   std::ranges::copy(content.tokens,
                     tokens_.begin() + static_cast<std::ptrdiff_t>(index(block) * content.tokens.size()));
-  size_t i = home(node.key);
-  while (table_[i] != kEmpty) i = (i + 1) & (table_.size() - 1);
-  table_[i] = to_integer(block);
+  size_t i = home(low_of(node.key));
+  while (table_[i].block != kEmpty) i = (i + 1) & (table_.size() - 1);
+  table_[i] = {to_integer(block), low_of(node.key)};
   ++node_count_;
 }
 
@@ -76,17 +77,17 @@ void RadixTree::remove(BlockId block) {
   --node_count_;
 
   const size_t mask = table_.size() - 1;
-  size_t hole = home(node.key);
-  while (table_[hole] != to_integer(block)) hole = (hole + 1) & mask;
+  size_t hole = home(low_of(node.key));
+  while (table_[hole].block != to_integer(block)) hole = (hole + 1) & mask;
   // Close the hole: an entry further on moves into it when its home does not lie between the two.
-  for (size_t i = (hole + 1) & mask; table_[i] != kEmpty; i = (i + 1) & mask) {
-    const size_t wanted = home(nodes_[static_cast<size_t>(table_[i])].key);
+  for (size_t i = (hole + 1) & mask; table_[i].block != kEmpty; i = (i + 1) & mask) {
+    const size_t wanted = home(table_[i].key_low);
     if (((i - wanted) & mask) >= ((i - hole) & mask)) {
       table_[hole] = table_[i];
       hole = i;
     }
   }
-  table_[hole] = kEmpty;
+  table_[hole] = {};
 }
 
 void RadixTree::count_hit(BlockId block, TimeNs now) {

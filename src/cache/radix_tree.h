@@ -36,18 +36,20 @@ struct NodeOwner {
   int32_t priority = 0;
 };
 
-struct RadixNode {
+// One cache line.
+struct alignas(64) RadixNode {
   PrefixKey key = 0;
   uint64_t salt = 0;
   std::optional<BlockId> parent;  // nullopt: a first block
   int32_t child_count = 0;
   int32_t depth = 0;      // blocks before it
   int32_t hit_count = 0;  // requests that found it
+  bool stored = false;    // in the tree
   TimeNs created = 0;
   TimeNs last_use = 0;
   NodeOwner owner;
-  bool stored = false;  // in the tree
 };
+static_assert(sizeof(RadixNode) == 64);
 
 class RadixTree {
  public:
@@ -85,8 +87,15 @@ class RadixTree {
 
  private:
   static constexpr int32_t kEmpty = -1;
+  // A place of the table: with part of the key, so that probing seldom looks at nodes.
+  struct Place {
+    int32_t block = kEmpty;
+    uint32_t key_low = 0;
+  };
   [[nodiscard]] static size_t index(BlockId block) { return static_cast<size_t>(block); }
-  [[nodiscard]] size_t home(PrefixKey key) const { return key & (table_.size() - 1); }
+  // Tables have fewer than 2^32 places: the low half of a key decides.
+  [[nodiscard]] size_t home(uint32_t key_low) const { return key_low & (table_.size() - 1); }
+  [[nodiscard]] static uint32_t low_of(PrefixKey key) { return static_cast<uint32_t>(key); }
   [[nodiscard]] bool holds(BlockId block, const Content& content) const;
 
   int32_t block_token_count_;
@@ -94,7 +103,7 @@ class RadixTree {
   std::vector<RadixNode> nodes_;  // by block
   std::vector<TokenId> tokens_;   // [N, B]
   // Open addressing with linear probing over node keys; at most half full, so never allocated again.
-  std::vector<int32_t> table_;
+  std::vector<Place> table_;
 };
 
 }  // namespace inflight

@@ -48,8 +48,8 @@ void EvictAdapter::describe(std::string_view op, nlohmann::ordered_json& json) c
 const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
   const uint32_t columns = instance_.policy().unit_columns;
   const auto column = [&](auto& storage, auto&& get) {
-    storage.clear();
-    for (const BlockId block : blocks) storage.push_back(get(block, blocks_->tree().node(block)));
+    storage.resize(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i) storage[i] = get(blocks[i], blocks_->tree().node(blocks[i]));
     return storage.data();
   };
   using N = const RadixNode&;

@@ -110,6 +110,7 @@ Sequence* Scheduler::take_slot() {
 }
 
 int32_t Scheduler::add(Request request, TimeNs now) {
+  wanted_events_ = policy_->wanted_events();
   const auto prompt_count = static_cast<int32_t>(request.prompt.size());
   INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
   Sequence& sequence = *take_slot();
@@ -123,6 +124,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   sequence.block_table.reserve(static_cast<size_t>(blocks_for(sequence.token_limit)));
   sequence.request = std::move(request);
   sequence.request.prompt = {};
+  sequence.may_stop = !sequence.request.end_tokens.empty() || !sequence.request.sampling.stop_token_ids.empty();
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     sequence.keys.reserve(static_cast<size_t>(sequence.token_limit) / width);
@@ -143,6 +145,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
 
 bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
   blocks_.set_time(now);
+  wanted_events_ = policy_->wanted_events();
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
   if (trace_ != nullptr) trace_->on_cancel(slots_[static_cast<size_t>(found->second)]->id, reason, now);
@@ -249,10 +252,12 @@ bool contains(const std::vector<TokenId>& tokens, TokenId token) {
 
 // Why the sequence ends with the token that was just appended; None: it goes on.
 FinishReason finish_reason_of(const Sequence& sequence) {
-  const TokenId token = sequence.tokens.back();
-  const SamplingParams& sampling = sequence.request.sampling;
-  if (!sampling.ignore_eos && contains(sequence.request.end_tokens, token)) return FinishReason::Stop;
-  if (contains(sampling.stop_token_ids, token)) return FinishReason::Stop;
+  if (sequence.may_stop) {
+    const TokenId token = sequence.tokens.back();
+    const SamplingParams& sampling = sequence.request.sampling;
+    if (!sampling.ignore_eos && contains(sequence.request.end_tokens, token)) return FinishReason::Stop;
+    if (contains(sampling.stop_token_ids, token)) return FinishReason::Stop;
+  }
   const bool full = static_cast<int32_t>(sequence.tokens.size()) >= sequence.token_limit;
   return full ? FinishReason::Length : FinishReason::None;
 }
@@ -260,6 +265,7 @@ FinishReason finish_reason_of(const Sequence& sequence) {
 }  // namespace
 
 void Scheduler::commit(const StepResult& result, TimeNs now) {
+  wanted_events_ = policy_->wanted_events();
   blocks_.set_time(now);
   if (trace_ != nullptr) trace_->on_commit(result, now);
   INFLIGHT_CHECK(submitted_count_ > 0);
@@ -295,19 +301,20 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
   view_.last_decode_sequences = submitted.work.decode_sequences;
   latency_model_.observe(submitted.work, result.duration);
-  if ((policy_->wanted_events() >> static_cast<uint32_t>(EventType::Step) & 1U) != 0) {
+  if ((wanted_events_ >> static_cast<uint32_t>(EventType::Step) & 1U) != 0) {
     events_.push_back(
         {EventType::Step, 0, 0, now, submitted.work.prefill_tokens, submitted.work.decode_sequences, result.duration});
   }
 }
 
 void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c) {
-  if ((policy_->wanted_events() >> static_cast<uint32_t>(type) & 1U) == 0) return;
+  if ((wanted_events_ >> static_cast<uint32_t>(type) & 1U) == 0) return;
   events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, c});
 }
 
 void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
   policy_ = &policy;
+  wanted_events_ = policy.wanted_events();
   events_.clear();
   // Whoever waits is ranked again by the new policy.
   while (!waiting_.empty()) unranked_.push_back(waiting_.pop());

@@ -283,6 +283,7 @@ class Scheduler {
   std::vector<Preemption> preemptions_;
   AdmissionResult pass_end_ = AdmissionResult::Accepted;
   std::vector<SchedulerEvent> events_;
+  uint32_t wanted_events_ = 0;  // of the policy, when the call in progress began
   SchedulerOutput output_;
   SchedulerStats stats_;
 };

@@ -39,6 +39,7 @@ void Scheduler::begin_step(TimeNs now) {
     policy_->on_events(events_);
     events_.clear();
   }
+  wanted_events_ = policy_->wanted_events();
   plan_.clear();
   scheduled_.clear();
   refusals_.clear();
@@ -134,7 +135,10 @@ void Scheduler::schedule_decodes(TimeNs now) {
     if (tokens_left_ == 0) return;
     const bool decodes = sequence->state == SequenceState::Running && sequence->remaining_token_count() == 1 &&
                          !sequence->reaches_limit();
-    if (decodes && reserve(*sequence, 1, NeedReason::Decode, now)) schedule(*sequence, 1);
+    if (!decodes) continue;
+    const auto room = static_cast<int32_t>(sequence->block_table.size()) * blocks_.block_token_count();
+    const bool fits = sequence->computed_token_count < room;  // 15 times out of 16
+    if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) schedule(*sequence, 1);
   }
 }
 
@@ -152,7 +156,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   const int32_t begin = sequence.computed_token_count;
   const int32_t end = begin + token_count;
   const auto host_known = static_cast<int32_t>(sequence.tokens.size());
-  BatchEntry entry;
+  BatchEntry& entry = plan_.entries.emplace_back();  // in place: 256 of them are made in a step
   entry.sequence = sequence.id;
   entry.row = sequence.row;
   entry.computed_token_count = begin;
@@ -164,7 +168,6 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
   entry.block_table = sequence.block_table;
   entry.sampling = &sequence.request.sampling;
-  plan_.entries.push_back(entry);
   scheduled_.push_back(&sequence);
 
   sequence.computed_token_count = end;

@@ -45,6 +45,7 @@ struct Sequence {
   int32_t computed_token_count = 0;
   int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
   int32_t token_limit = 0;         // finishes by length when this many tokens are known
+  bool may_stop = false;           // it has tokens that end it
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree

@@ -44,14 +44,49 @@ void WaitingList::sift_down(size_t index) {
   place(index, moving);
 }
 
+// Forgets the places of those that have left the line.   COST: O(n).
+void WaitingList::close_up() {
+  if (begin_ == 0) return;
+  heap_.erase(heap_.begin(), heap_.begin() + static_cast<std::ptrdiff_t>(begin_));
+  begin_ = 0;
+  for (size_t i = 0; i < heap_.size(); ++i) place(i, heap_[i]);
+}
+
+// The line becomes a heap, which it is.
+void WaitingList::leave_line() {
+  in_line_ = false;
+  close_up();
+}
+
 void WaitingList::push(Sequence* sequence) {
+  if (heap_.size() == heap_.capacity() && begin_ > heap_.size() / 2) close_up();  // instead of growing
+  if (empty()) {
+    heap_.clear();
+    begin_ = 0;
+    in_line_ = true;
+  }
+  if (in_line_ && begin_ > 0 && goes_before(sequence, heap_[begin_])) {  // back to the front, after a refusal
+    place(--begin_, sequence);
+    return;
+  }
+  if (in_line_ && !empty() && goes_before(sequence, heap_.back())) leave_line();
   heap_.push_back(sequence);
-  sift_up(heap_.size() - 1);
+  if (in_line_) {
+    place(heap_.size() - 1, sequence);
+  } else {
+    sift_up(heap_.size() - 1);
+  }
 }
 
 void WaitingList::remove(Sequence* sequence) {
+  const auto given = static_cast<size_t>(sequence->waiting_index);
+  INFLIGHT_CHECK(given >= begin_ && given < heap_.size() && heap_[given] == sequence);
+  if (in_line_ && given == begin_) {
+    ++begin_;
+    return;
+  }
+  if (in_line_) leave_line();
   const auto index = static_cast<size_t>(sequence->waiting_index);
-  INFLIGHT_CHECK(index < heap_.size() && heap_[index] == sequence);
   Sequence* const last = heap_.back();
   heap_.pop_back();
   if (last == sequence) return;
@@ -61,12 +96,13 @@ void WaitingList::remove(Sequence* sequence) {
 }
 
 Sequence* WaitingList::pop() {
-  Sequence* const first = heap_.front();
+  Sequence* const first = heap_[begin_];
   remove(first);
   return first;
 }
 
 void WaitingList::rebuild() {
+  leave_line();
   for (size_t i = 0; i < heap_.size(); ++i) place(i, heap_[i]);
   for (size_t i = heap_.size() / 2; i-- > 0;) sift_down(i);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sequences that wait, in the policy's order: a binary heap over (key0, key1, request id) with each sequence
-// knowing its place, so that any one can leave in O(log n). THREAD: the engine thread only.
+// knowing its place, so that any one can leave in O(log n). As long as they come and go in order (first come, first
+// served) the heap is a line, and its first leaves in O(1). THREAD: the engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +14,30 @@ namespace inflight {
 
 class WaitingList {
  public:
-  void reserve(size_t count) { heap_.reserve(count); }
-  // Orders by sequence->waiting_key as it is now.   COST: O(log n).
+  // Orders by sequence->waiting_key as it is now.   COST: O(1) in order, else O(log n).
   void push(Sequence* sequence);
   // REQUIRES: the sequence is in the list.   COST: O(log n).
   void remove(Sequence* sequence);
-  // REQUIRES: not empty.   COST: O(log n).
+  // REQUIRES: not empty.   COST: O(1) in a line, else O(log n).
   Sequence* pop();
   // Restores the order after keys were changed in place.   COST: O(n).
   void rebuild();
 
-  [[nodiscard]] bool empty() const { return heap_.empty(); }
-  [[nodiscard]] int32_t count() const { return static_cast<int32_t>(heap_.size()); }
+  [[nodiscard]] bool empty() const { return heap_.size() == begin_; }
+  [[nodiscard]] int32_t count() const { return static_cast<int32_t>(heap_.size() - begin_); }
   // In no particular order; element 0 is the first to go.
-  [[nodiscard]] std::span<Sequence* const> sequences() const { return heap_; }
+  [[nodiscard]] std::span<Sequence* const> sequences() const { return std::span(heap_).subspan(begin_); }
 
  private:
+  void close_up();
+  void leave_line();
   void place(size_t index, Sequence* sequence);
   void sift_up(size_t index);
   void sift_down(size_t index);
 
-  std::vector<Sequence*> heap_;
+  std::vector<Sequence*> heap_;  // a heap when begin_ is 0; in a line all of [begin_, size) is in order
+  size_t begin_ = 0;
+  bool in_line_ = true;
 };
 
 }  // namespace inflight

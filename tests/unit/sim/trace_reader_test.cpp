@@ -67,11 +67,17 @@ TEST(TraceReader, MooncakeHashesAreContents) {
 }
 
 TEST(TraceReader, OpenAiLogsShareConversations) {
-  const Workload workload = parse_openai_log(
-      R"({"timestamp": "2024-01-01T00:00:00Z", "body": {"messages": [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi"}], "max_tokens": 50, "user": "anna"}, "response": {"body": {"usage": {"prompt_tokens": 30, "completion_tokens": 7}}}}
-{"timestamp": "2024-01-01T00:00:02Z", "body": {"messages": [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Bye"}], "user": "ben"}}
-{"created": 1704067203, "prompt": "Once upon a time", "max_tokens": 9})",
-      "log.jsonl");
+  const std::string system = R"({"role": "system", "content": "You are brief."})";
+  const std::string text = R"({"timestamp": "2024-01-01T00:00:00Z", "body": {"messages": [)" + system +
+                           R"(, {"role": "user", "content": "Hi"}], "max_tokens": 50, "user": "anna"},)"
+                           R"("response": {"body": {"usage": {"prompt_tokens": 30, "completion_tokens": 7}}}})"
+                           "\n"
+                           R"({"timestamp": "2024-01-01T00:00:02Z", "body": {"messages": [)" +
+                           system +
+                           R"(, {"role": "user", "content": "Bye"}], "user": "ben"}})"
+                           "\n"
+                           R"({"created": 1704067203, "prompt": "Once upon a time", "max_tokens": 9})";
+  const Workload workload = parse_openai_log(text, "log.jsonl");
   ASSERT_EQ(workload.requests.size(), 3U);
   EXPECT_EQ(workload.requests[0].prompt_tokens, 30);
   EXPECT_EQ(workload.requests[0].output_tokens, 7);

@@ -144,7 +144,8 @@ typedef struct inflight_engine_params {
   uint8_t overlap;                       /* plan a step while the one before runs [1]                            */
   uint8_t host_driven;                   /* no own thread: the program calls inflight_engine_step() (0)          */
   uint8_t profile;                       /* time every kernel launch, see inflight_engine_trace_json() (0)       */
-  uint8_t reserved2[3];
+  uint8_t deterministic;                 /* the same tokens whatever else runs [1]                               */
+  uint8_t reserved2[2];
 
   inflight_progress_fn progress;         /* NULL = none                                                          */
   void* progress_context;
@@ -152,7 +153,7 @@ typedef struct inflight_engine_params {
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
-    NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, {0, 0, 0}, NULL, NULL }
+    NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL }
 
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {

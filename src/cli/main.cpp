@@ -43,6 +43,8 @@ int main(int argc, char** argv) {
   CLI::App app("Serve language models with continuous batching on any OpenCL device.", "inflight");
   app.set_version_flag("--version", std::string("inflight " INFLIGHT_VERSION_STRING));
   app.require_subcommand(1);
+  inflight::cli::add_run_command(app);
+  inflight::cli::add_bench_command(app);
   inflight::cli::add_devices_command(app);
   inflight::cli::add_plugin_command(app);
   inflight::cli::add_inspect_command(app);

@@ -46,6 +46,7 @@ struct DeviceState {
     std::string name;
     cl::Event event;
   };
+  std::mutex pending_mutex;
   std::vector<PendingRecord> pending;  // launches not yet read by take_profile()
 
   std::mutex ledger_mutex;

@@ -68,7 +68,10 @@ void Device::launch(const Kernel& kernel, const LaunchShape& shape) {
       clEnqueueNDRangeKernel(state_->queue(), kernel.raw(), 1, nullptr, &shape.global,
                              shape.local == 0 ? nullptr : &shape.local, 0, nullptr, state_->profile ? &event : nullptr),
       "clEnqueueNDRangeKernel", kernel.name());
-  if (state_->profile) state_->pending.push_back({kernel.name(), cl::Event(event, false)});
+  if (state_->profile) {
+    const std::lock_guard lock(state_->pending_mutex);
+    state_->pending.push_back({kernel.name(), cl::Event(event, false)});
+  }
 }
 
 void Device::flush() { cl_check(clFlush(state_->queue()), "clFlush"); }
@@ -87,9 +90,14 @@ size_t Device::device_bytes() const {
 
 std::vector<ProfileRecord> Device::take_profile() {
   INFLIGHT_CHECK(state_->profile);
+  std::vector<DeviceState::PendingRecord> taken;
+  {
+    const std::lock_guard lock(state_->pending_mutex);
+    taken.swap(state_->pending);
+  }
   finish();
   std::vector<ProfileRecord> records;
-  for (DeviceState::PendingRecord& pending : std::exchange(state_->pending, {})) {
+  for (DeviceState::PendingRecord& pending : taken) {
     cl_guard(pending.name, [&] {
       const auto time = [](cl_ulong ns) { return static_cast<int64_t>(ns); };
       records.push_back({.name = pending.name,

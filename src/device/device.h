@@ -90,7 +90,7 @@ class Device {
   [[nodiscard]] std::vector<LedgerEntry> ledger() const;
   [[nodiscard]] size_t device_bytes() const;
 
-  // The launches since the last call, all finished.   REQUIRES: opened with profile.
+  // The launches since the last call, all finished.   REQUIRES: opened with profile.   THREAD: any.
   [[nodiscard]] std::vector<ProfileRecord> take_profile();
 
   [[nodiscard]] DeviceState& state() const { return *state_; }  // for this folder

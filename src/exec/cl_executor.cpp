@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWordsAtFirst = size_t{1} << 18;
 
-StepShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
+KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   return {.layer_count = spec.layer_count,
           .head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,

@@ -61,7 +61,7 @@ class ClExecutor final : public Executor {
   ClExecutorOptions options_;
   ArenaSize size_;
   Arena arena_;
-  StepShape shape_;
+  KernelShape shape_;
   WeightStore weights_;
   KvStorage kv_;
   RopeAngles angles_;

@@ -25,7 +25,7 @@ int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pa
 }  // namespace
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
-                         const Arena& arena, const ArenaSize& size, const StepShape& shape, int32_t worker_count)
+                         const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t worker_count)
     : arena_(arena), size_(size), shape_(shape), worker_count_(worker_count) {
   add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena.hidden};
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {

@@ -26,7 +26,7 @@ struct StepTables {
 class ForwardPass {
  public:
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const StepShape& shape, int32_t worker_count);
+              const ArenaSize& size, const KernelShape& shape, int32_t worker_count);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
@@ -46,7 +46,7 @@ class ForwardPass {
 
   Arena arena_;
   ArenaSize size_;
-  StepShape shape_;
+  KernelShape shape_;
   int32_t worker_count_;
   int32_t group_ = 0;
   std::vector<Stage> layers_;  // embedding and all layers

@@ -17,7 +17,7 @@ int32_t head_vector(int32_t head_size) {
   return 2;
 }
 
-std::string options_of(const StepShape& shape) {
+std::string options_of(const KernelShape& shape) {
 #if defined(__x86_64__)
   constexpr int kX86 = 1;
 #else
@@ -33,7 +33,7 @@ std::string options_of(const StepShape& shape) {
       shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, kX86);
 }
 
-ProgramSource source_of(const StepShape& shape) {
+ProgramSource source_of(const KernelShape& shape) {
   return {.files = {"stage.cl", "linear.cl", "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
           .options = options_of(shape)};
 }
@@ -56,11 +56,11 @@ const char* to_string(Operation operation) {
   return kNames.at(static_cast<size_t>(operation));
 }
 
-int32_t StepProgram::combine_slices(const StepShape& shape) {
+int32_t StepProgram::combine_slices(const KernelShape& shape) {
   return shape.head_count / shape.kv_head_count * shape.head_size % 32 == 0 ? shape.kv_head_count : 1;
 }
 
-StepProgram::StepProgram(Device& device, const StepShape& shape, LaunchMode mode)
+StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode)
     : device_(device),
       mode_(resolve(mode, device)),
       worker_count_(device.info().compute_units),

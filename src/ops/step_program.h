@@ -14,7 +14,7 @@
 namespace inflight {
 
 // What is compiled into the kernels.
-struct StepShape {
+struct KernelShape {
   int32_t layer_count = 0;
   int32_t head_count = 0;
   int32_t kv_head_count = 0;
@@ -45,7 +45,7 @@ struct StepMemory {
 
 class StepProgram {
  public:
-  StepProgram(Device& device, const StepShape& shape, LaunchMode mode);
+  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode);
 
   // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
   void run(const StepMemory& memory, std::span<const Stage> stages);
@@ -54,7 +54,7 @@ class StepProgram {
   // Work-items of a fused step.
   [[nodiscard]] int32_t worker_count() const { return worker_count_; }
   // Whether combine_item()'s items are (row, KV head), else rows.
-  [[nodiscard]] static int32_t combine_slices(const StepShape& shape);
+  [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);
 
  private:
   void bind(Kernel& kernel, const StepMemory& memory);

@@ -22,9 +22,9 @@ PUBLIC_HEADERS = "include/inflight/"
 LIBRARY = tuple(f"src/{f}/" for f in "base core text model cache sched sample device ops exec plugin_host engine".split())
 
 BANNED = [  # pattern, what to write instead, where it holds
-    (r"\bstd::shared_ptr\b", "unique ownership (std::unique_ptr)", ("src/",)),
+    (r"\bstd::shared_ptr\b", "unique ownership (std::unique_ptr)", LIBRARY),
     (r"\bstd::regex\b", "PCRE2", ("src/", "bindings_c/")),
-    (r"#include <iostream>", "fmt or the log sink", ("src/", "bindings_c/", "plugins/")),
+    (r"#include <iostream>", "fmt or the log sink", LIBRARY),
     (r"\bstd::format\b", "fmt::format", ("src/", "bindings_c/")),
     (r"\bprintf\s*\(", "fmt::print in programs, the log sink in the library", LIBRARY),
     (r"\b(std::)?(rand|srand|time)\s*\(\s*(NULL|nullptr|0)?\s*\)", "Rng and Clock", ("src/",)),

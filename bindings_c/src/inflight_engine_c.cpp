@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// inflight.h: status, parameters, engine, text, policies.
+#include <algorithm>
+
+#include "base/log.h"
+#include "guard.h"
+#include "handles.h"
+#include "params.h"
+#include "plugin_host/plugin_registry.h"
+
+namespace {
+
+using inflight::c::guard;
+using inflight::c::require;
+
+inflight::Runtime& runtime_of(inflight_engine_t* engine) {
+  require(engine, "engine");
+  return engine->runtime;
+}
+
+// The ids to the caller's array; the buffer rule of inflight_tokenize().
+inflight_status_t write_ids(const std::vector<inflight::TokenId>& source, int32_t* ids, size_t capacity,
+                            size_t* count) {
+  require(count, "count");
+  if (capacity > 0) require(ids, "ids");
+  *count = source.size();
+  if (capacity < source.size()) return INFLIGHT_WOULD_BLOCK;
+  std::copy(source.begin(), source.end(), ids);
+  return INFLIGHT_OK;
+}
+
+template <typename Struct>
+void write_defaults(const Struct& defaults, void* params, size_t struct_size) {
+  if (struct_size < sizeof(Struct)) {
+    inflight::fail(inflight::ErrorCode::InvalidArgument, "struct_size is {}, allowed: {} or more", struct_size,
+                   sizeof(Struct));
+  }
+  Struct copy = defaults;
+  copy.struct_size = static_cast<uint32_t>(struct_size);
+  auto* const bytes = static_cast<unsigned char*>(params);
+  std::fill_n(bytes, struct_size, static_cast<unsigned char>(0));
+  std::memcpy(bytes, &copy, sizeof copy);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* inflight_version(void) { return INFLIGHT_VERSION_STRING; }
+
+const char* inflight_last_error(void) { return inflight::c::last_error().c_str(); }
+
+const char* inflight_status_name(inflight_status_t status) {
+  switch (status) {
+#define INFLIGHT_NAME_CASE(name) \
+  case name:                     \
+    return #name
+    INFLIGHT_NAME_CASE(INFLIGHT_OK);
+    INFLIGHT_NAME_CASE(INFLIGHT_WOULD_BLOCK);
+    INFLIGHT_NAME_CASE(INFLIGHT_END_OF_STREAM);
+    INFLIGHT_NAME_CASE(INFLIGHT_IDLE);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_INVALID_ARGUMENT);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_NOT_FOUND);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_UNSUPPORTED);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_IO);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_CORRUPT_FILE);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_DEVICE);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_NO_DEVICE);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_OUT_OF_MEMORY);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_PLUGIN);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_REJECTED);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_ENGINE_FAILED);
+    INFLIGHT_NAME_CASE(INFLIGHT_ERROR_INTERNAL);
+#undef INFLIGHT_NAME_CASE
+    default:
+      return "unknown status";
+  }
+}
+
+inflight_status_t inflight_params_init(inflight_params_kind_t kind, void* params, size_t struct_size) {
+  return guard([&] {
+    require(params, "params");
+    switch (kind) {
+      case INFLIGHT_PARAMS_ENGINE: {
+        const inflight_engine_params_t defaults = INFLIGHT_ENGINE_PARAMS_INIT;
+        write_defaults(defaults, params, struct_size);
+        return INFLIGHT_OK;
+      }
+      case INFLIGHT_PARAMS_REQUEST: {
+        const inflight_request_params_t defaults = INFLIGHT_REQUEST_PARAMS_INIT;
+        write_defaults(defaults, params, struct_size);
+        return INFLIGHT_OK;
+      }
+      default:
+        inflight::fail(inflight::ErrorCode::InvalidArgument, "kind is {}, allowed: 1 (engine), 2 (request)", kind);
+    }
+  });
+}
+
+void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t level) {
+  static_cast<void>(guard([&] {
+    const auto threshold = static_cast<inflight::LogLevel>(std::clamp(level, INFLIGHT_LOG_DEBUG, INFLIGHT_LOG_ERROR));
+    if (log == nullptr) {
+      inflight::set_log_sink({}, threshold);
+    } else {
+      inflight::set_log_sink(
+          [log, context](inflight::LogLevel line_level, std::string_view message) {
+            log(context, static_cast<inflight_log_level_t>(line_level), message.data(), message.size());
+          },
+          threshold);
+    }
+    return INFLIGHT_OK;
+  }));
+}
+
+inflight_status_t inflight_engine_create(const inflight_engine_params_t* params, inflight_engine_t** engine) {
+  return guard([&] {
+    require(engine, "engine");
+    *engine = new inflight_engine(inflight::c::read_engine_params(inflight::c::read_struct(params, "params")));
+    return INFLIGHT_OK;
+  });
+}
+
+void inflight_engine_destroy(inflight_engine_t* engine) {
+  static_cast<void>(guard([&] {
+    delete engine;
+    return INFLIGHT_OK;
+  }));
+}
+
+inflight_status_t inflight_engine_step(inflight_engine_t* engine) {
+  return guard([&] { return runtime_of(engine).engine().step() ? INFLIGHT_OK : INFLIGHT_IDLE; });
+}
+
+inflight_status_t inflight_engine_stats(inflight_engine_t* engine, inflight_stats_t* stats) {
+  return guard([&] {
+    inflight::Runtime& runtime = runtime_of(engine);
+    const inflight::EngineStats now = runtime.engine().stats();
+    const inflight::SchedulerStats& counts = now.scheduler;
+    const auto counter = [](int64_t count) { return static_cast<uint64_t>(count); };
+    inflight_stats_t result{};
+    result.steps = counter(counts.steps);
+    result.requests_submitted = counter(counts.requests_added);
+    result.requests_finished = counter(counts.requests_finished);
+    result.requests_aborted = counter(counts.requests_aborted);
+    result.requests_failed = counter(counts.requests_failed);
+    result.prompt_tokens = counter(counts.prompt_tokens);
+    result.cached_tokens = counter(counts.cached_tokens);
+    result.output_tokens = counter(counts.output_tokens);
+    result.scheduled_tokens = counter(counts.scheduled_tokens);
+    result.preemptions = counter(counts.preemptions);
+    result.recomputed_tokens = counter(counts.recomputed_tokens);
+    result.requests_waiting = now.waiting;
+    result.requests_running = now.running;
+    result.kv_blocks = now.blocks_total;
+    result.kv_blocks_free = now.blocks_free;
+    result.kv_blocks_cached = now.blocks_stored;
+    result.kv_blocks_used = now.blocks_referenced;
+    result.device_bytes = runtime.device_bytes();
+    result.policy_strikes = counter(now.policy_strikes);
+    result.schedule_seconds = static_cast<double>(now.times.plan + now.times.commit) * 1e-9;
+    inflight::c::write_struct(result, stats, "stats");
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_metrics_text(inflight_engine_t* engine, char* text, size_t capacity, size_t* length) {
+  return guard(
+      [&] { return inflight::c::write_text(runtime_of(engine).engine().metrics_text(), text, capacity, length); });
+}
+
+inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity, size_t* length) {
+  return guard([&] { return inflight::c::write_text(runtime_of(engine).info_json(), text, capacity, length); });
+}
+
+inflight_status_t inflight_engine_trace_json(inflight_engine_t* engine, char* text, size_t capacity, size_t* length) {
+  return guard([&] { return inflight::c::write_text(runtime_of(engine).trace_json(), text, capacity, length); });
+}
+
+inflight_status_t inflight_tokenize(inflight_engine_t* engine, const char* text, size_t length,
+                                    uint8_t add_special_tokens, uint8_t parse_special_tokens, int32_t* ids,
+                                    size_t capacity, size_t* count) {
+  return guard([&] {
+    const auto tokens = runtime_of(engine).require_tokenizer().encode(
+        inflight::c::read_text(text, length, "text"),
+        {.add_special = add_special_tokens != 0, .parse_special = parse_special_tokens != 0});
+    return write_ids(tokens, ids, capacity, count);
+  });
+}
+
+inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
+                                      size_t capacity, size_t* length) {
+  return guard([&] {
+    if (count > 0) require(ids, "ids");
+    const std::string result = inflight::detokenize(runtime_of(engine).require_tokenizer().vocabulary(), {ids, count});
+    return inflight::c::write_text(result, text, capacity, length);
+  });
+}
+
+inflight_status_t inflight_chat_render(inflight_engine_t* engine, const char* request_json, size_t length, char* text,
+                                       size_t capacity, size_t* text_length) {
+  return guard([&] {
+    const std::string prompt =
+        runtime_of(engine).render_chat(inflight::c::read_text(request_json, length, "request_json"));
+    return inflight::c::write_text(prompt, text, capacity, text_length);
+  });
+}
+
+inflight_status_t inflight_plugin_load(const char* path) {
+  return guard([&] {
+    require(path, "path");
+    static_cast<void>(inflight::plugin_registry().load(path));
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const char* spec) {
+  return guard([&] {
+    require(spec, "spec");
+    runtime_of(engine).engine().set_policy(spec);
+    return INFLIGHT_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "params.h"
+
+#include <xxhash.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+
+#include "base/limits.h"
+
+namespace inflight::c {
+namespace {
+
+template <typename Value, typename Parse>
+void read_name(const char* text, const char* field, const char* allowed, Parse&& parse, Value& value) {
+  if (text == nullptr) return;
+  const auto parsed = parse(std::string_view(text));
+  if (!parsed) fail(ErrorCode::InvalidArgument, "{} is '{}', allowed: {}", field, text, allowed);
+  value = *parsed;
+}
+
+void read_positive(int32_t given, const char* field, int32_t& value) {
+  if (given < 0) fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (default) or more", field, given);
+  if (given > 0) value = given;
+}
+
+// Milliseconds from now to an absolute time; 0 = none.
+TimeNs deadline(double milliseconds, const char* field, TimeNs base) {
+  constexpr double kLongest = 1e12;
+  if (!(milliseconds >= 0.0 && milliseconds <= kLongest)) {
+    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {}", field, milliseconds, kLongest);
+  }
+  return milliseconds == 0.0 ? kNoDeadline : base + std::llround(milliseconds * 1e6);
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) | 1;
+}
+
+}  // namespace
+
+std::string_view read_text(const char* text, size_t length, const char* name) {
+  if (text == nullptr) {
+    if (length == 0) return {};
+    fail(ErrorCode::InvalidArgument, "{} is NULL", name);
+  }
+  const size_t bytes = length == INFLIGHT_NUL_TERMINATED ? std::strlen(text) : length;
+  if (bytes > limits::kPromptBytesMax) {
+    fail(ErrorCode::InvalidArgument, "{} has {} bytes, allowed: up to {}", name, bytes, limits::kPromptBytesMax);
+  }
+  return {text, bytes};
+}
+
+RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
+  RuntimeOptions options;
+  if (params.model == nullptr || *params.model == '\0') {
+    fail(ErrorCode::InvalidArgument, "model is not set: the path of a GGUF file is needed");
+  }
+  options.model = params.model;
+  if (params.device != nullptr) options.device = params.device;
+
+  SchedulerConfig& config = options.scheduler;
+  read_positive(params.max_num_seqs, "max_num_seqs", config.max_num_seqs);
+  read_positive(params.max_num_batched_tokens, "max_num_batched_tokens", config.max_num_batched_tokens);
+  read_positive(params.max_prefill_tokens, "max_prefill_tokens", config.max_prefill_tokens);
+  read_positive(params.long_prefill_token_threshold, "long_prefill_token_threshold",
+                config.long_prefill_token_threshold);
+  read_positive(params.max_model_len, "max_model_len", config.max_model_len);
+  read_positive(params.max_requests, "max_requests", config.max_requests);
+  read_positive(params.block_size, "block_size", options.block_size);
+  read_positive(params.kv_blocks, "kv_blocks", options.kv_blocks);
+  read_positive(params.host_kv_blocks, "host_kv_blocks", config.host_blocks);
+  if (params.kv_cache_dtype != INFLIGHT_KV_F16 && params.kv_cache_dtype != INFLIGHT_KV_F32) {
+    fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (f16), 1 (f32)", params.kv_cache_dtype);
+  }
+  options.kv_type = static_cast<KvType>(params.kv_cache_dtype);
+  options.device_memory_fraction = params.device_memory_fraction;
+
+  read_name(params.batching, "batching", "continuous, prefill_first, dynamic, static", parse_batching_mode,
+            config.batching);
+  read_name(params.preempt, "preempt", "recompute, swap, auto", parse_preempt_mode, config.preempt);
+  read_name(params.preempt_victim, "preempt_victim",
+            "last_admitted, lowest_priority, fewest_output, most_freeable, cheapest", parse_victim_rule,
+            config.preempt_victim);
+  config.max_batch_delay_ms = params.max_batch_delay_ms;
+  config.schedule_conservativeness = params.schedule_conservativeness;
+  config.kv_headroom = params.kv_headroom;
+  if (params.priority_preemption_threshold != INFLIGHT_NO_PREEMPTION) {
+    config.priority_preemption_threshold = params.priority_preemption_threshold;
+  }
+  config.enable_mixed_chunk = params.enable_mixed_chunk != 0;
+  if (params.schedule_policy != nullptr) options.schedule_policy = params.schedule_policy;
+  if (params.radix_eviction_policy != nullptr) options.eviction_policy = params.radix_eviction_policy;
+  options.prefix_caching = params.enable_prefix_caching != 0;
+  options.overlap = params.overlap != 0;
+  options.host_driven = params.host_driven != 0;
+  options.profile = params.profile != 0;
+  options.deterministic = params.deterministic != 0;
+  if (params.progress != nullptr) {
+    options.progress = [progress = params.progress, context = params.progress_context](
+                           double fraction, const char* what) { return progress(context, fraction, what) != 0; };
+  }
+  return options;
+}
+
+SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime) {
+  SubmitOptions options;
+  const TimeNs now = SteadyClock().now();
+  if ((params.prompt == nullptr) == (params.prompt_ids == nullptr)) {
+    fail(ErrorCode::InvalidArgument, "a request needs either prompt or prompt_ids, {} given",
+         params.prompt == nullptr ? "none was" : "both were");
+  }
+  if (params.prompt != nullptr) {
+    const std::string_view text = read_text(params.prompt, params.prompt_length, "prompt");
+    options.prompt = runtime.require_tokenizer().encode(
+        text, {.add_special = params.add_special_tokens != 0, .parse_special = params.parse_special_tokens != 0});
+  } else {
+    options.prompt.assign(params.prompt_ids, params.prompt_ids + params.prompt_id_count);
+  }
+  SamplingParams& sampling = options.sampling;
+  sampling.temperature = params.temperature;
+  sampling.top_k = params.top_k;
+  sampling.top_p = params.top_p;
+  sampling.min_p = params.min_p;
+  sampling.seed = params.seed != 0 ? params.seed : random_seed();
+  sampling.max_tokens = params.max_tokens;
+  sampling.ignore_eos = params.ignore_eos != 0;
+  if (params.stop_token_id_count > static_cast<size_t>(limits::kStopTokensMax)) {
+    fail(ErrorCode::InvalidArgument, "stop_token_id_count is {}, allowed: 0 to {}", params.stop_token_id_count,
+         limits::kStopTokensMax);
+  }
+  if (params.stop_token_id_count > 0) {
+    if (params.stop_token_ids == nullptr) fail(ErrorCode::InvalidArgument, "stop_token_ids is NULL");
+    options.sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
+  }
+  options.priority = params.priority;
+  options.tenant = params.tenant;
+  if (params.cache_salt != nullptr) {
+    options.cache_salt = XXH3_64bits(params.cache_salt, std::strlen(params.cache_salt));
+  }
+  options.ttft_deadline = deadline(params.ttft_deadline_ms, "ttft_deadline_ms", now);
+  options.e2e_deadline = deadline(params.e2e_deadline_ms, "e2e_deadline_ms", now);
+  options.itl_target = deadline(params.itl_target_ms, "itl_target_ms", 0);
+  options.predicted_output_tokens = params.predicted_output_tokens;
+  return options;
+}
+
+}  // namespace inflight::c

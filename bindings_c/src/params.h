@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C structs to the engine's own types, checked.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/runtime.h"
+#include "inflight/inflight.h"
+
+namespace inflight::c {
+
+// A caller's struct of any version: shorter ones were never released, longer ones must have a zero tail (the rule of
+// Linux's copy_struct_from_user).
+// ERRORS: InvalidArgument, Unsupported.
+template <typename Struct>
+[[nodiscard]] Struct read_struct(const Struct* given, const char* name) {
+  if (given == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
+  const uint32_t size = given->struct_size;
+  if (size < sizeof(Struct)) {
+    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more (set it with the _INIT macro)", name,
+         size, sizeof(Struct));
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] != 0) {
+      fail(ErrorCode::Unsupported,
+           "{} sets a field at byte {} that this library (" INFLIGHT_VERSION_STRING ") does not know", name, i);
+    }
+  }
+  Struct copy;
+  std::memcpy(&copy, given, sizeof copy);
+  return copy;
+}
+
+// Fills a caller's output struct; what it has beyond this version becomes zero.
+template <typename Struct>
+void write_struct(Struct source, Struct* target, const char* name) {
+  if (target == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
+  const uint32_t size = target->struct_size;
+  if (size < sizeof(Struct)) {
+    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more", name, size, sizeof(Struct));
+  }
+  source.struct_size = size;
+  std::memcpy(target, &source, sizeof source);
+  std::memset(reinterpret_cast<unsigned char*>(target) + sizeof source, 0, size - sizeof source);
+}
+
+// ERRORS: InvalidArgument naming the field, the value and what is allowed.
+[[nodiscard]] RuntimeOptions read_engine_params(const inflight_engine_params_t& params);
+// `runtime` tokenizes a text prompt.
+[[nodiscard]] SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime);
+
+// A pointer and a length, or INFLIGHT_NUL_TERMINATED.  ERRORS: InvalidArgument when `text` is NULL and length is not 0.
+[[nodiscard]] std::string_view read_text(const char* text, size_t length, const char* name);
+
+}  // namespace inflight::c

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/engine_flags.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "cli/demo_model.h"
+#include "cli/progress_bar.h"
+
+namespace inflight::cli {
+namespace {
+
+constexpr const char* kEngine = "Engine";
+constexpr const char* kScheduling = "Scheduling";
+
+void add_switch(CLI::App& command, const char* name, std::string& value, const char* help) {
+  command.add_option(name, value, help)->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group(kScheduling);
+}
+
+struct LoadProgress {
+  size_t bytes;  // of the model file
+  ProgressBar bar;
+};
+
+size_t file_bytes(const std::string& path) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(path, unknown);
+  return unknown ? 0 : bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
+  auto flags = std::make_shared<EngineFlags>();
+  EngineOptions& options = flags->options;
+  inflight_engine_params_t& params = options.params;
+  const auto add = [&command](const char* name, auto& value, const char* help, const char* group) {
+    return command.add_option(name, value, help)->group(group);
+  };
+  add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine);
+  add("--device", options.device, "Index or part of a name, see: inflight devices (default: best GPU, else CPU)",
+      kEngine);
+  add("--max-model-len", params.max_model_len, "Tokens of a sequence, prompt and output (default: the model's)",
+      kEngine);
+  add("--block-size", params.block_size, "Tokens of a KV block: 8, 16, 32, 64, 128 (default: 16)", kEngine);
+  add("--kv-blocks", params.kv_blocks, "KV blocks (default: as many as are useful and fit)", kEngine);
+  add("--host-kv-blocks", params.host_kv_blocks, "KV blocks in host memory for --preempt swap|auto (default: 0)",
+      kEngine);
+  add("--kv-cache-dtype", flags->kv_cache_dtype, "Numbers of the KV cache", kEngine)
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  add("--device-memory-fraction", params.device_memory_fraction, "Share of the device's memory to use", kEngine)
+      ->capture_default_str();
+  add("--profile", flags->profile_path, "Time every kernel and write a Chrome trace to this file", kEngine);
+
+  add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
+  add("--max-num-batched-tokens", params.max_num_batched_tokens, "Tokens computed in a step (default: 512)",
+      kScheduling);
+  add("--chunked-prefill-size,--chunk", params.max_prefill_tokens, "Of these, prompt tokens (default: all)",
+      kScheduling);
+  add("--long-prefill-token-threshold", params.long_prefill_token_threshold, "Of these, of one prompt (default: all)",
+      kScheduling);
+  add("--policy,--schedule-policy", options.schedule_policy,
+      "Order of the requests, see: inflight plugin list (default: fcfs)", kScheduling);
+  add("--evict,--radix-eviction-policy", options.radix_eviction_policy,
+      "Which stored KV goes first, see: inflight plugin list (default: lru)", kScheduling);
+  add("--batching", options.batching, "continuous, prefill_first, dynamic or static (default: continuous)",
+      kScheduling);
+  add("--max-batch-delay-ms", params.max_batch_delay_ms, "dynamic: longest wait for a full batch", kScheduling)
+      ->capture_default_str();
+  command.add_flag("--enable-mixed-chunk", params.enable_mixed_chunk, "prefill_first: decodes ride along with prompts")
+      ->group(kScheduling);
+  add("--preempt", options.preempt, "recompute, swap or auto (default: recompute)", kScheduling);
+  add("--schedule-conservativeness", params.schedule_conservativeness,
+      "Room kept for output to come: 0 none (vLLM) .. 1 (SGLang)", kScheduling)
+      ->capture_default_str();
+  add("--priority-preemption-threshold", params.priority_preemption_threshold,
+      "A request replaces running ones whose priority is worse by more than this (default: never)", kScheduling);
+  add_switch(command, "--overlap", flags->overlap, "Plan a step while the one before runs");
+  add_switch(command, "--prefix-caching", flags->prefix_caching, "Keep and share the KV of finished prompts");
+  add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
+  return flags;
+}
+
+Engine open_engine(EngineFlags& flags) {
+  EngineOptions options = flags.options;
+  if (options.model.empty()) options.model = demo_model_path();
+  options.params.overlap = flags.overlap == "on" ? 1 : 0;
+  options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;
+  options.params.deterministic = flags.deterministic == "on" ? 1 : 0;
+  options.params.kv_cache_dtype = flags.kv_cache_dtype == "f32" ? INFLIGHT_KV_F32 : INFLIGHT_KV_F16;
+  options.params.profile = flags.profile_path.empty() ? 0 : 1;
+
+  const SteadyClock clock;
+  LoadProgress progress{file_bytes(options.model), {"loading", clock}};
+  options.params.progress = [](void* context, double fraction, const char* what) -> int32_t {
+    auto& shown = *static_cast<LoadProgress*>(context);
+    shown.bar.update(static_cast<size_t>(fraction * static_cast<double>(shown.bytes)), shown.bytes, what);
+    return 0;
+  };
+  options.params.progress_context = &progress;
+  return Engine(options);
+}
+
+void write_profile(Engine& engine, const EngineFlags& flags) {
+  if (flags.profile_path.empty()) return;
+  std::ofstream file(flags.profile_path, std::ios::binary);
+  file << engine.trace_json();
+  file.close();
+  if (!file) fail(ErrorCode::Io, "{}: cannot write the trace", flags.profile_path);
+}
+
+}  // namespace inflight::cli

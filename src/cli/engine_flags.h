@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that every command with an engine has, and the engine made from them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "inflight/inflight.hpp"
+
+namespace inflight::cli {
+
+// Names as in inflight_engine_params_t, with dashes.  LIFETIME: as long as the command that it was added to.
+struct EngineFlags {
+  EngineOptions options;
+  std::string kv_cache_dtype = "f16";
+  std::string overlap = "on", prefix_caching = "on", deterministic = "on";
+  std::string profile_path;  // where the Chrome trace goes; empty: none
+};
+
+[[nodiscard]] std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command);
+
+// Loads with a progress bar; no model given: the demo model.
+[[nodiscard]] Engine open_engine(EngineFlags& flags);
+
+// Writes the Chrome trace where --profile asks for one.
+void write_profile(Engine& engine, const EngineFlags& flags);
+
+}  // namespace inflight::cli

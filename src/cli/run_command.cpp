@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inflight run`: several prompts as one continuous batch; the first answer streams, the others follow.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/chat.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/request_flags.h"
+
+namespace inflight::cli {
+namespace {
+
+struct RunFlags {
+  std::vector<std::string> prompts;
+  std::vector<std::string> prompt_ids;  // "1,2,3" each
+  std::string prompts_path;             // one prompt a line
+  std::string system;
+  bool chat = false;
+  bool as_json = false;
+};
+
+struct Answer {
+  std::string prompt;  // as it is shown
+  std::string text;
+  std::vector<int32_t> token_ids;
+  Event last;
+  TimeNs first_token = 0;
+};
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, comma - at);
+    size_t used = 0;
+    int32_t id = -1;
+    try {
+      id = std::stoi(one, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used == 0 || used != one.size() || id < 0) {
+      fail(ErrorCode::InvalidArgument, "--prompt-ids: '{}' is no token id, allowed: numbers separated by commas", one);
+    }
+    ids.push_back(id);
+    at = comma + 1;
+  }
+  return ids;
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(ErrorCode::NotFound, "{}: cannot open this file of prompts", path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  if (lines.empty()) fail(ErrorCode::InvalidArgument, "{}: no prompt in this file, one a line is expected", path);
+  return lines;
+}
+
+// What to answer: the prompts given, else standard input, else (at a terminal) a story.
+std::vector<RequestOptions> requests_of(const RunFlags& flags, const RequestOptions& common) {
+  std::vector<std::string> prompts = flags.prompts;
+  if (!flags.prompts_path.empty()) {
+    const auto lines = read_lines(flags.prompts_path);
+    prompts.insert(prompts.end(), lines.begin(), lines.end());
+  }
+  if (prompts.empty() && flags.prompt_ids.empty()) {
+    if (::isatty(STDIN_FILENO) == 1) {
+      prompts.emplace_back("Once upon a time");
+    } else {
+      prompts.emplace_back(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    }
+  }
+  std::vector<RequestOptions> requests;
+  for (const std::string& prompt : prompts) {
+    if (prompt.empty()) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: any text of one byte or more");
+    requests.push_back(common);
+    requests.back().prompt = prompt;
+  }
+  for (const std::string& ids : flags.prompt_ids) {
+    requests.push_back(common);
+    requests.back().prompt_ids = parse_ids(ids);
+  }
+  return requests;
+}
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Waits for all streams at once; `show` receives the text of the first answer as it comes.
+template <typename Show>
+void collect(std::vector<Stream>& streams, std::vector<Answer>& answers, const Clock& clock, Show&& show) {
+  constexpr auto kTurn = std::chrono::milliseconds(20);
+  size_t open = streams.size();
+  while (open > 0) {
+    bool waited = false;
+    for (size_t i = 0; i < streams.size(); ++i) {
+      Answer& answer = answers[i];
+      if (streams[i].ended() || answer.last.finish_reason != INFLIGHT_FINISH_NONE) continue;
+      const auto event = streams[i].next(waited ? std::chrono::milliseconds(0) : kTurn);
+      waited = true;
+      if (!event) continue;
+      if (answer.first_token == 0 && !event->token_ids.empty()) answer.first_token = clock.now();
+      answer.text += event->text;
+      answer.token_ids.insert(answer.token_ids.end(), event->token_ids.begin(), event->token_ids.end());
+      answer.last = *event;
+      if (i == 0) show(event->text);
+      if (event->finish_reason != INFLIGHT_FINISH_NONE) --open;
+    }
+  }
+}
+
+const char* name_of(inflight_finish_reason_t reason) {
+  constexpr const char* kNames[] = {"none", "stop", "length", "abort", "error"};
+  return kNames[reason];
+}
+
+struct Timings {
+  double load_ms, ttft_ms, prefill_tokens_per_second, decode_tokens_per_second;
+};
+
+Timings timings_of(const std::vector<Answer>& answers, double load_ms, TimeNs begin, TimeNs end) {
+  int64_t prompt_tokens = 0, later_tokens = 0;
+  TimeNs first = end, last_first = begin;
+  for (const Answer& answer : answers) {
+    prompt_tokens += answer.last.prompt_token_count - answer.last.cached_token_count;
+    if (answer.first_token == 0) continue;
+    later_tokens += answer.last.output_token_count - 1;
+    first = std::min(first, answer.first_token);
+    last_first = std::max(last_first, answer.first_token);
+  }
+  const auto seconds = [](TimeNs from, TimeNs to) { return std::max(static_cast<double>(to - from) * 1e-9, 1e-9); };
+  return {load_ms, seconds(begin, first) * 1e3, static_cast<double>(prompt_tokens) / seconds(begin, last_first),
+          later_tokens == 0 ? 0.0 : static_cast<double>(later_tokens) / seconds(first, end)};
+}
+
+void print_json(const std::vector<Answer>& answers, const Timings& timings, const std::string& device) {
+  nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    outputs.push_back({{"index", i},
+                       {"text", answer.text},
+                       {"token_ids", answer.token_ids},
+                       {"prompt_tokens", answer.last.prompt_token_count},
+                       {"cached_tokens", answer.last.cached_token_count},
+                       {"finish_reason", name_of(answer.last.finish_reason)}});
+  }
+  const nlohmann::ordered_json all = {{"outputs", outputs},
+                                      {"timings",
+                                       {{"load_ms", timings.load_ms},
+                                        {"ttft_ms", timings.ttft_ms},
+                                        {"prefill_tokens_per_second", timings.prefill_tokens_per_second},
+                                        {"decode_tokens_per_second", timings.decode_tokens_per_second}}},
+                                      {"device", device}};
+  print(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions& common) {
+  const SteadyClock clock;
+  std::vector<RequestOptions> requests;
+  if (!flags.chat) requests = requests_of(flags, common);  // what is wrong with them is said before loading
+  const TimeNs load_begin = clock.now();
+  Engine engine = open_engine(engine_flags);
+  const double load_ms = static_cast<double>(clock.now() - load_begin) * 1e-6;
+  if (flags.chat) return run_chat(engine, common, flags.system);
+
+  const auto info = nlohmann::json::parse(engine.info_json());
+  const std::string device = info.at("device").at("name");
+  std::vector<Answer> answers(requests.size());
+  std::vector<Stream> streams;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    answers[i].prompt = requests[i].prompt_ids.empty() ? requests[i].prompt : "";
+  }
+  const TimeNs begin = clock.now();
+  for (const RequestOptions& request : requests) streams.push_back(engine.submit(request));
+  const auto heading = [&](size_t i) {
+    if (requests.size() > 1) print(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
+    print(answers[i].prompt);
+  };
+  if (!flags.as_json) heading(0);
+  collect(streams, answers, clock, [&](const std::string& text) {
+    if (!flags.as_json) print(text);
+  });
+  const TimeNs end = clock.now();
+  const Timings timings = timings_of(answers, load_ms, begin, end);
+  write_profile(engine, engine_flags);
+  if (flags.as_json) {
+    print_json(answers, timings, device);
+  } else {
+    int64_t tokens = 0;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (i > 0) heading(i), print(answers[i].text);
+      print("\n");
+      tokens += answers[i].last.output_token_count;
+    }
+    fmt::print(
+        stderr,
+        "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, first token after {:.0f} ms, loaded in {:.0f} ms\n",
+        info.at("model").at("name").get<std::string>(), device, tokens, requests.size(),
+        timings.decode_tokens_per_second, timings.ttft_ms, load_ms);
+  }
+  for (const Answer& answer : answers) {
+    if (answer.last.finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", answer.last.error);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("run", "Answer prompts; several run as one continuous batch");
+  command->footer(
+      "Examples:\n"
+      "  inflight run                                             a story from the demo model\n"
+      "  inflight run -p 'Once upon a time' -p 'One day, Ben'     two answers from one batch\n"
+      "  echo 'Once upon a time' | inflight run --json            one JSON object\n"
+      "  inflight run -m model.gguf --chat                        a conversation");
+  const auto flags = std::make_shared<RunFlags>();
+  command->add_option("-p,--prompt", flags->prompts, "Prompt; may be given several times (default: standard input)")
+      ->allow_extra_args(false);
+  command->add_option("--prompts", flags->prompts_path, "File with one prompt a line");
+  command->add_option("--prompt-ids", flags->prompt_ids, "Prompt as token ids: 1,2,3")->allow_extra_args(false);
+  command->add_flag("--chat", flags->chat, "Converse with the model's chat template");
+  command->add_option("--system", flags->system, "System prompt of --chat");
+  command->add_flag("--json", flags->as_json, "One JSON object instead of text");
+  const auto engine_flags = add_engine_flags(*command);
+  const auto request = add_request_flags(*command);
+  command->callback([flags, engine_flags, request] { run(*flags, *engine_flags, *request); });
+}
+
+}  // namespace inflight::cli

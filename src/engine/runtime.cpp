@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "exec/cl_executor.h"
+#include "exec/memory_plan.h"
+#include "model/model_loader.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Without kv_blocks, KV takes no more than this share of a memory that the device has in common with the host's
+// programs.
+constexpr double kSharedMemoryShare = 0.25;
+
+// Bytes of weights in the file that one step reads whatever its batch: all but an untied embedding, of which only the
+// scheduled tokens' rows are read.
+size_t weight_bytes_read_a_step(const ModelWeights& weights) {
+  size_t bytes = weights.output_norm.bytes.size() + weights.output.bytes.size();
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightView* view :
+         {&layer.attention_norm, &layer.query, &layer.key, &layer.value, &layer.query_bias, &layer.key_bias,
+          &layer.value_bias, &layer.attention_output, &layer.attention_output_bias, &layer.feed_forward_norm,
+          &layer.gate, &layer.up, &layer.down, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+      bytes += view->bytes.size();
+    }
+  }
+  return bytes;
+}
+
+// What ends an answer: the ids that the file names, and control tokens with a name that can mean nothing else (files
+// often name only one of them; llama.cpp does the same).
+std::vector<TokenId> end_tokens_of(const VocabularyData& vocabulary) {
+  constexpr std::array<std::string_view, 8> kNames = {"<|im_end|>",    "<|endoftext|>",   "<|eot_id|>", "<|end|>",
+                                                      "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>", "<|return|>"};
+  std::vector<TokenId> ids;
+  for (const auto& id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
+    if (id) ids.push_back(*id);
+  }
+  for (size_t i = 0; i < std::min(vocabulary.tokens.size(), vocabulary.types.size()); ++i) {
+    if (vocabulary.types[i] != TokenType::Control) continue;
+    if (std::find(kNames.begin(), kNames.end(), vocabulary.tokens[i]) != kNames.end()) {
+      ids.push_back(static_cast<TokenId>(i));
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec) {
+  return {.kv = KvLayout::of(spec, options.block_size, options.kv_type),
+          .host_block_count = options.scheduler.host_blocks,
+          .max_num_seqs = options.scheduler.max_num_seqs,
+          .max_num_batched_tokens = options.scheduler.max_num_batched_tokens,
+          // A fused step is one launch, which would say nothing of its parts.
+          .launch_mode = options.profile ? LaunchMode::Stages : LaunchMode::Automatic,
+          .progress = options.progress};
+}
+
+void check_sizes(const RuntimeOptions& options) {
+  const SchedulerConfig& config = options.scheduler;
+  if (config.max_num_seqs < 1 || config.max_num_seqs > limits::kSequencesMax) {
+    fail(ErrorCode::InvalidArgument, "max_num_seqs is {}, allowed: 1 to {}", config.max_num_seqs,
+         limits::kSequencesMax);
+  }
+  if (config.max_num_batched_tokens < config.max_num_seqs ||
+      config.max_num_batched_tokens > limits::kBatchedTokensMax) {
+    fail(ErrorCode::InvalidArgument, "max_num_batched_tokens is {}, allowed: max_num_seqs ({}) to {}",
+         config.max_num_batched_tokens, config.max_num_seqs, limits::kBatchedTokensMax);
+  }
+  if (!(options.device_memory_fraction > 0.0 && options.device_memory_fraction <= 1.0)) {
+    fail(ErrorCode::InvalidArgument, "device_memory_fraction is {}, allowed: above 0, up to 1",
+         options.device_memory_fraction);
+  }
+}
+
+// As many blocks as were asked for; else as all sequences at full length need, or as many of them as fit.
+int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& device, const LoadedModel& model,
+                           ClExecutorOptions executor) {
+  const auto budget = static_cast<size_t>(static_cast<double>(device.memory_bytes) * options.device_memory_fraction);
+  const int32_t sequence_tokens =
+      options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : model.spec.context_length;
+  // One more than a sequence fills, so that admission, which counts in whole blocks, never holds one back.
+  const int64_t sequence_blocks = div_ceil(sequence_tokens, options.block_size) + 1;
+  if (options.kv_blocks == 0) {
+    int64_t useful = sequence_blocks * options.scheduler.max_num_seqs;
+    if (device.host_memory) {
+      const auto bytes = static_cast<double>(device.memory_bytes) * kSharedMemoryShare;
+      useful = std::min(useful, static_cast<int64_t>(bytes / static_cast<double>(executor.kv.bytes_per_block())));
+    }
+    useful = std::clamp<int64_t>(useful, 1, limits::kBlocksMax);
+    executor.kv_block_count = static_cast<int32_t>(useful);
+    const int32_t fitting =
+        fitting_block_count(device, model.spec, model.weights, executor, budget, static_cast<int32_t>(useful));
+    if (fitting > 0) return fitting;
+    executor.kv_block_count = 1;
+  } else {
+    executor.kv_block_count = options.kv_blocks;
+  }
+  const MemoryPlan plan = plan_memory(device, model.spec, model.weights, executor);
+  if (plan.total() > budget) {
+    fail(ErrorCode::OutOfMemory,
+         "the model needs {} MB on {} (weights {}, {} KV blocks {}, activations {}), allowed: {} MB "
+         "(device_memory_fraction {} of {})",
+         plan.total() >> 20, device.name, plan.weight_bytes >> 20, executor.kv_block_count, plan.kv_bytes >> 20,
+         plan.activation_bytes >> 20, budget >> 20, options.device_memory_fraction, device.memory_bytes >> 20);
+  }
+  return executor.kv_block_count;
+}
+
+}  // namespace
+
+Runtime::Runtime(RuntimeOptions options)
+    : options_(std::move(options)), device_(Device::open({.spec = options_.device, .profile = options_.profile})) {
+  check_sizes(options_);
+  const LoadedModel model = load_model(options_.model);
+  spec_ = model.spec;
+  if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
+  chat_template_ = model.vocabulary.chat_template;
+
+  ClExecutorOptions executor = executor_options(options_, spec_);
+  executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
+  SchedulerConfig& config = options_.scheduler;
+  const int64_t kv_tokens = int64_t{executor.kv_block_count} * options_.block_size;
+  if (config.max_model_len == 0) {
+    config.max_model_len = static_cast<int32_t>(std::min<int64_t>(spec_.context_length, kv_tokens));
+  } else if (config.max_model_len > spec_.context_length) {
+    fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the model's context length)",
+         config.max_model_len, spec_.context_length);
+  }
+  config.validate(kv_tokens);
+
+  auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
+  const MemoryPlan plan = plan_memory(device_.info(), spec_, model.weights, executor);
+  info_ = Json{{"device",
+                {{"index", device_.info().index},
+                 {"name", device_.info().name},
+                 {"type", to_string(device_.info().type)},
+                 {"platform", device_.info().platform},
+                 {"driver", device_.info().driver}}},
+               {"model",
+                {{"path", options_.model},
+                 {"name", spec_.name},
+                 {"architecture", spec_.architecture},
+                 {"layers", spec_.layer_count},
+                 {"vocabulary_size", spec_.vocabulary_size},
+                 {"context_length", spec_.context_length},
+                 {"chat_template", !chat_template_.empty()}}},
+               {"limits",
+                {{"max_num_seqs", config.max_num_seqs},
+                 {"max_num_batched_tokens", config.max_num_batched_tokens},
+                 {"max_model_len", config.max_model_len},
+                 {"max_requests", config.max_requests},
+                 {"block_size", options_.block_size},
+                 {"kv_blocks", executor.kv_block_count},
+                 {"host_kv_blocks", config.host_blocks}}},
+               {"memory",
+                {{"weight_bytes", plan.weight_bytes},
+                 {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
+                 {"kv_bytes", plan.kv_bytes},
+                 {"activation_bytes", plan.activation_bytes}}}}
+              .dump(-1, ' ', false, Json::error_handler_t::replace);
+
+  SchedulerSetup setup;
+  setup.config = config;
+  setup.blocks = {.block_count = executor.kv_block_count,
+                  .block_token_count = options_.block_size,
+                  .prefix_caching = options_.prefix_caching};
+  setup.block_bytes = executor.kv.bytes_per_block();
+  setup.schedule_policy = options_.schedule_policy;
+  setup.eviction_policy = options_.eviction_policy;
+  engine_ = std::make_unique<Engine>(EngineOptions{.setup = setup,
+                                                   .overlap = options_.overlap,
+                                                   .host_driven = options_.host_driven,
+                                                   .vocabulary_size = spec_.vocabulary_size,
+                                                   .end_tokens = end_tokens_of(model.vocabulary),
+                                                   .model_name = spec_.name},
+                                     std::move(running));
+}
+
+Runtime::~Runtime() = default;
+
+const Tokenizer& Runtime::require_tokenizer() const {
+  if (tokenizer_ == nullptr) {
+    fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (--prompt-ids) instead of text", options_.model);
+  }
+  return *tokenizer_;
+}
+
+std::string Runtime::render_chat(std::string_view) const {
+  fail(ErrorCode::Unsupported, "chat templates are not rendered by this version");
+}
+
+std::string Runtime::trace_json() {
+  const std::scoped_lock lock(profile_mutex_);
+  if (options_.profile) {
+    const auto records = device_.take_profile();
+    profile_.insert(profile_.end(), records.begin(), records.end());
+  }
+  return chrome_trace(profile_);
+}
+
+size_t Runtime::device_bytes() const { return device_.device_bytes(); }
+
+}  // namespace inflight

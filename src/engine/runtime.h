@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model file on a device, ready to serve: puts device, model, executor, text and engine together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/kv_layout.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace inflight {
+
+class ClExecutor;
+
+struct RuntimeOptions {
+  std::string model;   // path of a GGUF file
+  std::string device;  // index or part of a name; empty: $INFLIGHT_DEVICE, else the best GPU, else the CPU
+  // max_model_len 0: the model's context length, or what the KV storage holds if that is less.
+  SchedulerConfig scheduler;
+  int32_t block_size = 16;  // tokens a KV block
+  int32_t kv_blocks = 0;    // 0: as many as are useful and fit
+  KvType kv_type = KvType::F16;
+  double device_memory_fraction = 0.9;  // (0, 1]
+  std::string schedule_policy = "fcfs";
+  std::string eviction_policy = "lru";
+  bool prefix_caching = true;
+  bool overlap = true;
+  bool host_driven = false;
+  bool profile = false;
+  bool deterministic = true;
+  // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
+  std::function<bool(double fraction, const char* what)> progress;
+};
+
+// THREAD: any, but for Engine::step().
+class Runtime {
+ public:
+  // ERRORS: any; nothing stays behind.
+  explicit Runtime(RuntimeOptions options);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  ~Runtime();
+
+  [[nodiscard]] Engine& engine() { return *engine_; }
+
+  // Null: the model file has no vocabulary.
+  [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  // ERRORS: Unsupported when there is none.
+  [[nodiscard]] const Tokenizer& require_tokenizer() const;
+  // ERRORS: Unsupported without a template, InvalidArgument for a request the template refuses.
+  [[nodiscard]] std::string render_chat(std::string_view request_json) const;
+
+  // What runs here, as JSON: device, model, limits, memory.
+  [[nodiscard]] const std::string& info_json() const { return info_; }
+  // Kernel launches since creation as a Chrome trace; no events without `profile`.
+  [[nodiscard]] std::string trace_json();
+  [[nodiscard]] size_t device_bytes() const;
+
+ private:
+  RuntimeOptions options_;
+  Device device_;
+  ModelSpec spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string chat_template_;
+  std::string info_;
+  std::mutex profile_mutex_;
+  std::vector<ProfileRecord> profile_;  // what was taken from the device so far
+  std::unique_ptr<Engine> engine_;      // last: its thread uses the device
+};
+
+}  // namespace inflight

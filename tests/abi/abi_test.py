@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The library as its users meet it: headers in every language version, exported symbols and dependencies equal to their
+lists, an installed prefix from which programs build through pkg-config and CMake and run.
+    abi_test.py BUILD_DIR SOURCE_DIR"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD, SOURCE = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+MODEL = SOURCE / "models/tinyworld/tinyworld-q8_0.gguf"
+NEEDED = {"libOpenCL.so.1", "libclblast.so.1", "libpcre2-8.so.0", "libutf8proc.so.2", "libfmt.so.9", "libxxhash.so.0",
+          "libmd.so.0", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}
+
+
+def run(*command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Headers(unittest.TestCase):
+    def test_compile_in_every_language_version(self):
+        for language in (["gcc", "-std=c11"], ["g++", "-xc++", "-std=c++11"], ["g++", "-xc++", "-std=c++17"],
+                         ["g++", "-xc++", "-std=c++20"]):
+            run(*language, "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror",
+                f"-I{SOURCE}/include", "-c", SOURCE / "tests/abi/header_test.c", "-o", os.devnull)
+
+    def test_wrappers_compile_as_cpp17(self):
+        for header in ("inflight.hpp", "plugin.hpp"):
+            run("g++", "-xc++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{SOURCE}/include", "-c",
+                "-", "-o", os.devnull, input=f'#include "inflight/{header}"\n')
+
+
+class Library(unittest.TestCase):
+    library = BUILD / "lib/libinflight.so"
+
+    def test_exports_what_the_list_says(self):
+        lines = run("nm", "-D", "--defined-only", self.library).splitlines()
+        exported = {line.split()[-1].split("@")[0] for line in lines if " A " not in line}
+        listed = set((SOURCE / "bindings_c/symbols.txt").read_text().split())
+        self.assertEqual(exported, listed)
+        declared = set(re.findall(r"\b(inflight_\w+)\(", re.sub(r"/\*.*?\*/", "", (
+            SOURCE / "include/inflight/inflight.h").read_text(), flags=re.S)))
+        self.assertEqual(declared, listed)
+
+    def test_needs_nothing_beyond_the_list(self):
+        dynamic = run("readelf", "-d", self.library)
+        needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
+        self.assertLessEqual(needed, NEEDED)
+        self.assertIn("libinflight.so.0", dynamic)
+        self.assertNotRegex(run("readelf", "-lW", self.library), r"GNU_STACK.*RWE")
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.prefix = cls.folder / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        cls.lib = next(cls.prefix.glob("lib/**/libinflight.so")).parent
+        cls.environment = {**os.environ, "PKG_CONFIG_PATH": str(cls.lib / "pkgconfig"),
+                           "LD_LIBRARY_PATH": str(cls.lib)}
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def pkg_config(self, *arguments):
+        return run("pkg-config", *arguments, "inflight", env=self.environment).split()
+
+    def test_c_example_builds_through_pkg_config_and_runs(self):
+        program = self.folder / "eight_streams"
+        run("cc", "-std=c11", "-Wall", "-Werror", SOURCE / "bindings_c/examples/c/eight_streams.c", "-o", program,
+            *self.pkg_config("--cflags", "--libs"))
+        answers = run(program, MODEL, env=self.environment)
+        self.assertEqual(len(re.findall(r"^\[\d\]", answers, re.M)), 8)
+        self.assertEqual(len(re.findall(r"prompt tokens", answers)), 8)
+        missing = subprocess.run([program, "missing.gguf"], capture_output=True, text=True, env=self.environment)
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("missing.gguf", missing.stderr)
+
+    def test_python_example_runs(self):
+        answers = run(sys.executable, SOURCE / "bindings_c/examples/python/eight_streams.py", self.lib / "libinflight.so",
+                      MODEL, env=self.environment)
+        self.assertEqual(len(re.findall(r"^\[\d\] .{20}", answers, re.M)), 8)
+
+    def test_cmake_consumer_builds_and_runs(self):
+        source = self.folder / "consumer"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.20)
+project(consumer C CXX)
+find_package(inflight REQUIRED)
+add_executable(consumer consumer.cpp)
+target_compile_features(consumer PRIVATE cxx_std_17)
+target_link_libraries(consumer PRIVATE inflight::inflight)
+inflight_add_plugin(mine policy.c)
+""")
+        (source / "consumer.cpp").write_text("""#include <inflight/inflight.hpp>
+#include <iostream>
+int main(int, char** argv) {
+  inflight::EngineOptions options;
+  options.model = argv[1];
+  inflight::Engine engine(options);
+  inflight::RequestOptions request;
+  request.prompt = "Once upon a time";
+  request.params.max_tokens = 16;
+  std::cout << engine.submit(request).text() << "\\n";
+}
+""")
+        shutil.copy(SOURCE / "plugins/fcfs.c", source / "policy.c")
+        build = self.folder / "consumer-build"
+        run("cmake", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", build)
+        self.assertIn("there was", run(build / "consumer", MODEL, env=self.environment))
+        self.assertTrue((build / "mine.ifp.so").is_file())
+
+    def readme_block(self, language):
+        return re.search(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)[1]
+
+    def test_readme_program_builds_and_runs(self):
+        source = self.folder / "story.c"
+        source.write_text(self.readme_block("c").replace('"model.gguf"', f'"{MODEL}"'))
+        program = self.folder / "story"
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", source, "-o", program, *self.pkg_config("--cflags", "--libs"))
+        self.assertIn("there was", run(program, env=self.environment))
+
+    def test_readme_policy_builds_and_orders_requests(self):
+        (self.folder / "shortest.cpp").write_text(self.readme_block("cpp"))
+        policy = self.folder / "shortest.ifp.so"
+        run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
+            self.folder / "shortest.cpp", "-o", policy, *self.pkg_config("--cflags"))
+        out = run(self.prefix / "bin/inflight", "run", "--policy", policy, "--max-num-seqs", "1", "-n", "2", "--json",
+                  "-p", "Once upon a time there was", "-p", "Once", env=self.environment)
+        self.assertIn('"finish_reason": "length"', out)
+
+    def test_plugindir_holds_the_policies(self):
+        folder = pathlib.Path(self.pkg_config("--variable=plugindir")[0])
+        self.assertTrue((folder / "fcfs.ifp.so").is_file(), folder)
+        self.assertTrue((folder / "lru.ifp.so").is_file(), folder)
+
+    def test_installed_program_finds_its_model(self):
+        out = run(self.prefix / "bin/inflight", "run", "-p", "Once upon a time", "-n", "4", "--json",
+                  env=self.environment)
+        self.assertIn('"finish_reason": "length"', out)
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`inflight run` and `inflight bench` as a user meets them: answers equal to the demo model's expected outputs, the JSON
+keys that scripts rely on, one clear line and the right exit status for every mistake.    run_test.py PROGRAM SOURCE_DIR"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+DEMO = SOURCE / "models/tinyworld/tinyworld-f16.gguf"
+GOLDEN = json.loads((SOURCE / "models/tinyworld/golden.json").read_text())
+
+
+def run(*args, **options):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=300, **options)
+
+
+class Run(unittest.TestCase):
+    def good(self, *args, **options):
+        done = run(*args, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.decode()
+
+    def bad(self, status, text, *args, **options):
+        done = run(*args, **options)
+        message = done.stderr.decode()
+        self.assertEqual(done.returncode, status, message)
+        self.assertIn(text, message)
+        self.assertEqual(len(message.splitlines()), 1, message)
+        self.assertTrue(message.startswith("inflight: "), message)
+
+    def test_answers_equal_the_expected_outputs(self):
+        cases = [case for case in GOLDEN["cases"] if case["min_margin"] > 0.003]
+        self.assertGreater(len(cases), 5)
+        arguments = []
+        for case in cases:
+            arguments += ["--prompt-ids", ",".join(map(str, case["prompt_ids"]))]
+        answer = json.loads(self.good("run", "-n", len(cases[0]["greedy_ids"]), "--ignore-eos", "--json", *arguments))
+        for case, output in zip(cases, answer["outputs"]):
+            self.assertEqual(output["token_ids"], case["greedy_ids"])
+            self.assertEqual(output["prompt_tokens"], len(case["prompt_ids"]))
+
+    def test_json_has_the_promised_keys(self):
+        answer = json.loads(self.good("run", "-p", "Once upon a time", "-p", "One day", "-n", 8, "--json"))
+        self.assertEqual([output["index"] for output in answer["outputs"]], [0, 1])
+        for output in answer["outputs"]:
+            self.assertLessEqual({"index", "text", "token_ids", "prompt_tokens", "cached_tokens", "finish_reason"},
+                                 set(output))
+            self.assertEqual(output["finish_reason"], "length")
+            self.assertEqual(len(output["token_ids"]), 8)
+        self.assertLessEqual({"load_ms", "ttft_ms", "prefill_tokens_per_second", "decode_tokens_per_second"},
+                             set(answer["timings"]))
+        self.assertTrue(answer["device"])
+
+    def test_text_is_the_same_from_standard_input_and_alone_or_together(self):
+        alone = json.loads(self.good("run", "-n", 24, "--json", input=b"Once upon a time"))["outputs"][0]
+        together = json.loads(self.good("run", "-n", 24, "--json", "-p", "One day, Ben", "-p", "Once upon a time"))
+        self.assertEqual(alone["text"], together["outputs"][1]["text"])
+        shown = self.good("run", "-n", 24, "-p", "Once upon a time")
+        self.assertEqual(shown, "Once upon a time" + alone["text"] + "\n")
+
+    def test_seeds_draw_equal_answers(self):
+        flags = ("run", "-p", "Once", "-n", 16, "--temperature", 1, "--top-k", 50, "--json", "--seed")
+        texts = [json.loads(self.good(*flags, seed))["outputs"][0]["text"] for seed in (1, 1, 2)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertNotEqual(texts[0], texts[2])
+
+    def test_prompts_from_a_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("Once upon a time\nOne day\n")
+            file.flush()
+            self.assertEqual(len(json.loads(self.good("run", "--prompts", file.name, "-n", 2, "--json"))["outputs"]), 2)
+
+    def test_profile_is_a_chrome_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trace.json"
+            self.good("run", "-p", "Once", "-n", 3, "--profile", path)
+            events = json.loads(path.read_text())["traceEvents"]
+            self.assertGreater(len(events), 3)
+            self.assertTrue(all("ts" in event and "name" in event for event in events if event["ph"] == "X"))
+
+    def test_mistakes_get_one_clear_line(self):
+        self.bad(1, "missing.gguf", "run", "-m", "missing.gguf", "-p", "x")
+        self.bad(2, "the prompt is empty", "run", "-p", "")
+        self.bad(2, "the prompt is empty", "run", input=b"")
+        self.bad(2, "allowed: 1 to 511", "run", "--prompt-ids", ",".join(["5"] * 600))
+        self.bad(2, "prompt id 1024", "run", "--prompt-ids", "1024")
+        self.bad(2, "'x' is no token id", "run", "--prompt-ids", "1,x")
+        self.bad(2, "temperature", "run", "-p", "x", "--temperature", "-1")
+        self.bad(2, "top_p", "run", "-p", "x", "--top-p", "2")
+        self.bad(2, "max_tokens", "run", "-p", "x", "-n", "0")
+        self.bad(1, "nosuchdevice", "run", "-p", "x", "--device", "nosuchdevice")
+        self.bad(1, "nosuchpolicy", "run", "-p", "x", "--policy", "nosuchpolicy")
+        self.bad(2, "batching is 'fast'", "run", "-p", "x", "--batching", "fast")
+        self.bad(2, "block", "run", "-p", "x", "--block-size", "12")
+        self.bad(2, "--frobnicate", "run", "-p", "x", "--frobnicate")
+        self.bad(2, "max_num_seqs", "run", "-p", "x", "--max-num-seqs", "-3")
+
+    def test_a_cut_file_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "cut.gguf"
+            path.write_bytes(DEMO.read_bytes()[:100_000])
+            self.bad(1, "cut.gguf", "run", "-m", path, "-p", "x")
+
+    def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self):
+        environment = {**os.environ, "INFLIGHT_CACHE_DIR": "/proc/nowhere"}
+        self.good("run", "-p", "Once", "-n", 2, env=environment)
+
+
+class Bench(unittest.TestCase):
+    KEYS = {"prefill_tokens_per_second", "decode_tokens_per_second", "read_bandwidth_gb_per_second",
+            "bandwidth_fraction"}
+
+    def test_latency_and_throughput_report_the_promised_keys(self):
+        size = ("--prompt-tokens", 16, "--output-tokens", 8, "--repeat", 2, "--json")
+        latency = run("bench", "latency", *size)
+        self.assertEqual(latency.returncode, 0, latency.stderr)
+        throughput = run("bench", "throughput", "--batch", 4, *size)
+        self.assertEqual(throughput.returncode, 0, throughput.stderr)
+        for figures in (json.loads(latency.stdout), json.loads(throughput.stdout)):
+            self.assertLessEqual(self.KEYS, set(figures))
+            self.assertTrue(all(figures[key] > 0 for key in self.KEYS), figures)
+        self.assertIn("total_tokens_per_second", json.loads(throughput.stdout))
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)

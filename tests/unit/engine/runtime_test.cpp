@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a model file becomes a serving engine, with sizes chosen as documented and clear refusals. Method: the demo
+// model on the default device; expected outputs from models/tinyworld/golden.json.
+#include "engine/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/expect_error.h"
+
+namespace inflight::test {
+namespace {
+
+RuntimeOptions demo_options() {
+  RuntimeOptions options;
+  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.scheduler.max_num_seqs = 4;
+  return options;
+}
+
+std::vector<TokenId> answer(Runtime& runtime, const std::vector<TokenId>& prompt, int32_t max_tokens, bool ignore_eos) {
+  SubmitOptions request;
+  request.prompt = prompt;
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.ignore_eos = ignore_eos;
+  OutputStream* const stream = runtime.engine().submit(request);
+  std::vector<TokenId> tokens;
+  StreamBatch batch;
+  while (stream->next(std::nullopt, batch) == OutputStream::Next::Ready) {
+    tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  stream->release();
+  return tokens;
+}
+
+TEST(Runtime, AnswersAsTheDemoModelShould) {
+  Runtime runtime(demo_options());
+  std::ifstream file(INFLIGHT_SOURCE_DIR "/models/tinyworld/golden.json");
+  int compared = 0, ended = 0;
+  const auto all = nlohmann::json::parse(file);
+  for (const auto& golden : all.at("cases")) {
+    if (golden.at("min_margin").get<double>() < 0.003) continue;
+    const auto expected = golden.at("greedy_ids").get<std::vector<TokenId>>();
+    const auto prompt = golden.at("prompt_ids").get<std::vector<TokenId>>();
+    EXPECT_EQ(answer(runtime, prompt, 32, true), expected) << golden.at("name");
+    ++compared;
+    if (golden.at("end_at").is_null()) continue;
+    const auto end = golden.at("end_at").get<size_t>();  // the model's end tokens, 0 and 2, end it
+    EXPECT_EQ(answer(runtime, prompt, 32, false),
+              std::vector<TokenId>(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(end) + 1));
+    ++ended;
+  }
+  EXPECT_GE(compared, 12);
+  EXPECT_GE(ended, 5);
+}
+
+TEST(Runtime, ChoosesAsManyBlocksAsAllSequencesAtFullLengthNeed) {
+  Runtime runtime(demo_options());
+  const auto info = nlohmann::json::parse(runtime.info_json());
+  EXPECT_EQ(info.at("limits").at("kv_blocks"), 4 * (512 / 16 + 1));
+  EXPECT_EQ(info.at("limits").at("max_model_len"), 512);
+  // 2 matrices of 4 layers ... as the file holds them: everything but the file's header and padding.
+  const double weights = info.at("memory").at("weight_bytes_read_a_step");
+  EXPECT_NEAR(weights / 5'019'840.0, 1.0, 0.01);
+  // K and V of one token: 2 * 4 layers * 2 heads * 32 numbers * 2 bytes.
+  EXPECT_EQ(info.at("memory").at("kv_bytes"), 4 * 33 * 16 * 2 * 4 * 2 * 32 * 2);
+  EXPECT_GE(runtime.device_bytes(), info.at("memory").at("weight_bytes").get<size_t>());
+}
+
+TEST(Runtime, FewBlocksShortenTheSequences) {
+  RuntimeOptions options = demo_options();
+  options.kv_blocks = 10;
+  Runtime runtime(options);
+  EXPECT_EQ(nlohmann::json::parse(runtime.info_json()).at("limits").at("max_model_len"), 160);
+}
+
+TEST(Runtime, RefusesWhatCannotBe) {
+  const auto refused = [](auto&& change, ErrorCode code, const char* text) {
+    RuntimeOptions options = demo_options();
+    change(options);
+    INFLIGHT_EXPECT_ERROR(code, text, [&] { Runtime runtime(options); });
+  };
+  refused([](RuntimeOptions& o) { o.model = "missing.gguf"; }, ErrorCode::NotFound, "missing.gguf");
+  refused([](RuntimeOptions& o) { o.device = "nosuchdevice"; }, ErrorCode::NotFound, "nosuchdevice");
+  refused([](RuntimeOptions& o) { o.block_size = 12; }, ErrorCode::InvalidArgument, "12");
+  refused([](RuntimeOptions& o) { o.scheduler.max_num_seqs = 0; }, ErrorCode::InvalidArgument, "max_num_seqs is 0");
+  refused([](RuntimeOptions& o) { o.scheduler.max_model_len = 513; }, ErrorCode::InvalidArgument,
+          "max_model_len is 513");
+  refused([](RuntimeOptions& o) { o.scheduler.max_num_batched_tokens = 2; }, ErrorCode::InvalidArgument,
+          "max_num_batched_tokens is 2");
+  refused([](RuntimeOptions& o) { o.device_memory_fraction = 1e-6; }, ErrorCode::OutOfMemory, "weights");
+  refused([](RuntimeOptions& o) { o.schedule_policy = "nosuchpolicy"; }, ErrorCode::NotFound, "nosuchpolicy");
+  refused([](RuntimeOptions& o) { o.progress = [](double, const char*) { return true; }; }, ErrorCode::Rejected, "");
+}
+
+TEST(Runtime, ProfilesKernelsOnDemand) {
+  RuntimeOptions options = demo_options();
+  options.profile = true;
+  Runtime runtime(options);
+  static_cast<void>(answer(runtime, {1, 2, 3}, 2, true));
+  const auto events = nlohmann::json::parse(runtime.trace_json()).at("traceEvents");
+  EXPECT_GT(events.size(), 10U);  // more than one launch a step
+}
+
+}  // namespace
+}  // namespace inflight::test

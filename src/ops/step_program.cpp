@@ -18,19 +18,19 @@ int32_t head_vector(int32_t head_size) {
 }
 
 std::string options_of(const KernelShape& shape) {
-#if defined(__x86_64__)
-  constexpr int kX86 = 1;
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr int kX86Linux = 1;
 #else
-  constexpr int kX86 = 0;
+  constexpr int kX86Linux = 0;
 #endif
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D INFLIGHT_X86={}",
+      "-D INFLIGHT_X86_LINUX={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, kX86);
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, kX86Linux);
 }
 
 ProgramSource source_of(const KernelShape& shape) {

@@ -39,6 +39,10 @@ void KvBlocks::set_time(TimeNs now) {
 void KvBlocks::share(std::span<const BlockId> blocks) {
   if (blocks.empty()) return;
   scratch_.clear();
+  if (!options_.prefix_caching) {  // another choice of the same request: nothing is in the tree
+    for (const BlockId block : blocks) pool_.reference(block);
+    return;
+  }
   for (const BlockId block : blocks) {
     tree_.count_hit(block, now_);
     if (pool_.reference(block)) {

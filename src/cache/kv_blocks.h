@@ -43,7 +43,8 @@ class KvBlocks {
   void match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
              std::vector<BlockId>& out) const;
 
-  // A request uses the stored or referenced `blocks` of a match (from the root on) from now on.
+  // A request uses the stored or referenced `blocks` of a match (from the root on) from now on; without prefix caching,
+  // blocks that another sequence refers to.
   // MODIFIES: references, use counts.
   void share(std::span<const BlockId> blocks);
 

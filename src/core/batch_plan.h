@@ -2,6 +2,7 @@
 // What one step computes. The scheduler writes a plan, the executor reads it; nobody changes it in between.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -41,6 +42,10 @@ struct BatchEntry {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
   int32_t prompt_token_count = 0;
+
+  // Positions [first, end) of the prompt tokens whose logprobs the wanted logits tell.
+  [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }
+  [[nodiscard]] int32_t end_told_position() const { return std::min(context_token_count() + 1, prompt_token_count); }
 
   // What attention sees at the step's end; also the position of the token that is sampled.
   [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }

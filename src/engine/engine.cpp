@@ -82,14 +82,16 @@ OutputStream* Engine::submit(SubmitOptions options) {
   {
     const std::scoped_lock lock(mutex_);
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
-    if (request_count_ >= options_.setup.config.max_requests) {
-      fail(ErrorCode::Rejected, "{} requests are waiting or running, allowed: {} (max_requests)", request_count_,
+    const SamplingParams& sampling = command.request.sampling;
+    if (sequence_count_ + sampling.choice_count() > options_.setup.config.max_requests) {
+      fail(ErrorCode::Rejected, "{} requests are waiting or running, allowed: {} (max_requests)", sequence_count_,
            options_.setup.config.max_requests);
     }
-    ++request_count_;
+    sequence_count_ += sampling.choice_count();
     arrivals_.add(command.request.arrival);
     command.request.id = static_cast<RequestId>(next_request_++);
-    stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()));
+    stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()), sampling.n,
+                              sampling.best_of);
     command.stream = stream;
     inbox_.emplace_back(std::move(command));
   }
@@ -124,9 +126,12 @@ void Engine::set_policy(const std::string& text) {
 
 void Engine::execute(SubmitCommand& command) {
   metrics_.on_request(command.request.sampling);
-  const auto slot = static_cast<size_t>(scheduler_.add(std::move(command.request), clock_.now()));
-  if (slot >= clients_.size()) clients_.resize(slot + 1);
-  clients_[slot] = {.stream = command.stream};
+  int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
+  for (int32_t choice = 0; slot >= 0; ++choice) {
+    if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
+    clients_[static_cast<size_t>(slot)] = {.stream = command.stream, .choice = choice};
+    slot = scheduler_.sequence(slot).next_choice_slot;
+  }
 }
 
 void Engine::execute(const CancelCommand& command) {
@@ -162,30 +167,39 @@ void Engine::take_commands() {
 void Engine::deliver() {
   SchedulerOutput& output = scheduler_.output();
   const TimeNs now = clock_.now();
+  const auto top = [&output](int32_t first, int32_t count) {
+    return std::span(output.top_logprobs).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  };
+  for (const PromptLogprobOutput& prompt : output.prompt_logprobs) {
+    clients_[static_cast<size_t>(prompt.slot)].stream->push_prompt_logprob(prompt.logprob,
+                                                                           top(prompt.top_first, prompt.top_count));
+  }
   for (const TokenOutput& token : output.tokens) {
     Client& client = clients_[static_cast<size_t>(token.slot)];
     const Sequence& sequence = scheduler_.sequence(token.slot);
     if (client.last_token_time == kNotYet) {
-      client.stream->set_cached(sequence.prefix_hit_token_count);
+      client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
       metrics_.on_first_token(sequence);
     } else {
       metrics_.on_next_token(sequence.last_token_time - client.last_token_time);
     }
     client.last_token_time = sequence.last_token_time;
-    client.stream->push_token(token.token, token.logprob);
+    client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count));
   }
   for (const FinishedOutput& finished : output.finished) {
-    OutputStream*& stream = clients_[static_cast<size_t>(finished.slot)].stream;
+    Client& client = clients_[static_cast<size_t>(finished.slot)];
     const Sequence& sequence = scheduler_.sequence(finished.slot);
     metrics_.on_finish(sequence, finished.reason, now);
     departures_.add(now);
-    stream->push_finish(finished.reason, sequence.preemption_count, to_string(finished.cause));
-    stream->release();
-    stream = nullptr;
+    OutputStream::Finish finish{
+        .reason = finished.reason, .preemption_count = sequence.preemption_count, .error = to_string(finished.cause)};
+    if (finished.reason == FinishReason::Stop) finish.stop_token = sequence.tokens.back();
+    if (client.stream->push_finish(client.choice, finish)) client.stream->release();
+    client.stream = nullptr;
   }
   if (!output.finished.empty()) {
     const std::scoped_lock lock(mutex_);
-    request_count_ -= static_cast<int32_t>(output.finished.size());
+    sequence_count_ -= static_cast<int32_t>(output.finished.size());
   }
   if (!output.preempted.empty()) warn_of_preemptions(now);
   output.clear();
@@ -323,15 +337,18 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
       log(LogLevel::Error, "{}", failure_);
     }
     late.swap(inbox_);
-    request_count_ = 0;
+    sequence_count_ = 0;
   }
   for (Command& command : late) {
-    if (auto* submitted = std::get_if<SubmitCommand>(&command)) clients_.push_back({.stream = submitted->stream});
+    auto* const submitted = std::get_if<SubmitCommand>(&command);
+    if (submitted == nullptr) continue;
+    for (int32_t choice = 0; choice < submitted->request.sampling.choice_count(); ++choice) {
+      clients_.push_back({.stream = submitted->stream, .choice = choice});
+    }
   }
   for (Client& client : clients_) {
     if (client.stream == nullptr) continue;
-    client.stream->push_finish(reason, 0, why);
-    client.stream->release();
+    if (client.stream->push_finish(client.choice, {.reason = reason, .error = why})) client.stream->release();
     client.stream = nullptr;
   }
 }

@@ -109,9 +109,10 @@ class Engine {
   // Ends every request, those in the inbox too. With Error: for good.
   void end_all(FinishReason reason, const std::string& why);
 
-  // A request's stream and what its metrics need; by slot.
+  // A sequence's stream and what its metrics need; by slot.
   struct Client {
     OutputStream* stream = nullptr;  // null: no request
+    int32_t choice = 0;
     TimeNs last_token_time = kNotYet;
   };
 
@@ -139,7 +140,7 @@ class Engine {
   std::condition_variable wake_;
   std::vector<Command> inbox_;
   uint64_t next_request_ = 1;
-  int32_t request_count_ = 0;  // in the inbox and in the scheduler
+  int32_t sequence_count_ = 0;  // in the inbox and in the scheduler
   bool stopping_ = false;
   std::string failure_;  // empty: running
   EngineStats stats_;

@@ -1,64 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/output_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace inflight {
 
-OutputStream::OutputStream(RequestId request, int32_t prompt_token_count) : request_(request) {
-  pending_.prompt_token_count = prompt_token_count;
+OutputStream::OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of)
+    : request_(request), n_(n), choices_(static_cast<size_t>(std::max(n, best_of))) {
+  unfinished_ = static_cast<int32_t>(choices_.size());
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].pending.index = static_cast<int32_t>(i);
+    choices_[i].pending.prompt_token_count = prompt_token_count;
+  }
 }
 
 void OutputStream::release() {
   if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
-void OutputStream::push_token(TokenId token, float logprob) {
+void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top) {
   {
     const std::scoped_lock lock(mutex_);
-    pending_.tokens.push_back(token);
-    pending_.logprobs.push_back(logprob);
-    ++pending_.output_token_count;
+    Choice& to = choices_[static_cast<size_t>(choice)];
+    to.pending.tokens.push_back(token);
+    to.pending.logprobs.push_back(logprob);
+    if (!top.empty()) to.pending.top_logprobs.push_back({logprob, {top.begin(), top.end()}});
+    to.logprob_sum += double{logprob};
+    ++to.pending.output_token_count;
   }
   arrived_.notify_one();
 }
 
-void OutputStream::set_cached(int32_t cached_token_count) {
+void OutputStream::push_prompt_logprob(float logprob, std::span<const TokenLogprob> top) {
   const std::scoped_lock lock(mutex_);
-  pending_.cached_token_count = cached_token_count;
+  choices_[0].pending.prompt_logprobs.push_back({logprob, {top.begin(), top.end()}});
 }
 
-void OutputStream::push_finish(FinishReason reason, int32_t preemption_count, const std::string& error) {
+void OutputStream::set_cached(int32_t choice, int32_t cached_token_count) {
+  const std::scoped_lock lock(mutex_);
+  choices_[static_cast<size_t>(choice)].pending.cached_token_count = cached_token_count;
+}
+
+bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
+  bool last = false;
   {
     const std::scoped_lock lock(mutex_);
-    pending_.finish = reason;
-    pending_.preemption_count = preemption_count;
-    pending_.error = error;
+    StreamBatch& pending = choices_[static_cast<size_t>(choice)].pending;
+    pending.finish = finish.reason;
+    pending.stop_token = finish.stop_token;
+    pending.preemption_count = finish.preemption_count;
+    pending.error = finish.error;
+    last = --unfinished_ == 0;
+    if (last && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
   }
   arrived_.notify_one();
+  return last;
+}
+
+void OutputStream::keep_the_best() {
+  std::vector<PositionLogprobs> prompt = std::move(choices_[0].pending.prompt_logprobs);
+  const auto mean = [](const Choice& choice) {
+    return choice.logprob_sum / std::max(choice.pending.output_token_count, 1);
+  };
+  std::ranges::stable_sort(choices_, std::ranges::greater{}, mean);
+  choices_.resize(static_cast<size_t>(n_));
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].pending.index = static_cast<int32_t>(i);
+  choices_[0].pending.prompt_logprobs = std::move(prompt);
+}
+
+// In turns, so that no choice starves another.
+OutputStream::Choice* OutputStream::next_ready() {
+  if (unfinished_ > 0 && choices_.size() > static_cast<size_t>(n_)) return nullptr;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[(next_choice_ + i) % choices_.size()];
+    if (!choice.ready()) continue;
+    next_choice_ = (next_choice_ + i + 1) % choices_.size();
+    return &choice;
+  }
+  return nullptr;
 }
 
 OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> timeout, StreamBatch& batch) {
   std::unique_lock lock(mutex_);
-  if (ended_) return Next::Ended;
-  const auto arrived = [this] { return !pending_.tokens.empty() || pending_.finish != FinishReason::None; };
+  if (std::ranges::all_of(choices_, &Choice::told_end)) return Next::Ended;
+  Choice* choice = nullptr;
+  const auto arrived = [&] { return (choice = next_ready()) != nullptr; };
   if (!timeout) {
     arrived_.wait(lock, arrived);
   } else if (!arrived_.wait_for(lock, *timeout, arrived)) {
     return Next::TimedOut;
   }
   // The caller's old vectors become the new pending ones, so that a steady stream does not allocate.
-  std::swap(batch.tokens, pending_.tokens);
-  std::swap(batch.logprobs, pending_.logprobs);
-  pending_.tokens.clear();
-  pending_.logprobs.clear();
-  batch.finish = pending_.finish;
-  batch.error = pending_.error;
-  batch.prompt_token_count = pending_.prompt_token_count;
-  batch.cached_token_count = pending_.cached_token_count;
-  batch.output_token_count = pending_.output_token_count;
-  batch.preemption_count = pending_.preemption_count;
-  ended_ = batch.finish != FinishReason::None;
+  StreamBatch& pending = choice->pending;
+  const auto hand_over = [](auto& to, auto& from) {
+    std::swap(to, from);
+    from.clear();
+  };
+  hand_over(batch.tokens, pending.tokens);
+  hand_over(batch.logprobs, pending.logprobs);
+  hand_over(batch.top_logprobs, pending.top_logprobs);
+  hand_over(batch.prompt_logprobs, pending.prompt_logprobs);
+  batch.index = pending.index;
+  batch.finish = pending.finish;
+  batch.stop_token = pending.stop_token;
+  batch.error = pending.error;
+  batch.prompt_token_count = pending.prompt_token_count;
+  batch.cached_token_count = pending.cached_token_count;
+  batch.output_token_count = pending.output_token_count;
+  batch.preemption_count = pending.preemption_count;
+  choice->told_end = batch.finish != FinishReason::None;
   return Next::Ready;
 }
 

@@ -11,19 +11,31 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/request.h"
+#include "core/step_result.h"
 
 namespace inflight {
 
-// Everything that arrived since the last call of next(), and totals so far.
+// One position with its most likely tokens, where they were asked for.
+struct PositionLogprobs {
+  float logprob = 0.0F;
+  std::vector<TokenLogprob> top;  // most likely first
+};
+
+// What arrived of one choice since the last call of next() that told of it, and totals so far.
 struct StreamBatch {
+  int32_t index = 0;  // which answer, 0..n-1
   std::vector<TokenId> tokens;
-  std::vector<float> logprobs;  // one a token
+  std::vector<float> logprobs;                    // one a token
+  std::vector<PositionLogprobs> top_logprobs;     // one a token with SamplingParams::logprobs, else empty
+  std::vector<PositionLogprobs> prompt_logprobs;  // index 0; of the prompt's second, third, ... token
   FinishReason finish = FinishReason::None;
-  std::string error;  // with FinishReason::Error
+  std::optional<TokenId> stop_token;  // with FinishReason::Stop: the end or stop token that was drawn
+  std::string error;                  // with FinishReason::Error, and why with FinishReason::Abort if the engine did it
   int32_t prompt_token_count = 0;
   int32_t cached_token_count = 0;  // of the prompt, found stored
   int32_t output_token_count = 0;
@@ -32,7 +44,8 @@ struct StreamBatch {
 
 class OutputStream {
  public:
-  OutputStream(RequestId request, int32_t prompt_token_count);
+  // With best_of > n nothing arrives until all have ended; then the n with the highest mean logprob do, best first.
+  OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of);
   OutputStream(const OutputStream&) = delete;
   OutputStream& operator=(const OutputStream&) = delete;
 
@@ -41,25 +54,45 @@ class OutputStream {
 
   [[nodiscard]] RequestId request() const { return request_; }
 
-  void push_token(TokenId token, float logprob);
-  void set_cached(int32_t cached_token_count);
-  // The last push.
-  void push_finish(FinishReason reason, int32_t preemption_count, const std::string& error);
+  void push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top);
+  void push_prompt_logprob(float logprob, std::span<const TokenLogprob> top);
+  void set_cached(int32_t choice, int32_t cached_token_count);
+  struct Finish {
+    FinishReason reason = FinishReason::None;
+    std::optional<TokenId> stop_token = {};
+    int32_t preemption_count = 0;
+    std::string error = {};
+  };
+  // The last push of a choice. True: of all.
+  bool push_finish(int32_t choice, const Finish& finish);
 
   enum class Next { Ready, TimedOut, Ended };
-  // Waits until something has arrived. Ended: the batch with the finish reason was delivered before.
+  // Waits until something of any choice has arrived. Ended: the finish reason of every choice was delivered before.
   // timeout: nullopt = without end.
   [[nodiscard]] Next next(std::optional<std::chrono::milliseconds> timeout, StreamBatch& batch);
 
  private:
+  struct Choice {
+    StreamBatch pending;
+    double logprob_sum = 0.0;
+    bool told_end = false;  // the finish reason was delivered
+    [[nodiscard]] bool ready() const {
+      return !told_end &&
+             (!pending.tokens.empty() || !pending.prompt_logprobs.empty() || pending.finish != FinishReason::None);
+    }
+  };
   ~OutputStream() = default;
+  [[nodiscard]] Choice* next_ready();
+  void keep_the_best();
 
   const RequestId request_;
+  const int32_t n_;
   std::atomic<int> owners_{2};
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards everything below
   std::condition_variable arrived_;
-  StreamBatch pending_;
-  bool ended_ = false;  // the finish reason was delivered
+  std::vector<Choice> choices_;
+  int32_t unfinished_ = 0;
+  size_t next_choice_ = 0;  // whose turn it is to be told of
 };
 
 }  // namespace inflight

@@ -40,7 +40,7 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
   view_.struct_size = sizeof(view_);
   view_.count = static_cast<uint32_t>(sequences.size());
   view_.columns = columns;
-  view_.id = column(id_, [](S s) { return to_integer(s.request.id); });
+  view_.id = column(id_, [](S s) { return to_integer(s.id); });
   view_.slot = column(slot_, [](S s) { return count(s.slot); });
   if ((columns & INFLIGHT_COLUMN_STATE) != 0) view_.state = column(state_, state_of);
   if ((columns & INFLIGHT_COLUMN_PRIORITY) != 0) {

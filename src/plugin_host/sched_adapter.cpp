@@ -275,7 +275,7 @@ void SchedAdapter::pick_victims(const StepView& view, const Need& need, std::vec
                               .why = static_cast<uint32_t>(need.reason),
                               .blocks = count(need.blocks),
                               .for_slot = count(need.sequence->slot),
-                              .for_request = to_integer(need.sequence->request.id)};
+                              .for_request = to_integer(need.sequence->id)};
   indices_.resize(view.running.size());
   auto named = static_cast<uint32_t>(indices_.size());
   const bool answered = instance_.call("pick_victims", view.now, [&] {

@@ -46,7 +46,10 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
   output_.tokens.reserve(rows);
   output_.finished.reserve(rows);
   refused_.reserve(static_cast<size_t>(limits::kSkipAheadMax) + 1);
-  for (Submitted& submitted : submitted_) submitted.sampled.reserve(rows);
+  for (Submitted& submitted : submitted_) {
+    submitted.sampled.reserve(rows);
+    submitted.with_logits.reserve(rows);
+  }
   watch_prefixes_if_wanted();
 }
 
@@ -113,44 +116,49 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   wanted_events_ = policy_->wanted_events();
   const auto prompt_count = static_cast<int32_t>(request.prompt.size());
   INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
-  Sequence& sequence = *take_slot();
-  sequence.id = static_cast<SequenceId>(next_sequence_id_++);
-  sequence.state = SequenceState::Waiting;
-  sequence.prompt_token_count = prompt_count;
-  sequence.token_limit = static_cast<int32_t>(
-      std::min<int64_t>(int64_t{prompt_count} + request.sampling.max_tokens, config_.max_model_len));
-  sequence.tokens.reserve(static_cast<size_t>(sequence.token_limit));
-  sequence.tokens.assign(request.prompt.begin(), request.prompt.end());
-  sequence.block_table.reserve(static_cast<size_t>(blocks_for(sequence.token_limit)));
-  sequence.request = std::move(request);
-  sequence.request.prompt = {};
-  sequence.may_stop = !sequence.request.end_tokens.empty() || !sequence.request.sampling.stop_token_ids.empty();
-  if (blocks_.prefix_caching()) {
-    const auto width = static_cast<size_t>(blocks_.block_token_count());
-    sequence.keys.reserve(static_cast<size_t>(sequence.token_limit) / width);
-    PrefixKey key = root_key(sequence.request.cache_salt);
-    for (size_t end = width; end <= sequence.tokens.size(); end += width) {
-      key = child_key(key, std::span(sequence.tokens).subspan(end - width, width));
-      sequence.keys.push_back(key);
-    }
-  }
-  const bool added = slot_of_request_.emplace(to_integer(sequence.request.id), sequence.slot).second;
+  std::vector<TokenId> prompt;
+  prompt.swap(request.prompt);
+  Sequence& first = add_choice(request, prompt, 0);
+  const bool added = slot_of_request_.emplace(to_integer(request.id), first.slot).second;
   INFLIGHT_CHECK(added);
-  begin_waiting(sequence, now);
-  ++stats_.requests_added;
-  if (trace_ != nullptr) trace_->on_add(sequence.id, sequence.request, sequence.tokens, now);
-  record(EventType::Arrive, sequence, now, sequence.request.tenant, sequence.prompt_token_count);
-  return sequence.slot;
+  Sequence* last = &first;
+  for (int32_t choice = 1; choice < request.sampling.choice_count(); ++choice) {
+    Sequence& next = add_choice(request, prompt, choice);
+    last->next_choice_slot = next.slot;
+    last = &next;
+  }
+  if (trace_ != nullptr) trace_->on_add(first.id, first.request, first.tokens, now);
+  begin_waiting(first, now);
+  record(EventType::Arrive, first, now, first.request.tenant, first.prompt_token_count);
+  return first.slot;
 }
 
 bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
   blocks_.set_time(now);
   wanted_events_ = policy_->wanted_events();
+  auto found = slot_of_request_.find(to_integer(request));
+  if (found == slot_of_request_.end()) return false;
+  if (trace_ != nullptr) trace_->on_cancel(slots_[static_cast<size_t>(found->second)]->id, true, reason, now);
+  while (found != slot_of_request_.end()) {
+    finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
+    found = slot_of_request_.find(to_integer(request));
+  }
+  return true;
+}
+
+bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason reason, TimeNs now) {
+  blocks_.set_time(now);
+  wanted_events_ = policy_->wanted_events();
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
-  if (trace_ != nullptr) trace_->on_cancel(slots_[static_cast<size_t>(found->second)]->id, reason, now);
-  finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
-  return true;
+  for (int32_t slot = found->second; slot >= 0; slot = slots_[static_cast<size_t>(slot)]->next_choice_slot) {
+    Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+    if (sequence.choice != choice) continue;
+    if (trace_ != nullptr) trace_->on_cancel(sequence.id, false, reason, now);
+    finish(sequence, reason, FinishCause::None, now);
+    return true;
+  }
+  return false;
 }
 
 void Scheduler::leave_waiting(Sequence& sequence) {
@@ -176,14 +184,21 @@ void Scheduler::leave_running(Sequence& sequence) {
 void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now) {
   if (sequence.state == SequenceState::Running) {
     leave_running(sequence);
+  } else if (sequence.state == SequenceState::Held) {
+    --held_count_;
   } else {
     leave_waiting(sequence);
     release_host_blocks(sequence);
   }
   sequence.state = SequenceState::Finished;
+  if (sequence.choice == 0) release_held_choices(sequence, now);
+  unlink_choice(sequence);
   if (trace_ != nullptr) trace_->on_finish(sequence.id, reason, now);
+  const EventType type = cause == FinishCause::RejectedByPolicy ? EventType::Reject
+                         : reason == FinishReason::Abort        ? EventType::Abort
+                                                                : EventType::Finish;
+  record(type, sequence, now, sequence.prompt_token_count, sequence.output_token_count());
   sequence.id = {};  // results on their way to it find nobody
-  slot_of_request_.erase(to_integer(sequence.request.id));
   free_slots_.push_back(sequence.slot);
   output_.finished.push_back({sequence.request.id, sequence.slot, reason, cause});
   switch (reason) {
@@ -197,10 +212,6 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
       ++stats_.requests_finished;
       output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
   }
-  const EventType type = cause == FinishCause::RejectedByPolicy ? EventType::Reject
-                         : reason == FinishReason::Abort        ? EventType::Abort
-                                                                : EventType::Finish;
-  record(type, sequence, now, sequence.prompt_token_count, sequence.output_token_count());
 }
 
 // Its host blocks may be read by the plan that is being made: they can be written from the next plan on.
@@ -274,28 +285,13 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   submitted_first_ = (submitted_first_ + 1) % submitted_.size();
   --submitted_count_;
 
+  commit_prompt_logprobs(result, submitted);
   for (size_t i = 0; i < result.sampled.size(); ++i) {
     Sequence& sequence = *submitted.sampled[i].sequence;
     if (sequence.id != submitted.sampled[i].id) continue;  // it left while the step ran
-    const SampledToken& sampled = result.sampled[i];
-    INFLIGHT_CHECK(sampled.sequence == sequence.id && sequence.unread_token_count > 0);
+    INFLIGHT_CHECK(result.sampled[i].sequence == sequence.id && sequence.unread_token_count > 0);
     --sequence.unread_token_count;
-    if (!sampled.valid) {
-      finish(sequence, FinishReason::Error, FinishCause::NoFiniteLogits, now);
-      continue;
-    }
-    sequence.tokens.push_back(sampled.token);
-    ++stats_.output_tokens;
-    record(EventType::Tokens, sequence, now, 0, 1);
-    sequence.last_token_time = now;
-    if (sequence.first_token_time == kNotYet) {
-      sequence.first_token_time = now;
-      record(EventType::FirstToken, sequence, now);
-    }
-    output_.tokens.push_back({sequence.request.id, sequence.slot, sampled.token, sampled.logprob});
-    if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
-    const FinishReason reason = finish_reason_of(sequence);
-    if (reason != FinishReason::None) finish(sequence, reason, FinishCause::None, now);
+    commit_token(sequence, result.sampled[i], now);
   }
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
@@ -307,9 +303,53 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   }
 }
 
+void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+  if (!sampled.valid) {
+    finish(sequence, FinishReason::Error, FinishCause::NoFiniteLogits, now);
+    return;
+  }
+  sequence.tokens.push_back(sampled.token);
+  ++stats_.output_tokens;
+  record(EventType::Tokens, sequence, now, 0, 1);
+  sequence.last_token_time = now;
+  if (sequence.first_token_time == kNotYet) {
+    sequence.first_token_time = now;
+    record(EventType::FirstToken, sequence, now);
+  }
+  const auto [top_first, top_count] = keep_top_logprobs(sampled.top_logprobs);
+  output_.tokens.push_back({.request = sequence.request.id,
+                            .slot = sequence.slot,
+                            .token = sampled.token,
+                            .logprob = sampled.logprob,
+                            .top_first = top_first,
+                            .top_count = top_count});
+  if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
+  if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
+  const FinishReason reason = finish_reason_of(sequence);
+  if (reason != FinishReason::None) finish(sequence, reason, FinishCause::None, now);
+}
+
+void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted& submitted) {
+  for (const PromptLogprob& prompt : result.prompt_logprobs) {
+    const auto row = std::ranges::find(submitted.with_logits, prompt.sequence, &SampledRow::id);
+    INFLIGHT_CHECK(row != submitted.with_logits.end());
+    Sequence& sequence = *row->sequence;
+    if (sequence.id != row->id) continue;  // it left while the step ran
+    INFLIGHT_CHECK(prompt.position == ++sequence.prompt_logprob_count);
+    const auto [top_first, top_count] = keep_top_logprobs(prompt.top_logprobs);
+    output_.prompt_logprobs.push_back({sequence.slot, prompt.position, prompt.logprob, top_first, top_count});
+  }
+}
+
+std::pair<int32_t, int32_t> Scheduler::keep_top_logprobs(std::span<const TokenLogprob> top) {
+  const auto first = static_cast<int32_t>(output_.top_logprobs.size());
+  output_.top_logprobs.insert(output_.top_logprobs.end(), top.begin(), top.end());
+  return {first, static_cast<int32_t>(top.size())};
+}
+
 void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c) {
   if ((wanted_events_ >> static_cast<uint32_t>(type) & 1U) == 0) return;
-  events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.request.id), now, a, b, c});
+  events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.id), now, a, b, c});
 }
 
 void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
@@ -320,7 +360,7 @@ void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
   while (!waiting_.empty()) unranked_.push_back(waiting_.pop());
   watch_prefixes_if_wanted();
   for (const auto& sequence : slots_) {
-    if (sequence->state != SequenceState::Finished) {
+    if (sequence->state != SequenceState::Finished && sequence->state != SequenceState::Held) {
       record(EventType::Attach, *sequence, now, sequence->request.tenant, sequence->prompt_token_count,
              sequence->output_token_count());
     }
@@ -332,12 +372,14 @@ void Scheduler::check_invariants() const {
   prefix_watch_.check_invariants();
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
   size_t live = 0;
-  int32_t host_used = 0;
+  int32_t host_used = 0, held = 0;
   for (const auto& slot : slots_) {
     const Sequence& sequence = *slot;
     if (sequence.state == SequenceState::Finished) continue;
     ++live;
-    INFLIGHT_CHECK(slot_of_request_.at(to_integer(sequence.request.id)) == sequence.slot);
+    const Sequence* choice = slots_[static_cast<size_t>(slot_of_request_.at(to_integer(sequence.request.id)))].get();
+    while (choice != &sequence) choice = slots_.at(static_cast<size_t>(choice->next_choice_slot)).get();
+    held += sequence.state == SequenceState::Held;
     INFLIGHT_CHECK(sequence.computed_token_count <= sequence.known_token_count());
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);
     INFLIGHT_CHECK(sequence.unread_token_count >= 0 &&
@@ -358,8 +400,8 @@ void Scheduler::check_invariants() const {
     }
   }
   INFLIGHT_CHECK(host_used + static_cast<int32_t>(host_blocks_to_free_.size()) == host_pool_.referenced_count());
-  INFLIGHT_CHECK(live == slot_of_request_.size());
-  INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count());
+  INFLIGHT_CHECK(live >= slot_of_request_.size() && held == held_count_);
+  INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count() + held_count_);
   INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(capacity_.max_num_seqs));
   for (size_t i = 0; i < references.size(); ++i) {
     INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)));

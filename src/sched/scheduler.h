@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/kv_blocks.h"
@@ -45,6 +46,17 @@ struct TokenOutput {
   int32_t slot = 0;
   TokenId token = 0;
   float logprob = 0.0F;
+  // SchedulerOutput::top_logprobs [first, first + count)
+  int32_t top_first = 0;
+  int32_t top_count = 0;
+};
+
+struct PromptLogprobOutput {
+  int32_t slot = 0;
+  int32_t position = 0;
+  float logprob = 0.0F;
+  int32_t top_first = 0;
+  int32_t top_count = 0;
 };
 
 // Why a sequence ended with FinishReason::Error.
@@ -60,6 +72,7 @@ struct FinishedOutput {
 
 struct PreemptedOutput {
   RequestId request{};
+  int32_t slot = 0;
   int32_t lost_tokens = 0;     // computed tokens given up (swapped out: copied to host memory)
   int32_t swapped_blocks = 0;  // 0: recompute
   int32_t blocks_used_before = 0;
@@ -69,16 +82,20 @@ struct PreemptedOutput {
 // What plan(), commit() and cancel() have produced since it was last cleared. Tokens of a request come before its end.
 struct SchedulerOutput {
   std::vector<TokenOutput> tokens;
+  std::vector<PromptLogprobOutput> prompt_logprobs;  // by position, each once
+  std::vector<TokenLogprob> top_logprobs;
   std::vector<FinishedOutput> finished;
   std::vector<PreemptedOutput> preempted;
   void clear() {
     tokens.clear();
+    prompt_logprobs.clear();
+    top_logprobs.clear();
     finished.clear();
     preempted.clear();
   }
 };
 
-// Totals since the start.
+// Totals since the start. A request counts as many times as it has choices.
 struct SchedulerStats {
   int64_t steps = 0;
   int64_t requests_added = 0;
@@ -110,12 +127,15 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler();
 
-  // The request waits from now on; its slot names it in outputs.
-  // REQUIRES: ids increase; 1 <= prompt tokens < max_model_len; fewer than max_requests are in the scheduler.
+  // The request waits from now on. Returns the slot of its first choice; the slots of the others follow by
+  // Sequence::next_choice_slot. Slots name sequences in outputs.
+  // REQUIRES: ids increase; 1 <= prompt tokens < max_model_len; max_requests sequences are not exceeded.
   int32_t add(Request request, TimeNs now);
 
-  // Ends a request wherever it is; its blocks can be had at once. False: it is not here (any more).
+  // Ends a request wherever it is, all choices; its blocks can be had at once. False: it is not here (any more).
   bool cancel(RequestId request, FinishReason reason, TimeNs now);
+  // Ends one choice.  False: it is not here (any more).
+  bool cancel_choice(RequestId request, int32_t choice, FinishReason reason, TimeNs now);
 
   // Decides the next step. A plan that is not empty must be submitted and its result committed, in order; at most
   // Executor::kStepsInFlightMax plans may be uncommitted.
@@ -146,6 +166,8 @@ class Scheduler {
   [[nodiscard]] const KvBlocks& blocks() const { return blocks_; }
   [[nodiscard]] int32_t waiting_count() const { return waiting_.count() + static_cast<int32_t>(unranked_.size()); }
   [[nodiscard]] int32_t running_count() const { return static_cast<int32_t>(running_.size()); }
+  // Further choices whose first one has no token yet; they neither wait nor run.
+  [[nodiscard]] int32_t held_count() const { return held_count_; }
   [[nodiscard]] bool idle() const { return waiting_count() == 0 && running_.empty() && submitted_count_ == 0; }
   // The sequence of a slot that add() returned; meaningful until its end was put out.
   [[nodiscard]] const Sequence& sequence(int32_t slot) const { return *slots_[static_cast<size_t>(slot)]; }
@@ -170,6 +192,7 @@ class Scheduler {
     uint64_t step = 0;
     StepWork work;
     std::vector<SampledRow> sampled;
+    std::vector<SampledRow> with_logits;  // entries with logits_wanted > 0
   };
 
   // scheduler.cpp: life cycle
@@ -180,6 +203,16 @@ class Scheduler {
   void leave_waiting(Sequence& sequence);
   void watch_prefixes_if_wanted();
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0);
+  void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  void commit_prompt_logprobs(const StepResult& result, const Submitted& submitted);
+  std::pair<int32_t, int32_t> keep_top_logprobs(std::span<const TokenLogprob> top);
+  // scheduler_choices.cpp: n answers to one prompt
+  Sequence& add_choice(const Request& request, std::span<const TokenId> prompt, int32_t choice);
+  [[nodiscard]] Sequence* first_choice_of(const Sequence& sequence);
+  void unlink_choice(Sequence& sequence);
+  void release_held_choices(const Sequence& first, TimeNs now);
+  [[nodiscard]] bool match_first_choice(const Sequence& sequence);
+  void copy_from_first_choice(Sequence& sequence);
   // The first block that is full of computed, known tokens and not published.
   std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
   // While planning: others may share the blocks in this very step, since a step stores K and V before attention reads.
@@ -193,6 +226,7 @@ class Scheduler {
   void schedule_decodes(TimeNs now);
   void schedule_prefills(TimeNs now);
   void schedule(Sequence& sequence, int32_t token_count);
+  void want_logits(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
   void end_step();
@@ -237,7 +271,8 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> slots_;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> free_rows_;
-  std::unordered_map<uint64_t, int32_t> slot_of_request_;
+  std::unordered_map<uint64_t, int32_t> slot_of_request_;  // of its first live choice
+  int32_t held_count_ = 0;
   uint64_t next_sequence_id_ = 1;
 
   WaitingList waiting_;
@@ -252,12 +287,14 @@ class Scheduler {
   std::optional<TimeNs> wake_time_;
   int32_t tokens_left_ = 0;
   int32_t prefill_tokens_left_ = 0;
+  int32_t prompt_logits_left_ = 0;  // rows of prompt logits that the step may still read back
   int32_t admissions_left_ = 0;
   bool preempted_in_step_ = false;
   std::vector<Sequence*> prefilling_;  // of this step
   std::vector<Sequence*> refused_;     // waiting sequences looked past in this step
   std::vector<WaitingKey> keys_;
-  std::vector<BlockId> matched_;
+  std::vector<BlockId> matched_;     // blocks that the candidate shares
+  Sequence* forked_from_ = nullptr;  // the candidate copies the block after them from this one
   NewTokenRatio new_token_ratio_;
   LatencyModel latency_model_;
   RecomputeTax recompute_tax_;

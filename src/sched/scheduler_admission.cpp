@@ -150,15 +150,26 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   INFLIGHT_CHECK(sequence.unread_token_count == 0);
   const int32_t known = sequence.known_token_count();
   // The newest token is always computed, since its logits are wanted: at most the blocks before it are taken as stored.
-  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>((known - 1) / blocks_.block_token_count()));
+  const auto width = static_cast<size_t>(blocks_.block_token_count());
+  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>(known - 1) / width);
   matched_.clear();
-  blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(whole), sequence.tokens, matched_);
-  if (matched_.size() < whole && is_being_computed(sequence.keys[matched_.size()])) return AdmissionResult::NotReady;
-
+  if (!match_first_choice(sequence)) {
+    // Tokens whose logits are wanted are computed, whatever is stored.
+    const auto skippable = sequence.wants_prompt_logits()
+                               ? std::min(whole, static_cast<size_t>(sequence.prompt_logprob_count) / width)
+                               : whole;
+    blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(skippable), sequence.tokens, matched_);
+    if (matched_.size() < skippable && is_being_computed(sequence.keys[matched_.size()])) {
+      return AdmissionResult::NotReady;
+    }
+  }
   const int32_t wanted = blocks_for(known) - static_cast<int32_t>(matched_.size());
-  const int32_t computed =
-      std::max(static_cast<int32_t>(matched_.size()) * blocks_.block_token_count(), sequence.swapped_token_count);
+  const int32_t computed = forked_from_ != nullptr
+                               ? known - 1
+                               : std::max(static_cast<int32_t>(matched_.size() * width), sequence.swapped_token_count);
   int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
+  if (sequence.wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
+  if (count == 0) return AdmissionResult::NoInputBudget;
   const Decision decision = ask_policy(sequence, wanted, computed, count);
   if (decision == Decision::Reject) finish(sequence, FinishReason::Error, FinishCause::RejectedByPolicy, now);
   if (decision != Decision::Admit && decision != Decision::Preempt) return AdmissionResult::Policy;
@@ -213,7 +224,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   leave_waiting(sequence);
   blocks_.share(matched_);
   sequence.block_table.assign(matched_.begin(), matched_.end());
-  sequence.published_block_count = static_cast<int32_t>(matched_.size());
+  sequence.published_block_count = blocks_.prefix_caching() ? static_cast<int32_t>(matched_.size()) : 0;
   const bool extended = blocks_.try_extend(sequence.block_table, wanted_blocks);
   INFLIGHT_CHECK(extended);
   for (size_t i = matched_.size(); i < sequence.host_table.size(); ++i) {
@@ -221,6 +232,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     ++stats_.swapped_in_blocks;
   }
   release_host_blocks(sequence);
+  if (forked_from_ != nullptr) copy_from_first_choice(sequence);
   sequence.computed_token_count = computed_token_count;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();

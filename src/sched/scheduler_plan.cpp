@@ -41,6 +41,7 @@ void Scheduler::begin_step(TimeNs now) {
   }
   wanted_events_ = policy_->wanted_events();
   plan_.clear();
+  prompt_logits_left_ = limits::kPromptLogitsMax;
   scheduled_.clear();
   refusals_.clear();
   preemptions_.clear();
@@ -145,9 +146,10 @@ void Scheduler::schedule_decodes(TimeNs now) {
 void Scheduler::schedule_prefills(TimeNs now) {
   for (Sequence* const sequence : prefilling_) {
     if (sequence->state != SequenceState::Running) continue;  // preempted by a decode of this step
-    const int32_t count =
-        std::min({sequence->remaining_token_count(), limits_.chunk, tokens_left_, prefill_tokens_left_});
+    int32_t count = std::min({sequence->remaining_token_count(), limits_.chunk, tokens_left_, prefill_tokens_left_});
     if (count == 0) return;
+    if (sequence->wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
+    if (count == 0) continue;
     if (reserve(*sequence, count, NeedReason::Prefill, now)) schedule(*sequence, count);
   }
 }
@@ -168,12 +170,29 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
   entry.block_table = sequence.block_table;
   entry.sampling = &sequence.request.sampling;
+  if (sequence.may_need_logits) want_logits(sequence, entry);
   scheduled_.push_back(&sequence);
 
   sequence.computed_token_count = end;
   if (entry.samples) ++sequence.unread_token_count;
   tokens_left_ -= token_count;
   if (entry.phase == Phase::Prefill) prefill_tokens_left_ -= token_count;
+}
+
+// Which of the entry's logits the host reads: of prompt tokens whose successors' logprobs are asked for, and of the
+// last token when the host draws.
+void Scheduler::want_logits(const Sequence& sequence, BatchEntry& entry) {
+  entry.host_samples = entry.samples && sequence.host_samples();
+  entry.logits_wanted = entry.host_samples ? 1 : 0;
+  if (sequence.wants_prompt_logits()) {
+    const int32_t first = std::max(entry.computed_token_count, sequence.prompt_logprob_count);
+    if (first < sequence.prompt_token_count - 1) entry.logits_wanted = entry.context_token_count() - first;
+    prompt_logits_left_ -= entry.logits_wanted;
+  }
+  if (entry.logits_wanted == 0) return;
+  entry.known_tokens = sequence.tokens;
+  entry.end_tokens = sequence.request.end_tokens;
+  entry.prompt_token_count = sequence.prompt_token_count;
 }
 
 void Scheduler::unschedule(Sequence& sequence) {
@@ -183,6 +202,7 @@ void Scheduler::unschedule(Sequence& sequence) {
   tokens_left_ += entry->scheduled_token_count;
   if (entry->phase == Phase::Prefill) prefill_tokens_left_ += entry->scheduled_token_count;
   if (entry->samples) --sequence.unread_token_count;
+  if (sequence.wants_prompt_logits()) prompt_logits_left_ += entry->logits_wanted;
   sequence.computed_token_count = entry->computed_token_count;
   plan_.entries.erase(entry);
   scheduled_.erase(place);
@@ -219,6 +239,7 @@ void Scheduler::end_step() {
   next.step = plan_.step;
   next.work = {.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size())};
   next.sampled.clear();
+  next.with_logits.clear();
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     const BatchEntry& entry = plan_.entries[i];
     plan_.scheduled_token_count += entry.scheduled_token_count;
@@ -231,6 +252,8 @@ void Scheduler::end_step() {
     const int64_t count = entry.scheduled_token_count;
     next.work.attended_tokens += count * entry.computed_token_count + count * (count + 1) / 2;
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
+    if (entry.logits_wanted > 0) next.with_logits.push_back({scheduled_[i], entry.sequence});
+    plan_.logits_row_count += entry.logits_wanted;
     if (entry.phase == Phase::Prefill)
       record(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count);
   }

@@ -102,6 +102,7 @@ void Scheduler::swap_out(Sequence& victim) {
 void Scheduler::preempt(Sequence& victim, TimeNs now) {
   unschedule(victim);
   PreemptedOutput note{.request = victim.request.id,
+                       .slot = victim.slot,
                        .lost_tokens = victim.computed_token_count,
                        .blocks_used_before = blocks_.pool().referenced_count()};
   if (swaps(victim)) swap_out(victim);
@@ -119,9 +120,9 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
 }
 
 // Who is admitted or computes part of its prompt in this very plan stays: others may already build on the blocks that
-// it has published.
+// it has published. So does whose block is being copied.
 bool Scheduler::may_leave_plan(const Sequence& sequence) const {
-  if (sequence.admission_step == plan_.step) return false;
+  if (sequence.admission_step == plan_.step || sequence.fork_step == plan_.step) return false;
   const auto place = std::ranges::find(scheduled_, &sequence);
   return place == scheduled_.end() ||
          plan_.entries[static_cast<size_t>(place - scheduled_.begin())].phase == Phase::Decode;

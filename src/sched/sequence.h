@@ -22,13 +22,14 @@
 namespace inflight {
 
 enum class SequenceState : uint8_t {
+  Held,       // a further choice: waits for the first one to have its first token, see scheduler_choices.cpp
   Waiting,    // never admitted
   Running,    // has a row and blocks
   Preempted,  // was running; waits to be computed again, or to be copied back from host memory
   Finished,   // its slot is about to be reused
 };
 
-// Order among waiting sequences: smallest (key0, key1, request id) first.
+// Order among waiting sequences: smallest (key0, key1, request id, choice) first.
 struct WaitingKey {
   int64_t key0 = 0;
   int64_t key1 = 0;
@@ -39,13 +40,16 @@ inline constexpr TimeNs kNotYet = -1;
 struct Sequence {
   SequenceId id{};
   SequenceState state = SequenceState::Finished;
-  int32_t slot = 0;  // dense, reused; names the sequence to policies and to the engine's table
-  int32_t row = 0;   // place on the device while running
+  int32_t slot = 0;               // dense, reused; names the sequence to policies and to the engine's table
+  int32_t choice = 0;             // which answer to the request's prompt
+  int32_t next_choice_slot = -1;  // the request's next live sequence; -1 = this is the last
+  int32_t row = 0;                // place on the device while running
   int32_t prompt_token_count = 0;
   int32_t computed_token_count = 0;
   int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
   int32_t token_limit = 0;         // finishes by length when this many tokens are known
   bool may_stop = false;           // it has tokens that end it
+  bool may_need_logits = false;    // the host may have to read some of its logits
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
@@ -61,7 +65,9 @@ struct Sequence {
   int32_t stored_prefix_block_count = 0;
   std::optional<BlockId> stored_prefix_end;  // the last stored block
 
-  uint64_t admission_step = 0;  // the plan that last admitted it
+  uint64_t admission_step = 0;       // the plan that last admitted it
+  uint64_t fork_step = 0;            // the plan in which another choice was last about to share its blocks
+  int32_t prompt_logprob_count = 0;  // prompt logprobs delivered: of the tokens at positions 1..count
 
   // For metrics and policies.
   int32_t prefix_hit_token_count = 0;   // of the prompt, at the first admission
@@ -77,6 +83,13 @@ struct Sequence {
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
   [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
+  [[nodiscard]] bool host_samples() const {
+    return request.has_token_filter || request.sampling.needs_logits(known_token_count() - prompt_token_count);
+  }
+  // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
+  [[nodiscard]] bool wants_prompt_logits() const {
+    return request.sampling.prompt_logprobs >= 0 && prompt_logprob_count < prompt_token_count - 1;
+  }
   // The tokens in flight will bring it to its length limit: nothing more to compute.
   [[nodiscard]] bool reaches_limit() const { return known_token_count() >= token_limit; }
 };

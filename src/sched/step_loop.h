@@ -26,7 +26,8 @@ class StepLoop {
   StepLoop(Scheduler& scheduler, Executor& executor, const Clock& clock, bool overlap)
       : scheduler_(scheduler), executor_(executor), clock_(clock), depth_(overlap ? 2 : 1) {}
 
-  // Plans and submits at most one step and commits at most one. False: there was nothing to do.
+  // Plans and submits at most one step and commits at most one; all in flight when the host draws tokens of it. False:
+  // there was nothing to do.
   // ERRORS: whatever the executor throws; the loop must not be used again.
   bool step();
 

@@ -58,8 +58,10 @@ class SchedulerTrace {
   SchedulerTrace& operator=(const SchedulerTrace&) = delete;
   virtual ~SchedulerTrace() = default;
 
+  // One call a request; its further choices have the sequence ids that follow.
   virtual void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) = 0;
-  virtual void on_cancel(SequenceId sequence, FinishReason reason, TimeNs now) = 0;
+  // whole_request: all choices of the request that `sequence` belongs to.
+  virtual void on_cancel(SequenceId sequence, bool whole_request, FinishReason reason, TimeNs now) = 0;
   virtual void on_plan(const PlanTrace& plan, TimeNs now) = 0;
   virtual void on_commit(const StepResult& result, TimeNs now) = 0;
   virtual void on_finish(SequenceId sequence, FinishReason reason, TimeNs now) = 0;

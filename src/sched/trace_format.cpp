@@ -96,13 +96,16 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   }
   put(request.itl_target == kNoDeadline ? 0 : static_cast<uint64_t>(request.itl_target) + 1);
   put_signed(request.predicted_output_tokens);
+  put(static_cast<uint64_t>(request.sampling.choice_count()));
+  put(request.sampling.prompt_logprobs >= 0 ? 1 : 0);
   close();
 }
 
-void TraceEncoder::on_cancel(SequenceId sequence, FinishReason reason, TimeNs now) {
+void TraceEncoder::on_cancel(SequenceId sequence, bool whole_request, FinishReason reason, TimeNs now) {
   open(TraceRecordType::Cancel, now);
   put_sequence(sequence);
   put(static_cast<uint64_t>(reason));
+  put(whole_request ? 1 : 0);
   close();
 }
 
@@ -255,7 +258,7 @@ class Decoder {
         record.content = read_add();
         return true;
       case TraceRecordType::Cancel:
-        record.content = TraceCancel{sequence(), reason()};
+        record.content = read_cancel();
         return true;
       case TraceRecordType::Plan:
         record.content = read_plan();
@@ -293,7 +296,16 @@ class Decoder {
     const uint64_t target = number();
     request.itl_target = target == 0 ? kNoDeadline : static_cast<TimeNs>(target - 1);
     request.predicted_output_tokens = static_cast<int32_t>(signed_number());
+    if (fields_.empty()) return add;  // written before there were choices
+    request.sampling.n = small<int32_t>("the number of choices is out of range", limits::kChoicesMax);
+    request.sampling.prompt_logprobs = number() != 0 ? 0 : -1;
     return add;
+  }
+
+  TraceCancel read_cancel() {
+    TraceCancel cancel{.sequence = sequence(), .reason = reason()};
+    if (!fields_.empty()) cancel.whole_request = number() != 0;
+    return cancel;
   }
 
   TracePlan read_plan() {

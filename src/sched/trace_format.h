@@ -5,7 +5,7 @@
 //
 //   Begin     format version, text: JSON of configuration and policies. First record of a recording.
 //   Add       sequence, request, arrival, prompt tokens (their number only without inputs), limits, tenant, ...
-//   Cancel    sequence, reason
+//   Cancel    sequence, reason, whether the whole request
 //   Plan      step, entries (sequence, computed, scheduled), refusals, end of the pass, preemptions
 //   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite)
 //   Finish    sequence, reason
@@ -50,7 +50,7 @@ class TraceEncoder final : public SchedulerTrace {
   // What follows can be read without what is before.
   void reset();
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
-  void on_cancel(SequenceId sequence, FinishReason reason, TimeNs now) override;
+  void on_cancel(SequenceId sequence, bool whole_request, FinishReason reason, TimeNs now) override;
   void on_plan(const PlanTrace& plan, TimeNs now) override;
   void on_commit(const StepResult& result, TimeNs now) override;
   void on_finish(SequenceId sequence, FinishReason reason, TimeNs now) override;
@@ -81,6 +81,7 @@ struct TraceAdd {
 };
 struct TraceCancel {
   SequenceId sequence{};
+  bool whole_request = true;
   FinishReason reason = FinishReason::None;
 };
 struct TracePlan {

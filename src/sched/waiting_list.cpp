@@ -9,8 +9,8 @@ namespace inflight {
 namespace {
 
 bool goes_before(const Sequence* a, const Sequence* b) {
-  return std::tie(a->waiting_key.key0, a->waiting_key.key1, a->request.id) <
-         std::tie(b->waiting_key.key0, b->waiting_key.key1, b->request.id);
+  return std::tie(a->waiting_key.key0, a->waiting_key.key1, a->request.id, a->choice) <
+         std::tie(b->waiting_key.key0, b->waiting_key.key1, b->request.id, b->choice);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sequences that wait, in the policy's order: a binary heap over (key0, key1, request id) with each sequence
-// knowing its place, so that any one can leave in O(log n). As long as they come and go in order (first come, first
-// served) the heap is a line, and its first leaves in O(1). THREAD: the engine thread only.
+// The sequences that wait, in the policy's order: a binary heap over (key0, key1, request id, choice) with each
+// sequence knowing its place, so that any one can leave in O(log n). As long as they come and go in order (first come,
+// first served) the heap is a line, and its first leaves in O(1). THREAD: the engine thread only.
 #pragma once
 
 #include <cstdint>

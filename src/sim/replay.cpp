@@ -61,7 +61,9 @@ class Replay {
       fail(ErrorCode::CorruptFile, "the recording holds no prompts; record with inputs to replay");
     }
     const int32_t slot = scheduler_.add(add.request, now);
-    request_of_[to_integer(add.sequence)] = add.request.id;
+    for (int32_t choice = 0; choice < add.request.sampling.choice_count(); ++choice) {
+      choice_of_[to_integer(add.sequence) + static_cast<uint64_t>(choice)] = {add.request.id, choice};
+    }
     ++result_.requests;
     if (scheduler_.sequence(slot).id != add.sequence) {
       fail(ErrorCode::CorruptFile, "the recording begins in the middle: sequence {} comes first",
@@ -70,35 +72,45 @@ class Replay {
   }
 
   void apply(const TraceCancel& cancel, TimeNs now) {
-    const auto request = request_of_.find(to_integer(cancel.sequence));
-    if (request != request_of_.end()) scheduler_.cancel(request->second, cancel.reason, now);
+    const auto found = choice_of_.find(to_integer(cancel.sequence));
+    if (found == choice_of_.end()) return;
+    const auto& [request, choice] = found->second;
+    if (cancel.whole_request) {
+      scheduler_.cancel(request, cancel.reason, now);
+    } else {
+      scheduler_.cancel_choice(request, choice, cancel.reason, now);
+    }
   }
 
   void apply(const TracePlan& recorded, TimeNs now) {
     const BatchPlan& plan = scheduler_.plan(now);
     std::vector<TracePlan::Entry> entries;
-    std::vector<SequenceId> sampled;
+    Submitted submitted;
     for (const BatchEntry& entry : plan.entries) {
       entries.push_back({entry.sequence, entry.computed_token_count, entry.scheduled_token_count});
-      if (entry.samples) sampled.push_back(entry.sequence);
+      if (entry.samples) submitted.sampled.push_back(entry.sequence);
+      for (int32_t p = entry.first_told_position(); entry.logits_wanted > 0 && p < entry.end_told_position(); ++p) {
+        submitted.prompt_logprobs.push_back({.sequence = entry.sequence, .position = p});
+      }
     }
     ++result_.plans;
     if (entries != recorded.entries) {
       result_.difference = {recorded.step, text_of(recorded.entries), text_of(entries)};
     }
-    if (!plan.empty()) submitted_.push_back(std::move(sampled));
+    if (!plan.empty()) submitted_.push_back(std::move(submitted));
   }
 
   void apply(const TraceCommit& commit, TimeNs now) {
-    if (submitted_.empty() || submitted_.front().size() != commit.tokens.size()) {
+    if (submitted_.empty() || submitted_.front().sampled.size() != commit.tokens.size()) {
       fail(ErrorCode::CorruptFile, "the recording's result of step {} does not fit its plan", commit.step);
     }
     StepResult result{.step = commit.step, .sampled = {}, .duration = commit.duration};
     for (size_t i = 0; i < commit.tokens.size(); ++i) {
       const TokenId token = commit.tokens[i];
       result.sampled.push_back(
-          {.sequence = submitted_.front()[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
+          {.sequence = submitted_.front().sampled[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
     }
+    result.prompt_logprobs = std::move(submitted_.front().prompt_logprobs);
     submitted_.pop_front();
     scheduler_.commit(result, now);
   }
@@ -123,8 +135,13 @@ class Replay {
   KvBlocks blocks_;
   std::unique_ptr<SchedAdapter> schedule_;
   Scheduler scheduler_;
-  std::unordered_map<uint64_t, RequestId> request_of_;  // by sequence
-  std::deque<std::vector<SequenceId>> submitted_;       // who samples in each step in flight
+  std::unordered_map<uint64_t, std::pair<RequestId, int32_t>> choice_of_;  // by sequence
+  // What the result of a step in flight has to hold.
+  struct Submitted {
+    std::vector<SequenceId> sampled;
+    std::vector<PromptLogprob> prompt_logprobs;
+  };
+  std::deque<Submitted> submitted_;
   ReplayResult result_;
 };
 

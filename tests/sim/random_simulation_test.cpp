@@ -72,6 +72,10 @@ RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t share
   if (rng.chance(0.5)) request.end_tokens = {rng.between(0, 63), rng.between(0, 63)};
   request.priority = rng.between(-2, 2);
   request.tenant = static_cast<uint32_t>(rng.below(4));
+  request.seed = rng.below(3);
+  if (rng.chance(0.25)) request.n = rng.between(2, 9);
+  if (rng.chance(0.1)) request.min_tokens = rng.between(1, request.max_tokens);
+  request.prompt_logprobs = rng.chance(0.05);
   return request;
 }
 
@@ -105,7 +109,8 @@ WorldOptions random_world(Rng& rng) {
 
 // What the simulations have really exercised: a run that never preempts proves nothing about preemption.
 struct Coverage {
-  int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0;
+  int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
+          copied = 0, host_sampled = 0, prompt_logprobs = 0;
 };
 
 // Runs random actions until the scheduler is idle again.
@@ -143,6 +148,9 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   coverage.finished += stats.requests_finished;
   coverage.swapped += stats.swapped_in_blocks;
   coverage.evictions += world.blocks().evicted_total();
+  coverage.copied += world.executor().copied_block_count();
+  coverage.host_sampled += world.executor().host_sampled_count();
+  for (const auto& [id, record] : world.records()) coverage.prompt_logprobs += record.told_prompt_tokens;
 }
 
 int64_t environment_number(const char* name, int64_t otherwise) {
@@ -167,6 +175,9 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.evictions, wanted / 100);
   EXPECT_GT(coverage.aborted, wanted / 1000);
   EXPECT_GT(coverage.finished, wanted / 20);
+  EXPECT_GT(coverage.copied, wanted / 200);
+  EXPECT_GT(coverage.host_sampled, wanted / 50);
+  EXPECT_GT(coverage.prompt_logprobs, wanted / 50);
 }
 
 }  // namespace

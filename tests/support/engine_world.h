@@ -49,10 +49,10 @@ struct EngineWorld {
 };
 
 // What a request gives alone, greedily.
-inline std::vector<TokenId> output_alone(std::vector<TokenId> tokens, int32_t count) {
+inline std::vector<TokenId> output_alone(std::vector<TokenId> tokens, int32_t count, uint64_t seed = 0) {
   std::vector<TokenId> output;
   for (int32_t i = 0; i < count; ++i) {
-    output.push_back(oracle_next_token(tokens, TokenExecutor::kVocabulary));
+    output.push_back(oracle_next_token(tokens, TokenExecutor::kVocabulary, seed));
     tokens.push_back(output.back());
   }
   return output;
@@ -62,6 +62,18 @@ struct Answer {
   std::vector<TokenId> tokens;
   StreamBatch last;
 };
+// Reads a stream of n answers to its end and releases it.
+inline std::vector<Answer> read_answers(OutputStream* stream, int32_t n) {
+  std::vector<Answer> answers(static_cast<size_t>(n));
+  StreamBatch batch;
+  while (stream->next(std::nullopt, batch) == OutputStream::Next::Ready) {
+    Answer& answer = answers.at(static_cast<size_t>(batch.index));
+    answer.tokens.insert(answer.tokens.end(), batch.tokens.begin(), batch.tokens.end());
+    answer.last = batch;
+  }
+  stream->release();
+  return answers;
+}
 // Reads a stream to its end and releases it.
 inline Answer read_answer(OutputStream* stream) {
   Answer answer;

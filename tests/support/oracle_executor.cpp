@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/math.h"
 
 namespace inflight::test {
@@ -21,8 +22,8 @@ uint64_t extend_hash(uint64_t hash, TokenId token) { return mix(hash, static_cas
 
 }  // namespace
 
-TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size) {
-  uint64_t hash = 77;
+TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size, uint64_t seed) {
+  uint64_t hash = 77 + seed;
   for (const TokenId token : tokens) hash = extend_hash(hash, token);
   return static_cast<TokenId>(mix(hash, 5) % static_cast<uint64_t>(vocabulary_size));
 }
@@ -34,7 +35,8 @@ OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTru
       clock_(clock),
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
       host_slots_(static_cast<size_t>(options.host_block_count) * static_cast<size_t>(options.block_token_count)),
-      row_tokens_(static_cast<size_t>(options.row_count), -1) {}
+      row_tokens_(static_cast<size_t>(options.row_count), -1),
+      top_({{7, -0.5F}, {8, -1.5F}}) {}
 
 OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t position) {
   const int32_t width = options_.block_token_count;
@@ -56,6 +58,8 @@ void OracleExecutor::move_blocks(const BatchPlan& plan) {
     std::ranges::copy(block(host_slots_, copy.host), block(slots_, copy.device).begin());
   }
   for (const BlockCopy& copy : plan.copies) {
+    INFLIGHT_CHECK(copy.from != copy.to);
+    ++copied_block_count_;
     std::ranges::copy(block(slots_, copy.from), block(slots_, copy.to).begin());
   }
 }
@@ -93,15 +97,31 @@ void OracleExecutor::check(const BatchEntry& entry) {
   }
 }
 
+void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) {
+  INFLIGHT_CHECK(entry.logits_wanted >= 1 && entry.logits_wanted <= entry.scheduled_token_count);
+  INFLIGHT_CHECK(!entry.host_samples || entry.samples);
+  const SequenceTruth& truth = truth_(entry.sequence);
+  const auto known = static_cast<size_t>(entry.known_tokens.size());
+  INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
+  INFLIGHT_CHECK(std::ranges::equal(entry.known_tokens, std::span(truth.tokens).first(known)));
+  if (entry.host_samples) INFLIGHT_CHECK(static_cast<int32_t>(known) == entry.context_token_count());
+  for (int32_t p = entry.first_told_position(); p < entry.end_told_position(); ++p) {
+    result.prompt_logprobs.push_back(
+        {.sequence = entry.sequence, .position = p, .logprob = -static_cast<float>(p), .top_logprobs = top_});
+  }
+}
+
 void OracleExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(!plan.empty());
   INFLIGHT_CHECK(results_.size() < static_cast<size_t>(kStepsInFlightMax));
   std::set<int32_t> rows;
-  int32_t tokens = 0;
+  int32_t tokens = 0, logits = 0;
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(rows.insert(entry.row).second && entry.row >= 0 && entry.row < options_.row_count);
     tokens += entry.scheduled_token_count;
+    logits += entry.logits_wanted;
   }
+  INFLIGHT_CHECK(logits == plan.logits_row_count && logits <= options_.row_count + limits::kPromptLogitsMax);
   INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
   last_plan_ = plan;
   move_blocks(plan);
@@ -110,15 +130,19 @@ void OracleExecutor::submit(const BatchPlan& plan) {
 
   StepResult result{.step = plan.step, .sampled = {}, .duration = 1000 + 10 * tokens};
   for (const BatchEntry& entry : plan.entries) {
+    if (entry.logits_wanted > 0) tell_logprobs(entry, result);
     if (!entry.samples) continue;
     SequenceTruth& truth = truth_(entry.sequence);
     const auto context = static_cast<size_t>(entry.context_token_count());
     if (truth.tokens.size() == context) {
-      truth.tokens.push_back(oracle_next_token(truth.tokens, options_.vocabulary_size));
+      truth.tokens.push_back(oracle_next_token(truth.tokens, options_.vocabulary_size, entry.sampling->seed));
     }
     const TokenId token = truth.tokens[context];
-    row_tokens_[static_cast<size_t>(entry.row)] = token;
+    // What the host draws never is on the device.
+    row_tokens_[static_cast<size_t>(entry.row)] = entry.host_samples ? -1 : token;
+    host_sampled_count_ += entry.host_samples;
     result.sampled.push_back({.sequence = entry.sequence, .token = token, .logprob = -1.0F, .valid = true});
+    if (entry.host_samples) result.sampled.back().top_logprobs = top_;
   }
   INFLIGHT_CHECK(static_cast<int32_t>(result.sampled.size()) == plan.sampled_row_count);
   results_.push_back(std::move(result));

@@ -3,7 +3,8 @@
 // everything up to and including the token, salt); after writing a step's slots it walks the block table of every entry
 // and demands exactly that sequence's own prefix. So any mistake of scheduling, sharing, eviction or preemption fails
 // at its first step. The next token is a function of the whole prefix, so the right output of a request can be computed
-// alone. Several steps may be in flight; they run in order at submit(), as on an in-order queue.
+// alone; it plays the host's part too where logits are wanted. Several steps may be in flight; they run in order at
+// submit(), as on an in-order queue.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct SequenceTruth {
   std::vector<TokenId> tokens;  // prompt, then the right output as far as it has been asked for
 };
 
-// The token that follows `tokens`, in [0, vocabulary_size).
-[[nodiscard]] TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size);
+// The token that follows `tokens` under a seed, in [0, vocabulary_size).
+[[nodiscard]] TokenId oracle_next_token(const std::vector<TokenId>& tokens, int32_t vocabulary_size, uint64_t seed = 0);
 
 class OracleExecutor final : public Executor {
  public:
@@ -47,6 +48,8 @@ class OracleExecutor final : public Executor {
   void forget_last_plan() { last_plan_.clear(); }
   [[nodiscard]] int64_t computed_token_count() const { return computed_token_count_; }
   [[nodiscard]] int64_t checked_slot_count() const { return checked_slot_count_; }
+  [[nodiscard]] int64_t copied_block_count() const { return copied_block_count_; }
+  [[nodiscard]] int64_t host_sampled_count() const { return host_sampled_count_; }
 
  private:
   struct Slot {
@@ -58,6 +61,7 @@ class OracleExecutor final : public Executor {
   void move_blocks(const BatchPlan& plan);
   void write(const BatchEntry& entry);
   void check(const BatchEntry& entry);
+  void tell_logprobs(const BatchEntry& entry, StepResult& result);
 
   Options options_;
   std::function<SequenceTruth&(SequenceId)> truth_;
@@ -66,10 +70,13 @@ class OracleExecutor final : public Executor {
   std::vector<Slot> slots_;
   std::vector<Slot> host_slots_;
   std::vector<TokenId> row_tokens_;  // what the device sampled last for each row
+  std::vector<TokenLogprob> top_;    // what every position reports
   std::deque<StepResult> results_;
   StepResult current_;
   int64_t computed_token_count_ = 0;
   int64_t checked_slot_count_ = 0;
+  int64_t copied_block_count_ = 0;
+  int64_t host_sampled_count_ = 0;
 };
 
 }  // namespace inflight::test

@@ -10,11 +10,12 @@
 
 namespace inflight::test {
 
-Expected expected_output(const RequestOptions& options, const WorldOptions& world) {
+Expected expected_output(const RequestOptions& options, const WorldOptions& world, int32_t choice) {
+  const uint64_t seed = choice_seed(options.seed, choice);
   Expected expected;
   std::vector<TokenId> tokens = options.prompt;
   while (expected.finish == FinishReason::None) {
-    const TokenId token = oracle_next_token(tokens, world.vocabulary_size);
+    const TokenId token = oracle_next_token(tokens, world.vocabulary_size, seed);
     tokens.push_back(token);
     expected.output.push_back(token);
     const auto count = static_cast<int32_t>(expected.output.size());
@@ -38,12 +39,11 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
            .row_count = options.config.max_num_seqs,
            .token_budget = options.config.max_num_batched_tokens,
            .vocabulary_size = options.vocabulary_size},
-          [this](SequenceId id) -> SequenceTruth& { return records_.at(request_of_.at(id)).truth; }, &clock_),
+          [this](SequenceId id) -> SequenceTruth& { return records_.at(key_of_sequence_.at(id)).truth; }, &clock_),
       loop_(scheduler_, executor_, clock_, options.overlap) {}
 
 uint64_t SchedulerWorld::add(const RequestOptions& options) {
   const uint64_t id = next_request_++;
-  records_[id] = {.options = options, .truth = {options.salt, options.prompt}, .output = {}};
   Request request;
   request.id = static_cast<RequestId>(id);
   request.prompt = options.prompt;
@@ -55,43 +55,72 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.tenant = options.tenant;
   if (options.ttft_deadline != 0) request.ttft_deadline = options.ttft_deadline;
   request.predicted_output_tokens = options.predicted_output_tokens;
-  const int32_t slot = scheduler_.add(std::move(request), clock_.now());
-  request_of_[scheduler_.sequence(slot).id] = id;
+  request.sampling.n = options.n;
+  request.sampling.seed = options.seed;
+  request.sampling.min_tokens = options.min_tokens;
+  request.sampling.prompt_logprobs = options.prompt_logprobs ? 2 : -1;
+  for (int32_t slot = scheduler_.add(std::move(request), clock_.now()); slot >= 0;
+       slot = scheduler_.sequence(slot).next_choice_slot) {
+    const Sequence& sequence = scheduler_.sequence(slot);
+    const uint64_t key = key_of(id, sequence.choice);
+    records_[key] = {
+        .options = options, .truth = {options.salt, options.prompt}, .output = {}, .choice = sequence.choice};
+    key_of_sequence_[sequence.id] = key;
+  }
   return id;
 }
 
 void SchedulerWorld::cancel(uint64_t request) {
-  if (scheduler_.cancel(static_cast<RequestId>(request), FinishReason::Abort, clock_.now())) {
-    records_.at(request).cancelled = true;
+  std::vector<uint64_t> live;
+  for (int32_t choice = 0; records_.contains(key_of(request, choice)); ++choice) {
+    if (record(request, choice).finish == FinishReason::None) live.push_back(key_of(request, choice));
   }
+  const bool here = scheduler_.cancel(static_cast<RequestId>(request), FinishReason::Abort, clock_.now());
+  INFLIGHT_CHECK(here == !live.empty());
+  for (const uint64_t key : live) records_.at(key).cancelled = true;
   take_output();
 }
 
+SchedulerWorld::Record& SchedulerWorld::record_of_slot(int32_t slot) {
+  const Sequence& sequence = scheduler_.sequence(slot);
+  return records_.at(key_of(to_integer(sequence.request.id), sequence.choice));
+}
+
 void SchedulerWorld::take_output() {
-  for (const PreemptedOutput& preempted : scheduler_.output().preempted) {
-    ++records_.at(to_integer(preempted.request)).preemptions;
+  const SchedulerOutput& output = scheduler_.output();
+  for (const PreemptedOutput& preempted : output.preempted) ++record_of_slot(preempted.slot).preemptions;
+  for (const PromptLogprobOutput& told : output.prompt_logprobs) {
+    Record& record = record_of_slot(told.slot);
+    INFLIGHT_CHECK(record.options.prompt_logprobs && record.choice == 0 && record.output.empty());
+    INFLIGHT_CHECK(told.position == ++record.told_prompt_tokens);
+    INFLIGHT_CHECK(told.logprob == -static_cast<float>(told.position) && told.top_count == 2);
   }
-  for (const TokenOutput& token : scheduler_.output().tokens) {
-    Record& record = records_.at(to_integer(token.request));
+  for (const TokenOutput& token : output.tokens) {
+    Record& record = record_of_slot(token.slot);
     INFLIGHT_CHECK(record.finish == FinishReason::None);
+    const bool host_drew = static_cast<int32_t>(record.output.size()) < record.options.min_tokens;
+    INFLIGHT_CHECK(token.top_count == (host_drew ? 2 : 0));
     if (record.output.empty()) {
       record.first_token_step = now_step();
       record.first_token_time = clock_.now();
     }
     record.output.push_back(token.token);
   }
-  for (const FinishedOutput& finished : scheduler_.output().finished) {
-    Record& record = records_.at(to_integer(finished.request));
+  for (const FinishedOutput& finished : output.finished) {
+    Record& record = record_of_slot(finished.slot);
     INFLIGHT_CHECK(record.finish == FinishReason::None);
     record.finish = finished.reason;
     record.finish_step = now_step();
-    const Expected expected = expected_output(record.options, options_);
+    const Expected expected = expected_output(record.options, options_, record.choice);
     if (record.cancelled) {
       INFLIGHT_CHECK(finished.reason == FinishReason::Abort);
       INFLIGHT_CHECK(std::ranges::equal(record.output, std::span(expected.output).first(record.output.size())));
     } else {
       INFLIGHT_CHECK(record.output == expected.output);
       INFLIGHT_CHECK(record.finish == expected.finish);
+      const auto prompt_count = static_cast<int32_t>(record.options.prompt.size());
+      const bool tells = record.options.prompt_logprobs && record.choice == 0;
+      INFLIGHT_CHECK(record.told_prompt_tokens == (tells ? prompt_count - 1 : 0));
     }
   }
   scheduler_.output().clear();
@@ -100,8 +129,11 @@ void SchedulerWorld::take_output() {
 std::string SchedulerWorld::last_plan_text() const {
   std::string text;
   for (const BatchEntry& entry : last_plan().entries) {
-    text += fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", request_of_.at(entry.sequence),
-                        entry.computed_token_count, entry.scheduled_token_count);
+    const uint64_t key = key_of_sequence_.at(entry.sequence);
+    const uint64_t choice = key >> 32;
+    text += fmt::format("{}{}{}:{}+{}", text.empty() ? "" : " ", key & 0xffffffff,
+                        choice == 0 ? "" : fmt::format(".{}", choice), entry.computed_token_count,
+                        entry.scheduled_token_count);
   }
   return text;
 }

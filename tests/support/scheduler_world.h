@@ -36,6 +36,10 @@ struct RequestOptions {
   uint32_t tenant = 0;
   TimeNs ttft_deadline = 0;  // absolute; 0 = none
   int32_t predicted_output_tokens = 0;
+  int32_t n = 1;
+  uint64_t seed = 0;
+  int32_t min_tokens = 0;  // the host draws so many tokens
+  bool prompt_logprobs = false;
 };
 
 class SchedulerWorld {
@@ -63,12 +67,17 @@ class SchedulerWorld {
     int64_t finish_step = 0;
     bool cancelled = false;
     int32_t preemptions = 0;
+    int32_t choice = 0;
+    int32_t told_prompt_tokens = 0;  // whose logprobs came
   };
-  [[nodiscard]] const Record& record(uint64_t request) const { return records_.at(request); }
+  [[nodiscard]] const Record& record(uint64_t request, int32_t choice = 0) const {
+    return records_.at(key_of(request, choice));
+  }
+  // By key: that of a request's first choice is its id.
   [[nodiscard]] const std::map<uint64_t, Record>& records() const { return records_; }
   // What the last step() submitted (numbers only: its spans are stale); nothing when it only committed.
   [[nodiscard]] const BatchPlan& last_plan() const { return executor_.last_plan(); }
-  // The same as "request:computed+scheduled ...", for readable expectations.
+  // The same as "request:computed+scheduled ...", a further choice k as "request.k", for readable expectations.
   [[nodiscard]] std::string last_plan_text() const;
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
   [[nodiscard]] KvBlocks& blocks() { return blocks_; }
@@ -77,6 +86,8 @@ class SchedulerWorld {
   [[nodiscard]] int64_t now_step() const { return scheduler_.stats().steps; }
 
  private:
+  static uint64_t key_of(uint64_t request, int32_t choice) { return request + (static_cast<uint64_t>(choice) << 32); }
+  [[nodiscard]] Record& record_of_slot(int32_t slot);
   void take_output();
 
   WorldOptions options_;
@@ -88,7 +99,7 @@ class SchedulerWorld {
   OracleExecutor executor_;
   StepLoop loop_;
   std::map<uint64_t, Record> records_;
-  std::map<SequenceId, uint64_t> request_of_;
+  std::map<SequenceId, uint64_t> key_of_sequence_;
   uint64_t next_request_ = 1;
 };
 
@@ -97,6 +108,6 @@ struct Expected {
   std::vector<TokenId> output;
   FinishReason finish = FinishReason::None;
 };
-[[nodiscard]] Expected expected_output(const RequestOptions& options, const WorldOptions& world);
+[[nodiscard]] Expected expected_output(const RequestOptions& options, const WorldOptions& world, int32_t choice = 0);
 
 }  // namespace inflight::test

@@ -9,6 +9,12 @@ namespace inflight::test {
 void TokenExecutor::submit(const BatchPlan& plan) {
   paused.wait(true);
   if (failing) fail(ErrorCode::Device, "the device is gone");
+  for (const BlockCopy& copy : plan.copies) {
+    for (int32_t i = 0; i < width_; ++i) {
+      slots_[static_cast<size_t>(to_integer(copy.to) * width_ + i)] =
+          slots_[static_cast<size_t>(to_integer(copy.from) * width_ + i)];
+    }
+  }
   for (const BatchEntry& entry : plan.entries) {
     for (int32_t i = 0; i < entry.scheduled_token_count; ++i) {
       const auto k = static_cast<size_t>(i);
@@ -21,9 +27,12 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     if (!entry.samples) continue;
     std::vector<TokenId> tokens;
     for (int32_t i = 0; i < entry.context_token_count(); ++i) tokens.push_back(slot(entry, i));
-    const TokenId next = oracle_next_token(tokens, kVocabulary);
+    const TokenId next = oracle_next_token(tokens, kVocabulary, entry.sampling->seed);
     row_tokens_[static_cast<size_t>(entry.row)] = next;
-    result.sampled.push_back({.sequence = entry.sequence, .token = next, .logprob = -0.5F, .valid = true});
+    result.sampled.push_back({.sequence = entry.sequence,
+                              .token = next,
+                              .logprob = -0.5F - 0.01F * static_cast<float>(next),
+                              .valid = true});
   }
   results_.push_back(std::move(result));
 }

@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -192,6 +194,60 @@ TEST(Engine, SwapsPoliciesWhileRequestsRun) {
   for (auto& [stream, output] : expected) EXPECT_EQ(read_all(stream).tokens, output);
   EXPECT_THROW(world.engine.set_policy("nosuch"), Error);
   EXPECT_THROW(world.engine.set_policy("fcfs:unknown=1"), Error);
+}
+
+// n answers on one stream, each what its seed gives alone.
+TEST(Engine, GivesSeveralAnswersToOnePrompt) {
+  World world(options_of());
+  for (const int32_t n : {1, 2, 7, 20}) {
+    SubmitOptions request{.prompt = {1, 2, 3, 4, 5, 6, 7}};
+    request.sampling.max_tokens = 20;
+    request.sampling.n = n;
+    request.sampling.seed = 11;
+    const auto answers = read_answers(world.engine.submit(request), n);
+    for (int32_t k = 0; k < n; ++k) {
+      const Answer& answer = answers[static_cast<size_t>(k)];
+      EXPECT_EQ(answer.tokens, output_alone(request.prompt, 20, choice_seed(11, k)));
+      EXPECT_EQ(answer.last.finish, FinishReason::Length);
+      EXPECT_EQ(answer.last.output_token_count, 20);
+      EXPECT_GE(answer.last.cached_token_count, k > 0 ? 4 : 0);  // at least the whole block
+    }
+  }
+  SubmitOptions many{.prompt = {1}};
+  many.sampling.n = 100;
+  OutputStream* const stream = world.engine.submit(many);
+  world.engine.cancel(stream->request());
+  for (const Answer& answer : read_answers(stream, 100)) EXPECT_NE(answer.last.finish, FinishReason::None);
+}
+
+TEST(Engine, BestOfGivesTheLikeliestAnswersBestFirst) {
+  World world(options_of());
+  SubmitOptions request{.prompt = {9, 8, 7}};
+  request.sampling.max_tokens = 5;
+  request.sampling.n = 2;
+  request.sampling.best_of = 6;
+  const auto answers = read_answers(world.engine.submit(request), 2);
+  // TokenExecutor's logprob falls with the token's id.
+  std::vector<std::pair<int32_t, std::vector<TokenId>>> expected;
+  for (int32_t k = 0; k < 6; ++k) {
+    const auto output = output_alone(request.prompt, 5, choice_seed(0, k));
+    expected.emplace_back(std::accumulate(output.begin(), output.end(), 0), output);
+  }
+  std::ranges::sort(expected);
+  EXPECT_EQ(answers[0].tokens, expected[0].second);
+  EXPECT_EQ(answers[1].tokens, expected[1].second);
+}
+
+// checklist 98: the id that ended it is told.
+TEST(Engine, TellsWhichTokenStopped) {
+  World world(options_of());
+  SubmitOptions request{.prompt = {5, 5}};
+  const auto output = alone({5, 5}, 3);
+  request.sampling.stop_token_ids = {output[2]};
+  const Answer answer = read_all(world.engine.submit(request));
+  EXPECT_EQ(answer.last.finish, FinishReason::Stop);
+  EXPECT_EQ(answer.last.stop_token, output[2]);
+  EXPECT_EQ(answer.tokens, output);
 }
 
 }  // namespace

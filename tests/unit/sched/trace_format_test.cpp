@@ -55,7 +55,7 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
   written.encoder.on_plan({plan, refusals, AdmissionResult::NoSpace, preemptions}, 77);
   written.encoder.on_commit({7, {{SequenceId{3}, 123456, 0.0F, true}, {SequenceId{4}, 0, 0.0F, false}}, 999}, 88);
   written.encoder.on_finish(SequenceId{3}, FinishReason::Stop, 90);
-  written.encoder.on_cancel(SequenceId{4}, FinishReason::Abort, 91);
+  written.encoder.on_cancel(SequenceId{4}, false, FinishReason::Abort, 91);
   written.encoder.policy("vtc:weight_output=3", 92);
 
   const auto records = decode_trace(written.bytes);
@@ -91,6 +91,7 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<TraceCommit>(records[52].content).duration, 999);
   EXPECT_EQ(std::get<TraceFinish>(records[53].content).reason, FinishReason::Stop);
   EXPECT_EQ(std::get<TraceCancel>(records[54].content).sequence, SequenceId{4});
+  EXPECT_FALSE(std::get<TraceCancel>(records[54].content).whole_request);
   EXPECT_EQ(std::get<TracePolicy>(records[55].content).spec, "vtc:weight_output=3");
 }
 

@@ -50,6 +50,8 @@ Recording record(uint64_t seed, const std::string& schedule, const std::string& 
       request.end_tokens = {rng.between(0, 63)};
       request.priority = rng.between(-3, 3);
       request.tenant = static_cast<uint32_t>(rng.below(3));
+      if (rng.chance(0.15)) request.n = rng.between(2, 5);
+      request.prompt_logprobs = rng.chance(0.05);
       world->add(request);
     }
     if (rng.chance(0.03)) world->cancel(1 + rng.below(100));

@@ -105,6 +105,7 @@ void add_plugin_command(CLI::App& app) {
   CLI::App* const list = plugin->add_subcommand("list", "Every policy that can be named, its parameters, where it is");
   list->add_flag("--json")->description("One JSON object");
   list->callback([list] { run_list(list->count("--json") > 0); });
+  add_plugin_check_command(*plugin);
   add_plugin_lock_command(*plugin);
   add_plugin_new_command(*plugin);
 }

@@ -6,6 +6,7 @@
 
 namespace inflight::cli {
 
+void add_plugin_check_command(CLI::App& plugin);
 void add_plugin_new_command(CLI::App& plugin);
 
 }  // namespace inflight::cli

@@ -60,6 +60,10 @@ class PluginTools(unittest.TestCase):
                 self.assertIn("inflight-plugin", built)
                 plugin = folder / f"{name}.ifp.so"
                 self.assertEqual(self.simulate(kind, plugin)["requests"], 60)
+                report = json.loads(self.good(run(PROGRAM, "plugin", "check", str(plugin), "--calls", "300", "--json")))
+                self.assertEqual(report["failed"], 0)
+                self.assertEqual({check["group"] for check in report["checks"]},
+                                 {"file", "query", "create", "ops", "determinism", "time", "state", "liveness"})
                 listed = self.good(run(PROGRAM, "plugin", "list", "--json", INFLIGHT_PLUGIN_PATH=str(folder)))
                 entry = next(e for e in json.loads(listed)["policies"] if e["id"] == f"org.example.{name}")
                 self.assertEqual(entry["kind"], "sched" if kind == "schedule" else "evict")
@@ -98,6 +102,14 @@ class PluginTools(unittest.TestCase):
         done = run(PROGRAM, "plugin", "new", "taken", cwd=self.root)
         self.assertEqual(done.returncode, 1)
         self.assertIn("is there already", done.stderr)
+
+    def test_check_fails_with_one_line_a_check(self):
+        plugin = pathlib.Path(BUILD) / "test-plugins" / "hostile.ifp.so"
+        done = run(PROGRAM, "plugin", "check", f"{plugin}:fault=segv", "--only", "ops", "--calls", "50")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^FAILED  ops .*test.hostile: score\(\), call \d+: crashed with SIGSEGV$")
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
 
     def test_lock_pins_files(self):
         folder = self.root / "locked"

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: plugin_host/plugin_check.cpp, plugin_host/check_file.cpp, plugin_host/check_policies.cpp
+// Covers: plugin_host/check_drivers.cpp, plugin_host/check_sched_driver.cpp, plugin_host/check_evict_driver.cpp
+// Covers: plugin_host/check_state.cpp, plugin_host/check_liveness.cpp
+// Goal: the conformance check finds each kind of mistake, says which policy, op and call, and finds none in the shipped
+// policies.
+// Method: tests/plugins make one mistake each, chosen by a parameter.
+#include "plugin_host/plugin_check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace inflight::test {
+namespace {
+
+std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
+
+std::vector<CheckResult> check(const CheckOptions& options) {
+  return check_plugin(options, [](const CheckResult&) {});
+}
+
+struct Fault {
+  const char* file;
+  const char* fault;  // value of the parameter; "" = it has none
+  const char* group;
+  const char* says;
+};
+std::string name_of(const testing::TestParamInfo<Fault>& test) {
+  std::string name = std::string(test.param.file) + "_" + test.param.fault + "_" + test.param.group;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+class FoundByCheck : public testing::TestWithParam<Fault> {};
+
+TEST_P(FoundByCheck, NamesThePlaceAndTheMistake) {
+  const auto& [file, fault, group, says] = GetParam();
+  CheckOptions options{.path = test_plugin(file), .calls = 400, .limit_seconds = 1, .only = {group}};
+  if (*fault != '\0') options.parameters = {{"fault", fault}};
+  std::string messages;
+  int failed = 0;
+  for (const CheckResult& result : check(options)) {
+    failed += result.status == CheckStatus::Failed ? 1 : 0;
+    messages += result.message + "\n";
+  }
+  EXPECT_GE(failed, 1);
+  EXPECT_NE(messages.find(says), std::string::npos) << messages;
+  if (*fault == '\0') return;
+  options.parameters = {{"fault", "none"}};  // the same file without the mistake
+  options.limit_seconds = 60;
+  for (const CheckResult& result : check(options)) {
+    EXPECT_NE(result.status, CheckStatus::Failed) << result.name << ": " << result.message;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, FoundByCheck,
+    testing::Values(
+        Fault{"hostile", "segv", "ops", "test.hostile: score(), call"}, Fault{"hostile", "abort", "ops", "SIGABRT"},
+        Fault{"hostile", "divide", "ops", "crashed with SIGFPE"}, Fault{"hostile", "overflow", "ops", "crashed with"},
+        Fault{"hostile", "throw", "ops", "score(), call 21 with seed 1: let an exception: not my day out"},
+        Fault{"hostile", "loop", "ops", "did not return within 1 s"},
+        Fault{"hostile", "sleep", "liveness", "did not return within 1 s"},
+        Fault{"hostile", "throw", "liveness", "let an exception: not my day out"},
+        Fault{"faulty", "index_out_of_range", "ops", "order(), call"}, Fault{"faulty", "duplicate", "ops", "twice"},
+        Fault{"faulty", "too_many", "ops", "there was room for"},
+        Fault{"faulty", "error", "ops", "returned -5 no idea"},
+        Fault{"faulty", "unknown_status", "ops", "unknown status 12345"},
+        Fault{"faulty", "unknown_decision", "ops", "admit(), call"},
+        Fault{"faulty", "bad_victim", "ops", "allowed: below"}, Fault{"faulty", "quit", "ops", "asked to be taken out"},
+        Fault{"faulty", "zero_plan", "liveness", "let nothing run"},
+        Fault{"faulty_evict", "unwritten", "ops", "test.faulty-rank: rank(), call"},
+        Fault{"sneaky", "write", "ops", "score(), call"}, Fault{"sneaky", "keep", "ops", "crashed with SIGSEGV"},
+        Fault{"sneaky", "behind", "ops", "wrote behind the end"},
+        Fault{"sneaky", "address", "determinism", "moved by 8"},
+        Fault{"sneaky", "garbage", "determinism", "filled with"},
+        Fault{"sneaky", "shared", "determinism", "share state"},
+        Fault{"sneaky", "save_drifts", "state", "gives other bytes"},
+        Fault{"sneaky", "save_hasty", "state", "one by one"},
+        Fault{"sneaky", "load_anything", "state", "load() accepts"},
+        Fault{"sneaky", "load_any_version", "state", "a version that it does not know"},
+        Fault{"no_symbol", "", "file", "does not export"}, Fault{"minor", "", "query", "needs plugin ABI 1.99"},
+        Fault{"pointer", "", "query", "SIGSEGV"}),
+    name_of);
+
+TEST(PluginCheck, FindsNothingInShippedPolicies) {
+  for (const char* name : {"fcfs", "lru", "vtc", "s3fifo"}) {
+    for (const CheckResult& result :
+         check({.path = std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so", .calls = 300})) {
+      EXPECT_NE(result.status, CheckStatus::Failed) << name << ": " << result.name << ": " << result.message;
+    }
+  }
+}
+
+TEST(PluginCheck, KnowsItsGroupsAndFiles) {
+  EXPECT_THROW(check({.path = "/nowhere/x.ifp.so"}), Error);
+  EXPECT_THROW(check({.path = test_plugin("faulty"), .only = {"colour"}}), Error);
+  const auto results = check({.path = test_plugin("faulty"), .only = {"file"}});
+  EXPECT_EQ(results.size(), 3U);
+  EXPECT_EQ(results[1].status, CheckStatus::Skipped);
+}
+
+TEST(PluginCheck, FindsLeaks) {
+  bool found = false;
+  for (const CheckResult& result :
+       check({.path = test_plugin("sneaky"), .parameters = {{"fault", "leak"}}, .only = {"create"}})) {
+    found |= result.message.find("bytes behind") != std::string::npos;
+  }
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace inflight::test

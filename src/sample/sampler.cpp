@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sample/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace inflight {
+namespace {
+
+constexpr size_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
+constexpr size_t kLanes = 16;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The kernels' order of adding up 16 lanes.
+float sum_lanes(std::array<float, kLanes> lanes) {
+  for (size_t width = kLanes / 2; width >= 1; width /= 2) {
+    for (size_t i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+  }
+  return lanes[0];
+}
+
+struct Statistics {
+  float largest = -kInfinity;
+  float sum = 0.0F;  // of exp(logit - largest)
+  size_t id = 0;     // lowest of the largest
+  bool nan = false;
+};
+
+Statistics chunk_statistics(std::span<const float> logits) {
+  Statistics result;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    result.nan = result.nan || std::isnan(logits[i]);
+    if (logits[i] > result.largest) {
+      result.largest = logits[i];
+      result.id = i;
+    }
+  }
+  std::array<float, kLanes> lanes{};
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const bool tail = i >= logits.size() / kLanes * kLanes;
+    if (tail && logits[i] == -kInfinity) continue;
+    lanes[i % kLanes] += exp_nonpositive(logits[i] - result.largest);
+  }
+  result.sum = sum_lanes(lanes);
+  return result;
+}
+
+Statistics statistics_of(std::span<const float> logits) {
+  Statistics all;
+  const auto chunk_of = [&](size_t begin) {
+    return logits.subspan(begin, std::min(kStatisticsChunk, logits.size() - begin));
+  };
+  // Twice over the chunks instead of a list of their results: nothing is allocated.
+  for (size_t begin = 0; begin < logits.size(); begin += kStatisticsChunk) {
+    const Statistics chunk = chunk_statistics(chunk_of(begin));
+    all.nan = all.nan || chunk.nan;
+    if (chunk.largest > all.largest) {
+      all.largest = chunk.largest;
+      all.id = begin + chunk.id;
+    }
+  }
+  for (size_t begin = 0; begin < logits.size(); begin += kStatisticsChunk) {
+    const Statistics chunk = chunk_statistics(chunk_of(begin));
+    const float scaled = chunk.sum * exp_nonpositive(chunk.largest - all.largest);
+    all.sum = all.sum + scaled;
+  }
+  return all;
+}
+
+struct Threshold {
+  uint32_t key = 0;
+  uint32_t ties = std::numeric_limits<uint32_t>::max();
+};
+
+uint64_t high_product(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>((Wide{a} * b) >> 64);
+}
+
+uint32_t order_key(float logit) {
+  const auto bits = std::bit_cast<uint32_t>(logit);
+  return bits ^ ((bits & 0x80000000U) != 0 ? 0xFFFFFFFFU : 0x80000000U);
+}
+float logit_of_key(uint32_t key) {
+  return std::bit_cast<float>(key ^ ((key & 0x80000000U) != 0 ? 0x80000000U : 0xFFFFFFFFU));
+}
+
+class Distribution {
+ public:
+  Distribution(std::span<const float> logits, float largest, const SamplingParams& sampling)
+      : logits_(logits), largest_(largest), inverse_temperature_(1.0F / sampling.temperature), min_p_(sampling.min_p) {}
+
+  enum class By { Count, Mass };
+  // The shortest prefix, in the order (larger logit, lower id), whose count or weight reaches `wanted`.
+  [[nodiscard]] Threshold find(By by, uint64_t wanted) const {
+    uint32_t prefix = 0;
+    uint64_t above = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      std::array<uint64_t, 256> bins{};
+      for (const float logit : logits_) {
+        const uint32_t key = order_key(logit);
+        if (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8)) continue;
+        const uint64_t mass = weight(logit);
+        bins[(key >> shift) & 255] += by == By::Mass ? mass : uint64_t{mass != 0};
+      }
+      uint32_t bin = 255;
+      while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
+      prefix |= bin << shift;
+    }
+    const uint64_t each = by == By::Mass ? weight(logit_of_key(prefix)) : 1;
+    const uint64_t missing = wanted > above ? wanted - above : 0;
+    Threshold threshold{.key = prefix};
+    if (each != 0) {
+      threshold.ties = static_cast<uint32_t>(std::min((missing + each - 1) / each, uint64_t{threshold.ties}));
+    }
+    return threshold;
+  }
+
+  // Walks the kept tokens by id until their running weight exceeds `limit`: that token, or the whole weight.
+  struct Walk {
+    uint64_t sum = 0;
+    TokenId token = 0;
+  };
+  [[nodiscard]] Walk walk(Threshold threshold, uint64_t limit) const {
+    Walk result;
+    for (size_t i = 0; i < logits_.size(); ++i) {
+      const uint32_t key = order_key(logits_[i]);
+      if (key < threshold.key) continue;
+      const uint64_t mass = weight(logits_[i]);
+      if (mass == 0) continue;
+      if (key == threshold.key) {
+        if (threshold.ties == 0) continue;
+        --threshold.ties;
+      }
+      result.sum += mass;
+      if (result.sum > limit) {
+        result.token = static_cast<TokenId>(i);
+        return result;
+      }
+    }
+    return result;
+  }
+
+ private:
+  // floor(w * 2^40): sums of these are exact in any order.
+  [[nodiscard]] uint64_t weight(float logit) const {
+    const float w = exp_nonpositive((logit - largest_) * inverse_temperature_);
+    return w < min_p_ ? 0 : static_cast<uint64_t>(w * 0x1p40F);
+  }
+
+  std::span<const float> logits_;
+  float largest_, inverse_temperature_, min_p_;
+};
+
+TokenId draw(const Distribution& distribution, size_t vocabulary_size, const SamplingParams& sampling,
+             int32_t position) {
+  constexpr uint64_t kEverything = std::numeric_limits<uint64_t>::max();
+  Threshold threshold;
+  if (sampling.top_k > 0 && static_cast<size_t>(sampling.top_k) < vocabulary_size) {
+    threshold = distribution.find(Distribution::By::Count, static_cast<uint64_t>(sampling.top_k));
+  }
+  uint64_t total = distribution.walk(threshold, kEverything).sum;
+  if (sampling.top_p < 1.0F) {
+    const auto share = static_cast<uint64_t>(sampling.top_p * 0x1p32F);
+    threshold = distribution.find(Distribution::By::Mass, std::max(high_product(total, share << 32), uint64_t{1}));
+    total = distribution.walk(threshold, kEverything).sum;
+  }
+  const auto words = philox({static_cast<uint32_t>(position), 0, 0, 0},
+                            {static_cast<uint32_t>(sampling.seed), static_cast<uint32_t>(sampling.seed >> 32)});
+  return distribution.walk(threshold, high_product(total, uint64_t{words[0] >> 8} << 40)).token;
+}
+
+}  // namespace
+
+float exp_nonpositive(float x) {
+  if (x < -87.0F) x = -87.0F;
+  const float shifted = std::fma(x, 1.44269504F, 12582912.0F);
+  const float n = shifted - 12582912.0F;
+  float r = std::fma(n, -0.693359375F, x);
+  r = std::fma(n, 2.12194440e-4F, r);
+  float p = 1.9875691500e-4F;
+  for (const float coefficient :
+       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
+    p = std::fma(p, r, coefficient);
+  }
+  p = std::fma(p, r * r, r) + 1.0F;
+  const uint32_t power = (std::bit_cast<uint32_t>(shifted) - 0x4B400000U) << 23;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + power);
+}
+
+Draw draw_token(std::span<const float> logits, const SamplingParams& sampling, int32_t position) {
+  INFLIGHT_CHECK(!logits.empty());
+  const Statistics statistics = statistics_of(logits);
+  Draw result;
+  result.valid = !statistics.nan && statistics.largest > -kInfinity && statistics.largest < kInfinity;
+  if (!result.valid) return result;
+  result.token = static_cast<TokenId>(statistics.id);
+  if (sampling.temperature > 0.0F) {
+    result.token = draw(Distribution(logits, statistics.largest, sampling), logits.size(), sampling, position);
+  }
+  const double logit = static_cast<double>(logits[static_cast<size_t>(result.token)]);
+  result.logprob = static_cast<float>(logit - static_cast<double>(statistics.largest) -
+                                      std::log(static_cast<double>(statistics.sum)));
+  return result;
+}
+
+}  // namespace inflight

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits to the next token on the host: the twin of cl_kernels/sampling.cl, which states the rule. For requests whose
+// logits need host work (masks, penalties, callbacks). Same arithmetic in the same order: the same token and the same
+// bits of its log probability as on the device.   THREAD: any.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+#include "core/sampling_params.h"
+
+namespace inflight {
+
+struct Draw {
+  TokenId token = 0;
+  bool valid = true;     // false: the logits hold a NaN, +infinity, or no finite value
+  float logprob = 0.0F;  // of the token under the unmodified logits
+};
+
+// position: tokens before the drawn one; equal (seed, position) draw equal tokens.   REQUIRES: logits is not empty.
+// COST: O(V) for greedy, up to about 10 passes over V otherwise; no allocation.
+[[nodiscard]] Draw draw_token(std::span<const float> logits, const SamplingParams& sampling, int32_t position);
+
+// exp(x) for x <= 0, bit for bit as cl_kernels/prelude.cl computes it.
+[[nodiscard]] float exp_nonpositive(float x);
+
+}  // namespace inflight

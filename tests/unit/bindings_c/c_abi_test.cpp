@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the C interface keeps its contract: statuses, outputs written on success only, struct sizes, texts, lifetimes.
+// Method: the demo model through the C functions; expected texts from models/tinyworld/samples.md.
+// Covers: bindings_c/src/guard.cpp bindings_c/src/params.cpp bindings_c/src/inflight_engine_c.cpp
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inflight/inflight.h"
+
+namespace {
+
+constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+
+class CAbi : public testing::Test {
+ protected:
+  void open(uint8_t host_driven = 0) {
+    inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+    params.model = kModel;
+    params.host_driven = host_driven;
+    ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
+  }
+  ~CAbi() override { inflight_engine_destroy(engine_); }
+
+  inflight_stream_t* submit(const char* prompt, int32_t max_tokens) {
+    inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+    request.prompt = prompt;
+    request.max_tokens = max_tokens;
+    inflight_stream_t* stream = nullptr;
+    EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
+    return stream;
+  }
+  static std::string read_all(inflight_stream_t* stream, inflight_finish_reason_t* reason = nullptr) {
+    std::string text;
+    inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+    while (inflight_stream_next(stream, -1, &event) == INFLIGHT_OK) {
+      text.append(event.text, event.text_length);
+      if (reason != nullptr) *reason = event.finish_reason;
+    }
+    return text;
+  }
+  inflight_stats_t stats() {
+    inflight_stats_t result{};
+    result.struct_size = sizeof result;
+    EXPECT_EQ(inflight_engine_stats(engine_, &result), INFLIGHT_OK);
+    return result;
+  }
+
+  inflight_engine_t* engine_ = nullptr;
+};
+
+TEST_F(CAbi, AnswersThroughAStream) {
+  open();
+  inflight_stream_t* const stream = submit("Once upon a time", 12);
+  inflight_finish_reason_t reason = INFLIGHT_FINISH_NONE;
+  EXPECT_EQ(read_all(stream, &reason), ", there was a clever girl named Emma. She");
+  EXPECT_EQ(reason, INFLIGHT_FINISH_LENGTH);
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  EXPECT_EQ(inflight_stream_next(stream, 0, &event), INFLIGHT_END_OF_STREAM);
+  inflight_stream_destroy(stream);
+  EXPECT_EQ(stats().requests_finished, 1U);
+  EXPECT_EQ(stats().output_tokens, 12U);
+}
+
+TEST_F(CAbi, ManyThreadsShareAnEngine) {
+  open();
+  std::vector<std::string> texts(8);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& text : texts) {
+      threads.emplace_back([this, &text] {
+        inflight_stream_t* const stream = submit("Once upon a time", 30);
+        text = read_all(stream);
+        inflight_stream_destroy(stream);
+      });
+    }
+  }
+  for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+}
+
+TEST_F(CAbi, ACancelledRequestEndsAndFreesItsBlocks) {
+  open(1);
+  inflight_stream_t* const stream = submit("Once upon a time", 400);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(inflight_engine_step(engine_), INFLIGHT_OK);
+  inflight_stream_cancel(stream);
+  for (int i = 0; i < 3; ++i) static_cast<void>(inflight_engine_step(engine_));
+  EXPECT_EQ(inflight_engine_step(engine_), INFLIGHT_IDLE);
+  inflight_finish_reason_t reason = INFLIGHT_FINISH_NONE;
+  EXPECT_NE(read_all(stream, &reason), "");
+  EXPECT_EQ(reason, INFLIGHT_FINISH_ABORT);
+  EXPECT_EQ(stats().kv_blocks_used, 0);
+  EXPECT_EQ(stats().requests_aborted, 1U);
+  inflight_stream_destroy(stream);
+}
+
+TEST_F(CAbi, DestroyingAStreamEarlyCancelsItsRequest) {
+  open(1);
+  inflight_stream_t* const stream = submit("Once upon a time", 400);
+  EXPECT_EQ(inflight_engine_step(engine_), INFLIGHT_OK);
+  inflight_stream_destroy(stream);
+  for (int i = 0; i < 4; ++i) static_cast<void>(inflight_engine_step(engine_));
+  EXPECT_EQ(stats().requests_running, 0);
+  EXPECT_EQ(stats().kv_blocks_used, 0);
+  inflight_stream_destroy(nullptr);
+  inflight_stream_cancel(nullptr);
+  inflight_engine_destroy(nullptr);
+}
+
+TEST_F(CAbi, TextGoesBothWays) {
+  open();
+  const std::string text = "Once upon a time<|im_end|> \xC3\xA9";
+  size_t count = 0;
+  ASSERT_EQ(inflight_tokenize(engine_, text.data(), text.size(), 0, 1, nullptr, 0, &count), INFLIGHT_WOULD_BLOCK);
+  std::vector<int32_t> ids(count);
+  ASSERT_EQ(inflight_tokenize(engine_, text.data(), text.size(), 0, 1, ids.data(), count, &count), INFLIGHT_OK);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 1);
+  size_t length = 0;
+  std::array<char, 256> buffer{};
+  ASSERT_EQ(inflight_detokenize(engine_, ids.data(), ids.size(), buffer.data(), buffer.size(), &length), INFLIGHT_OK);
+  EXPECT_EQ(std::string(buffer.data(), length), "Once upon a time \xC3\xA9");
+  ids.push_back(99999);
+  EXPECT_EQ(inflight_detokenize(engine_, ids.data(), ids.size(), buffer.data(), buffer.size(), &length),
+            INFLIGHT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(CAbi, ReportsAreJsonAndPrometheusText) {
+  open();
+  const auto text_of = [this](auto&& function) {
+    size_t length = 0;
+    EXPECT_EQ(function(engine_, nullptr, 0, &length), INFLIGHT_WOULD_BLOCK);
+    std::string text(length + 1, '\0');
+    EXPECT_EQ(function(engine_, text.data(), text.size(), &length), INFLIGHT_OK);
+    text.resize(length);
+    return text;
+  };
+  EXPECT_EQ(nlohmann::json::parse(text_of(inflight_engine_info_json)).at("model").at("name"), "tinyworld");
+  EXPECT_TRUE(nlohmann::json::parse(text_of(inflight_engine_trace_json)).at("traceEvents").empty());
+  EXPECT_NE(text_of(inflight_engine_metrics_text).find("inflight_num_requests_running"), std::string::npos);
+}
+
+TEST_F(CAbi, PoliciesChangeBetweenSteps) {
+  open();
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "sjf"), INFLIGHT_OK);
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "sieve"), INFLIGHT_OK);
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "nosuchpolicy"), INFLIGHT_ERROR_NOT_FOUND);
+  EXPECT_NE(std::string(inflight_last_error()).find("nosuchpolicy"), std::string::npos);
+  EXPECT_EQ(inflight_plugin_load("/nowhere/x.ifp.so"), INFLIGHT_ERROR_NOT_FOUND);
+}
+
+TEST_F(CAbi, RefusesBadRequestsByName) {
+  open();
+  const auto refused = [this](auto&& change, const char* text) {
+    inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+    request.prompt = "x";
+    change(request);
+    inflight_stream_t* stream = nullptr;
+    EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT) << text;
+    EXPECT_EQ(stream, nullptr);
+    EXPECT_NE(std::string(inflight_last_error()).find(text), std::string::npos) << inflight_last_error();
+  };
+  const int32_t id = 5;
+  refused([](auto& r) { r.prompt = nullptr; }, "either prompt or prompt_ids");
+  refused([&](auto& r) { r.prompt_ids = &id; }, "both");
+  refused([](auto& r) { r.prompt = ""; }, "empty");
+  refused([](auto& r) { r.max_tokens = 0; }, "max_tokens");
+  refused([](auto& r) { r.temperature = -1.0F; }, "temperature");
+  refused([](auto& r) { r.top_p = 0.0F; }, "top_p");
+  refused([](auto& r) { r.tenant = 100000; }, "tenant");
+  refused([](auto& r) { r.ttft_deadline_ms = -1.0; }, "ttft_deadline_ms");
+  refused([](auto& r) { r.stop_token_id_count = 1; }, "stop_token_ids is NULL");
+  refused([](auto& r) { r.struct_size = 8; }, "struct_size");
+}
+
+TEST_F(CAbi, StructsMayGrow) {
+  struct Larger {
+    inflight_engine_params_t known;
+    uint64_t later;
+  };
+  Larger params{};
+  ASSERT_EQ(inflight_params_init(INFLIGHT_PARAMS_ENGINE, &params, sizeof params), INFLIGHT_OK);
+  EXPECT_EQ(params.known.struct_size, sizeof params);
+  EXPECT_EQ(params.known.overlap, 1);
+  params.known.model = kModel;
+  params.later = 1;  // a field that this library does not know
+  EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_ERROR_UNSUPPORTED);
+  params.later = 0;
+  EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_OK) << inflight_last_error();
+  EXPECT_EQ(inflight_params_init(7, &params, sizeof params), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_params_init(INFLIGHT_PARAMS_ENGINE, &params, 4), INFLIGHT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(CAbi, NullArgumentsAreErrorsNotCrashes) {
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  EXPECT_EQ(inflight_engine_create(nullptr, &engine_), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_submit(nullptr, nullptr, nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_step(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_stream_next(nullptr, 0, &event), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_plugin_load(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_stats(nullptr, nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_STRNE(inflight_last_error(), "");
+  EXPECT_STREQ(inflight_status_name(INFLIGHT_ERROR_IO), "INFLIGHT_ERROR_IO");
+  EXPECT_STREQ(inflight_status_name(999), "unknown status");
+}
+
+TEST(CAbiSim, RunsASimulation) {
+  std::string result(1 << 16, '\0');
+  size_t length = 0;
+  const char* const spec = R"({"workload": "lengths=50,60,400,80", "batching": "static", "max_num_seqs": 4})";
+  ASSERT_EQ(inflight_sim_run(spec, INFLIGHT_NUL_TERMINATED, result.data(), result.size(), &length), INFLIGHT_OK)
+      << inflight_last_error();
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(result.substr(0, length)).at("static_efficiency"), 0.36875);
+  EXPECT_EQ(inflight_sim_run("{\"nosuchkey\": 1}", INFLIGHT_NUL_TERMINATED, result.data(), result.size(), &length),
+            INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(inflight_last_error()).find("nosuchkey"), std::string::npos);
+}
+
+}  // namespace

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/runtime.h"
 #include "inflight/inflight.h"
 #include "text/detokenizer.h"
+#include "text/stop_matcher.h"
 
 struct inflight_engine {
   explicit inflight_engine(inflight::RuntimeOptions options) : runtime(std::move(options)) {}
@@ -17,11 +19,21 @@ struct inflight_engine {
 
 // THREAD: one at a time, but for cancel, which reads `engine` and `request` only.
 struct inflight_stream {
+  // One answer's way from tokens to text.
+  struct Answer {
+    std::optional<inflight::Detokenizer> detokenizer;  // absent: the model has no vocabulary
+    inflight::StopMatcher stop;
+    bool stopped = false;  // a stop string was found: what still comes is not told
+  };
   inflight::Engine& engine;
-  inflight::OutputStream* output;  // released by inflight_stream_destroy()
-  inflight::RequestId request;
-  std::optional<inflight::Detokenizer> detokenizer;  // absent: the model has no vocabulary
+  inflight::OutputStream* output = nullptr;  // released by inflight_stream_destroy()
+  inflight::RequestId request{};
+  std::vector<Answer> answers{};
+  int32_t top_count = 0;  // of the event's lists of most likely tokens
   // What the last event points into.
-  inflight::StreamBatch batch;
-  std::string text;
+  inflight::StreamBatch batch{};
+  std::string text{};
+  std::vector<inflight_token_logprob_t> top_logprobs{};
+  std::vector<float> prompt_logprobs{};
+  std::vector<inflight_token_logprob_t> prompt_top_logprobs{};
 };

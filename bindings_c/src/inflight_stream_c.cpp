@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // inflight.h: submitting requests and reading their answers.
+#include <algorithm>
+
 #include "guard.h"
 #include "handles.h"
 #include "params.h"
@@ -9,16 +11,75 @@ using inflight::c::require;
 
 namespace {
 
-// The text of what just came. The token that stopped the answer has none; what waits for the rest of a character comes
-// out at the end.
-void append_text(inflight_stream& stream) {
+// The text of what just came, into stream.text. The token that ended the answer has none; what waits for the rest of a
+// character or might begin a stop string comes out at the end. Behind a stop string nothing is told any more.
+void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
+  inflight::StreamBatch& batch = stream.batch;
   stream.text.clear();
-  if (!stream.detokenizer) return;
-  const inflight::StreamBatch& batch = stream.batch;
+  if (!answer.detokenizer) return;
   size_t count = batch.tokens.size();
   if (batch.finish == inflight::FinishReason::Stop && count > 0) --count;
-  for (size_t i = 0; i < count; ++i) stream.text += stream.detokenizer->push(batch.tokens[i]);
-  if (batch.finish != inflight::FinishReason::None) stream.text += stream.detokenizer->flush();
+  for (size_t i = 0; i < count; ++i) {
+    if (!answer.stop.push(answer.detokenizer->push(batch.tokens[i]), stream.text)) continue;
+    answer.stopped = true;
+    batch.output_token_count -= static_cast<int32_t>(batch.tokens.size() - (i + 1));
+    batch.tokens.resize(i + 1);
+    batch.finish = inflight::FinishReason::Stop;
+    return;
+  }
+  if (batch.finish == inflight::FinishReason::None) return;
+  if (answer.stop.push(answer.detokenizer->flush(), stream.text)) {
+    answer.stopped = true;
+  } else {
+    answer.stop.flush(stream.text);
+  }
+}
+
+void append_lists(const std::vector<inflight::PositionLogprobs>& positions, int32_t width,
+                  std::vector<inflight_token_logprob_t>& lists) {
+  lists.clear();
+  for (const inflight::PositionLogprobs& position : positions) {
+    for (size_t k = 0; k < static_cast<size_t>(width); ++k) {
+      const bool present = k < position.top.size();
+      lists.push_back(present ? inflight_token_logprob_t{position.top[k].token, position.top[k].logprob}
+                              : inflight_token_logprob_t{-1, 0.0F});
+    }
+  }
+}
+
+inflight_stream_event_t event_of(inflight_stream& stream) {
+  const inflight::StreamBatch& batch = stream.batch;
+  append_lists(batch.top_logprobs, stream.top_count, stream.top_logprobs);
+  append_lists(batch.prompt_logprobs, stream.top_count, stream.prompt_top_logprobs);
+  stream.prompt_logprobs.clear();
+  for (const inflight::PositionLogprobs& position : batch.prompt_logprobs) {
+    stream.prompt_logprobs.push_back(position.logprob);
+  }
+  inflight_stream_event_t event{};
+  event.finish_reason = static_cast<inflight_finish_reason_t>(batch.finish);
+  event.token_ids = batch.tokens.data();
+  event.logprobs = batch.logprobs.data();
+  event.token_count = batch.tokens.size();
+  event.text = stream.text.c_str();
+  event.text_length = stream.text.size();
+  event.error = batch.error.empty() ? nullptr : batch.error.c_str();
+  event.prompt_token_count = batch.prompt_token_count;
+  event.cached_token_count = batch.cached_token_count;
+  event.output_token_count = batch.output_token_count;
+  event.preemption_count = batch.preemption_count;
+  event.index = batch.index;
+  event.top_count = stream.top_count;
+  if (!stream.top_logprobs.empty()) event.top_logprobs = stream.top_logprobs.data();
+  if (!stream.prompt_logprobs.empty()) {
+    event.prompt_logprobs = stream.prompt_logprobs.data();
+    event.prompt_top_logprobs = stream.prompt_top_logprobs.data();
+    event.prompt_logprob_count = stream.prompt_logprobs.size();
+  }
+  return event;
+}
+
+bool all_stopped(const inflight_stream& stream) {
+  return std::all_of(stream.answers.begin(), stream.answers.end(), [](const auto& answer) { return answer.stopped; });
 }
 
 }  // namespace
@@ -31,11 +92,20 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     require(engine, "engine");
     require(stream, "stream");
     inflight::Runtime& runtime = engine->runtime;
-    auto options = inflight::c::read_request_params(inflight::c::read_struct(params, "params"), runtime);
-    auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{runtime.engine(), nullptr, {}, {}, {}, {}});
-    if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
-      handle->detokenizer.emplace(tokenizer->vocabulary(), inflight::DetokenizeOptions{.whole_text = false});
+    const inflight_request_params_t given = inflight::c::read_struct(params, "params");
+    auto options = inflight::c::read_request_params(given, runtime);
+    const std::vector<std::string> stop = inflight::c::read_stop_strings(given);
+    if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
+    auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
+    options.sampling.validate();  // n is used below
+    for (int32_t i = 0; i < options.sampling.n; ++i) {
+      handle->answers.push_back({.detokenizer = {}, .stop = inflight::StopMatcher(stop)});
+      if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
+        handle->answers.back().detokenizer.emplace(tokenizer->vocabulary(),
+                                                   inflight::DetokenizeOptions{.whole_text = false});
+      }
     }
+    handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
     handle->output = runtime.engine().submit(std::move(options));
     handle->request = handle->output->request();
     *stream = handle.release();
@@ -49,30 +119,23 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
     inflight::c::write_struct(inflight_stream_event_t{}, event, "event");
     std::optional<std::chrono::milliseconds> timeout;
     if (timeout_ms >= 0) timeout = std::chrono::milliseconds(timeout_ms);
-    switch (stream->output->next(timeout, stream->batch)) {
-      case inflight::OutputStream::Next::TimedOut:
-        return INFLIGHT_WOULD_BLOCK;
-      case inflight::OutputStream::Next::Ended:
-        return INFLIGHT_END_OF_STREAM;
-      case inflight::OutputStream::Next::Ready:
-        break;
+    for (;;) {
+      if (all_stopped(*stream)) return INFLIGHT_END_OF_STREAM;
+      switch (stream->output->next(timeout, stream->batch)) {
+        case inflight::OutputStream::Next::TimedOut:
+          return INFLIGHT_WOULD_BLOCK;
+        case inflight::OutputStream::Next::Ended:
+          return INFLIGHT_END_OF_STREAM;
+        case inflight::OutputStream::Next::Ready:
+          break;
+      }
+      inflight_stream::Answer& answer = stream->answers[static_cast<size_t>(stream->batch.index)];
+      if (answer.stopped) continue;
+      append_text(*stream, answer);
+      if (all_stopped(*stream)) stream->engine.cancel(stream->request);
+      inflight::c::write_struct(event_of(*stream), event, "event");
+      return INFLIGHT_OK;
     }
-    append_text(*stream);
-    const inflight::StreamBatch& batch = stream->batch;
-    inflight_stream_event_t result{};
-    result.finish_reason = static_cast<inflight_finish_reason_t>(batch.finish);
-    result.token_ids = batch.tokens.data();
-    result.logprobs = batch.logprobs.data();
-    result.token_count = batch.tokens.size();
-    result.text = stream->text.c_str();
-    result.text_length = stream->text.size();
-    result.error = batch.finish == inflight::FinishReason::Error ? batch.error.c_str() : nullptr;
-    result.prompt_token_count = batch.prompt_token_count;
-    result.cached_token_count = batch.cached_token_count;
-    result.output_token_count = batch.output_token_count;
-    result.preemption_count = batch.preemption_count;
-    inflight::c::write_struct(result, event, "event");
-    return INFLIGHT_OK;
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -34,6 +35,74 @@ TimeNs deadline(double milliseconds, const char* field, TimeNs base) {
   return milliseconds == 0.0 ? kNoDeadline : base + std::llround(milliseconds * 1e6);
 }
 
+void check_count(size_t count, size_t most, const void* pointer, const char* field) {
+  if (count > most) fail(ErrorCode::InvalidArgument, "{} has {} entries, allowed: 0 to {}", field, count, most);
+  if (count > 0 && pointer == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", field);
+}
+
+std::vector<std::string> read_texts(const char* const* texts, size_t count, size_t most, const char* field) {
+  check_count(count, most, texts, field);
+  std::vector<std::string> result;
+  for (size_t i = 0; i < count; ++i) {
+    if (texts[i] == nullptr || *texts[i] == '\0') fail(ErrorCode::InvalidArgument, "{}[{}] is empty", field, i);
+    result.emplace_back(texts[i]);
+  }
+  return result;
+}
+
+// Each text as the token runs that can spell it: inside a word and at its beginning.
+std::vector<std::vector<TokenId>> read_bad_words(const inflight_request_params_t& params, const Runtime& runtime) {
+  std::vector<std::vector<TokenId>> runs;
+  for (const std::string& word :
+       read_texts(params.bad_words, params.bad_word_count, limits::kBadWordsMax, "bad_words")) {
+    for (const char* const prefix : {"", " "}) {
+      auto run = runtime.require_tokenizer().encode(prefix + word, {.add_special = false, .parse_special = false});
+      if (!run.empty() && std::find(runs.begin(), runs.end(), run) == runs.end()) runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
+// Every token whose text has one of the breakers in it.
+std::vector<TokenId> read_sequence_breakers(const inflight_request_params_t& params, const Runtime& runtime) {
+  const std::vector<std::string> breakers =
+      params.dry_sequence_breakers == nullptr
+          ? std::vector<std::string>{"\n", ":", "\"", "*"}
+          : read_texts(params.dry_sequence_breakers, params.dry_sequence_breaker_count, limits::kStopStringsMax,
+                       "dry_sequence_breakers");
+  std::vector<TokenId> ids;
+  if (runtime.tokenizer() == nullptr) return ids;
+  const Vocabulary& vocabulary = runtime.tokenizer()->vocabulary();
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const auto has = [&](const std::string& text) { return vocabulary.bytes(id).find(text) != std::string_view::npos; };
+    if (std::any_of(breakers.begin(), breakers.end(), has)) ids.push_back(id);
+  }
+  return ids;
+}
+
+void read_processing(const inflight_request_params_t& params, const Runtime& runtime, SamplingParams& sampling) {
+  sampling.n = params.n;
+  sampling.best_of = params.best_of;
+  sampling.min_tokens = params.min_tokens;
+  sampling.typical_p = params.typical_p;
+  sampling.repetition_penalty = params.repetition_penalty;
+  sampling.presence_penalty = params.presence_penalty;
+  sampling.frequency_penalty = params.frequency_penalty;
+  sampling.dry_multiplier = params.dry_multiplier;
+  sampling.dry_base = params.dry_base;
+  sampling.dry_allowed_length = params.dry_allowed_length;
+  sampling.dry_penalty_last_n = params.dry_penalty_last_n;
+  if (params.dry_multiplier > 0.0F) sampling.dry_sequence_breakers = read_sequence_breakers(params, runtime);
+  sampling.bad_words = read_bad_words(params, runtime);
+  check_count(params.logit_bias_count, limits::kLogitBiasMax, params.logit_bias_ids, "logit_bias_ids");
+  check_count(params.logit_bias_count, limits::kLogitBiasMax, params.logit_biases, "logit_biases");
+  for (size_t i = 0; i < params.logit_bias_count; ++i) {
+    sampling.logit_bias.emplace_back(params.logit_bias_ids[i], params.logit_biases[i]);
+  }
+  sampling.logprobs = params.logprobs;
+  sampling.prompt_logprobs = params.prompt_logprobs;
+}
+
 uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
@@ -51,6 +120,17 @@ std::string_view read_text(const char* text, size_t length, const char* name) {
     fail(ErrorCode::InvalidArgument, "{} has {} bytes, allowed: up to {}", name, bytes, limits::kPromptBytesMax);
   }
   return {text, bytes};
+}
+
+std::vector<std::string> read_stop_strings(const inflight_request_params_t& params) {
+  auto stops = read_texts(params.stop, params.stop_count, limits::kStopStringsMax, "stop");
+  for (const std::string& stop : stops) {
+    if (stop.size() > limits::kStopStringBytesMax) {
+      fail(ErrorCode::InvalidArgument, "a stop string has {} bytes, allowed: 1 to {}", stop.size(),
+           limits::kStopStringBytesMax);
+    }
+  }
+  return stops;
 }
 
 RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
@@ -135,6 +215,7 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     if (params.stop_token_ids == nullptr) fail(ErrorCode::InvalidArgument, "stop_token_ids is NULL");
     options.sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
   }
+  read_processing(params, runtime, sampling);
   options.priority = params.priority;
   options.tenant = params.tenant;
   if (params.cache_salt != nullptr) {

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/runtime.h"
@@ -51,6 +54,9 @@ void write_struct(Struct source, Struct* target, const char* name) {
 [[nodiscard]] RuntimeOptions read_engine_params(const inflight_engine_params_t& params);
 // `runtime` tokenizes a text prompt.
 [[nodiscard]] SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime);
+
+// The texts at which an answer ends.
+[[nodiscard]] std::vector<std::string> read_stop_strings(const inflight_request_params_t& params);
 
 // A pointer and a length, or INFLIGHT_NUL_TERMINATED.  ERRORS: InvalidArgument when `text` is NULL and length is not 0.
 [[nodiscard]] std::string_view read_text(const char* text, size_t length, const char* name);

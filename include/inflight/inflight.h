@@ -182,11 +182,35 @@ typedef struct inflight_request_params {
                                    text from inflight_chat_render()                                              */
   uint8_t parse_special_tokens; /* `prompt`: text like "<|im_end|>" is the token [1]; set 0 for strangers' text  */
   uint8_t reserved;
+
+  int32_t n;                    /* answers to the prompt, which they share, 1..128 [1]                           */
+  int32_t best_of;              /* >= n: so many are generated, the n of the highest mean logprob are given (0: n) */
+  int32_t min_tokens;           /* no end before so many output tokens (0)                                       */
+  const char* const* stop;      /* the answer ends before any of these texts, which is not given                 */
+  size_t stop_count;            /* at most 16 of at most 1024 bytes                                              */
+  const char* const* bad_words; /* texts that are never completed, at the beginning of a word or not             */
+  size_t bad_word_count;        /* at most 1024                                                                  */
+  const int32_t* logit_bias_ids;
+  const float* logit_biases;    /* added to the logits of logit_bias_ids; -100 bans and 100 forces in practice   */
+  size_t logit_bias_count;
+  float typical_p;              /* (0,1]: locally typical sampling [1]                                           */
+  float repetition_penalty;     /* (0,10]: of tokens in prompt or output [1]                                     */
+  float presence_penalty;       /* [-2,2]: once for each token that was output (0)                               */
+  float frequency_penalty;      /* [-2,2]: for each time it was output (0)                                       */
+  float dry_multiplier;         /* DRY: penalty of tokens that continue a repetition; 0 = off                    */
+  float dry_base;               /* its growth with the repetition's length, >= 1 [1.75]                          */
+  int32_t dry_allowed_length;   /* repetitions up to this length are free [2]                                    */
+  int32_t dry_penalty_last_n;   /* tokens looked back on; -1 = all [-1]                                          */
+  const char* const* dry_sequence_breakers; /* tokens with such a text end repetitions; NULL = newline : " *     */
+  size_t dry_sequence_breaker_count;
+  int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
+  int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
-    0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0 }
+    0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
+    1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -267,7 +291,13 @@ typedef int32_t inflight_finish_reason_t;
 #define INFLIGHT_FINISH_ABORT 3  /* cancelled                                      */
 #define INFLIGHT_FINISH_ERROR 4  /* the engine failed; see `error`                 */
 
-/** What arrived since the last event. Pointers are valid until the next call for the same stream. */
+/** A token that could have come at a position. */
+typedef struct inflight_token_logprob {
+  int32_t token_id; /* -1: the list is shorter */
+  float logprob;
+} inflight_token_logprob_t;
+
+/** What arrived since the last event, of one answer. Pointers are valid until the next call for the same stream. */
 typedef struct inflight_stream_event {
   uint32_t struct_size;
   inflight_finish_reason_t finish_reason;
@@ -279,10 +309,16 @@ typedef struct inflight_stream_event {
   const char* error;        /* set with INFLIGHT_FINISH_ERROR, else NULL                                         */
   int32_t prompt_token_count, cached_token_count, output_token_count; /* totals so far                           */
   int32_t preemption_count;
+  int32_t index;                                /* which answer, 0..n-1                                              */
+  int32_t top_count;                            /* of the lists below: the larger of logprobs and prompt_logprobs, or 0 */
+  const inflight_token_logprob_t* top_logprobs; /* [token_count][top_count], most likely first; NULL = not asked for */
+  const float* prompt_logprobs;                 /* of the prompt's second, third, ... token; NULL = none             */
+  const inflight_token_logprob_t* prompt_top_logprobs; /* [prompt_logprob_count][top_count]                          */
+  size_t prompt_logprob_count;
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
-  { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0 }
+  { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

@@ -62,6 +62,11 @@ struct Event {
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   std::string error;
   int32_t prompt_token_count = 0, cached_token_count = 0, output_token_count = 0, preemption_count = 0;
+  int32_t index = 0;  // which answer
+  using Top = std::vector<inflight_token_logprob_t>;
+  std::vector<Top> top_logprobs;  // one a token, with RequestOptions.params.logprobs
+  std::vector<float> prompt_logprobs;
+  std::vector<Top> prompt_top_logprobs;
 };
 
 // One answer on its way. Move-only; cancels its request when it is destroyed early. Goes before its engine.
@@ -92,6 +97,20 @@ class Stream {
     result.cached_token_count = event.cached_token_count;
     result.output_token_count = event.output_token_count;
     result.preemption_count = event.preemption_count;
+    result.index = event.index;
+    const auto lists = [&event](const inflight_token_logprob_t* tops, size_t count) {
+      std::vector<Event::Top> all(tops == nullptr ? 0 : count);
+      const auto width = static_cast<size_t>(event.top_count);
+      for (size_t i = 0; i < all.size(); ++i) {
+        for (size_t k = 0; k < width && tops[i * width + k].token_id >= 0; ++k) all[i].push_back(tops[i * width + k]);
+      }
+      return all;
+    };
+    result.top_logprobs = lists(event.top_logprobs, event.token_count);
+    if (event.prompt_logprob_count > 0) {
+      result.prompt_logprobs.assign(event.prompt_logprobs, event.prompt_logprobs + event.prompt_logprob_count);
+      result.prompt_top_logprobs = lists(event.prompt_top_logprobs, event.prompt_logprob_count);
+    }
     return result;
   }
   bool ended() const noexcept { return ended_; }
@@ -120,6 +139,8 @@ struct RequestOptions {
   std::string prompt{};                 // or
   std::vector<int32_t> prompt_ids{};    // these
   std::vector<int32_t> stop_token_ids{};
+  std::vector<std::string> stop{}, bad_words{};
+  std::vector<std::pair<int32_t, float>> logit_bias{};
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
 
@@ -155,6 +176,22 @@ class Engine {
     if (!options.stop_token_ids.empty()) {
       params.stop_token_ids = options.stop_token_ids.data();
       params.stop_token_id_count = options.stop_token_ids.size();
+    }
+    const auto pointers = [](const std::vector<std::string>& texts) {
+      std::vector<const char*> result;
+      for (const std::string& text : texts) result.push_back(text.c_str());
+      return result;
+    };
+    const auto stop = pointers(options.stop), bad_words = pointers(options.bad_words);
+    if (!stop.empty()) params.stop = stop.data(), params.stop_count = stop.size();
+    if (!bad_words.empty()) params.bad_words = bad_words.data(), params.bad_word_count = bad_words.size();
+    std::vector<int32_t> bias_ids;
+    std::vector<float> biases;
+    for (const auto& bias : options.logit_bias) bias_ids.push_back(bias.first), biases.push_back(bias.second);
+    if (!biases.empty()) {
+      params.logit_bias_ids = bias_ids.data();
+      params.logit_biases = biases.data();
+      params.logit_bias_count = biases.size();
     }
     inflight_stream_t* stream = nullptr;
     detail::check(inflight_engine_submit(handle_, &params, &stream));

@@ -31,6 +31,8 @@ struct RunFlags {
 
 struct Answer {
   std::string prompt;  // as it is shown
+  std::vector<float> logprobs;
+  std::vector<Event::Top> top_logprobs;
   std::string text;
   std::vector<int32_t> token_ids;
   Event last;
@@ -102,23 +104,27 @@ void print(std::string_view text) {
 }
 
 // Waits for all streams at once; `show` receives the text of the first answer as it comes.
+// answers: the choices of each stream one after the other.
 template <typename Show>
 void collect(std::vector<Stream>& streams, std::vector<Answer>& answers, const Clock& clock, Show&& show) {
   constexpr auto kTurn = std::chrono::milliseconds(20);
-  size_t open = streams.size();
+  const size_t choices = answers.size() / streams.size();
+  size_t open = answers.size();
   while (open > 0) {
     bool waited = false;
     for (size_t i = 0; i < streams.size(); ++i) {
-      Answer& answer = answers[i];
-      if (streams[i].ended() || answer.last.finish_reason != INFLIGHT_FINISH_NONE) continue;
+      if (streams[i].ended()) continue;
       const auto event = streams[i].next(waited ? std::chrono::milliseconds(0) : kTurn);
       waited = true;
       if (!event) continue;
+      Answer& answer = answers[i * choices + static_cast<size_t>(event->index)];
+      answer.logprobs.insert(answer.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
+      answer.top_logprobs.insert(answer.top_logprobs.end(), event->top_logprobs.begin(), event->top_logprobs.end());
       if (answer.first_token == 0 && !event->token_ids.empty()) answer.first_token = clock.now();
       answer.text += event->text;
       answer.token_ids.insert(answer.token_ids.end(), event->token_ids.begin(), event->token_ids.end());
       answer.last = *event;
-      if (i == 0) show(event->text);
+      if (i == 0 && event->index == 0) show(event->text);
       if (event->finish_reason != INFLIGHT_FINISH_NONE) --open;
     }
   }
@@ -148,16 +154,26 @@ Timings timings_of(const std::vector<Answer>& answers, double load_ms, TimeNs be
           later_tokens == 0 ? 0.0 : static_cast<double>(later_tokens) / seconds(first, end)};
 }
 
-void print_json(const std::vector<Answer>& answers, const Timings& timings, const std::string& device) {
+void print_json(const std::vector<Answer>& answers, size_t choices, const Timings& timings, const std::string& device) {
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
   for (size_t i = 0; i < answers.size(); ++i) {
     const Answer& answer = answers[i];
-    outputs.push_back({{"index", i},
+    outputs.push_back({{"index", i / choices},
+                       {"choice", i % choices},
                        {"text", answer.text},
                        {"token_ids", answer.token_ids},
                        {"prompt_tokens", answer.last.prompt_token_count},
                        {"cached_tokens", answer.last.cached_token_count},
                        {"finish_reason", name_of(answer.last.finish_reason)}});
+    if (answer.top_logprobs.empty()) continue;
+    nlohmann::ordered_json tops = nlohmann::ordered_json::array();
+    for (const Event::Top& top : answer.top_logprobs) {
+      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      for (const auto& [id, logprob] : top) list.push_back({{"token_id", id}, {"logprob", logprob}});
+      tops.push_back(list);
+    }
+    outputs.back()["logprobs"] = answer.logprobs;
+    outputs.back()["top_logprobs"] = tops;
   }
   const nlohmann::ordered_json all = {{"outputs", outputs},
                                       {"timings",
@@ -180,15 +196,17 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions&
 
   const auto info = nlohmann::json::parse(engine.info_json());
   const std::string device = info.at("device").at("name");
-  std::vector<Answer> answers(requests.size());
+  const auto choices = static_cast<size_t>(std::clamp(common.params.n, 1, 1 << 10));  // what is wrong is said at submit
+  std::vector<Answer> answers(requests.size() * choices);
   std::vector<Stream> streams;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    answers[i].prompt = requests[i].prompt_ids.empty() ? requests[i].prompt : "";
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const RequestOptions& request = requests[i / choices];
+    if (request.prompt_ids.empty()) answers[i].prompt = request.prompt;
   }
   const TimeNs begin = clock.now();
   for (const RequestOptions& request : requests) streams.push_back(engine.submit(request));
   const auto heading = [&](size_t i) {
-    if (requests.size() > 1) print(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
+    if (answers.size() > 1) print(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
     print(answers[i].prompt);
   };
   if (!flags.as_json) heading(0);
@@ -199,7 +217,7 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions&
   const Timings timings = timings_of(answers, load_ms, begin, end);
   write_profile(engine, engine_flags);
   if (flags.as_json) {
-    print_json(answers, timings, device);
+    print_json(answers, choices, timings, device);
   } else {
     int64_t tokens = 0;
     for (size_t i = 0; i < answers.size(); ++i) {
@@ -210,7 +228,7 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions&
     fmt::print(
         stderr,
         "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, first token after {:.0f} ms, loaded in {:.0f} ms\n",
-        info.at("model").at("name").get<std::string>(), device, tokens, requests.size(),
+        info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
         timings.decode_tokens_per_second, timings.ttft_ms, load_ms);
   }
   for (const Answer& answer : answers) {

@@ -20,7 +20,7 @@ CHECK(offsetof(inflight_request_params_t, prompt_length) == 16);
 CHECK(offsetof(inflight_stream_event_t, finish_reason) == 4);
 CHECK(offsetof(inflight_stream_event_t, token_ids) == 8);
 CHECK(offsetof(inflight_stream_event_t, text) == 32);
-CHECK(sizeof(inflight_stream_event_t) == 72);
+CHECK(offsetof(inflight_stream_event_t, preemption_count) == 68);
 
 int inflight_header_test(void);
 int inflight_header_test(void) {

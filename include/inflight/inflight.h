@@ -318,7 +318,8 @@ typedef struct inflight_stream_event {
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
-  { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0 }
+  { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, \
+    NULL, NULL, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

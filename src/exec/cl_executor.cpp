@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 
 namespace inflight {
@@ -52,15 +53,17 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       program_(device, shape_, options.launch_mode),
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count()),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
-      row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs)),
+      row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs) + 1),
       words_(device, "step upload", kWordsAtFirst) {
   row_tokens_.clear();
-  const StepUploadLimits limits{.counters = forward_.counter_count_max(options.max_num_seqs),
-                                .samples = options.max_num_seqs,
-                                .partial_slots = size_.partial_slots,
-                                .worker_count = program_.worker_count()};
+  const int32_t logit_rows = options.max_num_seqs + limits::kPromptLogitsMax;
+  const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
+                                       .samples = logit_rows,
+                                       .spare_row = options.max_num_seqs,
+                                       .partial_slots = size_.partial_slots,
+                                       .worker_count = program_.worker_count()};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
-    flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, limits)});
+    flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }
 }
 
@@ -92,19 +95,59 @@ void ClExecutor::reserve_words(size_t words) {
 
 void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   int32_t positions = 0;
+  size_t logit_rows = 0;
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(entry.row >= 0 && entry.row < options_.max_num_seqs && entry.scheduled_token_count >= 1);
     positions = std::max(positions, entry.context_token_count());
-    if (entry.samples) flight.sampled.push_back(entry.sequence);
+    logit_rows += static_cast<size_t>(logits_count(entry));
+    if (entry.samples) flight.sampled.push_back({entry.sequence, logit_rows - 1});
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
   const StepTables& tables = flight.upload.build(plan);
+  flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
+  const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
+                                  [](const BatchEntry& entry) { return entry.logits_wanted > 0; });
+  if (wanted) return run_and_read_logits(plan, tables, flight);
   const std::span<const Stage> stages = forward_.fit(tables);
   flight.upload.append_stages(stages);
   reserve_words(flight.upload.words().size());
   words_.write_async(flight.upload.words());
   program_.run(memory(), stages);
+  flight.done = words_.read_async(flight.results, static_cast<size_t>(flight.upload.results_offset()));
+}
+
+// The rounds of logits take turns in one place, so each is read before the next: such a step is done when this returns.
+void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight) {
+  const auto vocabulary = static_cast<size_t>(spec_.vocabulary_size);
+  flight.logits.resize(static_cast<size_t>(tables.sampled) * vocabulary);
+  for (int32_t first = 0; first < tables.sampled; first += forward_.round_size()) {
+    const auto rows = static_cast<size_t>(std::min(forward_.round_size(), tables.sampled - first));
+    const std::span<const Stage> stages = forward_.fit_round(tables, first);
+    flight.upload.append_stages(stages);
+    reserve_words(flight.upload.words().size());
+    words_.write(flight.upload.words());
+    program_.run(memory(), stages);
+    const auto begin = static_cast<size_t>(first);
+    activations_.read(std::span(flight.logits).subspan(begin * vocabulary, rows * vocabulary),
+                      static_cast<size_t>(arena_.logits));
+    words_.read(std::span(flight.results).subspan(begin * kResultWords, rows * kResultWords),
+                static_cast<size_t>(flight.upload.results_offset()) + begin * kResultWords);
+  }
+  size_t row = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    const auto count = static_cast<size_t>(logits_count(entry));
+    const auto told = static_cast<size_t>(entry.logits_wanted);
+    if (told > 0) {
+      flight.told.push_back(
+          {.sequence = entry.sequence,
+           .first_position = entry.context_token_count() - entry.logits_wanted,
+           .row_count = entry.logits_wanted,
+           .values =
+               std::span<const float>(flight.logits).subspan((row + count - told) * vocabulary, told * vocabulary)});
+    }
+    row += count;
+  }
 }
 
 void ClExecutor::submit(const BatchPlan& plan) {
@@ -114,31 +157,37 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.step = plan.step;
   flight.submitted = clock_.now();
   flight.sampled.clear();
+  flight.told.clear();
+  flight.done = Event();
   kv_.move_blocks(plan);
-  if (!plan.entries.empty()) upload_and_run(plan, flight);
-  // Something is read back even where nothing was sampled: it tells when the step is done.
-  flight.results.resize(std::max(flight.sampled.size(), size_t{1}) * kResultWords);
-  flight.done = words_.read_async(flight.results, static_cast<size_t>(flight.upload.results_offset()));
+  if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
+    flight.results.resize(kResultWords);
+    flight.done = words_.read_async(flight.results);
+  } else {
+    upload_and_run(plan, flight);
+  }
   device_.flush();
 }
 
 const StepResult& ClExecutor::wait() {
   INFLIGHT_CHECK(flight_count_ > 0);
   Flight& flight = flights_[static_cast<size_t>(first_flight_)];
-  flight.done.wait();
+  if (flight.done.valid()) flight.done.wait();
   first_flight_ = (first_flight_ + 1) % kStepsInFlightMax;
   --flight_count_;
   const TimeNs finish = clock_.now();
   result_.step = flight.step;
   result_.duration = finish - std::max(flight.submitted, last_finish_);
   last_finish_ = finish;
+  result_.logits = flight.told;
+  logits_.swap(flight.logits);  // the spans keep pointing into it
   result_.sampled.clear();
-  for (size_t i = 0; i < flight.sampled.size(); ++i) {
-    const int32_t* const words = &flight.results[i * kResultWords];
+  for (const Flight::Sampled& sampled : flight.sampled) {
+    const int32_t* const words = &flight.results[sampled.result * kResultWords];
     const auto number = [words](size_t index) { return static_cast<double>(std::bit_cast<float>(words[index])); };
     const bool valid = words[1] != 0;
     const double logprob = number(2) - number(3) - std::log(number(4));
-    result_.sampled.push_back({.sequence = flight.sampled[i],
+    result_.sampled.push_back({.sequence = sampled.sequence,
                                .token = words[0],
                                .logprob = valid ? static_cast<float>(logprob) : 0.0F,
                                .valid = valid});

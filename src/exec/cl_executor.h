@@ -46,13 +46,20 @@ class ClExecutor final : public Executor {
   struct Flight {
     StepUpload upload;
     std::vector<int32_t> results;  // as read back
-    std::vector<SequenceId> sampled;
-    Event done;
+    struct Sampled {
+      SequenceId sequence;
+      size_t result;  // index of its words in results
+    };
+    std::vector<Sampled> sampled;
+    std::vector<float> logits;  // what was wanted of the step, see told
+    std::vector<EntryLogits> told;
+    Event done;  // not valid: done at submit
     uint64_t step = 0;
     TimeNs submitted = 0;
   };
 
   void upload_and_run(const BatchPlan& plan, Flight& flight);
+  void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void reserve_words(size_t words);
   [[nodiscard]] StepMemory memory() const;
 
@@ -74,6 +81,7 @@ class ClExecutor final : public Executor {
   int32_t first_flight_ = 0;
   int32_t flight_count_ = 0;
   StepResult result_;
+  std::vector<float> logits_;  // what result_.logits points into
   SteadyClock clock_;
   TimeNs last_finish_ = 0;
 };

@@ -210,20 +210,36 @@ void ForwardPass::fit_logits(Stage& stage, const StepTables& tables, int32_t fir
 }
 
 std::span<const Stage> ForwardPass::fit(const StepTables& tables) {
+  append_layers(tables);
+  for (int32_t first = 0; first < tables.sampled; first += size_.logit_rows) append_logits(tables, first);
+  link_groups();
+  return fitted_;
+}
+
+std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t first) {
   fitted_.clear();
-  fitted_.insert(fitted_.end(), layers_.begin(), layers_.end());
+  if (first == 0) append_layers(tables);
+  append_logits(tables, first);
+  link_groups();
+  return fitted_;
+}
+
+void ForwardPass::append_layers(const StepTables& tables) {
+  fitted_.assign(layers_.begin(), layers_.end());
   for (Stage& stage : fitted_) fit_stage(stage, tables);
-  int32_t groups = layers_.empty() ? 0 : layers_.back().counter + 1;
-  for (int32_t first = 0; first < tables.sampled; first += size_.logit_rows) {
-    const int32_t count = std::min(size_.logit_rows, tables.sampled - first);
-    for (Stage stage : logits_) {
-      stage.counter += groups;
-      fit_logits(stage, tables, first, count);
-      fitted_.push_back(stage);
-    }
-    groups = fitted_.back().counter + 1;
+}
+
+void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
+  const int32_t groups = fitted_.empty() ? 0 : fitted_.back().counter + 1;
+  for (Stage stage : logits_) {
+    stage.counter += groups;
+    fit_logits(stage, tables, first, std::min(size_.logit_rows, tables.sampled - first));
+    fitted_.push_back(stage);
   }
-  // Each group waits for the last one before it that has items.
+}
+
+// Each group waits for the last one before it that has items.
+void ForwardPass::link_groups() {
   int32_t before = kNone, before_items = 0, items = 0;
   for (size_t i = 0; i < fitted_.size(); ++i) {
     if (i > 0 && fitted_[i].counter != fitted_[i - 1].counter && items > 0) {
@@ -235,7 +251,6 @@ std::span<const Stage> ForwardPass::fit(const StepTables& tables) {
     fitted_[i].wait_count = before_items;
     items += fitted_[i].items;
   }
-  return fitted_;
 }
 
 }  // namespace inflight

@@ -30,6 +30,10 @@ class ForwardPass {
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
+  // A step in parts, each with a launch of its own: the layers with the first round of logits (first 0), then each
+  // further round; the logits of samples [first, first + round_size()) are there until the next one.
+  std::span<const Stage> fit_round(const StepTables& tables, int32_t first);
+  [[nodiscard]] int32_t round_size() const { return size_.logit_rows; }
   [[nodiscard]] int32_t stage_count_max(int32_t sampled_max) const;
   [[nodiscard]] int32_t counter_count_max(int32_t sampled_max) const;
 
@@ -43,6 +47,9 @@ class ForwardPass {
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
   void fit_stage(Stage& stage, const StepTables& tables) const;
   void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
+  void append_layers(const StepTables& tables);
+  void append_logits(const StepTables& tables, int32_t first);
+  void link_groups();
 
   Arena arena_;
   ArenaSize size_;

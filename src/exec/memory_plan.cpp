@@ -112,7 +112,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
                         static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(spec, options)).floats) * sizeof(float) + angles +
-      kStepUploadBytes + static_cast<size_t>(options.max_num_seqs) * sizeof(int32_t);
+      kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
   return plan;
 }
 

@@ -33,13 +33,15 @@ int32_t StepUpload::append(size_t count) {
 }
 
 const StepTables& StepUpload::build(const BatchPlan& plan) {
-  INFLIGHT_CHECK(!plan.entries.empty() && plan.sampled_row_count <= limits_.samples);
+  INFLIGHT_CHECK(!plan.entries.empty());
   tables_ = {};
   words_.clear();
   append(static_cast<size_t>(results_));  // counters and ticket at zero
   tables_.results = append(static_cast<size_t>(limits_.samples) * kResultWords);
   tables_.rows = plan.scheduled_token_count;
-  tables_.sampled = plan.sampled_row_count;
+  tables_.sampled = 0;
+  for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
+  INFLIGHT_CHECK(tables_.sampled <= limits_.samples);
   add_rows(plan);
   add_attention(plan);
   add_samples(plan);
@@ -126,21 +128,25 @@ void StepUpload::add_samples(const BatchPlan& plan) {
   int32_t row = 0, sample = 0;
   for (const BatchEntry& entry : plan.entries) {
     row += entry.scheduled_token_count;
-    if (!entry.samples) continue;
-    INFLIGHT_CHECK(entry.sampling != nullptr && sample < tables_.sampled);
-    const SamplingParams& sampling = *entry.sampling;
-    words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - 1;
-    const int32_t values[kSampleWords] = {entry.row,
-                                          entry.context_token_count(),
-                                          static_cast<int32_t>(sampling.seed),
-                                          static_cast<int32_t>(sampling.seed >> 32),
-                                          bits(sampling.temperature > 0.0F ? 1.0F / sampling.temperature : 0.0F),
-                                          bits(sampling.min_p),
-                                          bits(sampling.top_p),
-                                          sampling.top_k};
-    std::copy(std::begin(values), std::end(values),
-              &words_[static_cast<size_t>(tables_.samples + sample * kSampleWords)]);
-    ++sample;
+    const int32_t count = logits_count(entry);
+    INFLIGHT_CHECK(count <= entry.scheduled_token_count && (count == 0 || entry.sampling != nullptr));
+    for (int32_t i = 0; i < count; ++i, ++sample) {
+      words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - count + i;
+      // Rows without a token to draw are given greedy sampling, whose outcome nobody reads.
+      const bool draws = entry.samples && i + 1 == count && !entry.host_samples;
+      const SamplingParams& sampling = *entry.sampling;
+      const float inverse_temperature = draws && sampling.temperature > 0.0F ? 1.0F / sampling.temperature : 0.0F;
+      const int32_t values[kSampleWords] = {draws ? entry.row : limits_.spare_row,
+                                            entry.context_token_count(),
+                                            static_cast<int32_t>(sampling.seed),
+                                            static_cast<int32_t>(sampling.seed >> 32),
+                                            bits(inverse_temperature),
+                                            bits(sampling.min_p),
+                                            bits(sampling.top_p),
+                                            sampling.top_k};
+      std::copy(std::begin(values), std::end(values),
+                &words_[static_cast<size_t>(tables_.samples + sample * kSampleWords)]);
+    }
   }
   INFLIGHT_CHECK(sample == tables_.sampled);
 }

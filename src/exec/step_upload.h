@@ -2,6 +2,7 @@
 // A plan as the words that are uploaded for it: tokens, positions, block tables, attention's work list, samples.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,9 +13,15 @@
 
 namespace inflight {
 
+// Rows of the entry whose logits are computed: its last ones.
+[[nodiscard]] inline int32_t logits_count(const BatchEntry& entry) {
+  return std::max(entry.logits_wanted, entry.samples ? 1 : 0);
+}
+
 struct StepUploadLimits {
-  int32_t counters = 0;  // places reserved for them
-  int32_t samples = 0;   // results
+  int32_t counters = 0;   // places reserved for them
+  int32_t samples = 0;    // results; rows whose logits are computed
+  int32_t spare_row = 0;  // device row of logits from which no token is drawn
   int32_t partial_slots = 0;
   int32_t worker_count = 1;
 };

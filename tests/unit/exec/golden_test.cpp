@@ -33,7 +33,10 @@ TEST_P(Golden, TokensAndLogits) {
                        .max_num_batched_tokens = 512,
                        .keep_logits = true});
   std::ifstream file(test::source_path("models/tinyworld/golden.json"));
-  for (const nlohmann::json& golden : nlohmann::json::parse(file)["cases"]) {
+  const nlohmann::json all = nlohmann::json::parse(file);
+  int compared = 0;
+  for (const nlohmann::json& golden : all.at("cases")) {
+    ++compared;
     SCOPED_TRACE(golden["name"].get<std::string>());
     test::RunnerSequence sequence;
     sequence.tokens = golden["prompt_ids"].get<std::vector<TokenId>>();
@@ -62,6 +65,7 @@ TEST_P(Golden, TokensAndLogits) {
       EXPECT_EQ(found, expected);
     }
   }
+  EXPECT_EQ(compared, 15);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Golden,

@@ -53,8 +53,12 @@ inline constexpr int64_t kPluginOpNs = 20'000'000;  // one that takes longer cos
 // Text.
 inline constexpr size_t kPromptBytesMax = 256U << 20;
 inline constexpr size_t kTemplateBytesMax = 1U << 20;
-inline constexpr int kTemplateDepthMax = 64;              // nested blocks and calls
-inline constexpr int64_t kTemplateStepsMax = 50'000'000;  // evaluated nodes of one rendering
+inline constexpr int kTemplateDepthMax = 64;                  // nested blocks and calls
+inline constexpr int kTemplateOperationsMax = 500;            // in one statement
+inline constexpr int kTemplateRecursionMax = 1000;            // expressions and statements being evaluated
+inline constexpr int kTemplateValueDepthMax = 200;            // lists and mappings within one another
+inline constexpr size_t kTemplateValueBytesMax = 256U << 20;  // all values that one rendering makes
+inline constexpr int64_t kTemplateStepsMax = 10'000'000;      // evaluated nodes of one rendering
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
 // Simulation.

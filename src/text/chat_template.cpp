@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/chat_template.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/jinja_interpreter.h"
+
+namespace inflight {
+
+ChatSettings chat_settings(const Vocabulary& vocabulary, int64_t unix_time_seconds) {
+  const auto spelling = [&](std::optional<TokenId> id) { return id ? std::string(vocabulary.text(*id)) : ""; };
+  return {spelling(vocabulary.bos()), spelling(vocabulary.eos()), unix_time_seconds};
+}
+
+ChatTemplate::ChatTemplate(std::string_view source) : block_(jinja::parse(source)) {}
+
+std::string ChatTemplate::render(std::string_view request_json, const ChatSettings& settings) const {
+  if (request_json.size() > limits::kPromptBytesMax) {
+    fail(ErrorCode::InvalidArgument, "chat request: {} bytes, allowed: {}", request_json.size(),
+         limits::kPromptBytesMax);
+  }
+  nlohmann::ordered_json request;
+  try {
+    request = nlohmann::ordered_json::parse(request_json);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::InvalidArgument, "chat request: {}", error.what());
+  }
+  if (!request.is_object()) fail(ErrorCode::InvalidArgument, "chat request: not a JSON object");
+  if (!request.contains("messages") || !request["messages"].is_array()) {
+    fail(ErrorCode::InvalidArgument, "chat request: 'messages' must be a list");
+  }
+  jinja::Interpreter interpreter(settings.unix_time_seconds);
+  jinja::add_globals(interpreter);
+  interpreter.set_global("bos_token", interpreter.heap().string(settings.bos_token));
+  interpreter.set_global("eos_token", interpreter.heap().string(settings.eos_token));
+  interpreter.set_global("tools", jinja::Value::none());
+  interpreter.set_global("documents", jinja::Value::none());
+  interpreter.set_global("add_generation_prompt", jinja::Value(false));
+  for (const auto& [name, value] : request.items()) interpreter.set_global(name, interpreter.heap().from_json(value));
+  return interpreter.render(block_);
+}
+
+std::string render_chat(std::string_view template_text, std::string_view request_json, const ChatSettings& settings) {
+  return ChatTemplate(template_text).render(request_json, settings);
+}
+
+}  // namespace inflight

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filters of single values: texts, numbers, JSON. Those of lists are in jinja_list_filters.cpp.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "text/jinja_filter_table.h"
+#include "text/jinja_interpreter.h"
+#include "text/jinja_lexer.h"
+#include "text/jinja_strings.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace inflight::jinja {
+namespace {
+
+std::string text_of(const Call& call) { return to_string(call.subject); }
+
+Value use_default(Call& call) {
+  const bool missing = call.subject.is_undefined() || (call.flag(1, "boolean", false) && !truth(call.subject));
+  return missing ? call.get(0, "default_value", call.heap().string("")) : call.subject;
+}
+
+Value trim(Call& call) {
+  const Value characters = call.get(0, "chars", Value::none());
+  const std::string text = text_of(call);
+  if (characters.is_none()) return call.heap().string(std::string(strip_right(strip_left(text))));
+  const std::string set = call.string(0, "chars", "");
+  return call.heap().string(std::string(strip_right(strip_left(text, set), set)));
+}
+
+Value replace(Call& call) {
+  const Value count = call.get(2, "count", Value::none());
+  return call.heap().string(replace_text(text_of(call), to_string(call.require(0, "old")),
+                                         to_string(call.require(1, "new")),
+                                         count.is_none() ? -1 : call.integer(2, "count", -1)));
+}
+
+// Jinja2's own: words begin behind blanks, hyphens and opening brackets.
+Value title(Call& call) {
+  const std::string text = text_of(call);
+  std::string out;
+  bool begins = true;
+  for (const std::string_view bytes : split_characters(text)) {
+    const char32_t character = first_utf8_character(bytes).code_point;
+    const bool separates =
+        is_white_space(character) || std::u32string_view(U"-({[<").find(character) != std::u32string_view::npos;
+    out += separates ? std::string(bytes) : begins ? to_upper(bytes) : to_lower(bytes);
+    begins = separates;
+  }
+  return call.heap().string(std::move(out));
+}
+
+Value indent(Call& call) {
+  const Value width = call.get(0, "width", Value(int64_t{4}));
+  const std::string margin =
+      width.is_string()
+          ? width.text()
+          : std::string(static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "width", 4), 0, 1000)), ' ');
+  const bool first = call.flag(1, "first", false);
+  const bool blank = call.flag(2, "blank", false);
+  const std::string text = text_of(call) + "\n";
+  std::string out = first ? margin : "";
+  const auto lines = split_lines(text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) out += '\n';
+    if (i > 0 && (blank || !lines[i].empty())) out += margin;
+    out += lines[i];
+  }
+  return call.heap().string(std::move(out));
+}
+
+Value truncate(Call& call) {
+  const auto length = static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "length", 255), 0, INT32_MAX));
+  const std::string end = call.string(2, "end", "...");
+  const auto leeway = static_cast<size_t>(std::clamp<int64_t>(call.integer(3, "leeway", 5), 0, INT32_MAX));
+  const std::string text = text_of(call);
+  const auto characters = split_characters(text);
+  const size_t end_length = count_utf8_characters(end);
+  if (length < end_length) fail_at(call.line, "truncate: the length is less than that of '{}'", end);
+  if (characters.size() <= length + leeway) return call.heap().string(text);
+  std::string out;
+  for (size_t i = 0; i < length - end_length; ++i) out += characters[i];
+  if (!call.flag(1, "killwords", false)) out = out.substr(0, out.rfind(' '));
+  return call.heap().string(out + end);
+}
+
+Value to_integer_filter(Call& call) {
+  const Value fallback = call.get(0, "default", Value(int64_t{0}));
+  const Value& value = call.subject;
+  if (value.is_integer()) return Value(value.integer());
+  constexpr double kLimit = 9.2e18;
+  if (value.kind() == Kind::Float) {
+    return std::abs(value.number()) < kLimit ? Value(static_cast<int64_t>(value.number())) : fallback;
+  }
+  if (!value.is_string()) return fallback;
+  const std::string_view text = strip_right(strip_left(std::string_view(value.text())));
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+  int64_t number = 0;
+  const int base = static_cast<int>(std::clamp<int64_t>(call.integer(1, "base", 10), 2, 36));
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
+  if (error == std::errc() && end == digits.data() + digits.size()) return Value(number);
+  double real = 0;  // int("3.7") is int(float("3.7")) here
+  const auto [stop, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), real);
+  const bool whole = failure == std::errc() && stop == digits.data() + digits.size() && std::abs(real) < kLimit;
+  return whole ? Value(static_cast<int64_t>(real)) : fallback;
+}
+
+Value to_float_filter(Call& call) {
+  const Value& value = call.subject;
+  if (value.is_number()) return Value(value.number());
+  double number = 0;
+  if (value.is_string()) {
+    const std::string_view text = strip_right(strip_left(std::string_view(value.text())));
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (!text.empty() && error == std::errc() && end == text.data() + text.size()) return Value(number);
+  }
+  return call.get(0, "default", Value(0.0));
+}
+
+double require_number(const Call& call) {
+  if (!call.subject.is_number()) fail_at(call.line, "{} needs a number, not {}", call.name, type_name(call.subject));
+  return call.subject.number();
+}
+
+Value absolute(Call& call) {
+  if (!call.subject.is_integer()) return Value(std::abs(require_number(call)));
+  return call.subject.integer() < 0 ? binary_operation(call.heap(), "-", Value(int64_t{0}), call.subject, call.line)
+                                    : Value(call.subject.integer());
+}
+
+// round() of an integer to `zeros` zeros, halves to the even neighbour.
+Value round_integer(const Call& call, int zeros) {
+  int64_t unit = 1;
+  for (int i = 0; i < zeros; ++i) {
+    if (__builtin_mul_overflow(unit, 10, &unit)) return Value(int64_t{0});
+  }
+  const int64_t value = call.subject.integer();
+  int64_t quotient = value / unit;
+  const int64_t rest = value % unit < 0 ? -(value % unit) : value % unit;
+  if (rest > unit - rest || (rest == unit - rest && quotient % 2 != 0)) quotient += value < 0 ? -1 : 1;
+  return binary_operation(call.heap(), "*", Value(quotient), Value(unit), call.line);
+}
+
+Value round_number(Call& call) {
+  const double number = require_number(call);
+  const auto precision = static_cast<int>(std::clamp<int64_t>(call.integer(0, "precision", 0), -300, 300));
+  const std::string method = call.string(1, "method", "common");
+  const double factor = std::pow(10.0, precision);
+  if (method == "ceil") return Value(std::ceil(number * factor) / factor);
+  if (method == "floor") return Value(std::floor(number * factor) / factor);
+  if (method != "common") fail_at(call.line, "round: method '{}', allowed: common, ceil, floor", method);
+  if (call.subject.is_integer()) return round_integer(call, -std::min(precision, 0));
+  if (precision <= 0) return Value(std::nearbyint(number * factor) / factor);
+  // As Python: correctly rounded decimal text, read back.
+  return Value(std::stod(fmt::format("{:.{}f}", number, std::min(precision, 30))));
+}
+
+Value write_json(Call& call) {
+  JsonFormat format;
+  format.ensure_ascii = call.flag(0, "ensure_ascii", false);
+  const Value indent = call.get(1, "indent", Value::none());
+  if (indent.is_string()) {
+    format.indent = indent.text();
+  } else if (!indent.is_none()) {
+    format.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(call.integer(1, "indent", 0), 0, 100)), ' ');
+  }
+  const Value separators = call.get(2, "separators", Value::none());
+  if (separators.is_list() && separators.list().items.size() == 2) {
+    format.item_separator = to_string(separators.list().items[0]);
+    format.key_separator = to_string(separators.list().items[1]);
+  }
+  format.sort_keys = call.flag(3, "sort_keys", false);
+  return call.heap().string(to_json(call.subject, format));
+}
+
+Value count_words(Call& call) {
+  const std::string text = text_of(call);
+  int64_t count = 0;
+  bool in_word = false;
+  for (const std::string_view bytes : split_characters(text)) {
+    const char32_t character = first_utf8_character(bytes).code_point;
+    const bool is_word = is_letter(character) || is_decimal(character) || character == '_';
+    if (is_word && !in_word) ++count;
+    in_word = is_word;
+  }
+  return Value(count);
+}
+
+Value escape(Call& call) {
+  std::string out;
+  for (const char character : text_of(call)) {
+    constexpr std::string_view kSpecial = "&<>'\"";
+    constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    const size_t index = kSpecial.find(character);
+    out += index == std::string_view::npos ? std::string(1, character) : std::string(kNames[index]);
+  }
+  return call.heap().string(std::move(out));
+}
+
+Value format(Call& call) {
+  const Value values = call.named.empty() ? call.heap().list(call.positional, true) : call.heap().dict();
+  for (const auto& [name, value] : call.named) values.dict().set(call.heap().string(name), value);
+  return call.heap().string(format_percent(text_of(call), values, call.line));
+}
+
+}  // namespace
+
+void add_value_filters(FilterTable& table) {
+  table.insert({
+      {"default", use_default},
+      {"d", use_default},
+      {"string", [](Call& call) { return call.heap().string(text_of(call)); }},
+      {"safe", [](Call& call) { return call.heap().string(text_of(call)); }},
+      {"escape", escape},
+      {"e", escape},
+      {"trim", trim},
+      {"replace", replace},
+      {"upper", [](Call& call) { return call.heap().string(to_upper(text_of(call))); }},
+      {"lower", [](Call& call) { return call.heap().string(to_lower(text_of(call))); }},
+      {"capitalize", [](Call& call) { return call.heap().string(capitalize_text(text_of(call))); }},
+      {"title", title},
+      {"indent", indent},
+      {"truncate", truncate},
+      {"center",
+       [](Call& call) {
+         const int64_t width = std::clamp<int64_t>(call.integer(0, "width", 80), 0, 1'000'000);
+         return call.heap().string(pad_text(text_of(call), static_cast<size_t>(width), " ", true, true));
+       }},
+      {"format", format},
+      {"wordcount", count_words},
+      {"int", to_integer_filter},
+      {"float", to_float_filter},
+      {"abs", absolute},
+      {"round", round_number},
+      {"tojson", write_json},
+      {"attr",
+       [](Call& call) { return call.interpreter.attribute(call.subject, call.require(0, "name").text(), call.line); }},
+  });
+}
+
+Value Interpreter::apply_filter(Call& call) {
+  static const FilterTable all = [] {
+    FilterTable table;
+    add_value_filters(table);
+    add_list_filters(table);
+    return table;
+  }();
+  const auto found = all.find(call.name);
+  if (found == all.end()) fail_at(call.line, "filter '{}' is not supported", call.name);
+  return found->second(call);
+}
+
+}  // namespace inflight::jinja

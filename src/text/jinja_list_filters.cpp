@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filters of lists and mappings. What Jinja2 gives as a generator is a list here.
+#include <algorithm>
+
+#include "text/jinja_filter_table.h"
+#include "text/jinja_lexer.h"
+#include "text/jinja_strings.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace inflight::jinja {
+namespace {
+
+std::vector<Value> items_of(Call& call) { return call.interpreter.iterate(call.subject, call.line); }
+
+// value.a.b for "a.b"; numbers are indices.
+Value get_path(Call& call, const Value& value, const Value& path) {
+  if (path.is_integer()) return call.interpreter.item(value, path, call.line);
+  Value result = value;
+  for (const std::string_view part : split_text(to_string(path), ".", -1, false)) {
+    const bool is_index =
+        !part.empty() && part.size() < 10 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+    const Value key =
+        is_index ? Value(static_cast<int64_t>(std::stol(std::string(part)))) : call.heap().string(std::string(part));
+    result = call.interpreter.item(result, key, call.line);
+  }
+  return result;
+}
+
+Value length(Call& call) {
+  const Value& value = call.subject;
+  size_t count = 0;
+  if (value.is_string()) {
+    count = count_utf8_characters(value.text());
+  } else if (value.is_list()) {
+    count = value.list().items.size();
+  } else if (value.is_dict()) {
+    count = value.dict().items.size();
+  } else if (!value.is_undefined()) {
+    fail_at(call.line, "a value of type {} has no length", type_name(value));
+  }
+  return Value(static_cast<int64_t>(count));
+}
+
+Value join(Call& call) {
+  const std::string separator = to_string(call.get(0, "d", call.heap().string("")));
+  const auto path = call.find(1, "attribute");
+  std::string out;
+  bool first = true;
+  for (const Value& item : items_of(call)) {
+    if (!std::exchange(first, false)) out += separator;
+    out += to_string(path && !path->is_none() ? get_path(call, item, *path) : item);
+  }
+  return call.heap().string(std::move(out));
+}
+
+Value first(Call& call) {
+  const auto items = items_of(call);
+  return items.empty() ? Value() : items.front();
+}
+
+Value last(Call& call) {
+  const auto items = items_of(call);
+  return items.empty() ? Value() : items.back();
+}
+
+Value reverse(Call& call) {
+  auto items = items_of(call);
+  std::ranges::reverse(items);
+  if (!call.subject.is_string()) return call.heap().list(std::move(items));
+  std::string out;
+  for (const Value& item : items) out += item.text();
+  return call.heap().string(std::move(out));
+}
+
+Value items(Call& call) {
+  if (call.subject.is_undefined()) return call.heap().list();
+  if (!call.subject.is_dict()) fail_at(call.line, "items needs a mapping, not {}", type_name(call.subject));
+  std::vector<Value> pairs;
+  for (const auto& [key, value] : call.subject.dict().items) pairs.push_back(call.heap().list({key, value}, true));
+  return call.heap().list(std::move(pairs));
+}
+
+// map('filter', ...) or map(attribute='name', default=...)
+Value map(Call& call) {
+  std::vector<Value> results;
+  const auto path = call.positional.empty() ? call.find(0, "attribute") : std::nullopt;
+  const auto fallback = call.find(SIZE_MAX, "default");
+  for (const Value& item : items_of(call)) {
+    if (path) {
+      const Value value = get_path(call, item, *path);
+      results.push_back(value.is_undefined() && fallback ? *fallback : value);
+    } else {
+      const std::string name = to_string(call.require(0, "filter"));
+      Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = item};
+      inner.positional.assign(call.positional.begin() + 1, call.positional.end());
+      inner.named = call.named;
+      results.push_back(call.interpreter.apply_filter(inner));
+    }
+  }
+  return call.heap().list(std::move(results));
+}
+
+// select, reject: by a test of the item, or its truth. selectattr, rejectattr: of an attribute.
+Value choose(Call& call, bool wanted, bool by_attribute) {
+  const size_t skip = by_attribute ? 1 : 0;
+  std::vector<Value> chosen;
+  for (const Value& item : items_of(call)) {
+    const Value value = by_attribute ? get_path(call, item, call.require(0, "attribute")) : item;
+    bool holds = truth(value);
+    if (call.positional.size() > skip) {
+      const std::string name = to_string(call.positional[skip]);
+      Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = value};
+      inner.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1, call.positional.end());
+      holds = call.interpreter.apply_test(inner);
+    }
+    if (holds == wanted) chosen.push_back(item);
+  }
+  return call.heap().list(std::move(chosen));
+}
+
+// What sort, unique, min and max compare: the attribute, in lower case unless case_sensitive.
+Value sort_key(Call& call, const Value& item, const std::optional<Value>& path, bool case_sensitive) {
+  const Value value = path && !path->is_none() ? get_path(call, item, *path) : item;
+  return value.is_string() && !case_sensitive ? call.heap().string(to_lower(value.text())) : value;
+}
+
+std::vector<Value> sorted(Call& call, const std::vector<Value>& values, const std::optional<Value>& path,
+                          bool case_sensitive, bool reverse_order) {
+  std::vector<std::pair<Value, Value>> keyed;  // key, item
+  for (const Value& item : values) keyed.emplace_back(sort_key(call, item, path, case_sensitive), item);
+  std::ranges::stable_sort(keyed, [reverse_order](const auto& a, const auto& b) {
+    return reverse_order ? less(b.first, a.first) : less(a.first, b.first);
+  });
+  std::vector<Value> result;
+  for (const auto& entry : keyed) result.push_back(entry.second);
+  return result;
+}
+
+Value sort(Call& call) {
+  return call.heap().list(sorted(call, items_of(call), call.find(2, "attribute"), call.flag(1, "case_sensitive", false),
+                                 call.flag(0, "reverse", false)));
+}
+
+Value unique(Call& call) {
+  const bool case_sensitive = call.flag(0, "case_sensitive", false);
+  const auto path = call.find(1, "attribute");
+  std::vector<Value> seen;
+  std::vector<Value> result;
+  for (const Value& item : items_of(call)) {
+    const Value key = sort_key(call, item, path, case_sensitive);
+    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(other, key); })) continue;
+    seen.push_back(key);
+    result.push_back(item);
+  }
+  return call.heap().list(std::move(result));
+}
+
+Value extreme(Call& call, bool greatest) {
+  const bool case_sensitive = call.flag(0, "case_sensitive", false);
+  const auto path = call.find(1, "attribute");
+  std::optional<Value> best;
+  Value best_key;
+  for (const Value& item : items_of(call)) {
+    const Value key = sort_key(call, item, path, case_sensitive);
+    if (best && !(greatest ? less(best_key, key) : less(key, best_key))) continue;
+    best = item;
+    best_key = key;
+  }
+  return best.value_or(Value());
+}
+
+Value sum(Call& call) {
+  Value total = call.get(1, "start", Value(int64_t{0}));
+  const auto path = call.find(0, "attribute");
+  for (const Value& item : items_of(call)) {
+    const Value value = path && !path->is_none() ? get_path(call, item, *path) : item;
+    total = binary_operation(call.heap(), "+", total, value, call.line);
+  }
+  return total;
+}
+
+Value dict_sort(Call& call) {
+  const std::string by = call.string(1, "by", "key");
+  if (by != "key" && by != "value") fail_at(call.line, "dictsort: by '{}', allowed: key, value", by);
+  const Value pairs = items(call);
+  const Value path(int64_t{by == "value" ? 1 : 0});
+  return call.heap().list(
+      sorted(call, pairs.list().items, path, call.flag(0, "case_sensitive", false), call.flag(2, "reverse", false)));
+}
+
+Value group_by(Call& call) {
+  const Value path = call.require(0, "attribute");
+  const auto values = sorted(call, items_of(call), path, false, false);
+  std::vector<Value> groups;
+  std::optional<Value> key;
+  for (const Value& item : values) {
+    const Value own = sort_key(call, item, path, false);
+    if (!key || !equal(*key, own)) {
+      groups.push_back(call.heap().list({get_path(call, item, path), call.heap().list()}, true));
+      key = own;
+    }
+    groups.back().list().items[1].list().items.push_back(item);
+  }
+  return call.heap().list(std::move(groups));
+}
+
+Value batch(Call& call) {
+  const auto size = static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "linecount", 1), 1, INT32_MAX));
+  const auto fill = call.find(1, "fill_with");
+  std::vector<Value> rows;
+  std::vector<Value> row;
+  for (const Value& item : items_of(call)) {
+    row.push_back(item);
+    if (row.size() == size) rows.push_back(call.heap().list(std::exchange(row, {})));
+  }
+  if (!row.empty()) {
+    if (fill && !fill->is_none()) {
+      call.heap().charge(size * sizeof(Value));
+      row.resize(size, *fill);
+    }
+    rows.push_back(call.heap().list(std::move(row)));
+  }
+  return call.heap().list(std::move(rows));
+}
+
+}  // namespace
+
+void add_list_filters(FilterTable& table) {
+  table.insert({
+      {"length", length},
+      {"count", length},
+      {"join", join},
+      {"first", first},
+      {"last", last},
+      {"list", [](Call& call) { return call.heap().list(items_of(call)); }},
+      {"reverse", reverse},
+      {"items", items},
+      {"map", map},
+      {"select", [](Call& call) { return choose(call, true, false); }},
+      {"reject", [](Call& call) { return choose(call, false, false); }},
+      {"selectattr", [](Call& call) { return choose(call, true, true); }},
+      {"rejectattr", [](Call& call) { return choose(call, false, true); }},
+      {"sort", sort},
+      {"unique", unique},
+      {"min", [](Call& call) { return extreme(call, false); }},
+      {"max", [](Call& call) { return extreme(call, true); }},
+      {"sum", sum},
+      {"dictsort", dict_sort},
+      {"groupby", group_by},
+      {"batch", batch},
+  });
+}
+
+}  // namespace inflight::jinja

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "base/limits.h"
+#include "text/jinja_interpreter.h"
+#include "text/jinja_lexer.h"
+#include "text/jinja_strings.h"
+
+namespace inflight::jinja {
+namespace {
+
+[[noreturn]] void fail_kinds(std::string_view operation, const Value& left, const Value& right, int line) {
+  fail_at(line, "{} {} {} is not possible", type_name(left), operation, type_name(right));
+}
+
+int64_t floor_div(int64_t left, int64_t right) {
+  const int64_t quotient = left / right;
+  return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
+}
+
+int64_t integer_power(int64_t base, int64_t exponent, int line) {
+  int64_t result = 1;
+  for (; exponent > 0; --exponent) {
+    if (__builtin_mul_overflow(result, base, &result)) fail_at(line, "an integer is too large");
+    if (result == 0 || (result == 1 && base == 1)) break;
+    if (base == -1) return exponent % 2 == 0 ? -result : result;
+  }
+  return result;
+}
+
+Value integer_operation(std::string_view operation, int64_t left, int64_t right, int line) {
+  int64_t result = 0;
+  bool overflow = false;
+  if (operation == "+") {
+    overflow = __builtin_add_overflow(left, right, &result);
+  } else if (operation == "-") {
+    overflow = __builtin_sub_overflow(left, right, &result);
+  } else if (operation == "*") {
+    overflow = __builtin_mul_overflow(left, right, &result);
+  } else if (operation == "**") {
+    if (right < 0) return Value(std::pow(static_cast<double>(left), static_cast<double>(right)));
+    return Value(integer_power(left, right, line));
+  } else {
+    if (right == 0) fail_at(line, "division by zero");
+    overflow = left == INT64_MIN && right == -1;
+    if (operation == "/") return Value(static_cast<double>(left) / static_cast<double>(right));
+    if (!overflow && operation == "//") result = floor_div(left, right);
+    if (!overflow && operation == "%") result = left - floor_div(left, right) * right;
+  }
+  if (overflow) fail_at(line, "an integer is too large");
+  return Value(result);
+}
+
+Value number_operation(std::string_view operation, double left, double right, int line) {
+  if (operation == "+") return Value(left + right);
+  if (operation == "-") return Value(left - right);
+  if (operation == "*") return Value(left * right);
+  if (operation == "**") return Value(std::pow(left, right));
+  if (right == 0) fail_at(line, "division by zero");
+  if (operation == "/") return Value(left / right);
+  if (operation == "//") return Value(std::floor(left / right));
+  const double rest = std::fmod(left, right);
+  return Value(rest != 0 && (rest < 0) != (right < 0) ? rest + right : rest);
+}
+
+// value * count
+Value repeat(Heap& heap, const Value& value, int64_t count, int line) {
+  const size_t size = value.is_string() ? value.text().size() : value.list().items.size() * sizeof(Value);
+  if (count > 0 && size > 0 && static_cast<uint64_t>(count) > limits::kTemplateValueBytesMax / size) {
+    fail_at(line, "a repeated value is too long");
+  }
+  std::string text;
+  std::vector<Value> items;
+  for (int64_t i = 0; i < count && size > 0; ++i) {
+    if (value.is_string()) {
+      text += value.text();
+    } else {
+      items.insert(items.end(), value.list().items.begin(), value.list().items.end());
+    }
+  }
+  return value.is_string() ? heap.string(std::move(text)) : heap.list(std::move(items), value.kind() == Kind::Tuple);
+}
+
+}  // namespace
+
+Value binary_operation(Heap& heap, std::string_view operation, const Value& left, const Value& right, int line) {
+  require_defined(left, line);
+  require_defined(right, line);
+  if (left.is_integer() && right.is_integer()) {
+    return integer_operation(operation, left.integer(), right.integer(), line);
+  }
+  if (left.is_number() && right.is_number()) return number_operation(operation, left.number(), right.number(), line);
+  if (operation == "+" && left.is_string() && right.is_string()) return heap.string(left.text() + right.text());
+  if (operation == "+" && left.is_list() && left.kind() == right.kind()) {
+    std::vector<Value> items = left.list().items;
+    items.insert(items.end(), right.list().items.begin(), right.list().items.end());
+    return heap.list(std::move(items), left.kind() == Kind::Tuple);
+  }
+  if (operation == "*" && (left.is_string() || left.is_list()) && right.is_integer()) {
+    return repeat(heap, left, right.integer(), line);
+  }
+  if (operation == "*" && left.is_integer() && (right.is_string() || right.is_list())) {
+    return repeat(heap, right, left.integer(), line);
+  }
+  if (operation == "%" && left.is_string()) return heap.string(format_percent(left.text(), right, line));
+  fail_kinds(operation, left, right, line);
+}
+
+namespace {
+
+// One conversion of format_percent(), such as "-5.2f" behind its %.
+struct Conversion {
+  std::string flags;
+  int width = 0;
+  int precision = -1;
+  char letter = 0;
+};
+
+Conversion read_conversion(const std::string& format, size_t& at, int line) {
+  constexpr int kSizeMax = 1000;
+  Conversion conversion;
+  const auto digits = [&] {
+    int value = 0;
+    for (; at < format.size() && format[at] >= '0' && format[at] <= '9'; ++at) value = value * 10 + (format[at] - '0');
+    if (value > kSizeMax) fail_at(line, "a format's width is {}, allowed: up to {}", value, kSizeMax);
+    return value;
+  };
+  while (at < format.size() && std::string_view("-+ 0#").find(format[at]) != std::string_view::npos) {
+    conversion.flags += format[at++];
+  }
+  if (conversion.flags.size() > 5) fail_at(line, "a format has too many flags");
+  conversion.width = digits();
+  if (at < format.size() && format[at] == '.') {
+    ++at;
+    conversion.precision = digits();
+  }
+  if (at >= format.size()) fail_at(line, "a format ends behind %");
+  conversion.letter = format[at++];
+  return conversion;
+}
+
+std::string convert(const Conversion& conversion, const Value& value, int line) {
+  const auto has = [&](char flag) { return conversion.flags.find(flag) != std::string::npos; };
+  const std::string_view numbers = "dieEfFgGxXo";
+  std::string text;
+  if (conversion.letter == 's' || conversion.letter == 'r') {
+    text = conversion.letter == 's' ? to_string(value) : to_repr(value);
+    if (conversion.precision >= 0) text = text.substr(0, static_cast<size_t>(conversion.precision));
+  } else if (numbers.find(conversion.letter) == std::string_view::npos) {
+    fail_at(line, "format '%{}' is not supported", conversion.letter);
+  } else if (!value.is_number()) {
+    fail_at(line, "format '%{}' needs a number, not {}", conversion.letter, type_name(value));
+  } else if (numbers.find(conversion.letter) < 2) {
+    text = fmt::format("{}", value.is_integer() ? value.integer() : static_cast<int64_t>(std::trunc(value.number())));
+  } else if (std::string_view("xXo").find(conversion.letter) != std::string_view::npos) {
+    if (!value.is_integer()) fail_at(line, "format '%{}' needs an integer", conversion.letter);
+    text = fmt::format(fmt::runtime(std::string("{:") + conversion.letter + "}"), value.integer());
+  } else {
+    const int precision = conversion.precision < 0 ? 6 : conversion.precision;
+    text = fmt::format(fmt::runtime(std::string("{:.{}") + conversion.letter + "}"), value.number(), precision);
+  }
+  const bool is_number = numbers.find(conversion.letter) != std::string_view::npos;
+  if (is_number && text[0] != '-' && (has('+') || has(' '))) text.insert(0, has('+') ? "+" : " ");
+  const auto width = static_cast<size_t>(conversion.width);
+  const bool zeros = has('0') && is_number && !has('-');
+  if (!zeros) return pad_text(text, width, " ", !has('-'), has('-'));
+  const size_t sign = text[0] == '-' || text[0] == '+' || text[0] == ' ' ? 1 : 0;
+  return text.insert(sign, std::string(width > text.size() ? width - text.size() : 0, '0'));
+}
+
+}  // namespace
+
+std::string format_percent(const std::string& format, const Value& values, int line) {
+  const bool is_tuple = values.kind() == Kind::Tuple;
+  size_t used = 0;
+  std::string out;
+  for (size_t at = 0; at < format.size();) {
+    if (format[at] != '%') {
+      out += format[at++];
+      continue;
+    }
+    ++at;
+    std::optional<Value> named;
+    if (at < format.size() && format[at] == '(') {
+      const size_t close = format.find(')', at);
+      if (close == std::string::npos || !values.is_dict()) fail_at(line, "a format's name needs ')' and a mapping");
+      named = values.dict().find(std::string_view(format).substr(at + 1, close - at - 1));
+      if (!named) fail_at(line, "a format names a missing key");
+      at = close + 1;
+    }
+    const Conversion conversion = read_conversion(format, at, line);
+    if (conversion.letter == '%') {
+      out += '%';
+      continue;
+    }
+    if (!named && used >= (is_tuple ? values.list().items.size() : 1)) fail_at(line, "a format has too few values");
+    out += convert(conversion, named ? *named : is_tuple ? values.list().items[used] : values, line);
+    if (!named) ++used;
+  }
+  if (is_tuple && used < values.list().items.size()) fail_at(line, "a format has too many values");
+  return out;
+}
+
+}  // namespace inflight::jinja

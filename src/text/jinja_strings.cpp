@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/jinja_strings.h"
+
+#include <algorithm>
+
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace inflight::jinja {
+
+std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
+                                         bool from_right) {
+  std::vector<std::string_view> parts;
+  while (count != 0) {
+    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    if (at == std::string_view::npos) break;
+    parts.push_back(from_right ? text.substr(at + separator.size()) : text.substr(0, at));
+    text = from_right ? text.substr(0, at) : text.substr(at + separator.size());
+    --count;
+  }
+  parts.push_back(text);
+  if (from_right) std::ranges::reverse(parts);
+  return parts;
+}
+
+std::vector<std::string_view> split_white_space(std::string_view text, int64_t count, bool from_right) {
+  std::vector<std::string_view> parts;
+  text = from_right ? strip_right(text) : strip_left(text);
+  while (!text.empty() && count != 0) {
+    const auto characters = split_characters(text);
+    const auto is_space = [](std::string_view bytes) { return is_white_space(first_utf8_character(bytes).code_point); };
+    size_t length = 0;
+    if (from_right) {
+      for (auto one = characters.rbegin(); one != characters.rend() && !is_space(*one); ++one) length += one->size();
+      parts.push_back(text.substr(text.size() - length));
+      text = strip_right(text.substr(0, text.size() - length));
+    } else {
+      for (auto one = characters.begin(); one != characters.end() && !is_space(*one); ++one) length += one->size();
+      parts.push_back(text.substr(0, length));
+      text = strip_left(text.substr(length));
+    }
+    --count;
+  }
+  if (!text.empty()) parts.push_back(from_right ? strip_right(text) : text);
+  if (from_right) std::ranges::reverse(parts);
+  return parts;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = text.find_first_of("\n\r");
+    lines.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + (text.substr(end, 2) == "\r\n" ? 2 : 1));
+  }
+  return lines;
+}
+
+std::string replace_text(std::string_view text, std::string_view old_part, std::string_view new_part, int64_t count) {
+  std::string out;
+  if (old_part.empty()) {  // between all characters, and at both ends
+    const auto characters = split_characters(text);
+    for (size_t i = 0; i <= characters.size(); ++i) {
+      if (count < 0 || static_cast<int64_t>(i) < count) out += new_part;
+      if (i < characters.size()) out += characters[i];
+    }
+    return out;
+  }
+  const auto parts = split_text(text, old_part, count, false);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += new_part;
+    out += parts[i];
+  }
+  return out;
+}
+
+std::string pad_text(std::string_view text, size_t width, std::string_view fill, bool left, bool right) {
+  const size_t length = count_utf8_characters(text);
+  const size_t missing = width > length ? width - length : 0;
+  // str.center() puts the odd one on the left where the width is odd.
+  const size_t at_left = left && right ? missing / 2 + (missing & width & 1U) : left ? missing : 0;
+  std::string out;
+  for (size_t i = 0; i < at_left; ++i) out += fill;
+  out += text;
+  for (size_t i = at_left; i < missing; ++i) out += fill;
+  return out;
+}
+
+std::string capitalize_text(std::string_view text) {
+  if (text.empty()) return "";
+  const size_t first = first_utf8_character(text).length;
+  return to_upper(text.substr(0, first)) + to_lower(text.substr(first));
+}
+
+std::string title_text(std::string_view text) {
+  std::string out;
+  bool in_word = false;
+  for (const std::string_view bytes : split_characters(text)) {
+    const bool letter = is_letter(first_utf8_character(bytes).code_point);
+    out += letter ? in_word ? to_lower(bytes) : to_upper(bytes) : std::string(bytes);
+    in_word = letter;
+  }
+  return out;
+}
+
+}  // namespace inflight::jinja

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's string operations that several methods and filters share. Text is UTF-8; widths count characters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inflight::jinja {
+
+// The parts between separators, cut at most `count` times (< 0: everywhere), from the right end where asked.
+// REQUIRES: separator is not empty.   LIFETIME (these three): views of `text`.
+[[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
+                                                       bool from_right);
+// The same at runs of white space; no empty parts.
+[[nodiscard]] std::vector<std::string_view> split_white_space(std::string_view text, int64_t count, bool from_right);
+// Lines, without their ends.
+[[nodiscard]] std::vector<std::string_view> split_lines(std::string_view text);
+
+// The first `count` (< 0: all) occurrences replaced.
+[[nodiscard]] std::string replace_text(std::string_view text, std::string_view old_part, std::string_view new_part,
+                                       int64_t count);
+[[nodiscard]] std::string pad_text(std::string_view text, size_t width, std::string_view fill, bool left, bool right);
+// First character in upper case, the rest in lower case.
+[[nodiscard]] std::string capitalize_text(std::string_view text);
+// str.title(): so every run of letters.
+[[nodiscard]] std::string title_text(std::string_view text);
+
+}  // namespace inflight::jinja

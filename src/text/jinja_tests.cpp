@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind "is".
+#include <algorithm>
+
+#include "text/jinja_interpreter.h"
+#include "text/jinja_lexer.h"
+#include "text/unicode.h"
+
+namespace inflight::jinja {
+namespace {
+
+using Test = bool (*)(Call&);
+
+int64_t require_integer(const Call& call, const Value& value) {
+  if (!value.is_integer()) fail_at(call.line, "test '{}' needs an integer, not {}", call.name, type_name(value));
+  return value.integer();
+}
+
+// left < right, of the subject and the argument.
+bool is_less(Call& call, bool swap) {
+  const Value other = call.require(0, "other");
+  require_defined(call.subject, call.line);
+  require_defined(other, call.line);
+  return swap ? less(other, call.subject) : less(call.subject, other);
+}
+
+bool is_equal(Call& call) { return equal(call.subject, call.require(0, "other")); }
+bool is_not_equal(Call& call) { return !is_equal(call); }
+bool is_greater(Call& call) { return is_less(call, true); }
+bool is_lesser(Call& call) { return is_less(call, false); }
+bool is_greater_or_equal(Call& call) { return !is_less(call, false); }
+bool is_lesser_or_equal(Call& call) { return !is_less(call, true); }
+
+bool is_divisible(Call& call) {
+  const int64_t divisor = require_integer(call, call.require(0, "num"));
+  if (divisor == 0) fail_at(call.line, "division by zero");
+  return divisor == -1 || require_integer(call, call.subject) % divisor == 0;
+}
+
+bool is_same(Call& call) {
+  const Value other = call.require(0, "other");
+  const Value& value = call.subject;
+  if (value.kind() != other.kind()) return false;
+  if (value.is_list()) return &value.list() == &other.list();
+  if (value.is_dict()) return &value.dict() == &other.dict();
+  return equal(value, other);
+}
+
+bool is_upper_text(Call& call) {
+  const std::string text = to_string(call.subject);
+  return to_upper(text) == text && to_lower(text) != text;
+}
+
+bool is_lower_text(Call& call) {
+  const std::string text = to_string(call.subject);
+  return to_lower(text) == text && to_upper(text) != text;
+}
+
+bool is_iterable(Call& call) {
+  const Value& value = call.subject;
+  return value.is_undefined() || value.is_string() || value.is_list() || value.is_dict();
+}
+
+const std::unordered_map<std::string_view, Test>& tests() {
+  static const std::unordered_map<std::string_view, Test> all{
+      {"defined", [](Call& call) { return !call.subject.is_undefined(); }},
+      {"undefined", [](Call& call) { return call.subject.is_undefined(); }},
+      {"none", [](Call& call) { return call.subject.is_none(); }},
+      {"boolean", [](Call& call) { return call.subject.kind() == Kind::Boolean; }},
+      {"true", [](Call& call) { return call.subject.kind() == Kind::Boolean && truth(call.subject); }},
+      {"false", [](Call& call) { return call.subject.kind() == Kind::Boolean && !truth(call.subject); }},
+      {"integer", [](Call& call) { return call.subject.kind() == Kind::Integer; }},
+      {"float", [](Call& call) { return call.subject.kind() == Kind::Float; }},
+      {"number", [](Call& call) { return call.subject.is_number(); }},
+      {"string", [](Call& call) { return call.subject.is_string(); }},
+      {"mapping", [](Call& call) { return call.subject.is_dict(); }},
+      {"sequence", is_iterable},
+      {"iterable", is_iterable},
+      {"callable", [](Call& call) { return call.subject.kind() == Kind::Function; }},
+      {"odd", [](Call& call) { return require_integer(call, call.subject) % 2 != 0; }},
+      {"even", [](Call& call) { return require_integer(call, call.subject) % 2 == 0; }},
+      {"divisibleby", is_divisible},
+      {"upper", is_upper_text},
+      {"lower", is_lower_text},
+      {"in", [](Call& call) { return call.interpreter.contains(call.require(0, "seq"), call.subject, call.line); }},
+      {"sameas", is_same},
+      {"eq", is_equal},
+      {"equalto", is_equal},
+      {"==", is_equal},
+      {"ne", is_not_equal},
+      {"!=", is_not_equal},
+      {"gt", is_greater},
+      {"greaterthan", is_greater},
+      {">", is_greater},
+      {"ge", is_greater_or_equal},
+      {">=", is_greater_or_equal},
+      {"lt", is_lesser},
+      {"lessthan", is_lesser},
+      {"<", is_lesser},
+      {"le", is_lesser_or_equal},
+      {"<=", is_lesser_or_equal},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool Interpreter::apply_test(Call& call) {
+  const auto found = tests().find(call.name);
+  if (found == tests().end()) fail_at(call.line, "test '{}' is not supported", call.name);
+  return found->second(call);
+}
+
+}  // namespace inflight::jinja

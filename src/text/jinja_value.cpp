@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/jinja_value.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace inflight::jinja {
+namespace {
+
+void check_depth(int depth) {
+  if (depth > limits::kTemplateValueDepthMax) {
+    fail(ErrorCode::InvalidArgument, "chat template: values nested deeper than {}", limits::kTemplateValueDepthMax);
+  }
+}
+
+bool equal_lists(const List& left, const List& right, int depth) {
+  return std::ranges::equal(left.items, right.items,
+                            [depth](const Value& a, const Value& b) { return equal(a, b, depth + 1); });
+}
+
+bool equal_dicts(const Dict& left, const Dict& right, int depth) {
+  if (left.items.size() != right.items.size()) return false;
+  return std::ranges::all_of(left.items, [&](const auto& item) {
+    const auto other = right.find(item.first);
+    return other && equal(item.second, *other, depth + 1);
+  });
+}
+
+// repr(float)
+std::string number_text(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  std::string text = fmt::format("{}", number);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string quote_python(std::string_view text) {
+  const bool has_single = text.find('\'') != std::string_view::npos;
+  const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
+  std::string out(1, quote);
+  for (const std::string_view bytes : split_characters(text)) {
+    const char first = bytes[0];
+    if (first == quote || first == '\\') {
+      (out += '\\') += first;
+    } else if (first == '\n' || first == '\r' || first == '\t') {
+      (out += '\\') += first == '\n' ? 'n' : first == '\r' ? 'r' : 't';
+    } else if (static_cast<uint8_t>(first) < 0x20 || first == 0x7F) {
+      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(first));
+    } else {
+      out += bytes;
+    }
+  }
+  return out + quote;
+}
+
+class JsonWriter {
+ public:
+  explicit JsonWriter(const JsonFormat& format) : format_(format) {
+    if (format_.item_separator.empty()) format_.item_separator = format_.indent ? "," : ", ";
+    if (format_.key_separator.empty()) format_.key_separator = ": ";
+  }
+
+  void write(const Value& value, int depth) {
+    check_depth(depth);
+    switch (value.kind()) {
+      case Kind::None:
+        out_ += "null";
+        break;
+      case Kind::Boolean:
+        out_ += value.integer() != 0 ? "true" : "false";
+        break;
+      case Kind::Integer:
+        out_ += fmt::format("{}", value.integer());
+        break;
+      case Kind::Float:
+        write_number(value.number());
+        break;
+      case Kind::String:
+        write_string(value.text());
+        break;
+      case Kind::List:
+      case Kind::Tuple:
+        write_list(value.list(), depth);
+        break;
+      case Kind::Dict:
+        write_dict(value.dict(), depth);
+        break;
+      default:
+        fail(ErrorCode::InvalidArgument, "chat template: a value of type {} cannot be written as JSON",
+             type_name(value));
+    }
+  }
+  [[nodiscard]] std::string take() { return std::move(out_); }
+
+ private:
+  void write_number(double number) {
+    out_ += std::isnan(number)   ? "NaN"
+            : std::isinf(number) ? number > 0 ? "Infinity" : "-Infinity"
+                                 : number_text(number);
+  }
+
+  void write_string(std::string_view text) {
+    constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t";
+    constexpr std::string_view kLetters = "\"\\bfnrt";
+    out_ += '"';
+    for (const std::string_view bytes : split_characters(text)) {
+      const char32_t code_point = first_utf8_character(bytes).code_point;
+      if (const size_t index = kSpecial.find(bytes[0]); bytes.size() == 1 && index != std::string_view::npos) {
+        (out_ += '\\') += kLetters[index];
+      } else if (code_point < 0x20 || (format_.ensure_ascii && code_point >= 0x7F)) {
+        if (code_point >= 0x10000) {
+          out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD7C0 + (code_point >> 10U), 0xDC00 + (code_point & 0x3FFU));
+        } else {
+          out_ += fmt::format("\\u{:04x}", static_cast<uint32_t>(code_point));
+        }
+      } else {
+        out_ += bytes;
+      }
+    }
+    out_ += '"';
+  }
+
+  void begin_line(int depth) {
+    if (!format_.indent) return;
+    out_ += '\n';
+    for (int i = 0; i < depth; ++i) out_ += *format_.indent;
+  }
+
+  void write_list(const List& list, int depth) {
+    out_ += '[';
+    for (size_t i = 0; i < list.items.size(); ++i) {
+      if (i > 0) out_ += format_.item_separator;
+      begin_line(depth + 1);
+      write(list.items[i], depth + 1);
+    }
+    if (!list.items.empty()) begin_line(depth);
+    out_ += ']';
+  }
+
+  void write_dict(const Dict& dict, int depth) {
+    std::vector<std::pair<Value, Value>> items = dict.items;
+    if (format_.sort_keys) {
+      std::ranges::stable_sort(items, [](const auto& a, const auto& b) { return less(a.first, b.first); });
+    }
+    out_ += '{';
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out_ += format_.item_separator;
+      begin_line(depth + 1);
+      write_key(items[i].first);
+      out_ += format_.key_separator;
+      write(items[i].second, depth + 1);
+    }
+    if (!items.empty()) begin_line(depth);
+    out_ += '}';
+  }
+
+  void write_key(const Value& key) {
+    if (key.is_string()) return write_string(key.text());
+    out_ += '"';
+    write(key, 0);
+    out_ += '"';
+  }
+
+  JsonFormat format_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::optional<Value> Dict::find(std::string_view key) const {
+  const auto found = index.find(key);
+  return found == index.end() ? std::nullopt : std::optional(items[found->second].second);
+}
+
+std::optional<Value> Dict::find(const Value& key) const {
+  if (key.is_string()) return find(std::string_view(key.text()));
+  const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
+  return found == items.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Dict::set(const Value& key, const Value& value) {
+  if (key.is_string()) {
+    const auto [place, inserted] = index.try_emplace(key.text(), items.size());
+    if (inserted) {
+      items.emplace_back(key, value);
+    } else {
+      items[place->second].second = value;
+    }
+    return;
+  }
+  const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
+  if (found == items.end()) {
+    items.emplace_back(key, value);
+  } else {
+    found->second = value;
+  }
+}
+
+void Heap::charge(size_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > limits::kTemplateValueBytesMax) {
+    fail(ErrorCode::InvalidArgument, "chat template: its values and output take more than {} bytes",
+         limits::kTemplateValueBytesMax);
+  }
+}
+
+Value Heap::string(std::string text) {
+  charge(sizeof(std::string) + text.size());
+  return Value(&strings_.emplace_back(std::move(text)));
+}
+
+Value Heap::list(std::vector<Value> items, bool is_tuple) {
+  charge(sizeof(List) + items.size() * sizeof(Value));
+  return {&lists_.emplace_back(List{std::move(items)}), is_tuple};
+}
+
+Value Heap::dict(bool is_namespace) {
+  charge(sizeof(Dict));
+  return {&dicts_.emplace_back(), is_namespace};
+}
+
+Function& Heap::new_function(std::string name) {
+  charge(sizeof(Function));
+  functions_.emplace_back();
+  functions_.back().name = std::move(name);
+  return functions_.back();
+}
+
+Value Heap::function(std::string name, std::function<Value(Call&)> call) {
+  Function& function = new_function(std::move(name));
+  function.call = std::move(call);
+  return Value(&function);
+}
+
+Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
+  check_depth(depth);
+  if (json.is_null()) return Value::none();
+  if (json.is_boolean()) return Value(json.get<bool>());
+  if (json.is_string()) return string(json.get<std::string>());
+  if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    fail(ErrorCode::InvalidArgument, "chat template: number {} is too large", json.get<uint64_t>());
+  }
+  if (json.is_number_integer()) return Value(json.get<int64_t>());
+  if (json.is_number()) return Value(json.get<double>());
+  if (json.is_array()) {
+    const Value value = list();
+    for (const auto& item : json) value.list().items.push_back(from_json(item, depth + 1));
+    charge(json.size() * sizeof(Value));
+    return value;
+  }
+  const Value value = dict();
+  for (const auto& [key, item] : json.items()) value.dict().set(string(key), from_json(item, depth + 1));
+  return value;
+}
+
+bool truth(const Value& value) {
+  switch (value.kind()) {
+    case Kind::Undefined:
+    case Kind::None:
+      return false;
+    case Kind::Boolean:
+    case Kind::Integer:
+      return value.integer() != 0;
+    case Kind::Float:
+      return value.number() != 0;
+    case Kind::String:
+      return !value.text().empty();
+    case Kind::List:
+    case Kind::Tuple:
+      return !value.list().items.empty();
+    case Kind::Dict:
+      return !value.dict().items.empty();
+    default:
+      return true;
+  }
+}
+
+bool equal(const Value& left, const Value& right, int depth) {
+  check_depth(depth);
+  if (left.is_integer() && right.is_integer()) return left.integer() == right.integer();
+  if (left.is_number() && right.is_number()) return left.number() == right.number();
+  if (left.kind() != right.kind()) return false;
+  switch (left.kind()) {
+    case Kind::String:
+      return left.text() == right.text();
+    case Kind::List:
+    case Kind::Tuple:
+      return equal_lists(left.list(), right.list(), depth);
+    case Kind::Dict:
+      return equal_dicts(left.dict(), right.dict(), depth);
+    case Kind::Namespace:
+      return &left.dict() == &right.dict();
+    case Kind::Function:
+      return &left.function() == &right.function();
+    default:
+      return true;  // undefined, none
+  }
+}
+
+bool less(const Value& left, const Value& right, int depth) {
+  check_depth(depth);
+  if (left.is_integer() && right.is_integer()) return left.integer() < right.integer();
+  if (left.is_number() && right.is_number()) return left.number() < right.number();
+  if (left.is_string() && right.is_string()) return left.text() < right.text();  // UTF-8 sorts as its characters do
+  if (left.is_list() && left.kind() == right.kind()) {
+    const auto& a = left.list().items;
+    const auto& b = right.list().items;
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+      if (!equal(a[i], b[i], depth + 1)) return less(a[i], b[i], depth + 1);
+    }
+    return a.size() < b.size();
+  }
+  fail(ErrorCode::InvalidArgument, "chat template: {} and {} cannot be compared", type_name(left), type_name(right));
+}
+
+std::string to_string(const Value& value) { return value.is_string() ? value.text() : to_repr(value); }
+
+std::string to_repr(const Value& value, int depth) {
+  check_depth(depth);
+  switch (value.kind()) {
+    case Kind::Undefined:
+      return depth == 0 ? "" : "Undefined";
+    case Kind::None:
+      return "None";
+    case Kind::Boolean:
+      return value.integer() != 0 ? "True" : "False";
+    case Kind::Integer:
+      return fmt::format("{}", value.integer());
+    case Kind::Float:
+      return number_text(value.number());
+    case Kind::String:
+      return quote_python(value.text());
+    case Kind::List:
+    case Kind::Tuple: {
+      const bool is_tuple = value.kind() == Kind::Tuple;
+      std::string out = is_tuple ? "(" : "[";
+      for (const Value& item : value.list().items) out += (out.size() > 1 ? ", " : "") + to_repr(item, depth + 1);
+      if (is_tuple && value.list().items.size() == 1) out += ',';
+      return out + (is_tuple ? ")" : "]");
+    }
+    case Kind::Dict:
+    case Kind::Namespace: {
+      std::string out = "{";
+      for (const auto& [key, item] : value.dict().items) {
+        out += (out.size() > 1 ? ", " : "") + to_repr(key, depth + 1) + ": " + to_repr(item, depth + 1);
+      }
+      return value.is_dict() ? out + "}" : "<Namespace " + out + "}>";
+    }
+    case Kind::Function:
+      return "<function " + value.function().name + ">";
+  }
+  return "";
+}
+
+std::string_view type_name(const Value& value) {
+  switch (value.kind()) {
+    case Kind::Undefined:
+      return "Undefined";
+    case Kind::None:
+      return "NoneType";
+    case Kind::Boolean:
+      return "bool";
+    case Kind::Integer:
+      return "int";
+    case Kind::Float:
+      return "float";
+    case Kind::String:
+      return "str";
+    case Kind::List:
+      return "list";
+    case Kind::Tuple:
+      return "tuple";
+    case Kind::Dict:
+      return "dict";
+    case Kind::Namespace:
+      return "Namespace";
+    case Kind::Function:
+      return "function";
+  }
+  return "";
+}
+
+std::string to_json(const Value& value, const JsonFormat& format) {
+  JsonWriter writer(format);
+  writer.write(value, 0);
+  return writer.take();
+}
+
+}  // namespace inflight::jinja

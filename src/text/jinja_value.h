@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of chat templates, with Python's meaning of truth, equality, order, str() and repr(). A Value is 16 bytes and
+// copied freely; what it refers to belongs to the Heap of one rendering and lives as long as that.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace inflight::jinja {
+
+class Interpreter;
+struct Call;
+struct Dict;
+struct Function;
+struct List;
+
+enum class Kind : uint8_t { Undefined, None, Boolean, Integer, Float, String, List, Tuple, Dict, Namespace, Function };
+
+class Value {
+ public:
+  Value() : integer_(0) {}  // undefined, without a name
+  static Value none() { return Value(Kind::None); }
+  explicit Value(bool value) : kind_(Kind::Boolean), integer_(value ? 1 : 0) {}
+  explicit Value(int64_t value) : kind_(Kind::Integer), integer_(value) {}
+  explicit Value(double value) : kind_(Kind::Float), number_(value) {}
+  explicit Value(const std::string* text) : kind_(Kind::String), text_(text) {}
+  Value(List* list, bool is_tuple) : kind_(is_tuple ? Kind::Tuple : Kind::List), list_(list) {}
+  Value(Dict* dict, bool is_namespace) : kind_(is_namespace ? Kind::Namespace : Kind::Dict), dict_(dict) {}
+  explicit Value(const Function* function) : kind_(Kind::Function), function_(function) {}
+  // What a missing variable or item gives; name: for the error of those who use it, or null.
+  static Value undefined(const std::string* name) {
+    Value value;
+    value.text_ = name;
+    return value;
+  }
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] bool is_undefined() const { return kind_ == Kind::Undefined; }
+  [[nodiscard]] bool is_none() const { return kind_ == Kind::None; }
+  [[nodiscard]] bool is_string() const { return kind_ == Kind::String; }
+  [[nodiscard]] bool is_integer() const { return kind_ == Kind::Integer || kind_ == Kind::Boolean; }  // as in Python
+  [[nodiscard]] bool is_number() const { return is_integer() || kind_ == Kind::Float; }
+  [[nodiscard]] bool is_list() const { return kind_ == Kind::List || kind_ == Kind::Tuple; }
+  [[nodiscard]] bool is_dict() const { return kind_ == Kind::Dict; }
+
+  // REQUIRES (these six): the kind.
+  [[nodiscard]] int64_t integer() const { return integer_; }  // of booleans too
+  [[nodiscard]] double number() const { return kind_ == Kind::Float ? number_ : static_cast<double>(integer_); }
+  [[nodiscard]] const std::string& text() const { return *text_; }
+  [[nodiscard]] List& list() const { return *list_; }
+  [[nodiscard]] Dict& dict() const { return *dict_; }  // of namespaces too
+  [[nodiscard]] const Function& function() const { return *function_; }
+  [[nodiscard]] std::string_view undefined_name() const {
+    return text_ == nullptr ? "value" : std::string_view(*text_);
+  }
+
+ private:
+  explicit Value(Kind kind) : kind_(kind), integer_(0) {}
+
+  Kind kind_ = Kind::Undefined;
+  union {
+    int64_t integer_;
+    double number_;
+    const std::string* text_;
+    List* list_;
+    Dict* dict_;
+    const Function* function_;
+  };
+};
+
+struct List {
+  std::vector<Value> items;
+};
+
+// In order of insertion.
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+  std::unordered_map<std::string_view, size_t> index;  // of string keys
+
+  [[nodiscard]] std::optional<Value> find(std::string_view key) const;
+  [[nodiscard]] std::optional<Value> find(const Value& key) const;
+  void set(const Value& key, const Value& value);
+};
+
+// Macros, methods bound to their value, global functions, and the loop variable (callable where the loop is recursive).
+struct Function {
+  std::string name;
+  std::function<Value(Call&)> call;
+  // Of the loop variable only.
+  const List* items = nullptr;
+  size_t index = 0;  // of the present item
+  int64_t depth = 0;
+  std::optional<Value> last_changed;  // what loop.changed() was last called with
+};
+
+// Owns what values refer to.
+class Heap {
+ public:
+  // ERRORS: InvalidArgument when the rendering has made more than limits::kTemplateValueBytesMax.
+  Value string(std::string text);
+  Value list(std::vector<Value> items = {}, bool is_tuple = false);
+  Value dict(bool is_namespace = false);
+  Value function(std::string name, std::function<Value(Call&)> call);
+  // The function itself, to be filled in.
+  Function& new_function(std::string name);
+  // ERRORS: InvalidArgument for nesting deeper than limits::kTemplateValueDepthMax, integers beyond 64 bits.
+  Value from_json(const nlohmann::ordered_json& json, int depth = 0);
+
+  // Counts bytes made elsewhere, such as output, and no longer counts them.
+  void charge(size_t bytes);
+  void refund(size_t bytes) { bytes_ -= bytes; }
+
+ private:
+  std::deque<std::string> strings_;
+  std::deque<List> lists_;
+  std::deque<Dict> dicts_;
+  std::deque<Function> functions_;
+  size_t bytes_ = 0;
+};
+
+// bool(value)
+[[nodiscard]] bool truth(const Value& value);
+// left == right.   ERRORS (these four): InvalidArgument for too deep nesting.
+[[nodiscard]] bool equal(const Value& left, const Value& right, int depth = 0);
+// left < right.    ERRORS: InvalidArgument for kinds that Python does not order.
+[[nodiscard]] bool less(const Value& left, const Value& right, int depth = 0);
+// str(value) and repr(value)
+[[nodiscard]] std::string to_string(const Value& value);
+[[nodiscard]] std::string to_repr(const Value& value, int depth = 0);
+// "str", "int", ...: the type's name in Python.
+[[nodiscard]] std::string_view type_name(const Value& value);
+
+struct JsonFormat {
+  std::optional<std::string> indent;  // null: one line
+  std::string item_separator;         // empty: ", ", or "," with indent
+  std::string key_separator;          // empty: ": "
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+};
+// json.dumps(value).  ERRORS: InvalidArgument for what is no JSON.
+[[nodiscard]] std::string to_json(const Value& value, const JsonFormat& format);
+
+}  // namespace inflight::jinja

@@ -1,0 +1,7 @@
+# Text against Python's own tools; they skip (77) where those are missing.
+find_program(SYSTEM_PYTHON3 python3 PATHS /usr/bin NO_DEFAULT_PATH)  # sees Debian's python3-* packages
+add_executable(render_chat python_text/render_chat.cpp)
+target_link_libraries(render_chat PRIVATE inflight_static inflight_options)
+add_test(NAME python_jinja COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/jinja_test.py
+  $<TARGET_FILE:render_chat> ${INFLIGHT_SHARED_DATA})
+set_tests_properties(python_jinja PROPERTIES LABELS unit SKIP_RETURN_CODE 77)

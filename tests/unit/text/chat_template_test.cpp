@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a differential test cannot say: errors and their lines, limits, time, threads. That the text is jinja2's own is
+// tests/python_text/jinja_test.py's to show; a few expected texts here are from its runs.
+//
+// Covers: text/chat_template.cpp, text/jinja_lexer.cpp, text/jinja_parser.cpp, text/jinja_expressions.cpp
+//
+// Covers: text/jinja_interpreter.cpp, text/jinja_statements.cpp, text/jinja_operators.cpp, text/jinja_value.cpp
+//
+// Covers: text/jinja_filters.cpp, text/jinja_list_filters.cpp, text/jinja_tests.cpp, text/jinja_methods.cpp
+//
+// Covers: text/jinja_call.cpp, text/jinja_strings.cpp
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/limits.h"
+#include "model/model_loader.h"
+#include "support/expect_error.h"
+#include "support/test_data.h"
+
+namespace inflight {
+namespace {
+
+const std::string kRequest = R"({"messages": [{"role": "user", "content": "Hi"}], "x": 3, "deep": {"a": [1, 2]}})";
+
+std::string render(const std::string& source) { return render_chat(source, kRequest, {"<s>", "</s>", 0}); }
+
+std::string error_of(const std::string& source) {
+  return test::error_of(ErrorCode::InvalidArgument, [&] { (void)render(source); });
+}
+
+TEST(ChatTemplate, RendersTheDemoModelsTemplate) {
+  const VocabularyData data = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const Vocabulary vocabulary(data);
+  const ChatSettings settings = chat_settings(vocabulary, 0);
+  EXPECT_EQ(settings.bos_token, "<|endoftext|>");
+  EXPECT_EQ(settings.eos_token, "<|im_end|>");
+  const std::string request =
+      R"({"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],)"
+      R"( "add_generation_prompt": true})";
+  EXPECT_EQ(render_chat(data.chat_template, request, settings),
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, ErrorsNameTheLine) {
+  EXPECT_EQ(error_of("a\n{{ 'x' + 1 }}"), "chat template line 2: str + int is not possible");
+  EXPECT_EQ(error_of("{% if x %}\n\n{{ missing.y }}{% endif %}"), "chat template line 3: 'missing' is undefined");
+  EXPECT_EQ(
+      error_of("{% frob %}"),
+      "chat template line 1: tag 'frob' is not supported, only: if, for, set, macro, call, with, filter, raw, break, "
+      "continue, generation");
+  EXPECT_EQ(error_of("\n\n{{ x | frob }}"), "chat template line 3: filter 'frob' is not supported");
+  EXPECT_EQ(error_of("{{ x is frob }}"), "chat template line 1: test 'frob' is not supported");
+  EXPECT_EQ(error_of("{{ raise_exception('No\nway') }}"), "chat template line 1: No way");
+  EXPECT_EQ(error_of("{% if x %}"), "chat template line 1: the block is not closed with endif");
+  EXPECT_EQ(error_of("a\n{{ x"), "chat template line 2: the tag is not closed with }}");
+  EXPECT_EQ(error_of("{{ 'x }}"), "chat template line 1: the string is not closed");
+  EXPECT_EQ(error_of("{{ x ! }}"), "chat template line 1: unexpected character '!'");
+  EXPECT_EQ(error_of("{{ (x }}"), "chat template line 1: unexpected '}'");
+  EXPECT_EQ(error_of("{{ x.y(1"), "chat template line 1: the tag is not closed with }}");
+  EXPECT_EQ(error_of("{{ messages.append(1) }}"),
+            "chat template line 1: append() changes its value, which templates may not");
+  EXPECT_EQ(error_of("{{ 9999999999999999999 }}"), "chat template line 1: number 9999999999999999999 is too large");
+  EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"), "chat template line 1: an integer is too large");
+}
+
+TEST(ChatTemplate, RefusesRequestsThatAreNone) {
+  const auto refuse = [](const std::string& request) {
+    return test::error_of(ErrorCode::InvalidArgument, [&] { (void)render_chat("x", request, {}); });
+  };
+  EXPECT_NE(refuse("{").find("chat request: "), std::string::npos);
+  EXPECT_EQ(refuse("[]"), "chat request: not a JSON object");
+  EXPECT_EQ(refuse("{}"), "chat request: 'messages' must be a list");
+  EXPECT_EQ(refuse(R"({"messages": "x"})"), "chat request: 'messages' must be a list");
+  std::string deep(1000, '[');
+  deep += std::string(1000, ']');
+  EXPECT_EQ(refuse(R"({"messages": )" + deep + "}"), "chat template: values nested deeper than 200");
+}
+
+TEST(ChatTemplate, HostileTemplatesEndInAnError) {
+  const std::string nested = "{{ " + std::string(200, '(') + "x" + std::string(200, ')') + " }}";
+  EXPECT_EQ(error_of(nested), "chat template line 1: nested deeper than 64");
+  std::string sum = "{{ 1";
+  for (int i = 0; i < 100'000; ++i) sum += "+1";
+  EXPECT_EQ(error_of(sum + " }}"), "chat template line 1: more than 500 operations in one statement");
+  std::string blocks;
+  for (int i = 0; i < 100; ++i) blocks += "{% if x %}";
+  EXPECT_EQ(error_of(blocks), "chat template line 1: nested deeper than 64");
+  EXPECT_EQ(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+            "chat template line 1: macros call one another deeper than 64");
+  std::string equal = "1";
+  for (int i = 0; i < 150; ++i) equal += " == 1";
+  EXPECT_EQ(error_of("{% for a in range(90000) %}{% set c = " + equal + " %}{% endfor %}"),
+            "chat template line 1: more than 10000000 steps");
+  EXPECT_EQ(error_of("{{ 'x' * 9000000000 }}"), "chat template line 1: a repeated value is too long");
+  EXPECT_EQ(
+      error_of(
+          "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"),
+      "chat template: its values and output take more than 268435456 bytes");
+  EXPECT_EQ(
+      error_of("{% set ns = namespace(s=[]) %}{% for i in range(999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}"),
+      "chat template: values nested deeper than 200");
+  EXPECT_EQ(error_of(std::string(limits::kTemplateBytesMax + 1, 'x')),
+            "the chat template has 1048577 bytes, allowed: 1048576");
+}
+
+TEST(ChatTemplate, PrintsTheGivenTime) {
+  setenv("TZ", "UTC", 1);
+  EXPECT_EQ(render_chat("{{ strftime_now('%d %b %Y %H:%M') }}", kRequest, {"", "", 1'700'000'000}),
+            "14 Nov 2023 22:13");
+}
+
+TEST(ChatTemplate, OneTemplateServesManyThreads) {
+  const ChatTemplate shared("{% for i in range(200) %}{{ messages[0].content | upper }}{{ i }},{% endfor %}");
+  const std::string expected = shared.render(kRequest, {});
+  std::vector<std::string> texts(4);
+  std::vector<std::jthread> threads;
+  for (std::string& text : texts) threads.emplace_back([&] { text = shared.render(kRequest, {}); });
+  threads.clear();
+  for (const std::string& text : texts) EXPECT_EQ(text, expected);
+}
+
+std::vector<std::string> split_at_signs(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (const char character : text) {
+    if (character == '@') {
+      parts.emplace_back();
+    } else {
+      parts.back() += character;
+    }
+  }
+  return parts;
+}
+
+// Pieces of templates in random order: a text or one clear error, never a crash. Run under ASan too.
+TEST(ChatTemplate, RandomTemplatesAreRenderedOrRefused) {
+  std::vector<std::string> pieces =
+      split_at_signs(R"({{@}}@{%@%}@{#@#}@-@+@ @x@messages@[0]@.role@'s'@if@else@endif@for@in@endfor@set@=@==@(@)"
+                     R"()@[@]@{@}@:@|@upper@tojson@join@map@is@defined@not@and@1@0.5@macro@f@endmacro@call@)"
+                     R"(endcall@,@*@**@%@~@loop@recursive@namespace(a=1)@range(3)@é@raw@endraw@{% for a in x %}@)"
+                     R"({% endfor %}@{% if x %}@{% endif %}@{{ x }}@deep.a[::-1]@filter@endfilter@with@endwith@)"
+                     R"(lipsum@)");
+  pieces.insert(pieces.end(), {"\n", "\"", "\\", "\xFF"});
+  std::mt19937 random(11);
+  int rendered = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string source;
+    for (auto count = random() % 30; count > 0; --count)
+      source += pieces[random() % pieces.size()] + (random() % 3 == 0 ? " " : "");
+    try {
+      (void)render(source);
+      ++rendered;
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      ASSERT_TRUE(message.starts_with("chat template")) << message << "\n" << source;
+      ASSERT_EQ(message.find('\n'), std::string::npos) << message << "\n" << source;
+    }
+  }
+  EXPECT_GT(rendered, 500);
+}
+
+// Published templates with a random byte changed or a piece cut out.
+TEST(ChatTemplate, DamagedTemplatesAreRenderedOrRefused) {
+  const std::string folder = test::shared_path("chat_templates");
+  INFLIGHT_REQUIRE_FILE(folder);
+  std::mt19937 random(12);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string source{std::istreambuf_iterator<char>(file), {}};
+    for (int round = 0; round < 300; ++round) {
+      std::string damaged = source;
+      if (round % 2 == 0) {
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+      } else {
+        damaged.erase(random() % damaged.size(), random() % 40);
+      }
+      try {
+        (void)render(damaged);
+      } catch (const Error& error) {
+        ASSERT_TRUE(std::string(error.what()).starts_with("chat template")) << error.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inflight

@@ -80,7 +80,7 @@ typedef struct {
 } Threshold;
 
 // The shortest prefix, in the order (larger logit, lower id), whose count reaches `wanted` (by_mass 0) or whose weight
-// reaches `wanted` (by_mass 1). Dropped tokens (min_p, weight below 2^-40) are not in the order.
+// reaches `wanted` (by_mass 1; at least 1). Dropped tokens (min_p, weight below 2^-40) are not in the order.
 static Threshold find_threshold(const Distribution* d, int by_mass, ulong wanted)
 {
   uint prefix = 0;
@@ -100,7 +100,7 @@ static Threshold find_threshold(const Distribution* d, int by_mass, ulong wanted
   }
   const uint bits = prefix ^ ((prefix & 0x80000000u) ? 0x80000000u : 0xFFFFFFFFu);
   const ulong each = by_mass ? fixed_point(token_weight(d, as_float(bits))) : 1;
-  const ulong missing = wanted > above ? wanted - above : 0;
+  const ulong missing = wanted - above;  // at least 1: the walk stops before `above` reaches it
   Threshold threshold;
   threshold.key = prefix;
   threshold.ties = each == 0 ? 0xFFFFFFFFu : (uint)min((missing + each - 1) / each, (ulong)0xFFFFFFFFu);

@@ -48,7 +48,9 @@ DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   info.subgroups = info.has_extension("cl_khr_subgroups");
   info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
   info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
-  if (info.type == DeviceType::Cpu) info.cpu = host_cpu_features();
+  const bool compiled = info.platform == "Portable Computing Language" || info.platform.find("Intel") == 0;
+  info.host_code = info.type == DeviceType::Cpu && compiled;
+  if (info.host_code) info.cpu = host_cpu_features();
   return info;
 }
 

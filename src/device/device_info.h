@@ -44,7 +44,10 @@ struct DeviceInfo {
   bool subgroups = false;    // cl_khr_subgroups or OpenCL 3.0's
   bool integer_dot = false;  // cl_khr_integer_dot_product
   bool host_memory = false;  // shares the host's memory
-  HostCpuFeatures cpu;       // of CPU devices; all false for others
+  // Kernels become the host's own machine code and workers of one launch run at the same time: inline assembly, the
+  // host's vector built-ins and waiting for each other work (PoCL, Intel's CPU runtime; not interpreters).
+  bool host_code = false;
+  HostCpuFeatures cpu;  // where host_code; else all false
 
   [[nodiscard]] bool has_extension(std::string_view extension) const;
 };

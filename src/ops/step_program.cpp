@@ -17,11 +17,11 @@ int32_t head_vector(int32_t head_size) {
   return 2;
 }
 
-std::string options_of(const KernelShape& shape) {
+std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 #if defined(__x86_64__) && defined(__linux__)
-  constexpr int kX86Linux = 1;
+  const bool x86_linux = device.host_code;
 #else
-  constexpr int kX86Linux = 0;
+  const bool x86_linux = false;
 #endif
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
@@ -30,19 +30,19 @@ std::string options_of(const KernelShape& shape) {
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, kX86Linux);
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, int{x86_linux});
 }
 
-ProgramSource source_of(const KernelShape& shape) {
+ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device) {
   return {.files = {"stage.cl", "linear.cl", "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
-          .options = options_of(shape)};
+          .options = options_of(shape, device)};
 }
 
 LaunchMode resolve(LaunchMode mode, const Device& device) {
-  const bool cpu = device.info().type == DeviceType::Cpu;
-  if (mode == LaunchMode::Automatic) return cpu ? LaunchMode::Fused : LaunchMode::Stages;
-  if (mode == LaunchMode::Fused && !cpu) {
-    fail(ErrorCode::Unsupported, "device '{}' is not a CPU: a fused step needs workers that run at the same time",
+  const bool together = device.info().host_code;
+  if (mode == LaunchMode::Automatic) return together ? LaunchMode::Fused : LaunchMode::Stages;
+  if (mode == LaunchMode::Fused && !together) {
+    fail(ErrorCode::Unsupported, "device '{}' cannot run a fused step: that needs workers that run at the same time",
          device.info().name);
   }
   return mode;
@@ -64,7 +64,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
     : device_(device),
       mode_(resolve(mode, device)),
       worker_count_(device.info().compute_units),
-      program_(device, source_of(shape)) {
+      program_(device, source_of(shape, device.info())) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     return;

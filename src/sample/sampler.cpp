@@ -114,7 +114,7 @@ class Distribution {
       prefix |= bin << shift;
     }
     const uint64_t each = by == By::Mass ? weight(logit_of_key(prefix)) : 1;
-    const uint64_t missing = wanted > above ? wanted - above : 0;
+    const uint64_t missing = wanted - above;  // at least 1: the walk stops before `above` reaches it
     Threshold threshold{.key = prefix};
     if (each != 0) {
       threshold.ties = static_cast<uint32_t>(std::min((missing + each - 1) / each, uint64_t{threshold.ties}));

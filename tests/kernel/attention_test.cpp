@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// rope, attention and combine against the definition in doubles, over KV storage full of NaN where nothing was written;
+// and the promise behind determinism: tiles, splits and single rows give the same bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/math.h"
+#include "base/rng.h"
+#include "support/stage_bench.h"
+
+namespace inflight {
+namespace {
+
+struct Heads {
+  const char* name;
+  int32_t heads, kv_heads, head_size, block_tokens;
+};
+
+class Attention : public testing::TestWithParam<Heads> {
+ protected:
+  static constexpr int32_t kTokens = 530;  // two whole partitions and a piece
+  [[nodiscard]] KernelShape shape() const {
+    return {.layer_count = 1,
+            .head_count = GetParam().heads,
+            .kv_head_count = GetParam().kv_heads,
+            .head_size = GetParam().head_size,
+            .rope_pair_count = GetParam().head_size / 2,
+            .rope_interleaved = true,
+            .block_token_count = GetParam().block_tokens,
+            .kv_f16 = false,
+            .blocks_a_chunk = 1024};
+  }
+  [[nodiscard]] size_t query_count() const { return static_cast<size_t>(GetParam().heads * GetParam().head_size); }
+  [[nodiscard]] size_t key_count() const { return static_cast<size_t>(GetParam().kv_heads * GetParam().head_size); }
+
+  struct Row {
+    int32_t position;
+    int32_t tile;  // rows of its item, in the first row of a tile; 0 in the others
+    bool split;
+  };
+
+  // The attended rows [rows][H*D] at the given positions of one sequence of kTokens tokens.
+  std::vector<float> attend(const std::vector<Row>& rows) {
+    const auto [name, heads, kv_heads, head_size, block_tokens] = GetParam();
+    const int32_t blocks = div_ceil(kTokens, block_tokens);
+    const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
+    test::StageBench bench(device_, shape(), 4'000'000, kv_bytes);
+    bench.angles.clear();
+    for (int32_t i = 0; i < kTokens * head_size / 2; ++i) bench.angles.insert(bench.angles.end(), {1.0F, 0.0F});
+
+    std::vector<int32_t> table, positions, tables;
+    for (int32_t i = 0; i < blocks; ++i) table.push_back(blocks + 1 - i);  // backwards; blocks 0 and 1 stay NaN
+    const int32_t table_at = bench.add_words(table);
+    for (int32_t i = 0; i < kTokens; ++i) {
+      positions.push_back(i);
+      tables.push_back(table_at);
+    }
+    const RopeArgs rope = {.query = bench.add_floats(std::vector<float>(query_count() * kTokens)),
+                           .key = bench.add_floats(keys_),
+                           .value = bench.add_floats(values_),
+                           .positions = bench.add_words(positions),
+                           .tables = bench.add_words(tables),
+                           .layer = 0};
+    std::vector<float> queries;
+    std::vector<int32_t> row_positions, row_tables, list, combine;
+    const int32_t shared = heads / kv_heads;
+    int32_t slots = 0;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const auto from = queries_.begin() + static_cast<int64_t>(query_count()) * rows[r].position;
+      queries.insert(queries.end(), from, from + static_cast<int64_t>(query_count()));
+      row_positions.push_back(rows[r].position);
+      row_tables.push_back(table_at);
+      const int32_t last = rows[r].tile > 0 ? rows[r + static_cast<size_t>(rows[r].tile) - 1].position : 0;
+      const int32_t partitions = last / kAttentionPartition + 1;
+      combine.insert(combine.end(), {rows[r].split ? slots : kNone, partitions});
+      for (int32_t group = 0; group < kv_heads && rows[r].tile > 0; ++group) {
+        const int32_t pieces = rows[r].split ? partitions : 1;
+        for (int32_t piece = 0; piece < pieces; ++piece) {
+          list.insert(list.end(), {static_cast<int32_t>(r), rows[r].tile, group, rows[r].split ? piece : 0,
+                                   rows[r].split ? piece + 1 : partitions,
+                                   rows[r].split ? slots + group * shared * partitions : kNone, partitions, 0});
+        }
+      }
+      if (rows[r].split) slots += heads * partitions;
+    }
+    const int32_t query = bench.add_floats(queries), out = bench.add_poison(queries.size());
+    const int32_t guard = bench.add_poison(64);
+    const int32_t partials = bench.add_poison(static_cast<size_t>(slots) * static_cast<size_t>(head_size + 2));
+    Stage rotate{.operation = Operation::Rope, .items = kTokens * kv_heads};
+    rotate.rope = rope;
+    Stage attention{.operation = Operation::Attention,
+                    .items = static_cast<int32_t>(list.size()) / kAttentionItemWords};
+    attention.attention = {.query = query,
+                           .out = out,
+                           .list = bench.add_words(list),
+                           .positions = bench.add_words(row_positions),
+                           .tables = bench.add_words(row_tables),
+                           .partials = partials,
+                           .layer = 0};
+    Stage merge{.operation = Operation::Combine,
+                .items = static_cast<int32_t>(rows.size()) * StepProgram::combine_slices(shape())};
+    merge.combine = {.in = out, .list = bench.add_words(combine), .partials = partials, .depth = heads * head_size};
+    bench.run({rotate, attention, merge});
+    for (size_t i = 0; i < 64; ++i) {
+      EXPECT_TRUE(test::StageBench::poisoned(bench.activations[static_cast<size_t>(guard) + i]));
+    }
+    return {bench.activations.begin() + out, bench.activations.begin() + out + static_cast<int64_t>(queries.size())};
+  }
+
+  [[nodiscard]] std::vector<double> truth(int32_t position) const {
+    const auto size = static_cast<size_t>(GetParam().head_size);
+    const auto shared = static_cast<size_t>(GetParam().heads / GetParam().kv_heads);
+    std::vector<double> result(query_count());
+    for (size_t head = 0; head < static_cast<size_t>(GetParam().heads); ++head) {
+      std::vector<double> scores;
+      for (size_t j = 0; j <= static_cast<size_t>(position); ++j) {
+        double score = 0.0;
+        for (size_t i = 0; i < size; ++i) {
+          score += static_cast<double>(queries_[static_cast<size_t>(position) * query_count() + head * size + i]) *
+                   static_cast<double>(keys_[j * key_count() + head / shared * size + i]);
+        }
+        scores.push_back(score / std::sqrt(static_cast<double>(size)));
+      }
+      const double largest = *std::max_element(scores.begin(), scores.end());
+      double total = 0.0;
+      for (double& score : scores) total += score = std::exp(score - largest);
+      for (size_t j = 0; j < scores.size(); ++j) {
+        for (size_t i = 0; i < size; ++i) {
+          result[head * size + i] +=
+              scores[j] / total * static_cast<double>(values_[j * key_count() + head / shared * size + i]);
+        }
+      }
+    }
+    return result;
+  }
+
+  void SetUp() override {
+    Rng rng(21);
+    const auto fill = [&](std::vector<float>& to, size_t count) {
+      for (size_t i = 0; i < count; ++i) to.push_back(static_cast<float>(4.0 * rng.uniform() - 2.0));
+    };
+    fill(queries_, query_count() * kTokens);
+    fill(keys_, key_count() * kTokens);
+    fill(values_, key_count() * kTokens);
+  }
+
+  Device device_ = Device::open({});
+  std::vector<float> queries_, keys_, values_;  // of each position
+};
+
+TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
+  std::vector<Row> rows;
+  for (const int32_t position : {0, 1, 7, 8, 15, 16, 17, 127, 128, 254, 255, 256, 257, 511, 512, 529}) {
+    rows.push_back({.position = position, .tile = 1, .split = false});
+  }
+  const std::vector<float> found = attend(rows);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<double> expected = truth(rows[r].position);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(found[r * expected.size() + i]), expected[i], 2e-5)
+          << rows[r].position << ' ' << i;
+    }
+  }
+}
+
+TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
+  for (const int32_t first : {0, 9, 250, 500}) {
+    std::vector<Row> alone, split, tiles;
+    for (int32_t i = 0; i < 11; ++i) {
+      alone.push_back({.position = first + i, .tile = 1, .split = false});
+      split.push_back({.position = first + i, .tile = 1, .split = true});
+      tiles.push_back({.position = first + i, .tile = i == 0 ? 4 : i == 4 ? 7 : 0, .split = false});
+    }
+    const std::vector<float> expected = attend(alone);
+    EXPECT_EQ(attend(split), expected) << first;
+    EXPECT_EQ(attend(tiles), expected) << first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
+                         testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
+                                         Heads{"Single", 20, 1, 6, 128}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace inflight

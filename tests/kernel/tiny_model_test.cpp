@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel once, as small as can be: what the interpreter oclgrind checks for accesses out of bounds and races.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "exec/cl_executor.h"
+#include "model/model_loader.h"
+#include "support/executor_runner.h"
+#include "support/reference_model.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+TEST(TinyModel, RunsEveryKernel) {
+  for (const TensorType type : {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0}) {
+    test::SyntheticModel synthetic;
+    synthetic.matrix_type = type;
+    synthetic.spec.layer_count = 1;
+    synthetic.spec.hidden_size = synthetic.spec.feed_forward_size = 32;
+    synthetic.spec.head_count = 2;
+    synthetic.spec.kv_head_count = 1;
+    synthetic.spec.vocabulary_size = 37;
+    synthetic.query_key_value_bias = true;
+    const test::TempFolder folder;
+    const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
+    Device device = Device::open({});
+    ClExecutor executor(device, model.spec, model.weights,
+                        {.kv = KvLayout::of(model.spec, 8, KvType::F16),
+                         .kv_block_count = 8,
+                         .host_block_count = 1,
+                         .max_num_seqs = 2,
+                         .max_num_batched_tokens = 16,
+                         .launch_mode = LaunchMode::Stages,
+                         .keep_logits = true});
+    std::vector<test::RunnerSequence> sequences(2);
+    sequences[0].tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    sequences[1].tokens = {36};
+    sequences[1].sampling = {.temperature = 1.0F, .top_k = 20, .top_p = 0.9F};
+    for (size_t i = 0; i < 2; ++i) {
+      sequences[i].id = SequenceId{i};
+      sequences[i].row = static_cast<int32_t>(i);
+      sequences[i].blocks = {static_cast<BlockId>(6 - 3 * i), static_cast<BlockId>(7 - 3 * i)};
+    }
+    test::ReferenceModel reference(model);
+    for (int step = 0; step < 2; ++step) {
+      BatchPlan plan;
+      for (test::RunnerSequence& sequence : sequences) {
+        test::add_entry(plan, sequence, static_cast<int32_t>(sequence.tokens.size()) - sequence.computed);
+      }
+      executor.submit(plan);
+      const StepResult& result = executor.wait();
+      const auto logits = executor.logits();
+      for (size_t i = 0; i < 2; ++i) {
+        ASSERT_TRUE(result.sampled[i].valid);
+        const std::vector<double> truth = reference.logits(sequences[i].tokens);
+        for (size_t token = 0; token < truth.size(); ++token) {
+          EXPECT_NEAR(static_cast<double>(logits[i][token]), truth[token], type == TensorType::F16 ? 5e-3 : 0.2);
+        }
+        sequences[i].computed = static_cast<int32_t>(sequences[i].tokens.size());
+        sequences[i].tokens.push_back(result.sampled[i].token);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inflight

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs single stages on the device, over memory that is poisoned with NaN wherever a test has not put something.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/buffer.h"
+#include "ops/step_program.h"
+
+namespace inflight::test {
+
+class StageBench {
+ public:
+  StageBench(Device& device, const KernelShape& shape, size_t activation_count, size_t kv_bytes);
+
+  // Appends to `activations` or `words`; the offset.
+  int32_t add_floats(std::span<const float> values);
+  int32_t add_poison(size_t count);
+  int32_t add_words(std::span<const int32_t> values);
+
+  // Uploads everything, runs the stages in order, reads the activations back into `activations`.
+  void run(std::vector<Stage> stages);
+
+  std::vector<float> vectors = std::vector<float>(16);
+  std::vector<float> angles = std::vector<float>(16);
+  std::vector<std::byte> weights = std::vector<std::byte>(64);
+  std::vector<float> activations;
+  std::vector<std::byte> kv;  // read back, too
+  [[nodiscard]] static bool poisoned(float value);
+
+ private:
+  Device& device_;
+  StepProgram program_;
+  size_t capacity_;
+  std::vector<int32_t> words_ = std::vector<int32_t>(kStepCounters);
+};
+
+}  // namespace inflight::test

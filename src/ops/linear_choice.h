@@ -28,6 +28,9 @@ struct LinearTrialResult {
   double batch_gflops = 0;          // Q8_0, 32 rows
 };
 
+// All files that provide linear_tile(); the last runs everywhere.
+inline constexpr const char* kLinearFiles[] = {"linear_avx2.cl", "linear.cl"};
+
 // The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
 [[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);
 

@@ -3,12 +3,13 @@
 //
 //   acc[r][n] = sum_k x[row0 + r, k] * w[16 * panel + n, k]      0 <= r < rows, 0 <= n < 16
 //
-// CONTRACT of linear_tile(), whichever file provides it (-D LINEAR_FILE; this one is the default):
+// CONTRACT of linear_tile(), whichever file provides it (src/ops/linear_choice.h; this one runs everywhere):
 //   - rows in [1, LINEAR_ROWS]; acc has LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
 //   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
 //   - F32, F16, BF16 read in->x [T][K] f32. Q8_0 and Q4_0 read the rows quantised to int8 in blocks of 32 along K:
-//     in->q [T][K], in->scale [T][K/32] f32, in->sum [T][K/32] int = sum of the block's int8 (for kernels whose weights
-//     are unsigned); per block, dot = exact integer, then acc = fma(dot, d_weight * scale, acc), blocks in order.
+//     in->q [T][K] in -127..127, in->scale [T][K/32] f32, in->sum [T][K/32] int = two int16: the low one -8 * the sum of the
+//     block's int8 at depths 4i and 4i+1, the high one that at 4i+2 and 4i+3 (for kernels whose weights are biased); per
+//     block, dot = exact integer, then acc = fma(dot, d_weight * scale, acc), blocks in order.
 //   - NaN and infinity in the input reach acc (quantised rows carry them in the scale).
 // Panels, as packed by src/ops/panel.cpp (outputs beyond N are zero):
 //   F32, F16, BF16: [k][16 outputs].
@@ -17,13 +18,6 @@
 //         16+4i+j in its high nibble, each biased by 8.
 // Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
 // Test: tests/kernel/linear_test.cpp.
-
-typedef struct {
-  __global const float* x;
-  __global const char* q;
-  __global const float* scale;
-  __global const int* sum;
-} LinearInput;
 
 #define LINEAR_ROWS 4
 

@@ -37,7 +37,7 @@ static void write_block(const Memory* memory, __global const Rows* to, int row, 
     const int16 both = qa + qb;
     const int8 eight = both.lo + both.hi;
     const int4 four = eight.lo + eight.hi;
-    ((__global int*)memory->act)[to->sums + block] = four.x + four.y + four.z + four.w;
+    ((__global int*)memory->act)[to->sums + block] = (-8 * (four.x + four.y) & 0xFFFF) | (-8 * (four.z + four.w) << 16);
   }
 }
 

@@ -31,13 +31,13 @@ typedef struct {
   int outputs;  // N
 } Weight;
 
-// Rows for the next linear layer: floats, or blocks of 32 int8 with a scale and the sum of the block's int8 each. Either
+// Rows for the next linear layer: floats, or blocks of 32 int8 with a scale and two sums of the block's int8 each. Either
 // kind may be absent (-1).
 typedef struct {
   int floats;  // [rows][K] f32
   int bytes;   // [rows][K] int8 (offset in floats, too)
   int scales;  // [rows][K/32] f32
-  int sums;    // [rows][K/32] int
+  int sums;    // [rows][K/32] int (meaning: linear.cl)
 } Rows;
 
 typedef struct { Weight table; int tokens, out; } EmbedArgs;
@@ -115,6 +115,14 @@ static __global const uchar* weight_panel(const Memory* memory, __global const W
                                             : memory->weights3;
   return base + (ulong)weight->offset * 64 + (ulong)panel * panel_bytes;
 }
+
+// Rows as linear_tile() reads them (meaning: linear.cl).
+typedef struct {
+  __global const float* x;
+  __global const char* q;
+  __global const float* scale;
+  __global const int* sum;
+} LinearInput;
 
 // Bytes of a panel of 16 outputs (layouts: linear.cl).
 static int panel_bytes(int type, int depth)

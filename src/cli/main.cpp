@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   inflight::cli::add_run_command(app);
   inflight::cli::add_bench_command(app);
   inflight::cli::add_devices_command(app);
+  inflight::cli::add_tune_command(app);
   inflight::cli::add_plugin_command(app);
   inflight::cli::add_inspect_command(app);
   inflight::cli::add_quantize_command(app);

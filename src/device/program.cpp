@@ -61,18 +61,23 @@ cl_program program_of_binary(DeviceState& state, std::span<const std::byte> bina
   return nullptr;
 }
 
+std::string build_options(const ProgramSource& source) { return "-cl-std=CL1.2 -w " + source.options; }
+
 }  // namespace
+
+std::string program_cache_key(const DeviceInfo& info, const ProgramSource& source) {
+  const std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", info.platform, info.name, info.version, info.driver,
+                                      info.cpu.describe(), build_options(source), whole_source(source));
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 Program::Program(Device& device, const ProgramSource& source) : device_(&device) {
   DeviceState& state = device.state();
   const std::string text = whole_source(source);
-  const std::string options = "-cl-std=CL1.2 -w " + source.options;
-  const DeviceInfo& info = state.info;
-  const std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", info.platform, info.name, info.version, info.driver,
-                                      info.cpu.describe(), options, text);
-  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  const std::string options = build_options(source);
   const BinaryCache cache(cache_folder());
-  const std::string name = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  const std::string name = program_cache_key(state.info, source);
   if (const std::optional<std::vector<std::byte>> binary = cache.find(name)) {
     raw_ = program_of_binary(state, *binary, options);
     if (raw_ != nullptr) {

@@ -25,10 +25,13 @@ struct ProgramSource {
   std::string options;             // "-D X=1"; "-cl-std=CL1.2" is added
 };
 
+// Names a program in the cache folder: a hash of device, driver, source and options.   ERRORS: NotFound for a file.
+[[nodiscard]] std::string program_cache_key(const DeviceInfo& info, const ProgramSource& source);
+
 class Program {
  public:
   // Builds, or loads what an earlier build left in the cache folder: $INFLIGHT_CACHE_DIR, else inflight/ below the XDG
-  // cache folder. The key is a hash of device, driver, source and options. An entry that is damaged and a folder that
+  // cache folder. The key is program_cache_key(). An entry that is damaged and a folder that
   // cannot be written are ignored with one warning in the log.
   Program(Device& device, const ProgramSource& source);
   Program(Program&& other) noexcept;

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "model/half.h"
+#include "base/half.h"
 
 namespace inflight {
 namespace {

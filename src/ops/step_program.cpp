@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/linear_choice.h"
 
 namespace inflight {
 namespace {
@@ -33,8 +34,8 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, int{x86_linux});
 }
 
-ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device) {
-  return {.files = {"stage.cl", "linear.cl", "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
+ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file) {
+  return {.files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
           .options = options_of(shape, device)};
 }
 
@@ -64,7 +65,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
     : device_(device),
       mode_(resolve(mode, device)),
       worker_count_(device.info().compute_units),
-      program_(device, source_of(shape, device.info())) {
+      program_(device, source_of(shape, device.info(), choose_linear_file(device))) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     return;

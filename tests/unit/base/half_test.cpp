@@ -3,7 +3,7 @@
 // ties to even.
 // Method: all 65,536 patterns against the definition in doubles; every gap between two neighbours
 // probed at its middle and one float to either side of it.
-#include "model/half.h"
+#include "base/half.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_trial.cl: linear_tile() alone, to verify and to time it. One work-item a panel, work-group of 1:
+//   y[t, 16 * panel + n] = acc[t][n]      y [rows][outputs] f32; outputs a multiple of 16
+// Test: tests/kernel/linear_test.cpp.
+__kernel void linear_trial(__global const uchar* weights, __global const float* x, __global const char* q,
+                           __global const float* scale, __global const int* sum, __global float* y, int type, int depth,
+                           int outputs, int rows, int first_panel)
+{
+  const int panel = get_global_id(0);
+  const LinearInput in = {x, q, scale, sum};
+  __global const uchar* packed = weights + (ulong)(first_panel + panel) * panel_bytes(type, depth);
+  for (int row0 = 0; row0 < rows; row0 += LINEAR_ROWS) {
+    const int count = min(LINEAR_ROWS, rows - row0);
+    float16 acc[LINEAR_ROWS];
+    linear_tile(type, packed, &in, row0, count, depth, acc);
+    for (int r = 0; r < count; r++) vstore16(acc[r], panel, y + (size_t)(row0 + r) * outputs);
+  }
+}
+
+// peak_fma: 16 * 12 chains of `steps` fused multiply-adds in registers, for the most that the device can do.
+__kernel void peak_fma(__global float* out, int steps)
+{
+  const int item = get_global_id(0);
+  const float16 factor = 0.999f + 0.0001f * (float)item;
+  float16 sum[6];
+  for (int i = 0; i < 6; i++) sum[i] = (float)i;
+  for (int step = 0; step < steps; step++) {
+    _Pragma("unroll") for (int i = 0; i < 6; i++) sum[i] = fma(sum[i], factor, factor);
+  }
+  float16 all = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5];
+  out[item] = sum_16(all);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/linear_case.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "base/rng.h"
+
+namespace inflight {
+namespace {
+
+constexpr int32_t kBlock = 32;
+
+template <typename T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(T value, std::byte* to) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-1024, 1024)) * 0x1p-10F; }
+
+// One unit of the type: a number, or a block.
+void fill_unit(PanelType type, Rng& rng, std::byte* unit) {
+  switch (type) {
+    case PanelType::F32:
+      store(number_in_range(rng), unit);
+      return;
+    case PanelType::F16:
+      store(half_of_float(number_in_range(rng)), unit);
+      return;
+    case PanelType::BF16:
+      store(bfloat_of_float(number_in_range(rng)), unit);
+      return;
+    case PanelType::Q8_0:
+    case PanelType::Q4_0:
+      break;
+  }
+  const auto bytes = static_cast<size_t>(panel_unit(type).bytes);
+  store(half_of_float(static_cast<float>(rng.between(1, 1000)) * 2e-5F), unit);
+  for (size_t i = 2; i < bytes; ++i) unit[i] = static_cast<std::byte>(rng.below(256));
+}
+
+const std::byte* unit_at(const LinearCase& c, int32_t output, int32_t k) {
+  const PanelUnit unit = panel_unit(c.shape.type);
+  const auto index = static_cast<size_t>(output) * static_cast<size_t>(c.shape.depth / unit.numbers) +
+                     static_cast<size_t>(k / unit.numbers);
+  return c.weights.data() + index * static_cast<size_t>(unit.bytes);
+}
+
+int32_t quantised_number(PanelType type, const std::byte* block, int32_t i) {
+  if (type == PanelType::Q8_0) return load<int8_t>(block + 2 + i);
+  const auto byte = static_cast<uint32_t>(block[2 + i % 16]);
+  return static_cast<int32_t>(i < 16 ? byte & 15U : byte >> 4U) - 8;
+}
+
+void fill_rows(LinearCase& c, Rng& rng) {
+  const auto numbers = static_cast<size_t>(c.shape.rows) * static_cast<size_t>(c.shape.depth);
+  c.x.resize(numbers);
+  if (!takes_bytes(c.shape.type)) {
+    for (float& value : c.x) value = number_in_range(rng);
+    return;
+  }
+  c.bytes.resize(numbers);
+  c.scales.resize(numbers / kBlock);
+  c.sums.resize(numbers / kBlock);
+  for (size_t block = 0; block < c.scales.size(); ++block) {
+    const float scale = static_cast<float>(rng.between(1, 1000)) * 7.7e-6F;
+    uint32_t pairs[2] = {0, 0};
+    for (size_t i = 0; i < kBlock; ++i) {
+      const int32_t value = rng.chance(0.25) ? (rng.chance(0.5) ? 127 : -127) : rng.between(-127, 127);
+      c.bytes[block * kBlock + i] = static_cast<int8_t>(value);
+      c.x[block * kBlock + i] = scale * static_cast<float>(value);
+      pairs[i % 4 / 2] -= static_cast<uint32_t>(8 * value);
+    }
+    c.scales[block] = scale;
+    c.sums[block] = static_cast<int32_t>((pairs[0] & 0xFFFFU) | pairs[1] << 16U);
+  }
+}
+
+}  // namespace
+
+LinearCase make_linear_case(const LinearShape& shape, uint64_t seed) {
+  const PanelUnit unit = panel_unit(shape.type);
+  INFLIGHT_CHECK(shape.depth % unit.numbers == 0);
+  LinearCase c{.shape = shape, .weights = {}, .panels = {}, .x = {}, .bytes = {}, .scales = {}, .sums = {}};
+  Rng rng(seed);
+  const auto units = static_cast<size_t>(shape.depth / unit.numbers) * static_cast<size_t>(shape.outputs);
+  c.weights.resize(units * static_cast<size_t>(unit.bytes));
+  for (size_t i = 0; i < units; ++i) fill_unit(shape.type, rng, &c.weights[i * static_cast<size_t>(unit.bytes)]);
+  c.panels.resize(packed_bytes(shape.type, shape.outputs, shape.depth));
+  pack_panels({shape.type, shape.outputs, shape.depth, c.weights}, 0, c.panels);
+  fill_rows(c, rng);
+  return c;
+}
+
+float weight_number(const LinearCase& c, int32_t output, int32_t k) {
+  const std::byte* const unit = unit_at(c, output, k);
+  switch (c.shape.type) {
+    case PanelType::F32:
+      return load<float>(unit);
+    case PanelType::F16:
+      return float_of_half(load<uint16_t>(unit));
+    case PanelType::BF16:
+      return float_of_bfloat(load<uint16_t>(unit));
+    case PanelType::Q8_0:
+    case PanelType::Q4_0:
+      break;
+  }
+  return float_of_half(load<uint16_t>(unit)) * static_cast<float>(quantised_number(c.shape.type, unit, k % kBlock));
+}
+
+float expected_output(const LinearCase& c, int32_t row, int32_t output) {
+  const size_t first = static_cast<size_t>(row) * static_cast<size_t>(c.shape.depth);
+  float sum = 0.0F;
+  if (!takes_bytes(c.shape.type)) {
+    for (int32_t k = 0; k < c.shape.depth; ++k) {
+      sum = std::fma(weight_number(c, output, k), c.x[first + static_cast<size_t>(k)], sum);
+    }
+    return sum;
+  }
+  for (int32_t k = 0; k < c.shape.depth; k += kBlock) {
+    const std::byte* const block = unit_at(c, output, k);
+    const size_t at = first + static_cast<size_t>(k);
+    int32_t dot = 0;
+    for (int32_t i = 0; i < kBlock; ++i) {
+      dot += quantised_number(c.shape.type, block, i) * c.bytes[at + static_cast<size_t>(i)];
+    }
+    const float scale = float_of_half(load<uint16_t>(block)) * c.scales[at / kBlock];
+    sum = std::fma(static_cast<float>(dot), scale, sum);
+  }
+  return sum;
+}
+
+}  // namespace inflight

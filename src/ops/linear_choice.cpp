@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/linear_choice.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <span>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/binary_cache.h"
+#include "ops/linear_trial.h"
+
+namespace inflight {
+namespace {
+
+constexpr const char* kPortable = "linear.cl";
+constexpr size_t kReasonBytesMax = 300;
+
+std::string key_of(const DeviceInfo& info, const std::string& file) {
+  return "linear-" + program_cache_key(info, {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""});
+}
+
+// "state pid decode_gb_per_second batch_gflops reason"
+void store(const DeviceInfo& info, const LinearTrialResult& result) {
+  const std::string text =
+      fmt::format("{} {} {} {} {}", static_cast<int32_t>(result.state), getpid(), result.decode_gb_per_second,
+                  result.batch_gflops, result.reason.substr(0, kReasonBytesMax));
+  BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
+}
+
+bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
+
+}  // namespace
+
+std::vector<std::string> linear_files(const DeviceInfo& info) {
+  std::vector<std::string> files;
+  if (info.type == DeviceType::Cpu && info.cpu.avx2 && info.cpu.fma && info.cpu.f16c)
+    files.emplace_back("linear_avx2.cl");
+  files.emplace_back(kPortable);
+  return files;
+}
+
+LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) {
+  LinearTrialResult result{.file = file, .reason = {}};
+  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(key_of(info, file));
+  if (!content) return result;
+  const std::string text(reinterpret_cast<const char*>(content->data()), content->size());
+  int state = 0, pid = 0, reason_at = 0;
+  if (std::sscanf(text.c_str(), "%d %d %lf %lf %n", &state, &pid, &result.decode_gb_per_second,  // NOLINT(cert-err34-c)
+                  &result.batch_gflops, &reason_at) < 4) {
+    return result;
+  }
+  if (state < static_cast<int>(TrialState::Untried) || state > static_cast<int>(TrialState::Bad)) return result;
+  result.state = static_cast<TrialState>(state);
+  result.reason = text.substr(static_cast<size_t>(reason_at));
+  if (result.state == TrialState::Running && !alive(pid)) {
+    result.state = TrialState::Bad;
+    result.reason = "its trial ended the process";
+  }
+  return result;
+}
+
+void forget_trial(const DeviceInfo& info, const std::string& file) { store(info, {.file = file, .reason = {}}); }
+
+LinearTrialResult try_linear_file(Device& device, const std::string& file) {
+  LinearTrialResult result{.file = file, .state = TrialState::Running, .reason = {}};
+  store(device.info(), result);
+  try {
+    LinearTrial trial(device, file);
+    result.reason = verify_linear(trial);
+    result.state = result.reason.empty() ? TrialState::Good : TrialState::Bad;
+    if (result.state == TrialState::Good) {
+      constexpr size_t kSpreadBytes = size_t{64} << 20;
+      const auto decode = trial.time({PanelType::Q8_0, 8192, 2048, 1}, 8, kSpreadBytes);
+      const auto batch = trial.time({PanelType::Q8_0, 1024, 2048, 32}, 8, 0);
+      result.decode_gb_per_second = static_cast<double>(decode.weight_bytes) / decode.seconds * 1e-9;
+      result.batch_gflops = 2.0 * 32 * 1024 * 2048 / batch.seconds * 1e-9;
+    }
+  } catch (const Error& error) {
+    result.state = TrialState::Bad;
+    result.reason = error.what();
+  }
+  if (result.state == TrialState::Bad) {
+    log(LogLevel::Warning, "kernel {} is not used on {}: {}", file, device.info().name, result.reason);
+  }
+  store(device.info(), result);
+  return result;
+}
+
+std::string choose_linear_file(Device& device) {
+  LinearTrialResult best{.file = kPortable, .reason = {}};
+  const std::vector<std::string> files = linear_files(device.info());
+  if (files.size() == 1) return best.file;
+  for (const std::string& file : files) {
+    LinearTrialResult result = stored_trial(device.info(), file);
+    if (result.state == TrialState::Untried || result.state == TrialState::Running) {
+      result = try_linear_file(device, file);
+    }
+    if (result.state == TrialState::Good && result.batch_gflops > best.batch_gflops) best = result;
+  }
+  return best.file;
+}
+
+}  // namespace inflight

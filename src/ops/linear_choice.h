@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel file computes the linear layers on a device. All files give the same bits (linear.cl's contract), so the
+// choice changes speed only. A file is used after verify_linear() has found it right on this device and driver; what
+// was found is kept in the cache folder, by device, driver and source. A file whose trial gave wrong results, failed to
+// build or ended the process is not tried again until one of these changes. THREAD, ERRORS, LIFETIME: as
+// device/device.h. Several processes may try at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace inflight {
+
+enum class TrialState : int32_t {
+  Untried = 0,
+  Running = 1,  // by a process that is alive
+  Good = 2,
+  Bad = 3,  // wrong, does not build, or its trial never ended
+};
+
+struct LinearTrialResult {
+  std::string file;
+  TrialState state = TrialState::Untried;
+  std::string reason;               // of Bad
+  double decode_gb_per_second = 0;  // weights read, Q8_0, 1 row
+  double batch_gflops = 0;          // Q8_0, 32 rows
+};
+
+// All files that provide linear_tile(); the last runs everywhere.
+inline constexpr const char* kLinearFiles[] = {"linear_avx2.cl", "linear.cl"};
+
+// The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
+[[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);
+
+// What is known of a file, without trying it.
+[[nodiscard]] LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file);
+void forget_trial(const DeviceInfo& info, const std::string& file);
+// Tries the file now and stores the result. May end the process when the driver's compiler does; the next
+// stored_trial() then says Bad.
+LinearTrialResult try_linear_file(Device& device, const std::string& file);
+
+// The fastest good file at 32 rows, trying those that are Untried (about a second each, once a device and driver);
+// linear.cl when there is no other.
+[[nodiscard]] std::string choose_linear_file(Device& device);
+
+}  // namespace inflight

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/linear_trial.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "base/math.h"
+
+namespace inflight {
+namespace {
+
+constexpr PanelType kTypes[] = {PanelType::F32, PanelType::F16, PanelType::BF16, PanelType::Q8_0, PanelType::Q4_0};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+template <typename T>
+Buffer<T> uploaded(Device& device, const char* label, const std::vector<T>& values) {
+  Buffer<T> buffer(device, label, std::max<size_t>(values.size(), 16));
+  if (!values.empty()) buffer.write(values);
+  return buffer;
+}
+
+const char* name_of(PanelType type) {
+  switch (type) {
+    case PanelType::F32:
+      return "F32";
+    case PanelType::F16:
+      return "F16";
+    case PanelType::BF16:
+      return "BF16";
+    case PanelType::Q8_0:
+      return "Q8_0";
+    case PanelType::Q4_0:
+      return "Q4_0";
+  }
+  return "?";
+}
+
+std::string compare(LinearTrial& trial, const LinearCase& c) {
+  const std::vector<float> y = trial.run(c);
+  const auto stride = static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs);
+  for (int32_t row = 0; row < c.shape.rows; ++row) {
+    for (int32_t output = 0; output < c.shape.outputs; ++output) {
+      const float found = y[static_cast<size_t>(row) * stride + static_cast<size_t>(output)];
+      const float expected = expected_output(c, row, output);
+      const bool same = std::isnan(expected) ? std::isnan(found)
+                                             : std::bit_cast<uint32_t>(found) == std::bit_cast<uint32_t>(expected);
+      if (!same) {
+        return fmt::format("{} weights, depth {}, {} rows: output [{}, {}] is {:a}, not {:a}", name_of(c.shape.type),
+                           c.shape.depth, c.shape.rows, row, output, found, expected);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LinearTrial::LinearTrial(Device& device, const std::string& file)
+    : device_(device),
+      program_(device, {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
+      kernel_(program_, "linear_trial") {}
+
+void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
+  const int32_t panels = panel_count(shape.outputs);
+  kernel_.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
+                  panels * kPanelOutputs, shape.rows, first_panel);
+  device_.launch(kernel_, {.global = static_cast<size_t>(panels), .local = 1});
+}
+
+std::vector<float> LinearTrial::run(const LinearCase& c) {
+  weights_ = uploaded(device_, "trial weights", c.panels);
+  x_ = uploaded(device_, "trial rows", c.x);
+  bytes_ = uploaded(device_, "trial bytes", c.bytes);
+  scales_ = uploaded(device_, "trial scales", c.scales);
+  sums_ = uploaded(device_, "trial sums", c.sums);
+  std::vector<float> y(
+      static_cast<size_t>(c.shape.rows) * static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs),
+      std::numeric_limits<float>::quiet_NaN());
+  y_ = uploaded(device_, "trial outputs", y);
+  launch(c.shape, 0);
+  y_.read(y);
+  return y;
+}
+
+LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats, size_t spread_bytes) {
+  // One panel's random numbers serve for all panels.
+  LinearShape one = shape;
+  one.outputs = kPanelOutputs;
+  const LinearCase c = make_linear_case(one, 1);
+  const int32_t panels = panel_count(shape.outputs);
+  Timing timing{.weight_bytes = c.panels.size() * static_cast<size_t>(panels)};
+  const auto copies = static_cast<int32_t>(std::max(div_ceil(spread_bytes, timing.weight_bytes), size_t{1}));
+  weights_ = Buffer<std::byte>(device_, "trial weights", timing.weight_bytes * static_cast<size_t>(copies));
+  const std::span<std::byte> mapped = weights_.memory().map_for_write(0, weights_.size());
+  for (size_t at = 0; at < mapped.size(); at += c.panels.size()) std::ranges::copy(c.panels, mapped.begin() + at);
+  weights_.memory().unmap(mapped);
+  x_ = uploaded(device_, "trial rows", c.x);
+  bytes_ = uploaded(device_, "trial bytes", c.bytes);
+  scales_ = uploaded(device_, "trial scales", c.scales);
+  sums_ = uploaded(device_, "trial sums", c.sums);
+  y_ = Buffer<float>(device_, "trial outputs",
+                     static_cast<size_t>(shape.rows) * static_cast<size_t>(panels * kPanelOutputs));
+  std::vector<double> seconds;
+  launch(shape, 0);
+  device_.finish();
+  for (int32_t i = 1; i <= repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    launch(shape, i % copies * panels);
+    device_.finish();
+    seconds.push_back(seconds_since(begin));
+  }
+  std::ranges::sort(seconds);
+  timing.seconds = seconds.front();
+  timing.median_seconds = seconds[seconds.size() / 2];
+  return timing;
+}
+
+std::string verify_linear(LinearTrial& trial) {
+  for (const PanelType type : kTypes) {
+    const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything
+    for (const int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 49}) {
+      const LinearCase c = make_linear_case({type, 19, 32 + 32 * rows + tail, rows}, static_cast<uint64_t>(rows));
+      if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+    }
+    LinearCase c = make_linear_case({type, 32, 1056, 5}, 1);
+    (takes_bytes(type) ? c.scales : c.x)[3] = std::numeric_limits<float>::quiet_NaN();
+    if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+double measure_peak_flops(Device& device) {
+  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+  Kernel kernel(program, "peak_fma");
+  const auto items =
+      static_cast<size_t>(device.info().compute_units) * (device.info().type == DeviceType::Cpu ? 1 : 1024);
+  Buffer<float> out(device, "peak", items);
+  double best = 0;
+  for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
+    kernel.set_all(out, steps);
+    const auto begin = std::chrono::steady_clock::now();
+    device.launch(kernel, {.global = items, .local = device.info().type == DeviceType::Cpu ? size_t{1} : size_t{0}});
+    device.finish();
+    const double seconds = seconds_since(begin);
+    best = std::max(best, static_cast<double>(items) * steps * (6.0 * 16 * 2) / seconds);
+    if (seconds > 0.1) break;
+  }
+  return best;
+}
+
+}  // namespace inflight

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`inflight tune` and `inflight bench kernels`: their JSON, their consistency, their errors.    kernels_test.py PROGRAM"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv[1]
+
+
+def run(*args, **environment):
+    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+
+
+class Kernels(unittest.TestCase):
+    def test_tune_finds_a_right_kernel_and_keeps_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("tune", "--json", INFLIGHT_CACHE_DIR=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            states = {entry["kernel"]: entry["state"] for entry in found["linear"]}
+            self.assertEqual(states["linear.cl"], "good")
+            self.assertEqual(states[found["chosen"]], "good")
+            bench = run("bench", "kernels", "--json", "--rows", "1,3", "--types", "q4_0", "--depth", "64", "--outputs", "20",
+                        INFLIGHT_CACHE_DIR=folder)
+            self.assertEqual(bench.returncode, 0, bench.stderr)
+            self.assertEqual(json.loads(bench.stdout)["kernel"], found["chosen"])
+
+    def test_figures_are_consistent(self):
+        done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual([(entry["type"], entry["rows"]) for entry in found["linear"]],
+                         [(kind, rows) for kind in ("Q8_0", "Q4_0", "F16") for rows in (1, 40)])
+        for entry in found["linear"]:
+            seconds = entry["median_us"] * 1e-6
+            self.assertAlmostEqual(entry["gflops"] * seconds, 2e-9 * 256 * 512 * entry["rows"], delta=1e-9)
+            self.assertGreaterEqual(entry["median_us"], entry["fastest_us"])
+            self.assertGreater(entry["peak_fma_fraction"], 0)
+
+    def test_wrong_use_is_told(self):
+        for args, word in ((["--types", "q9_9"], "q9_9"), (["--depth", "33"], "32"), (["--rows", "0"], "rows"),
+                           (["--kernel", "nosuch.cl"], "nosuch.cl")):
+            done = run("bench", "kernels", *args)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

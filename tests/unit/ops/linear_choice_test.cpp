@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel file is used only after its trial; trials are kept, and one that ended its process counts as bad.
+#include "ops/linear_choice.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "device/binary_cache.h"
+#include "device/program.h"
+#include "support/temp_folder.h"
+
+namespace inflight {
+namespace {
+
+class LinearChoice : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const set = std::getenv("INFLIGHT_CACHE_DIR");
+    previous_ = set != nullptr ? set : "";
+    ::setenv("INFLIGHT_CACHE_DIR", folder_.path().c_str(), 1);
+  }
+  void TearDown() override { ::setenv("INFLIGHT_CACHE_DIR", previous_.c_str(), 1); }
+
+  // What a process leaves that ends while it tries `file`.
+  void leave_trial_of(int pid, const std::string& file) {
+    const std::string text = "1 " + std::to_string(pid) + " 0 0 ";
+    BinaryCache(cache_folder())
+        .store("linear-" +
+                   program_cache_key(device_.info(), {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
+               std::as_bytes(std::span(text)));
+  }
+
+  test::TempFolder folder_;
+  std::string previous_;
+  Device device_ = Device::open({});
+};
+
+TEST_F(LinearChoice, KeepsWhatItFound) {
+  const std::string chosen = choose_linear_file(device_);
+  const std::vector<std::string> files = linear_files(device_.info());
+  EXPECT_EQ(files.back(), "linear.cl");
+  if (files.size() > 1) {
+    const LinearTrialResult stored = stored_trial(device_.info(), chosen);
+    EXPECT_EQ(stored.state, TrialState::Good);
+    EXPECT_GT(stored.batch_gflops, 0);
+    forget_trial(device_.info(), chosen);
+    EXPECT_EQ(stored_trial(device_.info(), chosen).state, TrialState::Untried);
+  }
+  const LinearTrialResult again = try_linear_file(device_, "linear.cl");
+  EXPECT_EQ(again.state, TrialState::Good) << again.reason;
+}
+
+TEST_F(LinearChoice, AFileThatEndedAProcessIsQuarantined) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  for (const std::string& file : linear_files(device_.info())) leave_trial_of(child, file);
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Bad);
+  EXPECT_EQ(choose_linear_file(device_), "linear.cl") << "the portable file is the last resort, whatever is stored";
+  leave_trial_of(getpid(), "linear.cl");
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Running);
+}
+
+TEST_F(LinearChoice, AFileThatDoesNotBuildIsBad) {
+  const LinearTrialResult result = try_linear_file(device_, "attention.cl");
+  EXPECT_EQ(result.state, TrialState::Bad);
+  EXPECT_NE(result.reason, "");
+  EXPECT_EQ(stored_trial(device_.info(), "attention.cl").state, TrialState::Bad);
+}
+
+TEST_F(LinearChoice, DamagedRecordsAreForgotten) {
+  leave_trial_of(1, "linear.cl");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    std::filesystem::resize_file(entry.path(), 9);
+  }
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Untried);
+}
+
+}  // namespace
+}  // namespace inflight

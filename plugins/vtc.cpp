@@ -6,6 +6,7 @@
 // Models", OSDI 2024, algorithm 2; for two tenants that always have work, the difference of service is bounded
 // (theorem 4.4) by 2 * max(weight_input * longest prompt, weight_output * tokens that run at once).
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Vtc {
           .hears(INFLIGHT_EVENT_ATTACH, INFLIGHT_EVENT_ARRIVE, INFLIGHT_EVENT_ADMIT, INFLIGHT_EVENT_TOKENS,
                  INFLIGHT_EVENT_ABORT, INFLIGHT_EVENT_REJECT)
           .takes(kParams)
+          .stores_state(1, 1)
           .can(INFLIGHT_CAP_DETERMINISTIC);
 
   struct Tenant {
@@ -71,6 +73,11 @@ struct Vtc {
       const auto& event = *reinterpret_cast<const inflight_event_t*>(at);
       switch (event.type) {
         case INFLIGHT_EVENT_ATTACH:
+          if (event.c >= 0) {  // has started under the policy before
+            tenant_of[event.slot] = static_cast<uint32_t>(event.a);
+            break;
+          }
+          [[fallthrough]];
         case INFLIGHT_EVENT_ARRIVE:
           arrive(event.slot, static_cast<uint32_t>(event.a));
           break;
@@ -125,6 +132,36 @@ struct Vtc {
         std::push_heap(heads.begin(), heads.end(), later);
       }
     }
+    return INFLIGHT_PLUGIN_OK;
+  }
+
+  // The counters are what must not be lost in a hot swap; who waits is told by events.
+  struct SavedTenant {
+    uint32_t tenant, reserved;
+    double counter;
+  };
+  inflight_plugin_status_t save(const inflight_writer_t& writer) {
+    std::vector<SavedTenant> saved;
+    for (uint32_t i = 0; i < tenants.size(); ++i) {
+      if (tenants[i].counter > 0) saved.push_back({i, 0, tenants[i].counter});
+    }
+    const uint32_t head[] = {static_cast<uint32_t>(saved.size()), last_served};
+    const bool written = inflight::write_all(writer, head, sizeof head) &&
+                         inflight::write_all(writer, saved.data(), saved.size() * sizeof(SavedTenant));
+    return written ? INFLIGHT_PLUGIN_OK : INFLIGHT_PLUGIN_E_INTERNAL;
+  }
+  inflight_plugin_status_t load(const inflight_reader_t& reader, uint32_t version) {
+    uint32_t head[2];
+    if (version != 1 || !inflight::read_all(reader, head, sizeof head)) return INFLIGHT_PLUGIN_E_STATE;
+    if (head[0] > tenants.size() || head[1] >= tenants.size()) return INFLIGHT_PLUGIN_E_STATE;
+    std::vector<SavedTenant> saved(head[0]);
+    if (!inflight::read_all(reader, saved.data(), saved.size() * sizeof(SavedTenant))) return INFLIGHT_PLUGIN_E_STATE;
+    for (const SavedTenant& it : saved) {
+      if (it.tenant >= tenants.size() || !std::isfinite(it.counter)) return INFLIGHT_PLUGIN_E_STATE;
+    }
+    for (Tenant& tenant : tenants) tenant.counter = 0;
+    for (const SavedTenant& it : saved) tenants[it.tenant].counter = it.counter;
+    last_served = head[1];
     return INFLIGHT_PLUGIN_OK;
   }
 

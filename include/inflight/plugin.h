@@ -192,7 +192,8 @@ typedef struct inflight_step {
 /* ------------------------------------------------------------------------------------------------ events
  * Everything that happened since the step before, in one call. A policy names the types it wants
  * (inflight_policy_t.events, bit 1 << type). Ignore unknown types; step by `stride` bytes. */
-#define INFLIGHT_EVENT_ATTACH 1u /* was there before this instance: as ARRIVE, c = output tokens so far           */
+#define INFLIGHT_EVENT_ATTACH 1u /* was there before this instance: as ARRIVE; c = output tokens so far, -1 when it has
+                                    never been admitted                                                            */
 #define INFLIGHT_EVENT_ARRIVE 2u /* a = tenant, b = prompt tokens                                                  */
 #define INFLIGHT_EVENT_ADMIT 3u  /* a = prompt tokens to compute, b = prompt tokens found stored */
 #define INFLIGHT_EVENT_FIRST_TOKEN 4u

@@ -72,6 +72,28 @@ class PolicyParams {
   const inflight_config_t* config_;
 };
 
+// All of `bytes`, however few the host moves at a time; false: it cannot.
+inline bool write_all(const inflight_writer_t& writer, const void* bytes, uint64_t count) {
+  const char* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const int64_t moved = writer.write(writer.context, at, count);
+    if (moved <= 0) return false;
+    at += moved;
+    count -= static_cast<uint64_t>(moved);
+  }
+  return true;
+}
+inline bool read_all(const inflight_reader_t& reader, void* bytes, uint64_t count) {
+  char* at = static_cast<char*>(bytes);
+  while (count > 0) {
+    const int64_t moved = reader.read(reader.context, at, count);
+    if (moved <= 0) return false;
+    at += moved;
+    count -= static_cast<uint64_t>(moved);
+  }
+  return true;
+}
+
 template <typename Environment>
 struct PolicySetup {
   PluginHost host;

@@ -167,21 +167,25 @@ void KvBlocks::clear_stored() {
 }
 
 void KvBlocks::set_policy(EvictPolicy& policy) {
-  scratch_.clear();
-  while (const auto block = queue_.try_pop()) scratch_.push_back(*block);
-  policy_ = &policy;
-  policy_->set_time(now_);
-  picked_.clear();
+  policy.set_time(now_);
   std::vector<BlockId> known;
   for (int32_t i = 0; i < pool_.block_count(); ++i) {
     if (tree_.contains(static_cast<BlockId>(i))) known.push_back(static_cast<BlockId>(i));
   }
   std::ranges::stable_sort(known, {}, [this](BlockId block) { return release_ticks_[static_cast<size_t>(block)]; });
-  policy_->on_insert(known);
+  policy.on_insert(known);
   std::vector<BlockId> stored;
   std::ranges::copy_if(known, std::back_inserter(stored),
                        [this](BlockId block) { return pool_.references(block) == 0; });
-  policy_->on_release(stored);
+  policy.on_release(stored);
+  hand_policy_to(policy);
+}
+
+void KvBlocks::hand_policy_to(EvictPolicy& policy) {
+  scratch_.clear();
+  while (const auto block = queue_.try_pop()) scratch_.push_back(*block);
+  policy_ = &policy;
+  picked_.clear();
   for (const BlockId block : scratch_) enqueue_if_evictable(block);
 }
 

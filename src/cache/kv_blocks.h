@@ -89,6 +89,8 @@ class KvBlocks {
   void clear_stored();
   // Another strategy from now on; it learns of the stored blocks in their present eviction order.
   void set_policy(EvictPolicy& policy);
+  // The same to one that has heard of every stored block already.
+  void hand_policy_to(EvictPolicy& policy);
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   [[nodiscard]] const RadixTree& tree() const { return tree_; }

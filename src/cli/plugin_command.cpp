@@ -108,6 +108,7 @@ void add_plugin_command(CLI::App& app) {
   add_plugin_check_command(*plugin);
   add_plugin_lock_command(*plugin);
   add_plugin_new_command(*plugin);
+  add_plugin_replay_command(*plugin);
 }
 
 }  // namespace inflight::cli

@@ -8,5 +8,6 @@ namespace inflight::cli {
 
 void add_plugin_check_command(CLI::App& plugin);
 void add_plugin_new_command(CLI::App& plugin);
+void add_plugin_replay_command(CLI::App& plugin);
 
 }  // namespace inflight::cli

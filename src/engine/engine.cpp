@@ -14,16 +14,16 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : steady_clock_),
       executor_(std::move(executor)),
-      eviction_policy_(make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
-      blocks_(options.setup.blocks, *eviction_policy_),
-      schedule_policy_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options())),
-      scheduler_(options.setup.config, blocks_, *schedule_policy_),
+      policies_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options()),
+                make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
+      blocks_(options.setup.blocks, policies_.eviction()),
+      scheduler_(options.setup.config, blocks_, policies_.schedule()),
       loop_(scheduler_, *executor_, clock_, options.overlap),
       metrics_({.model_name = options.model_name,
                 .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
                 .block_bytes = options.setup.block_bytes}) {
-  eviction_policy_->attach(blocks_, scheduler_.latency_model());
+  policies_.connect(scheduler_, blocks_);
   publish_stats();
   if (!options_.host_driven) thread_ = std::jthread([this] { run(); });
 }
@@ -140,17 +140,7 @@ void Engine::execute(const CancelCommand& command) {
 }
 
 void Engine::execute(PolicyCommand& command) {
-  if (auto* schedule = std::get_if<std::unique_ptr<SchedAdapter>>(&command)) {
-    retired_strikes_ += schedule_policy_->instance().strike_count();
-    scheduler_.set_policy(**schedule, clock_.now());
-    schedule_policy_ = std::move(*schedule);
-  } else {
-    auto& eviction = std::get<std::unique_ptr<EvictAdapter>>(command);
-    retired_strikes_ += eviction_policy_->instance().strike_count();
-    eviction->attach(blocks_, scheduler_.latency_model());
-    blocks_.set_policy(*eviction);
-    eviction_policy_ = std::move(eviction);
-  }
+  std::visit([this](auto& policy) { policies_.replace(std::move(policy), clock_.now()); }, command);
 }
 
 void Engine::take_commands() {
@@ -240,6 +230,7 @@ bool Engine::round() {
   const TimeNs taken = clock_.now();
   times_.commands += taken - begin;
   const bool busy = loop_.step();
+  policies_.advance();
   const TimeNs stepped = clock_.now();
   deliver();
   const SchedulerStats& stats = scheduler_.stats();
@@ -268,8 +259,7 @@ void Engine::publish_stats() {
             .blocks_referenced = pool.referenced_count(),
             .blocks_total = pool.block_count(),
             .evicted_blocks = blocks_.evicted_total(),
-            .policy_strikes = retired_strikes_ + schedule_policy_->instance().strike_count() +
-                              eviction_policy_->instance().strike_count(),
+            .policy_strikes = policies_.strike_count(),
             .failed = !failure_.empty(),
             .times = loop_.times(),
             .engine_times = times_,

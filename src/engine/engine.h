@@ -24,6 +24,7 @@
 #include "engine/metrics.h"
 #include "engine/output_stream.h"
 #include "plugin_host/policies.h"
+#include "plugin_host/policy_slots.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
 
@@ -67,8 +68,9 @@ class Engine {
   [[nodiscard]] OutputStream* submit(SubmitOptions options);
   void cancel(RequestId request);
 
-  // Changes a policy between two steps; the kind follows from the name.  ERRORS: InvalidArgument, NotFound, Plugin,
-  // EngineFailed; the old one stays then.
+  // Replaces a policy while requests run; the kind follows from the name. It takes over after PolicySlots::kShadowSteps
+  // steps in the shadow of the one in force (one step when it is built in), unless it makes a mistake there.
+  // ERRORS: InvalidArgument, NotFound, Plugin, EngineFailed; the old one stays then.
   void set_policy(const std::string& spec);
 
   // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done.
@@ -120,15 +122,13 @@ class Engine {
   SteadyClock steady_clock_;
   const Clock& clock_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<EvictAdapter> eviction_policy_;
+  PolicySlots policies_;
   KvBlocks blocks_;
-  std::unique_ptr<SchedAdapter> schedule_policy_;
   Scheduler scheduler_;
   StepLoop loop_;
   EngineMetrics metrics_;
   EngineTimes times_;
   std::vector<Client> clients_;  // by slot
-  int64_t retired_strikes_ = 0;  // of policies that were replaced
   int64_t observed_steps_ = 0;   // what metrics_ and the log have seen
   int64_t observed_tokens_ = 0;
   TimeNs observed_scheduling_ = 0;

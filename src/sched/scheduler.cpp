@@ -353,18 +353,26 @@ void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int
 }
 
 void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
-  policy_ = &policy;
-  wanted_events_ = policy.wanted_events();
+  if (!events_.empty()) policy_->on_events(events_);  // what happened until now concerns the old one
   events_.clear();
-  // Whoever waits is ranked again by the new policy.
-  while (!waiting_.empty()) unranked_.push_back(waiting_.pop());
-  watch_prefixes_if_wanted();
+  hand_policy_to(policy);
   for (const auto& sequence : slots_) {
     if (sequence->state != SequenceState::Finished && sequence->state != SequenceState::Held) {
+      const bool admitted = sequence->state != SequenceState::Waiting;
       record(EventType::Attach, *sequence, now, sequence->request.tenant, sequence->prompt_token_count,
-             sequence->output_token_count());
+             admitted ? sequence->output_token_count() : -1);
     }
   }
+}
+
+void Scheduler::hand_policy_to(SchedulePolicy& policy) {
+  policy_ = &policy;
+  wanted_events_ = policy.wanted_events();
+  std::erase_if(events_, [this](const SchedulerEvent& event) {
+    return (wanted_events_ >> static_cast<uint32_t>(event.type) & 1U) == 0;
+  });
+  while (!waiting_.empty()) unranked_.push_back(waiting_.pop());  // ranked again by the new one
+  watch_prefixes_if_wanted();
 }
 
 void Scheduler::check_invariants() const {

@@ -159,6 +159,8 @@ class Scheduler {
 
   // Another policy from the next plan on; it learns of every request by an Attach event.
   void set_policy(SchedulePolicy& policy, TimeNs now);
+  // The same to one that has heard of every request already; what was not told yet it is told.
+  void hand_policy_to(SchedulePolicy& policy);
 
   [[nodiscard]] const SchedulerConfig& config() const { return config_; }
   [[nodiscard]] const SchedulerStats& stats() const { return stats_; }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "plugin_host/plugin_registry.h"
 #include "plugin_host/policies.h"
+#include "plugin_host/policy_slots.h"
 #include "sched/scheduler.h"
 
 namespace inflight {
@@ -30,15 +31,18 @@ class Replay {
   Replay(const SchedulerSetup& setup, const ReplayOptions& options)
       : setup_(setup),
         fixed_schedule_(!options.schedule_policy.empty()),
-        eviction_(
+        policies_(
+            make_schedule_policy(fixed_schedule_ ? options.schedule_policy : setup.schedule_policy, setup,
+                                 policy_options()),
             make_eviction_policy(options.eviction_policy.empty() ? setup.eviction_policy : options.eviction_policy,
                                  setup, policy_options())),
-        blocks_(setup.blocks, *eviction_),
-        schedule_(make_schedule_policy(fixed_schedule_ ? options.schedule_policy : setup.schedule_policy, setup,
-                                       policy_options())),
-        scheduler_(setup.config, blocks_, *schedule_) {
-    eviction_->attach(blocks_, scheduler_.latency_model());
+        blocks_(setup.blocks, policies_.eviction()),
+        scheduler_(setup.config, blocks_, policies_.schedule()) {
+    policies_.connect(scheduler_, blocks_);
     if (setup.latency) scheduler_.set_latency_model(LatencyModel(*setup.latency));
+    if (options.shadow_policy.empty()) return;
+    shadow_kind_ = plugin_registry().kind_of(parse_policy_spec(options.shadow_policy));
+    replace_policy(options.shadow_policy, 0);
   }
 
   // False: the plans differ, see result().
@@ -48,7 +52,14 @@ class Replay {
     return !result_.difference;
   }
 
-  [[nodiscard]] const ReplayResult& result() const { return result_; }
+  [[nodiscard]] const ReplayResult& result() {
+    if (const auto trial = policies_.trial(shadow_kind_)) {
+      result_.shadow = trial->counts;
+      result_.shadow_strikes = trial->candidate.strike_count();
+      result_.shadow_fault = trial->candidate.exit_message();
+    }
+    return result_;
+  }
 
  private:
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = setup_.seed}; }
@@ -83,6 +94,7 @@ class Replay {
   }
 
   void apply(const TracePlan& recorded, TimeNs now) {
+    if (shadow_kind_ == 0) policies_.advance();  // a shadow stays one to the end
     const BatchPlan& plan = scheduler_.plan(now);
     std::vector<TracePlan::Entry> entries;
     Submitted submitted;
@@ -116,24 +128,27 @@ class Replay {
   }
 
   void apply(const TracePolicy& policy, TimeNs now) {
-    const uint32_t kind = plugin_registry().kind_of(parse_policy_spec(policy.spec));
-    if (kind == INFLIGHT_KIND_EVICT) {
-      auto eviction = make_eviction_policy(policy.spec, setup_, policy_options());
-      eviction->attach(blocks_, scheduler_.latency_model());
-      blocks_.set_policy(*eviction);
-      eviction_ = std::move(eviction);
-    } else if (!fixed_schedule_) {
-      auto schedule = make_schedule_policy(policy.spec, setup_, policy_options());
-      scheduler_.set_policy(*schedule, now);
-      schedule_ = std::move(schedule);
+    if (shadow_kind_ != 0) {
+      fail(ErrorCode::Unsupported, "the recording goes on with {}: compare with one that keeps its policy",
+           policy.spec);
+    }
+    const bool schedules = plugin_registry().kind_of(parse_policy_spec(policy.spec)) == INFLIGHT_KIND_SCHED;
+    if (!schedules || !fixed_schedule_) replace_policy(policy.spec, now);
+  }
+
+  void replace_policy(const std::string& spec, TimeNs now) {
+    if (plugin_registry().kind_of(parse_policy_spec(spec)) == INFLIGHT_KIND_SCHED) {
+      policies_.replace(make_schedule_policy(spec, setup_, policy_options()), now);
+    } else {
+      policies_.replace(make_eviction_policy(spec, setup_, policy_options()), now);
     }
   }
 
   SchedulerSetup setup_;
   bool fixed_schedule_;
-  std::unique_ptr<EvictAdapter> eviction_;
+  uint32_t shadow_kind_ = 0;  // of shadow_policy; 0: none
+  PolicySlots policies_;
   KvBlocks blocks_;
-  std::unique_ptr<SchedAdapter> schedule_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, std::pair<RequestId, int32_t>> choice_of_;  // by sequence
   // What the result of a step in flight has to hold.

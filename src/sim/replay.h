@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "plugin_host/policy_shadow.h"
 #include "sched/trace_format.h"
 
 namespace inflight {
@@ -21,11 +22,17 @@ struct ReplayResult {
     std::string recorded, replayed;  // the two plans
   };
   std::optional<Difference> difference;  // the first; the replay ends there
+  // Of shadow_policy: how often it decided otherwise, and its mistakes.
+  std::optional<ShadowCounts> shadow;
+  int64_t shadow_strikes = 0;
+  std::string shadow_fault;  // why it was taken out; empty when it was not
 };
 
 struct ReplayOptions {
   std::string schedule_policy;  // instead of the recorded one; empty = recorded
   std::string eviction_policy;
+  // Of either kind: asked everything that the policy in force is asked, without effect (policy_shadow.h).
+  std::string shadow_policy;
 };
 
 // ERRORS: CorruptFile (no Begin record, no inputs, commits that do not fit), NotFound, Plugin (its policies).

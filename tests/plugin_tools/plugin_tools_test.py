@@ -103,6 +103,26 @@ class PluginTools(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("is there already", done.stderr)
 
+    def test_replay_compares_call_by_call(self):
+        recording = self.root / "run.rec"
+        self.good(run(PROGRAM, "sim", "--workload", "poisson,requests=300,rate=40", "--policy", "fcfs", "--record",
+                      str(recording)))
+        own = json.loads(self.good(run(PROGRAM, "plugin", "replay", "fcfs", str(recording), "--json")))
+        self.assertTrue(own["identical"])
+        self.assertGreater(own["order"]["decisions"], 10)
+        self.assertEqual(own["order"]["differing"], 0)
+        other = json.loads(self.good(run(PROGRAM, "plugin", "replay", "lof", str(recording), "--json")))
+        self.assertTrue(other["identical"])  # it only watches
+        self.assertGreater(other["order"]["differing"], 0)
+        self.assertEqual(other["strikes"], 0)
+        applied = json.loads(self.good(run(PROGRAM, "plugin", "replay", "random", str(recording), "--apply", "--json")))
+        self.assertIn("difference", applied)
+        hostile = str(pathlib.Path(BUILD) / "test-plugins" / "hostile.ifp.so")
+        broken = json.loads(self.good(run(PROGRAM, "plugin", "replay", hostile + ":fault=segv,from=1", str(recording),
+                                          "--json", INFLIGHT_REPORT_DIR=str(self.root))))
+        self.assertIn("crashed with SIGSEGV", broken["fault"])
+        self.assertTrue(broken["identical"])
+
     def test_check_fails_with_one_line_a_check(self):
         plugin = pathlib.Path(BUILD) / "test-plugins" / "hostile.ifp.so"
         done = run(PROGRAM, "plugin", "check", f"{plugin}:fault=segv", "--only", "ops", "--calls", "50")

@@ -9,12 +9,18 @@ namespace inflight::cli {
 
 // One function a file <name>_command.cpp.
 void add_bench_command(CLI::App& app);
+void add_calibrate_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
 void add_sim_command(CLI::App& app);
+void add_tune_limits_command(CLI::App& app);
+
+// Part of `bench`.
+void add_bench_sched(CLI::App& bench);
 
 }  // namespace inflight::cli

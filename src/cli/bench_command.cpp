@@ -174,6 +174,7 @@ void add_bench_command(CLI::App& app) {
   add_bench(*command, "latency", "One stream: time to first token, tokens per second", false);
   add_bench(*command, "throughput", "A batch: tokens per second of all sequences while all decode", true);
   add_bench_kernels(*command);
+  add_bench_sched(*command);
 }
 
 }  // namespace inflight::cli

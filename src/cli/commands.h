@@ -9,7 +9,7 @@ namespace inflight::cli {
 
 // One function a file <name>_command.cpp.
 void add_bench_command(CLI::App& app);
-void add_bench_kernels(CLI::App& bench);  // a subcommand of bench
+void add_calibrate_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
@@ -17,6 +17,12 @@ void add_quantize_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_tune_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
 void add_sim_command(CLI::App& app);
+void add_tune_limits_command(CLI::App& app);
+
+// Part of `bench`.
+void add_bench_kernels(CLI::App& bench);
+void add_bench_sched(CLI::App& bench);
 
 }  // namespace inflight::cli

@@ -52,6 +52,9 @@ int main(int argc, char** argv) {
   inflight::cli::add_quantize_command(app);
   inflight::cli::add_tokenize_command(app);
   inflight::cli::add_sim_command(app);
+  inflight::cli::add_tune_limits_command(app);
+  inflight::cli::add_doctor_command(app);
+  inflight::cli::add_calibrate_command(app);
   if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
     return report(mistake, 2);
   }

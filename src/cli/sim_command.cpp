@@ -9,10 +9,14 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "cli/sim_options.h"
+#include "sim/comparison.h"
+#include "sim/html_report.h"
+#include "sim/parse_number.h"
 #include "sim/recording.h"
 #include "sim/replay.h"
 #include "sim/sim_spec.h"
@@ -75,27 +79,121 @@ void run_replay(const CLI::App& command) {
   }
 }
 
+std::string text_option(const CLI::App& command, const char* name) {
+  return command.count(name) > 0 ? command[name]->as<std::string>() : std::string();
+}
+
+void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
+  if (as_json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const ComparedRun& run : runs) {
+      list.push_back({{"name", run.name}, {"result", nlohmann::ordered_json::parse(to_json(run.result))}});
+    }
+    fmt::print("{}\n", nlohmann::ordered_json{{"runs", list}}.dump(2));
+    return;
+  }
+  size_t width = 4;
+  for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
+  fmt::print("{:<{}} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>7} {:>8}\n", "run", width, "steps",
+             "tokens/s", "TTFT p50", "TTFT p95", "E2E mean", "ITL p50", "ITL p99", "slots", "hits", "preempt");
+  for (const ComparedRun& run : runs) {
+    const SimResult& r = run.result;
+    fmt::print("{:<{}} {:>9} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>9.2f} {:>9.2f} {:>5.1f} % {:>5.1f} % {:>7}\n",
+               run.name, width, r.scheduler.steps, r.output_tokens_per_second(), r.ttft.p50, r.ttft.p95, r.e2e.mean,
+               r.itl.p50, r.itl.p99, 100 * r.useful_slot_share(), 100 * r.prefix_hit_rate(), r.scheduler.preemptions);
+  }
+}
+
+// Along the last dimension, where its values are numbers: the curve's knee for each combination of the others.
+void print_knees(const std::vector<ComparedRun>& runs, const Dimension& last) {
+  const size_t count = last.values.size();
+  for (size_t begin = 0; begin + count <= runs.size(); begin += count) {
+    std::vector<double> x, y;
+    for (size_t i = begin; i < begin + count; ++i) {
+      const auto value = parse_number(runs[i].values.back());
+      if (!value) return;
+      x.push_back(*value);
+      y.push_back(runs[i].result.e2e.p95);
+    }
+    if (!std::ranges::is_sorted(x)) return;
+    std::string others;
+    for (size_t i = 0; i + 1 < runs[begin].values.size(); ++i) others += runs[begin].values[i] + " ";
+    fmt::print("{}E2E p95 doubles at {} = {:.4g}\n", others, last.key, knee_of(x, y));
+  }
+}
+
+void run_compare(const CLI::App& command) {
+  std::vector<Dimension> dimensions;
+  for (const auto& text : command["--compare"]->as<std::vector<std::string>>()) {
+    dimensions.push_back(parse_dimension(text));
+  }
+  const std::string html = text_option(command, "--html");
+  const SteadyClock clock;
+  std::vector<ComparedRun> runs;
+  {
+    ProgressBar bar("simulating", clock);
+    runs = compare(sim_options_json(command), dimensions, clock,
+                   {.timelines = !html.empty(), .progress = [&bar](double share) { bar.update_share(share, ""); }});
+  }
+  const bool as_json = command.count("--json") > 0;
+  print_comparison(runs, as_json);
+  if (!as_json && dimensions.back().values.size() > 2) print_knees(runs, dimensions.back());
+  if (html.empty()) return;
+  std::vector<ReportRun> report;
+  for (const ComparedRun& run : runs) report.push_back({run.name, &run.result, &run.timeline});
+  write_text_file(html, html_report("inflight: simulated runs compared", report));
+}
+
+// Who watches the run, and what it writes where.
+class Observation {
+ public:
+  Observation(const CLI::App& command, const SimSpec& spec, const Workload& workload)
+      : html_(text_option(command, "--html")), chrome_(text_option(command, "--chrome-trace")) {
+    const std::string path = text_option(command, "--record");
+    if (!path.empty() && !(html_.empty() && chrome_.empty())) {
+      fail(ErrorCode::InvalidArgument,
+           "--record cannot be combined with --html or --chrome-trace, allowed: one run each");
+    }
+    if (!path.empty()) recording_.emplace(path, resolved_setup(spec.options, workload));
+  }
+  [[nodiscard]] SchedulerTrace* trace() {
+    if (recording_) return &recording_->trace();
+    return html_.empty() && chrome_.empty() ? nullptr : &timeline_;
+  }
+  void write(const SimResult& result) {
+    if (recording_) recording_->close();
+    if (!chrome_.empty()) write_text_file(chrome_, to_chrome_trace(timeline_));
+    const ReportRun run{result.schedule_policy + ", " + result.batching, &result, &timeline_};
+    if (!html_.empty()) write_text_file(html_, html_report("inflight: " + result.workload, std::span(&run, 1)));
+  }
+
+ private:
+  std::string html_, chrome_;
+  std::optional<RecordingWriter> recording_;
+  Timeline timeline_;
+};
+
 void run_sim(const CLI::App& command) {
   if (command.count("--replay") > 0) {
     run_replay(command);
     return;
   }
+  if (command.count("--compare") > 0) {
+    run_compare(command);
+    return;
+  }
   const SimSpec spec = parse_sim_spec(sim_options_json(command));
   const Workload workload = load_workload(spec);
   const SteadyClock clock;
+  Observation observation(command, spec, workload);
   SimResult result;
   {
     ProgressBar bar("simulating", clock);
-    SimObservers observers;
-    std::optional<RecordingWriter> recording;
-    if (command.count("--record") > 0) {
-      recording.emplace(command["--record"]->as<std::string>(), resolved_setup(spec.options, workload));
-      observers.trace = &recording->trace();
-    }
-    observers.progress = [&bar](double share) { bar.update_share(share, ""); };
+    const SimObservers observers{.trace = observation.trace(),
+                                 .progress = [&bar](double share) { bar.update_share(share, ""); }};
     result = run_simulation(spec.options, workload, clock, observers);
-    if (recording) recording->close();
   }
+  observation.write(result);
   if (command.count("--csv") > 0) write_text_file(command["--csv"]->as<std::string>(), to_csv(result, workload));
   if (command.count("--json") > 0) {
     fmt::print("{}\n", to_json(result));
@@ -110,6 +208,15 @@ void add_sim_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("sim", "Run a workload or a trace on a simulated device");
   add_sim_options(*command);
   command->add_option("--csv")->description("Write one line a request to FILE")->type_name("FILE");
+  command->add_option("--html")->description("Write plots and the batch timeline to FILE")->type_name("FILE");
+  command->add_option("--chrome-trace")->description("Write the steps to FILE, for Perfetto")->type_name("FILE");
+  command->add_option("--compare")
+      ->description(
+          "Run every combination: KEY=VALUE|VALUE|... or KEY=FROM:TO:COUNT; keys of these options or of workloads; may "
+          "be "
+          "repeated")
+      ->type_name("KEY=VALUES")
+      ->take_all();
   command->add_option("--record")
       ->description("Write every decision to FILE, for --replay and --trace")
       ->type_name("FILE");

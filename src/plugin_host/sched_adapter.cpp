@@ -187,6 +187,8 @@ void SchedAdapter::on_events(std::span<const SchedulerEvent> events) {
   events_ = nullptr;
 }
 
+bool SchedAdapter::limits_steps() const { return instance_.active() && ops_.plan != nullptr; }
+
 void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
   if (!instance_.active() || ops_.plan == nullptr) return;
   fill_step(view, view.waiting);

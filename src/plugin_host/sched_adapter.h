@@ -33,6 +33,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   [[nodiscard]] bool looks_at_prefixes() const override;
   [[nodiscard]] uint32_t wanted_events() const override;
   void on_events(std::span<const SchedulerEvent> events) override;
+  [[nodiscard]] bool limits_steps() const override;
   void limit_step(const StepView& view, StepLimits& limits) override;
   [[nodiscard]] bool decides_admission() const override;
   void admit(const StepView& view, const Candidate& candidate, Admission& admission) override;

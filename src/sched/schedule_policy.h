@@ -132,6 +132,8 @@ class SchedulePolicy {
   [[nodiscard]] virtual uint32_t wanted_events() const { return 0; }
   virtual void on_events(std::span<const SchedulerEvent> /*events*/) {}
 
+  // limit_step() may change something.
+  [[nodiscard]] virtual bool limits_steps() const { return false; }
   virtual void limit_step(const StepView& /*view*/, StepLimits& /*limits*/) {}
 
   [[nodiscard]] virtual bool decides_admission() const { return false; }

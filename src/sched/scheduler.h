@@ -119,6 +119,8 @@ struct SchedulerStats {
   std::array<int64_t, kAdmissionResultCount> admissions{};  // by AdmissionResult
 };
 
+class CarriedSteps;
+
 class Scheduler {
  public:
   // `blocks` and `policy` are borrowed and must outlive the scheduler (or be replaced with set_policy()).
@@ -147,6 +149,11 @@ class Scheduler {
 
   // Takes the result of the oldest uncommitted plan. Results of sequences that have left are dropped.
   void commit(const StepResult& result, TimeNs now);
+
+  // As many steps as only carry every running sequence one token further, at once (sched/carried_steps.h): what plan()
+  // and commit() would have done, without their plans and outputs. Returns the steps; 0: something may be decided next.
+  // At most one plan may be uncommitted; its result is then that of the last step.
+  int64_t carry_on(CarriedSteps& steps);
 
   [[nodiscard]] SchedulerOutput& output() { return output_; }
 
@@ -233,6 +240,10 @@ class Scheduler {
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
   void end_step();
   void release_host_blocks(Sequence& sequence);
+  // scheduler_carry_on.cpp: equal steps at once
+  [[nodiscard]] bool only_carries_on() const;
+  void take_carried_tokens(Sequence& sequence, int32_t carried, CarriedSteps& steps);
+  void publish_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps);
   // scheduler_preemption.cpp: taking blocks from running sequences
   Sequence& choose_victim(const Need& need);
   Sequence& victim_by_rule();
@@ -316,6 +327,12 @@ class Scheduler {
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;
   size_t submitted_count_ = 0;
+
+  // What happens every B steps while all are carried on: who needs a block, who fills one.
+  struct Carried {
+    std::vector<Sequence*> extend, publish;
+  };
+  std::vector<Carried> carried_;
 
   SchedulerTrace* trace_ = nullptr;
   std::vector<Refusal> refusals_;  // of this step, for the trace

@@ -213,7 +213,9 @@ void Scheduler::check_starvation(TimeNs now) {
   const auto arrival = [](const Sequence* sequence) { return sequence->request.id; };
   const Sequence& first = **std::ranges::min_element(waiting_.sequences(), {}, arrival);
   if (now - first.queued_time < limits::kStarvationNs) return;
-  if (blocks_for(first.known_token_count()) <= blocks_.available_count()) {
+  // Room as admission counts it: what is kept free for running sequences is not the policy's doing.
+  matched_.clear();
+  if (has_room_for(first, blocks_for(first.known_token_count()))) {
     policy_->on_liveness_fault(LivenessFault::Starvation);
   }
 }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "sched/carried_steps.h"
 
 namespace inflight {
 
@@ -24,7 +26,7 @@ Replica::Replica(const Options& options, const DeviceModel& model, const Workloa
       loop_(scheduler_, executor_, clock_, options.overlap) {
   eviction_->attach(blocks_, scheduler_.latency_model());
   if (options.setup.latency) scheduler_.set_latency_model(LatencyModel(*options.setup.latency));
-  if (options.prefill_free) executor_.set_prefill_free();
+  if (options.stage == Stage::Decode) executor_.set_prefill_free();
 }
 
 void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const {
@@ -41,7 +43,11 @@ void Replica::add(int32_t index, TimeNs arrival) {
   Request request;
   request.id = static_cast<RequestId>(next_request_++);
   append_prompt(given, request.prompt);
-  request.sampling.max_tokens = given.max_tokens;
+  request.sampling.max_tokens = options_.stage == Stage::Prefill ? 1 : given.max_tokens;
+  if (options_.stage == Stage::Decode) {  // it has its first token
+    request.prompt.push_back(stream_token(given.output_stream, given.prompt_tokens));
+    --request.sampling.max_tokens;
+  }
   request.arrival = arrival;
   request.priority = given.priority;
   request.tenant = given.tenant;
@@ -50,7 +56,7 @@ void Replica::add(int32_t index, TimeNs arrival) {
   request.e2e_deadline = after(given.e2e_deadline);
   request.itl_target = given.itl_target;
   request.predicted_output_tokens = given.predicted_output_tokens;
-  const bool ends_early = given.output_tokens < given.max_tokens;
+  const bool ends_early = given.output_tokens < given.max_tokens && options_.stage != Stage::Prefill;
   if (ends_early) request.end_tokens = {kSimEndToken};
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id,
@@ -59,10 +65,77 @@ void Replica::add(int32_t index, TimeNs arrival) {
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
   ++request_count_;
-  outstanding_tokens_ += given.prompt_tokens + given.output_tokens;
+  outstanding_tokens_ += tokens_of(given);
 }
 
-bool Replica::step() {
+// What the replica's stage has to do for a request.
+int64_t Replica::tokens_of(const SimRequest& request) const {
+  switch (options_.stage) {
+    case Stage::Whole:
+      return int64_t{request.prompt_tokens} + request.output_tokens;
+    case Stage::Prefill:
+      return int64_t{request.prompt_tokens} + 1;
+    case Stage::Decode:
+      return request.output_tokens - 1;
+  }
+  return 0;
+}
+
+// Time, latencies and load of carried steps.
+class Replica::Carrier final : public CarriedSteps {
+ public:
+  Carrier(Replica& replica, TimeNs until) : replica_(replica), until_(until) {}
+
+  int32_t certain_tokens(const Sequence& sequence) override {
+    slots_.push_back(sequence.slot);
+    last_token_ = sequence.last_token_time;
+    const int32_t end = replica_.executor_.script(sequence.id).end_position;
+    return end == 0 ? limits::kContextTokensMax : end - static_cast<int32_t>(sequence.tokens.size());
+  }
+  std::optional<TimeNs> submit(const StepWork& work) override {
+    const TimeNs now = replica_.clock_.now();
+    if (now >= until_) return std::nullopt;
+    replica_.note_usage();
+    replica_.executor_.submit_carried(
+        {.tokens = work.decode_sequences, .sequences = work.decode_sequences, .decode_context = work.attended_tokens});
+    return now;
+  }
+  Ended wait() override {
+    const TimeNs duration = replica_.executor_.wait_carried();
+    const TimeNs now = replica_.clock_.now();
+    replica_.itl_.add(now - last_token_, static_cast<int64_t>(slots_.size()));
+    last_token_ = now;
+    return {.now = now, .duration = duration};
+  }
+  void read_tokens(const Sequence& sequence, int32_t position, std::span<TokenId> tokens) override {
+    read_stream(replica_.executor_.script(sequence.id).output_stream, position, tokens);
+  }
+
+  void end(int64_t steps) {
+    replica_.executor_.end_carried(steps);
+    for (const int32_t slot : slots_) replica_.progress_[static_cast<size_t>(slot)].last_token = last_token_;
+    replica_.outstanding_tokens_ -= steps * static_cast<int64_t>(slots_.size());
+    replica_.skipped_steps_ += steps;
+  }
+
+ private:
+  Replica& replica_;
+  TimeNs until_;
+  std::vector<int32_t> slots_;
+  TimeNs last_token_ = 0;
+};
+
+bool Replica::carry_on(TimeNs until) {
+  if (!options_.skip_decodes) return false;
+  Carrier carrier(*this, until);
+  const int64_t steps = scheduler_.carry_on(carrier);
+  if (steps == 0) return false;
+  carrier.end(steps);
+  return true;
+}
+
+bool Replica::step(TimeNs until) {
+  if (carry_on(until)) return true;
   note_usage();
   const bool busy = loop_.step();
   collect();
@@ -106,7 +179,7 @@ void Replica::collect() {
     const Progress& progress = progress_[static_cast<size_t>(end.slot)];
     const SimRequest& given = workload_.requests[static_cast<size_t>(progress.request)];
     --request_count_;
-    outstanding_tokens_ -= given.prompt_tokens + given.output_tokens - sequence.output_token_count();
+    outstanding_tokens_ -= tokens_of(given) - sequence.output_token_count();
     on_end_({.request = progress.request,
              .replica = options_.index,
              .arrival = progress.arrival,
@@ -160,6 +233,7 @@ void Replica::add_to(SimResult& result) const {
     result.prefill_time_share +=
         static_cast<double>(executor_.prefill_time()) / static_cast<double>(std::max<TimeNs>(executor_.busy_time(), 1));
   }
+  result.skipped_steps += skipped_steps_;
   result.evicted_blocks += blocks_.evicted_total();
   result.policy_strikes += policy_->instance().strike_count() + eviction_->instance().strike_count();
   for (const auto& [name, value] : policy_->instance().metrics()) result.policy_metrics.try_emplace(name, value);

@@ -23,12 +23,20 @@
 
 namespace inflight {
 
+// What of its requests a replica serves.
+enum class Stage : uint8_t {
+  Whole,
+  Prefill,  // the prompt and the first token
+  Decode,   // the tokens after the first; K and V of the prompt are brought along and cost nothing
+};
+
 class Replica {
  public:
   struct Options {
     SchedulerSetup setup;
     bool overlap = true;
-    bool prefill_free = false;  // see SimulatedExecutor::set_prefill_free()
+    bool skip_decodes = true;  // steps in which nothing is decided are not planned one by one
+    Stage stage = Stage::Whole;
     int32_t index = 0;
   };
   // on_end: called for every request that has ended.   LIFETIME: `model` and `workload` are borrowed.
@@ -42,8 +50,9 @@ class Replica {
   // max_requests are not reached.
   [[nodiscard]] bool has_room() const { return request_count_ < options_.setup.config.max_requests; }
 
-  // Runs one round of the step loop. False: nothing is to be done before wake_time().
-  bool step();
+  // Runs one round of the step loop, or many that decide nothing and begin before `until`. False: nothing is to be done
+  // before wake_time().
+  bool step(TimeNs until);
   [[nodiscard]] std::optional<TimeNs> wake_time() const { return scheduler_.wake_time(); }
   // Nothing happens until then.  REQUIRES: time >= now().
   void idle_until(TimeNs time) { clock_.advance(time - clock_.now()); }
@@ -71,8 +80,11 @@ class Replica {
     TimeNs arrival = 0;
     TimeNs last_token = kNotYet;
   };
+  class Carrier;
+  bool carry_on(TimeNs until);
   void collect();
   void note_usage();
+  [[nodiscard]] int64_t tokens_of(const SimRequest& request) const;
   void append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const;
 
   Options options_;
@@ -91,6 +103,7 @@ class Replica {
   int64_t outstanding_tokens_ = 0;
   std::vector<Progress> progress_;  // by slot
   LatencyHistogram itl_;
+  int64_t skipped_steps_ = 0;
   TimeNs usage_until_ = 0;  // usage_sum_ covers the time before
   double usage_sum_ = 0.0;  // referenced blocks * ns
   int32_t usage_max_ = 0;

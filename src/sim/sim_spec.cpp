@@ -45,7 +45,10 @@ constexpr std::array kKeys = {
     SimKey{"priority_preemption_threshold", Type::Integer, "none",
            "a waiting request replaces running ones whose priority is worse by more"},
     SimKey{"overlap", Type::OnOff, "on", "plan a step while the one before runs"},
+    SimKey{"skip_decodes", Type::OnOff, "on", "walk over decode steps in which nothing is decided"},
+    SimKey{"max_queued_reqs", Type::Integer, "0", "arrivals are rejected while so many wait; 0 = never"},
     SimKey{"replicas", Type::Integer, "1", "engines side by side"},
+    SimKey{"prefill_replicas", Type::Integer, "0", "of these, those that only prefill; the others then only decode"},
     SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
     SimKey{"time_limit_s", Type::Number, "0", "end of the run in virtual seconds; 0 = when all is done"},
     SimKey{"seed", Type::Integer, "0", "of the policies' random numbers"},
@@ -65,7 +68,7 @@ class Values {
       fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
     for (const SimKey& key : kKeys) values_[key.name] = key.default_value;
     for (const auto& [name, value] : json.items()) {
-      const auto key = values_.find(name);
+      const auto key = values_.find(long_sim_key(name));
       if (key == values_.end()) unknown(name);
       if (value.is_boolean()) {
         key->second = value.get<bool>() ? "on" : "off";
@@ -118,6 +121,15 @@ class Values {
 
 std::span<const SimKey> sim_keys() { return kKeys; }
 
+std::string long_sim_key(std::string_view name) {
+  if (name == "policy") return "schedule_policy";
+  if (name == "evict") return "radix_eviction_policy";
+  if (name == "chunk") return "chunked_prefill_size";
+  std::string key(name);
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
 SimSpec parse_sim_spec(std::string_view json_text) {
   const Values values(json_text);
   SimSpec spec;
@@ -160,7 +172,10 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   blocks.block_token_count = values.integer("block_size");
   blocks.prefix_caching = values.on("prefix_caching");
   options.overlap = values.on("overlap");
+  options.skip_decodes = values.on("skip_decodes");
+  options.max_queued = values.integer("max_queued_reqs");
   options.replicas = values.integer("replicas");
+  options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);
   if (const double limit = values.number("time_limit_s"); limit > 0.0) {
     options.time_limit = static_cast<TimeNs>(limit * 1e9);

@@ -28,6 +28,9 @@ struct SimKey {
 };
 [[nodiscard]] std::span<const SimKey> sim_keys();
 
+// The key that a name stands for: "policy" is "schedule_policy"; dashes are underscores. Others stay as they are.
+[[nodiscard]] std::string long_sim_key(std::string_view name);
+
 // Values may be given as text too ("8" for 8).  ERRORS: InvalidArgument naming the key, the value and what is allowed.
 [[nodiscard]] SimSpec parse_sim_spec(std::string_view json_text);
 // What the spec is to serve.  ERRORS: of make_workload() and read_trace_workload().

@@ -17,6 +17,22 @@ void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
   scripts_[index] = script;
 }
 
+SimulatedExecutor::Launched SimulatedExecutor::launch(const DeviceWork& work) {
+  const TimeNs now = clock_.now();
+  const TimeNs host = model_.host_time(work);
+  const TimeNs device = model_.device_time(work);
+  device_free_ = std::max(now + host, device_free_) + device;
+  busy_time_ += device;
+  if (work.prefill_pairs > 0) prefill_time_ += device;
+  if (overlap_) clock_.advance(host);
+  return {.finished = device_free_, .duration = overlap_ ? device : device_free_ - now};
+}
+
+TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {
+  const Script& script = scripts_[static_cast<size_t>(to_integer(sequence))];
+  return position == script.end_position ? kSimEndToken : stream_token(script.output_stream, position);
+}
+
 void SimulatedExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(count_ < static_cast<size_t>(kStepsInFlightMax));
   DeviceWork work = DeviceWork::of(plan);
@@ -24,28 +40,45 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
     work.prefill_pairs = 0;
     work.tokens = work.sequences;
   }
-  const TimeNs host = model_.host_time(work);
-  const TimeNs device = model_.device_time(work);
-  const TimeNs begin = std::max(clock_.now() + host, device_free_);
-  const TimeNs duration = begin + device - clock_.now();
-  device_free_ = begin + device;
-  busy_time_ += device;
-  if (work.prefill_pairs > 0) prefill_time_ += device;
+  const Launched launched = launch(work);
   decision_hash_.add(plan);
-  if (overlap_) clock_.advance(host);
-
   Flight& flight = flights_[(first_ + count_++) % flights_.size()];
-  flight.finished = device_free_;
+  flight.finished = launched.finished;
   flight.result.step = plan.step;
-  flight.result.duration = overlap_ ? device : duration;
+  flight.result.duration = launched.duration;
   flight.result.sampled.clear();
+  flight.positions.clear();
   for (const BatchEntry& entry : plan.entries) {
     if (!entry.samples) continue;
-    const Script& script = scripts_[static_cast<size_t>(to_integer(entry.sequence))];
     const int32_t position = entry.context_token_count();
-    const bool ends = position == script.end_position;
-    flight.result.sampled.push_back(
-        {.sequence = entry.sequence, .token = ends ? kSimEndToken : stream_token(script.output_stream, position)});
+    flight.result.sampled.push_back({.sequence = entry.sequence, .token = token_at(entry.sequence, position)});
+    flight.positions.push_back(position);
+  }
+}
+
+void SimulatedExecutor::submit_carried(const DeviceWork& work) { carried_ = launch(work); }
+
+TimeNs SimulatedExecutor::wait_carried() {
+  Launched ended = carried_;
+  if (count_ > 0) {  // the one before ends; the new one takes its place
+    Flight& flight = flights_[first_];
+    ended = {.finished = flight.finished, .duration = flight.result.duration};
+    flight.finished = carried_.finished;
+    flight.result.duration = carried_.duration;
+  }
+  if (ended.finished > clock_.now()) clock_.advance(ended.finished - clock_.now());
+  return ended.duration;
+}
+
+void SimulatedExecutor::end_carried(int64_t steps) {
+  decision_hash_.add_carried_on(steps);
+  if (count_ == 0) return;
+  Flight& flight = flights_[first_];
+  flight.result.step += static_cast<uint64_t>(steps);
+  for (size_t i = 0; i < flight.positions.size(); ++i) {
+    SampledToken& sampled = flight.result.sampled[i];
+    flight.positions[i] += static_cast<int32_t>(steps);
+    sampled.token = token_at(sampled.sequence, flight.positions[i]);
   }
 }
 

@@ -26,8 +26,18 @@ class SimulatedExecutor final : public Executor {
   };
   void set_script(SequenceId sequence, const Script& script);
 
+  [[nodiscard]] const Script& script(SequenceId sequence) const {
+    return scripts_[static_cast<size_t>(to_integer(sequence))];
+  }
+
   void submit(const BatchPlan& plan) override;
   [[nodiscard]] const StepResult& wait() override;
+
+  // Steps that carry the submitted one's sequences a token further each (Scheduler::carry_on()): one is submitted, then
+  // the oldest waited for (returns its duration), and in the end all of them become the one submitted before.
+  void submit_carried(const DeviceWork& work);
+  [[nodiscard]] TimeNs wait_carried();
+  void end_carried(int64_t steps);
 
   // Prompt tokens cost nothing but their last one's logits: their K and V came from another machine.
   void set_prefill_free() { prefill_free_ = true; }
@@ -39,8 +49,16 @@ class SimulatedExecutor final : public Executor {
  private:
   struct Flight {
     StepResult result;
+    std::vector<int32_t> positions;  // of the sampled tokens
     TimeNs finished = 0;
   };
+  struct Launched {
+    TimeNs finished = 0;
+    TimeNs duration = 0;
+  };
+  Launched launch(const DeviceWork& work);
+  [[nodiscard]] TokenId token_at(SequenceId sequence, int32_t position) const;
+
   const DeviceModel& model_;
   ManualClock& clock_;
   bool overlap_;
@@ -49,6 +67,7 @@ class SimulatedExecutor final : public Executor {
   std::array<Flight, kStepsInFlightMax + 1> flights_;  // one more: the result last given out stays valid
   size_t first_ = 0;
   size_t count_ = 0;
+  Launched carried_;  // the step that was submitted with submit_carried()
   TimeNs device_free_ = 0;
   TimeNs busy_time_ = 0;
   TimeNs prefill_time_ = 0;

@@ -35,9 +35,9 @@ class ArrivalList {
 
   void on_end(int32_t request, TimeNs now) {
     const int32_t follower = followers_[static_cast<size_t>(request)];
-    if (follower != kNoRequest)
-      waiting_.push({now + workload_.requests[static_cast<size_t>(follower)].arrival, follower});
+    if (follower != kNoRequest) add(follower, now + workload_.requests[static_cast<size_t>(follower)].arrival);
   }
+  void add(int32_t request, TimeNs time) { waiting_.push({time, request}); }
 
   struct Arrival {
     TimeNs time;
@@ -79,11 +79,8 @@ class Simulation {
       : options_(options), workload_(workload), observers_(observers), model_(options.device), arrivals_(workload) {
     options_.setup = resolved_setup(options, workload);
     result_.requests.reserve(workload.requests.size());
-    for (int32_t i = 0; i < options.replicas; ++i) {
-      replicas_.push_back(
-          std::make_unique<Replica>(Replica::Options{.setup = options_.setup, .overlap = options.overlap, .index = i},
-                                    model_, workload, [this](const RequestRecord& record) { on_end(record); }));
-    }
+    if (options.prefill_replicas > 0) first_stage_.resize(workload.requests.size());
+    for (int32_t i = 0; i < options.replicas; ++i) add_replica(i);
     if (observers.trace != nullptr) replicas_.front()->set_trace(observers.trace);
   }
 
@@ -105,6 +102,26 @@ class Simulation {
   }
 
  private:
+  void add_replica(int32_t index) {
+    Replica::Options options{.setup = options_.setup,
+                             .overlap = options_.overlap,
+                             .skip_decodes = options_.skip_decodes,
+                             .stage = Stage::Whole,
+                             .index = index};
+    if (options_.prefill_replicas > 0) {
+      options.stage = index < options_.prefill_replicas ? Stage::Prefill : Stage::Decode;
+    }
+    if (options.stage == Stage::Decode) {  // prompts that come with their K and V enter whole
+      SchedulerConfig& config = options.setup.config;
+      const int64_t tokens = int64_t{config.max_num_batched_tokens} + 4 * int64_t{config.max_model_len};
+      config.max_num_batched_tokens = static_cast<int32_t>(std::min<int64_t>(tokens, limits::kBatchedTokensMax));
+      config.long_prefill_token_threshold = config.max_prefill_tokens = 0;
+    }
+    replicas_.push_back(
+        std::make_unique<Replica>(options, model_, workload_, [this](const RequestRecord& record) { on_end(record); }));
+    (options.stage == Stage::Decode ? decode_pool_ : entry_pool_).push_back(replicas_.back().get());
+  }
+
   [[nodiscard]] Replica* earliest_busy() const {
     Replica* earliest = nullptr;
     for (const auto& replica : replicas_) {
@@ -115,7 +132,10 @@ class Simulation {
 
   // One step, or nothing until it wakes or the next request arrives.
   void advance(Replica& replica, std::optional<TimeNs> until) {
-    if (replica.step()) return;
+    // A request that follows another may arrive before `until` from another replica.
+    const bool known = replicas_.size() == 1 || (!arrivals_.has_followers() && first_stage_.empty());
+    const TimeNs due = std::min(until.value_or(kNoDeadline), options_.time_limit);
+    if (replica.step(known ? due : replica.now())) return;
     std::optional<TimeNs> wake = replica.wake_time();
     if (until && (!wake || *until < *wake)) wake = until;
     INFLIGHT_CHECK(wake.has_value());
@@ -123,43 +143,77 @@ class Simulation {
   }
 
   bool route(const ArrivalList::Arrival& arrival) {
-    Replica* const replica = choose(workload_.requests[static_cast<size_t>(arrival.request)]);
+    const SimRequest& request = workload_.requests[static_cast<size_t>(arrival.request)];
+    const bool transferred = !first_stage_.empty() && first_stage_[static_cast<size_t>(arrival.request)].has_value();
+    Replica* const replica = choose(transferred ? decode_pool_ : entry_pool_, request);
     if (replica == nullptr) return false;
     arrivals_.pop(arrival);
+    if (options_.max_queued > 0 && !transferred && replica->scheduler().waiting_count() >= options_.max_queued) {
+      on_whole_end({.request = arrival.request,
+                    .replica = 0,
+                    .arrival = arrival.time,
+                    .end = arrival.time,
+                    .reason = FinishReason::Error});
+      return true;
+    }
     replica->add(arrival.request, arrival.time);
     return true;
   }
 
-  [[nodiscard]] Replica* choose(const SimRequest& request) {
-    if (replicas_.size() == 1) return replicas_.front()->has_room() ? replicas_.front().get() : nullptr;
+  [[nodiscard]] Replica* choose(const std::vector<Replica*>& pool, const SimRequest& request) {
+    if (pool.size() == 1) return pool.front()->has_room() ? pool.front() : nullptr;
     if (options_.routing == Routing::RoundRobin) {
-      for (size_t tried = 0; tried < replicas_.size(); ++tried) {
-        Replica* const replica = replicas_[round_robin_++ % replicas_.size()].get();
+      for (size_t tried = 0; tried < pool.size(); ++tried) {
+        Replica* const replica = pool[round_robin_++ % pool.size()];
         if (replica->has_room()) return replica;
       }
       return nullptr;
     }
     Replica* least = nullptr;
-    for (const auto& replica : replicas_) {
+    for (Replica* const replica : pool) {
       if (!replica->has_room()) continue;
-      if (least == nullptr || replica->outstanding_tokens() < least->outstanding_tokens()) least = replica.get();
+      if (least == nullptr || replica->outstanding_tokens() < least->outstanding_tokens()) least = replica;
     }
     if (least == nullptr || options_.routing == Routing::LeastLoaded) return least;
     // The most stored tokens; where nothing is stored or the holder is far busier, the least loaded.
     Replica* best = least;
     int32_t stored = least->stored_prefix_tokens(request);
-    for (const auto& replica : replicas_) {
+    for (Replica* const replica : pool) {
       const int32_t here = replica->stored_prefix_tokens(request);
       const bool overloaded =
           replica->outstanding_tokens() > 2 * least->outstanding_tokens() + request.prompt_tokens * 8;
       if (here <= stored || overloaded || !replica->has_room()) continue;
-      best = replica.get();
+      best = replica;
       stored = here;
     }
     return best;
   }
 
   void on_end(const RequestRecord& record) {
+    const SimRequest& request = workload_.requests[static_cast<size_t>(record.request)];
+    if (first_stage_.empty()) {
+      on_whole_end(record);
+      return;
+    }
+    std::optional<RequestRecord>& first = first_stage_[static_cast<size_t>(record.request)];
+    if (!first && request.output_tokens > 1 && record.reason == FinishReason::Length) {
+      first = record;
+      arrivals_.add(record.request, record.end + model_.transfer_time(request.prompt_tokens));
+    } else if (first) {
+      RequestRecord whole = *first;
+      transfer_itl_.add(record.first_token - first->first_token);  // its second token waited for transfer and place
+      whole.replica = record.replica;
+      whole.end = record.end;
+      whole.output_tokens += record.output_tokens;
+      whole.preemptions += record.preemptions;
+      whole.reason = record.reason;
+      on_whole_end(whole);
+    } else {
+      on_whole_end(record);
+    }
+  }
+
+  void on_whole_end(const RequestRecord& record) {
     result_.requests.push_back(record);
     arrivals_.on_end(record.request, record.end);
     if (observers_.progress && result_.requests.size() % 256 == 0) {
@@ -177,6 +231,9 @@ class Simulation {
   DeviceModel model_;
   ArrivalList arrivals_;
   std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<Replica*> entry_pool_, decode_pool_;
+  std::vector<std::optional<RequestRecord>> first_stage_;  // with pools, by request: what the prefill pool did
+  LatencyHistogram transfer_itl_;
   size_t round_robin_ = 0;
   SimResult result_;
 };
@@ -241,6 +298,14 @@ SimResult Simulation::finish() {
     // Order of the replicas matters, as it should.
     result_.decision_hash = result_.decision_hash * 31 + replica->decision_hash();
   }
+  itl.add(transfer_itl_);
+  if (!first_stage_.empty()) {  // a request counts once, not in both pools
+    result_.scheduler.requests_finished = static_cast<int64_t>(result_.requests.size());
+    result_.scheduler.prompt_tokens = 0;
+    for (const Replica* replica : entry_pool_) {
+      result_.scheduler.prompt_tokens += replica->scheduler().stats().prompt_tokens;
+    }
+  }
   const auto count = static_cast<double>(replicas_.size());
   result_.kv_usage_mean /= count;
   result_.device_busy_share /= count;
@@ -264,6 +329,10 @@ std::optional<Routing> parse_routing(std::string_view name) {
 SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workload) {
   if (options.replicas < 1 || options.replicas > 64) {
     fail(ErrorCode::InvalidArgument, "replicas is {}, allowed: 1 to 64", options.replicas);
+  }
+  if (options.prefill_replicas < 0 || (options.prefill_replicas > 0 && options.prefill_replicas >= options.replicas)) {
+    fail(ErrorCode::InvalidArgument, "prefill_replicas is {}, allowed: 0 to {} (replicas - 1)",
+         options.prefill_replicas, options.replicas - 1);
   }
   if (workload.requests.empty()) fail(ErrorCode::InvalidArgument, "the workload has no requests");
   SchedulerSetup setup = options.setup;

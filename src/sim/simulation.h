@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole simulated run: a workload, one or more replicas of the engine, routing between them.
+// A whole simulated run: a workload, one or more replicas of the engine, routing between them. With separate pools
+// (Zhong et al. 2024, DistServe; Patel et al. 2024, Splitwise) a request's prompt and first token come from a prefill
+// replica, then its K and V travel to a decode replica.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +32,11 @@ struct SimOptions {
   SchedulerSetup setup;
   DeviceProfile device;
   bool overlap = true;
-  int32_t replicas = 1;  // 1..64
+  bool skip_decodes = true;  // see Replica; never with SimObservers::trace
+  int32_t replicas = 1;      // 1..64
   Routing routing = Routing::LeastLoaded;
+  int32_t prefill_replicas = 0;     // of the replicas, those that only prefill; the others then only decode
+  int32_t max_queued = 0;           // arrivals are rejected while so many wait in the chosen replica; 0 = never
   TimeNs time_limit = kNoDeadline;  // the run ends then, whatever is unfinished
 };
 

@@ -31,16 +31,19 @@ TokenId stream_token(uint64_t stream, int32_t position) {
   return static_cast<TokenId>(((p % 2 == 0 ? words.even : words.odd) + p * kStride) & kMask);
 }
 
-void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens) {
+void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
   const StreamWords words = words_of(stream);
+  const auto first = static_cast<uint32_t>(position);
+  for (uint32_t i = 0; i < tokens.size(); ++i) {
+    const uint32_t p = first + i;
+    tokens[i] = static_cast<TokenId>(((p % 2 == 0 ? words.even : words.odd) + p * kStride) & kMask);
+  }
+}
+
+void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens) {
   const size_t begin = tokens.size();
   tokens.resize(begin + static_cast<size_t>(count));
-  TokenId* const out = tokens.data() + begin;
-  const auto first = static_cast<uint32_t>(position);
-  for (uint32_t i = 0; i < static_cast<uint32_t>(count); ++i) {
-    const uint32_t p = first + i;
-    out[i] = static_cast<TokenId>(((p % 2 == 0 ? words.even : words.odd) + p * kStride) & kMask);
-  }
+  read_stream(stream, position, std::span(tokens).subspan(begin));
 }
 
 int64_t Workload::sequence_tokens_max() const {

@@ -25,6 +25,9 @@ inline constexpr TokenId kSimEndToken = 0x7fffffff;
 // Appends the tokens at [position, position + count).
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens);
 
+// The same into a span.
+void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens);
+
 // Tokens [offset, offset + count) of a stream.
 struct ContentSegment {
   uint64_t stream = 0;

@@ -123,6 +123,24 @@ TEST(Simulation, PrefixRoutingFindsWhatRoundRobinScatters) {
   EXPECT_GT(gathered, 1.3 * scattered);
 }
 
+TEST(Simulation, SeparatePoolsServeEveryTokenOnce) {
+  nlohmann::json spec = {{"workload", "poisson,requests=100,rate=2,prompt=1000-4000,output=1-60"},
+                         {"device", "gpu-7b"},
+                         {"max_num_batched_tokens", 2048},
+                         {"replicas", 2}};
+  const auto together = run(spec);
+  spec["prefill_replicas"] = 1;
+  const auto apart = run(spec);
+  EXPECT_EQ(apart["requests"], 100);
+  EXPECT_EQ(apart["output_tokens"], together["output_tokens"]);
+  EXPECT_EQ(apart["prompt_tokens"], together["prompt_tokens"]);
+  EXPECT_LT(apart["itl_ms"]["p99"], together["itl_ms"]["p99"]);  // no prompt ever delays a decode
+  spec["prefill_replicas"] = 2;
+  EXPECT_NE(test::error_of(ErrorCode::InvalidArgument, [&] { static_cast<void>(run_simulation_json(spec.dump())); })
+                .find("prefill_replicas is 2, allowed: 0 to 1"),
+            std::string::npos);
+}
+
 TEST(Simulation, SameSpecSameDecisions) {
   const nlohmann::json spec = {{"workload", "lognormal,requests=300,rate=5,seed=3"}, {"device", "pocl-135m"}};
   const auto first = run(spec), second = run(spec);
@@ -132,6 +150,31 @@ TEST(Simulation, SameSpecSameDecisions) {
 
 ErrorCode spec_error(std::string_view spec) {
   return spec.find("nobody") != std::string_view::npos ? ErrorCode::NotFound : ErrorCode::InvalidArgument;
+}
+
+// Requests that wait for blocks for longer than limits::kStarvationNs are not starved by their policy.
+TEST(Simulation, NoPolicyIsBlamedForWantOfBlocks) {
+  const auto result = run({{"workload", "closed,requests=300,prompt=lognormal:200:0.8,output=lognormal:300:0.6"},
+                           {"device", "pocl-135m"},
+                           {"kv_blocks", 900}});
+  EXPECT_GT(result["makespan_s"], 60.0);
+  EXPECT_GT(result["preemptions"], 50);
+  EXPECT_EQ(result["policy_strikes"], 0);
+}
+
+TEST(Simulation, ShortNamesMeanTheLongOnes) {
+  const auto result =
+      run({{"workload", "closed,requests=4"}, {"policy", "vtc"}, {"evict", "sieve"}, {"max-num-seqs", 3}});
+  EXPECT_EQ(result["schedule_policy"], "vtc");
+  EXPECT_EQ(result["radix_eviction_policy"], "sieve");
+  EXPECT_EQ(result["max_num_seqs"], 3);
+}
+
+TEST(Simulation, AFullWaitingListRejects) {
+  const auto result = run(
+      {{"workload", "closed,requests=20,output=5"}, {"max_num_seqs", 2}, {"max_queued_reqs", 6}, {"device", "unit"}});
+  EXPECT_EQ(result["requests"], 6);
+  EXPECT_EQ(result["requests_rejected"], 14);
 }
 
 TEST(Simulation, MistakesAreNamed) {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/comparison.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "sim/parse_number.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The base with one key set.
+void set_key(Json& spec, std::string_view given, const std::string& value) {
+  const std::string key = long_sim_key(given);
+  const bool known = std::ranges::find(sim_keys(), std::string_view(key), &SimKey::name) != sim_keys().end();
+  if (known) {
+    spec[key] = value;
+  } else if (spec.contains("workload")) {
+    spec["workload"] = spec["workload"].get<std::string>() + "," + key + "=" + value;
+  } else {
+    fail(ErrorCode::InvalidArgument, "'{}' is no key of simulations; workload keys need a workload", given);
+  }
+}
+
+}  // namespace
+
+Dimension parse_dimension(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
+    fail(ErrorCode::InvalidArgument, "'{}' names no values, allowed: KEY=VALUE|VALUE|... or KEY=FROM:TO:COUNT", text);
+  }
+  Dimension dimension{.key = std::string(text.substr(0, equals)), .values = {}};
+  const std::string_view values = text.substr(equals + 1);
+  std::vector<double> range;
+  for (size_t begin = 0; begin <= values.size();) {
+    const size_t end = std::min(values.find(':', begin), values.size());
+    const auto number = parse_number(values.substr(begin, end - begin));
+    if (!number) break;
+    range.push_back(*number);
+    begin = end + 1;
+  }
+  if (range.size() == 3 && range[2] >= 2.0 && range[2] <= 1000.0) {
+    const auto count = static_cast<int>(range[2]);
+    for (int i = 0; i < count; ++i) {
+      dimension.values.push_back(fmt::format("{:.6g}", range[0] + (range[1] - range[0]) * i / (count - 1)));
+    }
+    return dimension;
+  }
+  for (size_t begin = 0; begin <= values.size();) {
+    const size_t end = std::min(values.find('|', begin), values.size());
+    dimension.values.emplace_back(values.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return dimension;
+}
+
+std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vector<Dimension>& dimensions,
+                                 const Clock& wall, const CompareOptions& options) {
+  constexpr size_t kRunsMax = 10'000;
+  size_t count = 1;
+  for (const Dimension& dimension : dimensions) {
+    count *= dimension.values.size();
+    if (count > kRunsMax) fail(ErrorCode::InvalidArgument, "more than {} combinations to simulate", kRunsMax);
+  }
+  std::vector<ComparedRun> runs(count);
+  for (size_t i = 0; i < count; ++i) {
+    Json spec = Json::parse(base_spec_json);
+    size_t rest = i, block = count;
+    for (const Dimension& dimension : dimensions) {
+      block /= dimension.values.size();
+      const std::string& value = dimension.values[rest / block];
+      rest %= block;
+      set_key(spec, dimension.key, value);
+      runs[i].values.push_back(value);
+      runs[i].name += (runs[i].name.empty() ? "" : ", ") +
+                      (dimensions.size() > 1 || parse_number(value) ? dimension.key + " " : std::string()) + value;
+    }
+    runs[i].spec_json = spec.dump();
+    static_cast<void>(parse_sim_spec(runs[i].spec_json));  // mistakes show before anything runs
+  }
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::atomic<size_t> next = 0;
+  size_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        const SimSpec spec = parse_sim_spec(runs[i].spec_json);
+        SimObservers observers;
+        if (options.timelines) observers.trace = &runs[i].timeline;
+        runs[i].result = run_simulation(spec.options, load_workload(spec), wall, observers);
+      } catch (...) {
+        const std::scoped_lock lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+      const std::scoped_lock lock(mutex);
+      ++done;
+      if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(count));
+    }
+  };
+  const unsigned wanted =
+      options.threads > 0 ? static_cast<unsigned>(options.threads) : std::thread::hardware_concurrency();
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min<size_t>(std::max(wanted, 1U), count); ++i) threads.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  return runs;
+}
+
+double knee_of(const std::vector<double>& x, const std::vector<double>& y) {
+  if (x.empty()) return 0.0;
+  const double limit = 2.0 * y.front();
+  for (size_t i = 1; i < x.size(); ++i) {
+    if (y[i] <= limit) continue;
+    return x[i - 1] + (x[i] - x[i - 1]) * (limit - y[i - 1]) / (y[i] - y[i - 1]);
+  }
+  return x.back();
+}
+
+}  // namespace inflight

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many simulations that differ in a few keys: every combination of the values, several at once, in a fixed order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "sim/sim_spec.h"
+#include "sim/timeline.h"
+
+namespace inflight {
+
+// One key and the values that it takes. A key of sim_keys(), or of the workload (then it is added to its text).
+struct Dimension {
+  std::string key;
+  std::vector<std::string> values;
+};
+// "policy=fcfs|lpm|vtc" or "rate=1:20:8" (8 values from 1 to 20, evenly).
+// ERRORS: InvalidArgument.
+[[nodiscard]] Dimension parse_dimension(std::string_view text);
+
+struct ComparedRun {
+  std::string name;                 // the values that set it apart
+  std::vector<std::string> values;  // by dimension
+  std::string spec_json;
+  SimResult result;
+  Timeline timeline;  // empty unless asked for
+};
+struct CompareOptions {
+  bool timelines = false;
+  int threads = 0;                       // 0: as many as the machine has
+  std::function<void(double)> progress;  // share of the runs; called under a lock
+};
+// Every combination, the last dimension fastest.  ERRORS: of parse_sim_spec() and run_simulation(), of the first run.
+[[nodiscard]] std::vector<ComparedRun> compare(std::string_view base_spec_json,
+                                               const std::vector<Dimension>& dimensions, const Clock& wall,
+                                               const CompareOptions& options);
+
+// Where a rising curve leaves its flat part: the largest x whose y is at most twice the first y, interpolated linearly.
+// REQUIRES: x rises.
+[[nodiscard]] double knee_of(const std::vector<double>& x, const std::vector<double>& y);
+
+}  // namespace inflight

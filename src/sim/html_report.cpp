@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/html_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace inflight {
+namespace {
+
+// Okabe and Ito's palette: told apart by everybody.
+constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                 "#e69f00", "#56b4e9", "#000000", "#8a8a00"};
+constexpr double kWidth = 640.0, kHeight = 300.0, kLeft = 70.0, kRight = 20.0, kTop = 30.0, kBottom = 45.0;
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char character : text) {
+    switch (character) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += character;
+    }
+  }
+  return out;
+}
+
+// A round step that cuts `range` into about five.
+double tick_of(double range) {
+  const double raw = range / 5.0;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= raw) return factor * power;
+  }
+  return 10.0 * power;
+}
+
+struct Axis {
+  double low = 0.0, high = 1.0;
+  bool log = false;
+  [[nodiscard]] double at(double value) const {
+    if (log) return (std::log10(value) - std::log10(low)) / (std::log10(high) - std::log10(low));
+    return (value - low) / (high - low);
+  }
+};
+
+Axis axis_of(const Plot& plot, std::vector<double> PlotSeries::* member, bool log) {
+  double low = std::numeric_limits<double>::max(), high = std::numeric_limits<double>::lowest();
+  for (const PlotSeries& series : plot.series) {
+    for (const double value : series.*member) {
+      if (log && value <= 0.0) continue;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+  if (low > high) return {};
+  if (!log) low = std::min(low, 0.0);
+  if (high <= low) high = low + 1.0;
+  return {low, log ? high * 1.2 : high, log};
+}
+
+std::string ticks_of(const Axis& x, const Axis& y) {
+  std::string svg;
+  const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
+  const double x_step = tick_of(x.high - x.low);
+  for (double value = std::ceil(x.low / x_step) * x_step; value <= x.high + 1e-9; value += x_step) {
+    const double at = kLeft + x.at(value) * inner_width;
+    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:.4g}</text>", at, kHeight - kBottom + 16,
+                       value);
+  }
+  std::vector<double> values;
+  if (y.log) {
+    for (double value = std::pow(10.0, std::ceil(std::log10(y.low))); value <= y.high; value *= 10.0)
+      values.push_back(value);
+  } else {
+    const double y_step = tick_of(y.high - y.low);
+    for (double value = std::ceil(y.low / y_step) * y_step; value <= y.high + 1e-9; value += y_step)
+      values.push_back(value);
+  }
+  for (const double value : values) {
+    const double at = kHeight - kBottom - y.at(value) * inner_height;
+    svg += fmt::format(
+        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#ddd'/><text x='{}' y='{:.1f}' "
+        "text-anchor='end'>{:.4g}</text>",
+        kLeft, kWidth - kRight, at, at, kLeft - 6, at + 4, value);
+  }
+  return svg;
+}
+
+std::string table_of(std::span<const ReportRun> runs) {
+  std::string html =
+      "<table><tr><th>run<th>steps<th>makespan s<th>output tokens/s<th>requests/s<th>TTFT p50<th>p95<th>p99 ms<th>ITL "
+      "p50<th>p95<th>p99 ms<th>E2E mean ms<th>goodput/s<th>useful slots<th>prefix "
+      "hits<th>preempted<th>recomputed<th>KV "
+      "used<th>fairness</tr>\n";
+  for (const ReportRun& run : runs) {
+    const SimResult& r = *run.result;
+    html += fmt::format(
+        "<tr><td>{}<td>{}<td>{:.3f}<td>{:.1f}<td>{:.2f}<td>{:.1f}<td>{:.1f}<td>{:.1f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>"
+        "{:.1f}"
+        "<td>{:.2f}<td>{:.1f} %<td>{:.1f} %<td>{}<td>{:.1f} %<td>{:.1f} %<td>{:.3f}</tr>\n",
+        escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
+        static_cast<double>(r.scheduler.requests_finished) / std::max(r.makespan_s(), 1e-9), r.ttft.p50, r.ttft.p95,
+        r.ttft.p99, r.itl.p50, r.itl.p95, r.itl.p99, r.e2e.mean, r.goodput(), 100 * r.useful_slot_share(),
+        100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean, r.fairness);
+  }
+  return html + "</table>\n";
+}
+
+// Share of the requests that had ended (or their first token) within a time.
+PlotSeries distribution_of(const ReportRun& run, bool first_token) {
+  std::vector<double> values;
+  for (const RequestRecord& record : run.result->requests) {
+    const TimeNs end = first_token ? record.first_token : record.end;
+    if (end != kNotYet) values.push_back(static_cast<double>(end - record.arrival) * 1e-6);
+  }
+  std::ranges::sort(values);
+  PlotSeries series{.name = run.name, .x = {}, .y = {}};
+  constexpr size_t kPoints = 100;
+  for (size_t i = 0; i <= kPoints && !values.empty(); ++i) {
+    series.x.push_back(values[std::min(values.size() - 1, i * values.size() / kPoints)]);
+    series.y.push_back(static_cast<double>(i) / kPoints);
+  }
+  return series;
+}
+
+std::string load_plot(const ReportRun& run) {
+  Plot plot{.title = run.name + ": sequences", .x_label = "seconds", .y_label = "sequences", .series = {}};
+  PlotSeries decoding{"decoding", {}, {}}, waiting{"waiting", {}, {}};
+  const auto& steps = run.timeline->steps();
+  const size_t stride = std::max<size_t>(1, steps.size() / 400);
+  for (size_t i = 0; i < steps.size(); i += stride) {
+    const double at = static_cast<double>(steps[i].begin) * 1e-9;
+    decoding.x.push_back(at);
+    decoding.y.push_back(steps[i].decodes);
+    waiting.x.push_back(at);
+    waiting.y.push_back(steps[i].waiting);
+  }
+  plot.series = {decoding, waiting};
+  return svg_of(plot);
+}
+
+}  // namespace
+
+std::string svg_of(const Plot& plot) {
+  const Axis x = axis_of(plot, &PlotSeries::x, false), y = axis_of(plot, &PlotSeries::y, plot.log_y);
+  const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
+  std::string svg = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' font-family='sans-serif' font-size='11'>",
+      kWidth, kHeight + 16.0 * static_cast<double>((plot.series.size() + 2) / 3), kWidth);
+  svg += fmt::format("<text x='{}' y='16' font-size='13' font-weight='bold'>{}</text>", kLeft, escaped(plot.title));
+  svg += ticks_of(x, y);
+  svg += fmt::format("<rect x='{}' y='{}' width='{}' height='{}' fill='none' stroke='#888'/>", kLeft, kTop, inner_width,
+                     inner_height);
+  svg += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>", kLeft + inner_width / 2, kHeight - 12,
+                     escaped(plot.x_label));
+  svg += fmt::format("<text transform='translate(14,{}) rotate(-90)' text-anchor='middle'>{}</text>",
+                     kTop + inner_height / 2, escaped(plot.y_label));
+  for (size_t s = 0; s < plot.series.size(); ++s) {
+    const PlotSeries& series = plot.series[s];
+    const char* const colour = kColours[s % kColours.size()];
+    std::string points;
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      if (plot.log_y && series.y[i] <= 0.0) continue;
+      points += fmt::format("{:.1f},{:.1f} ", kLeft + x.at(series.x[i]) * inner_width,
+                            kHeight - kBottom - y.at(series.y[i]) * inner_height);
+    }
+    svg += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.6'/>", points, colour);
+    const double legend_x = kLeft + static_cast<double>(s % 3) * inner_width / 3.0,
+                 legend_y = kHeight + 16.0 * static_cast<double>(s / 3);
+    svg += fmt::format(
+        "<rect x='{:.1f}' y='{:.1f}' width='12' height='4' fill='{}'/><text x='{:.1f}' y='{:.1f}'>{}</text>", legend_x,
+        legend_y, colour, legend_x + 16, legend_y + 6, escaped(series.name));
+  }
+  return svg + "</svg>\n";
+}
+
+std::string svg_of(const Timeline& timeline, int32_t rows) {
+  TimeNs end = 1;
+  for (const auto& interval : timeline.intervals()) end = std::max(end, interval.end);
+  constexpr double kTimelineWidth = 1000.0;
+  const double row_height = std::clamp(320.0 / rows, 2.0, 16.0);
+  std::string svg = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {:.0f}' width='{}' style='background:#f4f4f4;border:1px "
+      "solid #888'>",
+      kTimelineWidth, row_height * rows, kTimelineWidth);
+  const auto at = [&](TimeNs time) { return static_cast<double>(time) / static_cast<double>(end) * kTimelineWidth; };
+  for (const auto& interval : timeline.intervals()) {
+    if (interval.end == kNotYet) continue;
+    const TimeNs prefilled = interval.prefilled == kNotYet ? interval.end : interval.prefilled;
+    const double top = row_height * interval.row;
+    svg += fmt::format("<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' fill='#9ecae1'/>",
+                       at(interval.begin), top, at(prefilled) - at(interval.begin), row_height - 0.5);
+    svg += fmt::format(
+        "<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' fill='{}'><title>sequence {}</title></rect>",
+        at(prefilled), top, std::max(at(interval.end) - at(prefilled) - 0.3, 0.2), row_height - 0.5,
+        interval.preempted ? "#d62728" : kColours[interval.sequence % 6], interval.sequence);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string html_report(std::string_view title, std::span<const ReportRun> runs) {
+  std::string html = fmt::format(
+      "<!doctype html><html lang='en'><meta charset='utf-8'><title>{}</title><style>body{{font:14px "
+      "sans-serif;margin:2em;"
+      "max-width:1100px}}table{{border-collapse:collapse;font-size:12px}}td,th{{border:1px solid #ccc;padding:3px 6px;"
+      "text-align:right}}td:first-child{{text-align:left}}h2{{margin-top:2em}}</style><h1>{}</h1>\n",
+      escaped(title), escaped(title));
+  html += table_of(runs);
+  Plot ttft{.title = "Time to first token", .x_label = "ms", .y_label = "share of requests", .series = {}};
+  Plot e2e{.title = "Time to last token", .x_label = "ms", .y_label = "share of requests", .series = {}};
+  for (const ReportRun& run : runs) {
+    ttft.series.push_back(distribution_of(run, true));
+    e2e.series.push_back(distribution_of(run, false));
+  }
+  html += "<h2>Latencies</h2>\n" + svg_of(ttft) + svg_of(e2e);
+  for (const ReportRun& run : runs) {
+    if (run.timeline == nullptr) continue;
+    html += fmt::format(
+        "<h2>Batch timeline: {}</h2><p>One line a slot: light = prompt, coloured = decoding, red = was preempted, grey "
+        "= idle.</p>\n",
+        escaped(run.name));
+    html += svg_of(*run.timeline, run.result->max_num_seqs);
+    html += load_plot(run);
+  }
+  return html + "</html>\n";
+}
+
+}  // namespace inflight

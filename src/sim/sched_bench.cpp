@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sched_bench.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "plugin_host/policies.h"
+#include "sched/scheduler.h"
+#include "sched/step_loop.h"
+#include "sim/workload.h"
+
+namespace inflight {
+namespace {
+
+// Every step is done at once; every sampled token is the same.
+class InstantExecutor final : public Executor {
+ public:
+  void submit(const BatchPlan& plan) override {
+    StepResult& result = results_[(first_ + count_++) % results_.size()];
+    result.step = plan.step;
+    result.duration = 1'000'000;
+    result.sampled.clear();
+    for (const BatchEntry& entry : plan.entries) {
+      if (entry.samples) result.sampled.push_back({.sequence = entry.sequence, .token = 7});
+    }
+    all_decode = plan.scheduled_token_count == static_cast<int32_t>(plan.entries.size());
+  }
+  const StepResult& wait() override {
+    const StepResult& result = results_[first_];
+    first_ = (first_ + 1) % results_.size();
+    --count_;
+    return result;
+  }
+  bool all_decode = false;  // the last submitted step
+
+ private:
+  std::array<StepResult, kStepsInFlightMax + 1> results_;
+  size_t first_ = 0;
+  size_t count_ = 0;
+};
+
+double quantile_us(std::vector<TimeNs>& durations, double q) {
+  if (durations.empty()) return 0.0;
+  const auto at = static_cast<size_t>(q * static_cast<double>(durations.size() - 1));
+  std::ranges::nth_element(durations, durations.begin() + static_cast<std::ptrdiff_t>(at));
+  return static_cast<double>(durations[at]) * 1e-3;
+}
+
+SchedulerSetup setup_of(const SchedBenchOptions& options) {
+  SchedulerSetup setup;
+  setup.config.max_num_seqs = options.running;
+  setup.config.max_num_batched_tokens = options.max_num_batched_tokens;
+  setup.config.max_model_len = options.prompt_tokens + options.output_tokens;
+  setup.config.max_requests = std::max(options.running + options.waiting, options.running);
+  setup.blocks.prefix_caching = options.prefix_caching;
+  // Ample, as for the peers.
+  setup.blocks.block_count =
+      options.running * (div_ceil(setup.config.max_model_len, setup.blocks.block_token_count) + 1);
+  setup.schedule_policy = options.schedule_policy;
+  setup.eviction_policy = options.eviction_policy;
+  setup.config.validate(int64_t{setup.blocks.block_count} * setup.blocks.block_token_count);
+  return setup;
+}
+
+}  // namespace
+
+SchedBenchResult bench_scheduler(const SchedBenchOptions& options, const Clock& clock) {
+  if (options.waiting < 0 || options.prompt_tokens < 1 || options.output_tokens < 1) {
+    fail(ErrorCode::InvalidArgument, "waiting is {}, prompt_tokens {}, output_tokens {}, allowed: from 0, 1 and 1 on",
+         options.waiting, options.prompt_tokens, options.output_tokens);
+  }
+  const SchedulerSetup setup = setup_of(options);
+  const auto eviction = make_eviction_policy(setup.eviction_policy, setup, {});
+  KvBlocks blocks(setup.blocks, *eviction);
+  const auto policy = make_schedule_policy(setup.schedule_policy, setup, {});
+  Scheduler scheduler(setup.config, blocks, *policy);
+  eviction->attach(blocks, scheduler.latency_model());
+  InstantExecutor executor;
+  StepLoop loop(scheduler, executor, clock, options.overlap);
+
+  SchedBenchResult result;
+  result.requests = int64_t{options.running} + options.waiting;
+  std::vector<Request> requests(static_cast<size_t>(result.requests));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].id = static_cast<RequestId>(i + 1);
+    append_stream(i, 0, options.prompt_tokens, requests[i].prompt);
+    requests[i].sampling.max_tokens = options.output_tokens;
+    requests[i].tenant = static_cast<uint32_t>(i % 4);
+  }
+  const TimeNs begin = clock.now();
+  for (Request& request : requests) scheduler.add(std::move(request), begin);
+  result.add_us = static_cast<double>(clock.now() - begin) * 1e-3 / static_cast<double>(result.requests);
+
+  std::vector<TimeNs> durations, decodes;
+  TimeNs total = 0;
+  for (;;) {
+    const TimeNs before = loop.times().plan + loop.times().commit;
+    if (!loop.step()) break;
+    const TimeNs taken = loop.times().plan + loop.times().commit - before;
+    total += taken;
+    durations.push_back(taken);
+    if (executor.all_decode && scheduler.running_count() == options.running) decodes.push_back(taken);
+    scheduler.output().clear();
+  }
+  INFLIGHT_CHECK(scheduler.idle());
+  result.steps = scheduler.stats().steps;
+  result.scheduled_tokens = scheduler.stats().scheduled_tokens;
+  result.requests_per_second = static_cast<double>(result.requests) / (static_cast<double>(total) * 1e-9);
+  result.step_us_mean = static_cast<double>(total) * 1e-3 / static_cast<double>(std::max<size_t>(durations.size(), 1));
+  result.step_us_p50 = quantile_us(durations, 0.5);
+  result.step_us_p99 = quantile_us(durations, 0.99);
+  result.decode_step_us_p50 = quantile_us(decodes, 0.5);
+  return result;
+}
+
+}  // namespace inflight

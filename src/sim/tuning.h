@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A search for the limits that serve a workload best.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace inflight {
+
+// What a search for limits wants.
+struct TuneGoal {
+  double ttft_p95_ms = 0.0;  // at most; 0 = whatever
+  double itl_p95_ms = 0.0;
+};
+struct TuneStep {
+  std::string setting;  // "max_num_seqs=32 ..."
+  double output_tokens_per_second = 0.0;
+  double ttft_p95_ms = 0.0, itl_p95_ms = 0.0;
+  bool meets = false;
+};
+struct TuneResult {
+  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, chunked_prefill_size = 0;
+  bool meets = false;  // the goal can be met at all
+  TuneStep best;
+  std::vector<TuneStep> tried;
+};
+// The most output tokens a second within the goal: one limit after the other over powers of two until none improves.
+[[nodiscard]] TuneResult tune_limits(std::string_view base_spec_json, const TuneGoal& goal, const Clock& wall,
+                                     const std::function<void(double)>& progress);
+
+}  // namespace inflight

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The simulating commands as a user runs them:  sim_test.py PROGRAM
+
+sim, tune-limits, doctor and bench sched: keys, files, exit status, one-line errors."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+
+
+def run(*arguments, status=0):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == status, (arguments, done.returncode, done.stderr)
+    return done.stderr if status else done.stdout
+
+
+def check_sim(folder):
+    keys = {
+        "steps",
+        "requests",
+        "useful_slot_share",
+        "static_efficiency",
+        "makespan_s",
+        "output_tokens_per_second",
+        "ttft_ms",
+        "itl_ms",
+        "e2e_ms",
+        "preemptions",
+        "prefix_hit_rate",
+        "wall_s",
+        "decision_hash",
+    }
+    four = json.loads(run("sim", "--workload", "lengths=50,60,400,80", "--max-num-seqs", 4, "--batching", "static", "--json"))
+    assert keys <= four.keys(), keys - four.keys()
+    assert (
+        four["static_efficiency"] == 0.36875
+        and four["steps"] == 400
+        and set(four["ttft_ms"]) >= {"mean", "p50", "p95", "p99"}
+    )
+    work = ["sim", "--workload", "bimodal,requests=40", "--max-num-seqs", 4]
+    run(*work, "--html", folder / "a.html", "--chrome-trace", folder / "a.json", "--csv", folder / "a.csv")
+    assert "<svg" in (folder / "a.html").read_text()
+    assert json.loads((folder / "a.json").read_text())["traceEvents"]
+    assert len((folder / "a.csv").read_text().splitlines()) == 41
+    run(*work, "--record", folder / "a.rec")
+    replay = json.loads(run("sim", "--replay", folder / "a.rec", "--json"))
+    assert replay["identical"] and replay["requests"] == 40
+    served = json.loads(run("sim", "--trace", folder / "a.rec", "--max-num-seqs", 4, "--json"))
+    assert served["requests"] == 40
+    runs = json.loads(
+        run(
+            "sim",
+            "--workload",
+            "bimodal,requests=40",
+            "--compare",
+            "batching=static|continuous",
+            "--compare",
+            "max-num-seqs=4|8",
+            "--html",
+            folder / "b.html",
+            "--json",
+        )
+    )["runs"]
+    assert [r["result"]["max_num_seqs"] for r in runs] == [4, 8, 4, 8]
+    assert "E2E p95 doubles at rate" in run("sim", "--workload", "poisson,requests=60", "--compare", "rate=1:9:5")
+
+
+def check_errors():
+    for arguments, text in (
+        (["sim"], "nothing to simulate: give a workload or a trace"),
+        (["sim", "--workload", "bimodel"], "workload 'bimodel' is unknown, allowed: lengths"),
+        (["sim", "--workload", "closed", "--batching", "lazy"], "batching is 'lazy', allowed: continuous"),
+        (["sim", "--workload", "closed", "--device", "abacus"], "device 'abacus' is unknown"),
+    ):
+        error = run(*arguments, status=2)
+        assert text in error and error.count("\n") == 1, error
+    assert "No such file" in run("sim", "--trace", "/nowhere.csv", status=1)
+
+
+def check_tools():
+    tuned = json.loads(
+        run("tune-limits", "--workload", "closed,requests=40,prompt=32,output=30", "--itl-p95-ms", 8, "--json")
+    )
+    assert tuned["meets_goal"] and tuned["best"]["itl_p95_ms"] <= 8
+    found = json.loads(
+        run("doctor", "--workload", "bimodal,requests=80", "--batching", "static", "--max-num-seqs", 8, "--json")
+    )
+    assert [f["problem"] for f in found["findings"]] == ["low_utilisation"]
+    bench = json.loads(run("bench", "sched", "--running", 16, "--waiting", 50, "--repeat", 1, "--policy", "lpm", "--json"))
+    assert {"requests_per_second", "step_us_p50", "step_us_p99", "scheduled_tokens", "steps"} <= bench.keys()
+    assert bench["scheduled_tokens"] == 66 * 639
+
+
+with tempfile.TemporaryDirectory() as name:
+    check_sim(pathlib.Path(name))
+check_errors()
+check_tools()

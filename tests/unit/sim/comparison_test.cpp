@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: comparisons cover every combination in order whatever the number of threads; knees, limits and diagnoses are
+// found where they were put.
+// Covers: sim/comparison.cpp, sim/tuning.cpp, sim/diagnosis.cpp
+#include "sim/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/diagnosis.h"
+#include "sim/tuning.h"
+#include "support/expect_error.h"
+
+namespace inflight {
+namespace {
+
+TEST(Comparison, DimensionsAreListsOrRanges) {
+  EXPECT_EQ(parse_dimension("policy=fcfs|lpm").values, (std::vector<std::string>{"fcfs", "lpm"}));
+  EXPECT_EQ(parse_dimension("rate=1:4:4").values, (std::vector<std::string>{"1", "2", "3", "4"}));
+  EXPECT_EQ(parse_dimension("policy=vtc:weight_output=3|fcfs").values,
+            (std::vector<std::string>{"vtc:weight_output=3", "fcfs"}));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "'rate' names no values, allowed: KEY=VALUE|VALUE",
+                        [] { static_cast<void>(parse_dimension("rate")); });
+}
+
+TEST(Comparison, EveryCombinationInOrder) {
+  const std::vector<Dimension> dimensions = {parse_dimension("batching=static|continuous"),
+                                             parse_dimension("requests=8|16")};
+  const char* const base = R"({"workload": "bimodal,seed=3", "max_num_seqs": 4, "device": "unit"})";
+  std::vector<uint64_t> hashes;
+  for (const int threads : {1, 3}) {
+    const auto runs = compare(base, dimensions, SteadyClock(), {.threads = threads, .progress = {}});
+    ASSERT_EQ(runs.size(), 4U);
+    EXPECT_EQ(runs[1].name, "batching static, requests 16");
+    EXPECT_EQ(runs[2].result.batching, "continuous");
+    EXPECT_EQ(runs[3].result.scheduler.requests_finished, 16);
+    std::vector<uint64_t> now;
+    for (const ComparedRun& run : runs) now.push_back(run.result.decision_hash);
+    if (!hashes.empty()) {
+      EXPECT_EQ(now, hashes);
+    }
+    hashes = now;
+  }
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "batching is 'lazy'", [&] {
+    static_cast<void>(compare(base, {parse_dimension("batching=static|lazy")}, SteadyClock(), {}));
+  });
+}
+
+TEST(Comparison, TheKneeIsWhereLatencyDoubles) {
+  EXPECT_DOUBLE_EQ(knee_of({1, 2, 3, 4}, {10, 11, 15, 35}), 3.25);
+  EXPECT_DOUBLE_EQ(knee_of({1, 2}, {10, 12}), 2.0);
+}
+
+TEST(Tuning, FindsTheSlotsThatAGoalAllows) {
+  // A step takes 1 ms a sequence: ITL p95 <= 8 ms allows 8 slots, whatever else.
+  const TuneResult result = tune_limits(
+      R"({"workload": "closed,requests=100,prompt=8,output=60", "max_num_seqs": 2,
+          "device": "unit,overhead_us=100,sequence_us=1000", "overlap": "off"})",
+      {.itl_p95_ms = 8.5}, SteadyClock(), {});
+  EXPECT_TRUE(result.meets);
+  EXPECT_EQ(result.max_num_seqs, 8);
+  EXPECT_FALSE(
+      tune_limits(R"({"workload": "closed,requests=10", "device": "unit"})", {.itl_p95_ms = 0.5}, SteadyClock(), {})
+          .meets);
+}
+
+std::vector<std::string> problems_of(const char* spec_json) {
+  const SimSpec spec = parse_sim_spec(spec_json);
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+  std::vector<std::string> problems;
+  for (const Finding& finding : diagnose(result, spec.options)) problems.push_back(finding.problem);
+  return problems;
+}
+
+TEST(Diagnosis, ThreeConstructedTraces) {  // checklist 144
+  using Problems = std::vector<std::string>;
+  EXPECT_EQ(problems_of(R"({"workload": "poisson,rate=1,requests=100", "device": "pocl-135m"})"), Problems{});
+  // Outputs that no admission test foresees, in a small KV storage.
+  EXPECT_EQ(
+      problems_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "kv_blocks": 150})"),
+      Problems{"memory_pressure"});
+  // Long answers wait for as long as shorter ones come.
+  const auto starving = problems_of(
+      R"({"workload": "poisson,rate=55,requests=2000,prompt=8,output=mix:0.98:10-20:200-300,predict=oracle", "device": "unit",
+          "max_num_seqs": 1, "schedule_policy": "sjf"})");
+  EXPECT_NE(std::ranges::find(starving, "starvation"), starving.end());
+  EXPECT_EQ(
+      problems_of(R"({"workload": "bimodal,requests=80", "device": "unit", "batching": "static", "max_num_seqs": 8})"),
+      Problems{"low_utilisation"});
+}
+
+}  // namespace
+}  // namespace inflight

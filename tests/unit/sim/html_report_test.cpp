@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: pictures hold what happened: every sequence on its row, every step with its tokens; files are well formed.
+// Covers: sim/timeline.cpp, sim/html_report.cpp
+#include "sim/html_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/sim_spec.h"
+
+namespace inflight {
+namespace {
+
+struct Simulated {
+  Timeline timeline;
+  SimResult result;
+};
+
+void simulate(const char* spec_json, Simulated& run) {
+  const SimSpec spec = parse_sim_spec(spec_json);
+  run.result =
+      run_simulation(spec.options, load_workload(spec), SteadyClock(), {.trace = &run.timeline, .progress = {}});
+}
+
+TEST(Timeline, RowsAndStepsOfFourRequests) {
+  Simulated run;
+  simulate(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})", run);
+  const auto& intervals = run.timeline.intervals();
+  ASSERT_EQ(intervals.size(), 4U);
+  EXPECT_EQ(intervals[2].end, 400'000'000);
+  EXPECT_EQ(intervals[2].prefilled, 1'000'000);
+  ASSERT_EQ(run.timeline.steps().size(), 400U);
+  EXPECT_EQ(run.timeline.steps()[0].prefill_tokens, 64);
+  EXPECT_EQ(run.timeline.steps()[399].decodes, 1);
+  EXPECT_EQ(run.timeline.steps()[10].duration, 1'000'000);
+  EXPECT_EQ(run.timeline.steps()[10].waiting, 0);
+}
+
+TEST(Timeline, LongRunsAreThinned) {
+  Simulated run;
+  simulate(R"({"workload": "lengths=30000,5", "max_num_seqs": 1, "device": "unit", "overlap": "off"})", run);
+  EXPECT_LT(run.timeline.steps().size(), Timeline::kStepsMax);
+  EXPECT_GE(run.timeline.steps().size(), Timeline::kStepsMax / 2);
+  EXPECT_EQ(run.timeline.steps()[1].number - run.timeline.steps()[0].number,
+            static_cast<uint64_t>(run.timeline.stride()));
+}
+
+TEST(Timeline, PreemptionsEndIntervals) {
+  Simulated run;
+  simulate(R"({"workload": "closed,requests=10,prompt=32,output=300", "device": "unit", "kv_blocks": 64})", run);
+  const auto preempted = std::ranges::count_if(run.timeline.intervals(), [](const auto& i) { return i.preempted; });
+  EXPECT_EQ(preempted, run.result.scheduler.preemptions);
+  EXPECT_GT(preempted, 0);
+}
+
+TEST(HtmlReport, ChromeTraceIsJson) {
+  Simulated run;
+  simulate(R"({"workload": "closed,requests=10,output=30", "device": "unit"})", run);
+  const auto json = nlohmann::json::parse(to_chrome_trace(run.timeline));
+  EXPECT_GE(json["traceEvents"].size(), 10U + 2 * run.timeline.steps().size());
+}
+
+TEST(HtmlReport, IsOneFileWithNothingFromOutside) {
+  Simulated run;
+  simulate(R"({"workload": "bimodal,requests=30", "device": "unit", "max_num_seqs": 4})", run);
+  const ReportRun runs[] = {{"a <b> & c", &run.result, &run.timeline}, {"again", &run.result, nullptr}};
+  const std::string html = html_report("title", runs);
+  EXPECT_NE(html.find("a &lt;b> &amp; c"), std::string::npos);
+  EXPECT_EQ(html.find("src="), std::string::npos);
+  EXPECT_EQ(html.find("href="), std::string::npos);
+  const auto count = [&](std::string_view text) {
+    size_t found = 0;
+    for (size_t at = html.find(text); at != std::string::npos; at = html.find(text, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<svg"), count("</svg>"));
+  EXPECT_EQ(count("<svg"), 4U);  // two latency plots, a timeline and its load
+  EXPECT_GE(count("<title>sequence"), 30U);
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST(HtmlReport, EmptyPlotsAreDrawn) {
+  const std::string svg =
+      svg_of(Plot{.title = "nothing", .x_label = "x", .y_label = "y", .series = {{"none", {}, {}}}});
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace inflight

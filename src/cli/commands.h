@@ -10,9 +10,11 @@ namespace inflight::cli {
 // One function a file <name>_command.cpp.
 void add_bench_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_replay_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_sim_command(CLI::App& app);

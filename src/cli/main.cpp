@@ -51,6 +51,8 @@ int main(int argc, char** argv) {
   inflight::cli::add_quantize_command(app);
   inflight::cli::add_tokenize_command(app);
   inflight::cli::add_sim_command(app);
+  inflight::cli::add_replay_command(app);
+  inflight::cli::add_explain_command(app);
   if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
     return report(mistake, 2);
   }

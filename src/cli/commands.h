@@ -11,9 +11,11 @@ namespace inflight::cli {
 void add_bench_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_replay_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_tune_command(CLI::App& app);

@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
   inflight::cli::add_tune_limits_command(app);
   inflight::cli::add_doctor_command(app);
   inflight::cli::add_calibrate_command(app);
+  inflight::cli::add_replay_command(app);
+  inflight::cli::add_explain_command(app);
   if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
     return report(mistake, 2);
   }

@@ -6,14 +6,20 @@
 // else belongs to the engine thread, which is its own thread or, when host_driven, whoever calls step().
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <queue>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,8 +29,12 @@
 #include "engine/engine_stats.h"
 #include "engine/metrics.h"
 #include "engine/output_stream.h"
+#include "engine/queue_limits.h"
+#include "engine/trace_recorder.h"
+#include "engine/watchdog.h"
 #include "plugin_host/policies.h"
 #include "plugin_host/policy_slots.h"
+#include "sample/host_sampler.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
 
@@ -37,8 +47,14 @@ struct EngineOptions {
   int32_t vocabulary_size = 0;
   std::vector<TokenId> end_tokens;  // of the model
   std::string model_name;           // for metrics
-  int32_t log_interval_steps = 0;   // a line of figures to the log every so many steps; 0 = never
-  const Clock* clock = nullptr;     // borrowed; null = the machine's
+  QueueLimits queue;
+  int32_t max_tokens_limit = 0;     // output tokens of any request at most; 0 = no limit
+  bool clip_max_tokens = true;      // a request that wants more gets the limit; false: it is refused
+  double watchdog_timeout_s = 0.0;  // a step that takes longer is reported, and the engine is not healthy; 0 = off
+  size_t recent_trace_bytes = size_t{4} << 20;  // decisions kept for recent_trace(); 0 = none
+  std::string record_path;         // every decision to this file, for `inflight replay` and `explain`; empty = none
+  int32_t log_interval_steps = 0;  // a line of figures to the log every so many steps; 0 = never
+  const Clock* clock = nullptr;    // borrowed; null = the machine's
 };
 
 // What a client asks for; token ids, not text.
@@ -51,7 +67,15 @@ struct SubmitOptions {
   TimeNs ttft_deadline = kNoDeadline;  // by the engine's clock
   TimeNs e2e_deadline = kNoDeadline;
   TimeNs itl_target = kNoDeadline;
+  TimeNs expiry = kNoDeadline;          // by the engine's clock: then the request ends with abort, wherever it is
   int32_t predicted_output_tokens = 0;  // 0 = none
+};
+
+// Which requests rest.
+enum class PauseMode : uint8_t {
+  None,
+  New,  // nobody is admitted, who runs goes on
+  All,  // no step is made
 };
 
 class Engine {
@@ -64,9 +88,25 @@ class Engine {
   ~Engine();
 
   // The stream belongs to the caller (OutputStream::release()) and to the engine.
-  // ERRORS: InvalidArgument (names the field), Rejected (max_requests are here), EngineFailed.
-  [[nodiscard]] OutputStream* submit(SubmitOptions options);
+  // ERRORS: InvalidArgument (names the field), Rejection (a queue limit, a deadline that cannot be met, draining),
+  // EngineFailed.
+  // filter: what may come next; null = anything.
+  [[nodiscard]] OutputStream* submit(SubmitOptions options, std::unique_ptr<TokenFilter> filter = nullptr);
+  // Ends the request with reason abort.
   void cancel(RequestId request);
+  // Ends one answer with reason stop: its reader has found a stop string in it.
+  void stop(RequestId request, int32_t choice);
+
+  // Returns when it holds: with All no token leaves from then on, until resume(). Requests may still be submitted.
+  // With host_driven it holds from the next step() on.
+  void pause(PauseMode mode);
+  void resume() { pause(PauseMode::None); }
+
+  // From now on no request is taken in. Waits until the last one has ended (host_driven: does not wait).
+  // True: none is left.
+  bool drain(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+  // Requests are taken in again.
+  void undrain();
 
   // Replaces a policy while requests run; the kind follows from the name. It takes over after PolicySlots::kShadowSteps
   // steps in the shadow of the one in force (one step when it is built in), unless it makes a mistake there.
@@ -79,6 +119,12 @@ class Engine {
 
   // As of the last step.
   [[nodiscard]] EngineStats stats() const;
+  // It has not failed and no step hangs.
+  [[nodiscard]] bool healthy() const;
+  // The last decisions, as a trace file's content.
+  [[nodiscard]] std::vector<std::byte> recent_trace() const { return recorder_.recent(); }
+  // What is going on, as text for people: figures and the last plan.
+  [[nodiscard]] std::string state_text() const;
   // All metrics in Prometheus' text form, each name behind `prefix`; see metrics.h.
   [[nodiscard]] std::string metrics_text(std::string_view prefix = "inflight_") const;
   [[nodiscard]] const EngineOptions& options() const { return options_; }
@@ -87,14 +133,22 @@ class Engine {
   struct SubmitCommand {
     Request request;
     OutputStream* stream;
+    TimeNs expiry;
+    std::unique_ptr<TokenFilter> filter;
   };
   struct CancelCommand {
     RequestId request;
+    std::optional<int32_t> choice;  // nullopt: all
+    FinishReason reason = FinishReason::Abort;
   };
-  using PolicyCommand = std::variant<std::unique_ptr<SchedAdapter>, std::unique_ptr<EvictAdapter>>;
+  struct PolicyCommand {
+    std::string spec;
+    std::variant<std::unique_ptr<SchedAdapter>, std::unique_ptr<EvictAdapter>> policy;
+  };
   using Command = std::variant<SubmitCommand, CancelCommand, PolicyCommand>;
 
-  [[nodiscard]] Request checked_request(SubmitOptions options) const;
+  [[nodiscard]] Request checked_request(SubmitOptions& options) const;
+  void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);
 
@@ -104,7 +158,13 @@ class Engine {
   void execute(SubmitCommand& command);
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
+  void record_takeovers();
+  void pause_or_go_on();
+  void end_expired();
   void deliver();
+  void end_client(const FinishedOutput& finished, TimeNs now);
+  void observe_step();
+  [[nodiscard]] std::optional<TimeNs> wake_time() const;
   void warn_of_preemptions(TimeNs now);
   void log_figures();
   void publish_stats();
@@ -122,7 +182,14 @@ class Engine {
   SteadyClock steady_clock_;
   const Clock& clock_;
   std::unique_ptr<Executor> executor_;
+  HostSampler sampler_;
+  TraceRecorder recorder_;
   PolicySlots policies_;
+  struct Candidate {  // on trial in policies_
+    std::string spec;
+    const PolicyInstance* instance = nullptr;
+  };
+  Candidate schedule_candidate_, eviction_candidate_;
   KvBlocks blocks_;
   Scheduler scheduler_;
   StepLoop loop_;
@@ -133,6 +200,13 @@ class Engine {
   int64_t observed_tokens_ = 0;
   TimeNs observed_scheduling_ = 0;
   RateWindow departures_;
+  // Requests with an expiry, the earliest on top; those that have ended stay until it comes.
+  using Expiry = std::pair<TimeNs, RequestId>;
+  std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
+  std::string abort_note_;  // what clients of requests that the engine ends now are told
+  int64_t expired_ = 0;
+  int64_t taken_tokens_ = 0;            // prompt tokens that came out of the inbox
+  int64_t never_scheduled_tokens_ = 0;  // of these, of sequences that ended before their first step
   std::optional<TimeNs> last_preemption_warning_;
   int64_t preemptions_not_warned_of_ = 0;
 
@@ -140,12 +214,19 @@ class Engine {
   std::condition_variable wake_;
   std::vector<Command> inbox_;
   uint64_t next_request_ = 1;
-  int32_t sequence_count_ = 0;  // in the inbox and in the scheduler
+  int32_t sequence_count_ = 0;   // in the inbox and in the scheduler
+  int32_t inbox_sequences_ = 0;  // submitted since the last step's stats
+  int64_t inbox_tokens_ = 0;
+  PauseMode wanted_pause_ = PauseMode::None, pause_ = PauseMode::None;
+  std::condition_variable changed_;  // pause_ or sequence_count_ or failure_
+  bool draining_ = false;
+  std::array<int64_t, kRejectReasonCount> rejections_{};
   bool stopping_ = false;
   std::string failure_;  // empty: running
   EngineStats stats_;
   RateWindow arrivals_;
 
+  Watchdog watchdog_;              // its thread reads what is above
   std::vector<Command> commands_;  // taken from the inbox; engine thread
   std::jthread thread_;            // last: it uses everything above
 };

@@ -2,21 +2,24 @@
 // What an engine tells about itself: totals since it was made and gauges of its last step.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "base/clock.h"
+#include "engine/rejection.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
 
 namespace inflight {
 
-// Events a second over the last kWindowSeconds.   COST: O(1) an event.
+// Events a second over the last kWindowSeconds, or since the first if that is less.   COST: O(1) an event.
 class RateWindow {
  public:
   static constexpr int32_t kWindowSeconds = 30;
   void add(TimeNs now, int32_t count = 1) {
     advance(now);
+    if (first_ < 0) first_ = now;
     counts_[static_cast<size_t>(second_ % kWindowSeconds)] += count;
   }
   [[nodiscard]] double per_second(TimeNs now) const {
@@ -24,7 +27,8 @@ class RateWindow {
     copy.advance(now);
     int64_t sum = 0;
     for (const int32_t count : copy.counts_) sum += count;
-    return static_cast<double>(sum) / kWindowSeconds;
+    const double since_first = static_cast<double>(now - first_) * 1e-9;
+    return static_cast<double>(sum) / std::clamp(since_first, 1.0, double{kWindowSeconds});
   }
 
  private:
@@ -35,21 +39,10 @@ class RateWindow {
     }
     second_ = second;
   }
+  TimeNs first_ = -1;
   int64_t second_ = 0;
   std::array<int32_t, kWindowSeconds> counts_{};
 };
-
-// Why a request was refused at submit.
-enum class RejectReason : uint8_t {
-  MaxRequests,
-  QueuedRequests,
-  QueuedTokens,
-  PredictedWait,  // it would wait longer than allowed, or than its own deadline lets it
-  Draining,
-  Paused,
-};
-inline constexpr size_t kRejectReasonCount = 6;
-[[nodiscard]] const char* to_string(RejectReason reason);  // "queued_tokens"
 
 // Where the engine thread's time went; together its life.
 struct EngineTimes {

@@ -7,12 +7,6 @@
 
 namespace inflight {
 
-const char* to_string(RejectReason reason) {
-  constexpr std::array<const char*, kRejectReasonCount> kNames = {"max_requests",   "queued_requests", "queued_tokens",
-                                                                  "predicted_wait", "draining",        "paused"};
-  return kNames[static_cast<size_t>(reason)];
-}
-
 namespace {
 
 constexpr double kLatencyBounds[] = {1e-6,   2.5e-6, 5e-6, 1e-5,  2.5e-5, 5e-5,  1e-4,  2.5e-4, 5e-4, 1e-3,

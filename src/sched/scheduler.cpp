@@ -198,9 +198,9 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
                          : reason == FinishReason::Abort        ? EventType::Abort
                                                                 : EventType::Finish;
   record(type, sequence, now, sequence.prompt_token_count, sequence.output_token_count());
+  output_.finished.push_back({sequence.request.id, sequence.slot, reason, cause, sequence.id});
   sequence.id = {};  // results on their way to it find nobody
   free_slots_.push_back(sequence.slot);
-  output_.finished.push_back({sequence.request.id, sequence.slot, reason, cause});
   switch (reason) {
     case FinishReason::Abort:
       ++stats_.requests_aborted;
@@ -326,7 +326,9 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
   if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
   const FinishReason reason = finish_reason_of(sequence);
-  if (reason != FinishReason::None) finish(sequence, reason, FinishCause::None, now);
+  if (reason == FinishReason::None) return;
+  finish(sequence, reason, FinishCause::None, now);
+  output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
 }
 
 void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted& submitted) {

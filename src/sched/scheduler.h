@@ -68,6 +68,8 @@ struct FinishedOutput {
   int32_t slot = 0;
   FinishReason reason = FinishReason::None;
   FinishCause cause = FinishCause::None;
+  SequenceId sequence{};
+  bool stopped_by_token = false;  // its last token is an end or stop token
 };
 
 struct PreemptedOutput {
@@ -163,6 +165,9 @@ class Scheduler {
   // Other limits from the next plan on; running sequences stay.  ERRORS: InvalidArgument when a value is out of range
   // or above what the scheduler was made with (max_num_seqs, max_num_batched_tokens, max_model_len, max_requests).
   void reconfigure(const SchedulerConfig& config);
+
+  // While true nobody is admitted; who runs goes on.
+  void hold_admissions(bool hold) { holds_admissions_ = hold; }
 
   // Another policy from the next plan on; it learns of every request by an Attach event.
   void set_policy(SchedulePolicy& policy, TimeNs now);
@@ -314,6 +319,7 @@ class Scheduler {
   int64_t recomputed_before_ = 0;  // stats_.recomputed_tokens when the last step ended
   PrefixWatch prefix_watch_;
   bool watches_prefixes_ = false;
+  bool holds_admissions_ = false;
   BlockPool host_pool_;
   std::vector<BlockId> host_blocks_to_free_;  // read by this plan's swap_in: free for the next plan
   std::vector<Sequence*> victims_;            // candidates for preemption, first to go first

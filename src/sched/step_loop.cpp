@@ -16,16 +16,22 @@ bool StepLoop::step() {
     times_.submit += clock_.now() - planned;
   }
   const bool reads = in_flight_ == depth_ || ((!submits || host_draws) && in_flight_ > 0);
-  for (int32_t left = host_draws ? in_flight_ : reads ? 1 : 0; left > 0; --left) {
-    const TimeNs submitted = clock_.now();
-    const StepResult& result = executor_.wait();
-    --in_flight_;
-    const TimeNs finished = clock_.now();
-    times_.wait += finished - submitted;
-    scheduler_.commit(result, finished);
-    times_.commit += clock_.now() - finished;
-  }
+  for (int32_t left = host_draws ? in_flight_ : reads ? 1 : 0; left > 0; --left) read_oldest();
   return submits || reads;
+}
+
+void StepLoop::drain() {
+  while (in_flight_ > 0) read_oldest();
+}
+
+void StepLoop::read_oldest() {
+  const TimeNs submitted = clock_.now();
+  const StepResult& result = executor_.wait();
+  --in_flight_;
+  const TimeNs finished = clock_.now();
+  times_.wait += finished - submitted;
+  scheduler_.commit(result, finished);
+  times_.commit += clock_.now() - finished;
 }
 
 }  // namespace inflight

@@ -31,10 +31,15 @@ class StepLoop {
   // ERRORS: whatever the executor throws; the loop must not be used again.
   bool step();
 
+  // Reads and commits all steps in flight, planning none.
+  void drain();
+
   [[nodiscard]] const StepTimes& times() const { return times_; }
   [[nodiscard]] int32_t in_flight() const { return in_flight_; }
 
  private:
+  void read_oldest();
+
   Scheduler& scheduler_;
   Executor& executor_;
   const Clock& clock_;

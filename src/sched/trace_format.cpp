@@ -46,10 +46,10 @@ void TraceEncoder::open(TraceRecordType type, TimeNs now) {
 
 void TraceEncoder::close() {
   // Type, length of the rest, the rest.
-  std::vector<std::byte> framed{record_.front()};
-  append(framed, record_.size() - 1);
-  framed.insert(framed.end(), record_.begin() + 1, record_.end());
-  sink_(framed);
+  framed_.assign(1, record_.front());
+  append(framed_, record_.size() - 1);
+  framed_.insert(framed_.end(), record_.begin() + 1, record_.end());
+  sink_(framed_);
 }
 
 void TraceEncoder::begin(std::string_view configuration_json) {

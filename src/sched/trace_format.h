@@ -65,7 +65,7 @@ class TraceEncoder final : public SchedulerTrace {
 
   Sink sink_;
   bool with_inputs_;
-  std::vector<std::byte> record_;
+  std::vector<std::byte> record_, framed_;
   TimeNs last_time_ = 0;
   uint64_t last_sequence_ = 0;
 };

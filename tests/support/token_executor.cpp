@@ -2,6 +2,7 @@
 #include "support/token_executor.h"
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "support/oracle_executor.h"
 
 namespace inflight::test {
@@ -22,26 +23,51 @@ void TokenExecutor::submit(const BatchPlan& plan) {
           k < entry.tokens.size() ? entry.tokens[k] : row_tokens_[static_cast<size_t>(entry.row)];
     }
   }
-  StepResult result{.step = plan.step, .duration = step_time};
+  Done done{.result = {.step = plan.step, .duration = step_time}, .logits = {}};
   for (const BatchEntry& entry : plan.entries) {
+    if (entry.logits_wanted > 0) {
+      std::vector<float>& rows = done.logits.emplace_back();
+      const int32_t first = entry.context_token_count() - entry.logits_wanted;
+      for (int32_t i = first; i < entry.context_token_count(); ++i) {
+        const auto row = oracle_logits(prefix(entry, i + 1), kVocabulary);
+        rows.insert(rows.end(), row.begin(), row.end());
+      }
+      done.result.logits.push_back(
+          {.sequence = entry.sequence, .first_position = first, .row_count = entry.logits_wanted, .values = rows});
+    }
     if (!entry.samples) continue;
-    std::vector<TokenId> tokens;
-    for (int32_t i = 0; i < entry.context_token_count(); ++i) tokens.push_back(slot(entry, i));
-    const TokenId next = oracle_next_token(tokens, kVocabulary, entry.sampling->seed);
+    const TokenId next = entry.host_samples ? -1
+                                            : oracle_next_token(prefix(entry, entry.context_token_count()), kVocabulary,
+                                                                entry.sampling->seed);
     row_tokens_[static_cast<size_t>(entry.row)] = next;
-    result.sampled.push_back({.sequence = entry.sequence,
-                              .token = next,
-                              .logprob = -0.5F - 0.01F * static_cast<float>(next),
-                              .valid = true});
+    done.result.sampled.push_back({.sequence = entry.sequence,
+                                   .token = next,
+                                   .logprob = -0.5F - 0.01F * static_cast<float>(next),
+                                   .valid = true});
   }
-  results_.push_back(std::move(result));
+  done_.push_back(std::move(done));
+}
+
+std::vector<TokenId> TokenExecutor::prefix(const BatchEntry& entry, int32_t count) {
+  std::vector<TokenId> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back(slot(entry, i));
+  return tokens;
+}
+
+std::vector<float> oracle_logits(std::span<const TokenId> tokens, int32_t vocabulary_size) {
+  uint64_t seed = 99;
+  for (const TokenId token : tokens) seed = seed * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(token) + 1;
+  Rng rng(seed);
+  std::vector<float> logits;
+  for (int32_t i = 0; i < vocabulary_size; ++i) logits.push_back(static_cast<float>(8.0 * rng.uniform() - 4.0));
+  return logits;
 }
 
 const StepResult& TokenExecutor::wait() {
-  current_ = std::move(results_.front());
-  results_.pop_front();
+  current_ = std::move(done_.front());
+  done_.pop_front();
   if (clock != nullptr) clock->advance(step_time);
-  return current_;
+  return current_.result;
 }
 
 TokenId& TokenExecutor::slot(const BatchEntry& entry, int32_t position) {

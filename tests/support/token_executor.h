@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // An executor for engine tests: it stores the tokens themselves as KV, so it needs to know nothing of the requests, and
-// its next token is oracle_next_token() of what it finds there: a mixed-up block table gives wrong output.
+// its next token is oracle_next_token() of what it finds there, its logits are oracle_logits(): a mixed-up block table
+// gives wrong output.
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "core/executor.h"
 
 namespace inflight::test {
+
+// The logits after `tokens`, [vocabulary_size], where the host asks for them.
+[[nodiscard]] std::vector<float> oracle_logits(std::span<const TokenId> tokens, int32_t vocabulary_size);
 
 class TokenExecutor final : public Executor {
  public:
@@ -28,12 +33,17 @@ class TokenExecutor final : public Executor {
   TimeNs step_time = 0;
 
  private:
+  struct Done {
+    StepResult result;
+    std::vector<std::vector<float>> logits;  // what the result points into
+  };
   TokenId& slot(const BatchEntry& entry, int32_t position);
+  std::vector<TokenId> prefix(const BatchEntry& entry, int32_t count);
 
   int32_t width_;
   std::vector<TokenId> slots_, row_tokens_;
-  std::deque<StepResult> results_;
-  StepResult current_;
+  std::deque<Done> done_;
+  Done current_;
 };
 
 }  // namespace inflight::test

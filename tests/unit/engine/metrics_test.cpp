@@ -188,6 +188,9 @@ TEST(Metrics, LogsPreemptionsSparinglyAndFiguresRegularly) {
 
 TEST(EngineStats, RatesCoverTheLastThirtySeconds) {
   constexpr TimeNs kSecond = 1'000'000'000;
+  RateWindow young;
+  for (int i = 0; i < 5; ++i) young.add((100 + i) * kSecond, 2);
+  EXPECT_EQ(young.per_second(105 * kSecond), 2.0);
   RateWindow window;
   for (int i = 0; i < 60; ++i) window.add(i * kSecond, 3);
   EXPECT_EQ(window.per_second(59 * kSecond), 3.0);

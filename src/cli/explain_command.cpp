@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inflight explain` and `inflight replay`: what a recording tells.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "sim/explain.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
+
+namespace inflight::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double ms(TimeNs time) { return static_cast<double>(time) * 1e-6; }
+
+void run_explain(const CLI::App& command) {
+  const auto records = read_recording(command["TRACE"]->as<std::string>());
+  const auto request = command["REQUEST"]->as<uint64_t>();
+  const Explanation told = explain_request(records, request, command["--choice"]->as<int32_t>());
+  const TimeNs arrival = told.lines.front().begin;
+  if (command.count("--json") > 0) {
+    Json lines = Json::array();
+    for (const ExplainedLine& line : told.lines) {
+      Json entry = {{"what", to_string(line.kind)},
+                    {"first_step", line.first_step},
+                    {"last_step", line.last_step},
+                    {"begin_ms", ms(line.begin - arrival)},
+                    {"end_ms", ms(line.end - arrival)},
+                    {"tokens", line.computed_tokens},
+                    {"text", line.text}};
+      if (line.kind == ExplainedKind::Waited) entry["reason"] = to_string(line.result);
+      lines.push_back(std::move(entry));
+    }
+    fmt::print("{}\n", Json{{"request", told.request}, {"choice", told.choice}, {"lines", lines}}.dump(2));
+    return;
+  }
+  fmt::print("{:>12}  {:<13}  {:<9}  {}\n", "ms", "steps", "what", "why");
+  for (const ExplainedLine& line : told.lines) {
+    std::string steps = line.first_step == 0 ? "" : std::to_string(line.first_step);
+    if (line.last_step != line.first_step) steps += fmt::format("..{}", line.last_step);
+    fmt::print("{:>12.3f}  {:<13}  {:<9}  {}\n", ms(line.begin - arrival), steps, to_string(line.kind), line.text);
+  }
+}
+
+void run_replay(const CLI::App& command) {
+  const ReplayOptions options{.schedule_policy = command["--policy"]->as<std::string>(),
+                              .eviction_policy = command["--evict"]->as<std::string>()};
+  const ReplayResult result = replay_trace(read_recording(command["TRACE"]->as<std::string>()), options);
+  if (command.count("--json") > 0) {
+    Json difference;
+    if (result.difference) {
+      difference = {{"step", result.difference->step},
+                    {"recorded", result.difference->recorded},
+                    {"replayed", result.difference->replayed}};
+    }
+    fmt::print("{}\n",
+               Json{{"plans", result.plans}, {"requests", result.requests}, {"difference", difference}}.dump(2));
+  } else if (result.difference) {
+    fmt::print("step {} differs, after {} equal plans\n  recorded: {}\n  replayed: {}\n", result.difference->step,
+               grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);
+  } else {
+    fmt::print("{} plans of {} requests, all as recorded\n", grouped(result.plans), grouped(result.requests));
+  }
+  if (result.difference) throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app) {
+  CLI::App* const explain = app.add_subcommand("explain", "Why a request waited, step by step, from a recording");
+  explain->add_option("TRACE")->required()->description("A recording: of `sim --record` or an engine's record_path");
+  explain->add_option("REQUEST")->required()->type_name("ID")->description("The request, counted from 1 by arrival");
+  explain->add_option("--choice")->default_val(0)->description("Which of its n answers");
+  explain->add_flag("--json")->description("One JSON object");
+  explain->callback([explain] { run_explain(*explain); });
+}
+
+void add_replay_command(CLI::App& app) {
+  CLI::App* const replay = app.add_subcommand("replay", "A recording's decisions again, compared step by step");
+  replay->add_option("TRACE")->required()->description("A recording with inputs");
+  replay->add_option("--policy,--schedule-policy")->default_val("")->description("Another scheduling policy");
+  replay->add_option("--evict,--radix-eviction-policy")->default_val("")->description("Another eviction strategy");
+  replay->add_flag("--json")->description("One JSON object");
+  replay->callback([replay] { run_replay(*replay); });
+}
+
+}  // namespace inflight::cli

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine thread: commands in, a round of the step loop, tokens and figures out.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/engine.h"
+
+namespace inflight {
+
+void Engine::execute(SubmitCommand& command) {
+  metrics_.on_request(command.request.sampling);
+  const RequestId id = command.request.id;
+  const auto prompt_tokens = static_cast<int64_t>(command.request.prompt.size());
+  if (command.expiry != kNoDeadline) expiries_.emplace(command.expiry, id);
+  int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
+  for (int32_t choice = 0; slot >= 0; ++choice) {
+    if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
+    clients_[static_cast<size_t>(slot)] = {.stream = command.stream, .choice = choice};
+    const Sequence& sequence = scheduler_.sequence(slot);
+    slot = sequence.next_choice_slot;
+    taken_tokens_ += prompt_tokens;
+    if (command.filter == nullptr) continue;
+    sampler_.set_filter(sequence.id, slot >= 0 ? command.filter->clone() : std::move(command.filter));
+  }
+}
+
+void Engine::execute(const CancelCommand& command) {
+  if (command.choice) {
+    scheduler_.cancel_choice(command.request, *command.choice, command.reason, clock_.now());
+  } else {
+    scheduler_.cancel(command.request, command.reason, clock_.now());
+  }
+  deliver();
+}
+
+void Engine::execute(PolicyCommand& command) {
+  std::visit(
+      [&](auto& policy) {
+        constexpr bool kSchedule = std::is_same_v<decltype(policy), std::unique_ptr<SchedAdapter>&>;
+        (kSchedule ? schedule_candidate_ : eviction_candidate_) = {command.spec, &policy->instance()};
+        policies_.replace(std::move(policy), clock_.now());
+      },
+      command.policy);
+}
+
+// Policies that have taken over name themselves to the trace, so that a replay changes them at the same step.
+void Engine::record_takeovers() {
+  const auto record = [this](Candidate& candidate, uint32_t kind, const PolicyInstance& in_force) {
+    if (candidate.instance == &in_force) {
+      recorder_.policy(candidate.spec, clock_.now());
+    } else if (policies_.trial(kind)) {
+      return;
+    }
+    candidate = {};
+  };
+  record(schedule_candidate_, INFLIGHT_KIND_SCHED, policies_.schedule().instance());
+  record(eviction_candidate_, INFLIGHT_KIND_EVICT, policies_.eviction().instance());
+}
+
+void Engine::take_commands() {
+  {
+    const std::scoped_lock lock(mutex_);
+    commands_.swap(inbox_);
+  }
+  for (Command& command : commands_) {
+    std::visit([this](auto& it) { execute(it); }, command);
+  }
+  commands_.clear();
+}
+
+void Engine::deliver() {
+  SchedulerOutput& output = scheduler_.output();
+  const TimeNs now = clock_.now();
+  const auto top = [&output](int32_t first, int32_t count) {
+    return std::span(output.top_logprobs).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  };
+  for (const PromptLogprobOutput& prompt : output.prompt_logprobs) {
+    clients_[static_cast<size_t>(prompt.slot)].stream->push_prompt_logprob(prompt.logprob,
+                                                                           top(prompt.top_first, prompt.top_count));
+  }
+  for (const TokenOutput& token : output.tokens) {
+    Client& client = clients_[static_cast<size_t>(token.slot)];
+    const Sequence& sequence = scheduler_.sequence(token.slot);
+    if (client.last_token_time == kNotYet) {
+      client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
+      metrics_.on_first_token(sequence);
+    } else {
+      metrics_.on_next_token(sequence.last_token_time - client.last_token_time);
+    }
+    client.last_token_time = sequence.last_token_time;
+    client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count));
+  }
+  for (const FinishedOutput& finished : output.finished) end_client(finished, now);
+  if (!output.finished.empty()) {
+    const std::scoped_lock lock(mutex_);
+    sequence_count_ -= static_cast<int32_t>(output.finished.size());
+    if (sequence_count_ == 0) changed_.notify_all();
+  }
+  if (!output.preempted.empty()) warn_of_preemptions(now);
+  output.clear();
+}
+
+void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
+  Client& client = clients_[static_cast<size_t>(finished.slot)];
+  const Sequence& sequence = scheduler_.sequence(finished.slot);
+  metrics_.on_finish(sequence, finished.reason, now);
+  departures_.add(now);
+  if (sequence.first_scheduled_time == kNotYet) never_scheduled_tokens_ += sequence.prompt_token_count;
+  OutputStream::Finish finish{
+      .reason = finished.reason,
+      .preemption_count = sequence.preemption_count,
+      .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
+  if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
+  if (sampler_.filter_count() > 0) sampler_.drop_filter(finished.sequence);
+  if (client.stream->push_finish(client.choice, finish)) client.stream->release();
+  client.stream = nullptr;
+}
+
+// At most one line in ten seconds (checklist 66).
+void Engine::warn_of_preemptions(TimeNs now) {
+  constexpr TimeNs kInterval = 10'000'000'000;
+  const auto& preempted = scheduler_.output().preempted;
+  preemptions_not_warned_of_ += static_cast<int64_t>(preempted.size());
+  if (last_preemption_warning_ && now - *last_preemption_warning_ < kInterval) return;
+  const PreemptedOutput& last = preempted.back();
+  log(LogLevel::Warning,
+      "the KV storage is full: request {} was preempted and loses {} computed tokens ({} blocks to host memory); {} of "
+      "{} blocks were in use, {} are now; {} preemptions since the last warning. Raise kv_blocks or "
+      "schedule_conservativeness, or lower max_num_seqs",
+      to_integer(last.request), last.lost_tokens, last.swapped_blocks, last.blocks_used_before,
+      blocks_.pool().block_count(), last.blocks_used_after, preemptions_not_warned_of_);
+  last_preemption_warning_ = now;
+  preemptions_not_warned_of_ = 0;
+}
+
+// One line of key=value (checklist 114).
+void Engine::log_figures() {
+  const SchedulerStats& stats = scheduler_.stats();
+  const BlockPool& pool = blocks_.pool();
+  log(LogLevel::Info,
+      "step={} running={} waiting={} kv_used_blocks={} kv_stored_blocks={} kv_free_blocks={} prompt_tokens={} "
+      "cached_tokens={} generation_tokens={} preemptions={} recompute_tax={:.4f}",
+      stats.steps, scheduler_.running_count(), scheduler_.waiting_count(), pool.referenced_count(), pool.stored_count(),
+      pool.free_count(), stats.prompt_tokens, stats.cached_tokens, stats.output_tokens, stats.preemptions,
+      scheduler_.recompute_tax());
+}
+
+// Requests whose expiry has come, in whatever state.
+void Engine::end_expired() {
+  if (expiries_.empty()) return;
+  const TimeNs now = clock_.now();
+  abort_note_ = "the request's time has run out";
+  while (!expiries_.empty() && expiries_.top().first <= now) {
+    expired_ += scheduler_.cancel(expiries_.top().second, FinishReason::Abort, now) ? 1 : 0;
+    expiries_.pop();
+  }
+  deliver();
+  abort_note_.clear();
+}
+
+void Engine::pause_or_go_on() {
+  PauseMode wanted = PauseMode::None;
+  {
+    const std::scoped_lock lock(mutex_);
+    wanted = wanted_pause_;
+    if (wanted == pause_) return;
+  }
+  if (wanted == PauseMode::All) {
+    loop_.drain();
+    deliver();
+  }
+  scheduler_.hold_admissions(wanted == PauseMode::New);
+  {
+    const std::scoped_lock lock(mutex_);
+    pause_ = wanted;
+  }
+  changed_.notify_all();
+}
+
+bool Engine::round() {
+  const TimeNs begin = clock_.now();
+  take_commands();
+  end_expired();
+  watchdog_.begin();
+  pause_or_go_on();
+  const TimeNs taken = clock_.now();
+  times_.commands += taken - begin;
+  const bool busy = pause_ != PauseMode::All && loop_.step();  // pause_ is written by this thread only
+  watchdog_.end();
+  policies_.advance();
+  record_takeovers();
+  const TimeNs stepped = clock_.now();
+  deliver();
+  observe_step();
+  if (!busy) recorder_.flush();
+  times_.deliver += clock_.now() - stepped;
+  publish_stats();
+  return busy;
+}
+
+void Engine::observe_step() {
+  times_.step = loop_.times();
+  const SchedulerStats& stats = scheduler_.stats();
+  if (stats.steps == observed_steps_) return;
+  const TimeNs scheduling = loop_.times().plan + loop_.times().commit;
+  metrics_.on_step(stats.scheduled_tokens - observed_tokens_, scheduling - observed_scheduling_);
+  observed_steps_ = stats.steps;
+  observed_tokens_ = stats.scheduled_tokens;
+  observed_scheduling_ = scheduling;
+  if (options_.log_interval_steps > 0 && stats.steps % options_.log_interval_steps == 0) log_figures();
+}
+
+void Engine::publish_stats() {
+  const BlockPool& pool = blocks_.pool();
+  const std::scoped_lock lock(mutex_);
+  stats_ = {.scheduler = scheduler_.stats(),
+            .waiting = scheduler_.waiting_count() + scheduler_.held_count(),
+            .running = scheduler_.running_count(),
+            .blocks_free = pool.free_count(),
+            .blocks_stored = pool.stored_count(),
+            .blocks_referenced = pool.referenced_count(),
+            .blocks_total = pool.block_count(),
+            .evicted_blocks = blocks_.evicted_total(),
+            .policy_strikes = policies_.strike_count(),
+            .times = loop_.times(),
+            .engine_times = times_,
+            .new_token_ratio = scheduler_.new_token_ratio(),
+            .recompute_tax = scheduler_.recompute_tax(),
+            .thrashing = scheduler_.thrashing(),
+            .queued_tokens = taken_tokens_ - never_scheduled_tokens_ - scheduler_.stats().prompt_tokens,
+            .expired = expired_,
+            .departures = departures_};
+  // What came since take_commands() is still in the inbox.
+  inbox_sequences_ = 0;
+  inbox_tokens_ = 0;
+  for (const Command& command : inbox_) {
+    if (const auto* submitted = std::get_if<SubmitCommand>(&command)) {
+      inbox_sequences_ += submitted->request.sampling.choice_count();
+      inbox_tokens_ += static_cast<int64_t>(submitted->request.prompt.size());
+    }
+  }
+}
+
+std::optional<TimeNs> Engine::wake_time() const {
+  std::optional<TimeNs> wake = pause_ == PauseMode::All ? std::nullopt : scheduler_.wake_time();
+  if (!expiries_.empty()) wake = std::min(wake.value_or(kNoDeadline), expiries_.top().first);
+  return wake;
+}
+
+void Engine::run() {
+  for (;;) {
+    bool busy = false;
+    try {
+      busy = round();
+    } catch (const std::exception& error) {
+      end_all(FinishReason::Error, error.what());
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    if (!busy) {
+      const TimeNs begin = clock_.now();
+      const auto called = [this] { return stopping_ || !inbox_.empty() || wanted_pause_ != pause_; };
+      if (const auto wake = wake_time()) {
+        wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
+      } else {
+        wake_.wait(lock, called);
+      }
+      times_.idle += clock_.now() - begin;
+    }
+    if (stopping_) return;
+  }
+}
+
+void Engine::end_all(FinishReason reason, const std::string& why) {
+  std::vector<Command> late;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (reason == FinishReason::Error) {
+      failure_ = "the engine has failed: " + why;
+      stats_.failed = true;
+      log(LogLevel::Error, "{}", failure_);
+    }
+    late.swap(inbox_);
+    sequence_count_ = 0;
+    changed_.notify_all();
+  }
+  for (Command& command : late) {
+    auto* const submitted = std::get_if<SubmitCommand>(&command);
+    if (submitted == nullptr) continue;
+    for (int32_t choice = 0; choice < submitted->request.sampling.choice_count(); ++choice) {
+      clients_.push_back({.stream = submitted->stream, .choice = choice});
+    }
+  }
+  for (Client& client : clients_) {
+    if (client.stream == nullptr) continue;
+    if (client.stream->push_finish(client.choice, {.reason = reason, .error = why})) client.stream->release();
+    client.stream = nullptr;
+  }
+}
+
+}  // namespace inflight

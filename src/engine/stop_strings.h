@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds stop strings in text that comes in pieces, and never lets out a part of one: what could still become a stop
+// string is held back until it has or has not. Knows nothing of tokens: the pieces are what text/Detokenizer gives.
+//
+// Whoever reads an OutputStream feeds one of these for each answer, shows what push() gives, and when stopped() calls
+// Engine::stop(request, choice) and reports finish reason stop.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inflight {
+
+// THREAD: one at a time per object.
+class StopStrings {
+ public:
+  // include: the stop string itself is part of the text (include_stop_str_in_output).
+  // ERRORS: InvalidArgument: more than limits::kStopStringsMax, an empty one, or one longer than kStopStringBytesMax.
+  StopStrings(std::vector<std::string> stops, bool include);
+
+  // The text that may be shown now that `piece` has come. Nothing more comes once stopped().
+  // LIFETIME: until the next call.
+  std::string_view push(std::string_view piece);
+  // The answer has ended by itself: what was held back. LIFETIME: until the next call.
+  std::string_view flush();
+
+  [[nodiscard]] bool stopped() const { return matched_ != nullptr; }
+  // Which one it was.  REQUIRES: stopped().
+  [[nodiscard]] const std::string& matched() const { return *matched_; }
+
+ private:
+  std::vector<std::string> stops_;
+  bool include_;
+  const std::string* matched_ = nullptr;
+  std::string held_, shown_;
+};
+
+}  // namespace inflight

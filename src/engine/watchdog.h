@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notices a step that does not come back: a kernel that spins, a driver that hangs. The engine thread says when it
+// begins and ends a step; the watchdog's own thread looks at the time in between.
+// THREAD: begin() and end(): the engine thread; hung() and check(): any.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace inflight {
+
+class Watchdog {
+ public:
+  // timeout 0: off.  report: called once a hang, in the watchdog's thread.   LIFETIME: `clock` is borrowed.
+  Watchdog(TimeNs timeout, const Clock& clock, std::function<void(TimeNs since_begin)> report);
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog();
+
+  void begin() { begun_.store(clock_.now(), std::memory_order_release); }
+  void end() {
+    begun_.store(kIdle, std::memory_order_release);
+    hung_.store(false, std::memory_order_release);
+  }
+  [[nodiscard]] bool hung() const { return hung_.load(std::memory_order_acquire); }
+  // What the watchdog's thread does every quarter of the timeout.
+  void check();
+
+ private:
+  static constexpr TimeNs kIdle = -1;
+  const TimeNs timeout_;
+  const Clock& clock_;
+  std::function<void(TimeNs)> report_;
+  std::atomic<TimeNs> begun_ = kIdle;
+  std::atomic<bool> hung_ = false;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses everything above
+};
+
+}  // namespace inflight

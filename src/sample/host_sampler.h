@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws on the host what the device cannot draw alone: an executor around another one. Plans pass through; where an
+// entry wants logits, the result's tokens and logprobs are made here from what was read back. Which entries these are
+// the scheduler says (BatchEntry::host_samples, logits_wanted); it reads such a step before it plans the next.
+// THREAD: the engine thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "core/executor.h"
+#include "core/token_filter.h"
+
+namespace inflight {
+
+class HostSampler final : public Executor {
+ public:
+  // LIFETIME: `device` is borrowed.
+  HostSampler(Executor& device, int32_t vocabulary_size) : device_(device), vocabulary_size_(vocabulary_size) {}
+
+  // From now on every token of the sequence is drawn under the filter, until drop_filter().
+  void set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> filter);
+  void drop_filter(SequenceId sequence) { filters_.erase(to_integer(sequence)); }
+  [[nodiscard]] size_t filter_count() const { return filters_.size(); }
+
+  void submit(const BatchPlan& plan) override;
+  [[nodiscard]] const StepResult& wait() override;
+
+ private:
+  void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
+  void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);
+  std::span<const TokenLogprob> keep(std::vector<TokenLogprob> top);
+
+  Executor& device_;
+  int32_t vocabulary_size_;
+  std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> filters_;  // by sequence
+  // Of each step in flight: the entries that want logits. Their spans are valid until the step is read, see above.
+  std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;
+  size_t first_ = 0, count_ = 0;
+  StepResult result_;
+  std::vector<float> logits_;                  // of one token, as processed
+  std::vector<uint32_t> allowed_;              // of one token
+  std::deque<std::vector<TokenLogprob>> top_;  // what result_ points into
+};
+
+}  // namespace inflight

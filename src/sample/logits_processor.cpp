@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sample/logits_processor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+
+namespace inflight {
+namespace {
+
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+bool contains(std::span<const TokenId> tokens, TokenId token) {
+  return std::ranges::find(tokens, token) != tokens.end();
+}
+
+// The logits with ids checked: options may name tokens that the model does not have.
+class Logits {
+ public:
+  explicit Logits(std::span<float> values) : values_(values) {}
+  template <typename Function>
+  void change(TokenId token, Function&& function) {
+    if (token < 0 || static_cast<size_t>(token) >= values_.size()) return;
+    float& value = values_[static_cast<size_t>(token)];
+    value = function(value);
+  }
+  void ban(TokenId token) {
+    change(token, [](float) { return kBanned; });
+  }
+
+ private:
+  std::span<float> values_;
+};
+
+void ban_what_may_not_come(const LogitsContext& context, std::span<float> values) {
+  Logits logits(values);
+  for (size_t token = 0; !context.allowed.empty() && token < values.size(); ++token) {
+    if ((context.allowed[token / 32] >> (token % 32) & 1U) == 0) values[token] = kBanned;
+  }
+  const auto output = context.known_tokens.subspan(static_cast<size_t>(context.prompt_token_count));
+  if (static_cast<int32_t>(output.size()) < context.sampling.min_tokens) {
+    for (const TokenId token : context.sampling.stop_token_ids) logits.ban(token);
+    if (!context.sampling.ignore_eos) {
+      for (const TokenId token : context.end_tokens) logits.ban(token);
+    }
+  }
+  for (const auto& word : context.sampling.bad_words) {
+    const size_t before = word.size() - 1;
+    if (before > output.size()) continue;
+    if (std::equal(word.begin(), word.end() - 1, output.end() - static_cast<std::ptrdiff_t>(before))) {
+      logits.ban(word.back());
+    }
+  }
+}
+
+void penalise_presence(const LogitsContext& context, Logits& logits) {
+  const SamplingParams& sampling = context.sampling;
+  std::unordered_map<TokenId, int32_t> counts;  // in the output; 0: in the prompt only
+  const auto prompt_count = static_cast<size_t>(context.prompt_token_count);
+  for (size_t i = 0; i < context.known_tokens.size(); ++i) counts[context.known_tokens[i]] += i >= prompt_count;
+  for (const auto& [token, count] : counts) {
+    logits.change(token, [&](float logit) {
+      logit = logit > 0.0F ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;
+      if (count > 0) logit -= sampling.presence_penalty + sampling.frequency_penalty * static_cast<float>(count);
+      return logit;
+    });
+  }
+}
+
+void penalise_repetitions(const LogitsContext& context, Logits& logits) {
+  const SamplingParams& sampling = context.sampling;
+  auto tokens = context.known_tokens;
+  if (sampling.dry_penalty_last_n >= 0) {
+    tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(sampling.dry_penalty_last_n)));
+  }
+  std::unordered_map<TokenId, int32_t> longest;
+  for (const auto& [token, length] : repetitions(tokens, sampling.dry_sequence_breakers)) {
+    longest[token] = std::max(longest[token], length);
+  }
+  for (const auto& [token, length] : longest) {
+    if (length < sampling.dry_allowed_length) continue;
+    const double penalty = double{sampling.dry_multiplier} *
+                           std::pow(double{sampling.dry_base}, double(length - sampling.dry_allowed_length));
+    logits.change(token, [&](float logit) { return logit - static_cast<float>(std::min(penalty, 1e30)); });
+  }
+}
+
+void keep_typical(float typical_p, std::span<float> logits) {
+  const LogSoftmax probabilities(logits);
+  if (!probabilities.valid()) return;
+  double entropy = 0.0;
+  std::vector<double> surprise(logits.size());  // distance of a token's information from the mean
+  for (size_t i = 0; i < logits.size(); ++i) {
+    surprise[i] = -double{probabilities.of(static_cast<TokenId>(i))};
+    if (logits[i] != kBanned) entropy += surprise[i] * std::exp(-surprise[i]);
+  }
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return std::abs(surprise[i] - entropy); });
+  double mass = 0.0;
+  for (const size_t i : order) {
+    if (mass >= double{typical_p}) logits[i] = kBanned;
+    mass += std::exp(-surprise[i]);
+  }
+}
+
+}  // namespace
+
+// Z-algorithm over the reversed tokens: z[j] = how many of the last tokens end at tokens[n - 1 - j] too.
+std::vector<std::pair<TokenId, int32_t>> repetitions(std::span<const TokenId> tokens,
+                                                     std::span<const TokenId> breakers) {
+  std::vector<std::pair<TokenId, int32_t>> result;
+  const size_t n = tokens.size();
+  size_t limit = 0;  // tokens since the last breaker: no repetition is longer
+  while (limit < n && !contains(breakers, tokens[n - 1 - limit])) ++limit;
+  const auto reversed = [&](size_t i) { return tokens[n - 1 - i]; };
+  std::vector<size_t> z(n, 0);
+  size_t left = 0, right = 0;
+  for (size_t j = 1; j < n; ++j) {
+    size_t length = j < right ? std::min(right - j, z[j - left]) : 0;
+    while (j + length < n && reversed(length) == reversed(j + length)) ++length;
+    z[j] = length;
+    if (j + length > right) {
+      left = j;
+      right = j + length;
+    }
+    if (const size_t repeated = std::min(length, limit); repeated > 0) {
+      result.emplace_back(reversed(j - 1), static_cast<int32_t>(repeated));
+    }
+  }
+  return result;
+}
+
+void process_logits(const LogitsContext& context, std::span<float> values) {
+  const SamplingParams& sampling = context.sampling;
+  Logits logits(values);
+  ban_what_may_not_come(context, values);
+  for (const auto& [token, bias] : sampling.logit_bias) {
+    logits.change(token, [bias = bias](float logit) { return logit + bias; });
+  }
+  if (sampling.repetition_penalty != 1.0F || sampling.presence_penalty != 0.0F || sampling.frequency_penalty != 0.0F) {
+    penalise_presence(context, logits);
+  }
+  if (sampling.dry_multiplier > 0.0F) penalise_repetitions(context, logits);
+  if (sampling.typical_p < 1.0F) keep_typical(sampling.typical_p, values);
+}
+
+LogSoftmax::LogSoftmax(std::span<const float> logits) : logits_(logits) {
+  if (std::ranges::any_of(logits, [](float v) { return std::isnan(v); })) return;
+  const double largest = logits.empty() ? double{kBanned} : double{*std::ranges::max_element(logits)};
+  if (!std::isfinite(largest)) return;
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(double{logit} - largest);
+  log_sum_ = largest + std::log(sum);
+  valid_ = true;
+}
+
+float LogSoftmax::of(TokenId token) const {
+  return static_cast<float>(double{logits_[static_cast<size_t>(token)]} - log_sum_);
+}
+
+std::vector<TokenLogprob> LogSoftmax::top(int32_t count) const {
+  std::vector<TokenId> order(logits_.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto end = order.begin() + std::min(static_cast<std::ptrdiff_t>(count), std::ssize(order));
+  std::partial_sort(order.begin(), end, order.end(), [this](TokenId a, TokenId b) {
+    const float x = logits_[static_cast<size_t>(a)], y = logits_[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  });
+  std::vector<TokenLogprob> result;
+  for (auto it = order.begin(); it != end; ++it) result.push_back({*it, of(*it)});
+  return result;
+}
+
+}  // namespace inflight

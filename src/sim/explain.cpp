@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+
+namespace inflight {
+
+const char* to_string(ExplainedKind kind) {
+  constexpr std::array<const char*, 8> kNames = {"arrived", "waited",    "prefilled", "decoded",
+                                                 "rested",  "preempted", "cancelled", "finished"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+namespace {
+
+// In words, with what can be done about it.
+std::string reason_text(AdmissionResult result, bool looked_at, const Refusal& refusal) {
+  const std::string name = to_string(result);
+  switch (result) {
+    case AdmissionResult::NoSpace:
+      return name + ": max_num_seqs are running";
+    case AdmissionResult::NoTokenBudget:
+      return name + ": the step's tokens went to others (max_num_batched_tokens)";
+    case AdmissionResult::NoInputBudget:
+      return name + ": the step's prompt tokens went to others (max_prefill_tokens)";
+    case AdmissionResult::OutOfMemory:
+      if (!looked_at) return name + ": others before it do not fit, or somebody had to be preempted";
+      return fmt::format("{}: wants {} KV blocks, {} can be had", name, refusal.wanted_blocks,
+                         refusal.available_blocks);
+    case AdmissionResult::NoAdapter:
+      return name + ": its adapter cannot be loaded now";
+    case AdmissionResult::NotReady:
+      return name + ": another request is computing what it shares";
+    case AdmissionResult::Policy:
+      return name + ": the policy or the batching mode admits nobody now";
+    case AdmissionResult::Accepted:
+      return "not looked at in this step";
+  }
+  return name;
+}
+
+class Explainer {
+ public:
+  Explainer(SequenceId sequence, int32_t prompt_tokens) : sequence_(sequence), prompt_tokens_(prompt_tokens) {}
+
+  void apply(const TraceRecord& record) {
+    time_ = record.time;
+    std::visit([this](const auto& content) { apply(content); }, record.content);
+  }
+  void add_arrival(TimeNs time, const std::string& text) {
+    time_ = time;
+    add(ExplainedKind::Arrived, 0, text);
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+  [[nodiscard]] std::vector<ExplainedLine> take() {
+    for (ExplainedLine& line : lines_) {
+      if (line.kind == ExplainedKind::Prefilled || line.kind == ExplainedKind::Decoded) {
+        line.text = fmt::format("computed {} token{}, {} in all", line.computed_tokens,
+                                line.computed_tokens == 1 ? "" : "s", line.text);
+      }
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  void apply(const TraceBegin&) {}
+  void apply(const TracePolicy&) {}
+  void apply(const TraceCommit&) {}
+  void apply(const TraceAdd&) {}
+  void apply(const TraceCancel& cancel) {
+    if (cancel.sequence == sequence_) add(ExplainedKind::Cancelled, 0, fmt::format("by {}", to_string(cancel.reason)));
+  }
+  void apply(const TraceFinish& finish) {
+    if (finish.sequence != sequence_) return;
+    add(ExplainedKind::Finished, 0, to_string(finish.reason));
+    ended_ = true;
+  }
+  void apply(const TracePlan& plan) {
+    for (const Preemption& preemption : plan.preemptions) {
+      if (preemption.sequence != sequence_) continue;
+      running_ = false;
+      add(ExplainedKind::Preempted, plan.step,
+          preemption.swapped_blocks > 0
+              ? fmt::format("{} KV blocks go to host memory", preemption.swapped_blocks)
+              : fmt::format("{} computed tokens are lost and computed again later", preemption.lost_tokens));
+    }
+    for (const TracePlan::Entry& entry : plan.entries) {
+      if (entry.sequence != sequence_) continue;
+      running_ = true;
+      const int32_t end = entry.computed + entry.scheduled;
+      const bool decodes = entry.scheduled == 1 && end > prompt_tokens_;
+      add(decodes ? ExplainedKind::Decoded : ExplainedKind::Prefilled, plan.step, std::to_string(end), entry.scheduled);
+      return;
+    }
+    if (running_) {
+      add(ExplainedKind::Rested, plan.step, "had no part in the step");
+      return;
+    }
+    const auto refusal = std::ranges::find(plan.refusals, sequence_, &Refusal::sequence);
+    const bool looked_at = refusal != plan.refusals.end();
+    const AdmissionResult result = looked_at ? refusal->result : plan.pass_end;
+    add(ExplainedKind::Waited, plan.step, reason_text(result, looked_at, looked_at ? *refusal : Refusal{}), 0, result);
+  }
+
+  // Joins what repeats: waiting for the same reason, computing in the same way.
+  void add(ExplainedKind kind, uint64_t step, const std::string& text, int32_t tokens = 0,
+           AdmissionResult result = AdmissionResult::Accepted) {
+    const bool computes = kind == ExplainedKind::Prefilled || kind == ExplainedKind::Decoded;
+    if (!lines_.empty()) {
+      ExplainedLine& last = lines_.back();
+      const bool same = last.kind == kind && last.result == result &&
+                        (computes || kind == ExplainedKind::Waited || kind == ExplainedKind::Rested);
+      if (same) {
+        last.end = time_;
+        last.last_step = step;
+        last.computed_tokens += tokens;
+        last.text = text;
+        return;
+      }
+    }
+    lines_.push_back({kind, time_, time_, step, step, tokens, result, text});
+  }
+
+  SequenceId sequence_;
+  int32_t prompt_tokens_;
+  TimeNs time_ = 0;
+  bool running_ = false, ended_ = false;
+  std::vector<ExplainedLine> lines_;
+};
+
+[[noreturn]] void not_there(std::span<const TraceRecord> records, uint64_t request, int32_t choice) {
+  uint64_t first = std::numeric_limits<uint64_t>::max(), last = 0;
+  for (const TraceRecord& record : records) {
+    const auto* const add = std::get_if<TraceAdd>(&record.content);
+    if (add == nullptr) continue;
+    if (to_integer(add->request.id) == request) {
+      fail(ErrorCode::NotFound, "request {} has no answer {}, allowed: 0 to {}", request, choice,
+           add->request.sampling.choice_count() - 1);
+    }
+    first = std::min(first, to_integer(add->request.id));
+    last = std::max(last, to_integer(add->request.id));
+  }
+  if (last == 0) fail(ErrorCode::NotFound, "request {} is not in the trace: it holds no arrivals", request);
+  fail(ErrorCode::NotFound, "request {} does not arrive in the trace; those from {} to {} do", request, first, last);
+}
+
+}  // namespace
+
+Explanation explain_request(std::span<const TraceRecord> records, uint64_t request, int32_t choice) {
+  const auto arrival = std::ranges::find_if(records, [&](const TraceRecord& record) {
+    const auto* const add = std::get_if<TraceAdd>(&record.content);
+    return add != nullptr && to_integer(add->request.id) == request && choice >= 0 &&
+           choice < add->request.sampling.choice_count();
+  });
+  if (arrival == records.end()) not_there(records, request, choice);
+  const auto& add = std::get<TraceAdd>(arrival->content);
+  Explainer explainer(static_cast<SequenceId>(to_integer(add.sequence) + static_cast<uint64_t>(choice)),
+                      add.prompt_token_count);
+  explainer.add_arrival(arrival->time,
+                        fmt::format("{} prompt tokens, max_tokens {}, priority {}, tenant {}", add.prompt_token_count,
+                                    add.request.sampling.max_tokens, add.request.priority, add.request.tenant));
+  for (auto it = arrival + 1; it != records.end() && !explainer.ended(); ++it) explainer.apply(*it);
+  return {.request = request, .choice = choice, .lines = explainer.take()};
+}
+
+}  // namespace inflight

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: what operators ask of an engine: limits with a reason and a time to come back, pause, drain, expiry, a watchdog
+// that sees a hung step, cancellation that frees blocks in every state, a recording that tells what happened.
+// Covers: engine/engine_loop.cpp, engine/queue_limits.cpp, engine/watchdog.cpp, engine/trace_recorder.cpp
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/queue_limits.h"
+#include "engine/rejection.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
+#include "support/engine_world.h"
+#include "support/temp_folder.h"
+
+namespace inflight::test {
+namespace {
+
+std::optional<RejectReason> rejection_of(const QueueLimits& limits, const QueueState& queue, const QueueEntry& entry,
+                                         std::string& message) {
+  try {
+    check_queue(limits, queue, entry);
+  } catch (const Rejection& rejection) {
+    message = rejection.what();
+    EXPECT_NE(message.find(fmt::format("; retry after {} s", *rejection.retry_after_seconds())), std::string::npos);
+    return rejection.reason();
+  }
+  return std::nullopt;
+}
+
+// checklist 28, 29: each limit with its reason and when it is worth coming back.
+TEST(QueueLimits, SayWhyAndWhenToComeBack) {
+  std::string message;
+  QueueState queue{.sequences = 10, .max_requests = 12, .waiting = 6, .waiting_tokens = 600, .service_rate = 2.0};
+  EXPECT_EQ(rejection_of({}, queue, {.sequences = 2}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({}, queue, {.sequences = 3}, message), RejectReason::MaxRequests);
+  EXPECT_EQ(message, "10 requests are waiting or running, allowed: 12 (max_requests); retry after 1 s");
+  EXPECT_EQ(rejection_of({.max_num_queued_reqs = 6}, queue, {}, message), RejectReason::QueuedRequests);
+  EXPECT_EQ(rejection_of({.max_num_queued_reqs = 7}, queue, {}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({.max_num_queued_reqs = 2}, queue, {}, message), RejectReason::QueuedRequests);
+  EXPECT_EQ(message, "6 requests are waiting, allowed: 2 (max_num_queued_reqs); retry after 3 s");
+  EXPECT_EQ(rejection_of({.max_num_queued_tokens = 700}, queue, {.tokens = 100}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({.max_num_queued_tokens = 700}, queue, {.tokens = 101}, message), RejectReason::QueuedTokens);
+  // A long prompt alone is no queue.
+  EXPECT_EQ(rejection_of({.max_num_queued_tokens = 700}, {.max_requests = 1}, {.tokens = 5000}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({.max_predicted_wait_s = 3.0}, queue, {}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({.max_predicted_wait_s = 1.5}, queue, {}, message), RejectReason::PredictedWait);
+  EXPECT_EQ(message, "the request would wait about 3.0 s, allowed: 1.5 s (max_predicted_wait_s); retry after 2 s");
+  EXPECT_EQ(rejection_of({}, queue, {.until_deadline = 1'000'000'000}, message), RejectReason::PredictedWait);
+  EXPECT_NE(message.find("its deadline for the first token"), std::string::npos);
+  queue.service_rate = 0.0;  // nothing is known yet: nobody is refused for it
+  EXPECT_EQ(rejection_of({.max_predicted_wait_s = 1.5}, queue, {}, message), std::nullopt);
+}
+
+TEST(EngineFace, CountsWhatItRefuses) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.queue = {.max_num_queued_reqs = 4, .max_num_queued_tokens = 50};
+  EngineWorld world(options);
+  const auto submit = [&](int32_t tokens) {
+    try {
+      world.engine->submit({.prompt = std::vector<TokenId>(static_cast<size_t>(tokens), 1)})->release();
+      return std::string("accepted");
+    } catch (const Rejection& rejection) {
+      return std::string(to_string(rejection.reason()));
+    }
+  };
+  EXPECT_EQ(submit(20), "accepted");
+  EXPECT_EQ(submit(20), "accepted");
+  EXPECT_EQ(submit(20), "queued_tokens");
+  EXPECT_EQ(submit(1), "accepted");
+  EXPECT_EQ(submit(1), "accepted");
+  EXPECT_EQ(submit(1), "queued_requests");
+  EXPECT_EQ(world.engine->stats().queued_tokens, 42);
+  world.engine->step();  // all are admitted now
+  EXPECT_EQ(world.engine->stats().queued_tokens, 0);
+  EXPECT_EQ(submit(40), "accepted");
+  world.run();
+  EXPECT_TRUE(world.engine->drain());
+  EXPECT_EQ(submit(1), "draining");
+  world.engine->undrain();
+  EXPECT_EQ(submit(1), "accepted");
+  const auto& rejections = world.engine->stats().rejections;
+  EXPECT_EQ(rejections[static_cast<size_t>(RejectReason::QueuedTokens)], 1);
+  EXPECT_EQ(rejections[static_cast<size_t>(RejectReason::QueuedRequests)], 1);
+  EXPECT_EQ(rejections[static_cast<size_t>(RejectReason::Draining)], 1);
+  world.run();
+}
+
+// checklist 77: the server's cap clips or refuses.
+TEST(EngineFace, CapsOutputTokens) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.max_tokens_limit = 5;
+  SubmitOptions request{.prompt = {1}};
+  request.sampling.max_tokens = 50;
+  EngineWorld clipping(options);
+  OutputStream* const stream = clipping.engine->submit(request);
+  clipping.run();
+  EXPECT_EQ(read_answer(stream).tokens.size(), 5U);
+  options.clip_max_tokens = false;
+  EngineWorld refusing(options);
+  EXPECT_THROW(static_cast<void>(refusing.engine->submit(request)), Error);
+}
+
+// checklist 5: no token after the pause holds; what comes later is what would have come.
+TEST(EngineFace, PausesAndGoesOn) {
+  EngineWorld world(engine_options());  // its own thread
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 100;
+  OutputStream* const stream = world.engine->submit(request);
+  StreamBatch batch;
+  std::vector<TokenId> tokens;
+  ASSERT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ready);
+  tokens = batch.tokens;
+  world.engine->pause(PauseMode::All);
+  const int64_t steps = world.engine->stats().scheduler.steps;
+  if (batch.finish == FinishReason::None &&
+      stream->next(std::chrono::milliseconds(0), batch) == OutputStream::Next::Ready) {
+    tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  OutputStream* const later = world.engine->submit({.prompt = {4}});  // taken in, not served
+  if (batch.finish == FinishReason::None) {
+    EXPECT_EQ(stream->next(std::chrono::milliseconds(5), batch), OutputStream::Next::TimedOut);
+  }
+  EXPECT_EQ(world.engine->stats().scheduler.steps, steps);
+  EXPECT_TRUE(world.engine->stats().paused);
+  world.engine->resume();
+  while (stream->next(std::nullopt, batch) == OutputStream::Next::Ready) {
+    tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  stream->release();
+  EXPECT_EQ(tokens, output_alone({1, 2, 3}, 100));
+  EXPECT_EQ(read_answer(later).tokens, output_alone({4}, 16));
+  EXPECT_TRUE(world.engine->drain());
+}
+
+TEST(EngineFace, PausesNewRequestsOnly) {
+  EngineWorld world(EngineWorld::host_driven());
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 10;
+  OutputStream* const running = world.engine->submit(request);
+  world.engine->step();
+  world.engine->pause(PauseMode::New);
+  OutputStream* const waiting = world.engine->submit(request);
+  world.run();
+  EXPECT_EQ(read_answer(running).tokens.size(), 10U);
+  StreamBatch batch;
+  EXPECT_EQ(waiting->next(std::chrono::milliseconds(0), batch), OutputStream::Next::TimedOut);
+  world.engine->resume();
+  world.run();
+  EXPECT_EQ(read_answer(waiting).tokens.size(), 10U);
+}
+
+// checklist 101: in each of five states the blocks are free within two steps of the cancellation.
+TEST(EngineFace, CancelFreesBlocksInEveryState) {
+  for (const char* state : {"queued", "chunking", "decoding", "preempted", "swapped"}) {
+    SCOPED_TRACE(state);
+    const std::string name = state;
+    EngineOptions options = EngineWorld::host_driven(engine_options(33));
+    options.setup.config.max_num_seqs = name == "queued" ? 1 : 4;
+    if (name == "swapped") {
+      options.setup.config.preempt = PreemptMode::Swap;
+      options.setup.config.host_blocks = 64;
+    }
+    EngineWorld world(options);
+    SubmitOptions request{.prompt = std::vector<TokenId>(name == "chunking" ? 100 : 10, 1)};
+    request.sampling.max_tokens = 110;
+    if (name == "chunking") request.sampling.max_tokens = 20;
+    std::vector<OutputStream*> streams;
+    const int count = name == "queued" || name == "chunking" ? 2 : 4;
+    for (TokenId i = 0; i < count; ++i) {
+      request.prompt[0] = i;
+      streams.push_back(world.engine->submit(request));
+    }
+    if (name == "preempted" || name == "swapped") {
+      while (world.engine->stats().scheduler.preemptions == 0) ASSERT_TRUE(world.engine->step());
+      EXPECT_EQ(world.engine->stats().scheduler.swapped_out_blocks > 0, name == "swapped");
+    } else {
+      for (int i = name == "decoding" ? 5 : 1; i > 0; --i) world.engine->step();
+    }
+    for (OutputStream* stream : streams) world.engine->cancel(stream->request());
+    world.engine->step();
+    world.engine->step();
+    EXPECT_EQ(world.engine->stats().blocks_referenced, 0);
+    EXPECT_EQ(world.engine->stats().queued_tokens, 0);
+    for (OutputStream* stream : streams) EXPECT_EQ(read_answer(stream).last.finish, FinishReason::Abort);
+    EXPECT_FALSE(world.engine->step());
+  }
+}
+
+TEST(EngineFace, EndsRequestsWhoseTimeHasRunOut) {
+  EngineWorld world(EngineWorld::host_driven());
+  SubmitOptions request{.prompt = {1, 2}};
+  request.sampling.max_tokens = 100;
+  request.expiry = 20 * EngineWorld::kStep;
+  OutputStream* const expiring = world.engine->submit(request);
+  request.expiry = kNoDeadline;
+  OutputStream* const staying = world.engine->submit(request);
+  world.run();
+  const Answer answer = read_answer(expiring);
+  EXPECT_EQ(answer.last.finish, FinishReason::Abort);
+  EXPECT_EQ(answer.last.error, "the request's time has run out");
+  EXPECT_GT(answer.tokens.size(), 15U);
+  EXPECT_LT(answer.tokens.size(), 22U);
+  EXPECT_EQ(read_answer(staying).tokens.size(), 100U);
+  EXPECT_EQ(world.engine->stats().expired, 1);
+}
+
+TEST(EngineFace, StopsOneAnswerForItsReader) {
+  EngineWorld world(EngineWorld::host_driven());
+  SubmitOptions request{.prompt = {1, 2}};
+  request.sampling.max_tokens = 50;
+  request.sampling.n = 2;
+  OutputStream* const stream = world.engine->submit(request);
+  for (int i = 0; i < 5; ++i) world.engine->step();
+  world.engine->stop(stream->request(), 1);
+  world.run();
+  const auto answers = read_answers(stream, 2);
+  EXPECT_EQ(answers[0].last.finish, FinishReason::Length);
+  EXPECT_EQ(answers[1].last.finish, FinishReason::Stop);
+  EXPECT_FALSE(answers[1].last.stop_token.has_value());
+  EXPECT_LT(answers[1].tokens.size(), 10U);
+}
+
+// checklist 112: a step that hangs turns the engine unhealthy and leaves a dump; when it comes back all is well.
+TEST(EngineFace, NoticesAStepThatHangs) {
+  std::mutex mutex;
+  std::string dump;
+  set_log_sink(
+      [&](LogLevel, std::string_view line) {
+        const std::scoped_lock lock(mutex);
+        dump += line;
+      },
+      LogLevel::Error);
+  {
+    EngineOptions options = engine_options();
+    options.watchdog_timeout_s = 0.01;
+    EngineWorld world(options);
+    EXPECT_TRUE(world.engine->healthy());
+    world.executor->paused = true;
+    SubmitOptions request{.prompt = {7, 8, 9}};
+    OutputStream* const stream = world.engine->submit(request);
+    while (world.engine->healthy()) std::this_thread::yield();
+    EXPECT_TRUE(world.engine->stats().hung);
+    EXPECT_NE(world.engine->metrics_text().find("inflight_engine_healthy 0\n"), std::string::npos);
+    for (bool reported = false; !reported; std::this_thread::yield()) {
+      const std::scoped_lock lock(mutex);
+      reported = !dump.empty();
+    }
+    world.executor->paused = false;
+    world.executor->paused.notify_all();
+    EXPECT_EQ(read_answer(stream).tokens, output_alone({7, 8, 9}, 16));
+    world.engine->pause(PauseMode::All);  // no step is under way then
+    EXPECT_TRUE(world.engine->healthy());
+  }
+  set_log_sink({}, LogLevel::Error);
+  EXPECT_NE(dump.find("a step has not come back after"), std::string::npos) << dump;
+  EXPECT_NE(dump.find("plan 1: sequence 1 [0, 3)"), std::string::npos) << dump;
+}
+
+TEST(EngineFace, RecordsWhatReplaysStepByStep) {
+  const TempFolder folder;
+  EngineOptions options = EngineWorld::host_driven(engine_options(40));
+  options.record_path = folder.file("run.trace");
+  {
+    EngineWorld world(options);
+    std::vector<OutputStream*> streams;
+    for (TokenId i = 0; i < 30; ++i) {
+      SubmitOptions request{.prompt = std::vector<TokenId>(static_cast<size_t>(1 + i % 50), i)};
+      request.sampling.max_tokens = 30;
+      request.sampling.n = 1 + i % 3;
+      streams.push_back(world.engine->submit(request));
+      if (i == 9) world.engine->set_policy("lru");
+      if (i == 20) world.engine->cancel(streams[3]->request());
+      world.engine->step();
+    }
+    world.run();
+    for (OutputStream* stream : streams) read_answers(stream, 3);
+  }
+  const auto records = read_recording(options.record_path);
+  const ReplayResult result = replay_trace(records, {});
+  EXPECT_FALSE(result.difference) << result.difference->step;
+  EXPECT_EQ(result.requests, 30);
+  EXPECT_GT(result.plans, 60);
+  options.record_path = folder.path() + "/nowhere/run.trace";
+  EXPECT_THROW(EngineWorld{options}, Error);
+}
+
+// The kept part is bounded, and can be read from wherever it begins.
+TEST(EngineFace, KeepsTheLastDecisions) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.recent_trace_bytes = 4096;
+  EngineWorld world(options);
+  for (int i = 0; i < 40; ++i) {
+    SubmitOptions request{.prompt = {1, 2, 3}};
+    request.sampling.max_tokens = 60;
+    OutputStream* const stream = world.engine->submit(request);
+    world.run();
+    read_answer(stream);
+  }
+  const auto bytes = world.engine->recent_trace();
+  EXPECT_LT(bytes.size(), 4096U + 2048U);
+  const auto records = decode_trace(bytes);
+  ASSERT_GT(records.size(), 50U);
+  EXPECT_TRUE(std::holds_alternative<TraceBegin>(records.front().content));
+  EXPECT_GT(records[1].time, 0);
+  const auto* finish = std::get_if<TraceFinish>(&records.back().content);
+  ASSERT_NE(finish, nullptr);
+  EXPECT_EQ(to_integer(finish->sequence), 40U);
+}
+
+}  // namespace
+}  // namespace inflight::test

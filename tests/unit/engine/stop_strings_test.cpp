@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a stop string is found however it is split, and no part of it is ever shown (checklist 100).
+// Method: random texts over few letters, split at random, against a search in the whole text.
+#include "engine/stop_strings.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace inflight::test {
+namespace {
+
+TEST(StopStrings, HoldBackOnlyWhatMayBecomeOne) {
+  StopStrings stops({"</s>", "END"}, false);
+  EXPECT_EQ(stops.push("a <"), "a ");
+  EXPECT_EQ(stops.push("/"), "");
+  EXPECT_EQ(stops.push("b E"), "</b ");
+  EXPECT_EQ(stops.push("N"), "");
+  EXPECT_EQ(stops.push("D and more"), "");
+  EXPECT_TRUE(stops.stopped());
+  EXPECT_EQ(stops.matched(), "END");
+  EXPECT_EQ(stops.push("more"), "");
+  EXPECT_EQ(stops.flush(), "");
+}
+
+TEST(StopStrings, GiveTheRestWhenTheAnswerEndsByItself) {
+  StopStrings stops({"stop"}, false);
+  EXPECT_EQ(stops.push("sto"), "");
+  EXPECT_EQ(stops.flush(), "sto");
+  StopStrings none({}, false);
+  EXPECT_EQ(none.push("anything"), "anything");
+}
+
+TEST(StopStrings, AgreeWithASearchInTheWholeText) {
+  Rng rng(4);
+  int found = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const auto letters = [&rng](int32_t count) {
+      std::string text;
+      for (int32_t i = 0; i < count; ++i) text += static_cast<char>('a' + rng.between(0, 1));
+      return text;
+    };
+    std::vector<std::string> stops;
+    for (int32_t i = rng.between(0, 3); i > 0; --i) stops.push_back(letters(rng.between(1, 6)));
+    const std::string text = letters(rng.between(0, 20));
+    const bool include = rng.chance(0.5);
+    // The shortest beginning of the text that ends in a stop string.
+    std::string expected = text;
+    bool stopped = false;
+    for (size_t end = 1; end <= text.size() && !stopped; ++end) {
+      size_t longest = 0;
+      for (const std::string& stop : stops) {
+        if (std::string_view(text).substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+      }
+      stopped = longest > 0;
+      if (stopped) expected = text.substr(0, include ? end : end - longest);
+    }
+    StopStrings matcher(stops, include);
+    std::string shown;
+    for (size_t at = 0; at < text.size();) {
+      const auto length = static_cast<size_t>(rng.between(1, 3));
+      shown += matcher.push(std::string_view(text).substr(at, length));
+      at += length;
+      EXPECT_TRUE(expected.starts_with(shown)) << text << " " << shown;
+    }
+    shown += matcher.flush();
+    EXPECT_EQ(shown, expected) << text;
+    EXPECT_EQ(matcher.stopped(), stopped);
+    found += stopped;
+  }
+  EXPECT_GT(found, 500);
+}
+
+TEST(StopStrings, RefuseWhatCannotBeOne) {
+  EXPECT_THROW(StopStrings({""}, false), Error);
+  EXPECT_THROW(StopStrings(std::vector<std::string>(17, "x"), false), Error);
+  EXPECT_THROW(StopStrings({std::string(2000, 'x')}, false), Error);
+}
+
+}  // namespace
+}  // namespace inflight::test

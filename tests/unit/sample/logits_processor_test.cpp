@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: each option does to the logits what its source says. Method: small cases worked out by hand, and for DRY a
+// comparison of every pair of places instead of the Z-algorithm.
+#include "sample/logits_processor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/rng.h"
+
+namespace inflight {
+namespace {
+
+constexpr float kBanned = -INFINITY;
+
+std::vector<float> processed(const SamplingParams& sampling, std::vector<float> logits,
+                             const std::vector<TokenId>& known = {}, int32_t prompt = 0,
+                             const std::vector<TokenId>& ends = {}, const std::vector<uint32_t>& allowed = {}) {
+  process_logits({.sampling = sampling,
+                  .known_tokens = known,
+                  .prompt_token_count = prompt,
+                  .end_tokens = ends,
+                  .allowed = allowed},
+                 logits);
+  return logits;
+}
+
+using Values = std::vector<float>;
+
+TEST(LogitsProcessor, DoesNothingByDefault) { EXPECT_EQ(processed({}, {1, -2, 3}, {0, 1, 2}, 1), (Values{1, -2, 3})); }
+
+TEST(LogitsProcessor, PenalisesWhatWasThere) {
+  // Token 0 is in the prompt, 1 twice in the output, 2 nowhere.
+  const std::vector<TokenId> known = {0, 1, 1};
+  EXPECT_EQ(processed({.repetition_penalty = 2.0F}, {4, -4, 4}, known, 1), (Values{2, -8, 4}));
+  EXPECT_EQ(processed({.presence_penalty = 0.5F}, {4, 4, 4}, known, 1), (Values{4, 3.5F, 4}));
+  EXPECT_EQ(processed({.frequency_penalty = 0.5F}, {4, 4, 4}, known, 1), (Values{4, 3, 4}));
+}
+
+TEST(LogitsProcessor, BiasesAndBans) {
+  EXPECT_EQ(processed({.logit_bias = {{1, 2.5F}, {7, 1.0F}, {-1, 1.0F}}}, {0, 0, 0}), (Values{0, 2.5F, 0}));
+  SamplingParams early{.max_tokens = 9, .stop_token_ids = {1}, .min_tokens = 2};
+  EXPECT_EQ(processed(early, {0, 0, 0}, {5, 5}, 1, {2}), (Values{0, kBanned, kBanned}));
+  EXPECT_EQ(processed(early, {0, 0, 0}, {5, 5, 5}, 1, {2}), (Values{0, 0, 0}));
+  early.ignore_eos = true;
+  EXPECT_EQ(processed(early, {0, 0, 0}, {5, 5}, 1, {2}), (Values{0, kBanned, 0}));
+  // The run 4 5 2 is never completed, and 1 never begun; the prompt does not count.
+  const SamplingParams words{.bad_words = {{4, 5, 2}, {1}}};
+  EXPECT_EQ(processed(words, {0, 0, 0}, {4, 5}, 0), (Values{0, kBanned, kBanned}));
+  EXPECT_EQ(processed(words, {0, 0, 0}, {4, 5}, 1), (Values{0, kBanned, 0}));
+  EXPECT_EQ(processed({}, Values(34, 1.0F), {}, 0, {}, {2U, 2U})[33], 1.0F);
+  EXPECT_EQ(processed({}, Values(34, 1.0F), {}, 0, {}, {2U, 2U})[32], kBanned);
+}
+
+TEST(LogitsProcessor, FindsRepetitionsAsComparingEveryPlaceDoes) {
+  Rng rng(3);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<TokenId> tokens(rng.below(40));
+    for (TokenId& token : tokens) token = rng.between(0, 2 + round % 3);
+    const std::vector<TokenId> breakers = round % 2 == 0 ? std::vector<TokenId>{} : std::vector<TokenId>{1};
+    std::map<TokenId, int32_t> expected, got;
+    const auto n = static_cast<int32_t>(tokens.size());
+    for (int32_t next = 1; next < n; ++next) {  // how many tokens before `next` equal those at the end
+      int32_t length = 0;
+      while (next - 1 - length >= 0) {
+        const TokenId token = tokens[static_cast<size_t>(n - 1 - length)];
+        const bool breaks = std::ranges::find(breakers, token) != breakers.end();
+        if (breaks || token != tokens[static_cast<size_t>(next - 1 - length)]) break;
+        ++length;
+      }
+      int32_t& longest = expected[tokens[static_cast<size_t>(next)]];
+      longest = std::max(longest, length);
+    }
+    for (const auto& [token, length] : repetitions(tokens, breakers)) got[token] = std::max(got[token], length);
+    std::erase_if(expected, [](const auto& pair) { return pair.second == 0; });
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(LogitsProcessor, DryGrowsWithTheRepetition) {
+  // ... 1 2 3 | 0 1 2: token 3 would make a repetition of length 2 one longer.
+  const std::vector<TokenId> known = {1, 2, 3, 0, 1, 2};
+  SamplingParams dry{.dry_multiplier = 0.5F, .dry_base = 3.0F, .dry_allowed_length = 1};
+  EXPECT_EQ(processed(dry, {0, 0, 0, 0}, known, 3), (Values{0, 0, 0, -0.5F * 3.0F}));
+  dry.dry_allowed_length = 3;
+  EXPECT_EQ(processed(dry, {0, 0, 0, 0}, known, 3), (Values{0, 0, 0, 0}));
+  dry.dry_allowed_length = 1;
+  dry.dry_penalty_last_n = 4;  // 3 0 1 2: nothing repeats
+  EXPECT_EQ(processed(dry, {0, 0, 0, 0}, known, 3), (Values{0, 0, 0, 0}));
+}
+
+// p = .5 .25 .125 .125: entropy 1.75 bit; the tokens' distances from it are .75 .25 1.25 1.25 bit.
+TEST(LogitsProcessor, TypicalKeepsWhatIsClosestToTheEntropy) {
+  const Values logits = {std::log(0.5F), std::log(0.25F), std::log(0.125F), std::log(0.125F)};
+  const auto kept = [&](float typical_p) {
+    std::vector<int> ids;
+    const Values after = processed({.typical_p = typical_p}, logits);
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (after[i] != kBanned) ids.push_back(static_cast<int>(i));
+    }
+    return ids;
+  };
+  EXPECT_EQ(kept(0.2F), (std::vector<int>{1}));
+  EXPECT_EQ(kept(0.7F), (std::vector<int>{0, 1}));
+  EXPECT_EQ(kept(0.8F), (std::vector<int>{0, 1, 2}));
+}
+
+TEST(LogSoftmax, GivesProbabilitiesAndTheLikeliest) {
+  const Values logits = {std::log(1.0F), std::log(4.0F), std::log(4.0F), std::log(1.0F), kBanned};
+  const LogSoftmax softmax(logits);
+  ASSERT_TRUE(softmax.valid());
+  EXPECT_NEAR(softmax.of(1), std::log(0.4), 1e-6);
+  EXPECT_EQ(softmax.of(4), kBanned);
+  const auto top = softmax.top(3);
+  ASSERT_EQ(top.size(), 3U);
+  EXPECT_EQ(top[0].token, 1);
+  EXPECT_EQ(top[1].token, 2);
+  EXPECT_EQ(top[2].token, 0);
+  EXPECT_NEAR(top[2].logprob, std::log(0.1), 1e-6);
+  EXPECT_TRUE(softmax.top(0).empty());
+  EXPECT_EQ(softmax.top(20).size(), 5U);
+  const Values nan = {1.0F, NAN}, none = {kBanned, kBanned};
+  EXPECT_FALSE(LogSoftmax(nan).valid());
+  EXPECT_FALSE(LogSoftmax(none).valid());
+}
+
+}  // namespace
+}  // namespace inflight

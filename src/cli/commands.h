@@ -14,6 +14,7 @@ void add_inspect_command(CLI::App& app);
 void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_sim_command(CLI::App& app);
 

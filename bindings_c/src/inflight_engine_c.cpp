@@ -159,6 +159,7 @@ inflight_status_t inflight_engine_stats(inflight_engine_t* engine, inflight_stat
     result.device_bytes = runtime.device_bytes();
     result.policy_strikes = counter(now.policy_strikes);
     result.schedule_seconds = static_cast<double>(now.times.plan + now.times.commit) * 1e-9;
+    result.failed = now.failed ? 1 : 0;
     inflight::c::write_struct(result, stats, "stats");
     return INFLIGHT_OK;
   });

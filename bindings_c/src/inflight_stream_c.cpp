@@ -139,6 +139,14 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
   });
 }
 
+inflight_status_t inflight_stream_set_notify(inflight_stream_t* stream, inflight_notify_fn notify, void* context) {
+  return guard([&] {
+    require(stream, "stream");
+    stream->output->set_notify(notify, context);
+    return INFLIGHT_OK;
+  });
+}
+
 void inflight_stream_cancel(inflight_stream_t* stream) {
   static_cast<void>(guard([&] {
     if (stream != nullptr) stream->engine.cancel(stream->request);
@@ -150,6 +158,7 @@ void inflight_stream_destroy(inflight_stream_t* stream) {
   static_cast<void>(guard([&] {
     if (stream == nullptr) return INFLIGHT_OK;
     stream->engine.cancel(stream->request);
+    stream->output->set_notify(nullptr, nullptr);
     stream->output->release();
     delete stream;
     return INFLIGHT_OK;

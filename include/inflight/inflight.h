@@ -259,6 +259,8 @@ typedef struct inflight_stats {
   uint64_t device_bytes;           /* device memory held by the engine                                           */
   uint64_t policy_strikes;         /* wrong or late answers of the loaded policies                               */
   double schedule_seconds;         /* host time spent in planning and committing                                 */
+  int32_t failed;                  /* 1: the engine has stopped for good (INFLIGHT_ERROR_ENGINE_FAILED)          */
+  int32_t reserved2;
 } inflight_stats_t;
 
 /** @brief Copies the engine's counters.  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT  @since 0.1  [any-thread] */
@@ -329,6 +331,18 @@ typedef struct inflight_stream_event {
  *  @since 0.1  [one-at-a-time] */
 INFLIGHT_API inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeout_ms,
                                                     inflight_stream_event_t* event);
+
+/** Says that something can be read. Called from the engine's thread or from inside inflight_stream_set_notify(); must
+ *  return at once and must not call into the library: wake an event loop that then calls inflight_stream_next(). */
+typedef void (*inflight_notify_fn)(void* context);
+
+/** @brief For event loops: calls `notify` each time that inflight_stream_next() would give an event after it would have
+ *  given none, and at once if it would now. Read until INFLIGHT_WOULD_BLOCK or the final event before the next call can
+ *  come. NULL ends it; when that or inflight_stream_destroy() has returned, no call is running.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [one-at-a-time] */
+INFLIGHT_API inflight_status_t inflight_stream_set_notify(inflight_stream_t* stream, inflight_notify_fn notify,
+                                                          void* context);
 
 /** @brief Asks to end the request; the stream still delivers what was made, then finish reason abort (or another, if it
  *  ended by itself before). Does nothing on a finished stream.  @since 0.1  [any-thread] */

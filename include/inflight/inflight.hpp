@@ -115,6 +115,10 @@ class Stream {
   }
   bool ended() const noexcept { return ended_; }
   void cancel() { inflight_stream_cancel(handle_); }
+  // inflight_stream_set_notify()
+  void set_notify(inflight_notify_fn notify, void* context) {
+    detail::check(inflight_stream_set_notify(handle_, notify, context));
+  }
 
   // The whole answer.
   std::string text() {

@@ -17,6 +17,7 @@ void add_plugin_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_replay_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_tune_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("inflight " INFLIGHT_VERSION_STRING));
   app.require_subcommand(1);
   inflight::cli::add_run_command(app);
+  inflight::cli::add_serve_command(app);
   inflight::cli::add_bench_command(app);
   inflight::cli::add_devices_command(app);
   inflight::cli::add_tune_command(app);

@@ -22,19 +22,23 @@ void OutputStream::release() {
 void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top) {
   {
     const std::scoped_lock lock(mutex_);
+    const bool had_news = has_news();
     Choice& to = choices_[static_cast<size_t>(choice)];
     to.pending.tokens.push_back(token);
     to.pending.logprobs.push_back(logprob);
     if (!top.empty()) to.pending.top_logprobs.push_back({logprob, {top.begin(), top.end()}});
     to.logprob_sum += double{logprob};
     ++to.pending.output_token_count;
+    tell(had_news);
   }
   arrived_.notify_one();
 }
 
 void OutputStream::push_prompt_logprob(float logprob, std::span<const TokenLogprob> top) {
   const std::scoped_lock lock(mutex_);
+  const bool had_news = has_news();
   choices_[0].pending.prompt_logprobs.push_back({logprob, {top.begin(), top.end()}});
+  tell(had_news);
 }
 
 void OutputStream::set_cached(int32_t choice, int32_t cached_token_count) {
@@ -46,6 +50,7 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
   bool last = false;
   {
     const std::scoped_lock lock(mutex_);
+    const bool had_news = has_news();
     StreamBatch& pending = choices_[static_cast<size_t>(choice)].pending;
     pending.finish = finish.reason;
     pending.stop_token = finish.stop_token;
@@ -53,6 +58,7 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
     pending.error = finish.error;
     last = --unfinished_ == 0;
     if (last && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
+    tell(had_news);
   }
   arrived_.notify_one();
   return last;
@@ -69,9 +75,18 @@ void OutputStream::keep_the_best() {
   choices_[0].pending.prompt_logprobs = std::move(prompt);
 }
 
+bool OutputStream::has_news() const {
+  if (unfinished_ > 0 && choices_.size() > static_cast<size_t>(n_)) return false;
+  return std::ranges::any_of(choices_, &Choice::ready);
+}
+
+void OutputStream::tell(bool had_news) {
+  if (!had_news && notify_ != nullptr && has_news()) notify_(notify_context_);
+}
+
 // In turns, so that no choice starves another.
 OutputStream::Choice* OutputStream::next_ready() {
-  if (unfinished_ > 0 && choices_.size() > static_cast<size_t>(n_)) return nullptr;
+  if (!has_news()) return nullptr;
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[(next_choice_ + i) % choices_.size()];
     if (!choice.ready()) continue;
@@ -79,6 +94,13 @@ OutputStream::Choice* OutputStream::next_ready() {
     return &choice;
   }
   return nullptr;
+}
+
+void OutputStream::set_notify(Notify notify, void* context) {
+  const std::scoped_lock lock(mutex_);
+  notify_ = notify;
+  notify_context_ = context;
+  tell(false);
 }
 
 OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> timeout, StreamBatch& batch) {

@@ -66,6 +66,12 @@ class OutputStream {
   // The last push of a choice. True: of all.
   bool push_finish(int32_t choice, const Finish& finish);
 
+  // `notify` is called when next() would give something after there was nothing: from the thread that pushes, or from
+  // here when something is there already. It must not block nor call the stream. nullptr: none; when that returns, no
+  // call is running.   THREAD: as next().
+  using Notify = void (*)(void* context);
+  void set_notify(Notify notify, void* context);
+
   enum class Next { Ready, TimedOut, Ended };
   // Waits until something of any choice has arrived. Ended: the finish reason of every choice was delivered before.
   // timeout: nullopt = without end.
@@ -85,6 +91,10 @@ class OutputStream {
   [[nodiscard]] Choice* next_ready();
   void keep_the_best();
 
+  // next() would give something.
+  [[nodiscard]] bool has_news() const;
+  void tell(bool had_news);
+
   const RequestId request_;
   const int32_t n_;
   std::atomic<int> owners_{2};
@@ -92,6 +102,8 @@ class OutputStream {
   std::condition_variable arrived_;
   std::vector<Choice> choices_;
   int32_t unfinished_ = 0;
+  Notify notify_ = nullptr;
+  void* notify_context_ = nullptr;
   size_t next_choice_ = 0;  // whose turn it is to be told of
 };
 

@@ -3,6 +3,7 @@
 // THREAD: everything on the server's network thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,8 +20,10 @@ class Producer {
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;
   virtual ~Producer() = default;
-  // What was written has been sent: there is room again.
-  virtual void on_drained() = 0;
+  // What was written has been sent, or something new has come: go on.
+  virtual void proceed() = 0;
+  // Several times a second.
+  virtual void on_tick(std::chrono::steady_clock::time_point now) { static_cast<void>(now); }
 };
 
 // LIFETIME: until the answer is complete or the client is gone; keep its id, not its address (HttpServer::find()).
@@ -46,6 +49,7 @@ class Exchange {
 
   // `producer` goes on with the answer.
   virtual void set_producer(std::unique_ptr<Producer> producer) = 0;
+  [[nodiscard]] virtual Producer* producer() = 0;  // null: none
 };
 
 }  // namespace inflight::server

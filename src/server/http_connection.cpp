@@ -216,6 +216,7 @@ void HttpConnection::reject(int status, const std::string& message) {
 }
 
 void HttpConnection::append_head(int status, std::string_view content_type, std::optional<size_t> length) {
+  host_.count_answer(status);
   if (host_.draining()) keep_alive_ = false;
   auto out = std::back_inserter(output_);
   fmt::format_to(out, "HTTP/1.1 {} {}\r\nServer: inflight/" INFLIGHT_VERSION_STRING "\r\nDate: {}\r\n", status,
@@ -299,7 +300,7 @@ void HttpConnection::on_written(const error_code& error, size_t bytes) {
   if (answered_) {
     finish_exchange();
   } else if (producer_) {
-    producer_->on_drained();
+    producer_->proceed();
   }
 }
 
@@ -328,6 +329,7 @@ void HttpConnection::release_body() { host_.give_body_bytes(std::exchange(body_b
 void HttpConnection::check(Clock::time_point now) {
   if (closed_) return;
   if (writing_ && now > write_deadline_) return close();
+  if (state_ == State::Answering && producer_) return producer_->on_tick(now);
   if (now <= deadline_) return;
   switch (state_) {
     case State::Idle:

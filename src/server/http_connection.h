@@ -33,6 +33,7 @@ class ConnectionHost {
   // Takes (or gives back) bytes of the memory for request bodies; false: there are not so many.
   [[nodiscard]] virtual bool take_body_bytes(size_t bytes) = 0;
   virtual void give_body_bytes(size_t bytes) = 0;
+  virtual void count_answer(int status) = 0;
   [[nodiscard]] virtual bool draining() const = 0;
   [[nodiscard]] virtual const std::string& date() const = 0;  // for the header of that name
 };
@@ -61,6 +62,7 @@ class HttpConnection final : public Exchange {
   void end_stream() override;
   [[nodiscard]] bool ready() const override;
   void set_producer(std::unique_ptr<Producer> producer) override { producer_ = std::move(producer); }
+  [[nodiscard]] Producer* producer() override { return producer_.get(); }
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;

@@ -63,8 +63,8 @@ class HttpServer::Core final : public ConnectionHost {
   }
 
   void stop() { io_.stop(); }
-  void post(std::function<void()> task) { asio::post(io_, std::move(task)); }
-  void work(std::function<void()> task) { asio::post(workers_, std::move(task)); }
+  void post(Task task) { asio::post(io_, std::move(task)); }
+  void work(Task task) { asio::post(workers_, std::move(task)); }
 
   void every(milliseconds period, std::function<void()> task) {
     timers_.push_back(std::make_unique<Timer>(asio::steady_timer(io_), period, std::move(task)));
@@ -112,6 +112,7 @@ class HttpServer::Core final : public ConnectionHost {
     return true;
   }
   void give_body_bytes(size_t bytes) override { body_bytes_ -= bytes; }
+  void count_answer(int status) override { ++stats_.answers[status]; }
   [[nodiscard]] bool draining() const override { return draining_; }
   [[nodiscard]] const std::string& date() const override { return date_; }
 
@@ -216,8 +217,8 @@ HttpServer::~HttpServer() = default;
 uint16_t HttpServer::port() const { return core_->port(); }
 void HttpServer::run() { core_->run(); }
 void HttpServer::stop() { core_->stop(); }
-void HttpServer::post(std::function<void()> task) { core_->post(std::move(task)); }
-void HttpServer::work(std::function<void()> task) { core_->work(std::move(task)); }
+void HttpServer::post(Task task) { core_->post(std::move(task)); }
+void HttpServer::work(Task task) { core_->work(std::move(task)); }
 void HttpServer::every(milliseconds period, std::function<void()> task) { core_->every(period, std::move(task)); }
 void HttpServer::on_signal(std::function<void()> task) { core_->on_signal(std::move(task)); }
 Exchange* HttpServer::find(uint64_t exchange) { return core_->find(exchange); }

@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "server/exchange.h"
 #include "server/http_types.h"
+#include "server/task.h"
 
 namespace inflight::server {
 
@@ -28,8 +30,9 @@ struct HttpStats {
   uint64_t connections_accepted = 0;
   uint64_t connections_refused = 0;  // the limit was reached
   int32_t connections_open = 0;
-  int32_t exchanges_open = 0;  // requests that wait for (the rest of) their answer
-  uint64_t clients_gone = 0;   // left before their answer was complete
+  int32_t exchanges_open = 0;       // requests that wait for (the rest of) their answer
+  uint64_t clients_gone = 0;        // left before their answer was complete
+  std::map<int, uint64_t> answers;  // by HTTP status
 };
 
 class HttpServer {
@@ -51,8 +54,8 @@ class HttpServer {
   void stop();
 
   // Any thread: `task` runs on the network thread / on a worker.
-  void post(std::function<void()> task);
-  void work(std::function<void()> task);
+  void post(Task task);
+  void work(Task task);
 
   // Network thread, or before run(): calls `task` every `period`.
   void every(std::chrono::milliseconds period, std::function<void()> task);

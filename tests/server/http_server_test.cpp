@@ -46,7 +46,7 @@ class EchoServer {
    public:
     Endless(Exchange& exchange, std::promise<void>& gone) : exchange_(exchange), gone_(gone) {}
     ~Endless() override { gone_.set_value(); }
-    void on_drained() override { exchange_.write(std::string(1000, 'x')); }
+    void proceed() override { exchange_.write(std::string(1000, 'x')); }
 
    private:
     Exchange& exchange_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: engine/engine.cpp, engine/output_stream.cpp
+// Covers: engine/engine.cpp
 // Goal: requests submitted from many threads come out whole, in order and equal to what they give alone, whoever
 // cancels, leaves, swaps policies or breaks the device meanwhile.
 // Method: the engine with an executor without a device whose next token is a function of the whole prefix; it keeps the

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inflight serve`: the OpenAI-compatible server (server/api_server.h) on one engine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "server/api_server.h"
+
+namespace inflight::cli {
+namespace {
+
+constexpr int32_t kRunningDefault = 64;  // max_num_seqs when it is not given
+
+struct ServeFlags {
+  server::HttpServerOptions http;
+  server::ApiOptions api;
+  int32_t max_queued_requests = 0;
+  int32_t timeout_s = 30, watchdog_s = 300;
+  size_t max_body_megabytes = 16;
+};
+
+void log_line(void*, inflight_log_level_t level, const char* message, size_t length) {
+  constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+  fmt::print(stderr, "inflight: {}: {}\n", kNames[std::clamp(level, 0, 3)], std::string_view(message, length));
+}
+
+void serve(ServeFlags& flags, EngineFlags& engine_flags) {
+  if (const char* const key = std::getenv("INFLIGHT_API_KEY"); key != nullptr && *key != '\0') {
+    flags.api.api_keys.emplace_back(key);
+  }
+  for (const std::string& key : flags.api.api_keys) {
+    if (key.empty()) fail(ErrorCode::InvalidArgument, "--api-key is empty, allowed: any text of one byte or more");
+  }
+  if (flags.max_queued_requests > 0) {
+    auto& params = engine_flags.options.params;
+    params.max_requests = (params.max_num_seqs > 0 ? params.max_num_seqs : kRunningDefault) + flags.max_queued_requests;
+  }
+  flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
+  flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
+  flags.api.watchdog_timeout = std::chrono::seconds(flags.watchdog_s);
+  flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };
+  inflight_set_log(log_line, nullptr, INFLIGHT_LOG_INFO);
+
+  Engine engine = open_engine(engine_flags);
+  server::ApiServer api(engine, flags.http, flags.api);
+  fmt::print(stderr, "inflight: serving on http://{}:{}\n", flags.http.host, api.port());
+  api.run();
+  write_profile(engine, engine_flags);
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("serve", "OpenAI-compatible server with metrics and a web page");
+  const auto flags = std::make_shared<ServeFlags>();
+  constexpr const char* kServer = "Server";
+  const auto add = [command](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->group(kServer)->capture_default_str();
+  };
+  add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one");
+  add("--port", flags->http.port, "Port to listen on; 0: any free one");
+  add("--api-key", flags->api.api_keys, "Clients must send one of these keys (also: $INFLIGHT_API_KEY)");
+  add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
+  add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
+  add("--max-queued-requests", flags->max_queued_requests,
+      "Requests waiting at most, one more gets 429 (default: 65536)")
+      ->check(CLI::Range(0, 1 << 22));
+  add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));
+  add("--max-body-megabytes", flags->max_body_megabytes, "Longest request")->check(CLI::Range(1, 1024));
+  add("--http-workers", flags->http.worker_count, "Threads that read and tokenize requests")->check(CLI::Range(1, 256));
+  add("--shutdown-timeout", flags->timeout_s, "Seconds that running answers have after SIGTERM")
+      ->check(CLI::Range(0, 86'400));
+  add("--watchdog-timeout", flags->watchdog_s, "Seconds without a finished step until /health says 503")
+      ->check(CLI::Range(1, 86'400));
+  command->add_flag("--log-requests", flags->api.log_requests, "One line a request on standard error")->group(kServer);
+  const auto engine_flags = add_engine_flags(*command);
+  command->callback([flags, engine_flags] { serve(*flags, *engine_flags); });
+}
+
+}  // namespace inflight::cli

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "inflight/version.h"
+#include "server/openapi.h"
+#include "server/server_metrics.h"
+#include "server/text_routes.h"
+
+namespace inflight::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+int64_t unix_time_s() {
+  return std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Takes the same time wherever the two differ, so that a key cannot be guessed letter by letter.
+bool same_secret(std::string_view given, std::string_view secret) {
+  unsigned difference = given.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < secret.size(); ++i) {
+    const char letter = given.empty() ? '\0' : given[i % given.size()];
+    difference |= static_cast<unsigned char>(letter) ^ static_cast<unsigned char>(secret[i]);
+  }
+  return difference == 0;
+}
+
+std::string_view bearer_of(const HttpRequest& request) {
+  std::string_view value = request.header("authorization");
+  constexpr std::string_view kScheme = "bearer ";
+  if (value.size() < kScheme.size() || !same_word(value.substr(0, kScheme.size()), kScheme)) return "";
+  value.remove_prefix(kScheme.size());
+  value.remove_prefix(std::min(value.size(), value.find_first_not_of(' ')));
+  return value;
+}
+
+// Browsers let any page send other types without asking first.
+void check_json_type(const HttpRequest& request) {
+  const std::string_view type = request.header("content-type");
+  const std::string_view media = type.substr(0, type.find_first_of("; "));
+  if (!type.empty() && !same_word(media, "application/json")) {
+    throw ApiError(415, fmt::format("Content-Type is '{}', application/json is expected", media));
+  }
+}
+
+std::string model_name_of(const Json& info) {
+  const Json model = info.value("model", Json::object());
+  if (const auto name = model.value("name", std::string()); !name.empty()) return name;
+  const auto path = model.value("path", std::string("model"));
+  const std::string file = path.substr(path.find_last_of('/') + 1);
+  return file.substr(0, file.rfind(".gguf"));
+}
+
+}  // namespace
+
+const ApiServer::Route ApiServer::kRoutes[] = {
+    {"POST", "/v1/completions", &ApiServer::post_completions, false},
+    {"POST", "/v1/chat/completions", &ApiServer::post_chat, false},
+    {"POST", "/v1/responses", &ApiServer::post_responses, false},
+    {"GET", "/v1/models", &ApiServer::get_models, false},
+    {"POST", "/tokenize", &ApiServer::post_tokenize, false},
+    {"POST", "/detokenize", &ApiServer::post_detokenize, false},
+    {"GET", "/health", &ApiServer::get_health, true},
+    {"GET", "/ready", &ApiServer::get_ready, true},
+    {"GET", "/metrics", &ApiServer::get_metrics, true},
+    {"GET", "/version", &ApiServer::get_version, true},
+    {"GET", "/openapi.json", &ApiServer::get_openapi, true},
+};
+
+ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions options)
+    : engine_(engine),
+      options_(std::move(options)),
+      started_s_(unix_time_s()),
+      info_(Json::parse(engine.info_json())),
+      load_(options_.watchdog_timeout),
+      http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
+      ready_([this] { http_.post([this] { pump_ready(); }); }) {
+  if (options_.model_names.empty()) options_.model_names = {model_name_of(info_), "default"};
+  std::random_device random;
+  id_base_ = fmt::format("{:08x}{:08x}", random(), random());
+  http_.every(seconds(1), [this] { load_.observe(engine_.stats(), Clock::now()); });
+  http_.every(milliseconds(100), [this] { end_drain_when_empty(); });
+  http_.on_signal([this] { begin_drain(); });
+}
+
+void ApiServer::run() { http_.run(); }
+
+void ApiServer::stop() {
+  http_.post([this] { begin_drain(); });
+}
+
+void ApiServer::handle(Exchange& exchange, HttpRequest request) {
+  exchange.add_header({"X-Request-Id", fmt::format("{}{:x}", id_base_, ++request_count_)});
+  add_cors_headers(exchange, request);
+  if (options_.log_requests) log(fmt::format("{} {}", request.method, request.path));
+  const uint64_t id = exchange.id();
+  try {
+    route(exchange, request);
+  } catch (const ApiError& error) {
+    respond_error(id, error);
+  } catch (const std::exception& error) {
+    respond_error(id, ApiError(500, error.what()));
+  }
+}
+
+void ApiServer::add_cors_headers(Exchange& exchange, const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty()) return;
+  for (const std::string& allowed : options_.cors_origins) {
+    if (allowed != "*" && allowed != origin) continue;
+    exchange.add_header({"Access-Control-Allow-Origin", allowed == "*" ? "*" : std::string(origin)});
+    exchange.add_header({"Vary", "Origin"});
+    if (request.method == "OPTIONS") {
+      exchange.add_header({"Access-Control-Allow-Methods", "GET, POST, OPTIONS"});
+      exchange.add_header({"Access-Control-Allow-Headers", "Authorization, Content-Type"});
+      exchange.add_header({"Access-Control-Max-Age", "600"});
+    }
+    return;
+  }
+}
+
+void ApiServer::route(Exchange& exchange, HttpRequest& request) {
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  const bool one_model = request.path.starts_with("/v1/models/");
+  std::string allowed;
+  for (const Route& route : kRoutes) {
+    if (route.path != request.path && !(one_model && route.path == "/v1/models")) continue;
+    if (route.method == method) {
+      if (!route.open) static_cast<void>(check_key(request));
+      return (this->*route.handle)(exchange, request);
+    }
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+  }
+  if (method == "OPTIONS") {
+    return exchange.respond({.status = 204, .headers = {{"Allow", allowed.empty() ? "GET, POST" : allowed}}});
+  }
+  if (!allowed.empty()) {
+    exchange.add_header({"Allow", allowed});
+    throw ApiError(405, fmt::format("{} is not allowed for {}, allowed: {}", request.method, request.path, allowed));
+  }
+  throw ApiError(404, fmt::format("there is no {}; see /openapi.json", request.path));
+}
+
+uint32_t ApiServer::check_key(const HttpRequest& request) const {
+  if (options_.api_keys.empty()) return 0;
+  const std::string_view given = bearer_of(request);
+  uint32_t tenant = 0;
+  for (size_t i = 0; i < options_.api_keys.size(); ++i) {  // all of them: the time tells nothing
+    if (same_secret(given, options_.api_keys[i])) tenant = static_cast<uint32_t>(i + 1);
+  }
+  if (tenant == 0) {
+    throw ApiError(401, given.empty() ? "no API key: send 'Authorization: Bearer KEY'" : "wrong API key", "",
+                   "invalid_api_key");
+  }
+  return tenant;
+}
+
+void ApiServer::get_health(Exchange& exchange, HttpRequest&) {
+  if (load_.failed()) throw ApiError(503, "the engine has failed", "", "engine_failed");
+  if (load_.hung()) {
+    throw ApiError(503, fmt::format("no step has ended for {} s", options_.watchdog_timeout.count()), "", "hung");
+  }
+  exchange.respond({.body = R"({"status":"ok"})"});
+}
+
+void ApiServer::get_ready(Exchange& exchange, HttpRequest& request) {
+  if (draining_) throw ApiError(503, "the server is shutting down", "", "shutting_down");
+  get_health(exchange, request);
+}
+
+void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
+  const std::string own = engine_.metrics_text();
+  exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats()),
+                    .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+void ApiServer::get_version(Exchange& exchange, HttpRequest&) {
+  exchange.respond({.body = to_text(Json{{"version", inflight_version()}})});
+}
+
+void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
+  const auto describe_model = [this](const std::string& name) {
+    Json model;
+    model["id"] = name;
+    model["object"] = "model";
+    model["created"] = started_s_;
+    model["owned_by"] = "inflight";
+    model["root"] = options_.model_names.front();
+    model["max_model_len"] = info_["limits"]["max_model_len"];
+    return model;
+  };
+  if (request.path != "/v1/models") {
+    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+    check_model(name);
+    return exchange.respond({.body = to_text(describe_model(name))});
+  }
+  Json list;
+  list["object"] = "list";
+  list["data"] = Json::array();
+  for (const std::string& name : options_.model_names) {
+    if (name != "default" || options_.model_names.front() == name) list["data"].push_back(describe_model(name));
+  }
+  exchange.respond({.body = to_text(list)});
+}
+
+void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_document()}); }
+
+void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
+  check_json_type(request);
+  answer_later(exchange, [this, body = std::move(request.body)] { return tokenize_answer(engine_, body, info_); });
+}
+
+void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
+  check_json_type(request);
+  answer_later(exchange, [this, body = std::move(request.body)] { return detokenize_answer(engine_, body); });
+}
+
+void ApiServer::answer_later(Exchange& exchange, std::function<std::string()> answer) {
+  http_.work([this, id = exchange.id(), answer = std::move(answer)] {
+    try {
+      std::string body = answer();
+      http_.post([this, id, body = std::move(body)]() mutable {
+        if (Exchange* const open = http_.find(id)) open->respond({.body = std::move(body)});
+      });
+    } catch (const ApiError& error) {
+      http_.post([this, id, error] { respond_error(id, error); });
+    } catch (const std::exception& error) {
+      http_.post([this, id, error = ApiError(500, error.what())] { respond_error(id, error); });
+    }
+  });
+}
+
+void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endpoint) {
+  check_json_type(request);
+  const uint32_t tenant = check_key(request);
+  if (draining_) throw ApiError(503, "the server is shutting down", "", "shutting_down");
+  AnswerInfo info{.id = fmt::format("{}{:x}", id_base_, request_count_),
+                  .created_s = unix_time_s(),
+                  .model = options_.model_names.front()};
+  http_.work([this, id = exchange.id(), endpoint, tenant, info = std::move(info), body = std::move(request.body)] {
+    try {
+      auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));
+      if (!wanted->model.empty()) check_model(wanted->model);
+      auto submitted = submit_request(engine_, std::move(wanted), endpoint, info, tenant);
+      http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
+    } catch (const ApiError& error) {
+      http_.post([this, id, error] { respond_error(id, error); });
+    } catch (const std::exception& error) {
+      http_.post([this, id, error = ApiError(500, error.what())] { respond_error(id, error); });
+    }
+  });
+}
+
+void ApiServer::attach(uint64_t exchange, SubmittedRequest submitted) {
+  Exchange* const open = http_.find(exchange);
+  if (open == nullptr) return;  // the client has gone; the streams go with `submitted`
+  auto generation = std::make_unique<Generation>(engine_, *open, ready_, std::move(submitted));
+  Generation& started = *generation;
+  open->set_producer(std::move(generation));
+  started.proceed();
+}
+
+void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
+  Exchange* const open = http_.find(exchange);
+  if (open == nullptr) return;
+  HttpResponse response = error.response();
+  if (error.status() == 429 || error.status() == 503) {
+    response.headers.push_back({"Retry-After", std::to_string(load_.retry_after_s())});
+  }
+  if (error.status() == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  if (error.status() >= 500) log(error.what());
+  open->respond(std::move(response));
+}
+
+void ApiServer::check_model(const std::string& name) const {
+  const auto& names = options_.model_names;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw ApiError(404, fmt::format("the model '{}' does not exist, served: {}", name, names.front()), "model",
+                 "model_not_found");
+}
+
+void ApiServer::pump_ready() {
+  std::vector<uint64_t> ready = ready_.take();
+  std::sort(ready.begin(), ready.end());
+  ready.erase(std::unique(ready.begin(), ready.end()), ready.end());
+  for (const uint64_t id : ready) {
+    Exchange* const open = http_.find(id);
+    if (open != nullptr && open->producer() != nullptr) open->producer()->proceed();
+  }
+}
+
+void ApiServer::begin_drain() {
+  if (draining_) return http_.stop();
+  draining_ = true;
+  drain_end_ = Clock::now() + options_.shutdown_timeout;
+  log(fmt::format("shutting down: {} requests have {} s to end", http_.stats().exchanges_open,
+                  options_.shutdown_timeout.count()));
+  http_.close_idle();
+}
+
+void ApiServer::end_drain_when_empty() {
+  if (draining_ && (http_.stats().exchanges_open == 0 || Clock::now() >= drain_end_)) http_.stop();
+}
+
+void ApiServer::log(const std::string& line) const {
+  if (options_.log) options_.log(line);
+}
+
+}  // namespace inflight::server

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The OpenAI-compatible server: which path does what, who may, and what happens when it is full or told to stop.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inflight/inflight.hpp"
+#include "server/api_error.h"
+#include "server/generation.h"
+#include "server/http_server.h"
+#include "server/load_watch.h"
+#include "server/ready_queue.h"
+
+namespace inflight::server {
+
+struct ApiOptions {
+  std::vector<std::string> model_names;   // that requests may ask for; the first one is shown. Empty: the model's own
+  std::vector<std::string> api_keys;      // empty: everybody may
+  std::vector<std::string> cors_origins;  // web pages of other origins that may; "*": all
+  std::chrono::seconds shutdown_timeout{30};    // for running answers after SIGTERM
+  std::chrono::seconds watchdog_timeout{300};   // requests run, but no step ends for so long: unhealthy
+  std::function<void(const std::string&)> log;  // one line an event; empty: none
+  bool log_requests = false;
+};
+
+class ApiServer {
+ public:
+  // LIFETIME: the engine is borrowed.  ERRORS: as HttpServer.
+  ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions options);
+  ApiServer(const ApiServer&) = delete;
+  ApiServer& operator=(const ApiServer&) = delete;
+
+  [[nodiscard]] uint16_t port() const { return http_.port(); }
+  // Until SIGINT, SIGTERM or stop(); then the running answers have shutdown_timeout. A second signal ends at once.
+  void run();
+  // Any thread: as SIGTERM.
+  void stop();
+
+ private:
+  using Handle = void (ApiServer::*)(Exchange&, HttpRequest&);
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    Handle handle;
+    bool open;  // without an API key
+  };
+  static const Route kRoutes[];
+
+  void handle(Exchange& exchange, HttpRequest request);
+  void add_cors_headers(Exchange& exchange, const HttpRequest& request) const;
+  void route(Exchange& exchange, HttpRequest& request);
+  // The key's number, for tenants; 0 without keys.   ERRORS: ApiError 401.
+  [[nodiscard]] uint32_t check_key(const HttpRequest& request) const;
+
+  void get_health(Exchange& exchange, HttpRequest& request);
+  void get_ready(Exchange& exchange, HttpRequest& request);
+  void get_metrics(Exchange& exchange, HttpRequest& request);
+  void get_version(Exchange& exchange, HttpRequest& request);
+  void get_models(Exchange& exchange, HttpRequest& request);
+  void get_openapi(Exchange& exchange, HttpRequest& request);
+  void post_tokenize(Exchange& exchange, HttpRequest& request);
+  void post_detokenize(Exchange& exchange, HttpRequest& request);
+  void post_completions(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kCompletions); }
+  void post_chat(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kChat); }
+  void post_responses(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kResponses); }
+
+  void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);
+  void attach(uint64_t exchange, SubmittedRequest submitted);
+  // `answer` runs on a worker and makes the body; what it throws becomes an error answer.
+  void answer_later(Exchange& exchange, std::function<std::string()> answer);
+  void respond_error(uint64_t exchange, const ApiError& error);
+  // ERRORS: ApiError 404.
+  void check_model(const std::string& name) const;
+
+  void pump_ready();
+  void begin_drain();
+  void end_drain_when_empty();
+  void log(const std::string& line) const;
+
+  Engine& engine_;
+  ApiOptions options_;
+  int64_t started_s_;
+  Json info_;  // inflight_engine_info_json()
+  LoadWatch load_;
+  HttpServer http_;
+  ReadyQueue ready_;
+  uint64_t request_count_ = 0;
+  std::string id_base_;  // of this process, for request ids
+  bool draining_ = false;
+  std::chrono::steady_clock::time_point drain_end_;
+};
+
+}  // namespace inflight::server

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openapi.h"
+
+#include "inflight/version.h"
+#include "server/request_fields.h"
+
+namespace inflight::server {
+namespace {
+
+Json reference(const char* name) { return Json{{"$ref", std::string("#/components/schemas/") + name}}; }
+
+Json content(const char* type, Json schema) {
+  Json json;
+  json[type]["schema"] = std::move(schema);
+  return json;
+}
+
+Json answer(const char* description, const char* type, Json schema) {
+  return Json{{"description", description}, {"content", content(type, std::move(schema))}};
+}
+
+void add_errors(Json& responses, std::initializer_list<const char*> statuses) {
+  for (const char* const status : statuses) {
+    responses[status] = answer("The error object says what is wrong", "application/json", reference("Error"));
+  }
+}
+
+Json get_operation(const char* summary, const char* type, Json schema) {
+  Json operation;
+  operation["summary"] = summary;
+  operation["responses"]["200"] = answer("OK", type, std::move(schema));
+  operation["security"] = Json::array();
+  return operation;
+}
+
+Json post_operation(const char* summary, Json request, Json response) {
+  Json operation;
+  operation["summary"] = summary;
+  operation["requestBody"]["required"] = true;
+  operation["requestBody"]["content"] = content("application/json", std::move(request));
+  operation["responses"]["200"] = answer("OK", "application/json", std::move(response));
+  add_errors(operation["responses"], {"400", "401", "404", "413", "415", "429", "503"});
+  return operation;
+}
+
+Json generation(const char* summary, const char* request, const char* response) {
+  Json operation = post_operation(summary, reference(request), reference(response));
+  operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = Json{{"type", "string"}};
+  return operation;
+}
+
+Json paths() {
+  const Json object{{"type", "object"}};
+  const Json text{{"type", "string"}};
+  Json paths;
+  paths["/v1/completions"]["post"] = generation("Continue a text", "CompletionRequest", "Completion");
+  paths["/v1/chat/completions"]["post"] = generation("Answer a conversation", "ChatRequest", "ChatCompletion");
+  paths["/v1/responses"]["post"] = generation("Answer a conversation (responses)", "ResponseRequest", "Response");
+  paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
+  paths["/v1/models"]["get"].erase("security");
+  add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
+  paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
+  paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
+  paths["/health"]["get"] = get_operation("Does the engine work?", "application/json", object);
+  add_errors(paths["/health"]["get"]["responses"], {"503"});
+  paths["/ready"]["get"] = get_operation("Are requests accepted?", "application/json", object);
+  add_errors(paths["/ready"]["get"]["responses"], {"503"});
+  paths["/metrics"]["get"] = get_operation("Prometheus metrics", "text/plain; version=0.0.4", text);
+  paths["/version"]["get"] = get_operation("Version of the server", "application/json", object);
+  paths["/openapi.json"]["get"] = get_operation("This document", "application/json", object);
+  return paths;
+}
+
+// The shapes that are not made from the table.
+Json fixed_schemas() {
+  return Json::parse(R"({
+    "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
+      "required": ["message", "type", "param", "code"], "properties": {"message": {"type": "string"},
+      "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
+    "Message": {"type": "object", "required": ["role", "content"], "properties": {
+      "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
+      "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object",
+        "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
+        "text": {"type": "string"}}}}]},
+      "name": {"type": "string"}, "tool_call_id": {"type": "string"}}},
+    "Tool": {"type": "object", "required": ["type", "function"], "properties": {
+      "type": {"type": "string", "enum": ["function"]},
+      "function": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"}, "description": {"type": "string"},
+        "parameters": {"type": "object"}, "strict": {"type": "boolean"}}}}},
+    "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
+      "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
+      "total_tokens": {"type": "integer"}, "prompt_tokens_details": {"type": "object"}}},
+    "Completion": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"], "properties": {
+      "choices": {"type": "array", "items": {"type": "object", "required": ["index", "text", "finish_reason"]}},
+      "usage": {"$ref": "#/components/schemas/Usage"}}},
+    "ChatCompletion": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"],
+      "properties": {"choices": {"type": "array", "items": {"type": "object",
+      "required": ["index", "message", "finish_reason"]}}, "usage": {"$ref": "#/components/schemas/Usage"}}},
+    "Response": {"type": "object", "required": ["id", "object", "created_at", "status", "model", "output", "usage"]},
+    "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
+      "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
+    "TokenizeRequest": {"type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
+      "model": {"type": "string"}, "prompt": {"type": "string"}, "content": {"type": "string"},
+      "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
+      "add_special_tokens": {"type": "boolean"}}},
+    "Tokens": {"type": "object", "required": ["count", "tokens", "max_model_len"], "properties": {
+      "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
+      "tokens": {"type": "array", "items": {"type": "integer"}}}},
+    "DetokenizeRequest": {"type": "object", "additionalProperties": false, "required": ["tokens"], "properties": {
+      "model": {"type": "string"}, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}}
+  })");
+}
+
+}  // namespace
+
+std::string openapi_document() {
+  Json document;
+  document["openapi"] = "3.1.0";
+  document["info"] = Json{{"title", "inflight"},
+                          {"description", "Continuous batching for language models on any OpenCL device"},
+                          {"version", INFLIGHT_VERSION_STRING},
+                          {"license", Json{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}};
+  document["security"] = Json::array({Json{{"key", Json::array()}}, Json::object()});
+  document["paths"] = paths();
+  document["components"]["securitySchemes"]["key"] = Json{{"type", "http"}, {"scheme", "bearer"}};
+  document["components"]["schemas"] = fixed_schemas();
+  document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions);
+  document["components"]["schemas"]["ChatRequest"] = request_schema(kChat);
+  document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses);
+  return to_text(document);
+}
+
+}  // namespace inflight::server

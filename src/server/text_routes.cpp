@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/text_routes.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "server/api_error.h"
+#include "server/chat_messages.h"
+
+namespace inflight::server {
+namespace {
+
+void check_keys(const Json& body, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : body.items()) {
+    bool found = false;
+    for (const std::string_view each : known) found = found || each == name;
+    if (!found) throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(known, ", ")), name);
+  }
+}
+
+ApiError bad_request(const Failure& failure) {
+  const bool mine =
+      failure.status() != INFLIGHT_ERROR_INVALID_ARGUMENT && failure.status() != INFLIGHT_ERROR_UNSUPPORTED;
+  return {mine ? 500 : 400, failure.what()};
+}
+
+std::string text_of(Engine& engine, const Json& body) {
+  if (const auto messages = body.find("messages"); messages != body.end()) {
+    Json request;
+    request["messages"] = read_messages(*messages);
+    request["add_generation_prompt"] = true;
+    return engine.chat_render(to_text(request));
+  }
+  const char* const key = body.contains("content") ? "content" : "prompt";
+  const auto text = body.find(key);
+  if (text == body.end() || !text->is_string()) {
+    throw ApiError(400, fmt::format("'{}' must be a string (or give 'messages')", key), key);
+  }
+  return text->get<std::string>();
+}
+
+}  // namespace
+
+std::string tokenize_answer(Engine& engine, const std::string& text, const Json& engine_info) {
+  const Json body = parse_json_object(text);
+  check_keys(body, {"model", "prompt", "content", "messages", "add_special_tokens"});
+  const auto given = body.find("add_special_tokens");
+  if (given != body.end() && !given->is_boolean()) {
+    throw ApiError(400, "'add_special_tokens' must be true or false", "add_special_tokens");
+  }
+  const bool special = given == body.end() ? !body.contains("messages") : given->get<bool>();
+  try {
+    const std::string prompt = text_of(engine, body);
+    size_t count = 0;
+    std::vector<int32_t> ids(prompt.size() + 8);
+    while (detail::check(inflight_tokenize(engine.handle(), prompt.data(), prompt.size(), special ? 1 : 0, 1,
+                                           ids.data(), ids.size(), &count)) != INFLIGHT_OK) {
+      ids.resize(count);
+    }
+    ids.resize(count);
+    Json answer;
+    answer["count"] = count;
+    answer["max_model_len"] = engine_info["limits"]["max_model_len"];
+    answer["tokens"] = ids;
+    return to_text(answer);
+  } catch (const Failure& failure) {
+    throw bad_request(failure);
+  }
+}
+
+std::string detokenize_answer(Engine& engine, const std::string& text) {
+  const Json body = parse_json_object(text);
+  check_keys(body, {"model", "tokens"});
+  const auto tokens = body.find("tokens");
+  if (tokens == body.end() || !tokens->is_array()) throw ApiError(400, "'tokens' must be an array of ids", "tokens");
+  std::vector<int32_t> ids;
+  ids.reserve(tokens->size());
+  for (const Json& id : *tokens) {
+    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX) {
+      throw ApiError(400, fmt::format("'tokens' holds {}, ids are expected", describe(id)), "tokens");
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+  try {
+    return to_text(Json{{"prompt", engine.detokenize(ids)}});
+  } catch (const Failure& failure) {
+    throw bad_request(failure);
+  }
+}
+
+}  // namespace inflight::server

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`inflight serve` as its clients and operators meet it, with the demo model and nothing but Python's own library.
+    serve_test.py PROGRAM [unittest arguments]"""
+import concurrent.futures
+import json
+import socket
+import subprocess
+import sys
+import unittest
+
+from server_process import Server
+
+PROGRAM = sys.argv.pop(1)
+STORY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+ENDLESS = {"prompt": "Once upon a time", "max_tokens": 450, "ignore_eos": True, "temperature": 0}
+
+
+def setUpModule():
+    global server
+    server = Server(PROGRAM, "--cors-origin", "http://page.example")
+
+
+def tearDownModule():
+    server.__exit__()
+
+
+class Text(unittest.TestCase):
+    def test_streamed_text_equals_the_whole_answer(self):
+        whole = server.post("/v1/completions", STORY)
+        events = server.stream("/v1/completions", {**STORY, "stream_options": {"include_usage": True}})
+        text = "".join(event["choices"][0]["text"] for event in events[:-1])
+        self.assertEqual(text, whole["choices"][0]["text"])
+        self.assertTrue(text)
+        self.assertEqual(events[-1]["choices"], [])
+        self.assertEqual(events[-1]["usage"]["completion_tokens"], 24)
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+        for key in ("prompt_tokens", "completion_tokens", "total_tokens"):  # cached ones differ: the second had a hit
+            self.assertEqual(whole["usage"][key], events[-1]["usage"][key])
+        self.assertEqual(whole["usage"]["total_tokens"], whole["usage"]["prompt_tokens"] + 24)
+
+    def test_the_same_answer_alone_and_in_company(self):
+        alone = server.post("/v1/completions", {**STORY, "temperature": 1, "seed": 7})["choices"][0]["text"]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            bodies = [{**STORY, "temperature": 1, "seed": seed} for seed in range(1, 17)]
+            answers = list(pool.map(lambda body: server.post("/v1/completions", body)["choices"][0]["text"], bodies))
+        self.assertEqual(answers[6], alone)
+        self.assertGreater(len(set(answers)), 8)
+
+    def test_prompts_as_text_ids_and_lists(self):
+        ids = server.post("/tokenize", {"prompt": STORY["prompt"]})["tokens"]
+        self.assertEqual(server.post("/detokenize", {"tokens": ids})["prompt"], STORY["prompt"])
+        by_text = server.post("/v1/completions", STORY)["choices"][0]["text"]
+        for prompt in (ids, [ids], [STORY["prompt"]]):
+            self.assertEqual(server.post("/v1/completions", {**STORY, "prompt": prompt})["choices"][0]["text"], by_text)
+        both = server.post("/v1/completions", {**STORY, "prompt": [STORY["prompt"], "Tom was"], "n": 2})
+        self.assertEqual([choice["index"] for choice in both["choices"]], [0, 1, 2, 3])
+        self.assertEqual(both["choices"][0]["text"], by_text)
+        self.assertEqual(both["choices"][1]["text"], by_text)
+        self.assertNotEqual(both["choices"][2]["text"], by_text)
+        self.assertEqual(both["usage"]["completion_tokens"], sum(24 for _ in range(4)))
+
+    def test_seeds(self):
+        body = {**STORY, "temperature": 1.5, "n": 3}
+        first = server.post("/v1/completions", {**body, "seed": 0})["choices"]
+        again = server.post("/v1/completions", {**body, "seed": 0})["choices"]
+        self.assertEqual(first, again)
+        self.assertEqual(len({choice["text"] for choice in first}), 3)
+
+    def test_echo_and_logprobs(self):
+        answer = server.post("/v1/completions", {**STORY, "echo": True, "logprobs": 0})["choices"][0]
+        self.assertTrue(answer["text"].startswith(STORY["prompt"]))
+        logprobs = answer["logprobs"]
+        self.assertEqual(len(logprobs["tokens"]), 24)
+        self.assertEqual("".join(logprobs["tokens"]), answer["text"][len(STORY["prompt"]):])
+        self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"]))
+
+    def test_stop_tokens(self):
+        ids = server.post("/tokenize", {"prompt": ","})["tokens"]
+        answer = server.post("/v1/completions", {**STORY, "stop_token_ids": ids})["choices"][0]
+        self.assertEqual((answer["text"], answer["finish_reason"]), ("", "stop"))
+
+
+class Errors(unittest.TestCase):
+    def check(self, status, method, path, body=None, headers=None, param=None, says=""):
+        got, fields, answer = server.request(method, path, body, headers)
+        self.assertEqual(got, status, answer)
+        self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+        self.assertIn(says, answer["error"]["message"])
+        self.assertEqual(answer["error"]["param"], param)
+        return fields
+
+    def test_each_has_its_status_and_says_what_is_wrong(self):
+        self.check(404, "GET", "/nothing", says="/nothing")
+        fields = self.check(405, "DELETE", "/v1/completions", says="POST")
+        self.assertEqual(fields["Allow"], "POST")
+        self.check(404, "GET", "/v1/models/other", param="model", says="other")
+        self.check(404, "POST", "/v1/completions", {**STORY, "model": "gpt-9"}, param="model", says="gpt-9")
+        self.check(415, "POST", "/v1/completions", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, says="json")
+        self.check(400, "POST", "/v1/completions", b"{", says="not valid JSON")
+        self.check(400, "POST", "/v1/completions", b'{"prompt": "\xff"}', says="UTF-8")
+        self.check(400, "POST", "/v1/completions", b"", says="empty")
+        self.check(400, "POST", "/v1/completions", {**STORY, "top_q": 1}, param="top_q", says="unknown field")
+        self.check(400, "POST", "/v1/completions", {"prompt": ""}, says="prompt")
+        self.check(400, "POST", "/v1/completions", {"prompt": "word " * 2000}, says="512")
+        self.check(400, "POST", "/v1/completions", {"prompt": [1 << 30]}, says=str(1 << 30))
+        self.check(400, "POST", "/detokenize", {"tokens": [1 << 30]}, says=str(1 << 30))
+        self.check(400, "POST", "/tokenize", {"prompt": 4}, param="prompt", says="string")
+        self.check(413, "POST", "/v1/completions", b"x" * (17 << 20), says="16777216")
+
+    def test_a_failed_request_leaves_nothing_behind(self):
+        body = {"prompt": ["ok", "word " * 2000], "max_tokens": 400, "ignore_eos": True}
+        for _ in range(20):
+            self.assertEqual(server.request("POST", "/v1/completions", body)[0], 400)
+        self.assertEqual(server.wait_idle()["inflight_kv_cache_usage_perc"], 0)
+
+
+class Operation(unittest.TestCase):
+    def test_health_ready_version_models_openapi(self):
+        for path in ("/health", "/ready", "/version", "/v1/models", "/openapi.json"):
+            self.assertEqual(server.request("GET", path)[0], 200, path)
+        status, fields, body = server.request("HEAD", "/health")
+        self.assertEqual((status, body), (200, b""))
+        name = server.request("GET", "/v1/models")[2]["data"][0]["id"]
+        self.assertEqual(server.request("GET", "/v1/models/" + name)[2]["id"], name)
+        self.assertEqual(server.post("/v1/completions", {**STORY, "model": name})["model"], name)
+
+    def test_metrics_have_both_names(self):
+        server.post("/v1/completions", STORY)
+        metrics = server.metrics()
+        for name in ("num_requests_running", "generation_tokens_total", "prompt_tokens_total"):
+            self.assertEqual(metrics["inflight_" + name], metrics["vllm:" + name])
+
+    def test_token_counters_are_exact(self):
+        before = server.wait_idle()
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            bodies = [{**ENDLESS, "max_tokens": 5 + i, "seed": i + 1, "temperature": 1} for i in range(40)]
+            usages = [answer["usage"] for answer in pool.map(lambda body: server.post("/v1/completions", body), bodies)]
+        after = server.wait_idle()
+        for metric, key in (("generation_tokens_total", "completion_tokens"), ("prompt_tokens_total", "prompt_tokens")):
+            counted = after["inflight_" + metric] - before["inflight_" + metric]
+            self.assertEqual(counted, sum(usage[key] for usage in usages), metric)
+
+    def test_cors(self):
+        _, fields, _ = server.request("GET", "/health", headers={"Origin": "http://page.example"})
+        self.assertEqual(fields["Access-Control-Allow-Origin"], "http://page.example")
+        _, fields, _ = server.request("GET", "/health", headers={"Origin": "http://evil.example"})
+        self.assertIsNone(fields["Access-Control-Allow-Origin"])
+        status, fields, _ = server.request("OPTIONS", "/v1/completions", headers={
+            "Origin": "http://page.example", "Access-Control-Request-Method": "POST"})
+        self.assertEqual(status, 204)
+        self.assertIn("Authorization", fields["Access-Control-Allow-Headers"])
+
+    def test_api_keys(self):
+        with Server(PROGRAM, "--api-key", "one", "--api-key", "two") as guarded:
+            for key, status in ((None, 401), ("", 401), ("on", 401), ("onee", 401), ("one", 200), ("two", 200)):
+                headers = {} if key is None else {"Authorization": "Bearer " + key}
+                self.assertEqual(guarded.request("POST", "/v1/completions", STORY, headers)[0], status, key)
+                self.assertEqual(guarded.request("GET", "/v1/models", headers=headers)[0], status, key)
+            self.assertEqual(guarded.request("GET", "/health")[0], 200)
+
+
+class People(unittest.TestCase):
+    def test_a_client_that_leaves_frees_its_place(self):
+        before = server.wait_idle()
+        for body in (ENDLESS, {**ENDLESS, "n": 4}):
+            connection, answer = server.open_stream("/v1/completions", body)
+            self.assertTrue(answer.readline().startswith(b"data: "))
+            answer.close()
+            connection.close()
+        plain = socket.create_connection(("127.0.0.1", server.port))  # not streamed: nothing would be written for long
+        text = json.dumps(ENDLESS)
+        plain.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
+        while server.metrics()["inflight_num_requests_running"] == 0:
+            pass
+        plain.close()
+        after = server.wait_idle()
+        self.assertLess(after["inflight_generation_tokens_total"] - before["inflight_generation_tokens_total"], 6 * 450)
+        self.assertEqual(after["inflight_kv_cache_usage_perc"], 0)
+
+    def test_a_slow_reader_holds_up_nobody(self):
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        slow.connect(("127.0.0.1", server.port))
+        body = json.dumps({**ENDLESS, "n": 16, "stream": True, "logprobs": 0})
+        slow.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                     f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        for _ in range(5):
+            self.assertEqual(server.post("/v1/completions", STORY)["usage"]["completion_tokens"], 24)
+        server.wait_idle(120)  # all of the slow one's tokens are made, though it has read none
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):  # and now it gets every one
+            part = slow.recv(1 << 16)
+            self.assertTrue(part)
+            received += part
+        slow.close()
+        self.assertEqual(received.count(b'"finish_reason":"length"'), 16)
+
+    def test_a_full_queue_says_when_to_come_back(self):
+        with Server(PROGRAM, "--max-num-seqs", "1", "--max-queued-requests", "2") as small:
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                answers = list(pool.map(lambda _: small.request("POST", "/v1/completions", ENDLESS), range(12)))
+            statuses = [status for status, _, _ in answers]
+            self.assertEqual(set(statuses), {200, 429})
+            self.assertGreaterEqual(statuses.count(200), 3)
+            for status, fields, body in answers:
+                if status == 429:
+                    self.assertGreaterEqual(int(fields["Retry-After"]), 1)
+                    self.assertEqual(body["error"]["type"], "rate_limit_error")
+
+    def test_sigterm_lets_answers_end(self):
+        with Server(PROGRAM) as leaving:
+            connection, answer = leaving.open_stream("/v1/completions", ENDLESS)
+            answer.readline()
+            leaving.terminate()
+            while leaving.request("GET", "/ready")[0] != 503:
+                pass
+            status, fields, body = leaving.request("POST", "/v1/completions", STORY)
+            if status != 503:
+                self.assertEqual(body, "the answer ended before")
+            text = answer.read()
+            self.assertTrue(text.endswith(b"data: [DONE]\n\n"))
+            connection.close()
+            self.assertEqual(leaving.wait(), 0)
+
+    def test_sigterm_gives_up_in_time(self):
+        with Server(PROGRAM, "--shutdown-timeout", "0") as leaving:
+            connection, answer = leaving.open_stream("/v1/completions", ENDLESS)
+            answer.readline()
+            leaving.terminate()
+            self.assertEqual(leaving.wait(), 0)
+            connection.close()
+
+
+class Usage(unittest.TestCase):
+    def test_a_port_in_use_is_named(self):
+        done = subprocess.run([PROGRAM, "serve", "--port", str(server.port)], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot listen on 127.0.0.1:{server.port}", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -132,7 +132,7 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
       inflight_stream::Answer& answer = stream->answers[static_cast<size_t>(stream->batch.index)];
       if (answer.stopped) continue;
       append_text(*stream, answer);
-      if (all_stopped(*stream)) stream->engine.cancel(stream->request);
+      if (answer.stopped) stream->engine.stop(stream->request, stream->batch.index);
       inflight::c::write_struct(event_of(*stream), event, "event");
       return INFLIGHT_OK;
     }

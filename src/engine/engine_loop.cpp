@@ -39,7 +39,9 @@ void Engine::execute(PolicyCommand& command) {
   std::visit(
       [&](auto& policy) {
         constexpr bool kSchedule = std::is_same_v<decltype(policy), std::unique_ptr<SchedAdapter>&>;
-        (kSchedule ? schedule_candidate_ : eviction_candidate_) = {command.spec, &policy->instance()};
+        Candidate& candidate = kSchedule ? schedule_candidate_ : eviction_candidate_;
+        candidate.spec = command.spec;
+        candidate.instance = &policy->instance();
         policies_.replace(std::move(policy), clock_.now());
       },
       command.policy);

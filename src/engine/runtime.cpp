@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
 #include "model/model_loader.h"
+#include "text/chat_template.h"
 
 namespace inflight {
 namespace {
@@ -196,8 +198,13 @@ const Tokenizer& Runtime::require_tokenizer() const {
   return *tokenizer_;
 }
 
-std::string Runtime::render_chat(std::string_view) const {
-  fail(ErrorCode::Unsupported, "chat templates are not rendered by this version");
+std::string Runtime::render_chat(std::string_view request_json) const {
+  if (chat_template_.empty()) {
+    fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", options_.model);
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return inflight::render_chat(chat_template_, request_json, chat_settings(require_tokenizer().vocabulary(), seconds));
 }
 
 std::string Runtime::trace_json() {

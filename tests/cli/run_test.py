@@ -69,6 +69,10 @@ class Run(unittest.TestCase):
         self.assertEqual(texts[0], texts[1])
         self.assertNotEqual(texts[0], texts[2])
 
+    def test_chat_follows_the_conversation(self):
+        answer = self.good("run", "--chat", "-n", 40, input=b"What is the opposite of big?\n/exit\n")
+        self.assertIn("small", answer.lower())
+
     def test_prompts_from_a_file(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("Once upon a time\nOne day\n")

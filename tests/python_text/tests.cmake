@@ -5,3 +5,8 @@ target_link_libraries(render_chat PRIVATE inflight_static inflight_options)
 add_test(NAME python_jinja COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/jinja_test.py
   $<TARGET_FILE:render_chat> ${INFLIGHT_SHARED_DATA})
 set_tests_properties(python_jinja PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+add_executable(follow_grammar python_text/follow_grammar.cpp)
+target_link_libraries(follow_grammar PRIVATE inflight_static inflight_options)
+add_test(NAME python_schema COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/schema_test.py
+  $<TARGET_FILE:follow_grammar> ${PROJECT_SOURCE_DIR}/models/tinyworld/tinyworld-f16.gguf)
+set_tests_properties(python_schema PROPERTIES LABELS unit SKIP_RETURN_CODE 77)

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structured output: text that must follow a JSON schema, a regular expression or a GBNF grammar, as masks over the
+// tokens.
+//
+//   GrammarStore store(vocabulary, end_tokens);                              // one an engine
+//   auto matcher = store.matcher(GrammarKind::JsonSchema, schema);           // off the engine thread: compiling takes
+//   time matcher->allow(mask);  matcher->accept(token);                           // one a step
+//
+// A matcher is a TokenFilter. Compiled grammars and what they learn of the vocabulary are shared by all matchers of the
+// same text.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/token_filter.h"
+#include "text/grammar_automaton.h"
+#include "text/grammar_program.h"
+#include "text/token_trie.h"
+
+namespace inflight {
+
+enum class GrammarKind : uint8_t {
+  JsonObject,  // any JSON object; the text is not looked at
+  JsonSchema,
+  Regex,  // the whole output matches
+  Gbnf,   // llama.cpp's notation; begins with rule "root"
+};
+
+// Parses and compiles.   COST: milliseconds for usual schemas.   THREAD: any.
+// ERRORS: InvalidArgument for what is malformed, cannot be satisfied or exceeds limits.h; Unsupported for a keyword or
+//         construct that is not known, naming it and where it stands (as a JSON pointer or a position).
+[[nodiscard]] grammar::Program compile_grammar(GrammarKind kind, std::string_view text);
+
+// A compiled grammar with what it has learnt of one vocabulary.
+struct CompiledGrammar {
+  CompiledGrammar(grammar::Program compiled, const TokenTrie& token_trie)
+      : program(std::move(compiled)), automaton(program, token_trie) {}
+
+  grammar::Program program;
+  std::mutex mutex;  // of the automaton
+  grammar::Automaton automaton;
+  std::atomic<int32_t> user_count = 0;  // matchers
+};
+
+class GrammarMatcher final : public TokenFilter {
+ public:
+  // LIFETIME: all are borrowed.
+  GrammarMatcher(CompiledGrammar& compiled, const Vocabulary& vocabulary, const TokenTrie& trie,
+                 std::span<const TokenId> end_tokens);
+  GrammarMatcher(const GrammarMatcher& other);
+  GrammarMatcher& operator=(const GrammarMatcher&) = delete;
+  ~GrammarMatcher() override;
+
+  // TokenFilter. Where nothing at all may come next (a vocabulary without some byte), the end tokens are allowed.
+  void allow(std::span<uint32_t> allowed) override;
+  void accept(TokenId token) override;
+  [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override;
+
+  // accept() if the token may come next, else false and nothing changes.
+  [[nodiscard]] bool try_accept(TokenId token);
+  // The same for plain bytes; a token's worth in rollback().
+  [[nodiscard]] bool try_accept_text(std::string_view bytes);
+  // Takes back the last `count` accepted tokens.  ERRORS: InvalidArgument for more than there are.
+  void rollback(int32_t count);
+  // Whether the text may end here.
+  [[nodiscard]] bool is_complete() const { return state_.complete; }
+  // Whether an end token was accepted.
+  [[nodiscard]] bool is_ended() const { return state_.ended; }
+  // The text that must come next, as far as there is no choice; whole characters. Empty where the text may end.
+  [[nodiscard]] std::string forced_text() const;
+
+ private:
+  struct State {
+    std::vector<grammar::Position> positions;
+    bool complete = false;
+    bool ended = false;
+  };
+  [[nodiscard]] bool is_end_token(TokenId token) const;
+  [[nodiscard]] bool try_step(State& state, std::string_view bytes);
+  void add_below(int32_t node, int32_t stack, std::span<uint32_t> allowed);
+  void add_subtree(int32_t node, int32_t automaton_state, int32_t stack, std::span<uint32_t> allowed);
+
+  CompiledGrammar& compiled_;
+  const Vocabulary& vocabulary_;
+  const TokenTrie& trie_;
+  std::vector<TokenId> end_tokens_;
+  grammar::Stacks stacks_;
+  State state_;
+  std::vector<State> history_;  // before each accepted token
+};
+
+// THREAD: any.   LIFETIME: outlives its matchers.
+class GrammarStore {
+ public:
+  // Unused grammars beyond limits::kGrammarsKept are dropped, the longest unused first.
+  GrammarStore(const Vocabulary& vocabulary, std::vector<TokenId> end_tokens);
+
+  // A matcher at the beginning of the text.   ERRORS: as compile_grammar().
+  [[nodiscard]] std::unique_ptr<GrammarMatcher> matcher(GrammarKind kind, std::string_view text);
+
+ private:
+  struct Entry {
+    GrammarKind kind;
+    std::string text;
+    std::unique_ptr<CompiledGrammar> compiled;
+  };
+  [[nodiscard]] CompiledGrammar* find(GrammarKind kind, std::string_view text);
+
+  const Vocabulary& vocabulary_;
+  std::vector<TokenId> end_tokens_;
+  TokenTrie trie_;
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // the last used one first
+};
+
+}  // namespace inflight

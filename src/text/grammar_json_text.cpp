@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/grammar_json_text.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace inflight::grammar {
+namespace {
+
+constexpr int kIndentMax = 40;
+constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
+constexpr std::string_view kEscapeLetters = "\"\\bfnrt";
+
+ByteSet byte_set(std::string_view bytes) {
+  ByteSet set;
+  for (const char byte : bytes) set.set(static_cast<uint8_t>(byte));
+  return set;
+}
+
+// Characters that stand for themselves in a JSON string.
+CharacterSet plain_characters() {
+  CharacterSet special(0, 0x1F);
+  special.add('"', '"');
+  special.add('\\', '\\');
+  return special.complement();
+}
+
+std::u32string characters_of(std::string_view text) {
+  std::u32string characters;
+  while (!text.empty()) {
+    const Utf8Character character = first_utf8_character(text);
+    characters += character.code_point;
+    text.remove_prefix(character.length);
+  }
+  return characters;
+}
+
+}  // namespace
+
+JsonText::JsonText(Builder& builder) : builder_(builder) {
+  string_rule_ = builder.new_rule("string");
+  number_rule_ = builder.new_rule("number");
+  integer_rule_ = builder.new_rule("integer");
+  value_rule_ = builder.new_rule("value");
+  object_rule_ = builder.new_rule("object");
+  array_rule_ = builder.new_rule("array");
+  builder.define(string_rule_, quoted(builder.repeat(any_character(), 0, std::nullopt)));
+  const NodeId digit = builder.bytes(byte_set("0123456789"));
+  const NodeId digits = builder.repeat(digit, 1, std::nullopt);
+  const NodeId more = builder.repeat(digit, 0, std::nullopt);
+  const NodeId whole =
+      builder.any_of({builder.literal("0"), builder.sequence({builder.bytes(byte_set("123456789")), more})});
+  const NodeId minus = builder.optional(builder.literal("-"));
+  builder.define(integer_rule_, builder.sequence({minus, whole}));
+  const NodeId fraction = builder.optional(builder.sequence({builder.literal("."), digits}));
+  // Three digits are enough for every double.
+  const NodeId exponent = builder.optional(builder.sequence(
+      {builder.bytes(byte_set("eE")), builder.optional(builder.bytes(byte_set("+-"))), builder.repeat(digit, 1, 3)}));
+  builder.define(number_rule_, builder.sequence({minus, whole, fraction, exponent}));
+  builder.define(value_rule_, builder.any_of({string(), number(), object(), array(), builder.literal("true"),
+                                              builder.literal("false"), builder.literal("null")}));
+  builder.define(object_rule_, list("{", member(string(), value()), 0, std::nullopt, "}"));
+  builder.define(array_rule_, list("[", value(), 0, std::nullopt, "]"));
+}
+
+NodeId JsonText::string() { return builder_.call(string_rule_); }
+NodeId JsonText::number() { return builder_.call(number_rule_); }
+NodeId JsonText::integer() { return builder_.call(integer_rule_); }
+NodeId JsonText::value() { return builder_.call(value_rule_); }
+NodeId JsonText::object() { return builder_.call(object_rule_); }
+NodeId JsonText::array() { return builder_.call(array_rule_); }
+
+NodeId JsonText::space() {
+  const NodeId indent = builder_.repeat(builder_.bytes(byte_set(" \t")), 0, kIndentMax);
+  return builder_.any_of(
+      {builder_.empty(), builder_.literal(" "), builder_.sequence({builder_.literal("\n"), indent})});
+}
+
+NodeId JsonText::any_character() {
+  const auto hex = [this](std::string_view digits) { return builder_.bytes(byte_set(digits)); };
+  const NodeId any = hex("0123456789abcdefABCDEF");
+  // Surrogates in pairs only: alone they are no character.
+  const NodeId pair = builder_.sequence(
+      {hex("dD"), hex("89abAB"), any, any, builder_.literal("\\u"), hex("dD"), hex("cdefCDEF"), any, any});
+  const NodeId plain = builder_.sequence({hex("0123456789abcefABCEF"), any, any, any});
+  const NodeId below = builder_.sequence({hex("dD"), hex("01234567"), any, any});
+  const NodeId unicode = builder_.sequence({hex("u"), builder_.any_of({plain, below, pair})});
+  const NodeId escape = builder_.sequence({hex("\\"), builder_.any_of({hex("\"\\/bfnrt"), unicode})});
+  return builder_.any_of({builder_.characters(plain_characters()), escape});
+}
+
+NodeId JsonText::character(const CharacterSet& set) {
+  CharacterSet plain = set.minus(plain_characters().complement());
+  std::vector<NodeId> choices;
+  if (!plain.ranges().empty()) choices.push_back(builder_.characters(plain));
+  for (char32_t special = 0; special < 0x80; ++special) {
+    if (!set.contains(special) || plain.contains(special)) continue;
+    const size_t index = kEscaped.find(static_cast<char>(special));
+    choices.push_back(builder_.literal(index != std::string_view::npos
+                                           ? std::string("\\") + kEscapeLetters[index]
+                                           : fmt::format("\\u{:04x}", static_cast<uint32_t>(special))));
+  }
+  return builder_.any_of(std::move(choices));
+}
+
+NodeId JsonText::quoted(NodeId characters) {
+  const NodeId quote = builder_.literal("\"");
+  return builder_.sequence({quote, characters, quote});
+}
+
+// Without \u and \/ there is one spelling a string, so the names' own are all there is to leave out.
+NodeId JsonText::string_except(const std::vector<std::string>& names) {
+  std::vector<std::u32string> texts;
+  for (const std::string& name : names) texts.push_back(characters_of(name));
+  return builder_.sequence({builder_.literal("\""), string_except_from(texts, 0)});
+}
+
+// The rest of the string behind `length` characters that all of `names` begin with.
+NodeId JsonText::string_except_from(const std::vector<std::u32string>& names, size_t length) {
+  CharacterSet spelled = plain_characters();
+  for (const char escaped : kEscaped) spelled.add(static_cast<uint8_t>(escaped), static_cast<uint8_t>(escaped));
+  std::map<char32_t, std::vector<std::u32string>> children;
+  bool may_end = true;
+  for (const std::u32string& name : names) {
+    if (name.size() == length) may_end = false;
+    if (name.size() > length) children[name[length]].push_back(name);
+  }
+  CharacterSet others = spelled;
+  std::vector<NodeId> choices;
+  const NodeId quote = builder_.literal("\"");
+  for (const auto& [first, rest] : children) {
+    others = others.minus(CharacterSet(first, first));
+    if (spelled.contains(first)) {
+      choices.push_back(
+          builder_.sequence({character(CharacterSet(first, first)), string_except_from(rest, length + 1)}));
+    }
+  }
+  choices.push_back(
+      builder_.sequence({character(others), builder_.repeat(character(spelled), 0, std::nullopt), quote}));
+  if (may_end) choices.push_back(quote);
+  return builder_.any_of(std::move(choices));
+}
+
+NodeId JsonText::constant(const Json& value) {
+  if (value.is_object()) {
+    std::vector<NodeId> parts{builder_.literal("{"), space()};
+    for (const auto& [key, item] : value.items()) {
+      if (parts.size() > 2) parts.push_back(comma());
+      parts.push_back(member(constant(Json(key)), constant(item)));
+    }
+    if (parts.size() > 2) parts.push_back(space());
+    parts.push_back(builder_.literal("}"));
+    return builder_.sequence(std::move(parts));
+  }
+  if (value.is_array()) {
+    std::vector<NodeId> parts{builder_.literal("["), space()};
+    for (const Json& item : value) {
+      if (parts.size() > 2) parts.push_back(comma());
+      parts.push_back(constant(item));
+    }
+    if (parts.size() > 2) parts.push_back(space());
+    parts.push_back(builder_.literal("]"));
+    return builder_.sequence(std::move(parts));
+  }
+  return builder_.literal(value.dump());
+}
+
+NodeId JsonText::member(NodeId key, NodeId value) {
+  return builder_.sequence({key, space(), builder_.literal(":"), space(), value});
+}
+
+NodeId JsonText::comma() { return builder_.sequence({space(), builder_.literal(","), space()}); }
+
+NodeId JsonText::list(std::string_view open, NodeId item, int64_t min, std::optional<int64_t> max,
+                      std::string_view close) {
+  const NodeId begin = builder_.sequence({builder_.literal(open), space()});
+  const NodeId end = builder_.literal(close);
+  if (max && *max < min) return builder_.nothing();
+  std::vector<NodeId> choices;
+  if (!max || *max > 0) {
+    const NodeId more = builder_.repeat(builder_.sequence({comma(), item}), std::max<int64_t>(min - 1, 0),
+                                        max ? std::optional(*max - 1) : max);
+    choices.push_back(builder_.sequence({item, more, space(), end}));
+  }
+  if (min <= 0) choices.push_back(end);
+  return builder_.sequence({begin, builder_.any_of(std::move(choices))});
+}
+
+}  // namespace inflight::grammar

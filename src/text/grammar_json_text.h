@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that every JSON document is made of, as grammar nodes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "text/grammar_program.h"
+
+namespace inflight::grammar {
+
+using Json = nlohmann::ordered_json;
+
+class JsonText {
+ public:
+  explicit JsonText(Builder& builder);
+
+  [[nodiscard]] NodeId space();   // between tokens
+  [[nodiscard]] NodeId string();  // any
+  [[nodiscard]] NodeId number();
+  [[nodiscard]] NodeId integer();
+  [[nodiscard]] NodeId value();
+  [[nodiscard]] NodeId object();
+  [[nodiscard]] NodeId array();
+
+  // One character of a string, in any of its spellings.
+  [[nodiscard]] NodeId any_character();
+  // One of `set`, as json.dumps spells it.
+  [[nodiscard]] NodeId character(const CharacterSet& set);
+  [[nodiscard]] NodeId quoted(NodeId characters);
+  // A string that is none of `names`.
+  [[nodiscard]] NodeId string_except(const std::vector<std::string>& names);
+  // Exactly this value.
+  [[nodiscard]] NodeId constant(const Json& value);
+  // "key": value
+  [[nodiscard]] NodeId member(NodeId key, NodeId value);
+  [[nodiscard]] NodeId comma();  // with space on both sides
+  // `open` items `close` with commas between: at least min, at most max.
+  [[nodiscard]] NodeId list(std::string_view open, NodeId item, int64_t min, std::optional<int64_t> max,
+                            std::string_view close);
+
+ private:
+  [[nodiscard]] NodeId string_except_from(const std::vector<std::u32string>& names, size_t length);
+
+  Builder& builder_;
+  int32_t string_rule_ = 0, number_rule_ = 0, integer_rule_ = 0, value_rule_ = 0, object_rule_ = 0, array_rule_ = 0;
+};
+
+}  // namespace inflight::grammar

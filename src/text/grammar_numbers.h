@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON's numbers, within bounds, as grammars over their decimal digits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "text/grammar_program.h"
+
+namespace inflight::grammar {
+
+// -?(0|[1-9][0-9]*) in [min, max].
+[[nodiscard]] NodeId integer_between(Builder& builder, std::optional<int64_t> min, std::optional<int64_t> max);
+
+struct DecimalBound {
+  bool negative = false;
+  std::string digits = "0";  // before the point, without leading zeros
+  std::string fraction;      // behind it, without trailing zeros
+  bool exclusive = false;
+
+  [[nodiscard]] bool is_zero() const { return digits == "0" && fraction.empty(); }
+};
+// number as JSON spells it.  ERRORS: Unsupported for one with an exponent.
+[[nodiscard]] DecimalBound decimal_bound(const std::string& number, bool exclusive);
+
+// Numbers without exponent in [min, max], the bounds themselves where they are not exclusive.
+[[nodiscard]] NodeId number_between(Builder& builder, const std::optional<DecimalBound>& min,
+                                    const std::optional<DecimalBound>& max);
+
+}  // namespace inflight::grammar

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/grammar_program.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "text/utf8.h"
+
+namespace inflight::grammar {
+namespace {
+
+constexpr char32_t kLast = 0x10FFFF;
+
+// The byte ranges of the UTF-8 sequences that spell [first, last], one list a run of equal shape.
+void split_utf8(char32_t first, char32_t last, std::vector<std::vector<ByteSet>>& sequences) {
+  for (const char32_t edge : {char32_t{0x7F}, char32_t{0x7FF}, char32_t{0xFFFF}}) {
+    if (first <= edge && edge < last) {
+      split_utf8(first, edge, sequences);
+      return split_utf8(edge + 1, last, sequences);
+    }
+  }
+  const int continuation_count = first < 0x80 ? 0 : first < 0x800 ? 1 : first < 0x10000 ? 2 : 3;
+  for (int i = 1; i <= continuation_count; ++i) {
+    const char32_t low = (char32_t{1} << (6 * i)) - 1;  // the last i bytes
+    if ((first & ~low) == (last & ~low)) continue;
+    if ((first & low) != 0) {
+      split_utf8(first, first | low, sequences);
+      return split_utf8((first | low) + 1, last, sequences);
+    }
+    if ((last & low) != low) {
+      split_utf8(first, (last & ~low) - 1, sequences);
+      return split_utf8(last & ~low, last, sequences);
+    }
+  }
+  std::string from;
+  std::string to;
+  append_utf8(from, first);
+  append_utf8(to, last);
+  std::vector<ByteSet> sequence(from.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    for (int byte = static_cast<uint8_t>(from[i]); byte <= static_cast<uint8_t>(to[i]); ++byte) {
+      sequence[i].set(static_cast<size_t>(byte));
+    }
+  }
+  sequences.push_back(std::move(sequence));
+}
+
+}  // namespace
+
+void CharacterSet::add(char32_t first, char32_t last) {
+  if (first > last) return;
+  if (first < 0xD800 && last >= 0xD800) {
+    add(first, 0xD7FF);
+    return add(0xE000, last);
+  }
+  if (first >= 0xD800 && first <= 0xDFFF) return add(0xE000, last);
+  ranges_.emplace_back(first, last);
+  std::ranges::sort(ranges_);
+  std::vector<std::pair<char32_t, char32_t>> joined;
+  for (const auto& range : ranges_) {
+    if (!joined.empty() && range.first <= joined.back().second + 1) {
+      joined.back().second = std::max(joined.back().second, range.second);
+    } else {
+      joined.push_back(range);
+    }
+  }
+  ranges_ = std::move(joined);
+}
+
+void CharacterSet::add(const CharacterSet& other) {
+  for (const auto& [first, last] : other.ranges_) add(first, last);
+}
+
+CharacterSet CharacterSet::complement() const {
+  CharacterSet result;
+  char32_t next = 0;
+  for (const auto& [first, last] : ranges_) {
+    if (first > next) result.add(next, first - 1);
+    next = last + 1;
+  }
+  if (next <= kLast) result.add(next, kLast);
+  return result;
+}
+
+CharacterSet CharacterSet::minus(const CharacterSet& other) const {
+  CharacterSet rest = complement();
+  rest.add(other);
+  return rest.complement();
+}
+
+bool CharacterSet::contains(char32_t code_point) const {
+  return std::ranges::any_of(
+      ranges_, [=](const auto& range) { return range.first <= code_point && code_point <= range.second; });
+}
+
+NodeId Builder::add(Node node) {
+  nodes_.push_back(std::move(node));
+  if (nodes_.size() > limits::kGrammarInstructionsMax) {
+    fail(ErrorCode::InvalidArgument, "the grammar has more than {} elements", limits::kGrammarInstructionsMax);
+  }
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+NodeId Builder::empty() { return add({.kind = Kind::Sequence}); }
+NodeId Builder::nothing() { return add({.kind = Kind::AnyOf}); }
+
+NodeId Builder::bytes(const ByteSet& set) {
+  const auto [place, inserted] = set_ids_.try_emplace(set.to_string(), static_cast<int32_t>(program_.sets.size()));
+  if (inserted) {
+    program_.sets.push_back(set);
+    set_nodes_[place->second] = add({.kind = Kind::Bytes, .argument = place->second});
+  }
+  return set_nodes_[place->second];
+}
+
+NodeId Builder::literal(std::string_view text) {
+  std::vector<NodeId> parts;
+  for (const char byte : text) parts.push_back(bytes(ByteSet().set(static_cast<uint8_t>(byte))));
+  return sequence(std::move(parts));
+}
+
+NodeId Builder::characters(const CharacterSet& set) {
+  std::vector<std::vector<ByteSet>> sequences;
+  for (const auto& [first, last] : set.ranges()) split_utf8(first, last, sequences);
+  ByteSet single;
+  std::vector<NodeId> choices;
+  for (const auto& byte_sets : sequences) {
+    if (byte_sets.size() == 1) {
+      single |= byte_sets[0];
+      continue;
+    }
+    std::vector<NodeId> parts;
+    for (const ByteSet& one : byte_sets) parts.push_back(bytes(one));
+    choices.push_back(sequence(std::move(parts)));
+  }
+  if (single.any()) choices.push_back(bytes(single));
+  return any_of(std::move(choices));
+}
+
+NodeId Builder::sequence(std::vector<NodeId> parts) {
+  return parts.size() == 1 ? parts[0] : add({.kind = Kind::Sequence, .parts = std::move(parts)});
+}
+
+NodeId Builder::any_of(std::vector<NodeId> choices) {
+  return choices.size() == 1 ? choices[0] : add({.kind = Kind::AnyOf, .parts = std::move(choices)});
+}
+
+NodeId Builder::repeat(NodeId part, int64_t min, std::optional<int64_t> max) {
+  if (min > limits::kGrammarRepeatMax || (max && *max > limits::kGrammarRepeatMax)) {
+    fail(ErrorCode::InvalidArgument, "a grammar repeats a part {} times, allowed: {}", max ? *max : min,
+         limits::kGrammarRepeatMax);
+  }
+  return add({.kind = Kind::Repeat, .parts = {part}, .min = min, .max = max});
+}
+
+int32_t Builder::new_rule(std::string name) {
+  rules_.push_back({std::move(name), -1});
+  return static_cast<int32_t>(rules_.size() - 1);
+}
+
+void Builder::define(int32_t rule, NodeId body) { rules_[static_cast<size_t>(rule)].body = body; }
+NodeId Builder::call(int32_t rule) { return add({.kind = Kind::Call, .argument = rule}); }
+
+int32_t Builder::emit(Instruction instruction) {
+  if (program_.instructions.size() >= limits::kGrammarInstructionsMax) {
+    fail(ErrorCode::InvalidArgument, "the grammar needs more than {} instructions", limits::kGrammarInstructionsMax);
+  }
+  program_.instructions.push_back(instruction);
+  return static_cast<int32_t>(program_.instructions.size() - 1);
+}
+
+int32_t Builder::emit_split(const std::vector<int32_t>& targets) {
+  const auto begin = static_cast<int32_t>(program_.targets.size());
+  program_.targets.insert(program_.targets.end(), targets.begin(), targets.end());
+  return emit({Instruction::Kind::Split, begin, static_cast<int32_t>(program_.targets.size())});
+}
+
+int32_t Builder::compile_node(NodeId id, int32_t next) {
+  if (const auto found = compiled_.find({id, next}); found != compiled_.end()) return found->second;
+  const Node node = nodes_[static_cast<size_t>(id)];
+  int32_t entry = next;
+  switch (node.kind) {
+    case Kind::Bytes:
+      entry = emit({Instruction::Kind::Bytes, node.argument, next});
+      break;
+    case Kind::Call:
+      entry = emit({Instruction::Kind::Call, node.argument, next});
+      break;
+    case Kind::Sequence:
+      for (auto part = node.parts.rbegin(); part != node.parts.rend(); ++part) entry = compile_node(*part, entry);
+      break;
+    case Kind::AnyOf: {
+      std::vector<int32_t> targets;
+      for (const NodeId part : node.parts) targets.push_back(compile_node(part, next));
+      entry = emit_split(targets);
+      break;
+    }
+    case Kind::Repeat:
+      entry = compile_repeat(node, next);
+      break;
+  }
+  compiled_[{id, next}] = entry;
+  return entry;
+}
+
+int32_t Builder::compile_repeat(const Node& node, int32_t next) {
+  const NodeId part = node.parts[0];
+  int32_t entry = next;
+  if (node.max) {
+    for (int64_t count = node.min; count < *node.max; ++count) entry = emit_split({compile_node(part, entry), next});
+  } else {
+    entry = emit_split({next, next});  // patched: the part again, or on
+    const int32_t body = compile_node(part, entry);
+    program_.targets[static_cast<size_t>(program_.instructions[static_cast<size_t>(entry)].argument)] = body;
+  }
+  for (int64_t count = 0; count < node.min; ++count) entry = compile_node(part, entry);
+  return entry;
+}
+
+Program Builder::compile(int32_t root) {
+  program_.root = root;
+  for (const Rule& rule : rules_) {
+    if (rule.body < 0) fail(ErrorCode::InvalidArgument, "rule '{}' is used but not defined", rule.name);
+    const int32_t end = emit({});
+    program_.rule_entries.push_back(compile_node(rule.body, end));
+  }
+  refuse_left_recursion();
+  remove_dead_ends();
+  find_byte_classes();
+  return std::move(program_);
+}
+
+// A rule that can call itself before it has read a byte would never come to read one.
+void Builder::refuse_left_recursion() const {
+  const auto& instructions = program_.instructions;
+  std::vector<bool> nullable(rules_.size(), false);
+  std::vector<std::vector<int32_t>> begins_with(rules_.size());
+  std::vector<int32_t> seen(instructions.size(), 0);  // by which walk last
+  int32_t walk_count = 0;
+  // Walks what rule `rule` reaches without a byte; tells whether that is its end.
+  const auto walk = [&](size_t rule) {
+    std::vector<int32_t> open{program_.rule_entries[rule]};
+    ++walk_count;
+    bool ends = false;
+    begins_with[rule].clear();
+    while (!open.empty()) {
+      const auto at = static_cast<size_t>(open.back());
+      open.pop_back();
+      if (seen[at] == walk_count) continue;
+      seen[at] = walk_count;
+      const Instruction& instruction = instructions[at];
+      if (instruction.kind == Instruction::Kind::Return) ends = true;
+      if (instruction.kind == Instruction::Kind::Split) {
+        open.insert(open.end(), program_.targets.begin() + instruction.argument,
+                    program_.targets.begin() + instruction.next);
+      }
+      if (instruction.kind == Instruction::Kind::Call) {
+        begins_with[rule].push_back(instruction.argument);
+        if (nullable[static_cast<size_t>(instruction.argument)]) open.push_back(instruction.next);
+      }
+    }
+    return ends;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t rule = 0; rule < rules_.size(); ++rule) {
+      const bool ends = walk(rule);
+      if (ends && !nullable[rule]) changed = true;
+      nullable[rule] = nullable[rule] || ends;
+    }
+  }
+  std::vector<int> state(rules_.size(), 0);  // 1: being looked at, 2: done
+  for (size_t first = 0; first < rules_.size(); ++first) {
+    std::vector<std::pair<size_t, size_t>> path;  // rule, next of begins_with
+    if (state[first] == 0) path.emplace_back(first, 0);
+    state[first] = state[first] == 0 ? 1 : state[first];
+    while (!path.empty()) {
+      auto& [rule, index] = path.back();
+      if (index == begins_with[rule].size()) {
+        state[rule] = 2;
+        path.pop_back();
+        continue;
+      }
+      const auto next = static_cast<size_t>(begins_with[rule][index++]);
+      if (state[next] == 1) fail(ErrorCode::InvalidArgument, "rule '{}' begins with itself", rules_[next].name);
+      if (state[next] == 0) {
+        state[next] = 1;
+        path.emplace_back(next, 0);
+      }
+    }
+  }
+}
+
+// Takes out of all choices what can never come to an end, so that a matcher is never led there.
+void Builder::remove_dead_ends() {
+  auto& instructions = program_.instructions;
+  std::vector<bool> alive(instructions.size(), false);
+  const auto is_alive = [&](int32_t at) { return alive[static_cast<size_t>(at)]; };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t at = 0; at < instructions.size(); ++at) {
+      if (alive[at]) continue;
+      const Instruction& instruction = instructions[at];
+      bool ends = instruction.kind == Instruction::Kind::Return;
+      if (instruction.kind == Instruction::Kind::Bytes) {
+        ends = is_alive(instruction.next) && program_.sets[static_cast<size_t>(instruction.argument)].any();
+      } else if (instruction.kind == Instruction::Kind::Call) {
+        ends = is_alive(instruction.next) && is_alive(program_.rule_entries[static_cast<size_t>(instruction.argument)]);
+      } else if (instruction.kind == Instruction::Kind::Split) {
+        ends = std::any_of(program_.targets.begin() + instruction.argument, program_.targets.begin() + instruction.next,
+                           is_alive);
+      }
+      alive[at] = ends;
+      changed = changed || ends;
+    }
+  }
+  if (!is_alive(program_.rule_entries[static_cast<size_t>(program_.root)])) {
+    fail(ErrorCode::InvalidArgument, "no text satisfies the grammar");
+  }
+  for (Instruction& instruction : instructions) {
+    if (instruction.kind != Instruction::Kind::Split) continue;
+    const auto begin = program_.targets.begin() + instruction.argument;
+    const auto end = program_.targets.begin() + instruction.next;
+    const auto kept = std::stable_partition(begin, end, is_alive);
+    instruction.next = static_cast<int32_t>(kept - program_.targets.begin());
+  }
+}
+
+void Builder::find_byte_classes() {
+  std::unordered_map<std::string, uint8_t> classes;  // by which sets a byte is in
+  for (size_t byte = 0; byte < 256; ++byte) {
+    std::string members;
+    for (const ByteSet& set : program_.sets) members += set.test(byte) ? '1' : '0';
+    program_.byte_class[byte] =
+        classes.try_emplace(std::move(members), static_cast<uint8_t>(classes.size())).first->second;
+  }
+  program_.class_count = static_cast<int32_t>(classes.size());
+}
+
+}  // namespace inflight::grammar

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What regular expressions, GBNF and JSON schemas are compiled to: a pushdown automaton over bytes. Rules are
+// subprograms; within a rule the program is a nondeterministic automaton.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace inflight::grammar {
+
+using ByteSet = std::bitset<256>;
+
+// Sorted, disjoint ranges of code points, surrogates never among them.
+class CharacterSet {
+ public:
+  CharacterSet() = default;
+  CharacterSet(char32_t first, char32_t last) { add(first, last); }
+  void add(char32_t first, char32_t last);
+  void add(const CharacterSet& other);
+  [[nodiscard]] CharacterSet complement() const;
+  [[nodiscard]] CharacterSet minus(const CharacterSet& other) const;
+  [[nodiscard]] bool contains(char32_t code_point) const;
+  [[nodiscard]] const std::vector<std::pair<char32_t, char32_t>>& ranges() const { return ranges_; }
+
+ private:
+  std::vector<std::pair<char32_t, char32_t>> ranges_;
+};
+
+struct Instruction {
+  enum class Kind : uint8_t {
+    Bytes,   // one byte of sets[argument], then next
+    Split,   // any of targets[argument, next)
+    Call,    // rule `argument`, then next
+    Return,  // the rule ends
+  };
+  Kind kind = Kind::Return;
+  int32_t argument = 0;
+  int32_t next = 0;
+};
+
+struct Program {
+  std::vector<Instruction> instructions;
+  std::vector<int32_t> targets;
+  std::vector<ByteSet> sets;
+  std::vector<int32_t> rule_entries;
+  int32_t root = 0;                       // rule
+  std::array<uint8_t, 256> byte_class{};  // bytes that no set tells apart are of one class
+  int32_t class_count = 1;
+};
+
+using NodeId = int32_t;
+
+// Expressions, bottom up, then compile(). Nodes may be used more than once.
+class Builder {
+ public:
+  [[nodiscard]] NodeId empty();
+  [[nodiscard]] NodeId nothing();  // matches no text at all
+  [[nodiscard]] NodeId literal(std::string_view bytes);
+  [[nodiscard]] NodeId bytes(const ByteSet& set);
+  [[nodiscard]] NodeId characters(const CharacterSet& set);  // one of them, in UTF-8
+  [[nodiscard]] NodeId sequence(std::vector<NodeId> parts);
+  [[nodiscard]] NodeId any_of(std::vector<NodeId> choices);
+  // At least min, at most max times; no max: any number.  ERRORS: InvalidArgument beyond limits::kGrammarRepeatMax.
+  [[nodiscard]] NodeId repeat(NodeId part, int64_t min, std::optional<int64_t> max);
+  [[nodiscard]] NodeId optional(NodeId part) { return repeat(part, 0, 1); }
+
+  [[nodiscard]] int32_t new_rule(std::string name);
+  void define(int32_t rule, NodeId body);
+  [[nodiscard]] bool is_defined(int32_t rule) const { return rules_[static_cast<size_t>(rule)].body >= 0; }
+  [[nodiscard]] NodeId call(int32_t rule);
+
+  // ERRORS: InvalidArgument for a rule that begins with itself, a grammar that no text can satisfy, more than
+  //         limits::kGrammarInstructionsMax.
+  [[nodiscard]] Program compile(int32_t root);
+
+ private:
+  enum class Kind : uint8_t { Bytes, Sequence, AnyOf, Repeat, Call };
+  struct Node {
+    Kind kind = Kind::Sequence;
+    int32_t argument = 0;  // set, rule
+    std::vector<NodeId> parts;
+    int64_t min = 0;
+    std::optional<int64_t> max;
+  };
+  struct Rule {
+    std::string name;
+    NodeId body = -1;
+  };
+  [[nodiscard]] NodeId add(Node node);
+  [[nodiscard]] int32_t emit(Instruction instruction);
+  [[nodiscard]] int32_t emit_split(const std::vector<int32_t>& targets);
+  [[nodiscard]] int32_t compile_node(NodeId node, int32_t next);
+  [[nodiscard]] int32_t compile_repeat(const Node& node, int32_t next);
+  void refuse_left_recursion() const;
+  void remove_dead_ends();
+  void find_byte_classes();
+
+  std::vector<Node> nodes_;
+  std::vector<Rule> rules_;
+  std::map<std::string, int32_t> set_ids_;  // by the set's text
+  std::map<int32_t, NodeId> set_nodes_;
+  std::map<std::pair<NodeId, int32_t>, int32_t> compiled_;
+  Program program_;
+};
+
+}  // namespace inflight::grammar

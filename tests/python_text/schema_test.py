@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Grammars of JSON schemas against python's jsonschema: random texts under the mask are valid, valid documents are given,
+invalid ones are not; on schemas by hand and on generated ones.    schema_test.py FOLLOW_GRAMMAR MODEL"""
+import json
+import random
+import subprocess
+import sys
+import unittest
+
+try:
+    import jsonschema
+except ImportError:
+    print("skipped: needs Python's jsonschema (Debian package python3-jsonschema)")
+    sys.exit(77)
+
+PROGRAM, MODEL = sys.argv[1:3]
+DRAFT = jsonschema.Draft202012Validator
+FORMATS = jsonschema.FormatChecker(formats=["date", "ipv4", "email", "uuid"])
+
+# (schema, valid documents, invalid ones)
+CASES = [
+    (True, [None, 1, "x", [1], {"a": []}], []),
+    ({"type": "string"}, ["", "é\n\"\\/🙂"], [1, None]),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, ["ab", "a🙂c", "\n\t"], ["a", "abcd"]),
+    ({"type": "string", "pattern": "^[a-c]+\"?$"}, ["abc", "a\""], ["", "d", "a\"\""]),
+    ({"type": "string", "pattern": "x\\d"}, ["ax1b", "x0"], ["x", "xa"]),
+    ({"type": "string", "format": "date"}, ["2024-02-28", "1999-12-31"], ["2024-13-01", "2024-02-31", "24-01-01"]),
+    ({"type": "string", "format": "ipv4"}, ["0.0.0.0", "255.1.20.199"], ["256.1.1.1", "1.1.1"]),
+    ({"type": "string", "format": "uuid"}, ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567"]),
+    ({"type": "string", "format": "email"}, ["a.b@c-d.org"], ["ab", "a.b"]),
+    ({"type": "integer"}, [0, -1, 123456789012345678901234567890], [1.5, "1", True]),
+    ({"type": "number"}, [0, -1.5, 1e300, 2.5e-7], ["1", None]),
+    ({"type": "integer", "minimum": -3, "exclusiveMaximum": 12}, [-3, 0, 9, 10, 11], [-4, 12, 100]),
+    ({"type": "number", "exclusiveMinimum": 0, "maximum": 1.25}, [0.001, 1, 1.25, 0.999], [0, 1.26, 2, -0.5]),
+    ({"type": ["string", "null"]}, ["x", None], [1]),
+    ({"enum": ["a", 1, None, [1, {"b": 2}], "ü\"", True]}, ["a", 1, None, [1, {"b": 2}], "ü\"", True], ["b", 2, []]),
+    ({"enum": ["a", 1], "type": "string"}, ["a"], [1]),
+    ({"const": {"a": [1, 2]}}, [{"a": [1, 2]}], [{"a": [1]}, {}]),
+    ({"type": "array"}, [[], [1, "x", [None]]], [{}]),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}, [[True], [True, False, True]],
+     [[], [1], [True] * 4]),
+    ({"type": "array", "items": False}, [[]], [[1]]),
+    ({"prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
+     [[], ["a"], ["a", 1]], [[1], ["a", 1, 2]]),
+    ({"prefixItems": [{"type": "string"}], "items": {"type": "null"}, "minItems": 2, "maxItems": 3},
+     [["a", None], ["a", None, None]], [["a"], ["a", None, None, None], [None, None]]),
+    ({"type": "object"}, [{}, {"a": 1, "b": {"c": []}}], [[]]),
+    ({"type": "object", "minProperties": 1}, [{"a": 1}], [{}]),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, [{}, {"x": 1, "y": 2}], [{"x": "1"}]),
+    ({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}, "required": ["b"]},
+     [{"b": ""}, {"a": 1, "b": "x"}, {"a": 1, "b": "x", "c": [1]}, {"b": "x", "c": None}],
+     [{}, {"a": 1}, {"a": "x", "b": ""}]),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+     [{}, {"a": 1}, {"a": 1, "b": "x"}, {"ab": "x"}, {"": "x"}], [{"a": "x"}, {"a": 1, "b": 2}]),
+    ({"type": "object", "additionalProperties": {"const": 1},
+      "properties": {"na\"me": {"type": "null"}, "ü": {"type": "null"}}},
+     [{"na\"me": None, "ü": None, "na\"m": 1}, {"u": 1, "na\"mee": 1}], [{"na\"me": 1}, {"ü": 1}]),
+    ({"properties": {"a": True}, "required": ["a", "z"], "additionalProperties": {"type": "integer"}},
+     [{"a": "x", "z": 1}], [{"a": 1}]),
+    ({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}]},
+     ["s", {"x": 1}], [1, {}]),
+    ({"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"], "anyOf": [
+        {"properties": {"v": {"type": "integer"}}, "required": ["v"]},
+        {"properties": {"w": {"type": "null"}}, "required": ["w"]}]},
+     [{"k": "a", "v": 1}, {"k": "a", "w": None}], [{"k": "a"}, {"v": 1}]),
+    ({"allOf": [{"properties": {"a": {"type": "number", "minimum": 1}}, "required": ["a"]}, {"$ref": "#/$defs/b"}],
+      "$defs": {"b": {"properties": {"a": {"type": "integer", "maximum": 5}, "b": {"type": "null"}}}}},
+     [{"a": 1}, {"a": 5, "b": None}], [{"a": 0}, {"a": 6}, {"b": None}, {"a": 1.5}]),
+    ({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {
+        "value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+        "required": ["value"], "additionalProperties": False}}},
+     [{"value": 1}, {"value": 1, "children": [{"value": 2, "children": []}, {"value": 3}]}],
+     [{"children": []}, {"value": 1, "x": 1}]),
+    ({"type": "object", "title": "T",
+      "properties": {"next": {"$ref": "#"}, "id": {"type": "integer", "description": "d", "default": 0}}},
+     [{}, {"next": {"next": {"id": 4}}}], [{"next": 1}]),
+]
+
+
+def random_schema(generator, depth):
+    kinds = ["string", "integer", "number", "boolean", "null", "enum", "sized"]
+    if depth > 0:
+        kinds += ["array", "object", "object", "anyOf", "map", "tuple"]
+    kind = generator.choice(kinds)
+    if kind == "enum":
+        return {"enum": generator.sample(["x", "y z", 3, -1.5, None, True, [1], {"k": "v"}], 3)}
+    if kind == "sized":
+        low = generator.randint(0, 3)
+        return {"type": "string", "minLength": low, "maxLength": low + generator.randint(0, 4)}
+    if kind == "integer" and generator.random() < 0.6:
+        low = generator.randint(-2000, 2000)
+        return {"type": "integer", "minimum": low, "maximum": low + generator.randint(0, 3000)}
+    if kind == "number" and generator.random() < 0.6:
+        low = generator.randint(-2000, 2000) / 100
+        return {"type": "number", "exclusiveMinimum": low, "maximum": round(low + generator.randint(1, 3000) / 100, 2)}
+    if kind == "array":
+        low = generator.randint(0, 2)
+        schema = {"type": "array", "items": random_schema(generator, depth - 1), "minItems": low}
+        return schema | ({"maxItems": low + generator.randint(0, 2)} if generator.random() < 0.7 else {})
+    if kind == "tuple":
+        parts = [random_schema(generator, depth - 1) for _ in range(2)]
+        return {"type": "array", "prefixItems": parts, "items": False, "minItems": 1}
+    if kind == "anyOf":
+        return {"anyOf": [random_schema(generator, depth - 1) for _ in range(2)]}
+    if kind == "map":
+        return {"type": "object", "additionalProperties": random_schema(generator, depth - 1)}
+    if kind == "object":
+        names = generator.sample(["a", "ab", "name", "é", "q\"", "x y", "n"], generator.randint(1, 4))
+        schema = {"type": "object", "properties": {name: random_schema(generator, depth - 1) for name in names},
+                  "required": [name for name in names if generator.random() < 0.5]}
+        schema["additionalProperties"] = generator.choice([False, False, {"type": "integer"}])
+        return schema
+    return {"type": kind}
+
+
+def random_document(generator, schema):
+    """A document that satisfies `schema`, in the order that grammars write."""
+    if "enum" in schema:
+        return generator.choice(schema["enum"])
+    if "anyOf" in schema:
+        return random_document(generator, generator.choice(schema["anyOf"]))
+    kind = schema["type"]
+    if kind == "string":
+        length = generator.randint(schema.get("minLength", 0), schema.get("maxLength", 8))
+        return "".join(generator.choice("ab \"\\\n\té字🙂/\x01{}[]:,") for _ in range(length))
+    if kind == "integer":
+        return generator.randint(schema.get("minimum", -10**6), schema.get("maximum", 10**6))
+    if kind == "number":
+        low, high = schema.get("exclusiveMinimum", -1e3), schema.get("maximum", 1e3)
+        return generator.choice([high, round((low + high) / 2, 4), round(low + 0.01 * (high - low), 6)])
+    if kind == "array":
+        if "prefixItems" in schema:
+            count = generator.randint(schema["minItems"], len(schema["prefixItems"]))
+            return [random_document(generator, item) for item in schema["prefixItems"][:count]]
+        count = generator.randint(schema["minItems"], schema.get("maxItems", schema["minItems"] + 2))
+        return [random_document(generator, schema["items"]) for _ in range(count)]
+    if kind == "object":
+        document = {}
+        for name, value in schema.get("properties", {}).items():
+            if name in schema["required"] or generator.random() < 0.5:
+                document[name] = random_document(generator, value)
+        if isinstance(schema["additionalProperties"], dict):
+            for name in generator.sample(["zz", "a2", "\"", "q"], generator.randint(0, 2)):
+                document[name] = random_document(generator, schema["additionalProperties"])
+        return document
+    return {"boolean": generator.random() < 0.5, "null": None}[kind]
+
+
+def spellings(document):
+    return [json.dumps(document, ensure_ascii=False), json.dumps(document, ensure_ascii=False, indent=2),
+            json.dumps(document, ensure_ascii=False, separators=(",", ":"))]
+
+
+def answers(tasks):
+    text = "".join(json.dumps({"kind": "json_schema", **task}) + "\n" for task in tasks)
+    done = subprocess.run([PROGRAM, MODEL], input=text.encode(), capture_output=True, timeout=800, check=True)
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == len(tasks)
+    return [json.loads(line) for line in lines]
+
+
+class Schema(unittest.TestCase):
+    def check_walks(self, schema, answer):
+        self.assertNotIn("error", answer, schema)
+        for text in answer["walks"]:
+            if text.endswith("<no end>"):  # chance did not find the way out
+                continue
+            try:
+                document = json.loads(text)
+            except ValueError as error:
+                self.fail(f"{error}: {text!r} under {schema}")
+            found = [error.message for error in DRAFT(schema, format_checker=FORMATS).iter_errors(document)]
+            self.assertEqual(found, [], f"{text!r} under {schema}")
+
+    def test_cases(self):
+        tasks = []
+        for number, (schema, good, bad) in enumerate(CASES):
+            for document in good:
+                self.assertTrue(DRAFT(schema, format_checker=FORMATS).is_valid(document), (schema, document))
+            for document in bad:
+                self.assertFalse(DRAFT(schema, format_checker=FORMATS).is_valid(document), (schema, document))
+            texts = [text for document in good + bad for text in spellings(document)]
+            tasks.append({"text": json.dumps(schema), "accept": texts, "walks": 20, "seed": number})
+        for (schema, good, bad), answer in zip(CASES, answers(tasks)):
+            with self.subTest(schema=schema):
+                self.check_walks(schema, answer)
+                expected = [True] * (3 * len(good)) + [False] * (3 * len(bad))
+                texts = [text for document in good + bad for text in spellings(document)]
+                self.assertEqual(list(zip(texts, answer["accepted"])), list(zip(texts, expected)))
+
+    def test_generated(self):
+        generator = random.Random(77)
+        schemas = [random_schema(generator, 3) for _ in range(250)]
+        tasks = []
+        for number, schema in enumerate(schemas):
+            documents = [random_document(generator, schema) for _ in range(4)]
+            for document in documents:
+                self.assertTrue(DRAFT(schema).is_valid(document), (schema, document))
+            texts = [text for document in documents for text in spellings(document)]
+            tasks.append({"text": json.dumps(schema), "accept": texts, "walks": 6, "seed": number})
+        for schema, task, answer in zip(schemas, tasks, answers(tasks)):
+            with self.subTest(schema=schema):
+                self.check_walks(schema, answer)
+                refused = [text for text, accepted in zip(task["accept"], answer["accepted"]) if not accepted]
+                self.assertEqual(refused, [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

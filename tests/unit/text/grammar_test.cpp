@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks against the definition (a token is allowed when its bytes can follow), the parsers against small texts, errors.
+// What JSON schemas mean is tests/python_text/schema_test.py's to say, with python's jsonschema.
+//
+// Covers: text/grammar.cpp, text/grammar_automaton.cpp, text/grammar_program.cpp, text/grammar_regex.cpp
+//
+// Covers: text/grammar_gbnf.cpp, text/grammar_numbers.cpp, text/grammar_json.cpp, text/grammar_json_text.cpp
+//
+// Covers: text/grammar_json_merge.cpp, text/token_trie.cpp
+#include "text/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "model/model_loader.h"
+#include "support/expect_error.h"
+#include "support/test_data.h"
+#include "text/tokenizer.h"
+
+namespace inflight {
+namespace {
+
+constexpr const char* kPerson =
+    R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 150},)"
+    R"( "tags": {"type": "array", "items": {"type": "string", "maxLength": 5}}, "next": {"$ref": "#"}}, "required": ["name"]})";
+
+class GrammarTest : public testing::Test {
+ protected:
+  [[nodiscard]] bool gives(GrammarKind kind, const std::string& grammar, const std::string& text) {
+    const auto matcher = store_.matcher(kind, grammar);
+    return matcher->try_accept_text(text) && matcher->is_complete();
+  }
+  std::vector<uint32_t> mask_of(GrammarMatcher& matcher) const {
+    std::vector<uint32_t> mask(static_cast<size_t>(vocabulary_.size() + 31) / 32);
+    matcher.allow(mask);
+    return mask;
+  }
+  static bool has(const std::vector<uint32_t>& mask, TokenId id) {
+    return (mask[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32U) & 1U) != 0;
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_ =
+      Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const Vocabulary& vocabulary_ = tokenizer_->vocabulary();
+  const TokenId end_ = *vocabulary_.eos();
+  GrammarStore store_{vocabulary_, {end_}};
+};
+
+TEST_F(GrammarTest, MasksAreWhatCanFollow) {
+  const std::vector<std::pair<GrammarKind, std::string>> grammars{
+      {GrammarKind::JsonObject, ""},
+      {GrammarKind::JsonSchema, kPerson},
+      {GrammarKind::Regex, "(ab|the|[^a-f]{1,3})*\\.( [A-Z][a-z]+)?"},
+      {GrammarKind::Gbnf, "root ::= \"(\" root* \")\" tail?\ntail ::= [a-zé字] | tail2 \"the\"\ntail2 ::= \"x\"?"},
+  };
+  std::mt19937 random(5);
+  for (const auto& [kind, text] : grammars) {
+    for (int round = 0; round < 6; ++round) {
+      const auto matcher = store_.matcher(kind, text);
+      for (int step = 0; step < 30 && !matcher->is_ended(); ++step) {
+        const auto mask = mask_of(*matcher);
+        std::vector<TokenId> allowed;
+        for (TokenId id = 0; id < vocabulary_.size(); ++id) {
+          GrammarMatcher copy(*matcher);
+          const bool can = copy.try_accept(id);
+          ASSERT_EQ(has(mask, id), can) << text << ": token '" << vocabulary_.bytes(id) << "' at step " << step;
+          if (can) allowed.push_back(id);
+        }
+        ASSERT_FALSE(allowed.empty());
+        matcher->accept(allowed[random() % allowed.size()]);
+      }
+    }
+  }
+}
+
+TEST_F(GrammarTest, RollsBackAndForks) {
+  const auto matcher = store_.matcher(GrammarKind::JsonSchema, kPerson);
+  std::vector<std::vector<uint32_t>> masks;
+  const auto ids = tokenizer_->encode(R"({"name": "Ann", "age": 30, "tags": ["a", "bc"]})", {.add_special = false});
+  for (const TokenId id : ids) {
+    masks.push_back(mask_of(*matcher));
+    matcher->accept(id);
+  }
+  EXPECT_TRUE(matcher->is_complete());
+  const auto fork = matcher->clone();
+  for (size_t left = ids.size(); left > 0; --left) {
+    matcher->rollback(1);
+    EXPECT_EQ(mask_of(*matcher), masks[left - 1]);
+  }
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "rollback of 1 tokens, allowed: 0 to 0",
+                        [&] { matcher->rollback(1); });
+  fork->accept(end_);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "is not allowed by the grammar here",
+                        [&] { matcher->accept(ids[3]); });
+  EXPECT_FALSE(matcher->try_accept(end_));
+}
+
+TEST_F(GrammarTest, ForcedTextIsWhatMustCome) {
+  const auto matcher = store_.matcher(GrammarKind::Regex, "Zürich(ab|ac)");
+  EXPECT_EQ(matcher->forced_text(), "Züricha");
+  EXPECT_TRUE(matcher->try_accept_text("Züricha"));
+  EXPECT_EQ(matcher->forced_text(), "");
+  const auto schema = store_.matcher(GrammarKind::JsonSchema, R"({"enum": ["alpha", "alps"]})");
+  EXPECT_EQ(schema->forced_text(), "\"alp");
+  const auto split = store_.matcher(GrammarKind::Regex, "é|è");  // one byte in common, no character
+  EXPECT_EQ(split->forced_text(), "");
+}
+
+TEST_F(GrammarTest, RegularExpressions) {
+  const auto match = [&](const std::string& pattern, const std::string& text) {
+    return gives(GrammarKind::Regex, pattern, text);
+  };
+  EXPECT_TRUE(match("^a|b$", "a"));
+  EXPECT_FALSE(match("a|b", "ab"));
+  EXPECT_TRUE(match("(?:x|y){2}(?<n>z)?", "xyz"));
+  EXPECT_TRUE(match("[^\\d\\s]+", "é字🙂"));
+  EXPECT_FALSE(match("[^\\d\\s]+", "a1"));
+  EXPECT_TRUE(match(".{3}", "a字\t"));
+  EXPECT_FALSE(match(".", "\n"));
+  EXPECT_TRUE(match("[\\u0400-\\u04FF]+", "Жж"));
+  EXPECT_TRUE(match("[\\u{1F600}-\\u{1F64F}]", "🙂"));
+  EXPECT_FALSE(match("[\\u{1F600}-\\u{1F64F}]", "🚀"));
+  EXPECT_TRUE(match("a{2,}b{0,1}c*?", "aaa"));
+  EXPECT_TRUE(match("\\x41\\{x{,2}", "A{x{,2}"));
+  EXPECT_TRUE(match("[a\\-z\\]]+", "a-]z"));
+  const auto error = [&](const std::string& pattern, ErrorCode code) {
+    return test::error_of(code, [&] { (void)compile_grammar(GrammarKind::Regex, pattern); });
+  };
+  EXPECT_EQ(error("a(b", ErrorCode::InvalidArgument), "regular expression, position 3: the group is not closed");
+  EXPECT_EQ(error("a(?=b)", ErrorCode::Unsupported),
+            "regular expression, position 3: looking ahead or behind is not supported");
+  EXPECT_EQ(error("(a)\\1", ErrorCode::Unsupported), "regular expression, position 5: escape \\1 is not supported");
+  EXPECT_EQ(error("*a", ErrorCode::InvalidArgument), "regular expression, position 0: nothing to repeat");
+  EXPECT_EQ(error("[b-a]", ErrorCode::InvalidArgument), "regular expression, position 4: the range is out of order");
+  EXPECT_EQ(error("a)", ErrorCode::InvalidArgument), "regular expression, position 1: ')' without '('");
+  EXPECT_EQ(error("[]", ErrorCode::InvalidArgument), "no text satisfies the grammar");
+  EXPECT_EQ(error("(((x{9999}){9999}){9999})", ErrorCode::InvalidArgument),
+            "the grammar needs more than 400000 instructions");
+}
+
+TEST_F(GrammarTest, Gbnf) {
+  const std::string list =
+      "# items\nroot ::= item (\",\" item)* # more\nitem ::= [0-9]+\n  | \"\\\"\" [^\"\\\\]{1,3} \"\\\"\"\n";
+  EXPECT_TRUE(gives(GrammarKind::Gbnf, list, "1,22,\"abc\""));
+  EXPECT_FALSE(gives(GrammarKind::Gbnf, list, "1,22,\"abcd\""));
+  EXPECT_TRUE(gives(GrammarKind::Gbnf, "root ::= .? \"\\u00e9\"", "字é"));
+  EXPECT_TRUE(gives(GrammarKind::Gbnf, "root ::= \"a\" root | \"\"", std::string(5000, 'a')));  // no deep stack
+  const auto error = [&](const std::string& text) {
+    return test::error_of(ErrorCode::InvalidArgument, [&] { (void)compile_grammar(GrammarKind::Gbnf, text); });
+  };
+  EXPECT_EQ(error("root ::= a"), "rule 'a' is used but not defined");
+  EXPECT_EQ(error("a ::= \"x\""), "grammar: there is no rule 'root'");
+  EXPECT_EQ(error("root ::= \"x\"\nroot ::= \"y\""), "grammar line 2: rule 'root' is defined twice");
+  EXPECT_EQ(error("root ::= root \"x\" | \"y\""), "rule 'root' begins with itself");
+  EXPECT_EQ(error("root ::= \"a\"? b \nb ::= root"), "rule 'root' begins with itself");
+  EXPECT_EQ(error("root ::= \"a\" root"), "no text satisfies the grammar");
+  EXPECT_EQ(error("root ::= \"a"), "grammar line 1: a text or class is not closed");
+  EXPECT_EQ(error("root = \"a\""), "grammar line 1: wanted '::='");
+}
+
+TEST_F(GrammarTest, IntegersWithinBounds) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 150; ++round) {
+    const int64_t scale = round % 3 == 0 ? 15 : round % 3 == 1 ? 1200 : 30000;
+    const int64_t min = static_cast<int64_t>(random() % static_cast<uint32_t>(2 * scale)) - scale;
+    const int64_t max = min + static_cast<int64_t>(random() % static_cast<uint32_t>(scale));
+    const bool no_min = round % 10 == 3;
+    const bool no_max = round % 10 == 7;
+    std::string schema = R"({"type": "integer")";
+    if (!no_min) schema += fmt::format(R"(, "minimum": {})", min);
+    if (!no_max) schema += fmt::format(R"(, "maximum": {})", max);
+    schema += "}";
+    std::vector<int64_t> values{min - 1, min, min + 1, max - 1, max, max + 1, 0, -min, -max, 10 * min, 10 * max};
+    for (int i = 0; i < 30; ++i)
+      values.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(4 * scale)) - 2 * scale);
+    for (const int64_t value : values) {
+      const bool inside = (no_min || value >= min) && (no_max || value <= max);
+      EXPECT_EQ(gives(GrammarKind::JsonSchema, schema, fmt::format("{}", value)), inside) << schema << ": " << value;
+    }
+    EXPECT_FALSE(gives(GrammarKind::JsonSchema, schema, "007"));
+  }
+}
+
+TEST_F(GrammarTest, NumbersWithinBounds) {
+  std::mt19937 random(10);
+  for (int round = 0; round < 150; ++round) {
+    const auto draw = [&] { return (static_cast<int>(random() % 4001) - 2000) / (round % 2 == 0 ? 100.0 : 10.0); };
+    double min = draw();
+    double max = round % 4 == 0 ? min + static_cast<double>(random() % 200) / 100.0 : draw();
+    if (min > max) std::swap(min, max);
+    const bool open = round % 3 == 0;
+    const std::string schema =
+        fmt::format(R"({{"type": "number", "{}": {:.2f}, "{}": {:.2f}}})", open ? "exclusiveMinimum" : "minimum", min,
+                    open ? "exclusiveMaximum" : "maximum", max);
+    std::vector<double> values{min,        max,        0,          -min,        -max,       min - 0.01,
+                               min + 0.01, max - 0.01, max + 0.01, min + 0.001, max - 0.001};
+    for (int i = 0; i < 20; ++i) values.push_back(draw());
+    const int64_t low = std::llround(min * 1000);
+    const int64_t high = std::llround(max * 1000);
+    if (open && low >= high) continue;
+    for (const double value : values) {
+      const int64_t thousandths = std::llround(value * 1000);
+      const bool inside = open ? low < thousandths && thousandths < high : low <= thousandths && thousandths <= high;
+      if (thousandths == 0) continue;  // "-0.000" is refused, "0.000" is not
+      EXPECT_EQ(gives(GrammarKind::JsonSchema, schema, fmt::format("{:.3f}", value)), inside)
+          << schema << ": " << value;
+      if (thousandths % 1000 == 0) {
+        EXPECT_EQ(gives(GrammarKind::JsonSchema, schema, fmt::format("{}", thousandths / 1000)), inside)
+            << schema << ": " << value;
+      }
+    }
+  }
+}
+
+TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
+  const auto error = [&](const std::string& text, ErrorCode code = ErrorCode::Unsupported) {
+    return test::error_of(code, [&] { (void)compile_grammar(GrammarKind::JsonSchema, text); });
+  };
+  EXPECT_EQ(error(R"({"properties": {"a": {"not": {}}}})"),
+            "JSON schema, #/properties/a: keyword 'not' is not supported");
+  EXPECT_EQ(error(R"({"type": "array", "uniqueItems": true})"),
+            "JSON schema, #: keyword 'uniqueItems' is not supported");
+  EXPECT_EQ(error(R"({"anyOf": [{}, {"if": {}}]})"), "JSON schema, #/anyOf/1: keyword 'if' is not supported");
+  EXPECT_EQ(error(R"({"$ref": "http://x"})"), "JSON schema, #: reference 'http://x' is not supported, only: #/...");
+  EXPECT_EQ(error(R"({"$ref": "#/$defs/x"})", ErrorCode::InvalidArgument),
+            "JSON schema, #: reference '#/$defs/x' points to nothing");
+  EXPECT_EQ(error(R"({"type": "text"})", ErrorCode::InvalidArgument), "JSON schema, #: type \"text\" is none");
+  EXPECT_EQ(error("false", ErrorCode::InvalidArgument), "no text satisfies the grammar");
+  EXPECT_EQ(error("7", ErrorCode::InvalidArgument), "JSON schema, #: a schema is an object or a boolean");
+  EXPECT_EQ(error(R"({"$ref": "#"})", ErrorCode::InvalidArgument), "rule '#' begins with itself");
+  EXPECT_EQ(error(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", ErrorCode::InvalidArgument),
+            "no text satisfies the grammar");
+  EXPECT_NE(error("{", ErrorCode::InvalidArgument).find("JSON schema: "), std::string::npos);
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += R"({"items": )";
+  EXPECT_NE(error(deep + "{}" + std::string(200, '}'), ErrorCode::InvalidArgument).find("nested too deep"),
+            std::string::npos);
+}
+
+TEST_F(GrammarTest, ManyThreadsShareAGrammar) {
+  const auto ids = tokenizer_->encode(R"({"name": "Ann", "age": 30})", {.add_special = false});
+  std::vector<std::vector<uint32_t>> last(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& mask : last) {
+      threads.emplace_back([&] {
+        const auto matcher = store_.matcher(GrammarKind::JsonSchema, kPerson);
+        for (const TokenId id : ids) {
+          mask = mask_of(*matcher);
+          matcher->accept(id);
+        }
+      });
+    }
+  }
+  for (const auto& mask : last) EXPECT_EQ(mask, last[0]);
+}
+
+// Random bytes and damaged schemas: a grammar or one clear error.
+TEST_F(GrammarTest, DamagedGrammarsAreCompiledOrRefused) {
+  const std::vector<std::pair<GrammarKind, std::string>> sources{
+      {GrammarKind::JsonSchema, kPerson},
+      {GrammarKind::Regex, "^(ab|[^c-f\\d]{2,3})*\\u00e9?(?:x|y)+$"},
+      {GrammarKind::Gbnf, "root ::= \"(\" root* \")\" [a-z\\n]{2,3} | item\nitem ::= \"x\"? \"\\u00e9\" # c\n"}};
+  std::mt19937 random(13);
+  for (const auto& [kind, source] : sources) {
+    int compiled = 0;
+    for (int round = 0; round < 3000; ++round) {
+      std::string damaged = source;
+      for (auto count = 1 + random() % 3; count > 0; --count) {
+        const size_t at = random() % damaged.size();
+        if (random() % 2 == 0) {
+          damaged[at] = source[random() % source.size()];
+        } else {
+          damaged.erase(at, random() % 6);
+        }
+        if (damaged.empty()) damaged = "x";
+      }
+      try {
+        (void)compile_grammar(kind, damaged);
+        ++compiled;
+      } catch (const Error& error) {
+        ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos) << damaged;
+      }
+    }
+    EXPECT_GT(compiled, 50);
+  }
+}
+
+}  // namespace
+}  // namespace inflight

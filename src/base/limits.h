@@ -59,14 +59,6 @@ inline constexpr int kTemplateRecursionMax = 1000;            // expressions and
 inline constexpr int kTemplateValueDepthMax = 200;            // lists and mappings within one another
 inline constexpr size_t kTemplateValueBytesMax = 256U << 20;  // all values that one rendering makes
 inline constexpr int64_t kTemplateStepsMax = 10'000'000;      // evaluated nodes of one rendering
-inline constexpr size_t kGrammarBytesMax = 1U << 20;
-inline constexpr int kGrammarDepthMax = 64;  // nested schemas and groups
-inline constexpr int64_t kGrammarRepeatMax = 10'000;
-inline constexpr size_t kGrammarInstructionsMax = 400'000;
-inline constexpr size_t kGrammarStatesMax = 50'000;       // of one grammar's automaton; beyond, it begins anew
-inline constexpr size_t kGrammarMaskWordsMax = 16 << 20;  // of one grammar's kept masks
-inline constexpr size_t kGrammarsKept = 64;               // compiled and unused
-inline constexpr size_t kForcedBytesMax = 4096;           // that forced_text() gives at once
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
 // Simulation.

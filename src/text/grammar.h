@@ -22,6 +22,7 @@
 
 #include "core/token_filter.h"
 #include "text/grammar_automaton.h"
+#include "text/grammar_limits.h"
 #include "text/grammar_program.h"
 #include "text/token_trie.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/limits.h"
+#include "text/grammar_limits.h"
 
 namespace inflight::grammar {
 

@@ -52,8 +52,8 @@ def iteration_level():
             verdict(
                 at[3] >= 3,
                 f"With the median latency held to three times the unloaded one, continuous batching serves {at[3]:.1f} times the "
-                f"requests (target: 3; Orca's 36.9 also counts kernels and 175 B weights), {at[10]:.1f} times where ten times the "
-                "latency is allowed: the closer to saturation, the smaller the gain.",
+                f"requests (target: 3; Orca's 36.9 also counts kernels and 175 B weights), {at[10]:.1f} times where ten times "
+                "the latency is allowed: the closer to saturation, the smaller the gain.",
             ),
         ]
     )
@@ -99,8 +99,8 @@ def length_variance():
             picture,
             verdict(
                 max(wide.values()) >= 4,
-                f"The gain grows with the variance of the output lengths, to {wide['pocl-135m']:.2f} times on the CPU profile and "
-                f"{wide['gpu-8b']:.2f} times on the GPU profile (target: 4 at the widest). Where a step's time grows with the "
+                f"The gain grows with the variance of the output lengths, to {wide['pocl-135m']:.2f} times on the CPU profile and"
+                f" {wide['gpu-8b']:.2f} times on the GPU profile (target: 4 at the widest). Where a step's time grows with the "
                 "sequences in it, idle slots of a static batch cost less than the slot count says.",
             ),
         ]

@@ -16,7 +16,8 @@ namespace {
 nlohmann::ordered_json to_json(const ShadowCounts::Compared& compared) {
   return {{"decisions", compared.all},
           {"differing", compared.differing},
-          {"first_step", compared.first_step == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(compared.first_step)}};
+          {"first_step",
+           compared.first_step == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(compared.first_step)}};
 }
 
 void print_counts(const char* what, const ShadowCounts::Compared& compared) {

@@ -139,7 +139,7 @@ TEST(Engine, RejectsMoreThanMaxRequests) {
   std::vector<OutputStream*> streams;
   for (int i = 0; i < 8; ++i) streams.push_back(world.engine.submit({.prompt = {1}}));
   EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::Rejected),
-            "8 requests are waiting or running, allowed: 8 (max_requests)");
+            "8 requests are waiting or running, allowed: 8 (max_requests); retry after 1 s");
   while (world.engine.step()) {
   }
   for (OutputStream* stream : streams) read_all(stream);

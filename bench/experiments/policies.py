@@ -177,7 +177,8 @@ def tail_lru():
 
 def victim_choice():
     work = "closed,requests=500,prompt=lognormal:200:0.8,output=lognormal:300:0.6"
-    keys = dict(device="pocl-135m", kv_blocks=900, max_num_seqs=64)
+    # lpm leaves the choice to the rule; fcfs has its own (and without shared prefixes lpm is first come, first served).
+    keys = dict(device="pocl-135m", kv_blocks=900, max_num_seqs=64, schedule_policy="lpm")
     runs = {
         rule: sim(work, preempt_victim=rule, **keys)
         for rule in ("last_admitted", "fewest_output", "most_freeable", "cheapest")

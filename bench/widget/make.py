@@ -126,6 +126,7 @@ PANES = {
             "device": "pocl-135m",
             "kv-blocks": p[0],
             "preempt-victim": p[1],
+            "policy": "lpm",
             "max-model-len": 0,
         },
     },

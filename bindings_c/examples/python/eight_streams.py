@@ -27,7 +27,7 @@ class StreamEvent(ctypes.Structure):
                 ("token_count", ctypes.c_size_t), ("text", ctypes.c_char_p), ("text_length", ctypes.c_size_t),
                 ("error", ctypes.c_char_p), ("prompt_token_count", ctypes.c_int32),
                 ("cached_token_count", ctypes.c_int32), ("output_token_count", ctypes.c_int32),
-                ("preemption_count", ctypes.c_int32)]
+                ("preemption_count", ctypes.c_int32), ("rest", ctypes.c_uint8 * 1000)]
 
 
 def main():

@@ -170,6 +170,12 @@ inflight_status_t inflight_engine_metrics_text(inflight_engine_t* engine, char* 
       [&] { return inflight::c::write_text(runtime_of(engine).engine().metrics_text(), text, capacity, length); });
 }
 
+inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text, size_t capacity,
+                                             size_t* length) {
+  return guard(
+      [&] { return inflight::c::write_text(runtime_of(engine).engine().steps_json(since), text, capacity, length); });
+}
+
 inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity, size_t* length) {
   return guard([&] { return inflight::c::write_text(runtime_of(engine).info_json(), text, capacity, length); });
 }

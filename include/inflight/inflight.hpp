@@ -233,6 +233,11 @@ class Engine {
     return stats;
   }
   std::string metrics_text() { return text_of(inflight_engine_metrics_text); }
+  std::string steps_json(uint64_t since = 0) {
+    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+      return inflight_engine_steps_json(handle_, since, text, capacity, length);
+    });
+  }
   std::string info_json() { return text_of(inflight_engine_info_json); }
   std::string trace_json() { return text_of(inflight_engine_trace_json); }
   void set_policy(const std::string& spec) { detail::check(inflight_engine_set_policy(handle_, spec.c_str())); }

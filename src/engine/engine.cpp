@@ -17,12 +17,13 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
       clock_(options.clock != nullptr ? *options.clock : steady_clock_),
       executor_(std::move(executor)),
       sampler_(*executor_, options.vocabulary_size),
+      watch_(sampler_, clock_),
       recorder_(to_json(options.setup), options.recent_trace_bytes, options.record_path),
       policies_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options()),
                 make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
       blocks_(options.setup.blocks, policies_.eviction()),
       scheduler_(options.setup.config, blocks_, policies_.schedule()),
-      loop_(scheduler_, sampler_, clock_, options.overlap),
+      loop_(scheduler_, watch_, clock_, options.overlap),
       metrics_({.model_name = options.model_name,
                 .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
@@ -199,6 +200,19 @@ void Engine::set_policy(const std::string& text) {
 }
 
 std::string Engine::metrics_text(std::string_view prefix) const { return metrics_.text(stats(), clock_.now(), prefix); }
+
+std::string Engine::steps_json(uint64_t since) {
+  {
+    const std::scoped_lock lock(mutex_);
+    watch_.ask_for_map();
+  }
+  wake_.notify_all();  // an idle engine makes the map at once
+  const SchedulerConfig& config = options_.setup.config;
+  return watch_.json(since, stats(),
+                     {.max_num_seqs = config.max_num_seqs,
+                      .max_num_batched_tokens = config.max_num_batched_tokens,
+                      .block_size = options_.setup.blocks.block_token_count});
+}
 
 EngineStats Engine::stats() const {
   const std::scoped_lock lock(mutex_);

@@ -30,6 +30,7 @@
 #include "engine/metrics.h"
 #include "engine/output_stream.h"
 #include "engine/queue_limits.h"
+#include "engine/step_watch.h"
 #include "engine/trace_recorder.h"
 #include "engine/watchdog.h"
 #include "plugin_host/policies.h"
@@ -127,6 +128,8 @@ class Engine {
   [[nodiscard]] std::string state_text() const;
   // All metrics in Prometheus' text form, each name behind `prefix`; see metrics.h.
   [[nodiscard]] std::string metrics_text(std::string_view prefix = "inflight_") const;
+  // The steps after number `since` that are kept, and figures of now: inflight_engine_steps_json().
+  [[nodiscard]] std::string steps_json(uint64_t since);
   [[nodiscard]] const EngineOptions& options() const { return options_; }
 
  private:
@@ -183,6 +186,7 @@ class Engine {
   const Clock& clock_;
   std::unique_ptr<Executor> executor_;
   HostSampler sampler_;
+  StepWatch watch_;
   TraceRecorder recorder_;
   PolicySlots policies_;
   struct Candidate {  // on trial in policies_

@@ -88,11 +88,16 @@ void Engine::deliver() {
     if (client.last_token_time == kNotYet) {
       client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
       metrics_.on_first_token(sequence);
+      watch_.on_first_token(sequence.first_token_time - sequence.request.arrival);
     } else {
       metrics_.on_next_token(sequence.last_token_time - client.last_token_time);
+      watch_.on_next_token(sequence.last_token_time - client.last_token_time);
     }
     client.last_token_time = sequence.last_token_time;
     client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count));
+  }
+  for (const PreemptedOutput& victim : output.preempted) {
+    watch_.on_preempted(scheduler_.sequence(victim.slot).id, victim.lost_tokens, victim.swapped_blocks);
   }
   for (const FinishedOutput& finished : output.finished) end_client(finished, now);
   if (!output.finished.empty()) {
@@ -108,6 +113,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   Client& client = clients_[static_cast<size_t>(finished.slot)];
   const Sequence& sequence = scheduler_.sequence(finished.slot);
   metrics_.on_finish(sequence, finished.reason, now);
+  watch_.on_finished();
   departures_.add(now);
   if (sequence.first_scheduled_time == kNotYet) never_scheduled_tokens_ += sequence.prompt_token_count;
   OutputStream::Finish finish{
@@ -196,6 +202,7 @@ bool Engine::round() {
   const TimeNs stepped = clock_.now();
   deliver();
   observe_step();
+  watch_.publish(scheduler_.waiting_count() + scheduler_.held_count(), scheduler_.running_count(), blocks_);
   if (!busy) recorder_.flush();
   times_.deliver += clock_.now() - stepped;
   publish_stats();
@@ -263,7 +270,9 @@ void Engine::run() {
     std::unique_lock lock(mutex_);
     if (!busy) {
       const TimeNs begin = clock_.now();
-      const auto called = [this] { return stopping_ || !inbox_.empty() || wanted_pause_ != pause_; };
+      const auto called = [this] {
+        return stopping_ || !inbox_.empty() || wanted_pause_ != pause_ || watch_.map_wanted();
+      };
       if (const auto wake = wake_time()) {
         wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
       } else {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <random>
 #include <utility>
 
@@ -68,6 +69,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"GET", "/v1/models", &ApiServer::get_models, false},
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
+    {"GET", "/inflight/stats", &ApiServer::get_stats, false},
     {"GET", "/health", &ApiServer::get_health, true},
     {"GET", "/ready", &ApiServer::get_ready, true},
     {"GET", "/metrics", &ApiServer::get_metrics, true},
@@ -180,6 +182,19 @@ void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
   const std::string own = engine_.metrics_text();
   exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats()),
                     .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {
+  uint64_t since = 0;
+  constexpr std::string_view kSince = "since=";
+  if (const std::string_view query = request.query; !query.empty()) {
+    const std::string_view digits = query.substr(std::min(query.size(), kSince.size()));
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), since);
+    if (!query.starts_with(kSince) || error != std::errc() || end != digits.data() + digits.size()) {
+      throw ApiError(400, fmt::format("the query is '{}', allowed: since=N with N the last step seen", query), "since");
+    }
+  }
+  exchange.respond({.body = engine_.steps_json(since), .headers = {{"Cache-Control", "no-store"}}});
 }
 
 void ApiServer::get_version(Exchange& exchange, HttpRequest&) {

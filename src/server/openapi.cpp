@@ -61,6 +61,14 @@ Json paths() {
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
+  Json& stats = paths["/inflight/stats"]["get"];
+  stats = get_operation("The latest steps of the batch and figures of now", "application/json", object);
+  stats.erase("security");
+  stats["parameters"] = Json::array({Json{{"name", "since"},
+                                          {"in", "query"},
+                                          {"description", "Only steps after this number"},
+                                          {"schema", Json{{"type", "integer"}, {"minimum", 0}}}}});
+  add_errors(stats["responses"], {"400", "401"});
   paths["/health"]["get"] = get_operation("Does the engine work?", "application/json", object);
   add_errors(paths["/health"]["get"]["responses"], {"503"});
   paths["/ready"]["get"] = get_operation("Are requests accepted?", "application/json", object);

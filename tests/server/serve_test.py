@@ -131,6 +131,23 @@ class Operation(unittest.TestCase):
         for name in ("num_requests_running", "generation_tokens_total", "prompt_tokens_total"):
             self.assertEqual(metrics["inflight_" + name], metrics["vllm:" + name])
 
+    def test_steps_can_be_watched(self):
+        server.wait_idle()
+        _, _, before = server.request("GET", "/inflight/stats")
+        _, _, nothing = server.request("GET", f"/inflight/stats?since={before['last_step']}")
+        self.assertEqual(nothing["steps"], [])
+        usage = server.post("/v1/completions", {**STORY, "cache_salt": "watched"})["usage"]
+        server.wait_idle()
+        _, _, after = server.request("GET", f"/inflight/stats?since={before['last_step']}")
+        shares = [share for step in after["steps"] for share in step["sequences"]]
+        self.assertEqual({share[0] for share in shares}, {shares[0][0]})
+        self.assertEqual(sum(share[2] for share in shares if not share[1]), usage["prompt_tokens"])
+        self.assertEqual(sum(share[2] for share in shares if share[1]), usage["completion_tokens"] - 1)
+        self.assertEqual(after["tokens"]["output"] - before["tokens"]["output"], 24)
+        for bad in ("since=x", "since=", "since=-1", "until=4", "since=1&since=2"):
+            status, _, answer = server.request("GET", "/inflight/stats?" + bad)
+            self.assertEqual((status, answer["error"]["param"]), (400, "since"), bad)
+
     def test_token_counters_are_exact(self):
         before = server.wait_idle()
         with concurrent.futures.ThreadPoolExecutor(16) as pool:

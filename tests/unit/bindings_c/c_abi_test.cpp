@@ -141,6 +141,11 @@ TEST_F(CAbi, ReportsAreJsonAndPrometheusText) {
   EXPECT_EQ(nlohmann::json::parse(text_of(inflight_engine_info_json)).at("model").at("name"), "tinyworld");
   EXPECT_TRUE(nlohmann::json::parse(text_of(inflight_engine_trace_json)).at("traceEvents").empty());
   EXPECT_NE(text_of(inflight_engine_metrics_text).find("inflight_num_requests_running"), std::string::npos);
+  std::vector<char> steps(1 << 16);  // with room: the text may grow between two calls
+  size_t length = 0;
+  EXPECT_EQ(inflight_engine_steps_json(engine_, 0, nullptr, 0, &length), INFLIGHT_WOULD_BLOCK);
+  EXPECT_EQ(inflight_engine_steps_json(engine_, 0, steps.data(), steps.size(), &length), INFLIGHT_OK);
+  EXPECT_GT(nlohmann::json::parse(steps.data()).at("kv").at("blocks"), 0);
 }
 
 TEST_F(CAbi, PoliciesChangeBetweenSteps) {

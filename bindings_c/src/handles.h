@@ -22,8 +22,7 @@ struct inflight_stream {
   // One answer's way from tokens to text.
   struct Answer {
     std::optional<inflight::Detokenizer> detokenizer;  // absent: the model has no vocabulary
-    inflight::StopMatcher stop;
-    bool stopped = false;  // a stop string was found: what still comes is not told
+    inflight::StopMatcher stop;                        // stopped(): what still comes is not told
   };
   inflight::Engine& engine;
   inflight::OutputStream* output = nullptr;  // released by inflight_stream_destroy()

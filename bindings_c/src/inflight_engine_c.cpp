@@ -204,6 +204,16 @@ inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* 
   });
 }
 
+inflight_status_t inflight_token_text(inflight_engine_t* engine, int32_t token_id, char* text, size_t capacity,
+                                      size_t* length) {
+  return guard([&] {
+    const inflight::Vocabulary& vocabulary = runtime_of(engine).require_tokenizer().vocabulary();
+    const std::string bytes =
+        inflight::detokenize_bytes(vocabulary, {&token_id, 1}, {.show_control = true, .whole_text = false});
+    return inflight::c::write_text(bytes, text, capacity, length);
+  });
+}
+
 inflight_status_t inflight_chat_render(inflight_engine_t* engine, const char* request_json, size_t length, char* text,
                                        size_t capacity, size_t* text_length) {
   return guard([&] {

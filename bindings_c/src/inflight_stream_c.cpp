@@ -18,20 +18,23 @@ void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
   stream.text.clear();
   if (!answer.detokenizer) return;
   size_t count = batch.tokens.size();
-  if (batch.finish == inflight::FinishReason::Stop && count > 0) --count;
+  if (batch.stop_token && count > 0) --count;
   for (size_t i = 0; i < count; ++i) {
-    if (!answer.stop.push(answer.detokenizer->push(batch.tokens[i]), stream.text)) continue;
-    answer.stopped = true;
+    stream.text += answer.stop.push(answer.detokenizer->push(batch.tokens[i]));
+    if (!answer.stop.stopped()) continue;
     batch.output_token_count -= static_cast<int32_t>(batch.tokens.size() - (i + 1));
     batch.tokens.resize(i + 1);
     batch.finish = inflight::FinishReason::Stop;
+    batch.stop_token.reset();
     return;
   }
   if (batch.finish == inflight::FinishReason::None) return;
-  if (answer.stop.push(answer.detokenizer->flush(), stream.text)) {
-    answer.stopped = true;
+  stream.text += answer.stop.push(answer.detokenizer->flush());
+  if (answer.stop.stopped()) {
+    batch.finish = inflight::FinishReason::Stop;
+    batch.stop_token.reset();
   } else {
-    answer.stop.flush(stream.text);
+    stream.text += answer.stop.flush();
   }
 }
 
@@ -68,6 +71,9 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.output_token_count = batch.output_token_count;
   event.preemption_count = batch.preemption_count;
   event.index = batch.index;
+  const inflight::StopMatcher& stop = stream.answers[static_cast<size_t>(batch.index)].stop;
+  event.stop_text = stop.stopped() ? stop.matched().c_str() : nullptr;
+  event.stop_token_id = batch.stop_token.value_or(-1);
   event.top_count = stream.top_count;
   if (!stream.top_logprobs.empty()) event.top_logprobs = stream.top_logprobs.data();
   if (!stream.prompt_logprobs.empty()) {
@@ -79,7 +85,8 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
 }
 
 bool all_stopped(const inflight_stream& stream) {
-  return std::all_of(stream.answers.begin(), stream.answers.end(), [](const auto& answer) { return answer.stopped; });
+  return std::all_of(stream.answers.begin(), stream.answers.end(),
+                     [](const auto& answer) { return answer.stop.stopped(); });
 }
 
 }  // namespace
@@ -94,12 +101,12 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     inflight::Runtime& runtime = engine->runtime;
     const inflight_request_params_t given = inflight::c::read_struct(params, "params");
     auto options = inflight::c::read_request_params(given, runtime);
-    const std::vector<std::string> stop = inflight::c::read_stop_strings(given);
+    const auto stop = inflight::c::read_stop_strings(given);
     if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
     auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
     options.sampling.validate();  // n is used below
     for (int32_t i = 0; i < options.sampling.n; ++i) {
-      handle->answers.push_back({.detokenizer = {}, .stop = inflight::StopMatcher(stop)});
+      handle->answers.push_back({.detokenizer = {}, .stop = {stop, given.include_stop_str_in_output != 0}});
       if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
         handle->answers.back().detokenizer.emplace(tokenizer->vocabulary(),
                                                    inflight::DetokenizeOptions{.whole_text = false});
@@ -130,9 +137,9 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
           break;
       }
       inflight_stream::Answer& answer = stream->answers[static_cast<size_t>(stream->batch.index)];
-      if (answer.stopped) continue;
+      if (answer.stop.stopped()) continue;
       append_text(*stream, answer);
-      if (answer.stopped) stream->engine.stop(stream->request, stream->batch.index);
+      if (answer.stop.stopped()) stream->engine.stop(stream->request, stream->batch.index);
       inflight::c::write_struct(event_of(*stream), event, "event");
       return INFLIGHT_OK;
     }

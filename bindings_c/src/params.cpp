@@ -123,14 +123,7 @@ std::string_view read_text(const char* text, size_t length, const char* name) {
 }
 
 std::vector<std::string> read_stop_strings(const inflight_request_params_t& params) {
-  auto stops = read_texts(params.stop, params.stop_count, limits::kStopStringsMax, "stop");
-  for (const std::string& stop : stops) {
-    if (stop.size() > limits::kStopStringBytesMax) {
-      fail(ErrorCode::InvalidArgument, "a stop string has {} bytes, allowed: 1 to {}", stop.size(),
-           limits::kStopStringBytesMax);
-    }
-  }
-  return stops;
+  return read_texts(params.stop, params.stop_count, limits::kStopStringsMax, "stop");
 }
 
 RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {

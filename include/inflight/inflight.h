@@ -205,12 +205,15 @@ typedef struct inflight_request_params {
   size_t dry_sequence_breaker_count;
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
+  uint8_t include_stop_str_in_output; /* the text of `stop` that ended the answer is given too (0)               */
+  uint8_t reserved2[7];
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
-    1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1 }
+    1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0,          \
+    {0, 0, 0, 0, 0, 0, 0} }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -332,11 +335,14 @@ typedef struct inflight_stream_event {
   const float* prompt_logprobs;                 /* of the prompt's second, third, ... token; NULL = none             */
   const inflight_token_logprob_t* prompt_top_logprobs; /* [prompt_logprob_count][top_count]                          */
   size_t prompt_logprob_count;
+  const char* stop_text; /* with INFLIGHT_FINISH_STOP: which of the request's `stop` ended the answer, else NULL */
+  int32_t stop_token_id; /* with INFLIGHT_FINISH_STOP: the end or stop token that did, the last of token_ids; else -1 */
+  int32_t reserved;
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
   { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, \
-    NULL, NULL, 0 }
+    NULL, NULL, 0, NULL, -1, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.
@@ -384,6 +390,14 @@ INFLIGHT_API inflight_status_t inflight_tokenize(inflight_engine_t* engine, cons
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
                                                    size_t capacity, size_t* length);
+
+/** @brief What one token stands for: its bytes, which need not be whole characters, or a control token's name. Buffer rule
+ *  of inflight_engine_metrics_text().
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary) |
+ *          INFLIGHT_ERROR_UNSUPPORTED (the model file has no vocabulary)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_token_text(inflight_engine_t* engine, int32_t token_id, char* text, size_t capacity,
+                                                   size_t* length);
 
 /** @brief Renders a conversation with the model's chat template into prompt text.
  *  @param[in] request_json  {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...],

@@ -67,6 +67,8 @@ struct Event {
   std::vector<Top> top_logprobs;  // one a token, with RequestOptions.params.logprobs
   std::vector<float> prompt_logprobs;
   std::vector<Top> prompt_top_logprobs;
+  std::string stop_text;       // which of RequestOptions.stop ended the answer
+  int32_t stop_token_id = -1;  // or which token
 };
 
 // One answer on its way. Move-only; cancels its request when it is destroyed early. Goes before its engine.
@@ -111,6 +113,8 @@ class Stream {
       result.prompt_logprobs.assign(event.prompt_logprobs, event.prompt_logprobs + event.prompt_logprob_count);
       result.prompt_top_logprobs = lists(event.prompt_top_logprobs, event.prompt_logprob_count);
     }
+    if (event.stop_text != nullptr) result.stop_text = event.stop_text;
+    result.stop_token_id = event.stop_token_id;
     return result;
   }
   bool ended() const noexcept { return ended_; }
@@ -143,7 +147,7 @@ struct RequestOptions {
   std::string prompt{};                 // or
   std::vector<int32_t> prompt_ids{};    // these
   std::vector<int32_t> stop_token_ids{};
-  std::vector<std::string> stop{}, bad_words{};
+  std::vector<std::string> stop{}, bad_words{}, dry_sequence_breakers{};
   std::vector<std::pair<int32_t, float>> logit_bias{};
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
@@ -189,6 +193,11 @@ class Engine {
     const auto stop = pointers(options.stop), bad_words = pointers(options.bad_words);
     if (!stop.empty()) params.stop = stop.data(), params.stop_count = stop.size();
     if (!bad_words.empty()) params.bad_words = bad_words.data(), params.bad_word_count = bad_words.size();
+    const auto breakers = pointers(options.dry_sequence_breakers);
+    if (!breakers.empty()) {
+      params.dry_sequence_breakers = breakers.data();
+      params.dry_sequence_breaker_count = breakers.size();
+    }
     std::vector<int32_t> bias_ids;
     std::vector<float> biases;
     for (const auto& bias : options.logit_bias) bias_ids.push_back(bias.first), biases.push_back(bias.second);
@@ -205,13 +214,13 @@ class Engine {
   // Host-driven engines: false when nothing is to be done.
   bool step() { return detail::check(inflight_engine_step(handle_)) == INFLIGHT_OK; }
 
-  std::vector<int32_t> tokenize(std::string_view text, bool special = true) {
+  std::vector<int32_t> tokenize(std::string_view text, bool add_special = true, bool parse_special = true) {
     std::vector<int32_t> ids(text.size() + 8);
     for (;;) {
       size_t count = 0;
-      const uint8_t flag = special ? 1 : 0;
-      const bool fits = detail::check(inflight_tokenize(handle_, text.data(), text.size(), flag, flag, ids.data(),
-                                                        ids.size(), &count)) == INFLIGHT_OK;
+      const bool fits = detail::check(inflight_tokenize(handle_, text.data(), text.size(), add_special ? 1 : 0,
+                                                        parse_special ? 1 : 0, ids.data(), ids.size(),
+                                                        &count)) == INFLIGHT_OK;
       ids.resize(count);
       if (fits) return ids;
     }
@@ -219,6 +228,11 @@ class Engine {
   std::string detokenize(const std::vector<int32_t>& ids) {
     return detail::read_text([&](char* text, size_t capacity, size_t* length) {
       return inflight_detokenize(handle_, ids.data(), ids.size(), text, capacity, length);
+    });
+  }
+  std::string token_text(int32_t id) {
+    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+      return inflight_token_text(handle_, id, text, capacity, length);
     });
   }
   std::string chat_render(std::string_view request_json) {

@@ -47,8 +47,24 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
   add("--dry-base", params.dry_base, "Its growth with the repetition's length");
   add("--dry-allowed-length", params.dry_allowed_length, "Repetitions up to this length are free");
   add("--dry-penalty-last-n", params.dry_penalty_last_n, "Tokens looked back on; -1: all");
+  add("--prompt-logprobs", params.prompt_logprobs, "The same of the prompt's tokens (--json); -1: none");
+  add("--priority", params.priority, "Lower is sooner, with a policy that looks at it");
+  add("--tenant", params.tenant, "On whose account, for policies that share the engine among tenants");
   add("--logprobs", params.logprobs, "Report so many most likely tokens of each position (--json); -1: none");
   add_texts("--stop", request->stop, "End before this text; may be given several times");
+  command
+      .add_flag("--include-stop-str-in-output", params.include_stop_str_in_output,
+                "Give the --stop text that ended it too")
+      ->group("Answer");
+  command
+      .add_option_function<std::vector<int32_t>>(
+          "--stop-token-id",
+          [request = request.get()](const std::vector<int32_t>& ids) { request->stop_token_ids = ids; },
+          "End at this token; may be given several times")
+      ->allow_extra_args(false)
+      ->group("Answer");
+  add_texts("--dry-sequence-breaker", request->dry_sequence_breakers,
+            "Tokens with such a text end repetitions; may be given several times (default: newline : \" *)");
   add_texts("--bad-word", request->bad_words, "Never write this; may be given several times");
   command
       .add_option_function<std::vector<std::string>>(

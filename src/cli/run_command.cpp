@@ -33,6 +33,8 @@ struct Answer {
   std::string prompt;  // as it is shown
   std::vector<float> logprobs;
   std::vector<Event::Top> top_logprobs;
+  std::vector<float> prompt_logprobs;
+  std::vector<Event::Top> prompt_top_logprobs;
   std::string text;
   std::vector<int32_t> token_ids;
   Event last;
@@ -120,6 +122,10 @@ void collect(std::vector<Stream>& streams, std::vector<Answer>& answers, const C
       Answer& answer = answers[i * choices + static_cast<size_t>(event->index)];
       answer.logprobs.insert(answer.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
       answer.top_logprobs.insert(answer.top_logprobs.end(), event->top_logprobs.begin(), event->top_logprobs.end());
+      answer.prompt_logprobs.insert(answer.prompt_logprobs.end(), event->prompt_logprobs.begin(),
+                                    event->prompt_logprobs.end());
+      answer.prompt_top_logprobs.insert(answer.prompt_top_logprobs.end(), event->prompt_top_logprobs.begin(),
+                                        event->prompt_top_logprobs.end());
       if (answer.first_token == 0 && !event->token_ids.empty()) answer.first_token = clock.now();
       answer.text += event->text;
       answer.token_ids.insert(answer.token_ids.end(), event->token_ids.begin(), event->token_ids.end());
@@ -154,6 +160,16 @@ Timings timings_of(const std::vector<Answer>& answers, double load_ms, TimeNs be
           later_tokens == 0 ? 0.0 : static_cast<double>(later_tokens) / seconds(first, end)};
 }
 
+nlohmann::ordered_json lists_of(const std::vector<Event::Top>& tops) {
+  nlohmann::ordered_json lists = nlohmann::ordered_json::array();
+  for (const Event::Top& top : tops) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& [id, logprob] : top) list.push_back({{"token_id", id}, {"logprob", logprob}});
+    lists.push_back(list);
+  }
+  return lists;
+}
+
 void print_json(const std::vector<Answer>& answers, size_t choices, const Timings& timings, const std::string& device) {
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -165,15 +181,13 @@ void print_json(const std::vector<Answer>& answers, size_t choices, const Timing
                        {"prompt_tokens", answer.last.prompt_token_count},
                        {"cached_tokens", answer.last.cached_token_count},
                        {"finish_reason", name_of(answer.last.finish_reason)}});
-    if (answer.top_logprobs.empty()) continue;
-    nlohmann::ordered_json tops = nlohmann::ordered_json::array();
-    for (const Event::Top& top : answer.top_logprobs) {
-      nlohmann::ordered_json list = nlohmann::ordered_json::array();
-      for (const auto& [id, logprob] : top) list.push_back({{"token_id", id}, {"logprob", logprob}});
-      tops.push_back(list);
+    if (!answer.prompt_logprobs.empty()) {
+      outputs.back()["prompt_logprobs"] = answer.prompt_logprobs;
+      outputs.back()["prompt_top_logprobs"] = lists_of(answer.prompt_top_logprobs);
     }
+    if (answer.top_logprobs.empty()) continue;
     outputs.back()["logprobs"] = answer.logprobs;
-    outputs.back()["top_logprobs"] = tops;
+    outputs.back()["top_logprobs"] = lists_of(answer.top_logprobs);
   }
   const nlohmann::ordered_json all = {{"outputs", outputs},
                                       {"timings",

@@ -94,7 +94,8 @@ void Engine::deliver() {
       watch_.on_next_token(sequence.last_token_time - client.last_token_time);
     }
     client.last_token_time = sequence.last_token_time;
-    client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count));
+    client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count),
+                              token.ends);
   }
   for (const PreemptedOutput& victim : output.preempted) {
     watch_.on_preempted(scheduler_.sequence(victim.slot).id, victim.lost_tokens, victim.swapped_blocks);

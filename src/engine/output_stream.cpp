@@ -19,7 +19,8 @@ void OutputStream::release() {
   if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
-void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top) {
+void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top,
+                              bool ends) {
   {
     const std::scoped_lock lock(mutex_);
     const bool had_news = has_news();
@@ -28,6 +29,7 @@ void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std:
     to.pending.logprobs.push_back(logprob);
     if (!top.empty()) to.pending.top_logprobs.push_back({logprob, {top.begin(), top.end()}});
     to.logprob_sum += double{logprob};
+    to.ending = ends;
     ++to.pending.output_token_count;
     tell(had_news);
   }
@@ -51,6 +53,7 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
   {
     const std::scoped_lock lock(mutex_);
     const bool had_news = has_news();
+    choices_[static_cast<size_t>(choice)].ending = false;
     StreamBatch& pending = choices_[static_cast<size_t>(choice)].pending;
     pending.finish = finish.reason;
     pending.stop_token = finish.stop_token;

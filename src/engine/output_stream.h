@@ -54,7 +54,8 @@ class OutputStream {
 
   [[nodiscard]] RequestId request() const { return request_; }
 
-  void push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top);
+  // ends: push_finish() follows, and the token is given out together with it.
+  void push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false);
   void push_prompt_logprob(float logprob, std::span<const TokenLogprob> top);
   void set_cached(int32_t choice, int32_t cached_token_count);
   struct Finish {
@@ -81,9 +82,10 @@ class OutputStream {
   struct Choice {
     StreamBatch pending;
     double logprob_sum = 0.0;
+    bool ending = false;    // the last token is here, the finish reason is not
     bool told_end = false;  // the finish reason was delivered
     [[nodiscard]] bool ready() const {
-      return !told_end &&
+      return !told_end && !ending &&
              (!pending.tokens.empty() || !pending.prompt_logprobs.empty() || pending.finish != FinishReason::None);
     }
   };

@@ -327,6 +327,7 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
   const FinishReason reason = finish_reason_of(sequence);
   if (reason == FinishReason::None) return;
+  output_.tokens.back().ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
 }

@@ -49,6 +49,7 @@ struct TokenOutput {
   // SchedulerOutput::top_logprobs [first, first + count)
   int32_t top_first = 0;
   int32_t top_count = 0;
+  bool ends = false;  // its FinishedOutput is here too
 };
 
 struct PromptLogprobOutput {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer_format.h"
 
+#include <algorithm>
+
 namespace inflight::server {
 
 const char* finish_name(inflight_finish_reason_t reason) {
@@ -29,6 +31,26 @@ Json usage_json(const AnswerUsage& usage) {
   json["total_tokens"] = usage.prompt_tokens + usage.output_tokens;
   json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
   return json;
+}
+
+Json prompt_logprobs_json(const std::vector<TokenText>& prompt, int32_t count) {
+  const auto entry = [](const TokenText& token, Json rank) {
+    return Json{{"logprob", *token.logprob}, {"rank", std::move(rank)}, {"decoded_token", token.text}};
+  };
+  Json list = Json::array();
+  for (const TokenText& token : prompt) {
+    if (!token.logprob) {
+      list.push_back(Json());
+      continue;
+    }
+    Json position = Json::object();
+    for (size_t i = 0; i < std::min(token.top.size(), static_cast<size_t>(count)); ++i) {
+      position[std::to_string(token.top[i].id)] = entry(token.top[i], i + 1);
+    }
+    if (const std::string id = std::to_string(token.id); !position.contains(id)) position[id] = entry(token, Json());
+    list.push_back(std::move(position));
+  }
+  return list;
 }
 
 }  // namespace inflight::server

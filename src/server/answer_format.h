@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "inflight/inflight.h"
@@ -13,19 +13,23 @@
 
 namespace inflight::server {
 
+// A token and how likely it was.
 struct TokenText {
   int32_t id = 0;
-  std::string text;
-  float logprob = 0.0F;
-  std::vector<std::pair<std::string, float>> top{};  // the most likely tokens there, best first
+  std::string text;                // its bytes, which need not be whole characters
+  std::optional<float> logprob{};  // none: a prompt's first token
+  std::vector<TokenText> top{};    // the most likely tokens there, best first
 };
 
 // What arrived of one answer.
 struct AnswerDelta {
   int32_t choice = 0;
   std::string text;
-  std::vector<TokenText> tokens;  // filled when the request wants logprobs
+  std::vector<TokenText> tokens{};  // filled when the request wants logprobs
+  std::vector<TokenText> prompt{};  // of a prompt's first answer, with prompt_logprobs
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
+  // With finish reason stop: the text or the token that ended the answer; null: the model's own end.
+  Json stop_reason{};
 };
 
 struct AnswerUsage {
@@ -70,5 +74,9 @@ void append_event(const std::string& json, std::string& out);
 
 // {"prompt_tokens": ...} as completions and chat have it.
 [[nodiscard]] Json usage_json(const AnswerUsage& usage);
+
+// Prompt tokens in vLLM's form: null for the first, then {"ID": {"logprob", "rank", "decoded_token"}, ...} each; rank
+// is null where the token is not among the `count` most likely ones.
+[[nodiscard]] Json prompt_logprobs_json(const std::vector<TokenText>& prompt, int32_t count);
 
 }  // namespace inflight::server

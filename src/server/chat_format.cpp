@@ -22,7 +22,7 @@ class ChatFormat final : public AnswerFormat {
       Json delta;
       delta["role"] = "assistant";
       delta["content"] = "";
-      append_chunk(i, std::move(delta), Json(), Json(), out);
+      append_chunk(i, std::move(delta), Json(), out);
     }
   }
 
@@ -34,16 +34,18 @@ class ChatFormat final : public AnswerFormat {
     if (!found.text.empty() || !logprobs.is_null()) {
       Json content;
       content["content"] = found.text;
-      append_chunk(delta.choice, std::move(content), std::move(logprobs), Json(), out);
+      append_chunk(delta.choice, std::move(content), std::move(logprobs), out);
     }
     for (const ToolCall& call : kept(choice, std::move(found.calls))) {
       Json calls;
       Json entry = call_json(call, delta.choice, choice.call_count);
       entry["index"] = choice.call_count++;
       calls["tool_calls"].push_back(std::move(entry));
-      append_chunk(delta.choice, std::move(calls), Json(), Json(), out);
+      append_chunk(delta.choice, std::move(calls), Json(), out);
     }
-    if (last) append_chunk(delta.choice, Json::object(), Json(), reason(choice, delta.finish_reason), out);
+    if (last) {
+      append_chunk(delta.choice, Json::object(), Json(), out, reason(choice, delta.finish_reason), &delta.stop_reason);
+    }
   }
 
   void end(const AnswerUsage& usage, std::string& out) override {
@@ -65,7 +67,10 @@ class ChatFormat final : public AnswerFormat {
       choice.calls.push_back(std::move(call));
     }
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    if (delta.finish_reason != INFLIGHT_FINISH_NONE) choice.finish_reason = delta.finish_reason;
+    if (!delta.prompt.empty()) prompt_.insert(prompt_.end(), delta.prompt.begin(), delta.prompt.end());
+    if (delta.finish_reason == INFLIGHT_FINISH_NONE) return;
+    choice.finish_reason = delta.finish_reason;
+    choice.stop_reason = delta.stop_reason;
   }
 
   std::string whole(const AnswerUsage& usage) override {
@@ -85,8 +90,11 @@ class ChatFormat final : public AnswerFormat {
       entry["message"] = std::move(message);
       entry["logprobs"] = request_.logprobs ? logprobs_json(choice.tokens) : Json();
       entry["finish_reason"] = reason(choice, choice.finish_reason);
+      entry["stop_reason"] = choice.stop_reason;
       answer["choices"].push_back(std::move(entry));
     }
+    if (request_.prompt_logprobs >= 0)
+      answer["prompt_logprobs"] = prompt_logprobs_json(prompt_, request_.prompt_logprobs);
     answer["usage"] = usage_json(usage);
     return to_text(answer);
   }
@@ -100,6 +108,7 @@ class ChatFormat final : public AnswerFormat {
     std::vector<TokenText> tokens;
     int32_t call_count = 0;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
+    Json stop_reason;
   };
 
   static ToolCallParser::Found read(Choice& choice, const AnswerDelta& delta) {
@@ -141,17 +150,16 @@ class ChatFormat final : public AnswerFormat {
     return bytes;
   }
 
+  static Json token_json(const TokenText& token) {
+    return Json{{"token", token.text}, {"logprob", *token.logprob}, {"bytes", bytes_of(token.text)}};
+  }
+
   static Json logprobs_json(const std::vector<TokenText>& tokens) {
     Json content = Json::array();
     for (const TokenText& token : tokens) {
-      Json entry;
-      entry["token"] = token.text;
-      entry["logprob"] = token.logprob;
-      entry["bytes"] = bytes_of(token.text);
+      Json entry = token_json(token);
       entry["top_logprobs"] = Json::array();
-      for (const auto& [text, logprob] : token.top) {
-        entry["top_logprobs"].push_back(Json{{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}});
-      }
+      for (const TokenText& other : token.top) entry["top_logprobs"].push_back(token_json(other));
       content.push_back(std::move(entry));
     }
     return Json{{"content", std::move(content)}, {"refusal", Json()}};
@@ -166,12 +174,14 @@ class ChatFormat final : public AnswerFormat {
     return json;
   }
 
-  void append_chunk(int32_t index, Json delta, Json logprobs, Json finish_reason, std::string& out) const {
+  void append_chunk(int32_t index, Json delta, Json logprobs, std::string& out, Json finish_reason = Json(),
+                    const Json* stop_reason = nullptr) const {
     Json choice;
     choice["index"] = index;
     choice["delta"] = std::move(delta);
     choice["logprobs"] = std::move(logprobs);
     choice["finish_reason"] = std::move(finish_reason);
+    if (stop_reason != nullptr) choice["stop_reason"] = *stop_reason;
     Json chunk = envelope("chat.completion.chunk");
     chunk["choices"].push_back(std::move(choice));
     if (request_.include_usage) chunk["usage"] = Json();
@@ -181,6 +191,7 @@ class ChatFormat final : public AnswerFormat {
   const GenerationRequest& request_;
   const AnswerInfo info_;
   std::vector<Choice> choices_;
+  std::vector<TokenText> prompt_;  // with prompt_logprobs
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of /v1/completions.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "server/answer_format.h"
 
 namespace inflight::server {
@@ -12,7 +16,7 @@ class CompletionFormat final : public AnswerFormat {
 
   void begin(std::string& out) override {
     for (size_t i = 0; i < info_.echoes.size(); ++i) {
-      append_chunk({.choice = static_cast<int32_t>(i), .text = info_.echoes[i], .tokens = {}}, out);
+      append_chunk({.choice = static_cast<int32_t>(i), .text = info_.echoes[i]}, out);
     }
   }
 
@@ -32,19 +36,23 @@ class CompletionFormat final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    if (delta.finish_reason != INFLIGHT_FINISH_NONE) choice.finish_reason = delta.finish_reason;
+    choice.prompt.insert(choice.prompt.end(), delta.prompt.begin(), delta.prompt.end());
+    if (delta.finish_reason == INFLIGHT_FINISH_NONE) return;
+    choice.finish_reason = delta.finish_reason;
+    choice.stop_reason = delta.stop_reason;
   }
 
   std::string whole(const AnswerUsage& usage) override {
     Json answer = envelope();
     for (size_t i = 0; i < choices_.size(); ++i) {
-      const std::string echo = i < info_.echoes.size() ? info_.echoes[i] : "";
-      choices_[i].offset = echo.size();
       Json choice;
       choice["index"] = i;
-      choice["text"] = echo + choices_[i].text;
-      choice["logprobs"] = request_.logprobs ? logprobs_json(choices_[i].tokens, choices_[i].offset) : Json();
+      choice["text"] = (request_.echo ? info_.echoes[i] : "") + choices_[i].text;
+      choice["logprobs"] = request_.logprobs ? whole_logprobs(i) : Json();
       choice["finish_reason"] = finish_name(choices_[i].finish_reason);
+      choice["stop_reason"] = choices_[i].stop_reason;
+      if (request_.prompt_logprobs >= 0)
+        choice["prompt_logprobs"] = prompt_logprobs_json(prompt_of(i), request_.prompt_logprobs);
       answer["choices"].push_back(std::move(choice));
     }
     answer["usage"] = usage_json(usage);
@@ -54,10 +62,26 @@ class CompletionFormat final : public AnswerFormat {
  private:
   struct Choice {
     std::string text;
-    std::vector<TokenText> tokens;
+    std::vector<TokenText> tokens, prompt;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
-    size_t offset = 0;  // of the next token's text, in bytes
+    Json stop_reason;
+    size_t offset = 0;  // of the next token's text, in characters
   };
+
+  // The answers to a prompt share what was told of it with the first one.
+  [[nodiscard]] const std::vector<TokenText>& prompt_of(size_t choice) const {
+    return choices_[choice - choice % static_cast<size_t>(request_.params.n)].prompt;
+  }
+
+  Json whole_logprobs(size_t i) {
+    std::vector<TokenText> tokens;
+    if (request_.echo) tokens = prompt_of(i);
+    for (TokenText& token : tokens) {
+      token.top.resize(std::min(token.top.size(), static_cast<size_t>(request_.top_logprobs)));
+    }
+    tokens.insert(tokens.end(), choices_[i].tokens.begin(), choices_[i].tokens.end());
+    return logprobs_json(tokens, choices_[i].offset);
+  }
 
   [[nodiscard]] Json envelope() const {
     Json json;
@@ -68,20 +92,34 @@ class CompletionFormat final : public AnswerFormat {
     return json;
   }
 
+  // OpenAI's spelling of a token: its text, or "bytes:\\xe2\\x80" when it is no whole character.
+  static std::string spelling(const std::string& bytes) {
+    try {
+      static_cast<void>(Json(bytes).dump());
+      return bytes;
+    } catch (const nlohmann::json::exception&) {
+      std::string spelled = "bytes:";
+      for (const char byte : bytes) spelled += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      return spelled;
+    }
+  }
+
   static Json logprobs_json(const std::vector<TokenText>& tokens, size_t& offset) {
     Json json{{"tokens", Json::array()},
               {"token_logprobs", Json::array()},
               {"top_logprobs", Json::array()},
               {"text_offset", Json::array()}};
     for (const TokenText& token : tokens) {
-      json["tokens"].push_back(token.text);
-      json["token_logprobs"].push_back(token.logprob);
-      Json top = Json::object();
-      for (const auto& [text, logprob] : token.top) top[text] = logprob;
-      if (top.empty()) top[token.text] = token.logprob;
+      const std::string text = spelling(token.text);
+      json["tokens"].push_back(text);
+      json["token_logprobs"].push_back(token.logprob ? Json(*token.logprob) : Json());
+      Json top;
+      for (const TokenText& other : token.top) top[spelling(other.text)] = *other.logprob;
+      if (token.logprob) top[text] = *token.logprob;
       json["top_logprobs"].push_back(std::move(top));
       json["text_offset"].push_back(offset);
-      offset += token.text.size();
+      const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
+      offset += static_cast<size_t>(std::count_if(token.text.begin(), token.text.end(), begins));
     }
     return json;
   }
@@ -95,7 +133,10 @@ class CompletionFormat final : public AnswerFormat {
       choice["logprobs"] = logprobs_json(delta.tokens, choices_[static_cast<size_t>(delta.choice)].offset);
     }
     choice["finish_reason"] = Json();
-    if (delta.finish_reason != INFLIGHT_FINISH_NONE) choice["finish_reason"] = finish_name(delta.finish_reason);
+    if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
+      choice["finish_reason"] = finish_name(delta.finish_reason);
+      choice["stop_reason"] = delta.stop_reason;
+    }
     Json chunk = envelope();
     chunk["choices"].push_back(std::move(choice));
     if (request_.include_usage) chunk["usage"] = Json();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "server/api_error.h"
@@ -12,8 +14,11 @@ namespace inflight::server {
 namespace {
 
 constexpr size_t kPromptCountMax = 128;
-constexpr int64_t kTokensMax = 1 << 24;
 constexpr size_t kStopTokensMax = 64;
+constexpr size_t kStopTextsMax = 16;
+constexpr size_t kTextsMax = 1024;
+constexpr double kBiasMax = 100;
+constexpr int64_t kLogprobsMax = 20;
 // The C interface takes 0 for "draw a seed"; a client that says 0 means one certain seed.
 constexpr uint64_t kSeedOfZero = 0x9E3779B97F4A7C15ULL;
 
@@ -33,6 +38,25 @@ std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
   ids.reserve(value.size());
   for (const Json& id : value) ids.push_back(static_cast<int32_t>(integer_in(field, id, 0, INT32_MAX)));
   return ids;
+}
+
+// One text, where `single` allows it, or a list of them.
+std::vector<std::string> read_texts(const std::string& field, const Json& value, bool single, size_t most) {
+  const auto text_of = [](const std::string& place, const Json& text) {
+    if (!text.is_string() || text.get_ref<const std::string&>().empty())
+      refuse(place, text, "a text of one byte or more");
+    if (text.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", place), place);
+    }
+    return text.get<std::string>();
+  };
+  if (single && value.is_string()) return {text_of(field, value)};
+  if (!value.is_array() || value.size() > most) {
+    refuse(field, value, fmt::format("{}an array of at most {} texts", single ? "a text or " : "", most));
+  }
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < value.size(); ++i) texts.push_back(text_of(fmt::format("{}[{}]", field, i), value[i]));
+  return texts;
 }
 
 }  // namespace
@@ -78,15 +102,32 @@ void read_instructions(const Json& value, GenerationRequest& request) {
   request.echoed["instructions"] = value;
 }
 
-void read_max_tokens(const Json& value, GenerationRequest& request) {
-  request.max_tokens = static_cast<int32_t>(integer_in("max_tokens", value, 1, kTokensMax));
+void read_stop(const Json& value, GenerationRequest& request) {
+  request.stop = read_texts("stop", value, true, kStopTextsMax);
 }
 
-void read_top_p(const Json& value, GenerationRequest& request) {
-  if (!value.is_number() || value.get<double>() <= 0 || value.get<double>() > 1) {
-    refuse("top_p", value, "a number above 0 and at most 1");
+void read_bad_words(const Json& value, GenerationRequest& request) {
+  request.bad_words = read_texts("bad_words", value, false, kTextsMax);
+}
+
+void read_dry_sequence_breakers(const Json& value, GenerationRequest& request) {
+  request.dry_sequence_breakers = read_texts("dry_sequence_breakers", value, false, kStopTextsMax);
+}
+
+void read_logit_bias(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("logit_bias", value, "an object of token ids and numbers");
+  for (const auto& [name, bias] : value.items()) {
+    const std::string place = "logit_bias." + name;
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (error != std::errc() || end != name.data() + name.size() || id < 0) {
+      throw ApiError(400, fmt::format("'logit_bias' names the token '{}', ids from 0 on are expected", name), place);
+    }
+    if (!bias.is_number() || std::abs(bias.get<double>()) > kBiasMax) {
+      refuse(place, bias, fmt::format("a number between -{0} and {0}", kBiasMax));
+    }
+    request.logit_bias.emplace_back(id, bias.get<float>());
   }
-  request.params.top_p = value.get<float>();
 }
 
 void read_top_k(const Json& value, GenerationRequest& request) {
@@ -121,7 +162,7 @@ void read_stream_options(const Json& value, GenerationRequest& request) {
 }
 
 void read_completion_logprobs(const Json& value, GenerationRequest& request) {
-  request.top_logprobs = static_cast<int32_t>(integer_in("logprobs", value, 0, 0));
+  request.top_logprobs = static_cast<int32_t>(integer_in("logprobs", value, 0, kLogprobsMax));
   request.logprobs = true;
 }
 

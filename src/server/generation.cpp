@@ -11,8 +11,7 @@
 namespace inflight::server {
 namespace {
 
-constexpr size_t kEventBytesMax = 64 << 10;            // made at a time, then the client must have taken them
-constexpr uint64_t kSeedStep = 0x9E3779B97F4A7C15ULL;  // between the answers of one request
+constexpr size_t kEventBytesMax = 64 << 10;  // made at a time, then the client must have taken them
 
 constexpr std::chrono::seconds kSilenceMax{15};
 
@@ -31,15 +30,34 @@ ApiError error_of(const Failure& failure) {
   }
 }
 
-RequestOptions options_for(const GenerationRequest& request, const Prompt& prompt, int32_t choice, uint32_t tenant) {
+// A user's number is a hash of the name (FNV-1a), so that it needs no table and is the same in every process.
+uint32_t tenant_of(const GenerationRequest& request, uint32_t key_tenant) {
+  constexpr uint32_t kUserTenants = 4095;  // all but 0, which has no name
+  if (key_tenant != 0) {
+    if (request.tenant >= 0 && static_cast<uint32_t>(request.tenant) != key_tenant) {
+      throw ApiError(400, "'tenant' is not allowed here: the API key says who is asking", "tenant");
+    }
+    return key_tenant;
+  }
+  if (request.tenant >= 0) return static_cast<uint32_t>(request.tenant);
+  if (request.user.empty()) return 0;
+  uint32_t hash = 2166136261U;
+  for (const char byte : request.user) hash = (hash ^ static_cast<unsigned char>(byte)) * 16777619U;
+  return 1 + hash % kUserTenants;
+}
+
+RequestOptions options_for(const GenerationRequest& request, const Prompt& prompt, uint32_t tenant) {
   RequestOptions options;
   options.params = request.params;
   options.params.tenant = tenant;
   if (!request.cache_salt.empty()) options.params.cache_salt = request.cache_salt.c_str();
-  if (options.params.seed != 0) options.params.seed += static_cast<uint64_t>(choice) * kSeedStep;
   options.prompt = prompt.text;
   options.prompt_ids = prompt.ids;
   options.stop_token_ids = request.stop_token_ids;
+  options.stop = request.stop;
+  options.bad_words = request.bad_words;
+  options.dry_sequence_breakers = request.dry_sequence_breakers;
+  options.logit_bias = request.logit_bias;
   return options;
 }
 
@@ -55,23 +73,27 @@ std::string error_event(const ApiError& error) { return "data: " + error.body() 
 }  // namespace
 
 SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request, unsigned endpoint,
-                                AnswerInfo info, uint32_t tenant) {
+                                AnswerInfo info, uint32_t key_tenant) {
+  const uint32_t tenant = tenant_of(*request, key_tenant);
   try {
     if (endpoint != kCompletions) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
       request->params.add_special_tokens = 0;  // the template has written them
     }
     SubmittedRequest submitted{std::move(request), endpoint, std::move(info), {}};
-    const GenerationRequest& wanted = *submitted.request;
-    for (const Prompt& prompt : wanted.prompts) {
-      for (int32_t k = 0; k < wanted.n; ++k) {
-        submitted.streams.push_back(engine.submit(options_for(wanted, prompt, k, tenant)));
-        if (wanted.echo) {
-          submitted.info.echoes.push_back(prompt.ids.empty() ? prompt.text : engine.detokenize(prompt.ids));
-        }
+    GenerationRequest& wanted = *submitted.request;
+    const inflight_request_params_t& params = wanted.params;
+    for (Prompt& prompt : wanted.prompts) {
+      if (wanted.echo) {
+        const std::string echo = prompt.ids.empty() ? prompt.text : engine.detokenize(prompt.ids);
+        submitted.info.echoes.insert(submitted.info.echoes.end(), static_cast<size_t>(params.n), echo);
       }
+      if (params.prompt_logprobs >= 0 && prompt.ids.empty()) {  // its tokens are told
+        prompt.ids = engine.tokenize(prompt.text, params.add_special_tokens != 0, params.parse_special_tokens != 0);
+      }
+      submitted.streams.push_back(engine.submit(options_for(wanted, prompt, tenant)));
     }
-    submitted.info.choice_count = static_cast<int32_t>(submitted.streams.size());
+    submitted.info.choice_count = static_cast<int32_t>(submitted.streams.size()) * params.n;
     return submitted;
   } catch (const Failure& failure) {
     throw error_of(failure);
@@ -85,8 +107,12 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
       format_(format_for(submitted.endpoint, *request_, std::move(submitted.info))),
       waker_{queue, exchange.id()},
       last_write_(std::chrono::steady_clock::now()) {
-  choices_.reserve(submitted.streams.size());
-  for (Stream& stream : submitted.streams) choices_.push_back({.stream = std::move(stream)});
+  const int32_t n = request_->params.n;
+  sources_.reserve(submitted.streams.size());
+  for (Stream& stream : submitted.streams) {
+    sources_.push_back(
+        {.stream = std::move(stream), .open = n, .usage = std::vector<AnswerUsage>(static_cast<size_t>(n))});
+  }
   if (request_->stream) {
     exchange_.begin_stream("text/event-stream; charset=utf-8");
     std::string out;
@@ -97,7 +123,7 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
     const Waker& waker = *static_cast<const Waker*>(context);
     waker.queue.push(waker.exchange);
   };
-  for (Choice& choice : choices_) choice.stream.set_notify(wake, &waker_);
+  for (Source& source : sources_) source.stream.set_notify(wake, &waker_);
 }
 
 Generation::~Generation() = default;
@@ -105,10 +131,10 @@ Generation::~Generation() = default;
 void Generation::proceed() {
   if (done_) return;
   std::string out;
-  for (size_t i = 0; i < choices_.size() && out.size() < kEventBytesMax; ++i) {
-    if (!pump_choice(static_cast<int32_t>(i), out)) return;
+  for (size_t i = 0; i < sources_.size() && out.size() < kEventBytesMax; ++i) {
+    if (!pump(i, out)) return;
   }
-  if (std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.ended; })) {
+  if (std::all_of(sources_.begin(), sources_.end(), [](const Source& source) { return source.open == 0; })) {
     finish(out);
   } else if (!out.empty()) {
     exchange_.write(out);
@@ -116,16 +142,17 @@ void Generation::proceed() {
   }
 }
 
-bool Generation::pump_choice(int32_t index, std::string& out) {
-  Choice& choice = choices_[static_cast<size_t>(index)];
-  while (!choice.ended) {
+bool Generation::pump(size_t index, std::string& out) {
+  Source& source = sources_[index];
+  while (source.open > 0) {
     if (request_->stream && (!exchange_.ready() || out.size() >= kEventBytesMax)) return true;
-    std::optional<Event> event = choice.stream.next(std::chrono::milliseconds(0));
+    std::optional<Event> event = source.stream.next(std::chrono::milliseconds(0));
     if (!event) return true;
-    choice.usage = {.prompt_tokens = event->prompt_token_count,
-                    .cached_tokens = event->cached_token_count,
-                    .output_tokens = event->output_token_count};
-    choice.ended = event->finish_reason != INFLIGHT_FINISH_NONE;
+    source.usage[static_cast<size_t>(event->index)] = {.prompt_tokens = event->prompt_token_count,
+                                                       .cached_tokens = event->cached_token_count,
+                                                       .output_tokens = event->output_token_count};
+    const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
+    if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) {
       fail(event->error, out);
       return false;
@@ -133,33 +160,61 @@ bool Generation::pump_choice(int32_t index, std::string& out) {
     const AnswerDelta delta = delta_of(index, *event);
     if (!request_->stream) {
       format_->collect(delta);
-    } else if (!delta.text.empty() || !delta.tokens.empty() || choice.ended) {
+    } else if (!delta.text.empty() || !delta.tokens.empty() || ends) {
       format_->add(delta, out);
     }
   }
   return true;
 }
 
-AnswerDelta Generation::delta_of(int32_t index, Event& event) const {
-  AnswerDelta delta{.choice = index, .text = std::move(event.text), .tokens = {}, .finish_reason = event.finish_reason};
+AnswerDelta Generation::delta_of(size_t index, Event& event) {
+  AnswerDelta delta{.choice = static_cast<int32_t>(index) * request_->params.n + event.index,
+                    .text = std::move(event.text),
+                    .finish_reason = event.finish_reason};
+  if (!event.stop_text.empty()) delta.stop_reason = event.stop_text;
+  const bool asked_for = std::find(request_->stop_token_ids.begin(), request_->stop_token_ids.end(),
+                                   event.stop_token_id) != request_->stop_token_ids.end();
+  if (asked_for) delta.stop_reason = event.stop_token_id;
+  if (request_->params.prompt_logprobs >= 0 && event.index == 0) delta.prompt = prompt_tokens(index, event);
   if (!request_->logprobs) return delta;
   size_t count = event.token_ids.size();
-  if (event.finish_reason == INFLIGHT_FINISH_STOP && count > 0) --count;  // the end token is no text
+  if (event.stop_token_id >= 0 && count > 0) --count;  // it is no text
   for (size_t i = 0; i < count; ++i) {
-    const int32_t id = event.token_ids[i];
-    delta.tokens.push_back({.id = id, .text = engine_.detokenize({id}), .logprob = event.logprobs[i]});
+    delta.tokens.push_back(token_text(event.token_ids[i], event.logprobs[i], event.top_logprobs, i));
   }
   return delta;
 }
 
+// tops[i]: the most likely tokens in the place of this one, where they are known.
+TokenText Generation::token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const {
+  TokenText token{.id = id, .text = engine_.token_text(id), .logprob = logprob};
+  if (i >= tops.size()) return token;
+  for (const inflight_token_logprob_t& top : tops[i]) {
+    token.top.push_back({.id = top.token_id, .text = engine_.token_text(top.token_id), .logprob = top.logprob});
+  }
+  return token;
+}
+
+std::vector<TokenText> Generation::prompt_tokens(size_t index, const Event& event) {
+  const std::vector<int32_t>& ids = request_->prompts[index].ids;
+  size_t& told = sources_[index].told_prompt_tokens;
+  std::vector<TokenText> tokens;
+  if (told == 0) {
+    tokens.push_back({.id = ids[0], .text = engine_.token_text(ids[0])});
+    told = 1;
+  }
+  for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
+    tokens.push_back(token_text(ids[told++], event.prompt_logprobs[i], event.prompt_top_logprobs, i));
+  }
+  return tokens;
+}
+
 AnswerUsage Generation::usage() const {
   AnswerUsage total;
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const AnswerUsage& usage = choices_[i].usage;
-    total.output_tokens += usage.output_tokens;
-    if (i % static_cast<size_t>(request_->n) != 0) continue;  // the answers to a prompt share it
-    total.prompt_tokens += usage.prompt_tokens;
-    total.cached_tokens += usage.cached_tokens;
+  for (const Source& source : sources_) {
+    total.prompt_tokens += source.usage[0].prompt_tokens;  // the answers to a prompt share it
+    total.cached_tokens += source.usage[0].cached_tokens;
+    for (const AnswerUsage& usage : source.usage) total.output_tokens += usage.output_tokens;
   }
   return total;
 }
@@ -174,7 +229,7 @@ void Generation::finish(std::string& out) {
 
 void Generation::fail(const std::string& message, std::string& out) {
   done_ = true;
-  for (Choice& choice : choices_) choice.stream.cancel();
+  for (Source& source : sources_) source.stream.cancel();
   const ApiError error(500, message.empty() ? "the engine failed" : message, "", "engine_failed");
   if (!request_->stream) return exchange_.respond(error.response());
   exchange_.write(out + error_event(error));

@@ -24,13 +24,14 @@ struct SubmittedRequest {
   std::unique_ptr<GenerationRequest> request;
   unsigned endpoint = kCompletions;
   AnswerInfo info;
-  std::vector<Stream> streams;  // one a choice: prompt by prompt
+  std::vector<Stream> streams;  // one a prompt, of params.n answers each
 };
 
 // Renders, tokenizes and submits.   THREAD: any; takes as long as the prompt is.
+// key_tenant: the API key's number, 0 without keys; it says the tenant, else the request does.
 // ERRORS: ApiError with the status that the engine's refusal deserves.
 [[nodiscard]] SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request,
-                                              unsigned endpoint, AnswerInfo info, uint32_t tenant);
+                                              unsigned endpoint, AnswerInfo info, uint32_t key_tenant);
 
 // THREAD: the network thread. Destroying it cancels what still runs.
 class Generation final : public Producer {
@@ -49,15 +50,19 @@ class Generation final : public Producer {
     ReadyQueue& queue;
     uint64_t exchange;
   };
-  struct Choice {
+  // The answers to one prompt.
+  struct Source {
     Stream stream;
-    bool ended = false;
-    AnswerUsage usage{};
+    int32_t open = 0;                // answers that have not ended
+    size_t told_prompt_tokens = 0;   // with prompt_logprobs
+    std::vector<AnswerUsage> usage;  // one an answer
   };
 
   // False: the answer has ended with an error.
-  bool pump_choice(int32_t index, std::string& out);
-  [[nodiscard]] AnswerDelta delta_of(int32_t index, Event& event) const;
+  bool pump(size_t index, std::string& out);
+  [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
+  [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
+  [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);
   void fail(const std::string& message, std::string& out);
   [[nodiscard]] AnswerUsage usage() const;
   void finish(std::string& out);
@@ -67,7 +72,7 @@ class Generation final : public Producer {
   std::unique_ptr<GenerationRequest> request_;
   std::unique_ptr<AnswerFormat> format_;
   Waker waker_;
-  std::vector<Choice> choices_;  // after waker_: their streams call it until they are destroyed
+  std::vector<Source> sources_;  // after waker_: their streams call it until they are destroyed
   bool done_ = false;
   std::chrono::steady_clock::time_point last_write_;
 };

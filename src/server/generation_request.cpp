@@ -11,7 +11,6 @@
 namespace inflight::server {
 namespace {
 
-constexpr int32_t kChoicesMax = 128;              // answers of one request
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 constexpr int32_t kChatTokensDefault = 1 << 24;   // the context is shorter: it ends there
 
@@ -24,6 +23,39 @@ void check_tools(const GenerationRequest& request) {
   }
 }
 
+// Prompts times answers, those of best_of that are dropped included.
+void check_choices(const GenerationRequest& request) {
+  const inflight_request_params_t& params = request.params;
+  if (params.best_of != 0 && params.best_of < params.n) {
+    throw ApiError(400, fmt::format("'best_of' is {}, at least 'n' = {} is expected", params.best_of, params.n),
+                   "best_of");
+  }
+  if (params.best_of > params.n && request.stream) {
+    throw ApiError(400, "'best_of' above 'n' cannot be streamed: all answers must be complete first", "best_of");
+  }
+  const int32_t each = std::max(params.n, params.best_of);
+  const auto count = static_cast<int64_t>(request.prompts.size()) * each;
+  if (count > kChoicesMax) {
+    throw ApiError(400,
+                   fmt::format("{} prompts with {} = {} make {} answers, at most {} are allowed",
+                               request.prompts.size(), each == params.n ? "n" : "best_of", each, count, kChoicesMax),
+                   each == params.n ? "n" : "best_of");
+  }
+}
+
+// What is told of the prompt is told with the whole answer.
+void read_prompt_logprobs(GenerationRequest& request) {
+  if (request.prompt_logprobs >= 0 && request.stream) {
+    throw ApiError(400, "'prompt_logprobs' cannot be streamed", "prompt_logprobs");
+  }
+  const bool echoed = request.echo && request.logprobs;
+  if (echoed && request.stream) {
+    throw ApiError(400, "'echo' with 'logprobs' cannot be streamed", "echo");
+  }
+  request.params.prompt_logprobs = std::max(request.prompt_logprobs, echoed ? request.top_logprobs : -1);
+  if (request.top_logprobs > 0) request.params.logprobs = request.top_logprobs;
+}
+
 }  // namespace
 
 GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
@@ -32,13 +64,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   read_fields(body, endpoint, request);
   if (endpoint == kCompletions) {
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
-    const auto count = static_cast<int64_t>(request.prompts.size()) * request.n;
-    if (count > kChoicesMax) {
-      throw ApiError(400,
-                     fmt::format("{} prompts with n = {} make {} answers, at most {} are allowed",
-                                 request.prompts.size(), request.n, count, kChoicesMax),
-                     "n");
-    }
+    check_choices(request);
   } else if (!body.contains(endpoint == kChat ? "messages" : "input") || request.messages.empty()) {
     const char* const field = endpoint == kChat ? "messages" : "input";
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
@@ -50,8 +76,15 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
     throw ApiError(400, "'stream_options' is allowed with 'stream': true only", "stream_options");
   }
   check_tools(request);
+  read_prompt_logprobs(request);
   const int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
-  request.params.max_tokens = request.max_tokens.value_or(tokens_default);
+  request.params.max_tokens = request.max_tokens > 0 ? request.max_tokens : tokens_default;
+  if (request.params.min_tokens > request.params.max_tokens) {
+    throw ApiError(400,
+                   fmt::format("'min_tokens' is {}, at most max_tokens = {} is allowed", request.params.min_tokens,
+                               request.params.max_tokens),
+                   "min_tokens");
+  }
   return request;
 }
 

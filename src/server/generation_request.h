@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "inflight/inflight.h"
@@ -19,10 +19,12 @@ inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kResponses = 4;
 inline constexpr unsigned kEndpoints = kCompletions | kChat | kResponses;
 
+inline constexpr int32_t kChoicesMax = 128;  // answers of one HTTP request
+
 // One prompt of a completion: text or ids.
 struct Prompt {
   std::string text;
-  std::vector<int32_t> ids;  // not empty: these
+  std::vector<int32_t> ids{};  // not empty: these
 };
 
 struct ToolChoice {
@@ -33,14 +35,18 @@ struct ToolChoice {
 struct GenerationRequest {
   std::string model;
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;  // its pointers are set at submit
-  std::optional<int32_t> max_tokens;                                // absent: the endpoint's default
+  int32_t max_tokens = 0;                                           // 0: the endpoint's default
   bool stream = false;
   bool include_usage = false;  // a last chunk with the token counts
-  int32_t n = 1;
   std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop, bad_words, dry_sequence_breakers;
+  std::vector<std::pair<int32_t, float>> logit_bias;
   std::string cache_salt;
-  bool logprobs = false;
+  std::string user;       // without `tenant` and API keys: its requests are one tenant's
+  int32_t tenant = -1;    // -1: not given
+  bool logprobs = false;  // tell each token's
   int32_t top_logprobs = 0;
+  int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 
   std::vector<Prompt> prompts;  // completions
   bool echo = false;            // completions: the prompt's text comes before the answer

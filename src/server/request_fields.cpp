@@ -17,6 +17,11 @@ using Request = GenerationRequest;
 
 constexpr double kInt32Max = 2147483647.0;
 constexpr double kTimeMsMax = 1e9;
+constexpr double kTokensMax = 1 << 24;
+constexpr double kTenantsMax = 4096;  // of the C interface
+constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"type": "string", "minLength": 1}})";
+
+constexpr int32_t& max_tokens(Request& request) { return request.max_tokens; }
 
 constexpr Field integer(std::string_view name, unsigned endpoints, double min, double max, int32_t& (*at)(Request&),
                         std::string_view help) {
@@ -27,6 +32,12 @@ constexpr Field number(std::string_view name, unsigned endpoints, double min, do
                        std::string_view help) {
   return {
       .name = name, .endpoints = endpoints, .kind = Kind::Number, .help = help, .min = min, .max = max, .number = at};
+}
+constexpr Field number_above(std::string_view name, unsigned endpoints, double min, double max, float& (*at)(Request&),
+                             std::string_view help) {
+  Field field = number(name, endpoints, min, max, at, help);
+  field.above_min = true;
+  return field;
 }
 constexpr Field milliseconds(std::string_view name, double& (*at)(Request&), std::string_view help) {
   return {.name = name,
@@ -78,26 +89,70 @@ constexpr Field kFields[] = {
            "Text or a conversation"),
     custom("instructions", kResponses, read_instructions, R"({"type": "string"})", "System message before the input"),
 
-    custom("max_tokens", kCompletions | kChat, read_max_tokens,
-           R"({"type": "integer", "minimum": 1, "maximum": 16777216})",
-           "Output tokens at most (completions: 16; chat: what the context has room for)"),
-    custom("max_completion_tokens", kChat, read_max_tokens, R"({"type": "integer", "minimum": 1, "maximum": 16777216})",
-           "OpenAI's newer name of max_tokens"),
-    custom("max_output_tokens", kResponses, read_max_tokens,
-           R"({"type": "integer", "minimum": 1, "maximum": 16777216})", "Output tokens at most"),
+    integer("max_tokens", kCompletions | kChat, 1, kTokensMax, max_tokens,
+            "Output tokens at most (completions: 16; chat: what the context has room for)"),
+    integer("max_completion_tokens", kChat, 1, kTokensMax, max_tokens, "OpenAI's newer name of max_tokens"),
+    integer("max_output_tokens", kResponses, 1, kTokensMax, max_tokens, "Output tokens at most"),
+    integer(
+        "min_tokens", kEndpoints, 0, kTokensMax, [](Request& r) -> int32_t& { return r.params.min_tokens; },
+        "No end before so many output tokens"),
     number(
         "temperature", kEndpoints, 0, 100, [](Request& r) -> float& { return r.params.temperature; },
         "0: always the most likely token (default 1)"),
-    custom("top_p", kEndpoints, read_top_p, R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})",
-           "Draw from the smallest set that is this likely (default 1)"),
+    number_above(
+        "top_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.top_p; },
+        "Draw from the smallest set that is this likely (default 1)"),
     number(
         "min_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.min_p; },
         "Drop tokens less likely than this share of the best"),
     custom("top_k", kEndpoints, read_top_k, R"({"type": "integer", "minimum": -1, "maximum": 2147483647})",
            "Draw from the k most likely tokens; 0 or -1: all"),
+    number_above(
+        "typical_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.typical_p; },
+        "Draw from the most typical tokens (default 1: off)"),
+    number_above(
+        "repetition_penalty", kEndpoints, 0, 10, [](Request& r) -> float& { return r.params.repetition_penalty; },
+        "Of tokens in prompt or output (default 1: off)"),
+    number(
+        "presence_penalty", kEndpoints, -2, 2, [](Request& r) -> float& { return r.params.presence_penalty; },
+        "Once for each token that was output"),
+    number(
+        "frequency_penalty", kEndpoints, -2, 2, [](Request& r) -> float& { return r.params.frequency_penalty; },
+        "For each time that a token was output"),
+    number(
+        "dry_multiplier", kEndpoints, 0, 100, [](Request& r) -> float& { return r.params.dry_multiplier; },
+        "DRY: penalty of tokens that continue a repetition; 0: off"),
+    number(
+        "dry_base", kEndpoints, 1, 100, [](Request& r) -> float& { return r.params.dry_base; },
+        "DRY: the penalty's growth with the repetition's length (default 1.75)"),
+    integer(
+        "dry_allowed_length", kEndpoints, 1, kInt32Max,
+        [](Request& r) -> int32_t& { return r.params.dry_allowed_length; },
+        "DRY: repetitions up to this length are free (default 2)"),
+    integer(
+        "dry_penalty_last_n", kEndpoints, -1, kInt32Max,
+        [](Request& r) -> int32_t& { return r.params.dry_penalty_last_n; }, "DRY: tokens looked back on; -1: all"),
+    custom("dry_sequence_breakers", kEndpoints, read_dry_sequence_breakers, kTextListSchema,
+           "DRY: tokens with such a text end repetitions (default newline : \" *)"),
+    custom("logit_bias", kEndpoints, read_logit_bias,
+           R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
+           "Token ids and what is added to their logits; -100 bans, 100 forces"),
+    custom("bad_words", kEndpoints, read_bad_words, kTextListSchema, "Texts that are never completed"),
     custom("seed", kEndpoints, read_seed, R"({"type": "integer"})", "Equal seeds draw equal answers"),
     integer(
-        "n", kCompletions | kChat, 1, 128, [](Request& r) -> int32_t& { return r.n; }, "Answers to each prompt"),
+        "n", kCompletions | kChat, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.n; },
+        "Answers to each prompt"),
+    integer(
+        "best_of", kCompletions, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.best_of; },
+        "Generate so many, give the n of the highest mean log probability"),
+    custom("stop", kEndpoints, read_stop,
+           R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 256}, {"type": "array", "maxItems": 16,
+               "items": {"type": "string", "minLength": 1, "maxLength": 256}}]})",
+           "The answer ends before any of these texts"),
+    flag(
+        "include_stop_str_in_output", kEndpoints,
+        [](Request& r) -> uint8_t& { return r.params.include_stop_str_in_output; },
+        "The stop text itself is part of the answer"),
     custom("stop_token_ids", kEndpoints, read_stop_token_ids,
            R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0}})",
            "The answer ends at these"),
@@ -112,15 +167,18 @@ constexpr Field kFields[] = {
         R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}},
                "additionalProperties": false})",
         "include_usage: a last event with the token counts"),
-    custom("logprobs", kCompletions, read_completion_logprobs, R"({"type": "integer", "minimum": 0, "maximum": 0})",
-           "Give each token's log probability"),
+    custom("logprobs", kCompletions, read_completion_logprobs, R"({"type": "integer", "minimum": 0, "maximum": 20})",
+           "Give each token's log probability and those of so many most likely ones"),
     boolean(
         "logprobs", kChat, [](Request& r) -> bool& { return r.logprobs; }, "Give each token's log probability"),
     integer(
-        "top_logprobs", kChat, 0, 0, [](Request& r) -> int32_t& { return r.top_logprobs; },
+        "top_logprobs", kChat, 0, 20, [](Request& r) -> int32_t& { return r.top_logprobs; },
         "Also those of so many most likely tokens"),
     boolean(
         "echo", kCompletions, [](Request& r) -> bool& { return r.echo; }, "The prompt comes before the answer"),
+    integer(
+        "prompt_logprobs", kCompletions | kChat, 0, 20, [](Request& r) -> int32_t& { return r.prompt_logprobs; },
+        "Give the prompt's log probabilities and those of so many most likely tokens; not with 'stream'"),
 
     custom("tools", kChat | kResponses, read_tool_list,
            R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
@@ -159,7 +217,12 @@ constexpr Field kFields[] = {
         [](Request& r) -> int32_t& { return r.params.predicted_output_tokens; },
         "A guess of the answer's length, for policies that order by it"),
 
-    ignored("user", kEndpoints, "Accepted, without effect"),
+    integer(
+        "tenant", kEndpoints, 0, kTenantsMax - 1, [](Request& r) -> int32_t& { return r.tenant; },
+        "On whose account, for policies that share the engine among tenants; with API keys the key says it"),
+    text(
+        "user", kEndpoints, 1024, [](Request& r) -> std::string& { return r.user; },
+        "Without 'tenant' and API keys: each user is a tenant"),
     ignored("metadata", kChat | kResponses, "Accepted, without effect"),
     ignored("safety_identifier", kChat | kResponses, "Accepted, without effect"),
     ignored("prompt_cache_key", kChat | kResponses, "Accepted, without effect: prefixes are found by content"),
@@ -187,7 +250,10 @@ constexpr Field kFields[] = {
   throw ApiError(400, message, std::string(name));
 }
 
-std::string range_of(const Field& field) { return fmt::format("between {} and {}", field.min, field.max); }
+std::string range_of(const Field& field) {
+  return field.above_min ? fmt::format("above {} and at most {}", field.min, field.max)
+                         : fmt::format("between {} and {}", field.min, field.max);
+}
 
 void read_integer(const Field& field, const Json& value, Request& request) {
   const bool fits = value.is_number_integer() && value.get<double>() >= field.min && value.get<double>() <= field.max;
@@ -199,7 +265,8 @@ void read_integer(const Field& field, const Json& value, Request& request) {
 }
 
 void read_number(const Field& field, const Json& value, Request& request) {
-  const bool fits = value.is_number() && value.get<double>() >= field.min && value.get<double>() <= field.max;
+  const bool fits = value.is_number() && value.get<double>() <= field.max &&
+                    (field.above_min ? value.get<double>() > field.min : value.get<double>() >= field.min);
   if (!fits) {
     refuse(field.name,
            fmt::format("'{}' is {}, a number {} is expected", field.name, describe(value), range_of(field)));
@@ -269,7 +336,7 @@ Json schema_of(const Field& field) {
         schema["minimum"] = static_cast<int64_t>(field.min);
         schema["maximum"] = static_cast<int64_t>(field.max);
       } else {
-        schema["minimum"] = field.min;
+        schema[field.above_min ? "exclusiveMinimum" : "minimum"] = field.min;
         schema["maximum"] = field.max;
       }
       break;

@@ -31,6 +31,7 @@ struct RequestField {
   std::string_view help;
   // Integer, Number: the range. Text: `max` bytes.
   double min = 0, max = 0;
+  bool above_min = false;  // Number: the range begins above `min`
   // Where the value goes: the one that fits the kind (Integer: integer or counter).
   int32_t& (*integer)(Request&) = nullptr;
   float& (*number)(Request&) = nullptr;

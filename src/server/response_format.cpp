@@ -110,7 +110,7 @@ class ResponseFormat final : public AnswerFormat {
     json["error"] = Json();
     json["incomplete_details"] = status == "incomplete" ? Json{{"reason", "max_output_tokens"}} : Json();
     json["instructions"] = request_.echoed.value("instructions", Json());
-    json["max_output_tokens"] = request_.max_tokens ? Json(*request_.max_tokens) : Json();
+    json["max_output_tokens"] = request_.max_tokens > 0 ? Json(request_.max_tokens) : Json();
     json["model"] = info_.model;
     json["output"] = items_;
     json["parallel_tool_calls"] = request_.parallel_tool_calls;
@@ -124,7 +124,7 @@ class ResponseFormat final : public AnswerFormat {
     json["top_p"] = request_.params.top_p;
     json["truncation"] = "disabled";
     json["usage"] = std::move(usage);
-    json["user"] = Json();
+    json["user"] = request_.user.empty() ? Json() : Json(request_.user);
     json["metadata"] = Json::object();
     return json;
   }

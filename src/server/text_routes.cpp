@@ -52,15 +52,9 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
   const bool special = given == body.end() ? !body.contains("messages") : given->get<bool>();
   try {
     const std::string prompt = text_of(engine, body);
-    size_t count = 0;
-    std::vector<int32_t> ids(prompt.size() + 8);
-    while (detail::check(inflight_tokenize(engine.handle(), prompt.data(), prompt.size(), special ? 1 : 0, 1,
-                                           ids.data(), ids.size(), &count)) != INFLIGHT_OK) {
-      ids.resize(count);
-    }
-    ids.resize(count);
+    const std::vector<int32_t> ids = engine.tokenize(prompt, special);
     Json answer;
-    answer["count"] = count;
+    answer["count"] = ids.size();
     answer["max_model_len"] = engine_info["limits"]["max_model_len"];
     answer["tokens"] = ids;
     return to_text(answer);

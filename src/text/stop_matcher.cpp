@@ -2,45 +2,61 @@
 #include "text/stop_matcher.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/limits.h"
 
 namespace inflight {
-namespace {
 
-// Length of the longest end of `text` that is the beginning of `stop`, but not all of it.
-size_t overlap(std::string_view text, std::string_view stop) {
-  size_t length = std::min(text.size(), stop.size() - 1);
-  while (length > 0 && !stop.starts_with(text.substr(text.size() - length))) --length;
-  return length;
-}
-
-}  // namespace
-
-bool StopMatcher::push(std::string_view text, std::string& out) {
-  held_ += text;
-  size_t begin = std::string::npos, end = std::string::npos;
-  size_t hold = 0;
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include) : stops_(std::move(stops)), include_(include) {
+  if (stops_.size() > limits::kStopStringsMax) {
+    fail(ErrorCode::InvalidArgument, "{} stop strings were given, allowed: at most {}", stops_.size(),
+         limits::kStopStringsMax);
+  }
   for (const std::string& stop : stops_) {
-    const size_t at = held_.find(stop);
-    if (at == std::string::npos) {
-      hold = std::max(hold, overlap(held_, stop));
-    } else if (at + stop.size() < end || (at + stop.size() == end && at < begin)) {
-      begin = at;
-      end = at + stop.size();
+    if (stop.empty() || stop.size() > limits::kStopStringBytesMax) {
+      fail(ErrorCode::InvalidArgument, "a stop string has {} bytes, allowed: 1 to {}", stop.size(),
+           limits::kStopStringBytesMax);
     }
   }
-  if (begin != std::string::npos) {
-    out.append(held_, 0, begin);
-    held_.clear();
-    return true;
-  }
-  out.append(held_, 0, held_.size() - hold);
-  held_.erase(0, held_.size() - hold);
-  return false;
 }
 
-void StopMatcher::flush(std::string& out) {
-  out += held_;
-  held_.clear();
+std::string_view StopMatcher::push(std::string_view piece) {
+  shown_.clear();
+  if (stopped()) return shown_;
+  held_ += piece;
+  // The stop string that is complete first; of those that end together, the one that begins first.
+  size_t best_end = std::string::npos, best_begin = 0;
+  for (const std::string& stop : stops_) {
+    const size_t begin = held_.find(stop);
+    if (begin == std::string::npos) continue;
+    const size_t end = begin + stop.size();
+    if (end > best_end || (end == best_end && begin >= best_begin)) continue;
+    best_end = end;
+    best_begin = begin;
+    matched_ = &stop;
+  }
+  if (stopped()) {
+    shown_ = held_.substr(0, include_ ? best_end : best_begin);
+    held_.clear();
+    return shown_;
+  }
+  // The longest end of the text that a stop string begins with.
+  size_t keep = 0;
+  for (const std::string& stop : stops_) {
+    for (size_t length = std::min(stop.size() - 1, held_.size()); length > keep; --length) {
+      if (std::string_view(held_).ends_with(std::string_view(stop).substr(0, length))) keep = length;
+    }
+  }
+  shown_ = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return shown_;
+}
+
+std::string_view StopMatcher::flush() {
+  shown_ = std::exchange(held_, {});
+  return shown_;
 }
 
 }  // namespace inflight

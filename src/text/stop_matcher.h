@@ -1,30 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stop strings in text that comes in pieces: what might be the beginning of one is held back until it is certain.
+// Finds stop strings in text that comes in pieces, and never lets out a part of one: what could still become a stop
+// string is held back until it has or has not. Knows nothing of tokens: the pieces are what text/Detokenizer gives.
+//
+// Whoever reads an OutputStream feeds one of these for each answer, shows what push() gives, and when stopped() calls
+// Engine::stop(request, choice) and reports finish reason stop.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace inflight {
 
-// THREAD: one at a time.
+// THREAD: one at a time per object.
 class StopMatcher {
  public:
-  // REQUIRES: no string is empty.
-  explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  // include: the stop string itself is part of the text (include_stop_str_in_output).
+  // ERRORS: InvalidArgument: more than limits::kStopStringsMax, an empty one, or one longer than kStopStringBytesMax.
+  StopMatcher(std::vector<std::string> stops, bool include);
 
-  // Appends to `out` the text that is certainly not part of a stop string. True: one was found (the first to end, and
-  // of those the longest); `out` then has everything before it, and nothing may be pushed any more. COST: O(text * stop
-  // strings).
-  [[nodiscard]] bool push(std::string_view text, std::string& out);
+  // The text that may be shown now that `piece` has come. Nothing more comes once stopped().
+  // LIFETIME: until the next call.
+  std::string_view push(std::string_view piece);
+  // The answer has ended by itself: what was held back. LIFETIME: until the next call.
+  std::string_view flush();
 
-  // The text is complete: appends what was held back.
-  void flush(std::string& out);
+  [[nodiscard]] bool stopped() const { return matched_ != nullptr; }
+  // Which one it was.  REQUIRES: stopped().
+  [[nodiscard]] const std::string& matched() const { return *matched_; }
 
  private:
   std::vector<std::string> stops_;
-  std::string held_;
+  bool include_;
+  const std::string* matched_ = nullptr;
+  std::string held_, shown_;
 };
 
 }  // namespace inflight

@@ -124,14 +124,15 @@ TEST(ChatFormat, GivesLogprobsWithBytes) {
   request.logprobs = true;
   const auto format = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
   format->collect({.text = "é",
-                   .tokens = {{.id = 4, .text = "é", .logprob = -0.5F, .top = {{"é", -0.5F}}}},
+                   .tokens = {{.id = 4, .text = "é", .logprob = -0.5F, .top = {{.text = "\xC3", .logprob = -0.5F}}}},
                    .finish_reason = INFLIGHT_FINISH_LENGTH});
   const Json answer = Json::parse(format->whole({}));
   const Json& token = answer["choices"][0]["logprobs"]["content"][0];
   EXPECT_EQ(token["token"], "é");
   EXPECT_EQ(token["bytes"], Json::array({0xC3, 0xA9}));
   EXPECT_EQ(token["logprob"], -0.5);
-  EXPECT_EQ(token["top_logprobs"][0]["token"], "é");
+  EXPECT_EQ(token["top_logprobs"][0]["token"], "\uFFFD");  // half a character
+  EXPECT_EQ(token["top_logprobs"][0]["bytes"], Json::array({0xC3}));
 }
 
 TEST(CompletionFormat, EchoesAndCountsOffsets) {
@@ -140,18 +141,40 @@ TEST(CompletionFormat, EchoesAndCountsOffsets) {
   request.echo = true;
   const auto format =
       completion_format(request, {.id = "1", .created_s = 5, .model = "m", .choice_count = 2, .echoes = {"A:", "B:"}});
-  format->collect({.choice = 1,
-                   .text = "xy",
-                   .tokens = {{.text = "x", .logprob = -1}, {.text = "y", .logprob = -2}},
-                   .finish_reason = INFLIGHT_FINISH_LENGTH});
+  request.params.n = 1;
+  request.top_logprobs = 1;
+  request.prompt_logprobs = 2;
+  format->collect({.choice = 1, .prompt = {{.id = 3, .text = "é"}}});
   format->collect(
-      {.choice = 0, .text = "z", .tokens = {{.text = "z", .logprob = -3}}, .finish_reason = INFLIGHT_FINISH_STOP});
+      {.choice = 1,
+       .text = "xy",
+       .tokens = {{.text = "x", .logprob = -1, .top = {{.text = "\xE2\x80", .logprob = -0.5F}}},
+                  {.text = "y", .logprob = -2}},
+       .prompt = {{.id = 4,
+                   .text = ":",
+                   .logprob = -0.5F,
+                   .top = {{.id = 9, .text = "!", .logprob = -0.25F}, {.id = 4, .text = ":", .logprob = -0.5F}}}},
+       .finish_reason = INFLIGHT_FINISH_LENGTH});
+  format->collect({.choice = 0,
+                   .text = "z",
+                   .tokens = {{.text = "z", .logprob = -3}},
+                   .finish_reason = INFLIGHT_FINISH_STOP,
+                   .stop_reason = "END"});
   const Json answer = Json::parse(format->whole({.prompt_tokens = 1, .output_tokens = 3}));
   EXPECT_EQ(answer["object"], "text_completion");
   EXPECT_EQ(answer["choices"][0]["text"], "A:z");
   EXPECT_EQ(answer["choices"][1]["text"], "B:xy");
-  EXPECT_EQ(answer["choices"][1]["logprobs"]["tokens"], Json::array({"x", "y"}));
-  EXPECT_EQ(answer["choices"][1]["logprobs"]["text_offset"], Json::array({2, 3}));
+  const Json& logprobs = answer["choices"][1]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], Json::array({"é", ":", "x", "y"}));
+  EXPECT_EQ(logprobs["token_logprobs"], Json::array({Json(), -0.5, -1, -2}));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 2, 3}));  // characters, not bytes
+  EXPECT_EQ(logprobs["top_logprobs"], Json::parse(R"([null, {"!": -0.25, ":": -0.5},
+                                                      {"bytes:\\xe2\\x80": -0.5, "x": -1.0}, {"y": -2.0}])"));
+  EXPECT_EQ(answer["choices"][1]["prompt_logprobs"],
+            Json::parse(R"([null, {"9": {"logprob": -0.25, "rank": 1, "decoded_token": "!"},
+                                   "4": {"logprob": -0.5, "rank": 2, "decoded_token": ":"}}])"));
+  EXPECT_EQ(answer["choices"][0]["stop_reason"], "END");
+  EXPECT_TRUE(answer["choices"][1]["stop_reason"].is_null());
   EXPECT_EQ(answer["choices"][1]["finish_reason"], "length");
 }
 

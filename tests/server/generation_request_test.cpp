@@ -40,12 +40,44 @@ TEST(GenerationRequest, ReadsACompletion) {
   EXPECT_EQ(request.params.top_k, 0);
   EXPECT_EQ(request.params.min_p, 0.1F);
   EXPECT_EQ(request.params.seed, static_cast<uint64_t>(-3));
-  EXPECT_EQ(request.n, 2);
+  EXPECT_EQ(request.params.n, 2);
   EXPECT_TRUE(request.stream && request.include_usage);
   EXPECT_EQ(request.stop_token_ids, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(request.params.ignore_eos, 1);
   EXPECT_EQ(request.params.priority, -4);
   EXPECT_EQ(request.cache_salt, "s");
+}
+
+TEST(GenerationRequest, ReadsEveryGenerationOption) {
+  const GenerationRequest request = read(R"({"prompt": "Hi", "max_tokens": 9, "min_tokens": 4, "typical_p": 0.5,
+    "repetition_penalty": 1.5, "presence_penalty": -2, "frequency_penalty": 2, "dry_multiplier": 0.75, "dry_base": 3,
+    "dry_allowed_length": 5, "dry_penalty_last_n": 64, "dry_sequence_breakers": [".", "!"],
+    "logit_bias": {"7": -100, "0": 1.5}, "bad_words": ["fox"], "n": 2, "best_of": 3, "stop": ["a", "b"],
+    "include_stop_str_in_output": true, "logprobs": 4, "echo": true, "prompt_logprobs": 6, "tenant": 4095})",
+                                         kCompletions);
+  const inflight_request_params_t& params = request.params;
+  EXPECT_EQ(params.min_tokens, 4);
+  EXPECT_EQ(params.typical_p, 0.5F);
+  EXPECT_EQ(params.repetition_penalty, 1.5F);
+  EXPECT_EQ(params.presence_penalty, -2.0F);
+  EXPECT_EQ(params.frequency_penalty, 2.0F);
+  EXPECT_EQ(params.dry_multiplier, 0.75F);
+  EXPECT_EQ(params.dry_base, 3.0F);
+  EXPECT_EQ(params.dry_allowed_length, 5);
+  EXPECT_EQ(params.dry_penalty_last_n, 64);
+  EXPECT_EQ(request.dry_sequence_breakers, (std::vector<std::string>{".", "!"}));
+  EXPECT_EQ(request.logit_bias, (std::vector<std::pair<int32_t, float>>{{7, -100.0F}, {0, 1.5F}}));
+  EXPECT_EQ(request.bad_words, std::vector<std::string>{"fox"});
+  EXPECT_EQ(params.n, 2);
+  EXPECT_EQ(params.best_of, 3);
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(params.include_stop_str_in_output, 1);
+  EXPECT_EQ(params.logprobs, 4);
+  EXPECT_EQ(params.prompt_logprobs, 6);  // the larger of both wishes
+  EXPECT_EQ(request.tenant, 4095);
+  EXPECT_EQ(read(R"({"prompt": "x", "stop": "one"})", kCompletions).stop, std::vector<std::string>{"one"});
+  EXPECT_EQ(read(R"({"prompt": "x", "logprobs": 0, "echo": true})", kCompletions).params.prompt_logprobs, 0);
+  EXPECT_EQ(read(R"({"prompt": "x", "echo": true})", kCompletions).params.prompt_logprobs, -1);
 }
 
 TEST(GenerationRequest, HasOpenAIsDefaults) {
@@ -88,6 +120,32 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kCompletions, R"({"prompt": "x", "top_p": 0})", "top_p", "above 0"},
       {kCompletions, R"({"prompt": "x", "n": 0})", "n", "between 1 and 128"},
       {kCompletions, R"({"prompt": ["x", "y"], "n": 100})", "n", "200"},
+      {kCompletions, R"({"prompt": ["x", "y"], "n": 1, "best_of": 100})", "best_of", "200"},
+      {kCompletions, R"({"prompt": "x", "n": 4, "best_of": 2})", "best_of", "at least 'n' = 4"},
+      {kCompletions, R"({"prompt": "x", "best_of": 2, "stream": true})", "best_of", "streamed"},
+      {kCompletions, R"({"prompt": "x", "repetition_penalty": 0})", "repetition_penalty", "above 0 and at most 10"},
+      {kCompletions, R"({"prompt": "x", "typical_p": 1.1})", "typical_p", "above 0 and at most 1"},
+      {kCompletions, R"({"prompt": "x", "presence_penalty": 2.5})", "presence_penalty", "between -2 and 2"},
+      {kCompletions, R"({"prompt": "x", "frequency_penalty": "1"})", "frequency_penalty", "\"1\""},
+      {kCompletions, R"({"prompt": "x", "min_tokens": 17})", "min_tokens", "max_tokens = 16"},
+      {kCompletions, R"({"prompt": "x", "dry_base": 0.5})", "dry_base", "between 1"},
+      {kCompletions, R"({"prompt": "x", "dry_allowed_length": 0})", "dry_allowed_length", "between 1"},
+      {kCompletions, R"({"prompt": "x", "dry_sequence_breakers": "."})", "dry_sequence_breakers", "array"},
+      {kCompletions, R"({"prompt": "x", "logit_bias": [1]})", "logit_bias", "object"},
+      {kCompletions, R"({"prompt": "x", "logit_bias": {"x": 1}})", "logit_bias.x", "'x'"},
+      {kCompletions, R"({"prompt": "x", "logit_bias": {"1": 101}})", "logit_bias.1", "101"},
+      {kCompletions, R"({"prompt": "x", "stop": ""})", "stop", "one byte"},
+      {kCompletions, R"({"prompt": "x", "stop": ["a", 5]})", "stop[1]", "5"},
+      {kCompletions, R"({"prompt": "x", "stop": ["a\u0000b"]})", "stop[0]", "NUL"},
+      {kCompletions, R"({"prompt": "x", "stop": 5})", "stop", "a text or an array"},
+      {kCompletions, R"({"prompt": "x", "bad_words": [""]})", "bad_words[0]", "one byte"},
+      {kCompletions, R"({"prompt": "x", "logprobs": 21})", "logprobs", "between 0 and 20"},
+      {kCompletions, R"({"prompt": "x", "echo": true, "logprobs": 1, "stream": true})", "echo", "streamed"},
+      {kCompletions, R"({"prompt": "x", "prompt_logprobs": 1, "stream": true})", "prompt_logprobs", "streamed"},
+      {kCompletions, R"({"prompt": "x", "tenant": 4096})", "tenant", "4095"},
+      {kChat, chat + R"("max_completion_tokens": 0})", "max_completion_tokens", "between 1"},
+      {kChat, chat + R"("best_of": 2})", "best_of", "unknown field"},
+      {kChat, chat + R"("top_logprobs": 2})", "top_logprobs", "'logprobs': true"},
       {kCompletions, R"({"prompt": "x", "n": true})", "n", "true"},
       {kCompletions, R"({"prompt": "x", "stream": 1})", "stream", "true or false"},
       {kCompletions, R"({"prompt": "x", "stream_options": {}})", "stream_options", "'stream': true"},

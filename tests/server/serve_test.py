@@ -71,9 +71,10 @@ class Text(unittest.TestCase):
         answer = server.post("/v1/completions", {**STORY, "echo": True, "logprobs": 0})["choices"][0]
         self.assertTrue(answer["text"].startswith(STORY["prompt"]))
         logprobs = answer["logprobs"]
-        self.assertEqual(len(logprobs["tokens"]), 24)
-        self.assertEqual("".join(logprobs["tokens"]), answer["text"][len(STORY["prompt"]):])
-        self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"]))
+        prompt = len(server.post("/tokenize", {"prompt": STORY["prompt"]})["tokens"])
+        self.assertEqual(len(logprobs["tokens"]), prompt + 24)
+        self.assertEqual("".join(logprobs["tokens"][prompt:]), answer["text"][len(STORY["prompt"]):])
+        self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"][1:]))
 
     def test_stop_tokens(self):
         ids = server.post("/tokenize", {"prompt": ","})["tokens"]

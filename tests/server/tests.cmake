@@ -6,6 +6,7 @@ target_link_libraries(server_parts PRIVATE inflight_static GTest::gtest GTest::g
 add_test(NAME server_parts COMMAND server_parts)
 set_tests_properties(server_parts PROPERTIES LABELS server TIMEOUT 300)
 inflight_python_test(server_serve server server/serve_test.py $<TARGET_FILE:inflight>)
+inflight_python_test(server_options server server/options_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_soak server server/soak_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_openai server server/openai_test.py $<TARGET_FILE:inflight>)
 set_tests_properties(server_openai PROPERTIES SKIP_RETURN_CODE 77)

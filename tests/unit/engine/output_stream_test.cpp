@@ -36,5 +36,20 @@ TEST(OutputStream, NotifiesWhenSomethingCanBeReadAfterNothingCould) {
   stream->release();
 }
 
+// A reader that is told of an end token knows that it is one.
+TEST(OutputStream, GivesTheLastTokenTogetherWithTheEnd) {
+  auto* const stream = new OutputStream(RequestId{1}, 3, 1, 0);
+  StreamBatch batch;
+  stream->push_token(0, 7, -1.0F, {}, true);
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::TimedOut);
+  stream->push_finish(0, {.reason = FinishReason::Stop, .stop_token = 7});
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+  EXPECT_EQ(batch.tokens, std::vector<TokenId>{7});
+  EXPECT_EQ(batch.finish, FinishReason::Stop);
+  EXPECT_EQ(batch.stop_token, 7);
+  stream->release();
+  stream->release();
+}
+
 }  // namespace
 }  // namespace inflight

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every generation option over HTTP has the effect that it names, in OpenAI's and vLLM's forms, with the demo model.
+    options_test.py PROGRAM [unittest arguments]"""
+import math
+import sys
+import unittest
+
+from server_process import Server
+
+PROGRAM = sys.argv.pop(1)
+STORY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "max_tokens": 16, "temperature": 0}
+
+
+def setUpModule():
+    global server
+    server = Server(PROGRAM)
+
+
+def tearDownModule():
+    server.__exit__()
+
+
+def choice(**options):
+    return server.post("/v1/completions", {**STORY, **options})["choices"][0]
+
+
+def ids_of(text):
+    return server.post("/tokenize", {"prompt": text})["tokens"]
+
+
+class Ends(unittest.TestCase):
+    def test_stop_strings_across_tokens_are_never_shown(self):
+        whole = choice()["text"]
+        stop = whole[10:17]  # within words, over several tokens
+        before = whole[:whole.index(stop)]
+        for stops in (stop, [stop], ["never there", stop]):
+            answer = choice(stop=stops)
+            self.assertEqual((answer["text"], answer["finish_reason"], answer["stop_reason"]), (before, "stop", stop))
+        self.assertEqual(choice(stop=stop, include_stop_str_in_output=True)["text"], before + stop)
+        events = server.stream("/v1/completions", {**STORY, "stop": stop})
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events), before)
+        self.assertEqual(events[-1]["choices"][0]["stop_reason"], stop)
+        self.assertIsNone(choice()["stop_reason"])
+        chat = server.post("/v1/chat/completions", CHAT)["choices"][0]["message"]["content"]
+        stopped = server.post("/v1/chat/completions", {**CHAT, "stop": chat[3:6]})["choices"][0]
+        self.assertEqual((stopped["message"]["content"], stopped["stop_reason"]), (chat[:chat.index(chat[3:6])], chat[3:6]))
+
+    def test_stop_tokens_and_min_tokens(self):
+        comma = ids_of(",")[-1]
+        answer = choice(stop_token_ids=[comma])
+        self.assertEqual((answer["text"], answer["stop_reason"]), ("", comma))
+        later = server.post("/v1/completions", {**STORY, "stop_token_ids": [comma], "min_tokens": 10})
+        self.assertGreaterEqual(later["usage"]["completion_tokens"], 10)
+
+    def test_ignore_eos_and_lengths(self):
+        self.assertEqual(server.post("/v1/completions", {**STORY, "max_tokens": 300, "ignore_eos": True})["usage"]
+                         ["completion_tokens"], 300)
+
+
+class Logits(unittest.TestCase):
+    def test_bias_forces_and_bans(self):
+        comma, dog = ids_of(",")[-1], ids_of(" dog")[-1]
+        self.assertTrue(choice()["text"].startswith(","))
+        self.assertFalse(choice(logit_bias={str(comma): -100})["text"].startswith(","))
+        forced = choice(logit_bias={str(dog): 100}, max_tokens=4)["text"]
+        self.assertEqual(forced.count("dog"), 4)
+
+    def test_bad_words(self):
+        word = next(word for word in choice()["text"].replace(",", " ").split() if len(word) > 2)
+        self.assertNotIn(word, choice(bad_words=[word])["text"])
+
+    def test_penalties_change_what_repeats(self):
+        body = {"prompt": "dog dog dog dog dog dog dog dog", "max_tokens": 12}
+        plain = choice(**body)["text"]
+        self.assertNotEqual(choice(**body, repetition_penalty=10)["text"], plain)
+        for option in ("presence_penalty", "frequency_penalty"):
+            self.assertNotEqual(choice(**body, **{option: 2})["text"], choice(**body, **{option: -2})["text"], option)
+
+    def test_dry_ends_a_repetition(self):
+        body = {"logit_bias": {str(ids_of(" dog")[-1]): 60}, "max_tokens": 12, "dry_multiplier": 100}
+        dogs = " dog" * 12
+        self.assertEqual(choice(**{**body, "dry_multiplier": 0})["text"], dogs)
+        self.assertNotEqual(choice(**body)["text"], dogs)
+        self.assertEqual(choice(**body, dry_allowed_length=12)["text"], dogs)
+        self.assertEqual(choice(**body, dry_sequence_breakers=["dog"])["text"], dogs)
+        self.assertNotEqual(choice(**body, dry_sequence_breakers=["cat"])["text"], dogs)
+        self.assertEqual(choice(**body, dry_penalty_last_n=2)["text"], dogs)  # it sees one repeated token
+
+    def test_filters_leave_the_best_token(self):
+        greedy = choice()["text"]
+        for narrow in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1}):
+            self.assertEqual(choice(temperature=1, seed=3, **narrow)["text"], greedy, narrow)
+        texts = {choice(temperature=1, seed=seed, typical_p=0.2)["text"] for seed in range(4)}
+        self.assertNotEqual(texts, {choice(temperature=1, seed=seed)["text"] for seed in range(4)})
+
+
+class Choices(unittest.TestCase):
+    def test_answers_share_the_prompt_and_are_those_of_the_seed(self):
+        body = {**STORY, "temperature": 1, "seed": 5, "n": 4, "prompt": "Tom was " * 30}
+        many = server.post("/v1/completions", body)
+        self.assertEqual([one["index"] for one in many["choices"]], [0, 1, 2, 3])
+        self.assertEqual(len({one["text"] for one in many["choices"]}), 4)
+        self.assertEqual(many["usage"]["prompt_tokens"], len(ids_of(body["prompt"])))
+        alone = server.post("/v1/completions", {**body, "n": 1})
+        self.assertEqual(alone["choices"][0]["text"], many["choices"][0]["text"])
+        self.assertGreater(alone["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+        streamed = [""] * 4
+        for event in server.stream("/v1/completions", body):
+            streamed[event["choices"][0]["index"]] += event["choices"][0]["text"]
+        self.assertEqual(streamed, [one["text"] for one in many["choices"]])
+
+    def test_best_of_gives_the_likeliest(self):
+        body = {**STORY, "temperature": 1, "seed": 5, "logprobs": 0, "ignore_eos": True}
+
+        def mean(one):
+            return sum(one["logprobs"]["token_logprobs"]) / len(one["logprobs"]["token_logprobs"])
+
+        every = server.post("/v1/completions", {**body, "n": 5})["choices"]
+        best = server.post("/v1/completions", {**body, "n": 2, "best_of": 5})["choices"]
+        expected = sorted(every, key=mean, reverse=True)[:2]
+        self.assertEqual([one["text"] for one in best], [one["text"] for one in expected])
+
+    def test_salts_keep_prefixes_apart(self):
+        body = {**STORY, "prompt": "The salted prompt of this test " * 12}
+        server.post("/v1/completions", {**body, "cache_salt": "one"})
+        for salt, cached in (("two", 0), ("one", 16)):
+            usage = server.post("/v1/completions", {**body, "cache_salt": salt})["usage"]
+            self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], cached, salt)
+            self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"] > 0, cached > 0, salt)
+
+
+class Logprobs(unittest.TestCase):
+    def test_completions_form(self):
+        answer = choice(logprobs=3, max_tokens=8)
+        logprobs = answer["logprobs"]
+        self.assertEqual("".join(logprobs["tokens"]), answer["text"])
+        for token, logprob, top, offset in zip(*(logprobs[key] for key in (
+                "tokens", "token_logprobs", "top_logprobs", "text_offset"))):
+            self.assertEqual(len(top), 3)
+            self.assertEqual(max(top, key=top.get), token)  # greedy
+            self.assertEqual(top[token], logprob)
+            self.assertLess(sum(math.exp(value) for value in top.values()), 1.0 + 1e-5)
+            self.assertEqual(answer["text"][offset:offset + len(token)], token)
+
+    def test_a_token_drawn_below_the_top_is_told_too(self):
+        answer = choice(logprobs=1, temperature=2, seed=1)
+        sizes = {len(top) for top in answer["logprobs"]["top_logprobs"]}
+        self.assertEqual(sizes, {1, 2})
+
+    def test_chat_form(self):
+        for top in (0, 5):
+            answer = server.post("/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": top})["choices"][0]
+            content = answer["logprobs"]["content"]
+            self.assertEqual(bytes(sum((token["bytes"] for token in content), [])).decode().strip(),
+                             answer["message"]["content"].strip())
+            for token in content:
+                self.assertEqual(len(token["top_logprobs"]), top)
+                if top:
+                    self.assertEqual({key: token[key] for key in ("token", "logprob", "bytes")}, token["top_logprobs"][0])
+        events = server.stream("/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": 5})
+        streamed = sum((event["choices"][0]["logprobs"]["content"] for event in events
+                        if event["choices"][0]["logprobs"]), [])
+        self.assertEqual(streamed, content)
+
+    def test_what_was_generated_is_as_likely_as_a_prompt(self):
+        ids = ids_of(STORY["prompt"])
+        answer = choice(logprobs=2, prompt=ids, max_tokens=12)
+        known = ids + ids_of(STORY["prompt"] + answer["text"])[len(ids):]
+        again = choice(prompt=known, echo=True, logprobs=2, max_tokens=1)
+        self.assertTrue(again["text"].startswith(STORY["prompt"] + answer["text"]))
+        self.assertIsNone(again["logprobs"]["token_logprobs"][0])
+        self.assertIsNone(again["logprobs"]["top_logprobs"][0])
+        self.assertEqual(again["logprobs"]["tokens"][len(ids):-1], answer["logprobs"]["tokens"])
+        self.assertEqual(again["logprobs"]["token_logprobs"][len(ids):-1], answer["logprobs"]["token_logprobs"])
+        self.assertEqual(again["logprobs"]["top_logprobs"][len(ids):-1], answer["logprobs"]["top_logprobs"])
+
+    def test_prompt_logprobs_form(self):
+        ids = ids_of(STORY["prompt"])
+        told = choice(prompt_logprobs=2, n=2)["prompt_logprobs"]
+        self.assertEqual(len(told), len(ids))
+        self.assertIsNone(told[0])
+        for token, position in zip(ids[1:], told[1:]):
+            self.assertIn(str(token), position)
+            ranks = sorted(entry["rank"] for entry in position.values() if entry["rank"] is not None)
+            self.assertEqual(ranks, [1, 2])
+        chat = server.post("/v1/chat/completions", {**CHAT, "prompt_logprobs": 0})
+        self.assertEqual(len(chat["prompt_logprobs"]), chat["usage"]["prompt_tokens"])
+        self.assertEqual({len(position) for position in chat["prompt_logprobs"][1:]}, {1})
+
+
+class Refusals(unittest.TestCase):
+    def test_the_engine_names_what_http_let_pass(self):
+        for body, says in (({"stop": ["x" * 1025]}, "1025"), ({"stop_token_ids": [1 << 30]}, str(1 << 30)),
+                           ({"bad_words": ["fox " * 100]}, "64")):
+            status, _, answer = server.request("POST", "/v1/completions", {**STORY, **body})
+            self.assertEqual(status, 400, answer)
+            self.assertIn(says, answer["error"]["message"])
+
+    def test_tenants_are_the_keys(self):
+        self.assertEqual(server.request("POST", "/v1/completions", {**STORY, "tenant": 7, "user": "me"})[0], 200)
+        with Server(PROGRAM, "--api-key", "one", "--api-key", "two") as guarded:
+            headers = {"Authorization": "Bearer two"}
+            for tenant, status in ((2, 200), (1, 400)):
+                got, _, answer = guarded.request("POST", "/v1/completions", {**STORY, "tenant": tenant}, headers)
+                self.assertEqual(got, status, answer)
+            self.assertEqual(answer["error"]["param"], "tenant")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -209,6 +209,7 @@ static void combine_item(const Memory* memory, __global const CombineArgs* args,
   }
   if (args->out.bytes < 0) return;
   for (int column = slice * heads * HEAD_SIZE; column < (slice + 1) * heads * HEAD_SIZE; column += 32) {
-    write_block(memory, &args->out, row, column, HEADS * HEAD_SIZE, vload16(0, out + column), vload16(1, out + column));
+    write_block(memory, &args->out, args->rows, row, column, HEADS * HEAD_SIZE, vload16(0, out + column),
+                vload16(1, out + column));
   }
 }

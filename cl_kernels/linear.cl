@@ -6,10 +6,11 @@
 // CONTRACT of linear_tile(), whichever file provides it (src/ops/linear_choice.h; this one runs everywhere):
 //   - rows in [1, LINEAR_ROWS]; acc has LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
 //   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
-//   - F32, F16, BF16 read in->x [T][K] f32. Q8_0 and Q4_0 read the rows quantised to int8 in blocks of 32 along K:
-//     in->q [T][K] in -127..127, in->scale [T][K/32] f32, in->sum [T][K/32] int = two int16: the low one -8 * the sum of the
-//     block's int8 at depths 4i and 4i+1, the high one that at 4i+2 and 4i+3 (for kernels whose weights are biased); per
-//     block, dot = exact integer, then acc = fma(dot, d_weight * scale, acc), blocks in order.
+//   - F32, F16, BF16 read in->x [T][K] f32. Q8_0 and Q4_0 read the rows quantised to int8 in blocks of 32 along K, block by
+//     block: in->q [K/32][T][32] in -127..127, in->scale [K/32][T] f32, in->sum [K/32][T][2] int for kernels whose weights are
+//     biased: the first two int16, the low one -8 * the sum of the block's int8 at depths 4i and 4i+1, the high one that at
+//     4i+2 and 4i+3; the second -8 * the sum of all. T is in->rows. Per block, dot = exact integer, then
+//     acc = fma(dot, d_weight * scale, acc), blocks in order.
 //   - NaN and infinity in the input reach acc (quantised rows carry them in the scale).
 // Panels, as packed by src/ops/panel.cpp (outputs beyond N are zero):
 //   F32, F16, BF16: [k][16 outputs].
@@ -46,8 +47,8 @@
                                 float16* out)                                                                    \
   {                                                                                                              \
     const int blocks = depth / 32;                                                                               \
-    __global const int* x = (__global const int*)(in->q + (size_t)row0 * depth);                                 \
-    __global const float* scale = in->scale + (size_t)row0 * blocks;                                             \
+    __global const int* x = (__global const int*)in->q + (size_t)row0 * 8;                                       \
+    __global const float* scale = in->scale + row0;                                                              \
     float16 acc[ROWS];                                                                                           \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
     for (int b = 0; b < blocks; b++) {                                                                           \
@@ -67,13 +68,13 @@
           w |= ((w & 0x10101010) << 1) | ((w & 0x10101010) << 2) | ((w & 0x10101010) << 3);                      \
         }                                                                                                        \
         _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                       \
-          const int v = x[r * (depth / 4) + b * 8 + k4];                                                         \
+          const int v = x[((size_t)b * in->rows + r) * 8 + k4];                                                  \
           dot[r] += ((w << 24) >> 24) * ((v << 24) >> 24) + ((w << 16) >> 24) * ((v << 16) >> 24) +              \
                     ((w << 8) >> 24) * ((v << 8) >> 24) + (w >> 24) * (v >> 24);                                 \
         }                                                                                                        \
       }                                                                                                          \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++)                                                           \
-          acc[r] = fma(convert_float16(dot[r]), d * scale[r * blocks + b], acc[r]);                              \
+          acc[r] = fma(convert_float16(dot[r]), d * scale[(size_t)b * in->rows + r], acc[r]);                    \
     }                                                                                                            \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) out[r] = acc[r];                                            \
   }

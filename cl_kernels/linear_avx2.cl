@@ -96,23 +96,23 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
-// acc += the products of `blocks` blocks; row i of x is i * stride bytes on, its scales i * (stride / 32) numbers.
+// acc += the products of `blocks` blocks (layouts of the rows: linear.cl).
 #define DEFINE_BLOCKS(NAME, ROWS, WEIGHTS, BLOCK_WEIGHTS, SCALES, FIRST_SUM, SUM)                                       \
-  static void NAME##_##ROWS(WEIGHTS, const LinearInput* in, int row0, int block0, int blocks, int depth, float16* acc)   \
+  static void NAME##_##ROWS(WEIGHTS, const LinearInput* in, int row0, int block0, int blocks, float16* acc)              \
   {                                                                                                                     \
-    const size_t first = (size_t)row0 * (depth / 32) + block0;                                                          \
+    const size_t first = (size_t)block0 * in->rows + row0;                                                              \
     __global const char* x = in->q + first * 32;                                                                        \
     __global const float* scale = in->scale + first;                                                                    \
-    __global const int* minus = in->sum + first;                                                                     \
+    __global const int* minus = in->sum + first * 2;                                                                    \
     float8 total[2 * ROWS];                                                                                             \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) { total[2 * r] = acc[r].lo; total[2 * r + 1] = acc[r].hi; }        \
-    for (int b = 0; b < blocks; b++, x += 32) {                                                                         \
+    for (int b = 0; b < blocks; b++, x += 32 * in->rows, scale += in->rows, minus += 2 * in->rows) {                    \
       int8 sum[2 * ROWS];                                                                                               \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) sum[2 * r] = sum[2 * r + 1] = FIRST_SUM;                         \
-      NAME##_dot_##ROWS(BLOCK_WEIGHTS, x, depth, sum);                                                                  \
+      NAME##_dot_##ROWS(BLOCK_WEIGHTS, x, 32, sum);                                                                     \
       const float8 d0 = SCALES(0), d1 = SCALES(1);                                                                      \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                                \
-        const float s = scale[r * (depth / 32) + b];                                                                    \
+        const float s = scale[r];                                                                                       \
         total[2 * r] = fma(convert_float8(SUM(sum[2 * r])), d0 * s, total[2 * r]);                                      \
         total[2 * r + 1] = fma(convert_float8(SUM(sum[2 * r + 1])), d1 * s, total[2 * r + 1]);                          \
       }                                                                                                                 \
@@ -120,7 +120,7 @@ INLINE int8 add_pairs(int8 words)
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = (float16)(total[2 * r], total[2 * r + 1]);                \
   }
 #define IDENTITY(sum) sum
-#define MINUS8 (int8)(minus[r * (depth / 32) + b])
+#define MINUS8 (int8)(minus[2 * r])
 #define PANEL_SCALES_544(half_) vload_half8(half_, (__global const half*)(panel + 544 * b))
 #define PANEL_SCALES_288(half_) vload_half8(half_, (__global const half*)(panel + 288 * b))
 #define DECODED_SCALES(half_) vload8(half_, (const float*)&d[b])
@@ -148,10 +148,10 @@ static void q8_rows(__global const uchar* panel, const LinearInput* in, int row0
   for (int r = 0; r < rows;) {
     const int tile = next_tile(rows - r, 4);
     switch (tile) {
-      case 4: q8_4(panel, in, row0 + r, 0, depth / 32, depth, acc + r); break;
-      case 3: q8_3(panel, in, row0 + r, 0, depth / 32, depth, acc + r); break;
-      case 2: q8_2(panel, in, row0 + r, 0, depth / 32, depth, acc + r); break;
-      default: q8_1(panel, in, row0 + r, 0, depth / 32, depth, acc + r); break;
+      case 4: q8_4(panel, in, row0 + r, 0, depth / 32, acc + r); break;
+      case 3: q8_3(panel, in, row0 + r, 0, depth / 32, acc + r); break;
+      case 2: q8_2(panel, in, row0 + r, 0, depth / 32, acc + r); break;
+      default: q8_1(panel, in, row0 + r, 0, depth / 32, acc + r); break;
     }
     r += tile;
   }
@@ -160,10 +160,10 @@ static void q8_rows(__global const uchar* panel, const LinearInput* in, int row0
 static void q4_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
   switch (rows) {
-    case 4: q4_4(panel, in, row0, 0, depth / 32, depth, acc); return;
-    case 3: q4_3(panel, in, row0, 0, depth / 32, depth, acc); return;
-    case 2: q4_2(panel, in, row0, 0, depth / 32, depth, acc); return;
-    case 1: q4_1(panel, in, row0, 0, depth / 32, depth, acc); return;
+    case 4: q4_4(panel, in, row0, 0, depth / 32, acc); return;
+    case 3: q4_3(panel, in, row0, 0, depth / 32, acc); return;
+    case 2: q4_2(panel, in, row0, 0, depth / 32, acc); return;
+    case 1: q4_1(panel, in, row0, 0, depth / 32, acc); return;
   }
   int16 w[8 * STRETCH_BLOCKS];
   float16 d[STRETCH_BLOCKS];
@@ -181,10 +181,10 @@ static void q4_rows(__global const uchar* panel, const LinearInput* in, int row0
     for (int r = 0; r < rows;) {
       const int tile = next_tile(rows - r, 4);
       switch (tile) {
-        case 4: q4_decoded_4(w, d, in, row0 + r, block0, blocks, depth, acc + r); break;
-        case 3: q4_decoded_3(w, d, in, row0 + r, block0, blocks, depth, acc + r); break;
-        case 2: q4_decoded_2(w, d, in, row0 + r, block0, blocks, depth, acc + r); break;
-        default: q4_decoded_1(w, d, in, row0 + r, block0, blocks, depth, acc + r); break;
+        case 4: q4_decoded_4(w, d, in, row0 + r, block0, blocks, acc + r); break;
+        case 3: q4_decoded_3(w, d, in, row0 + r, block0, blocks, acc + r); break;
+        case 2: q4_decoded_2(w, d, in, row0 + r, block0, blocks, acc + r); break;
+        default: q4_decoded_1(w, d, in, row0 + r, block0, blocks, acc + r); break;
       }
       r += tile;
     }

@@ -7,8 +7,9 @@
 //   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for all rows, so
 //   that each weight is read once a step. Test: tests/kernel/linear_test.cpp.
 
-// Writes up to 32 columns of a row from two vectors. column is a multiple of 32; below `depth`.
-static void write_block(const Memory* memory, __global const Rows* to, int row, int column, int depth, float16 a, float16 b)
+// Writes up to 32 columns of one of `rows` rows from two vectors. column is a multiple of 32; below `depth`.
+static void write_block(const Memory* memory, __global const Rows* to, int rows, int row, int column, int depth, float16 a,
+                        float16 b)
 {
   if (to->floats >= 0) {
     __global float* out = memory->act + to->floats + (size_t)row * depth + column;
@@ -29,15 +30,16 @@ static void write_block(const Memory* memory, __global const Rows* to, int row, 
     const float poison = sum_16(a * 0.0f + b * 0.0f);
     const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
     const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
-    __global char* bytes = (__global char*)(memory->act + to->bytes) + (size_t)row * depth + column;
+    const size_t block = (size_t)(column / 32) * rows + row;
+    __global char* bytes = (__global char*)(memory->act + to->bytes) + block * 32;
     vstore16(convert_char16(qa), 0, bytes);
     vstore16(convert_char16(qb), 1, bytes);
-    const int block = row * (depth / 32) + column / 32;
     memory->act[to->scales + block] = largest * (1.0f / 127.0f) + poison;
     const int16 both = qa + qb;
     const int8 eight = both.lo + both.hi;
     const int4 four = eight.lo + eight.hi;
-    ((__global int*)memory->act)[to->sums + block] = (-8 * (four.x + four.y) & 0xFFFF) | (-8 * (four.z + four.w) << 16);
+    const int low = -8 * (four.x + four.y), high = -8 * (four.z + four.w);
+    vstore2((int2)((low & 0xFFFF) | (high << 16), low + high), block, (__global int*)memory->act + to->sums);
   }
 }
 
@@ -67,22 +69,23 @@ static void linear_item(const Memory* memory, __global const LinearArgs* args, i
 {
   const int depth = args->weight[0].depth, outputs = args->weight[0].outputs;
   const int panel_count = (outputs + 15) / 16;
-  const int swiglu = args->epilogue == EPILOGUE_SWIGLU;
+  const int swiglu = args->epilogue == EPILOGUE_SWIGLU, add = args->epilogue == EPILOGUE_ADD;
   const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
-                          memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums)};
+                          memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums), args->rows};
   const int begin = item * args->panels, end = min(begin + args->panels, panel_count);
-  for (int first = begin; first < end; first += 2) {
-    const int pair = min(2, end - first);
-    for (int row0 = 0; row0 < args->rows; row0 += LINEAR_ROWS) {
-      const int rows = min(LINEAR_ROWS, args->rows - row0);
-      float16 result[2][LINEAR_ROWS];
+  // Rows outside: their tile stays in a nearer cache than the item's weights, which are read in order.
+  for (int row0 = 0; row0 < args->rows; row0 += LINEAR_ROWS) {
+    const int rows = min(LINEAR_ROWS, args->rows - row0);
+    for (int first = begin; first < end; first += 2) {
+      const int pair = min(2, end - first);
+      float16 result[2][LINEAR_ROWS], up[LINEAR_ROWS];
       if (pair == 1) {
-        for (int r = 0; r < LINEAR_ROWS; r++) result[1][r] = 0.0f;
+        for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
       }
       for (int p = 0; p < pair * (1 + swiglu); p++) {  // swiglu: gate, up of one panel, then of the other
         const int which = swiglu & p, panel = swiglu ? p >> 1 : p;
         __global const Weight* weight = &args->weight[which];
-        float16 acc[LINEAR_ROWS];
+        float16* const acc = which ? up : result[panel];
         linear_tile(weight->type, weight_panel(memory, weight, first + panel, panel_bytes(weight->type, depth)), &in, row0,
                     rows, depth, acc);
         const float16 bias = bias_of(memory, args->bias[which], first + panel);
@@ -93,11 +96,10 @@ static void linear_item(const Memory* memory, __global const LinearArgs* args, i
       }
       for (int r = 0; r < rows; r++) {
         if (swiglu) {
-          write_block(memory, &args->out, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
+          write_block(memory, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
           continue;
         }
         __global float* out = memory->act + args->out_floats + (size_t)(row0 + r) * args->out_stride + first * 16;
-        const int add = args->epilogue == EPILOGUE_ADD;
         store_columns(out, outputs - first * 16, result[0][r], add);
         if (pair == 2) store_columns(out + 16, outputs - first * 16 - 16, result[1][r], add);
       }

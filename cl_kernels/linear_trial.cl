@@ -7,7 +7,7 @@ __kernel void linear_trial(__global const uchar* weights, __global const float* 
                            int outputs, int rows, int first_panel)
 {
   const int panel = get_global_id(0);
-  const LinearInput in = {x, q, scale, sum};
+  const LinearInput in = {x, q, scale, sum, rows};
   __global const uchar* packed = weights + (ulong)(first_panel + panel) * panel_bytes(type, depth);
   for (int row0 = 0; row0 < rows; row0 += LINEAR_ROWS) {
     const int count = min(LINEAR_ROWS, rows - row0);

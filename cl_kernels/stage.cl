@@ -31,17 +31,17 @@ typedef struct {
   int outputs;  // N
 } Weight;
 
-// Rows for the next linear layer: floats, or blocks of 32 int8 with a scale and two sums of the block's int8 each. Either
-// kind may be absent (-1).
+// Rows for the next linear layer: floats, or blocks of 32 int8 with a scale and sums of the block's int8 each. Either kind
+// may be absent (-1). T: the rows of this stage.
 typedef struct {
-  int floats;  // [rows][K] f32
-  int bytes;   // [rows][K] int8 (offset in floats, too)
-  int scales;  // [rows][K/32] f32
-  int sums;    // [rows][K/32] int (meaning: linear.cl)
+  int floats;  // [T][K] f32
+  int bytes;   // [K/32][T][32] int8 (offset in floats, too)
+  int scales;  // [K/32][T] f32
+  int sums;    // [K/32][T][2] int (meaning: linear.cl)
 } Rows;
 
 typedef struct { Weight table; int tokens, out; } EmbedArgs;
-typedef struct { int in, rows_from, weight, depth; float epsilon; Rows out; } NormArgs;
+typedef struct { int in, rows_from, weight, depth; float epsilon; int rows; Rows out; } NormArgs;
 typedef struct {
   Weight weight[2];
   int bias[2];
@@ -50,7 +50,7 @@ typedef struct {
 } LinearArgs;
 typedef struct { int query, key, value, positions, tables, layer; } RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
-typedef struct { int in, list, partials, depth; Rows out; } CombineArgs;
+typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;
 typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 
@@ -122,6 +122,7 @@ typedef struct {
   __global const char* q;
   __global const float* scale;
   __global const int* sum;
+  int rows;  // T
 } LinearInput;
 
 // Bytes of a panel of 16 outputs (layouts: linear.cl).

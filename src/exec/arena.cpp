@@ -28,7 +28,7 @@ class Layout {
     if (bytes) {
       result.bytes = take(rows, div_ceil(columns, int64_t{4}));
       result.scales = take(rows, columns / 32);
-      result.sums = take(rows, columns / 32);
+      result.sums = take(rows, columns / 32 * 2);
     }
     return result;
   }

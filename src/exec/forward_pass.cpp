@@ -103,10 +103,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   next_group();
   StageRows attended_out = arena_.attended;
   attended_out.floats = kNone;
-  add(Operation::Combine).combine = {.in = arena_.attended.floats,
-                                     .partials = arena_.partials,
-                                     .depth = spec.head_count * spec.head_size,
-                                     .out = attended_out};
+  add(Operation::Combine).combine = {.in = arena_.attended.floats, .partials = arena_.partials, .out = attended_out};
   add_residual(weights.attention_output, weights.attention_output_bias, arena_.attended);
   add_norm(weights.feed_forward_norm);
   next_group();
@@ -160,6 +157,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       stage.items = tables.rows;
       break;
     case Operation::Norm:
+      stage.norm.rows = tables.rows;
       stage.items = tables.rows;
       break;
     case Operation::Linear:
@@ -178,6 +176,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       break;
     case Operation::Combine:
       stage.combine.list = tables.combine;
+      stage.combine.rows = tables.rows;
       stage.items =
           tables.splits || stage.combine.out.bytes != kNone ? tables.rows * StepProgram::combine_slices(shape_) : 0;
       break;
@@ -191,6 +190,7 @@ void ForwardPass::fit_logits(Stage& stage, const StepTables& tables, int32_t fir
   switch (stage.operation) {
     case Operation::Norm:
       stage.norm.rows_from = tables.sampled_rows + first;
+      stage.norm.rows = count;
       stage.items = count;
       break;
     case Operation::Linear:

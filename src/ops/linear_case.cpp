@@ -70,18 +70,21 @@ void fill_rows(LinearCase& c, Rng& rng) {
   }
   c.bytes.resize(numbers);
   c.scales.resize(numbers / kBlock);
-  c.sums.resize(numbers / kBlock);
-  for (size_t block = 0; block < c.scales.size(); ++block) {
+  c.sums.resize(numbers / kBlock * 2);
+  for (size_t unit = 0; unit < c.scales.size(); ++unit) {  // [rows][depth / 32]
+    const auto blocks = static_cast<size_t>(c.shape.depth / kBlock);
+    const size_t block = unit % blocks * static_cast<size_t>(c.shape.rows) + unit / blocks;
     const float scale = static_cast<float>(rng.between(1, 1000)) * 7.7e-6F;
     uint32_t pairs[2] = {0, 0};
     for (size_t i = 0; i < kBlock; ++i) {
       const int32_t value = rng.chance(0.25) ? (rng.chance(0.5) ? 127 : -127) : rng.between(-127, 127);
       c.bytes[block * kBlock + i] = static_cast<int8_t>(value);
-      c.x[block * kBlock + i] = scale * static_cast<float>(value);
+      c.x[unit * kBlock + i] = scale * static_cast<float>(value);
       pairs[i % 4 / 2] -= static_cast<uint32_t>(8 * value);
     }
     c.scales[block] = scale;
-    c.sums[block] = static_cast<int32_t>((pairs[0] & 0xFFFFU) | pairs[1] << 16U);
+    c.sums[2 * block] = static_cast<int32_t>((pairs[0] & 0xFFFFU) | pairs[1] << 16U);
+    c.sums[2 * block + 1] = static_cast<int32_t>(pairs[0] + pairs[1]);
   }
 }
 
@@ -128,12 +131,12 @@ float expected_output(const LinearCase& c, int32_t row, int32_t output) {
   }
   for (int32_t k = 0; k < c.shape.depth; k += kBlock) {
     const std::byte* const block = unit_at(c, output, k);
-    const size_t at = first + static_cast<size_t>(k);
+    const auto at = static_cast<size_t>(k / kBlock * c.shape.rows + row);
     int32_t dot = 0;
     for (int32_t i = 0; i < kBlock; ++i) {
-      dot += quantised_number(c.shape.type, block, i) * c.bytes[at + static_cast<size_t>(i)];
+      dot += quantised_number(c.shape.type, block, i) * c.bytes[at * kBlock + static_cast<size_t>(i)];
     }
-    const float scale = float_of_half(load<uint16_t>(block)) * c.scales[at / kBlock];
+    const float scale = float_of_half(load<uint16_t>(block)) * c.scales[at];
     sum = std::fma(static_cast<float>(dot), scale, sum);
   }
   return sum;

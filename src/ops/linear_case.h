@@ -24,9 +24,9 @@ struct LinearCase {
   std::vector<std::byte> weights;  // [outputs] rows as in model files
   std::vector<std::byte> panels;   // the same, packed
   std::vector<float> x;            // [rows][depth]; for the quantised types scale * bytes
-  std::vector<int8_t> bytes;       // [rows][depth]
-  std::vector<float> scales;       // [rows][depth / 32]
-  std::vector<int32_t> sums;       // [rows][depth / 32]
+  std::vector<int8_t> bytes;       // [depth / 32][rows][32]
+  std::vector<float> scales;       // [depth / 32][rows]
+  std::vector<int32_t> sums;       // [depth / 32][rows][2]
 };
 
 // REQUIRES: depth is a multiple of the type's unit.

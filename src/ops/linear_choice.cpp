@@ -38,6 +38,7 @@ bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
+  if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) files.emplace_back("linear_vnni.cl");
   if (info.type == DeviceType::Cpu && info.cpu.avx2 && info.cpu.fma && info.cpu.f16c)
     files.emplace_back("linear_avx2.cl");
   files.emplace_back(kPortable);

@@ -51,6 +51,7 @@ struct EmbedArgs {
 struct NormArgs {
   int32_t in, rows_from, weight, depth;
   float epsilon;
+  int32_t rows;
   StageRows out;
 };
 struct LinearArgs {
@@ -68,7 +69,7 @@ struct AttentionArgs {
   int32_t query, out, list, positions, tables, partials, layer;
 };
 struct CombineArgs {
-  int32_t in, list, partials, depth;
+  int32_t in, list, partials, rows;
   StageRows out;
 };
 struct StatisticsArgs {

@@ -102,7 +102,7 @@ class Attention : public testing::TestWithParam<Heads> {
                            .layer = 0};
     Stage merge{.operation = Operation::Combine,
                 .items = static_cast<int32_t>(rows.size()) * StepProgram::combine_slices(shape())};
-    merge.combine = {.in = out, .list = bench.add_words(combine), .partials = partials, .depth = heads * head_size};
+    merge.combine = {.in = out, .list = bench.add_words(combine), .partials = partials};
     bench.run({rotate, attention, merge});
     for (size_t i = 0; i < 64; ++i) {
       EXPECT_TRUE(test::StageBench::poisoned(bench.activations[static_cast<size_t>(guard) + i]));

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_vnni.cl: linear_tile() for x86 processors with AVX-512 and its VNNI; contract and panel layouts: linear.cl. Gives
+// the same bits as linear.cl does.
+//   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
+//   Q8_0, Q4_0: a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0: w + 128, Q4_0: w + 8) while it
+//     meets all rows of the tile, 8 at a time; vpdpbusd adds 4 depths of a row, broadcast from memory. The sums begin at
+//     minus 128 (or 8) times the sum of the row's block, so that they end exact; the float sums of the rows wait in the
+//     first-level cache.
+//   F32, F16, BF16: 8 rows times a stretch of the panel that stays in the first-level cache.
+//   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
+#define LINEAR_ROWS 64
+#define STRETCH_DEPTH 256  // F16: 8 KiB of the panel
+#define INLINE static inline __attribute__((always_inline))
+
+// M(row, its register for the integer sum, its register for the scale)
+#define EACH_1(M) M("0", "0", "8")
+#define EACH_2(M) EACH_1(M) M("1", "1", "9")
+#define EACH_4(M) EACH_2(M) M("2", "2", "10") M("3", "3", "11")
+#define EACH_8(M) EACH_4(M) M("4", "4", "12") M("5", "5", "13") M("6", "6", "14") M("7", "7", "15")
+
+#define BROADCAST "%{1to16%}"
+#define ROW_BEGIN_Q8(row, sum, scale) "vpslld $4, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
+#define ROW_BEGIN_Q4(row, sum, scale) "vpbroadcastd 8*" row "+4(%[minus]), %%zmm" sum "\n"
+#define ROW_DOT(j, row, sum) "vpdpbusd 4*" j "+32*" row "(%[x])" BROADCAST ", %[w" j "], %%zmm" sum "\n"
+#define ROW_DOT_0(row, sum, scale) ROW_DOT("0", row, sum)
+#define ROW_DOT_1(row, sum, scale) ROW_DOT("1", row, sum)
+#define ROW_DOT_2(row, sum, scale) ROW_DOT("2", row, sum)
+#define ROW_DOT_3(row, sum, scale) ROW_DOT("3", row, sum)
+#define ROW_DOT_4(row, sum, scale) ROW_DOT("4", row, sum)
+#define ROW_DOT_5(row, sum, scale) ROW_DOT("5", row, sum)
+#define ROW_DOT_6(row, sum, scale) ROW_DOT("6", row, sum)
+#define ROW_DOT_7(row, sum, scale) ROW_DOT("7", row, sum)
+#define ROW_CONVERT(row, sum, scale)                                        \
+  "vcvtdq2ps %%zmm" sum ", %%zmm" sum "\n"                                  \
+  "vmulps 4*" row "(%[scale])" BROADCAST ", %[d], %%zmm" scale "\n"
+#define ROW_END(row, sum, scale)                                            \
+  "vfmadd213ps 64*" row "(%[acc]), %%zmm" scale ", %%zmm" sum "\n"          \
+  "vmovups %%zmm" sum ", 64*" row "(%[acc])\n"
+
+typedef struct {
+  int16 w[8];  // unsigned bytes: [k/4] of [output][4]
+  float16 d;
+} Block;
+
+// acc[r] += the products of one block with rows r = 0..ROWS-1 (layout: LinearInput).
+#define DEFINE_BLOCK_ROWS(TYPE, ROWS)                                                                                     \
+  INLINE void block_rows_##TYPE##_##ROWS(const Block* b, __global const char* x, __global const float* scale,             \
+                                         __global const int* minus, float16* acc)                                         \
+  {                                                                                                                       \
+    __asm__ volatile(EACH_##ROWS(ROW_BEGIN_##TYPE) EACH_##ROWS(ROW_DOT_0) EACH_##ROWS(ROW_DOT_1) EACH_##ROWS(ROW_DOT_2)   \
+                         EACH_##ROWS(ROW_DOT_3) EACH_##ROWS(ROW_DOT_4) EACH_##ROWS(ROW_DOT_5) EACH_##ROWS(ROW_DOT_6)      \
+                             EACH_##ROWS(ROW_DOT_7) EACH_##ROWS(ROW_CONVERT) EACH_##ROWS(ROW_END)                         \
+                     :                                                                                                    \
+                     : [w0] "v"(b->w[0]), [w1] "v"(b->w[1]), [w2] "v"(b->w[2]), [w3] "v"(b->w[3]), [w4] "v"(b->w[4]),     \
+                       [w5] "v"(b->w[5]), [w6] "v"(b->w[6]), [w7] "v"(b->w[7]), [d] "v"(b->d), [x] "r"(x),                \
+                       [scale] "r"(scale), [minus] "r"(minus), [acc] "r"(acc)                                             \
+                     : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",  \
+                       "zmm12", "zmm13", "zmm14", "zmm15", "memory");                                                     \
+  }
+#define DEFINE_INTEGER_ROWS(TYPE)                                                                                         \
+  DEFINE_BLOCK_ROWS(TYPE, 8)                                                                                              \
+  DEFINE_BLOCK_ROWS(TYPE, 4)                                                                                              \
+  DEFINE_BLOCK_ROWS(TYPE, 2)                                                                                              \
+  DEFINE_BLOCK_ROWS(TYPE, 1)                                                                                              \
+  static void integer_rows_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
+                                  float16* acc)                                                                           \
+  {                                                                                                                       \
+    for (int k = 0; k < depth / 32; k++) {                                                                                \
+      const Block b = block_##TYPE(panel, k);                                                                             \
+      const size_t first = (size_t)k * in->rows + row0;                                                                   \
+      __global const char* x = in->q + first * 32;                                                                        \
+      __global const float* scale = in->scale + first;                                                                    \
+      __global const int* minus = in->sum + first * 2;                                                                    \
+      int r = 0;                                                                                                          \
+      for (; r + 8 <= rows; r += 8) block_rows_##TYPE##_8(&b, x + r * 32, scale + r, minus + r * 2, acc + r);             \
+      if (rows & 4) block_rows_##TYPE##_4(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
+      r += rows & 4;                                                                                                      \
+      if (rows & 2) block_rows_##TYPE##_2(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
+      r += rows & 2;                                                                                                      \
+      if (rows & 1) block_rows_##TYPE##_1(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
+    }                                                                                                                     \
+  }
+
+// Asks for the block AHEAD blocks on: the next block is needed sooner than the processor finds out by itself when many rows
+// meet this one. Reaches behind the last panel; prefetches do not fault.
+#define AHEAD 6
+#define PREFETCH(at) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(block), "i"(at));
+#define PREFETCH_5(at) PREFETCH(at) PREFETCH(at + 64) PREFETCH(at + 128) PREFETCH(at + 192) PREFETCH(at + 256)
+#define PREFETCH_9(at) PREFETCH_5(at) PREFETCH(at + 320) PREFETCH(at + 384) PREFETCH(at + 448) PREFETCH(at + 512)
+
+INLINE Block block_Q8(__global const uchar* panel, int k)
+{
+  __global const uchar* block = panel + 544 * k;
+  PREFETCH_9(544 * AHEAD)
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
+  return b;
+}
+INLINE Block block_Q4(__global const uchar* panel, int k)
+{
+  __global const uchar* block = panel + 288 * k;
+  PREFETCH_5(288 * AHEAD)
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  _Pragma("unroll") for (int j = 0; j < 4; j++)
+  {
+    const int16 both = vload16(j, (__global const int*)(block + 32));
+    b.w[j] = both & 0x0F0F0F0F;
+    b.w[4 + j] = (both >> 4) & 0x0F0F0F0F;
+  }
+  return b;
+}
+DEFINE_INTEGER_ROWS(Q8)
+DEFINE_INTEGER_ROWS(Q4)
+
+// Floats. Rows 0..7 are at x, x + s, x + 2s, y = x + 3s, x + 4s, y + 2s, z = x + 6s, y + 4s.
+#define FLOATS_1(M) M("(%[x])", "0")
+#define FLOATS_2(M) FLOATS_1(M) M("(%[x],%[s])", "1")
+#define FLOATS_4(M) FLOATS_2(M) M("(%[x],%[s],2)", "2") M("(%[y])", "3")
+#define FLOATS_8(M) FLOATS_4(M) M("(%[x],%[s],4)", "4") M("(%[y],%[s],2)", "5") M("(%[z])", "6") M("(%[y],%[s],4)", "7")
+#define FLOAT_ROW(at, row) "vfmadd231ps " at BROADCAST ", %%zmm8, %%zmm" row "\n"
+#define FLOAT_ROW_NEXT(at, row) "vfmadd231ps 4" at BROADCAST ", %%zmm9, %%zmm" row "\n"
+#define ACC_LOAD(at, row) "vmovups 64*" row "(%[acc]), %%zmm" row "\n"
+#define ACC_STORE(at, row) "vmovups %%zmm" row ", 64*" row "(%[acc])\n"
+#define LOAD_F16(at, to) "vcvtph2ps 32*" at "(%[w]), %%zmm" to "\n"
+#define LOAD_F32(at, to) "vmovups 64*" at "(%[w]), %%zmm" to "\n"
+#define LOAD_BF16(at, to) "vpmovzxwd 32*" at "(%[w]), %%zmm" to "\nvpslld $16, %%zmm" to ", %%zmm" to "\n"
+// acc[r] += the products of `count` depths with rows r = 0..ROWS-1, two depths at a time.
+#define DEFINE_FLOAT_TILE(TYPE, ROWS, BYTES)                                                                              \
+  INLINE void floats_##TYPE##_##ROWS(__global const uchar* w, __global const float* x, long stride, long count, float16* acc) \
+  {                                                                                                                       \
+    __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
+    long pairs = count / 2;                                                                                               \
+    __asm__ volatile(FLOATS_##ROWS(ACC_LOAD)                                                                              \
+                     "test %[n], %[n]\n"                                                                                  \
+                     "jz 2f\n"                                                                                            \
+                     "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
+                     "prefetcht0 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
+                     "add $2*" #BYTES ", %[w]\n"                                                                          \
+                     "add $8, %[x]\n"                                                                                     \
+                     "add $8, %[y]\n"                                                                                     \
+                     "add $8, %[z]\n"                                                                                     \
+                     "dec %[n]\n"                                                                                         \
+                     "jnz 1b\n"                                                                                           \
+                     "2: test $1, %[count]\n"                                                                             \
+                     "jz 3f\n" LOAD_##TYPE("0", "8") FLOATS_##ROWS(FLOAT_ROW)                                             \
+                     "3:\n" FLOATS_##ROWS(ACC_STORE)                                                                      \
+                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(pairs)                                \
+                     : [s] "r"(4 * stride), [acc] "r"(acc), [count] "r"(count)                                            \
+                     : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "memory");   \
+  }
+#define DEFINE_FLOAT_ROWS(TYPE, BYTES)                                                                                    \
+  DEFINE_FLOAT_TILE(TYPE, 8, BYTES)                                                                                       \
+  DEFINE_FLOAT_TILE(TYPE, 4, BYTES)                                                                                       \
+  DEFINE_FLOAT_TILE(TYPE, 2, BYTES)                                                                                       \
+  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                              \
+  static void float_rows_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,        \
+                                float16* acc)                                                                             \
+  {                                                                                                                       \
+    const int stretch = rows == 1 ? depth : STRETCH_DEPTH;                                                                \
+    for (int k = 0; k < depth; k += stretch) {                                                                            \
+      __global const uchar* w = panel + (size_t)k * BYTES;                                                                \
+      __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
+      const int count = min(stretch, depth - k);                                                                          \
+      int r = 0;                                                                                                          \
+      for (; r + 8 <= rows; r += 8) floats_##TYPE##_8(w, x + (size_t)r * depth, depth, count, acc + r);                   \
+      if (rows & 4) floats_##TYPE##_4(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
+      r += rows & 4;                                                                                                      \
+      if (rows & 2) floats_##TYPE##_2(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
+      r += rows & 2;                                                                                                      \
+      if (rows & 1) floats_##TYPE##_1(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
+    }                                                                                                                     \
+  }
+DEFINE_FLOAT_ROWS(F16, 32)
+DEFINE_FLOAT_ROWS(F32, 64)
+DEFINE_FLOAT_ROWS(BF16, 32)
+
+static void linear_tile(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+{
+  for (int r = 0; r < rows; r++) acc[r] = 0.0f;
+  switch (type) {
+    case TYPE_Q8_0: integer_rows_Q8(panel, in, row0, rows, depth, acc); break;
+    case TYPE_Q4_0: integer_rows_Q4(panel, in, row0, rows, depth, acc); break;
+    case TYPE_F16: float_rows_F16(panel, in, row0, rows, depth, acc); break;
+    case TYPE_F32: float_rows_F32(panel, in, row0, rows, depth, acc); break;
+    default: float_rows_BF16(panel, in, row0, rows, depth, acc); break;
+  }
+}

@@ -48,8 +48,7 @@ DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   info.subgroups = info.has_extension("cl_khr_subgroups");
   info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
   info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
-  const bool compiled = info.platform == "Portable Computing Language" || info.platform.find("Intel") == 0;
-  info.host_code = info.type == DeviceType::Cpu && compiled;
+  info.host_code = info.type == DeviceType::Cpu && info.platform == "Portable Computing Language";
   if (info.host_code) info.cpu = host_cpu_features();
   return info;
 }

@@ -45,7 +45,8 @@ struct DeviceInfo {
   bool integer_dot = false;  // cl_khr_integer_dot_product
   bool host_memory = false;  // shares the host's memory
   // Kernels become the host's own machine code and workers of one launch run at the same time: inline assembly, the
-  // host's vector built-ins and waiting for each other work (PoCL, Intel's CPU runtime; not interpreters).
+  // host's vector built-ins and waiting for each other work (PoCL; Intel's CPU runtime goes through SPIR, which knows
+  // no constraints of x86 assembly, and interpreters go through nothing).
   bool host_code = false;
   HostCpuFeatures cpu;  // where host_code; else all false
 

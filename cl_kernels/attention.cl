@@ -10,14 +10,14 @@
 //   Work list, 8 ints an item: first row, rows, KV head, first partition, end partition, partial slot of (first row, first
 //   head of the group, partition 0) or -1 = write the result, partitions of the row, unused. Split items have one row.
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
-//   Mapping: item = work-list entry; tiles of up to 4 queries share each K and V that is loaded.
+//   Mapping: item = work-list entry; tiles of up to 8 queries share each K and V that is loaded.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
 //   HEAD_SIZE). Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
 
 #define PARTITION 256
 #define SHARED_HEADS (HEADS / KV_HEADS)
-#define QUERIES_MAX 16  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
+#define QUERIES_MAX 32  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
 #define PARTIAL_WORDS (HEAD_SIZE + 2)
 
 #define CONCAT_(a, b) a##b
@@ -58,9 +58,19 @@ static void merge_partition(Softmax* to, float largest, float total, const float
   for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * old + sum[i] * new;
 }
 
+// K or V of a group of tokens. Blocks lie scattered, so that the processor does not find the next one by itself.
+static void prefetch_group(__global const KV_TYPE* from)
+{
+  for (int at = 0; at < KV_GROUP * HEAD_SIZE * (int)sizeof(KV_TYPE); at += 64) prefetch_line((__global const uchar*)from + at);
+}
+
 // N queries over one partition; query q sees the tokens at positions <= position[q]. results[q] = (a, m, l).
+//   GROUPS groups of tokens and PARTS parts of a head are computed at a time, so that few queries fill the pipeline, too; what
+//   is left over is computed again with the last one. A number's own sum does not depend on either.
 // REQUIRES: at least one token of the partition is seen by each. ENSURES: memory behind the last seen token is not used.
-#define DEFINE_PARTITION(N)                                                                                            \
+#define HEAD_PARTS (HEAD_SIZE / HEAD_VECTOR)
+#define EACH(i, COUNT) _Pragma("unroll") for (int i = 0; i < COUNT; i++)
+#define DEFINE_PARTITION(N, GROUPS, PARTS)                                                                             \
   static void partition_##N(const Memory* memory, __global const int* table, int layer, int group, int partition,      \
                             const float* query, const int* position, float* sums, float* largests, float* totals)      \
   {                                                                                                                    \
@@ -71,24 +81,37 @@ static void merge_partition(Softmax* to, float largest, float total, const float
     const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
     float weights[N][PARTITION];                                                                                       \
     KV_FLOATS most[N];                                                                                                 \
-    _Pragma("unroll") for (int q = 0; q < N; q++) most[q] = -INFINITY;                                                 \
-    for (int t = 0; t < groups; t++) {                                                                                 \
-      const int token = begin + t * KV_GROUP;                                                                          \
-      __global const KV_TYPE* keys = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) +                     \
-                                     token % BLOCK_TOKENS * HEAD_SIZE;                                                 \
-      KV_FLOATS score[N];                                                                                              \
-      _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = 0.0f;                                                   \
-      for (int i = 0; i < HEAD_SIZE; i++) {                                                                            \
-        const KV_FLOATS k = LOAD_K(i, keys);                                                                           \
-        _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i]), score[q]); \
+    EACH(q, N) most[q] = -INFINITY;                                                                                    \
+    for (int t = 0; t < groups; t += GROUPS) {                                                                         \
+      __global const KV_TYPE* keys[GROUPS];                                                                            \
+      KV_FLOATS score[GROUPS][N];                                                                                      \
+      EACH(u, GROUPS) {                                                                                                \
+        const int token = begin + min(t + u, groups - 1) * KV_GROUP;                                                   \
+        keys[u] = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * HEAD_SIZE;      \
+        if (GROUPS > 1) {                                                                                              \
+          const int next = begin + min(t + u + GROUPS, groups - 1) * KV_GROUP;                                         \
+          prefetch_group(keys[u] + KV_HALF);                                                                           \
+          prefetch_group(kv_block(memory, table[next / BLOCK_TOKENS], layer, group) + next % BLOCK_TOKENS * HEAD_SIZE); \
+        }                                                                                                              \
+        EACH(q, N) score[u][q] = 0.0f;                                                                                 \
       }                                                                                                                \
-      _Pragma("unroll") for (int q = 0; q < N; q++) {                                                                  \
-        score[q] = select(score[q], (KV_FLOATS)(-INFINITY), LANES > (KV_INTS)(position[q] - token));                   \
-        most[q] = fmax(most[q], score[q]);                                                                             \
-        CONCAT(vstore, KV_GROUP)(score[q], t, weights[q]);                                                             \
+      for (int i = 0; i < HEAD_SIZE; i++) {                                                                            \
+        EACH(u, GROUPS) {                                                                                              \
+          const KV_FLOATS k = LOAD_K(i, keys[u]);                                                                      \
+          EACH(q, N) score[u][q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i]), score[u][q]);                         \
+        }                                                                                                              \
+      }                                                                                                                \
+      EACH(u, GROUPS) {                                                                                                \
+        const int at = min(t + u, groups - 1);                                                                         \
+        EACH(q, N) {                                                                                                   \
+          const KV_INTS seen = (KV_INTS)(position[q] - begin - at * KV_GROUP);                                         \
+          score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), LANES > seen);                                     \
+          most[q] = fmax(most[q], score[u][q]);                                                                        \
+          CONCAT(vstore, KV_GROUP)(score[u][q], at, weights[q]);                                                       \
+        }                                                                                                              \
       }                                                                                                                \
     }                                                                                                                  \
-    _Pragma("unroll") for (int q = 0; q < N; q++) {                                                                    \
+    EACH(q, N) {                                                                                                       \
       const float largest = MAX_GROUP(most[q]);                                                                        \
       KV_FLOATS total = 0.0f;                                                                                          \
       for (int t = 0; t < groups; t++) {                                                                               \
@@ -100,26 +123,29 @@ static void merge_partition(Softmax* to, float largest, float total, const float
       largests[q] = largest;                                                                                           \
       totals[q] = SUM_GROUP(total);                                                                                    \
     }                                                                                                                  \
-    for (int part = 0; part < HEAD_SIZE; part += HEAD_VECTOR) {                                                        \
-      HEAD_FLOATS sum[N];                                                                                              \
-      _Pragma("unroll") for (int q = 0; q < N; q++) sum[q] = 0.0f;                                                     \
+    for (int part = 0; part < HEAD_PARTS; part += PARTS) {                                                             \
+      HEAD_FLOATS sum[PARTS][N];                                                                                       \
+      EACH(p, PARTS) EACH(q, N) sum[p][q] = 0.0f;                                                                      \
       for (int j0 = 0; j0 < count; j0 += KV_GROUP) {                                                                   \
         const int token = begin + j0;                                                                                  \
         __global const KV_TYPE* values = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + KV_HALF +       \
-                                         token % BLOCK_TOKENS * HEAD_SIZE + part;                                      \
+                                         token % BLOCK_TOKENS * HEAD_SIZE;                                             \
         const int end = min(count - j0, KV_GROUP);                                                                     \
         for (int j = 0; j < end; j++) {                                                                                \
-          const HEAD_FLOATS v = LOAD_V(0, values + j * HEAD_SIZE);                                                     \
-          _Pragma("unroll") for (int q = 0; q < N; q++) sum[q] = fma(v, (HEAD_FLOATS)(weights[q][j0 + j]), sum[q]);    \
+          EACH(p, PARTS) {                                                                                             \
+            const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), values + j * HEAD_SIZE);                       \
+            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(weights[q][j0 + j]), sum[p][q]);                               \
+          }                                                                                                            \
         }                                                                                                              \
       }                                                                                                                \
-      _Pragma("unroll") for (int q = 0; q < N; q++) STORE_HEAD(sum[q], 0, sums + q * HEAD_SIZE + part);                \
+      EACH(p, PARTS) EACH(q, N) STORE_HEAD(sum[p][q], min(part + p, HEAD_PARTS - 1), sums + q * HEAD_SIZE);            \
     }                                                                                                                  \
   }
-DEFINE_PARTITION(1)
-DEFINE_PARTITION(2)
-DEFINE_PARTITION(3)
-DEFINE_PARTITION(4)
+DEFINE_PARTITION(1, 4, 4)
+DEFINE_PARTITION(2, 4, 4)
+DEFINE_PARTITION(3, 2, 4)
+DEFINE_PARTITION(4, 2, 2)
+DEFINE_PARTITION(8, 1, 2)
 
 static void attention_item(const Memory* memory, __global const AttentionArgs* args, int item)
 {
@@ -145,8 +171,8 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       int q = 0;  // positions rise with the rows
       while (q < count && position[q] < partition * PARTITION) q++;
       while (q < count) {
-        const int tile = min(count - q, 4);
-        float sums[4 * HEAD_SIZE], largests[4], totals[4];
+        const int left = count - q, tile = left >= 8 ? 8 : min(left, 4);
+        float sums[8 * HEAD_SIZE], largests[8], totals[8];
         const float* from = query + q * HEAD_SIZE;
         switch (tile) {
           case 1:
@@ -158,8 +184,11 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
           case 3:
             partition_3(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
             break;
-          default:
+          case 4:
             partition_4(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            break;
+          default:
+            partition_8(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
         }
         for (int t = 0; t < tile; t++, q++) {
           if (partial < 0) {

@@ -83,7 +83,7 @@ typedef struct {
 
 // Asks for the block AHEAD blocks on: the next block is needed sooner than the processor finds out by itself when many rows
 // meet this one. Reaches behind the last panel; prefetches do not fault.
-#define AHEAD 6
+#define AHEAD 12
 #define PREFETCH(at) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(block), "i"(at));
 #define PREFETCH_5(at) PREFETCH(at) PREFETCH(at + 64) PREFETCH(at + 128) PREFETCH(at + 192) PREFETCH(at + 256)
 #define PREFETCH_9(at) PREFETCH_5(at) PREFETCH(at + 320) PREFETCH(at + 384) PREFETCH(at + 448) PREFETCH(at + 512)

@@ -13,9 +13,38 @@
 // slowed each other down by a factor of 50.
 #define SPINS_BEFORE_YIELD 256
 
-static void wait_for(__global volatile int* counter, int count)
+// A worker that waits asks meanwhile for weights that it is likely to read next: they do not depend on what it waits for,
+// and the memory would be idle.
+#define WEIGHTS_AHEAD (256 << 10)  // bytes; well below a second-level cache
+#define ROWS_BOUND_BY_WEIGHTS 32   // with more rows there is time enough to read weights when they are needed
+
+typedef struct {
+  __global const uchar *next, *end;
+} WeightsAhead;
+
+// Those of the item, or of the linear stage after its stage.
+static WeightsAhead weights_ahead(const Memory* memory, __global const Stage* stage, __global const Stage* end, int item)
+{
+  WeightsAhead ahead = {0, 0};
+  for (; stage < end && stage->op != OP_LINEAR; stage++) item = 0;
+  if (stage == end || stage->args.linear.rows > ROWS_BOUND_BY_WEIGHTS) return ahead;
+  __global const LinearArgs* args = &stage->args.linear;
+  const int bytes = panel_bytes(args->weight[0].type, args->weight[0].depth);
+  const int first = item * args->panels, panels = (args->weight[0].outputs + 15) / 16 - first;
+  ahead.next = weight_panel(memory, &args->weight[0], first, bytes);
+  ahead.end = ahead.next + min((ulong)panels * bytes, (ulong)WEIGHTS_AHEAD);
+  return ahead;
+}
+
+static void wait_for(__global volatile int* counter, int count, WeightsAhead ahead)
 {
   for (int spins = 0; *counter < count; spins++) {
+    if (ahead.next < ahead.end) {
+      prefetch_line(ahead.next);
+      ahead.next += 64;
+      spins = 0;
+      continue;
+    }
 #if INFLIGHT_X86_LINUX
     __asm__ volatile("pause");
     if (spins > SPINS_BEFORE_YIELD) {
@@ -69,7 +98,8 @@ __kernel void run_step(MEMORY_PARAMETERS)
     if (stage == stage_count) return;
     __global const Stage* current = stages + stage;
     if (current->wait_counter >= 0) {
-      wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count);
+      wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count,
+               weights_ahead(&memory, current, stages + stage_count, ticket - first));
     }
     run_item(&memory, current, ticket - first);
     mem_fence(CLK_GLOBAL_MEM_FENCE);

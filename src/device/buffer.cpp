@@ -3,11 +3,29 @@
 
 #include <algorithm>
 #include <cstdint>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "base/log.h"
 #include "device/cl.h"
 
 namespace inflight {
+namespace {
+
+// Asks Linux for huge pages in [begin, begin + bytes) before anything has been touched: with pages of 4 KiB a processor
+// reads weights 10 to 20 % slower. A refusal costs nothing but that.
+void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t first = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t end = (address + bytes) / kHugePage * kHugePage;
+  if (first < end) static_cast<void>(madvise(begin + (first - address), end - first, MADV_HUGEPAGE));
+#endif
+}
+
+}  // namespace
 
 DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes)
     : state_(&device.state()), bytes_(bytes), label_(std::move(label)) {
@@ -20,8 +38,15 @@ DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes)
   cl_int status = CL_SUCCESS;
   raw_ = clCreateBuffer(state_->context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);
   cl_check(status, "clCreateBuffer", fmt::format("{}, {} bytes", label_, bytes));
-  const std::lock_guard lock(state_->ledger_mutex);
-  state_->ledger.push_back({label_, bytes});
+  {
+    const std::lock_guard lock(state_->ledger_mutex);
+    state_->ledger.push_back({label_, bytes});
+  }
+  constexpr size_t kWorthwhile = size_t{4} << 20;
+  if (!info.host_code || bytes < kWorthwhile) return;
+  const std::span<std::byte> mapped = map_for_write(0, bytes);
+  want_huge_pages(mapped.data(), bytes);
+  unmap(mapped);
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }

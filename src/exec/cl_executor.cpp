@@ -65,6 +65,11 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }
+  // A step without stages: drivers that compile at the first launch (PoCL, about a second) do it now, not while the
+  // first request waits.
+  words_.clear();
+  program_.run(memory(), {});
+  device_.finish();
 }
 
 ClExecutor::~ClExecutor() {

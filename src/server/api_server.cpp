@@ -12,6 +12,7 @@
 #include "server/openapi.h"
 #include "server/server_metrics.h"
 #include "server/text_routes.h"
+#include "server/web_page.h"
 
 namespace inflight::server {
 namespace {
@@ -69,6 +70,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"GET", "/v1/models", &ApiServer::get_models, false},
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
+    {"GET", "/", &ApiServer::get_page, true},
     {"GET", "/inflight/stats", &ApiServer::get_stats, false},
     {"GET", "/health", &ApiServer::get_health, true},
     {"GET", "/ready", &ApiServer::get_ready, true},
@@ -182,6 +184,17 @@ void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
   const std::string own = engine_.metrics_text();
   exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats()),
                     .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+void ApiServer::get_page(Exchange& exchange, HttpRequest&) {
+  exchange.respond({.body = std::string(web_page()),
+                    .content_type = "text/html; charset=utf-8",
+                    .headers = {{"Cache-Control", "no-cache"},
+                                {"Content-Security-Policy",
+                                 "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
+                                 "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"},
+                                {"Referrer-Policy", "no-referrer"},
+                                {"X-Content-Type-Options", "nosniff"}}});
 }
 
 void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {

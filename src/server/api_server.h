@@ -60,6 +60,7 @@ class ApiServer {
   void get_health(Exchange& exchange, HttpRequest& request);
   void get_ready(Exchange& exchange, HttpRequest& request);
   void get_metrics(Exchange& exchange, HttpRequest& request);
+  void get_page(Exchange& exchange, HttpRequest& request);
   void get_stats(Exchange& exchange, HttpRequest& request);
   void get_version(Exchange& exchange, HttpRequest& request);
   void get_models(Exchange& exchange, HttpRequest& request);

@@ -61,6 +61,7 @@ Json paths() {
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
+  paths["/"]["get"] = get_operation("The web page", "text/html", text);
   Json& stats = paths["/inflight/stats"]["get"];
   stats = get_operation("The latest steps of the batch and figures of now", "application/json", object);
   stats.erase("security");

@@ -1,0 +1,20 @@
+# cmake -DOUTPUT=file.cpp -DFOLDER=src/server/page -P embed_page.cmake: index.html with its style and scripts put where it
+# names them, as one text in a C++ file.
+file(READ ${FOLDER}/index.html page)
+foreach(part style.css chat.js live.js)
+  file(READ ${FOLDER}/${part} text)
+  string(REPLACE "/*${part}*/" "${text}" page "${page}")
+endforeach()
+set(html ${OUTPUT}.html)
+file(WRITE ${html} "${page}")
+file(READ ${html} hex HEX)
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
+file(WRITE ${OUTPUT} "// Made by cmake/embed_page.cmake.
+#include \"server/web_page.h\"
+namespace inflight::server {
+namespace {
+constexpr char kPage[] = {${bytes}};
+}  // namespace
+std::string_view web_page() { return {kPage, sizeof kPage}; }
+}  // namespace inflight::server
+")

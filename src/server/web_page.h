@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The web page at "/": one HTML text, made of src/server/page by cmake/embed_page.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace inflight::server {
+
+// LIFETIME: static.
+[[nodiscard]] std::string_view web_page();
+
+}  // namespace inflight::server

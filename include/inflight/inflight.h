@@ -277,7 +277,7 @@ INFLIGHT_API inflight_status_t inflight_engine_stats(inflight_engine_t* engine, 
 INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* engine, char* text, size_t capacity,
                                                             size_t* length);
 
-/** @brief A window into the batch, as JSON: figures of now and the latest steps (256 are kept) with who was in them.
+/** @brief A window into the batch, as JSON: figures of now and the latest steps (512 are kept) with who was in them.
  *  @param[in]  since  only steps with a greater number; 0 = all that are kept. Give the answer's last_step next time.
  *  Keys: now_s (since the engine was made), last_step, oldest_step (kept), waiting, running, max_num_seqs,
  *  max_num_batched_tokens, requests {submitted, finished, aborted, failed}, tokens {prompt, cached, output, computed,

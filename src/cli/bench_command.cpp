@@ -175,6 +175,7 @@ void add_bench_command(CLI::App& app) {
   add_bench(*command, "throughput", "A batch: tokens per second of all sequences while all decode", true);
   add_bench_kernels(*command);
   add_bench_sched(*command);
+  add_bench_serve(*command);
 }
 
 }  // namespace inflight::cli

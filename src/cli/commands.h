@@ -27,5 +27,6 @@ void add_tune_limits_command(CLI::App& app);
 // Part of `bench`.
 void add_bench_kernels(CLI::App& bench);
 void add_bench_sched(CLI::App& bench);
+void add_bench_serve(CLI::App& bench);
 
 }  // namespace inflight::cli

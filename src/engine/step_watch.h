@@ -36,7 +36,7 @@ class LatestValues {
 
 class StepWatch final : public Executor {
  public:
-  static constexpr size_t kSteps = 256;            // kept
+  static constexpr size_t kSteps = 512;            // kept
   static constexpr size_t kSequencesMax = 512;     // of a step; of more the number is told
   static constexpr int32_t kMapBlocksMax = 65536;  // with more blocks there is no map
 

@@ -12,3 +12,4 @@ inflight_python_test(server_page server server/page_test.py $<TARGET_FILE:inflig
 set_tests_properties(server_page PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_openai server server/openai_test.py $<TARGET_FILE:inflight>)
 set_tests_properties(server_openai PROPERTIES SKIP_RETURN_CODE 77)
+inflight_python_test(server_bench_serve server server/bench_serve_test.py $<TARGET_FILE:inflight>)

@@ -33,7 +33,7 @@ function take(stats) {
     live.steps = [];
     live.marks = [];
   }
-  stats.steps.slice(-STEPS_MAX).forEach(addStep);
+  stats.steps.forEach(addStep);
   live.last = stats.last_step;
   live.latest = stats;
   live.marks.push({time: stats.now_s, output: stats.tokens.output, computed: stats.tokens.computed});

@@ -100,16 +100,16 @@ TEST(StepWatch, TellsWhatWasReusedAndWhichStepsAreNew) {
 
 TEST(StepWatch, KeepsTheLatestSteps) {
   EngineWorld world(EngineWorld::host_driven());
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 8; ++i) {
     submit(*world.engine, {1, 2, i}, 100)->release();
     world.run();
   }
   const Json seen = look(*world.engine);
   EXPECT_EQ(seen["steps"].size(), StepWatch::kSteps);
-  EXPECT_EQ(seen["last_step"], 400);
-  EXPECT_EQ(seen["oldest_step"], 400 - StepWatch::kSteps + 1);
+  EXPECT_EQ(seen["last_step"], 800);
+  EXPECT_EQ(seen["oldest_step"], 800 - StepWatch::kSteps + 1);
   EXPECT_EQ(seen["steps"][0]["step"], seen["oldest_step"]);
-  EXPECT_EQ(seen["itl"]["count"], 4 * 99);
+  EXPECT_EQ(seen["itl"]["count"], 8 * 99);
 }
 
 TEST(StepWatch, NamesWhoWasPreempted) {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loadgen/load_options.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "sim/length_distribution.h"
+
+namespace inflight {
+
+LoadTarget parse_load_target(std::string_view base_url, std::string_view endpoint) {
+  constexpr std::string_view kScheme = "http://";
+  if (!base_url.starts_with(kScheme)) {
+    fail(ErrorCode::InvalidArgument, "--base-url is '{}', allowed: http://HOST[:PORT][/PATH] (no TLS)", base_url);
+  }
+  if (!endpoint.starts_with('/')) {
+    fail(ErrorCode::InvalidArgument, "--endpoint is '{}', allowed: a path that begins with '/'", endpoint);
+  }
+  std::string_view place = base_url.substr(kScheme.size());
+  std::string_view path = place.substr(std::min(place.size(), place.find('/')));
+  place = place.substr(0, place.size() - path.size());
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const size_t colon = place.rfind(':');
+  const std::string_view host = place.substr(0, colon);
+  const std::string_view port = colon == std::string_view::npos ? "80" : place.substr(colon + 1);
+  if (host.empty() || port.empty() || port.find_first_not_of("0123456789") != std::string_view::npos) {
+    fail(ErrorCode::InvalidArgument, "--base-url is '{}', allowed: http://HOST[:PORT][/PATH]", base_url);
+  }
+  return {.host = std::string(host),
+          .port = std::string(port),
+          .path = std::string(path) + std::string(endpoint),
+          .chat = endpoint.ends_with("/chat/completions")};
+}
+
+void set_arrivals(Workload& workload, double rate, double burstiness, uint64_t seed) {
+  Rng rng(seed);
+  double now_s = 0.0;
+  for (SimRequest& request : workload.requests) {
+    if (request.after != kNoRequest) continue;
+    request.arrival = static_cast<TimeNs>(now_s * 1e9);
+    if (std::isfinite(rate)) now_s += draw_gamma(rng, burstiness) / rate;
+  }
+}
+
+std::string load_body(const Workload& workload, size_t index, const LoadOptions& options) {
+  const SimRequest& request = workload.requests[index];
+  std::vector<TokenId> ids;
+  for (const ContentSegment& segment : workload.prompt(request)) {
+    append_stream(segment.stream, segment.offset, segment.count, ids);
+  }
+  const auto span = static_cast<uint32_t>(options.end_token_id - options.first_token_id);
+  for (TokenId& id : ids) id = options.first_token_id + static_cast<TokenId>(static_cast<uint32_t>(id) % span);
+  nlohmann::json body = {{"max_tokens", request.output_tokens},
+                         {"stream", true},
+                         {"stream_options", {{"include_usage", true}}},
+                         {"temperature", 0}};
+  if (options.ignore_eos) body["ignore_eos"] = true;
+  if (!options.model.empty()) body["model"] = options.model;
+  if (options.target.chat) {
+    std::string text;
+    for (const TokenId id : ids) text += "w" + std::to_string(id) + " ";
+    body["messages"] = {{{"role", "user"}, {"content", text}}};
+  } else {
+    body["prompt"] = ids;
+  }
+  body.update(options.extra_body);
+  return body.dump();
+}
+
+}  // namespace inflight

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulating commands as a user runs them:  sim_test.py PROGRAM
 
-sim, tune-limits, doctor and bench sched: keys, files, exit status, one-line errors."""
+sim, tune-limits, doctor, calibrate and bench sched: keys, files, exit status, one-line errors."""
 
 import json
 import pathlib
@@ -96,7 +96,22 @@ def check_tools():
     assert bench["scheduled_tokens"] == 66 * 639
 
 
+def check_calibrate(folder):
+    """What calibrate says that its profile predicts is what sim predicts with it."""
+    profile = folder / "here.json"
+    found = json.loads(run("calibrate", "-o", profile, "--json"))
+    assert json.loads(profile.read_text()) == found["profile"] and found["measured_steps"] == 26, found
+    assert [len(found["checks"]), min(check["makespan_s"]["live"] > 0 for check in found["checks"])] == [3, True]
+    for check in found["checks"]:
+        again = ["--max-num-seqs", 32, "--max-num-batched-tokens", 512, "--prefix-caching", "off", "--overlap", "off"]
+        simulated = json.loads(run("sim", "--workload", check["workload"], "--device", profile, *again, "--json"))
+        assert abs(simulated["makespan_s"] / check["makespan_s"]["simulated"] - 1) < 1e-6, (check, simulated["makespan_s"])
+    error = run("calibrate", "--max-model-len", 100, status=2)
+    assert "the model's length is 100 tokens, calibrate needs 512" in error and error.count("\n") == 1, error
+
+
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
+    check_calibrate(pathlib.Path(name))
 check_errors()
 check_tools()

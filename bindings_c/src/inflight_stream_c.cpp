@@ -66,6 +66,8 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.text = stream.text.c_str();
   event.text_length = stream.text.size();
   event.error = batch.error.empty() ? nullptr : batch.error.c_str();
+  if (batch.finish == inflight::FinishReason::Error)
+    event.error_status = static_cast<inflight_status_t>(batch.error_code);
   event.prompt_token_count = batch.prompt_token_count;
   event.cached_token_count = batch.cached_token_count;
   event.output_token_count = batch.output_token_count;
@@ -113,7 +115,7 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
       }
     }
     handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
-    handle->output = runtime.engine().submit(std::move(options));
+    handle->output = runtime.engine().submit(std::move(options), inflight::c::read_structured_output(given, runtime));
     handle->request = handle->output->request();
     *stream = handle.release();
     return INFLIGHT_OK;

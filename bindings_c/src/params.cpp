@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <string>
 
@@ -124,6 +125,37 @@ std::string_view read_text(const char* text, size_t length, const char* name) {
 
 std::vector<std::string> read_stop_strings(const inflight_request_params_t& params) {
   return read_texts(params.stop, params.stop_count, limits::kStopStringsMax, "stop");
+}
+
+FilterSource read_structured_output(const inflight_request_params_t& params, Runtime& runtime) {
+  const auto choices =
+      read_texts(params.structured_choice, params.structured_choice_count, limits::kBadWordsMax, "structured_choice");
+  const char* const texts[] = {params.structured_json, params.structured_regex, params.structured_grammar};
+  const auto given =
+      std::count_if(std::begin(texts), std::end(texts), [](const char* text) { return text != nullptr; }) +
+      (choices.empty() ? 0 : 1) + (params.structured_json_object != 0 ? 1 : 0);
+  if (given > 1) {
+    fail(
+        ErrorCode::InvalidArgument,
+        "{} of structured_json, structured_regex, structured_grammar, structured_choice and structured_json_object are "
+        "set, allowed: at most one",
+        given);
+  }
+  if (params.structured_json_object != 0) return runtime.grammar_filter(GrammarKind::JsonObject, "");
+  if (params.structured_json != nullptr) return runtime.grammar_filter(GrammarKind::JsonSchema, params.structured_json);
+  if (params.structured_regex != nullptr) return runtime.grammar_filter(GrammarKind::Regex, params.structured_regex);
+  if (params.structured_grammar != nullptr) return runtime.grammar_filter(GrammarKind::Gbnf, params.structured_grammar);
+  if (choices.empty()) return {};
+  std::string grammar = "root ::=";
+  for (const std::string& choice : choices) {
+    grammar += grammar.ends_with('=') ? " \"" : " | \"";
+    for (const char letter : choice) {
+      if (letter == '"' || letter == '\\') grammar += '\\';
+      grammar += letter;
+    }
+    grammar += '"';
+  }
+  return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
 }
 
 RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {

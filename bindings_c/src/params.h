@@ -55,6 +55,9 @@ void write_struct(Struct source, Struct* target, const char* name) {
 // `runtime` tokenizes a text prompt.
 [[nodiscard]] SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime);
 
+// The filter of `structured_*`; empty: none is set.   ERRORS: InvalidArgument for several, Unsupported.
+[[nodiscard]] FilterSource read_structured_output(const inflight_request_params_t& params, Runtime& runtime);
+
 // The texts at which an answer ends.
 [[nodiscard]] std::vector<std::string> read_stop_strings(const inflight_request_params_t& params);
 

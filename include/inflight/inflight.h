@@ -206,14 +206,23 @@ typedef struct inflight_request_params {
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
   uint8_t include_stop_str_in_output; /* the text of `stop` that ended the answer is given too (0)               */
-  uint8_t reserved2[7];
+
+  /* Structured output: the whole answer follows at most one of these. It is compiled while the request waits; what is
+     wrong with it ends the stream with INFLIGHT_FINISH_ERROR. NULL or 0 = none. */
+  uint8_t structured_json_object;       /* any JSON object                                                       */
+  uint8_t reserved2[6];
+  const char* structured_json;          /* JSON Schema                                                           */
+  const char* structured_regex;         /* regular expression, of the whole answer                               */
+  const char* structured_grammar;       /* GBNF, llama.cpp's notation                                            */
+  const char* const* structured_choice; /* one of these texts                                                    */
+  size_t structured_choice_count;       /* at most 1024                                                          */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
-    1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0,          \
-    {0, 0, 0, 0, 0, 0, 0} }
+    1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
+    {0, 0, 0, 0, 0, 0}, NULL, NULL, NULL, NULL, 0 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -309,7 +318,7 @@ typedef int32_t inflight_finish_reason_t;
 #define INFLIGHT_FINISH_STOP 1   /* an end or stop token                           */
 #define INFLIGHT_FINISH_LENGTH 2 /* max_tokens or the model's context length       */
 #define INFLIGHT_FINISH_ABORT 3  /* cancelled                                      */
-#define INFLIGHT_FINISH_ERROR 4  /* the engine failed; see `error`                 */
+#define INFLIGHT_FINISH_ERROR 4  /* see `error` and `error_status`                 */
 
 /** A token that could have come at a position. */
 typedef struct inflight_token_logprob {
@@ -337,7 +346,8 @@ typedef struct inflight_stream_event {
   size_t prompt_logprob_count;
   const char* stop_text; /* with INFLIGHT_FINISH_STOP: which of the request's `stop` ended the answer, else NULL */
   int32_t stop_token_id; /* with INFLIGHT_FINISH_STOP: the end or stop token that did, the last of token_ids; else -1 */
-  int32_t reserved;
+  inflight_status_t error_status; /* with INFLIGHT_FINISH_ERROR: INFLIGHT_ERROR_ENGINE_FAILED, or what is wrong with the
+                                     request's structured output; else 0 */
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \

@@ -69,6 +69,7 @@ struct Event {
   std::vector<Top> prompt_top_logprobs;
   std::string stop_text;       // which of RequestOptions.stop ended the answer
   int32_t stop_token_id = -1;  // or which token
+  inflight_status_t error_status = INFLIGHT_OK;
 };
 
 // One answer on its way. Move-only; cancels its request when it is destroyed early. Goes before its engine.
@@ -115,6 +116,7 @@ class Stream {
     }
     if (event.stop_text != nullptr) result.stop_text = event.stop_text;
     result.stop_token_id = event.stop_token_id;
+    result.error_status = event.error_status;
     return result;
   }
   bool ended() const noexcept { return ended_; }
@@ -149,6 +151,8 @@ struct RequestOptions {
   std::vector<int32_t> stop_token_ids{};
   std::vector<std::string> stop{}, bad_words{}, dry_sequence_breakers{};
   std::vector<std::pair<int32_t, float>> logit_bias{};
+  std::string structured_json{}, structured_regex{}, structured_grammar{};  // at most one, or
+  std::vector<std::string> structured_choice{};                             // these
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
 
@@ -198,6 +202,12 @@ class Engine {
       params.dry_sequence_breakers = breakers.data();
       params.dry_sequence_breaker_count = breakers.size();
     }
+    const auto text = [](const std::string& value) { return value.empty() ? nullptr : value.c_str(); };
+    params.structured_json = text(options.structured_json);
+    params.structured_regex = text(options.structured_regex);
+    params.structured_grammar = text(options.structured_grammar);
+    const auto choice = pointers(options.structured_choice);
+    if (!choice.empty()) params.structured_choice = choice.data(), params.structured_choice_count = choice.size();
     std::vector<int32_t> bias_ids;
     std::vector<float> biases;
     for (const auto& bias : options.logit_bias) bias_ids.push_back(bias.first), biases.push_back(bias.second);

@@ -61,6 +61,16 @@ inline constexpr size_t kTemplateValueBytesMax = 256U << 20;  // all values that
 inline constexpr int64_t kTemplateStepsMax = 10'000'000;      // evaluated nodes of one rendering
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
+// Grammars.
+inline constexpr size_t kGrammarBytesMax = 1U << 20;
+inline constexpr int kGrammarDepthMax = 64;  // nested schemas and groups
+inline constexpr int64_t kGrammarRepeatMax = 10'000;
+inline constexpr size_t kGrammarInstructionsMax = 400'000;
+inline constexpr size_t kGrammarStatesMax = 50'000;       // of one grammar's automaton; beyond, it begins anew
+inline constexpr size_t kGrammarMaskWordsMax = 16 << 20;  // of one grammar's kept masks
+inline constexpr size_t kGrammarsKept = 64;               // compiled and unused
+inline constexpr size_t kForcedBytesMax = 4096;           // that forced_text() gives at once
+
 // Simulation.
 inline constexpr size_t kTraceBytesMax = size_t{4} << 30;
 inline constexpr int64_t kSimRequestsMax = 50'000'000;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/request_flags.h"
 
+#include <fstream>
+#include <iterator>
+
 #include "base/error.h"
 
 namespace inflight::cli {
@@ -17,6 +20,14 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
   } catch (const std::exception&) {  // below
   }
   fail(ErrorCode::InvalidArgument, "--logit-bias is '{}', allowed: TOKEN_ID=NUMBER", text);
+}
+
+// The text itself, or with '@' the content of a file.
+std::string text_or_file(const std::string& given) {
+  if (!given.starts_with('@')) return given;
+  std::ifstream file(given.substr(1), std::ios::binary);
+  if (!file) fail(ErrorCode::NotFound, "{}: cannot open this file", given.substr(1));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace
@@ -75,6 +86,18 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
           "TOKEN_ID=NUMBER is added to the logit; may be given several times")
       ->allow_extra_args(false)
       ->group("Answer");
+  const auto add_source = [&](const char* name, std::string& value, const char* help) {
+    command
+        .add_option_function<std::string>(
+            name, [&value](const std::string& given) { value = text_or_file(given); }, help)
+        ->group("Answer");
+  };
+  command.add_option("--regex", request->structured_regex, "The whole answer matches this regular expression")
+      ->group("Answer");
+  add_source("--grammar", request->structured_grammar, "The answer follows this GBNF grammar: text, or @FILE");
+  add_source("--json-schema", request->structured_json, "The answer is JSON of this schema: text, or @FILE");
+  add_texts("--choice", request->structured_choice, "The answer is one of these texts; may be given several times");
+  command.add_flag("--json-object", params.structured_json_object, "The answer is a JSON object")->group("Answer");
   command.add_flag("--ignore-eos", params.ignore_eos, "Go on through the model's end tokens")->group("Answer");
   return request;
 }

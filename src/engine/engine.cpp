@@ -28,10 +28,12 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
                 .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
                 .block_bytes = options.setup.block_bytes}),
-      watchdog_(static_cast<TimeNs>(options.watchdog_timeout_s * 1e9), clock_, [this](TimeNs passed) {
-        log(LogLevel::Error, "a step has not come back after {:.1f} s; {}", static_cast<double>(passed) * 1e-9,
-            state_text());
-      }) {
+      watchdog_(static_cast<TimeNs>(options.watchdog_timeout_s * 1e9), clock_,
+                [this](TimeNs passed) {
+                  log(LogLevel::Error, "a step has not come back after {:.1f} s; {}",
+                      static_cast<double>(passed) * 1e-9, state_text());
+                }),
+      compiler_([this](FilterCompiler::Result result) { send(std::move(result)); }) {
   policies_.connect(scheduler_, blocks_);
   if (options.recent_trace_bytes > 0 || !options.record_path.empty()) scheduler_.set_trace(&recorder_);
   publish_stats();
@@ -116,9 +118,9 @@ void Engine::check_queue_for(const Request& request) {
   }
 }
 
-OutputStream* Engine::submit(SubmitOptions options, std::unique_ptr<TokenFilter> filter) {
+OutputStream* Engine::submit(SubmitOptions options, FilterSource filter) {
   SubmitCommand command{checked_request(options), nullptr, options.expiry, std::move(filter)};
-  command.request.has_token_filter = command.filter != nullptr;
+  command.request.has_token_filter = command.filter_source != nullptr;
   OutputStream* stream = nullptr;
   {
     const std::scoped_lock lock(mutex_);
@@ -257,7 +259,11 @@ bool Engine::step() {
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
   }
   try {
-    return round();
+    if (round()) return true;
+    if (compiling_.empty()) return false;
+    std::unique_lock lock(mutex_);  // nothing else is to be done
+    wake_.wait(lock, [this] { return !inbox_.empty(); });
+    return true;
   } catch (const std::exception& error) {
     end_all(FinishReason::Error, error.what());
     throw Error(ErrorCode::EngineFailed, error.what());

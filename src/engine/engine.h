@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "cache/kv_blocks.h"
 #include "core/executor.h"
 #include "engine/engine_stats.h"
+#include "engine/filter_compiler.h"
 #include "engine/metrics.h"
 #include "engine/output_stream.h"
 #include "engine/queue_limits.h"
@@ -91,8 +93,9 @@ class Engine {
   // The stream belongs to the caller (OutputStream::release()) and to the engine.
   // ERRORS: InvalidArgument (names the field), Rejection (a queue limit, a deadline that cannot be met, draining),
   // EngineFailed.
-  // filter: what may come next; null = anything.
-  [[nodiscard]] OutputStream* submit(SubmitOptions options, std::unique_ptr<TokenFilter> filter = nullptr);
+  // filter: makes what says which tokens may come; empty = any may. It runs on another thread; meanwhile the request
+  // waits, and others go on. When it throws the request ends with reason error and the text.
+  [[nodiscard]] OutputStream* submit(SubmitOptions options, FilterSource filter = {});
   // Ends the request with reason abort.
   void cancel(RequestId request);
   // Ends one answer with reason stop: its reader has found a stop string in it.
@@ -137,7 +140,7 @@ class Engine {
     Request request;
     OutputStream* stream;
     TimeNs expiry;
-    std::unique_ptr<TokenFilter> filter;
+    FilterSource filter_source;
   };
   struct CancelCommand {
     RequestId request;
@@ -148,7 +151,7 @@ class Engine {
     std::string spec;
     std::variant<std::unique_ptr<SchedAdapter>, std::unique_ptr<EvictAdapter>> policy;
   };
-  using Command = std::variant<SubmitCommand, CancelCommand, PolicyCommand>;
+  using Command = std::variant<SubmitCommand, FilterCompiler::Result, CancelCommand, PolicyCommand>;
 
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
   void check_queue_for(const Request& request);
@@ -159,6 +162,10 @@ class Engine {
   bool round();
   void take_commands();
   void execute(SubmitCommand& command);
+  void execute(FilterCompiler::Result& result);
+  void add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter);
+  bool end_compiling(RequestId request, const OutputStream::Finish& finish);
+  [[nodiscard]] int32_t compiling_sequences() const;
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
   void record_takeovers();
@@ -207,6 +214,9 @@ class Engine {
   // Requests with an expiry, the earliest on top; those that have ended stay until it comes.
   using Expiry = std::pair<TimeNs, RequestId>;
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
+  // Requests whose filter is being made; the scheduler does not know them yet.
+  std::unordered_map<uint64_t, SubmitCommand> compiling_;
+  int64_t aborted_compiling_ = 0, failed_compiling_ = 0;
   std::string abort_note_;  // what clients of requests that the engine ends now are told
   int64_t expired_ = 0;
   int64_t taken_tokens_ = 0;            // prompt tokens that came out of the inbox
@@ -232,6 +242,7 @@ class Engine {
 
   Watchdog watchdog_;              // its thread reads what is above
   std::vector<Command> commands_;  // taken from the inbox; engine thread
+  FilterCompiler compiler_;        // its threads send to the inbox
   std::jthread thread_;            // last: it uses everything above
 };
 

@@ -12,8 +12,50 @@ namespace inflight {
 void Engine::execute(SubmitCommand& command) {
   metrics_.on_request(command.request.sampling);
   const RequestId id = command.request.id;
-  const auto prompt_tokens = static_cast<int64_t>(command.request.prompt.size());
   if (command.expiry != kNoDeadline) expiries_.emplace(command.expiry, id);
+  if (!command.filter_source) return add(command, nullptr);
+  compiler_.start(id, std::move(command.filter_source));
+  compiling_.emplace(to_integer(id), std::move(command));
+}
+
+void Engine::execute(FilterCompiler::Result& result) {
+  if (result.filter == nullptr) {
+    end_compiling(result.request, {.reason = FinishReason::Error, .error = result.error, .error_code = result.code});
+    return;
+  }
+  auto found = compiling_.extract(to_integer(result.request));
+  if (found) add(found.mapped(), std::move(result.filter));  // else it was cancelled
+}
+
+// Ends a request that the scheduler does not know yet.  False: it is not one of these.
+bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish) {
+  const auto found = compiling_.extract(to_integer(request));
+  if (!found) return false;
+  compiler_.forget(request);
+  const SubmitCommand& command = found.mapped();
+  const int32_t count = command.request.sampling.choice_count();
+  bool last = false;
+  for (int32_t choice = 0; choice < count; ++choice) {
+    last = command.stream->push_finish(choice, finish);
+    departures_.add(clock_.now());
+  }
+  if (last) command.stream->release();
+  (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
+  const std::scoped_lock lock(mutex_);
+  sequence_count_ -= count;
+  if (sequence_count_ == 0) changed_.notify_all();
+  return true;
+}
+
+int32_t Engine::compiling_sequences() const {
+  int32_t count = 0;
+  for (const auto& [id, command] : compiling_) count += command.request.sampling.choice_count();
+  return count;
+}
+
+// To the scheduler.  filter: null = any token may come.
+void Engine::add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter) {
+  const auto prompt_tokens = static_cast<int64_t>(command.request.prompt.size());
   int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
   for (int32_t choice = 0; slot >= 0; ++choice) {
     if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
@@ -21,15 +63,15 @@ void Engine::execute(SubmitCommand& command) {
     const Sequence& sequence = scheduler_.sequence(slot);
     slot = sequence.next_choice_slot;
     taken_tokens_ += prompt_tokens;
-    if (command.filter == nullptr) continue;
-    sampler_.set_filter(sequence.id, slot >= 0 ? command.filter->clone() : std::move(command.filter));
+    if (filter == nullptr) continue;
+    sampler_.set_filter(sequence.id, slot >= 0 ? filter->clone() : std::move(filter));
   }
 }
 
 void Engine::execute(const CancelCommand& command) {
   if (command.choice) {
     scheduler_.cancel_choice(command.request, *command.choice, command.reason, clock_.now());
-  } else {
+  } else if (!end_compiling(command.request, {.reason = command.reason})) {
     scheduler_.cancel(command.request, command.reason, clock_.now());
   }
   deliver();
@@ -162,7 +204,10 @@ void Engine::end_expired() {
   const TimeNs now = clock_.now();
   abort_note_ = "the request's time has run out";
   while (!expiries_.empty() && expiries_.top().first <= now) {
-    expired_ += scheduler_.cancel(expiries_.top().second, FinishReason::Abort, now) ? 1 : 0;
+    const RequestId request = expiries_.top().second;
+    const bool ended = end_compiling(request, {.reason = FinishReason::Abort, .error = abort_note_}) ||
+                       scheduler_.cancel(request, FinishReason::Abort, now);
+    expired_ += ended ? 1 : 0;
     expiries_.pop();
   }
   deliver();
@@ -224,9 +269,11 @@ void Engine::observe_step() {
 
 void Engine::publish_stats() {
   const BlockPool& pool = blocks_.pool();
+  const int32_t compiling = compiling_sequences();
   const std::scoped_lock lock(mutex_);
   stats_ = {.scheduler = scheduler_.stats(),
-            .waiting = scheduler_.waiting_count() + scheduler_.held_count(),
+            .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling,
+            .compiling = compiling,
             .running = scheduler_.running_count(),
             .blocks_free = pool.free_count(),
             .blocks_stored = pool.stored_count(),
@@ -242,6 +289,9 @@ void Engine::publish_stats() {
             .queued_tokens = taken_tokens_ - never_scheduled_tokens_ - scheduler_.stats().prompt_tokens,
             .expired = expired_,
             .departures = departures_};
+  stats_.scheduler.requests_added += compiling + aborted_compiling_ + failed_compiling_;
+  stats_.scheduler.requests_aborted += aborted_compiling_;
+  stats_.scheduler.requests_failed += failed_compiling_;
   // What came since take_commands() is still in the inbox.
   inbox_sequences_ = 0;
   inbox_tokens_ = 0;
@@ -298,13 +348,16 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
     sequence_count_ = 0;
     changed_.notify_all();
   }
-  for (Command& command : late) {
-    auto* const submitted = std::get_if<SubmitCommand>(&command);
-    if (submitted == nullptr) continue;
-    for (int32_t choice = 0; choice < submitted->request.sampling.choice_count(); ++choice) {
-      clients_.push_back({.stream = submitted->stream, .choice = choice});
+  const auto take = [this](const SubmitCommand& submitted) {
+    for (int32_t choice = 0; choice < submitted.request.sampling.choice_count(); ++choice) {
+      clients_.push_back({.stream = submitted.stream, .choice = choice});
     }
+  };
+  for (const Command& command : late) {
+    if (const auto* submitted = std::get_if<SubmitCommand>(&command)) take(*submitted);
   }
+  for (const auto& [id, submitted] : compiling_) take(submitted);
+  compiling_.clear();
   for (Client& client : clients_) {
     if (client.stream == nullptr) continue;
     if (client.stream->push_finish(client.choice, {.reason = reason, .error = why})) client.stream->release();

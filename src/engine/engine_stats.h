@@ -55,6 +55,7 @@ struct EngineTimes {
 struct EngineStats {
   SchedulerStats scheduler;
   int32_t waiting = 0;
+  int32_t compiling = 0;  // of these, sequences whose grammar is being compiled
   int32_t running = 0;
   int32_t blocks_free = 0, blocks_stored = 0, blocks_referenced = 0, blocks_total = 0;
   int64_t evicted_blocks = 0;

@@ -27,6 +27,8 @@ void write_requests(PrometheusText& out, const EngineStats& stats, const Metrics
   out.sample(running);
   out.gauge("num_requests_waiting", "Sequences that wait to be scheduled, preempted ones included.");
   out.sample(waiting);
+  out.gauge("num_requests_compiling", "Of the waiting sequences, those whose grammar is being compiled.");
+  out.sample(stats.compiling);
   out.gauge("batch_occupancy_perc", "Running sequences by max_num_seqs; 1 is full.");
   out.sample(share(running, info.max_num_seqs));
   out.gauge("num_queued_tokens", "Prompt tokens of sequences that were never scheduled.");

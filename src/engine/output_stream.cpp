@@ -59,6 +59,7 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
     pending.stop_token = finish.stop_token;
     pending.preemption_count = finish.preemption_count;
     pending.error = finish.error;
+    pending.error_code = finish.error_code;
     last = --unfinished_ == 0;
     if (last && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
     tell(had_news);
@@ -130,6 +131,7 @@ OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> t
   batch.finish = pending.finish;
   batch.stop_token = pending.stop_token;
   batch.error = pending.error;
+  batch.error_code = pending.error_code;
   batch.prompt_token_count = pending.prompt_token_count;
   batch.cached_token_count = pending.cached_token_count;
   batch.output_token_count = pending.output_token_count;

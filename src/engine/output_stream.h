@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "core/request.h"
 #include "core/step_result.h"
 
@@ -36,6 +37,7 @@ struct StreamBatch {
   FinishReason finish = FinishReason::None;
   std::optional<TokenId> stop_token;  // with FinishReason::Stop: the end or stop token that was drawn
   std::string error;                  // with FinishReason::Error, and why with FinishReason::Abort if the engine did it
+  ErrorCode error_code = ErrorCode::EngineFailed;  // with FinishReason::Error
   int32_t prompt_token_count = 0;
   int32_t cached_token_count = 0;  // of the prompt, found stored
   int32_t output_token_count = 0;
@@ -63,6 +65,7 @@ class OutputStream {
     std::optional<TokenId> stop_token = {};
     int32_t preemption_count = 0;
     std::string error = {};
+    ErrorCode error_code = ErrorCode::EngineFailed;
   };
   // The last push of a choice. True: of all.
   bool push_finish(int32_t choice, const Finish& finish);

@@ -198,6 +198,18 @@ const Tokenizer& Runtime::require_tokenizer() const {
   return *tokenizer_;
 }
 
+FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
+  const Vocabulary& vocabulary = require_tokenizer().vocabulary();
+  return [this, &vocabulary, kind, text = std::move(text)]() -> std::unique_ptr<TokenFilter> {
+    std::call_once(grammars_made_,
+                   [&] { grammars_ = std::make_unique<GrammarStore>(vocabulary, engine_->options().end_tokens); });
+    std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text);
+    std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
+    matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
+    return matcher;
+  };
+}
+
 std::string Runtime::render_chat(std::string_view request_json) const {
   if (chat_template_.empty()) {
     fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", options_.model);

@@ -14,6 +14,7 @@
 #include "core/kv_layout.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "text/grammar.h"
 #include "text/tokenizer.h"
 
 namespace inflight {
@@ -58,6 +59,10 @@ class Runtime {
   // ERRORS: Unsupported without a template, InvalidArgument for a request the template refuses.
   [[nodiscard]] std::string render_chat(std::string_view request_json) const;
 
+  // What lets only texts of a grammar come. Nothing is parsed before the source runs.  LIFETIME: as the runtime.
+  // ERRORS: Unsupported without a vocabulary.
+  [[nodiscard]] FilterSource grammar_filter(GrammarKind kind, std::string text);
+
   // What runs here, as JSON: device, model, limits, memory.
   [[nodiscard]] const std::string& info_json() const { return info_; }
   // Kernel launches since creation as a Chrome trace; no events without `profile`.
@@ -70,6 +75,8 @@ class Runtime {
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string chat_template_;
+  std::once_flag grammars_made_;
+  std::unique_ptr<GrammarStore> grammars_;  // with the first grammar
   std::string info_;
   std::mutex profile_mutex_;
   std::vector<ProfileRecord> profile_;  // what was taken from the device so far

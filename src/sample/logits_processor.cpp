@@ -34,25 +34,48 @@ class Logits {
   std::span<float> values_;
 };
 
-void ban_what_may_not_come(const LogitsContext& context, std::span<float> values) {
-  Logits logits(values);
-  for (size_t token = 0; !context.allowed.empty() && token < values.size(); ++token) {
-    if ((context.allowed[token / 32] >> (token % 32) & 1U) == 0) values[token] = kBanned;
-  }
+// What min_tokens and bad_words ban.
+std::vector<TokenId> unwanted_tokens(const LogitsContext& context) {
+  std::vector<TokenId> tokens;
   const auto output = context.known_tokens.subspan(static_cast<size_t>(context.prompt_token_count));
   if (static_cast<int32_t>(output.size()) < context.sampling.min_tokens) {
-    for (const TokenId token : context.sampling.stop_token_ids) logits.ban(token);
-    if (!context.sampling.ignore_eos) {
-      for (const TokenId token : context.end_tokens) logits.ban(token);
-    }
+    const std::vector<TokenId>& stops = context.sampling.stop_token_ids;
+    tokens.assign(stops.begin(), stops.end());
+    if (!context.sampling.ignore_eos) tokens.insert(tokens.end(), context.end_tokens.begin(), context.end_tokens.end());
   }
   for (const auto& word : context.sampling.bad_words) {
     const size_t before = word.size() - 1;
     if (before > output.size()) continue;
     if (std::equal(word.begin(), word.end() - 1, output.end() - static_cast<std::ptrdiff_t>(before))) {
-      logits.ban(word.back());
+      tokens.push_back(word.back());
     }
   }
+  return tokens;
+}
+
+bool is_allowed(std::span<const uint32_t> allowed, size_t token) {
+  return (allowed[token / 32] >> (token % 32) & 1U) != 0;
+}
+
+void ban_what_may_not_come(const LogitsContext& context, std::span<float> values) {
+  std::vector<TokenId> unwanted = unwanted_tokens(context);
+  if (!context.allowed.empty()) {
+    for (size_t token = 0; token < values.size(); ++token) {
+      if (!is_allowed(context.allowed, token)) values[token] = kBanned;
+    }
+    // A filter that leaves nothing else is obeyed: a text that is complete ends before min_tokens.
+    if (!unwanted.empty()) {
+      std::vector<uint32_t> left(context.allowed.begin(), context.allowed.end());
+      for (const TokenId token : unwanted) {
+        if (token >= 0 && static_cast<size_t>(token) < values.size()) {
+          left[static_cast<size_t>(token) / 32] &= ~(1U << static_cast<uint32_t>(token) % 32);
+        }
+      }
+      if (std::ranges::all_of(left, [](uint32_t word) { return word == 0; })) unwanted.clear();
+    }
+  }
+  Logits logits(values);
+  for (const TokenId token : unwanted) logits.ban(token);
 }
 
 void penalise_presence(const LogitsContext& context, Logits& logits) {

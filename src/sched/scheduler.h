@@ -134,7 +134,7 @@ class Scheduler {
 
   // The request waits from now on. Returns the slot of its first choice; the slots of the others follow by
   // Sequence::next_choice_slot. Slots name sequences in outputs.
-  // REQUIRES: ids increase; 1 <= prompt tokens < max_model_len; max_requests sequences are not exceeded.
+  // REQUIRES: no id twice; 1 <= prompt tokens < max_model_len; max_requests sequences are not exceeded.
   int32_t add(Request request, TimeNs now);
 
   // Ends a request wherever it is, all choices; its blocks can be had at once. False: it is not here (any more).

@@ -59,6 +59,54 @@ std::vector<std::string> read_texts(const std::string& field, const Json& value,
   return texts;
 }
 
+// A text that goes to the library as it is.
+std::string read_source(const std::string& field, const Json& value) {
+  return read_texts(field, value, true, 0).front();
+}
+
+// One of vLLM's structured_outputs.
+void set_structured(const std::string& field, std::string_view kind, const Json& value, GenerationRequest& request) {
+  if (!request.structured_by.empty()) {
+    throw ApiError(400, fmt::format("'{}' and '{}' are given, at most one is allowed", request.structured_by, field),
+                   field);
+  }
+  request.structured_by = field;
+  if (kind == "json") {
+    if (!value.is_object() && !value.is_boolean() && !value.is_string()) refuse(field, value, "a JSON Schema");
+    request.structured_json = value.is_string() ? read_source(field, value) : to_text(value);
+  } else if (kind == "regex") {
+    request.structured_regex = read_source(field, value);
+  } else if (kind == "grammar") {
+    request.structured_grammar = read_source(field, value);
+  } else if (kind == "choice") {
+    request.structured_choice = read_texts(field, value, false, kTextsMax);
+    if (request.structured_choice.empty()) refuse(field, value, "an array of one text or more");
+  } else if (kind == "json_object") {
+    if (!value.is_boolean()) refuse(field, value, "true or false");
+    request.params.structured_json_object = value.get<bool>() ? 1 : 0;
+    if (!value.get<bool>()) request.structured_by.clear();
+  } else {
+    throw ApiError(400, fmt::format("unknown field '{}', allowed: json, regex, grammar, choice, json_object", field),
+                   field);
+  }
+}
+
+// `response_format`, or `text.format` of /v1/responses, which holds the schema itself.
+void read_format(const std::string& field, const Json& value, GenerationRequest& request) {
+  if (!value.is_object() || !value.contains("type")) refuse(field, value, "an object with 'type'");
+  const Json& type = value["type"];
+  if (type == "text") return;
+  if (type == "json_object") return set_structured(field, "json_object", true, request);
+  if (type != "json_schema") refuse(field + ".type", type, R"("text", "json_object" or "json_schema")");
+  const bool nested = value.contains("json_schema");
+  const Json& holder = nested ? value["json_schema"] : value;
+  const std::string place = nested ? field + ".json_schema" : field;
+  if (!holder.is_object() || !holder.contains("schema")) refuse(place, holder, "an object with 'schema'");
+  if (!holder["schema"].is_object()) refuse(place + ".schema", holder["schema"], "a JSON Schema");
+  set_structured(place + ".schema", "json", holder["schema"], request);
+  request.echoed["format"] = value;
+}
+
 }  // namespace
 
 void read_prompts(const Json& value, GenerationRequest& request) {
@@ -175,18 +223,38 @@ void read_template_variables(const Json& value, GenerationRequest& request) {
   request.template_variables = value;
 }
 
-void read_response_format(const Json& value, GenerationRequest&) {
-  if (!value.is_object() || !value.contains("type")) {
-    refuse("response_format", value, "an object with 'type'");
+void read_guided_json(const Json& value, GenerationRequest& request) {
+  set_structured("guided_json", "json", value, request);
+}
+
+void read_guided_regex(const Json& value, GenerationRequest& request) {
+  set_structured("guided_regex", "regex", value, request);
+}
+
+void read_guided_grammar(const Json& value, GenerationRequest& request) {
+  set_structured("guided_grammar", "grammar", value, request);
+}
+
+void read_guided_choice(const Json& value, GenerationRequest& request) {
+  set_structured("guided_choice", "choice", value, request);
+}
+
+void read_structured_outputs(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("structured_outputs", value, "an object");
+  for (const auto& [name, wanted] : value.items()) {
+    if (!wanted.is_null()) set_structured("structured_outputs." + name, name, wanted, request);
   }
-  if (value["type"] != "text") refuse("response_format.type", value["type"], "\"text\"");
+}
+
+void read_response_format(const Json& value, GenerationRequest& request) {
+  read_format("response_format", value, request);
 }
 
 void read_text_format(const Json& value, GenerationRequest& request) {
   if (!value.is_object()) refuse("text", value, "an object");
   for (const auto& [name, option] : value.items()) {
     if (name == "format" && !option.is_null()) {
-      read_response_format(option, request);
+      read_format("text.format", option, request);
     } else if (name != "format" && name != "verbosity") {
       throw ApiError(400, fmt::format("unknown field 'text.{}', allowed: format, verbosity", name), "text." + name);
     }

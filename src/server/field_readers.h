@@ -24,6 +24,11 @@ void read_completion_logprobs(const Json& value, GenerationRequest& request);
 void read_tool_list(const Json& value, GenerationRequest& request);
 void read_choice(const Json& value, GenerationRequest& request);
 void read_template_variables(const Json& value, GenerationRequest& request);
+void read_structured_outputs(const Json& value, GenerationRequest& request);
+void read_guided_json(const Json& value, GenerationRequest& request);
+void read_guided_regex(const Json& value, GenerationRequest& request);
+void read_guided_grammar(const Json& value, GenerationRequest& request);
+void read_guided_choice(const Json& value, GenerationRequest& request);
 void read_response_format(const Json& value, GenerationRequest& request);
 void read_text_format(const Json& value, GenerationRequest& request);
 

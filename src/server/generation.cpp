@@ -58,6 +58,10 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
   options.bad_words = request.bad_words;
   options.dry_sequence_breakers = request.dry_sequence_breakers;
   options.logit_bias = request.logit_bias;
+  options.structured_json = request.structured_json;
+  options.structured_regex = request.structured_regex;
+  options.structured_grammar = request.structured_grammar;
+  options.structured_choice = request.structured_choice;
   return options;
 }
 
@@ -113,12 +117,6 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
     sources_.push_back(
         {.stream = std::move(stream), .open = n, .usage = std::vector<AnswerUsage>(static_cast<size_t>(n))});
   }
-  if (request_->stream) {
-    exchange_.begin_stream("text/event-stream; charset=utf-8");
-    std::string out;
-    format_->begin(out);
-    exchange_.write(out);
-  }
   const auto wake = [](void* context) {
     const Waker& waker = *static_cast<const Waker*>(context);
     waker.queue.push(waker.exchange);
@@ -154,9 +152,10 @@ bool Generation::pump(size_t index, std::string& out) {
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) {
-      fail(event->error, out);
+      fail(*event, out);
       return false;
     }
+    if (request_->stream) begin(out);
     const AnswerDelta delta = delta_of(index, *event);
     if (!request_->stream) {
       format_->collect(delta);
@@ -227,18 +226,31 @@ void Generation::finish(std::string& out) {
   exchange_.end_stream();
 }
 
-void Generation::fail(const std::string& message, std::string& out) {
+// Only when there is something to say, so that what is wrong with a grammar can still be an error answer.
+void Generation::begin(std::string& out) {
+  if (begun_) return;
+  begun_ = true;
+  exchange_.begin_stream("text/event-stream; charset=utf-8");
+  format_->begin(out);
+}
+
+void Generation::fail(const Event& event, std::string& out) {
   done_ = true;
   for (Source& source : sources_) source.stream.cancel();
-  const ApiError error(500, message.empty() ? "the engine failed" : message, "", "engine_failed");
-  if (!request_->stream) return exchange_.respond(error.response());
+  const bool refused =
+      event.error_status == INFLIGHT_ERROR_INVALID_ARGUMENT || event.error_status == INFLIGHT_ERROR_UNSUPPORTED;
+  const ApiError error = refused ? ApiError(400, event.error, request_->structured_by, "invalid_grammar")
+                                 : ApiError(500, event.error, "", "engine_failed");
+  if (!begun_) return exchange_.respond(error.response());
   exchange_.write(out + error_event(error));
   exchange_.end_stream();
 }
 
 void Generation::on_tick(std::chrono::steady_clock::time_point now) {
   if (done_ || !request_->stream || now - last_write_ < kSilenceMax || !exchange_.ready()) return;
-  exchange_.write(": waiting\n\n");
+  std::string out;
+  begin(out);
+  exchange_.write(out + ": waiting\n\n");
   last_write_ = now;
 }
 

@@ -63,7 +63,8 @@ class Generation final : public Producer {
   [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
   [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
   [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);
-  void fail(const std::string& message, std::string& out);
+  void begin(std::string& out);
+  void fail(const Event& event, std::string& out);
   [[nodiscard]] AnswerUsage usage() const;
   void finish(std::string& out);
 
@@ -73,6 +74,7 @@ class Generation final : public Producer {
   std::unique_ptr<AnswerFormat> format_;
   Waker waker_;
   std::vector<Source> sources_;  // after waker_: their streams call it until they are destroyed
+  bool begun_ = false;           // streaming: the answer's head was sent
   bool done_ = false;
   std::chrono::steady_clock::time_point last_write_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "server/api_error.h"
 #include "server/request_fields.h"
@@ -11,16 +12,64 @@
 namespace inflight::server {
 namespace {
 
+constexpr int32_t kForcedCallsMax = 16;           // a model that does not end its list is made to
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 constexpr int32_t kChatTokensDefault = 1 << 24;   // the context is shorter: it ends there
 
-void check_tools(const GenerationRequest& request) {
+// References to the schema's own root, for a schema that becomes part of another one.
+void move_references(Json& schema, const std::string& root) {
+  if (schema.is_object()) {
+    const auto reference = schema.find("$ref");
+    if (reference != schema.end() && reference->is_string() &&
+        reference->get_ref<const std::string&>().starts_with('#')) {
+      *reference = root + reference->get_ref<const std::string&>().substr(1);
+    }
+  }
+  if (!schema.is_structured()) return;
+  for (Json& inner : schema) move_references(inner, root);
+}
+
+// tool_choice "required" or a name: the answer is a JSON list of calls, which ToolCallParser reads.
+void force_calls(GenerationRequest& request) {
   using Kind = ToolChoice::Kind;
   const ToolChoice& choice = request.tool_choice;
-  if (choice.kind == Kind::Required || choice.kind == Kind::Named) {
-    throw ApiError(400, "'tool_choice' must be \"none\" or \"auto\": calls cannot be forced without grammars",
+  if (choice.kind != Kind::Required && choice.kind != Kind::Named) return;
+  if (request.tools.empty()) {
+    throw ApiError(400, "'tool_choice' asks for a call, but no 'tools' are given", "tool_choice");
+  }
+  if (!request.structured_by.empty()) {
+    throw ApiError(400,
+                   fmt::format("'{}' is not allowed with a 'tool_choice' that asks for a call", request.structured_by),
+                   request.structured_by);
+  }
+  Json schema;
+  std::vector<std::string> names;
+  for (const Json& tool : request.tools) {
+    const Json& function = tool["function"];
+    names.push_back(function["name"]);
+    if (choice.kind == Kind::Named && names.back() != choice.name) continue;
+    const std::string place = fmt::format("tool{}", names.size());
+    Json call;
+    call["type"] = "object";
+    call["properties"]["name"]["const"] = names.back();
+    call["properties"]["arguments"]["$ref"] = "#/$defs/" + place;
+    call["required"] = Json::array({"name", "arguments"});
+    call["additionalProperties"] = false;
+    schema["items"]["anyOf"].push_back(std::move(call));
+    Json parameters = function.value("parameters", Json::object());
+    if (!parameters.contains("type")) parameters["type"] = "object";
+    move_references(parameters, "#/$defs/" + place);
+    schema["$defs"][place] = std::move(parameters);
+  }
+  if (schema.is_null()) {
+    throw ApiError(400, fmt::format("'tool_choice' names '{}', the tools are: {}", choice.name, fmt::join(names, ", ")),
                    "tool_choice");
   }
+  schema["type"] = "array";
+  schema["minItems"] = 1;
+  schema["maxItems"] = request.parallel_tool_calls && choice.kind == Kind::Required ? kForcedCallsMax : 1;
+  request.structured_by = "tools";
+  request.structured_json = to_text(schema);
 }
 
 // Prompts times answers, those of best_of that are dropped included.
@@ -75,7 +124,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   if (body.contains("stream_options") && !body["stream_options"].is_null() && !request.stream) {
     throw ApiError(400, "'stream_options' is allowed with 'stream': true only", "stream_options");
   }
-  check_tools(request);
+  force_calls(request);
   read_prompt_logprobs(request);
   const int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
   request.params.max_tokens = request.max_tokens > 0 ? request.max_tokens : tokens_default;

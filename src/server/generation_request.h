@@ -42,9 +42,12 @@ struct GenerationRequest {
   std::vector<std::string> stop, bad_words, dry_sequence_breakers;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::string cache_salt;
-  std::string user;       // without `tenant` and API keys: its requests are one tenant's
-  int32_t tenant = -1;    // -1: not given
-  bool logprobs = false;  // tell each token's
+  std::string user;     // without `tenant` and API keys: its requests are one tenant's
+  int32_t tenant = -1;  // -1: not given
+  std::string structured_json, structured_regex, structured_grammar;
+  std::vector<std::string> structured_choice;
+  std::string structured_by;  // the field that asked for it; "": none
+  bool logprobs = false;      // tell each token's
   int32_t top_logprobs = 0;
   int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 

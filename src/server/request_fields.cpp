@@ -183,7 +183,9 @@ constexpr Field kFields[] = {
     custom("tools", kChat | kResponses, read_tool_list,
            R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
     custom("tool_choice", kChat | kResponses, read_choice,
-           R"({"anyOf": [{"type": "string", "enum": ["none", "auto"]}]})", "Whether functions are called"),
+           R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object",
+               "required": ["type"], "properties": {"type": {"enum": ["function"]}}}]})",
+           "Whether functions are called: as the model likes, some, or a named one"),
     boolean(
         "parallel_tool_calls", kChat | kResponses, [](Request& r) -> bool& { return r.parallel_tool_calls; },
         "Several calls in one answer"),
@@ -193,8 +195,29 @@ constexpr Field kFields[] = {
         "add_generation_prompt", kChat, [](Request& r) -> bool& { return r.add_generation_prompt; },
         "End the prompt with the assistant's header"),
     custom("response_format", kChat | kCompletions, read_response_format,
-           R"({"type": "object", "properties": {"type": {"type": "string", "enum": ["text"]}}, "required": ["type"]})",
-           "Form of the answer"),
+           R"({"type": "object", "required": ["type"], "anyOf": [
+               {"properties": {"type": {"enum": ["text", "json_object"]}}},
+               {"required": ["json_schema"], "properties": {"type": {"enum": ["json_schema"]}, "json_schema":
+                {"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"}}}}}]})",
+           "Form of the answer: text, a JSON object, or JSON of a schema"),
+    custom("structured_outputs", kEndpoints, read_structured_outputs,
+           R"({"type": "object", "maxProperties": 1, "additionalProperties": false, "properties": {
+               "json": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},
+               "regex": {"type": "string", "minLength": 1}, "grammar": {"type": "string", "minLength": 1},
+               "choice": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+               "json_object": {"type": "boolean"}}})",
+           "vLLM's: the whole answer follows a JSON Schema, a regular expression, a GBNF grammar, or is one of some "
+           "texts"),
+    custom("guided_json", kEndpoints, read_guided_json,
+           R"({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})",
+           "Older name of structured_outputs.json"),
+    custom("guided_regex", kEndpoints, read_guided_regex, R"({"type": "string", "minLength": 1})",
+           "Older name of structured_outputs.regex"),
+    custom("guided_grammar", kEndpoints, read_guided_grammar, R"({"type": "string", "minLength": 1})",
+           "Older name of structured_outputs.grammar"),
+    custom("guided_choice", kEndpoints, read_guided_choice,
+           R"({"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}})",
+           "Older name of structured_outputs.choice"),
     custom("text", kResponses, read_text_format, R"({"type": "object"})", "Form of the answer"),
 
     integer(

@@ -118,8 +118,8 @@ class ResponseFormat final : public AnswerFormat {
     json["reasoning"] = Json{{"effort", Json()}, {"summary", Json()}};
     json["store"] = false;
     json["temperature"] = request_.params.temperature;
-    json["text"]["format"]["type"] = "text";
-    json["tool_choice"] = request_.tool_choice.kind == ToolChoice::Kind::None ? "none" : "auto";
+    json["text"]["format"] = request_.echoed.value("format", Json{{"type", "text"}});
+    json["tool_choice"] = tool_choice();
     json["tools"] = flat_tools();
     json["top_p"] = request_.params.top_p;
     json["truncation"] = "disabled";
@@ -127,6 +127,20 @@ class ResponseFormat final : public AnswerFormat {
     json["user"] = request_.user.empty() ? Json() : Json(request_.user);
     json["metadata"] = Json::object();
     return json;
+  }
+
+  [[nodiscard]] Json tool_choice() const {
+    switch (request_.tool_choice.kind) {
+      case ToolChoice::Kind::None:
+        return "none";
+      case ToolChoice::Kind::Auto:
+        return "auto";
+      case ToolChoice::Kind::Required:
+        return "required";
+      case ToolChoice::Kind::Named:
+        return Json{{"type", "function"}, {"name", request_.tool_choice.name}};
+    }
+    return Json();
   }
 
   [[nodiscard]] Json flat_tools() const {

@@ -2,6 +2,7 @@
 // Function calls in generated text, in the forms that models are trained to write:
 //   <tool_call>{"name": ..., "arguments": {...}}</tool_call>     Hermes, Qwen
 //   {"name": ..., "parameters": {...}}                           Llama 3, as the whole answer; <|python_tag|> before it
+//   [{"name": ..., "arguments": {...}}, ...]                     what a forced call is made to be, whatever the model
 //   [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]         Mistral
 // What only looks like a call (no JSON, a function that was not offered) stays text.
 #pragma once

@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "text/grammar_gbnf.h"
 #include "text/grammar_json.h"
-#include "text/grammar_limits.h"
 #include "text/grammar_regex.h"
 #include "text/utf8.h"
 

@@ -22,7 +22,6 @@
 
 #include "core/token_filter.h"
 #include "text/grammar_automaton.h"
-#include "text/grammar_limits.h"
 #include "text/grammar_program.h"
 #include "text/token_trie.h"
 

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/limits.h"
-#include "text/grammar_limits.h"
 
 namespace inflight::grammar {
 

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "text/grammar_limits.h"
 #include "text/utf8.h"
 
 namespace inflight::grammar {

@@ -10,7 +10,6 @@
 #include "base/limits.h"
 #include "text/grammar_json_merge.h"
 #include "text/grammar_json_text.h"
-#include "text/grammar_limits.h"
 #include "text/grammar_numbers.h"
 #include "text/grammar_regex.h"
 

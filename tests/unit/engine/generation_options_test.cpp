@@ -90,7 +90,8 @@ TEST(GenerationOptions, GiveTheSameTokensUnderPressureAsAlone) {
     std::vector<Sent> sent;
     for (int i = 0; i < 80; ++i) {
       Sent one{.request = random_request(rng), .stream = nullptr, .alternating = rng.chance(0.2)};
-      one.stream = world.engine->submit(one.request, one.alternating ? std::make_unique<Alternating>() : nullptr);
+      one.stream = world.engine->submit(
+          one.request, one.alternating ? FilterSource([] { return std::make_unique<Alternating>(); }) : nullptr);
       sent.push_back(one);
       world.engine->step();
     }

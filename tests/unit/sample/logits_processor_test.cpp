@@ -53,6 +53,10 @@ TEST(LogitsProcessor, BiasesAndBans) {
   EXPECT_EQ(processed(words, {0, 0, 0}, {4, 5}, 1), (Values{0, kBanned, 0}));
   EXPECT_EQ(processed({}, Values(34, 1.0F), {}, 0, {}, {2U, 2U})[33], 1.0F);
   EXPECT_EQ(processed({}, Values(34, 1.0F), {}, 0, {}, {2U, 2U})[32], kBanned);
+  // Where a filter leaves only what is not wanted yet, it is obeyed.
+  early.ignore_eos = false;
+  EXPECT_EQ(processed(early, {0, 0, 0}, {5, 5}, 1, {2}, {0b110U}), (Values{kBanned, 0, 0}));
+  EXPECT_EQ(processed(early, {0, 0, 0}, {5, 5}, 1, {2}, {0b101U}), (Values{0, kBanned, kBanned}));
 }
 
 TEST(LogitsProcessor, FindsRepetitionsAsComparingEveryPlaceDoes) {

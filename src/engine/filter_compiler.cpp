@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/filter_compiler.h"
+
+#include <utility>
+
+namespace inflight {
+namespace {
+
+constexpr int kThreads = 2;  // so that one long grammar does not hold up all the others
+
+}  // namespace
+
+void FilterCompiler::start(RequestId request, FilterSource source) {
+  while (threads_.size() < kThreads) {
+    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    waiting_.push_back({request, std::move(source)});
+  }
+  wake_.notify_one();
+}
+
+void FilterCompiler::forget(RequestId request) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(waiting_, [request](const Work& work) { return work.request == request; });
+}
+
+void FilterCompiler::run(const std::stop_token& stop) {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    if (!wake_.wait(lock, stop, [this] { return !waiting_.empty(); }) || stop.stop_requested()) return;
+    const Work work = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    Result result{.request = work.request};
+    try {
+      result.filter = work.source();
+    } catch (const Error& error) {
+      result.code = error.code();
+      result.error = error.what();
+    } catch (const std::exception& error) {
+      result.error = error.what();
+    }
+    done_(std::move(result));
+  }
+}
+
+}  // namespace inflight

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Structured output of the demo model, judged by others: JSON by python's jsonschema, texts by python's re, calls by
+their schemas; the same tokens with overlap on and off, alone and in company.
+    structured_test.py PROGRAM [unittest arguments]"""
+import concurrent.futures
+import json
+import random
+import re
+import subprocess
+import sys
+import unittest
+
+try:
+    import jsonschema
+except ImportError:
+    print("skipped: needs Python's jsonschema (Debian package python3-jsonschema)")
+    sys.exit(77)
+
+from server_process import Server
+
+PROGRAM = sys.argv.pop(1)
+WORD = {"type": "string", "maxLength": 12}
+SCHEMAS = [
+    {"type": "object", "properties": {"name": WORD, "age": {"type": "integer", "minimum": 0, "maximum": 130}},
+     "required": ["name", "age"], "additionalProperties": False},
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 5},
+    {"enum": ["red", "green", 3, None, {"deep": [1]}]},
+    {"type": "object", "properties": {"kind": {"const": "fox"}, "tags": {"type": "array", "items": WORD, "maxItems": 3}},
+     "required": ["kind", "tags"], "additionalProperties": False},
+    {"anyOf": [{"type": "object", "properties": {"a": {"type": "number", "minimum": 0, "maximum": 9}}, "required": ["a"],
+                "additionalProperties": False}, {"type": "string", "pattern": "^[a-f]{2,6}$"}]},
+    {"type": "string", "format": "date"},
+    {"$defs": {"leaf": {"type": "object", "properties": {"v": {"type": "integer", "minimum": -5, "maximum": 5}},
+                        "required": ["v"], "additionalProperties": False}},
+     "type": "array", "prefixItems": [{"$ref": "#/$defs/leaf"}, {"$ref": "#/$defs/leaf"}], "minItems": 2, "items": False},
+    {"type": "object", "properties": {"é \"quoted\"": {"type": "null"}}, "required": ["é \"quoted\""],
+     "additionalProperties": False},
+]
+REGEXES = [r"[a-z]{3,8} (and|or) [a-z]{3,8}", r"\d{3}-\d{4}", r"(yes|no|maybe)!?", r"#[0-9A-F]{6}", r"(ab|cd){2,4}\.",
+           r"[A-Z][a-z]+, [A-Z][a-z]{1,5}"]
+TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "parameters": {
+        "type": "object", "properties": {"city": WORD, "unit": {"enum": ["C", "F"]}}, "required": ["city", "unit"],
+        "additionalProperties": False}}},
+    {"type": "function", "function": {"name": "move", "parameters": {
+        "$defs": {"axis": {"enum": ["x", "y"]}}, "type": "object",
+        "properties": {"axis": {"$ref": "#/$defs/axis"}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["axis", "steps"], "additionalProperties": False}}},
+    {"type": "function", "function": {"name": "now"}}]
+CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "max_tokens": 200}
+
+
+def setUpModule():
+    global server
+    server = Server(PROGRAM)
+
+
+def tearDownModule():
+    server.__exit__()
+
+
+def generated_schema(rng, depth=0):
+    kind = rng.choice(["integer", "word", "enum", "boolean", "null"] + ["object", "array", "anyOf"] * (depth < 3))
+    if kind == "object":
+        names = rng.sample(["a", "bb", "c c", "d\"d", "ü"], rng.randint(0, 3))
+        return {"type": "object", "properties": {name: generated_schema(rng, depth + 1) for name in names},
+                "required": rng.sample(names, rng.randint(0, len(names))), "additionalProperties": False}
+    if kind == "array":
+        low = rng.randint(0, 2)
+        return {"type": "array", "items": generated_schema(rng, depth + 1), "minItems": low, "maxItems": low + rng.randint(0, 2)}
+    if kind == "anyOf":
+        return {"anyOf": [generated_schema(rng, depth + 1) for _ in range(2)]}
+    if kind == "integer":
+        low = rng.randint(-50, 50)
+        return {"type": "integer", "minimum": low, "maximum": low + rng.randint(0, 200)}
+    if kind == "word":
+        return {"type": "string", "minLength": rng.randint(0, 2), "maxLength": rng.randint(2, 9)}
+    return {"enum": ["x", 1.5, None]} if kind == "enum" else {"type": kind}
+
+
+def bodies_of_schemas():
+    rng = random.Random(5)
+    schemas = SCHEMAS + [generated_schema(rng) for _ in range(40)]
+    return [({"prompt": "Once upon a time", "max_tokens": 400, "temperature": index % 3 / 2, "seed": index + 1,
+              "guided_json": schema}, schema) for index, schema in enumerate(schemas)]
+
+
+def together(bodies, path="/v1/completions"):
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda body: server.post(path, body)["choices"][0], bodies))
+
+
+class Texts(unittest.TestCase):
+    def test_every_schema_is_satisfied(self):
+        cases = bodies_of_schemas()
+        for (_, schema), answer in zip(cases, together([body for body, _ in cases])):
+            self.assertEqual(answer["finish_reason"], "stop", (schema, answer))
+            value = json.loads(answer["text"])
+            jsonschema.Draft202012Validator(schema).validate(value)
+
+    def test_json_objects(self):
+        for fields in ({"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}):
+            ended = 0
+            for seed in range(1, 9):
+                body = {"prompt": "Once", "max_tokens": 250, "temperature": 1, "seed": seed, **fields}
+                answer = server.post("/v1/completions", body)["choices"][0]
+                self.assertTrue(answer["text"].startswith("{"))
+                if answer["finish_reason"] == "stop":
+                    self.assertIsInstance(json.loads(answer["text"]), dict)
+                    ended += 1
+            self.assertGreater(ended, 0)
+
+    def test_regexes_choices_and_grammars(self):
+        bodies = [{"prompt": "Once upon", "max_tokens": 100, "temperature": 1, "seed": seed, "guided_regex": regex}
+                  for regex in REGEXES for seed in range(1, 6)]
+        for body, answer in zip(bodies, together(bodies)):
+            if answer["finish_reason"] == "stop":
+                self.assertRegex(answer["text"], re.compile(f"\\A(?:{body['guided_regex']})\\Z"))
+            else:
+                self.assertEqual(body["guided_regex"], REGEXES[-1])  # the only one without an end of its own
+        choices = ["the dog", "a \"cat\" \\ or so", "ü"]
+        seen = {server.post("/v1/completions", {"prompt": "I saw ", "temperature": 2, "seed": seed, "max_tokens": 60,
+                                                "structured_outputs": {"choice": choices}})["choices"][0]["text"]
+                for seed in range(1, 30)}
+        self.assertLessEqual(seen, set(choices))
+        self.assertGreater(len(seen), 1)
+        grammar = 'root ::= "(" [0-9] ("+" [0-9]){1,3} ")"'
+        text = server.post("/v1/completions", {"prompt": "Sum: ", "guided_grammar": grammar})["choices"][0]["text"]
+        self.assertRegex(text, r"^\(\d(\+\d){1,3}\)$")
+
+    def test_options_go_together(self):
+        schema = {"type": "array", "items": {"enum": ["one", "two", "three"]}, "minItems": 3, "maxItems": 3}
+        body = {"prompt": "Count: ", "guided_json": schema, "max_tokens": 100, "temperature": 1, "seed": 2}
+        plain = server.post("/v1/completions", {**body, "n": 4})["choices"]
+        for answer in plain:
+            self.assertEqual(len(json.loads(answer["text"])), 3)
+        streamed = [""] * 4
+        for event in server.stream("/v1/completions", {**body, "n": 4}):
+            streamed[event["choices"][0]["index"]] += event["choices"][0]["text"]
+        self.assertEqual(streamed, [answer["text"] for answer in plain])
+        stopped = server.post("/v1/completions", {**body, "stop": ","})["choices"][0]
+        self.assertEqual(stopped["text"], plain[0]["text"].split(",")[0])
+        short = server.post("/v1/completions", {**body, "max_tokens": 3})["choices"][0]
+        self.assertEqual(short["finish_reason"], "length")
+        self.assertTrue(plain[0]["text"].startswith(short["text"]))
+        late = server.post("/v1/completions", {**body, "min_tokens": 90})["choices"][0]  # the grammar ends it before
+        self.assertEqual(late["finish_reason"], "stop")
+        likely = server.post("/v1/completions", {**body, "logprobs": 2})["choices"][0]
+        self.assertEqual("".join(likely["logprobs"]["tokens"]), likely["text"])
+        self.assertEqual(likely["text"], plain[0]["text"])
+
+    def test_the_same_tokens_in_every_company(self):
+        bodies = [body for body, _ in bodies_of_schemas()[:16]]
+        crowded = [answer["text"] for answer in together(bodies)]
+        alone = [server.post("/v1/completions", body)["choices"][0]["text"] for body in bodies]
+        self.assertEqual(crowded, alone)
+        with Server(PROGRAM, "--overlap", "off", "--kv-blocks", "64") as other:
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                texts = list(pool.map(lambda body: other.post("/v1/completions", body)["choices"][0]["text"], bodies))
+        self.assertEqual(texts, alone)
+
+
+class Calls(unittest.TestCase):
+    def check(self, calls, allowed):
+        self.assertTrue(calls)
+        for call in calls:
+            tool = next(tool["function"] for tool in TOOLS if tool["function"]["name"] == call["function"]["name"])
+            self.assertIn(tool["name"], allowed)
+            jsonschema.Draft202012Validator(tool.get("parameters", {"type": "object"})).validate(
+                json.loads(call["function"]["arguments"]))
+
+    def test_forced_calls(self):
+        for seed in range(1, 7):
+            body = {**CHAT, "tools": TOOLS[:2], "tool_choice": "required", "temperature": 1, "seed": seed}
+            answer = server.post("/v1/chat/completions", body)["choices"][0]
+            if answer["finish_reason"] == "length":
+                continue  # a long list
+            self.assertEqual(answer["finish_reason"], "tool_calls")
+            self.assertIsNone(answer["message"]["content"])
+            self.check(answer["message"]["tool_calls"], ("get_weather", "move"))
+            one = server.post("/v1/chat/completions", {**body, "parallel_tool_calls": False})["choices"][0]
+            self.assertEqual(len(one["message"]["tool_calls"]), 1)
+            events = server.stream("/v1/chat/completions", {**body, "parallel_tool_calls": False})
+            deltas = [event["choices"][0]["delta"] for event in events]
+            streamed = [call for delta in deltas for call in delta.get("tool_calls", [])]
+            self.assertEqual([call["function"] for call in streamed],
+                             [call["function"] for call in one["message"]["tool_calls"]])
+            self.assertFalse(any(delta.get("content") for delta in deltas))
+            self.assertEqual(events[-1]["choices"][0]["finish_reason"], "tool_calls")
+
+    def test_named_calls(self):
+        for name in ("get_weather", "move"):
+            for choice in ({"type": "function", "function": {"name": name}}, {"type": "function", "name": name}):
+                answer = server.post("/v1/chat/completions", {**CHAT, "tools": TOOLS, "tool_choice": choice})["choices"][0]
+                self.assertEqual(len(answer["message"]["tool_calls"]), 1)
+                self.check(answer["message"]["tool_calls"], (name,))
+
+    def test_responses(self):
+        body = {"input": "What color is the sky?", "max_output_tokens": 200, "temperature": 0}
+        flat = [{"type": "function", **tool["function"]} for tool in TOOLS]
+        answer = server.post("/v1/responses", {**body, "tools": flat, "tool_choice": {"type": "function", "name": "move"}})
+        self.assertEqual([item["type"] for item in answer["output"]], ["function_call"])
+        self.check([{"function": answer["output"][0]}], ("move",))
+        schema = SCHEMAS[0]
+        answer = server.post("/v1/responses", {**body, "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}})
+        jsonschema.Draft202012Validator(schema).validate(json.loads(answer["output"][0]["content"][0]["text"]))
+        self.assertEqual(answer["text"]["format"]["schema"], schema)
+
+
+class Refusals(unittest.TestCase):
+    def check(self, path, body, param, says):
+        for stream in (False, True):
+            status, _, answer = server.request("POST", path, {**body, "stream": stream})
+            self.assertEqual(status, 400, answer)
+            self.assertEqual(answer["error"]["param"], param)
+            self.assertIn(says, answer["error"]["message"])
+
+    def test_what_is_wrong_with_a_grammar_is_said(self):
+        path, body = "/v1/completions", {"prompt": "x"}
+        self.check(path, {**body, "guided_json": {"not": {}}}, "guided_json", "'not'")
+        self.check(path, {**body, "guided_json": "{"}, "guided_json", "JSON")
+        self.check(path, {**body, "guided_json": 5}, "guided_json", "a JSON Schema")
+        self.check(path, {**body, "guided_regex": "(a"}, "guided_regex", "")
+        self.check(path, {**body, "guided_grammar": "root = x"}, "guided_grammar", "line 1")
+        self.check(path, {**body, "structured_outputs": {"json_": {}}}, "structured_outputs.json_", "allowed: json, regex")
+        self.check(path, {**body, "structured_outputs": {"regex": "a"}, "guided_json": {}}, "guided_json", "at most one")
+        self.check(path, {**body, "response_format": {"type": "json_schema"}}, "response_format", "'schema'")
+        self.check(path, {**body, "guided_choice": []}, "guided_choice", "one text or more")
+        chat = "/v1/chat/completions"
+        self.check(chat, {**CHAT, "tool_choice": "required"}, "tool_choice", "no 'tools'")
+        named = {"type": "function", "function": {"name": "fly"}}
+        self.check(chat, {**CHAT, "tools": TOOLS, "tool_choice": named}, "tool_choice", "get_weather, move, now")
+        self.check(chat, {**CHAT, "tools": TOOLS, "tool_choice": "required", "guided_regex": "a"}, "guided_regex", "not allowed")
+        self.assertEqual(server.wait_idle()["inflight_kv_cache_usage_perc"], 0)
+
+
+class CommandLine(unittest.TestCase):
+    def run_program(self, *flags):
+        done = subprocess.run([PROGRAM, "run", "-p", "Once upon a time", "--json", *flags], capture_output=True, text=True,
+                              timeout=120)
+        return done.returncode, json.loads(done.stdout)["outputs"][0]["text"] if done.stdout else done.stderr
+
+    def test_flags(self):
+        schema = json.dumps(SCHEMAS[0])
+        status, text = self.run_program("--json-schema", schema)
+        self.assertEqual(status, 0)
+        jsonschema.Draft202012Validator(SCHEMAS[0]).validate(json.loads(text))
+        self.assertRegex(self.run_program("--regex", r"\d{3}-\d{4}")[1], r"^\d{3}-\d{4}$")
+        self.assertIn(self.run_program("--choice", "left", "--choice", "right")[1], ("left", "right"))
+        self.assertRegex(self.run_program("--grammar", 'root ::= "<" [a-z]{2} ">"')[1], "^<[a-z]{2}>$")
+        for flags, says in ((("--regex", "(a"), "regular expression"), (("--grammar", "@/nowhere"), "/nowhere"),
+                            (("--regex", "a", "--choice", "b"), "at most one")):
+            status, message = self.run_program(*flags)
+            self.assertEqual(status, 1, message)
+            self.assertIn(says, message)
+
+
+if __name__ == "__main__":
+    unittest.main()

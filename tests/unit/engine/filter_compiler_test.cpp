@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a request whose grammar is being compiled waits alone: others go on, it can be cancelled, run out of time, and
+// be told what is wrong with it; nothing stays behind. Method: sources that return when the test says so.
+#include "engine/filter_compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+
+#include "support/engine_world.h"
+
+namespace inflight::test {
+namespace {
+
+// Only even tokens.
+class Even final : public TokenFilter {
+ public:
+  void allow(std::span<uint32_t> allowed) override { std::ranges::fill(allowed, 0x55555555U); }
+  void accept(TokenId token) override { EXPECT_EQ(token % 2, 0); }
+  std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Even>(*this); }
+};
+
+// A source that waits for open().
+struct Gate {
+  std::promise<void> promise;
+  std::shared_future<void> opened = promise.get_future().share();
+  std::promise<void> begun_promise;
+  std::future<void> begun = begun_promise.get_future();
+  FilterSource source() {
+    return [this] {
+      begun_promise.set_value();
+      opened.wait();
+      return std::make_unique<Even>();
+    };
+  }
+  void open() { promise.set_value(); }
+};
+
+SubmitOptions request_of(int32_t max_tokens, int32_t n = 1) {
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.n = n;
+  return request;
+}
+
+TEST(FilterCompiler, OthersGoOnWhileOneRequestsGrammarIsCompiled) {
+  EngineWorld world(engine_options());  // its own thread
+  Gate gate;
+  OutputStream* const compiling = world.engine->submit(request_of(20, 2), gate.source());
+  gate.begun.wait();
+  EXPECT_EQ(read_answer(world.engine->submit(request_of(30))).tokens, output_alone({1, 2, 3}, 30));
+  const EngineStats stats = world.engine->stats();
+  EXPECT_EQ(stats.compiling, 2);
+  EXPECT_EQ(stats.waiting, 2);
+  EXPECT_NE(world.engine->metrics_text().find("inflight_num_requests_compiling 2\n"), std::string::npos);
+  gate.open();
+  for (const Answer& answer : read_answers(compiling, 2)) {
+    EXPECT_EQ(answer.tokens.size(), 20U);
+    EXPECT_TRUE(std::ranges::all_of(answer.tokens, [](TokenId token) { return token % 2 == 0; }));
+    EXPECT_EQ(answer.last.finish, FinishReason::Length);
+  }
+  EXPECT_TRUE(world.engine->drain());
+  EXPECT_EQ(world.engine->stats().compiling, 0);
+}
+
+TEST(FilterCompiler, CancelWorksMeanwhile) {
+  EngineWorld world(engine_options());
+  Gate gate;
+  OutputStream* const compiling = world.engine->submit(request_of(20, 2), gate.source());
+  gate.begun.wait();
+  world.engine->cancel(compiling->request());
+  for (const Answer& answer : read_answers(compiling, 2)) {  // though the source still runs
+    EXPECT_EQ(answer.last.finish, FinishReason::Abort);
+    EXPECT_TRUE(answer.tokens.empty());
+  }
+  EXPECT_TRUE(world.engine->drain());
+  gate.open();  // what it makes finds nobody
+  world.engine->undrain();
+  EXPECT_EQ(read_answer(world.engine->submit(request_of(5))).tokens.size(), 5U);
+  world.engine->pause(PauseMode::All);  // the figures are those of the last step then
+  const EngineStats stats = world.engine->stats();
+  EXPECT_EQ(stats.scheduler.requests_added, 3);
+  EXPECT_EQ(stats.scheduler.requests_aborted, 2);
+  EXPECT_EQ(stats.blocks_referenced, 0);
+}
+
+TEST(FilterCompiler, TellsWhatIsWrongWithAGrammar) {
+  EngineWorld world(engine_options());
+  const Answer answer = read_answer(world.engine->submit(request_of(20), []() -> std::unique_ptr<TokenFilter> {
+    fail(ErrorCode::Unsupported, "keyword 'not' is not supported");
+  }));
+  EXPECT_EQ(answer.last.finish, FinishReason::Error);
+  EXPECT_EQ(answer.last.error, "keyword 'not' is not supported");
+  EXPECT_EQ(answer.last.error_code, ErrorCode::Unsupported);
+  EXPECT_TRUE(world.engine->healthy());
+  world.engine->pause(PauseMode::All);
+  EXPECT_EQ(world.engine->stats().scheduler.requests_failed, 1);
+}
+
+TEST(FilterCompiler, ASteppedEngineWaitsForItsOnlyRequest) {
+  EngineWorld world(EngineWorld::host_driven());
+  OutputStream* const stream = world.engine->submit(request_of(7), [] { return std::make_unique<Even>(); });
+  world.run();  // does not come to rest before the answer is complete
+  EXPECT_EQ(read_answer(stream).tokens.size(), 7U);
+}
+
+TEST(FilterCompiler, ExpiryEndsARequestThatCompiles) {
+  EngineWorld world(engine_options());
+  Gate gate;
+  SubmitOptions request = request_of(20);
+  request.expiry = SteadyClock().now() + 1'000'000;
+  OutputStream* const stream = world.engine->submit(request, gate.source());
+  const Answer answer = read_answer(stream);
+  EXPECT_EQ(answer.last.finish, FinishReason::Abort);
+  EXPECT_EQ(answer.last.error, "the request's time has run out");
+  gate.open();
+}
+
+TEST(FilterCompiler, AnEngineThatEndsEndsWhatCompiles) {
+  Gate gate;
+  OutputStream* stream = nullptr;
+  {
+    EngineWorld world(engine_options());
+    stream = world.engine->submit(request_of(20), gate.source());
+    gate.begun.wait();
+    gate.open();
+  }
+  const FinishReason reason = read_answer(stream).last.finish;
+  EXPECT_TRUE(reason == FinishReason::Abort || reason == FinishReason::Length);
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -83,6 +83,10 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
     event.prompt_top_logprobs = stream.prompt_top_logprobs.data();
     event.prompt_logprob_count = stream.prompt_logprobs.size();
   }
+  if (!batch.embedding.empty()) {
+    event.embedding = batch.embedding.data();
+    event.embedding_size = batch.embedding.size();
+  }
   return event;
 }
 
@@ -107,7 +111,8 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
     auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
     options.sampling.validate();  // n is used below
-    for (int32_t i = 0; i < options.sampling.n; ++i) {
+    const int32_t answers = options.pooling == inflight::Pooling::None ? options.sampling.n : 1;
+    for (int32_t i = 0; i < answers; ++i) {
       handle->answers.push_back({.detokenizer = {}, .stop = {stop, given.include_stop_str_in_output != 0}});
       if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
         handle->answers.back().detokenizer.emplace(tokenizer->vocabulary(),
@@ -115,7 +120,9 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
       }
     }
     handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
-    handle->output = runtime.engine().submit(std::move(options), inflight::c::read_structured_output(given, runtime));
+    inflight::FilterSource filter;
+    if (options.pooling == inflight::Pooling::None) filter = inflight::c::read_structured_output(given, runtime);
+    handle->output = runtime.engine().submit(std::move(options), std::move(filter));
     handle->request = handle->output->request();
     *stream = handle.release();
     return INFLIGHT_OK;

@@ -250,6 +250,10 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
   options.e2e_deadline = deadline(params.e2e_deadline_ms, "e2e_deadline_ms", now);
   options.itl_target = deadline(params.itl_target_ms, "itl_target_ms", 0);
   options.predicted_output_tokens = params.predicted_output_tokens;
+  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MEAN) {
+    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean)", params.pooling);
+  }
+  options.pooling = static_cast<Pooling>(params.pooling);
   return options;
 }
 

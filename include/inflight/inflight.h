@@ -155,6 +155,11 @@ typedef struct inflight_engine_params {
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL }
 
+typedef int32_t inflight_pooling_t;
+#define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
+#define INFLIGHT_POOLING_LAST 1 /* the final hidden state of the prompt's last token */
+#define INFLIGHT_POOLING_MEAN 2 /* the mean over all of its tokens                   */
+
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {
   uint32_t struct_size;
@@ -210,7 +215,9 @@ typedef struct inflight_request_params {
   /* Structured output: the whole answer follows at most one of these. It is compiled while the request waits; what is
      wrong with it ends the stream with INFLIGHT_FINISH_ERROR. NULL or 0 = none. */
   uint8_t structured_json_object;       /* any JSON object                                                       */
-  uint8_t reserved2[6];
+  uint8_t reserved2[2];
+  inflight_pooling_t pooling;           /* not NONE: an embedding of the prompt instead of an answer; the stream gives one
+                                           event, and what says how tokens are drawn is not looked at            */
   const char* structured_json;          /* JSON Schema                                                           */
   const char* structured_regex;         /* regular expression, of the whole answer                               */
   const char* structured_grammar;       /* GBNF, llama.cpp's notation                                            */
@@ -222,7 +229,7 @@ typedef struct inflight_request_params {
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
     1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
-    {0, 0, 0, 0, 0, 0}, NULL, NULL, NULL, NULL, 0 }
+    {0, 0}, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -348,11 +355,14 @@ typedef struct inflight_stream_event {
   int32_t stop_token_id; /* with INFLIGHT_FINISH_STOP: the end or stop token that did, the last of token_ids; else -1 */
   inflight_status_t error_status; /* with INFLIGHT_FINISH_ERROR: INFLIGHT_ERROR_ENGINE_FAILED, or what is wrong with the
                                      request's structured output; else 0 */
+  const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
+                             length not normalised; else NULL */
+  size_t embedding_size;
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
   { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, \
-    NULL, NULL, 0, NULL, -1, 0 }
+    NULL, NULL, 0, NULL, -1, 0, NULL, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

@@ -70,6 +70,7 @@ struct Event {
   std::string stop_text;       // which of RequestOptions.stop ended the answer
   int32_t stop_token_id = -1;  // or which token
   inflight_status_t error_status = INFLIGHT_OK;
+  std::vector<float> embedding;  // with RequestOptions.params.pooling
 };
 
 // One answer on its way. Move-only; cancels its request when it is destroyed early. Goes before its engine.
@@ -117,6 +118,7 @@ class Stream {
     if (event.stop_text != nullptr) result.stop_text = event.stop_text;
     result.stop_token_id = event.stop_token_id;
     result.error_status = event.error_status;
+    if (event.embedding != nullptr) result.embedding.assign(event.embedding, event.embedding + event.embedding_size);
     return result;
   }
   bool ended() const noexcept { return ended_; }

@@ -35,10 +35,12 @@ struct BatchEntry {
 
   // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
   int32_t logits_wanted = 0;
+  // The final hidden states of the entry's last so many tokens are read back (StepResult::hidden); 0 = none.
+  int32_t hidden_wanted = 0;
   // With `samples`: the host draws the token from the logits; the device draws none, and what it reports is
   // overwritten.
   bool host_samples = false;
-  // For host sampling, set when logits_wanted > 0; executors pass them by.
+  // For the host's part, set when logits_wanted or hidden_wanted > 0; executors pass them by.
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
   int32_t prompt_token_count = 0;
@@ -74,6 +76,7 @@ struct BatchPlan {
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
   int32_t logits_row_count = 0;       // sum of logits_wanted, at most max_num_seqs + limits::kPromptLogitsMax
+  int32_t hidden_row_count = 0;       // sum of hidden_wanted
 
   // Nothing to do at all. A plan may also hold copies only.
   [[nodiscard]] bool empty() const { return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty(); }
@@ -82,7 +85,7 @@ struct BatchPlan {
     swap_in.clear();
     copies.clear();
     entries.clear();
-    scheduled_token_count = sampled_row_count = logits_row_count = 0;
+    scheduled_token_count = sampled_row_count = logits_row_count = hidden_row_count = 0;
   }
 };
 

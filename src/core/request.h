@@ -14,6 +14,9 @@ namespace inflight {
 
 inline constexpr TimeNs kNoDeadline = std::numeric_limits<TimeNs>::max();
 
+// What a request asks of the prompt's final hidden states (those the output layer reads), instead of tokens.
+enum class Pooling : uint8_t { None, Last, Mean };
+
 struct Request {
   RequestId id{};
   std::vector<TokenId> prompt;  // at least one token
@@ -27,6 +30,7 @@ struct Request {
   TimeNs e2e_deadline = kNoDeadline;    // absolute time by which the last token is wanted
   TimeNs itl_target = kNoDeadline;      // wanted gap between tokens
   int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
+  Pooling pooling = Pooling::None;      // not None: nothing is generated
   bool has_token_filter = false;        // every token is drawn by the host under a TokenFilter
 };
 

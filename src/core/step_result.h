@@ -33,6 +33,19 @@ struct EntryLogits {
   std::span<const float> values;  // [row_count, V] row-major
 };
 
+// What the output layer reads, of some of an entry's tokens: normed, not yet multiplied.   LIFETIME: as the result's.
+struct EntryHidden {
+  SequenceId sequence{};
+  int32_t row_count = 0;
+  std::span<const float> values;  // [row_count, E] row-major
+};
+
+// A prompt's hidden states as one vector: their mean, or the last one.   LIFETIME: as the result's.
+struct PooledHidden {
+  SequenceId sequence{};
+  std::span<const float> values;  // [E]
+};
+
 // How likely a prompt token was after those before it.
 struct PromptLogprob {
   SequenceId sequence{};
@@ -46,7 +59,9 @@ struct StepResult {
   std::vector<SampledToken> sampled;           // one for each plan entry with `samples`, in the plan's order
   TimeNs duration = 0;                         // from submit to finished, as the executor measured or modelled it
   std::vector<EntryLogits> logits;             // one for each plan entry with `logits_wanted` > 0, in the plan's order
+  std::vector<EntryHidden> hidden;             // one for each plan entry with `hidden_wanted` > 0, in the plan's order
   std::vector<PromptLogprob> prompt_logprobs;  // made by the host from `logits`
+  std::vector<PooledHidden> pooled;            // made by the host from `hidden`, at the end of each prompt
 };
 
 }  // namespace inflight

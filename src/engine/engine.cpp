@@ -51,6 +51,7 @@ Engine::~Engine() {
 }
 
 Request Engine::checked_request(SubmitOptions& options) const {
+  if (options.pooling != Pooling::None) options.sampling = {.max_tokens = 1};
   options.sampling.validate();
   if (options_.max_tokens_limit > 0 && options.sampling.max_tokens > options_.max_tokens_limit) {  // checklist 77
     if (!options_.clip_max_tokens) {
@@ -93,7 +94,8 @@ Request Engine::checked_request(SubmitOptions& options) const {
           .ttft_deadline = options.ttft_deadline,
           .e2e_deadline = options.e2e_deadline,
           .itl_target = options.itl_target,
-          .predicted_output_tokens = options.predicted_output_tokens};
+          .predicted_output_tokens = options.predicted_output_tokens,
+          .pooling = options.pooling};
 }
 
 // REQUIRES: mutex_ is held.

@@ -142,6 +142,9 @@ void Engine::deliver() {
   for (const PreemptedOutput& victim : output.preempted) {
     watch_.on_preempted(scheduler_.sequence(victim.slot).id, victim.lost_tokens, victim.swapped_blocks);
   }
+  for (EmbeddingOutput& embedding : output.embeddings) {
+    clients_[static_cast<size_t>(embedding.slot)].stream->set_embedding(std::move(embedding.values));
+  }
   for (const FinishedOutput& finished : output.finished) end_client(finished, now);
   if (!output.finished.empty()) {
     const std::scoped_lock lock(mutex_);
@@ -164,7 +167,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
       .preemption_count = sequence.preemption_count,
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
-  if (sampler_.filter_count() > 0) sampler_.drop_filter(finished.sequence);
+  sampler_.forget(finished.sequence);
   if (client.stream->push_finish(client.choice, finish)) client.stream->release();
   client.stream = nullptr;
 }

@@ -43,6 +43,11 @@ void OutputStream::push_prompt_logprob(float logprob, std::span<const TokenLogpr
   tell(had_news);
 }
 
+void OutputStream::set_embedding(std::vector<float> values) {
+  const std::scoped_lock lock(mutex_);
+  choices_[0].pending.embedding = std::move(values);
+}
+
 void OutputStream::set_cached(int32_t choice, int32_t cached_token_count) {
   const std::scoped_lock lock(mutex_);
   choices_[static_cast<size_t>(choice)].pending.cached_token_count = cached_token_count;
@@ -127,6 +132,7 @@ OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> t
   hand_over(batch.logprobs, pending.logprobs);
   hand_over(batch.top_logprobs, pending.top_logprobs);
   hand_over(batch.prompt_logprobs, pending.prompt_logprobs);
+  hand_over(batch.embedding, pending.embedding);
   batch.index = pending.index;
   batch.finish = pending.finish;
   batch.stop_token = pending.stop_token;

@@ -34,6 +34,7 @@ struct StreamBatch {
   std::vector<float> logprobs;                    // one a token
   std::vector<PositionLogprobs> top_logprobs;     // one a token with SamplingParams::logprobs, else empty
   std::vector<PositionLogprobs> prompt_logprobs;  // index 0; of the prompt's second, third, ... token
+  std::vector<float> embedding;                   // with the finish of a request that asked for one
   FinishReason finish = FinishReason::None;
   std::optional<TokenId> stop_token;  // with FinishReason::Stop: the end or stop token that was drawn
   std::string error;                  // with FinishReason::Error, and why with FinishReason::Abort if the engine did it
@@ -59,6 +60,8 @@ class OutputStream {
   // ends: push_finish() follows, and the token is given out together with it.
   void push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false);
   void push_prompt_logprob(float logprob, std::span<const TokenLogprob> top);
+  // Given out together with the finish that follows.
+  void set_embedding(std::vector<float> values);
   void set_cached(int32_t choice, int32_t cached_token_count);
   struct Finish {
     FinishReason reason = FinishReason::None;

@@ -154,6 +154,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"name", spec_.name},
                  {"architecture", spec_.architecture},
                  {"layers", spec_.layer_count},
+                 {"embedding_length", spec_.hidden_size},
                  {"vocabulary_size", spec_.vocabulary_size},
                  {"context_length", spec_.context_length},
                  {"chat_template", !chat_template_.empty()}}},

@@ -54,7 +54,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count()),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs) + 1),
-      words_(device, "step upload", kWordsAtFirst) {
+      words_(device, "step upload", kWordsAtFirst),
+      output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
   const int32_t logit_rows = options.max_num_seqs + limits::kPromptLogitsMax;
   const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
@@ -113,13 +114,43 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
                                   [](const BatchEntry& entry) { return entry.logits_wanted > 0; });
-  if (wanted) return run_and_read_logits(plan, tables, flight);
+  if (wanted) {
+    run_and_read_logits(plan, tables, flight);
+    return read_hidden(plan, flight);
+  }
   const std::span<const Stage> stages = forward_.fit(tables);
   flight.upload.append_stages(stages);
   reserve_words(flight.upload.words().size());
   words_.write_async(flight.upload.words());
   program_.run(memory(), stages);
   flight.done = words_.read_async(flight.results, static_cast<size_t>(flight.upload.results_offset()));
+  read_hidden(plan, flight);
+}
+
+// The next step overwrites the hidden states, so they are read before this returns. The output layer's norm is the
+// host's work here: the device norms sampled rows only, and in the form that the output weights read.
+void ClExecutor::read_hidden(const BatchPlan& plan, Flight& flight) {
+  if (plan.hidden_row_count == 0) return;
+  const auto width = static_cast<size_t>(spec_.hidden_size);
+  flight.hidden.resize(static_cast<size_t>(plan.hidden_row_count) * width);
+  size_t row = 0, end_row = 0;  // in flight.hidden; in the step
+  for (const BatchEntry& entry : plan.entries) {
+    end_row += static_cast<size_t>(entry.scheduled_token_count);
+    if (entry.hidden_wanted == 0) continue;
+    const auto count = static_cast<size_t>(entry.hidden_wanted);
+    const std::span<float> rows = std::span(flight.hidden).subspan(row * width, count * width);
+    activations_.read(rows, static_cast<size_t>(arena_.hidden) + (end_row - count) * width);
+    for (size_t first = 0; first < rows.size(); first += width) {
+      double squares = 0.0;
+      for (size_t i = 0; i < width; ++i) squares += double{rows[first + i]} * double{rows[first + i]};
+      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + double{spec_.norm_epsilon});
+      for (size_t i = 0; i < width; ++i) {
+        rows[first + i] = static_cast<float>(double{rows[first + i]} * scale * double{output_norm_[i]});
+      }
+    }
+    flight.told_hidden.push_back({.sequence = entry.sequence, .row_count = entry.hidden_wanted, .values = rows});
+    row += count;
+  }
 }
 
 // The rounds of logits take turns in one place, so each is read before the next: such a step is done when this returns.
@@ -163,6 +194,7 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.submitted = clock_.now();
   flight.sampled.clear();
   flight.told.clear();
+  flight.told_hidden.clear();
   flight.done = Event();
   kv_.move_blocks(plan);
   if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
@@ -186,6 +218,8 @@ const StepResult& ClExecutor::wait() {
   last_finish_ = finish;
   result_.logits = flight.told;
   logits_.swap(flight.logits);  // the spans keep pointing into it
+  result_.hidden = flight.told_hidden;
+  hidden_.swap(flight.hidden);
   result_.sampled.clear();
   for (const Flight::Sampled& sampled : flight.sampled) {
     const int32_t* const words = &flight.results[sampled.result * kResultWords];

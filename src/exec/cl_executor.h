@@ -53,6 +53,8 @@ class ClExecutor final : public Executor {
     std::vector<Sampled> sampled;
     std::vector<float> logits;  // what was wanted of the step, see told
     std::vector<EntryLogits> told;
+    std::vector<float> hidden;  // what was wanted of the step, see told_hidden
+    std::vector<EntryHidden> told_hidden;
     Event done;  // not valid: done at submit
     uint64_t step = 0;
     TimeNs submitted = 0;
@@ -60,6 +62,7 @@ class ClExecutor final : public Executor {
 
   void upload_and_run(const BatchPlan& plan, Flight& flight);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
+  void read_hidden(const BatchPlan& plan, Flight& flight);
   void reserve_words(size_t words);
   [[nodiscard]] StepMemory memory() const;
 
@@ -81,7 +84,8 @@ class ClExecutor final : public Executor {
   int32_t first_flight_ = 0;
   int32_t flight_count_ = 0;
   StepResult result_;
-  std::vector<float> logits_;  // what result_.logits points into
+  std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
+  std::vector<float> output_norm_;      // [E]
   SteadyClock clock_;
   TimeNs last_finish_ = 0;
 };

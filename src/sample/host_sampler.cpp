@@ -14,14 +14,19 @@ void HostSampler::set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> f
   filters_[to_integer(sequence)] = std::move(filter);
 }
 
+void HostSampler::forget(SequenceId sequence) {
+  filters_.erase(to_integer(sequence));
+  pools_.erase(to_integer(sequence));
+}
+
 void HostSampler::submit(const BatchPlan& plan) {
   device_.submit(plan);
   INFLIGHT_CHECK(count_ < wanted_.size());
   std::vector<BatchEntry>& wanted = wanted_[(first_ + count_++) % wanted_.size()];
   wanted.clear();
-  if (plan.logits_row_count == 0) return;
+  if (plan.logits_row_count == 0 && plan.hidden_row_count == 0) return;
   std::ranges::copy_if(plan.entries, std::back_inserter(wanted),
-                       [](const BatchEntry& e) { return e.logits_wanted > 0; });
+                       [](const BatchEntry& e) { return e.logits_wanted > 0 || e.hidden_wanted > 0; });
 }
 
 const StepResult& HostSampler::wait() {
@@ -30,12 +35,19 @@ const StepResult& HostSampler::wait() {
   first_ = (first_ + 1) % wanted_.size();
   --count_;
   if (wanted.empty()) return read;
-  INFLIGHT_CHECK(read.logits.size() == wanted.size());
   result_ = read;
   top_.clear();
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const BatchEntry& entry = wanted[i];
-    const EntryLogits& logits = read.logits[i];
+  pooled_.clear();
+  auto next_logits = read.logits.begin();
+  auto next_hidden = read.hidden.begin();
+  for (const BatchEntry& entry : wanted) {
+    if (entry.hidden_wanted > 0) {
+      INFLIGHT_CHECK(next_hidden != read.hidden.end());
+      pool(entry, *next_hidden++);
+    }
+    if (entry.logits_wanted == 0) continue;
+    INFLIGHT_CHECK(next_logits != read.logits.end());
+    const EntryLogits& logits = *next_logits++;
     INFLIGHT_CHECK(logits.sequence == entry.sequence && logits.row_count == entry.logits_wanted);
     INFLIGHT_CHECK(logits.values.size() ==
                    static_cast<size_t>(logits.row_count) * static_cast<size_t>(vocabulary_size_));
@@ -73,6 +85,24 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   sampled.logprob = probabilities.of(drawn.token);
   if (sampling.logprobs >= 0) sampled.top_logprobs = keep(probabilities.top(sampling.logprobs));
   if (filter != filters_.end()) filter->second->accept(drawn.token);
+}
+
+// The mean of all rows told of a prompt; of the last one alone, where only that was asked for.
+void HostSampler::pool(const BatchEntry& entry, const EntryHidden& hidden) {
+  INFLIGHT_CHECK(hidden.sequence == entry.sequence && hidden.row_count == entry.hidden_wanted);
+  Pool& pool = pools_[to_integer(entry.sequence)];
+  const size_t width = hidden.values.size() / static_cast<size_t>(hidden.row_count);
+  if (entry.computed_token_count == 0 || pool.sum.empty()) {  // from the beginning, perhaps after a preemption
+    pool.sum.assign(width, 0.0);
+    pool.row_count = 0;
+  }
+  for (size_t i = 0; i < hidden.values.size(); ++i) pool.sum[i % width] += double{hidden.values[i]};
+  pool.row_count += hidden.row_count;
+  if (entry.context_token_count() < entry.prompt_token_count) return;
+  std::vector<float>& mean = pooled_.emplace_back(width);
+  for (size_t i = 0; i < width; ++i) mean[i] = static_cast<float>(pool.sum[i] / pool.row_count);
+  result_.pooled.push_back({entry.sequence, mean});
+  pools_.erase(to_integer(entry.sequence));
 }
 
 void HostSampler::tell_prompt(const BatchEntry& entry, const EntryLogits& logits) {

@@ -22,23 +22,32 @@ class HostSampler final : public Executor {
   // LIFETIME: `device` is borrowed.
   HostSampler(Executor& device, int32_t vocabulary_size) : device_(device), vocabulary_size_(vocabulary_size) {}
 
-  // From now on every token of the sequence is drawn under the filter, until drop_filter().
+  // From now on every token of the sequence is drawn under the filter, until forget().
   void set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> filter);
-  void drop_filter(SequenceId sequence) { filters_.erase(to_integer(sequence)); }
-  [[nodiscard]] size_t filter_count() const { return filters_.size(); }
+  // The sequence has ended: nothing is kept of it.
+  void forget(SequenceId sequence);
 
   void submit(const BatchPlan& plan) override;
   [[nodiscard]] const StepResult& wait() override;
 
  private:
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
+  void pool(const BatchEntry& entry, const EntryHidden& hidden);
   void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);
   std::span<const TokenLogprob> keep(std::vector<TokenLogprob> top);
 
   Executor& device_;
   int32_t vocabulary_size_;
   std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> filters_;  // by sequence
-  // Of each step in flight: the entries that want logits. Their spans are valid until the step is read, see above.
+  // Sums over the prompt so far, in order of position, of prompts whose mean is asked for; by sequence.
+  struct Pool {
+    std::vector<double> sum;  // [E]
+    int32_t row_count = 0;
+  };
+  std::unordered_map<uint64_t, Pool> pools_;
+  std::deque<std::vector<float>> pooled_;  // what result_ points into
+  // Of each step in flight: the entries that want logits or hidden states. Their spans are valid until the step is
+  // read, see above.
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;
   size_t first_ = 0, count_ = 0;
   StepResult result_;

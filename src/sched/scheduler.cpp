@@ -210,7 +210,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
       break;
     default:
       ++stats_.requests_finished;
-      output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
+      if (!sequence.pools()) output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
   }
 }
 
@@ -293,6 +293,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     --sequence.unread_token_count;
     commit_token(sequence, result.sampled[i], now);
   }
+  commit_pooled(result, submitted, now);
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
   view_.last_decode_sequences = submitted.work.decode_sequences;
@@ -330,6 +331,20 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   output_.tokens.back().ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
+}
+
+// A simulated step brings no numbers; the request ends all the same.
+void Scheduler::commit_pooled(const StepResult& result, const Submitted& submitted, TimeNs now) {
+  for (const SampledRow& row : submitted.pooled) {
+    Sequence& sequence = *row.sequence;
+    if (sequence.id != row.id) continue;  // it left while the step ran
+    const auto pooled = std::ranges::find(result.pooled, row.id, &PooledHidden::sequence);
+    if (pooled != result.pooled.end()) {
+      output_.embeddings.push_back({sequence.slot, {pooled->values.begin(), pooled->values.end()}});
+    }
+    sequence.last_token_time = now;
+    finish(sequence, FinishReason::Stop, FinishCause::None, now);
+  }
 }
 
 void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted& submitted) {

@@ -60,6 +60,11 @@ struct PromptLogprobOutput {
   int32_t top_count = 0;
 };
 
+struct EmbeddingOutput {
+  int32_t slot = 0;
+  std::vector<float> values;
+};
+
 // Why a sequence ended with FinishReason::Error.
 enum class FinishCause : uint8_t { None, NoFiniteLogits, RejectedByPolicy };
 [[nodiscard]] const char* to_string(FinishCause cause);  // one phrase for the client
@@ -87,12 +92,14 @@ struct SchedulerOutput {
   std::vector<TokenOutput> tokens;
   std::vector<PromptLogprobOutput> prompt_logprobs;  // by position, each once
   std::vector<TokenLogprob> top_logprobs;
+  std::vector<EmbeddingOutput> embeddings;
   std::vector<FinishedOutput> finished;
   std::vector<PreemptedOutput> preempted;
   void clear() {
     tokens.clear();
     prompt_logprobs.clear();
     top_logprobs.clear();
+    embeddings.clear();
     finished.clear();
     preempted.clear();
   }
@@ -208,6 +215,7 @@ class Scheduler {
     StepWork work;
     std::vector<SampledRow> sampled;
     std::vector<SampledRow> with_logits;  // entries with logits_wanted > 0
+    std::vector<SampledRow> pooled;       // entries that end a prompt whose hidden states are asked for
   };
 
   // scheduler.cpp: life cycle
@@ -219,6 +227,7 @@ class Scheduler {
   void watch_prefixes_if_wanted();
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  void commit_pooled(const StepResult& result, const Submitted& submitted, TimeNs now);
   void commit_prompt_logprobs(const StepResult& result, const Submitted& submitted);
   std::pair<int32_t, int32_t> keep_top_logprobs(std::span<const TokenLogprob> top);
   // scheduler_choices.cpp: n answers to one prompt

@@ -154,10 +154,11 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const auto whole = std::min(sequence.keys.size(), static_cast<size_t>(known - 1) / width);
   matched_.clear();
   if (!match_first_choice(sequence)) {
-    // Tokens whose logits are wanted are computed, whatever is stored.
+    // Tokens whose logits or hidden states are wanted are computed, whatever is stored.
     const auto skippable = sequence.wants_prompt_logits()
                                ? std::min(whole, static_cast<size_t>(sequence.prompt_logprob_count) / width)
-                               : whole;
+                           : sequence.request.pooling == Pooling::Mean ? 0
+                                                                       : whole;
     blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(skippable), sequence.tokens, matched_);
     if (matched_.size() < skippable && is_being_computed(sequence.keys[matched_.size()])) {
       return AdmissionResult::NotReady;

@@ -167,11 +167,16 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   entry.tokens = std::span<const TokenId>(sequence.tokens)
                      .subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(end, host_known) - begin));
   entry.input_on_device = end > host_known;
-  entry.samples = end == sequence.known_token_count();
+  entry.samples = end == sequence.known_token_count() && !sequence.pools();
   entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
   entry.block_table = sequence.block_table;
   entry.sampling = &sequence.request.sampling;
   if (sequence.may_need_logits) want_logits(sequence, entry);
+  if (sequence.pools()) {
+    const bool last = end == sequence.prompt_token_count;
+    entry.hidden_wanted = sequence.request.pooling == Pooling::Mean ? token_count : last ? 1 : 0;
+    entry.prompt_token_count = sequence.prompt_token_count;
+  }
   scheduled_.push_back(&sequence);
 
   sequence.computed_token_count = end;
@@ -241,6 +246,7 @@ void Scheduler::end_step() {
   next.work = {.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size())};
   next.sampled.clear();
   next.with_logits.clear();
+  next.pooled.clear();
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     const BatchEntry& entry = plan_.entries[i];
     plan_.scheduled_token_count += entry.scheduled_token_count;
@@ -255,6 +261,10 @@ void Scheduler::end_step() {
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
     if (entry.logits_wanted > 0) next.with_logits.push_back({scheduled_[i], entry.sequence});
     plan_.logits_row_count += entry.logits_wanted;
+    plan_.hidden_row_count += entry.hidden_wanted;
+    if (scheduled_[i]->pools() && entry.context_token_count() == scheduled_[i]->prompt_token_count) {
+      next.pooled.push_back({scheduled_[i], entry.sequence});
+    }
     if (entry.phase == Phase::Prefill)
       record(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count);
   }

@@ -86,6 +86,7 @@ struct Sequence {
   [[nodiscard]] bool host_samples() const {
     return request.has_token_filter || request.sampling.needs_logits(known_token_count() - prompt_token_count);
   }
+  [[nodiscard]] bool pools() const { return request.pooling != Pooling::None; }
   // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
   [[nodiscard]] bool wants_prompt_logits() const {
     return request.sampling.prompt_logprobs >= 0 && prompt_logprob_count < prompt_token_count - 1;

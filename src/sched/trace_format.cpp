@@ -97,7 +97,7 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   put(request.itl_target == kNoDeadline ? 0 : static_cast<uint64_t>(request.itl_target) + 1);
   put_signed(request.predicted_output_tokens);
   put(static_cast<uint64_t>(request.sampling.choice_count()));
-  put(request.sampling.prompt_logprobs >= 0 ? 1 : 0);
+  put((request.sampling.prompt_logprobs >= 0 ? 1U : 0U) | static_cast<uint64_t>(request.pooling) << 1U);
   close();
 }
 
@@ -298,7 +298,9 @@ class Decoder {
     request.predicted_output_tokens = static_cast<int32_t>(signed_number());
     if (fields_.empty()) return add;  // written before there were choices
     request.sampling.n = small<int32_t>("the number of choices is out of range", limits::kChoicesMax);
-    request.sampling.prompt_logprobs = number() != 0 ? 0 : -1;
+    const auto wanted = small<uint32_t>("what is wanted of the prompt is unknown", 5);
+    request.sampling.prompt_logprobs = (wanted & 1U) != 0 ? 0 : -1;
+    request.pooling = static_cast<Pooling>(wanted >> 1U);
     return add;
   }
 

@@ -26,6 +26,7 @@ struct AnswerDelta {
   int32_t choice = 0;
   std::string text;
   std::vector<TokenText> tokens{};  // filled when the request wants logprobs
+  std::vector<float> embedding{};   // of /v1/embeddings
   std::vector<TokenText> prompt{};  // of a prompt's first answer, with prompt_logprobs
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   // With finish reason stop: the text or the token that ended the answer; null: the model's own end.
@@ -65,6 +66,8 @@ class AnswerFormat {
 [[nodiscard]] std::unique_ptr<AnswerFormat> completion_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> chat_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> response_format(const GenerationRequest& request, AnswerInfo info);
+
+[[nodiscard]] std::unique_ptr<AnswerFormat> embedding_format(const GenerationRequest& request, AnswerInfo info);
 
 // "stop", "length", "abort" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);

@@ -67,6 +67,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/v1/completions", &ApiServer::post_completions, false},
     {"POST", "/v1/chat/completions", &ApiServer::post_chat, false},
     {"POST", "/v1/responses", &ApiServer::post_responses, false},
+    {"POST", "/v1/embeddings", &ApiServer::post_embeddings, false},
     {"GET", "/v1/models", &ApiServer::get_models, false},
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
@@ -277,6 +278,7 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
     try {
       auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));
       if (!wanted->model.empty()) check_model(wanted->model);
+      check_dimensions(*wanted);
       auto submitted = submit_request(engine_, std::move(wanted), endpoint, info, tenant);
       http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
     } catch (const ApiError& error) {
@@ -313,6 +315,15 @@ void ApiServer::check_model(const std::string& name) const {
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw ApiError(404, fmt::format("the model '{}' does not exist, served: {}", name, names.front()), "model",
                  "model_not_found");
+}
+
+void ApiServer::check_dimensions(const GenerationRequest& request) const {
+  const int32_t length = info_["model"]["embedding_length"];
+  if (request.dimensions == 0 || request.dimensions == length) return;
+  throw ApiError(400,
+                 fmt::format("'dimensions' is {}, this model's embeddings have {} and are not shortened",
+                             request.dimensions, length),
+                 "dimensions");
 }
 
 void ApiServer::pump_ready() {

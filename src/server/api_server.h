@@ -70,6 +70,7 @@ class ApiServer {
   void post_completions(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kCompletions); }
   void post_chat(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kChat); }
   void post_responses(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kResponses); }
+  void post_embeddings(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kEmbeddings); }
 
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void attach(uint64_t exchange, SubmittedRequest submitted);
@@ -78,6 +79,8 @@ class ApiServer {
   void respond_error(uint64_t exchange, const ApiError& error);
   // ERRORS: ApiError 404.
   void check_model(const std::string& name) const;
+  // ERRORS: ApiError 400.
+  void check_dimensions(const GenerationRequest& request) const;
 
   void pump_ready();
   void begin_drain();

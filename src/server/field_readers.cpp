@@ -14,6 +14,7 @@ namespace inflight::server {
 namespace {
 
 constexpr size_t kPromptCountMax = 128;
+constexpr size_t kEmbeddingCountMax = 2048;  // OpenAI's
 constexpr size_t kStopTokensMax = 64;
 constexpr size_t kStopTextsMax = 16;
 constexpr size_t kTextsMax = 1024;
@@ -38,6 +39,30 @@ std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
   ids.reserve(value.size());
   for (const Json& id : value) ids.push_back(static_cast<int32_t>(integer_in(field, id, 0, INT32_MAX)));
   return ids;
+}
+
+// A text, texts, ids or lists of ids.
+std::vector<Prompt> read_prompt_list(const std::string& field, const Json& value, size_t most) {
+  if (value.is_string()) return std::vector<Prompt>{Prompt{value.get<std::string>()}};
+  if (!value.is_array() || value.empty()) {
+    refuse(field, value, "a string, strings, token ids, or lists of token ids");
+  }
+  if (value[0].is_number()) return std::vector<Prompt>{Prompt{"", read_ids(field, value)}};
+  if (value.size() > most) {
+    throw ApiError(400, fmt::format("'{}' has {} entries, at most {} are allowed", field, value.size(), most), field);
+  }
+  std::vector<Prompt> prompts;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string place = fmt::format("{}[{}]", field, i);
+    if (value[i].is_string()) {
+      prompts.push_back({value[i].get<std::string>()});
+    } else if (value[i].is_array() && !value[i].empty()) {
+      prompts.push_back({"", read_ids(place, value[i])});
+    } else {
+      refuse(place, value[i], "a string or token ids");
+    }
+  }
+  return prompts;
 }
 
 // One text, where `single` allows it, or a list of them.
@@ -110,29 +135,21 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
 }  // namespace
 
 void read_prompts(const Json& value, GenerationRequest& request) {
-  constexpr std::string_view kExpected = "a string, strings, token ids, or lists of token ids";
-  if (value.is_string()) {
-    request.prompts.push_back({value.get<std::string>(), {}});
-  } else if (!value.is_array() || value.empty()) {
-    refuse("prompt", value, kExpected);
-  } else if (value[0].is_number()) {
-    request.prompts.push_back({"", read_ids("prompt", value)});
-  } else {
-    if (value.size() > kPromptCountMax) {
-      throw ApiError(400, fmt::format("'prompt' has {} prompts, at most {} are allowed", value.size(), kPromptCountMax),
-                     "prompt");
-    }
-    for (size_t i = 0; i < value.size(); ++i) {
-      const std::string place = fmt::format("prompt[{}]", i);
-      if (value[i].is_string()) {
-        request.prompts.push_back({value[i].get<std::string>(), {}});
-      } else if (value[i].is_array() && !value[i].empty()) {
-        request.prompts.push_back({"", read_ids(place, value[i])});
-      } else {
-        refuse(place, value[i], "a string or token ids");
-      }
-    }
-  }
+  request.prompts = read_prompt_list("prompt", value, kPromptCountMax);
+}
+
+void read_embedding_input(const Json& value, GenerationRequest& request) {
+  request.prompts = read_prompt_list("input", value, kEmbeddingCountMax);
+}
+
+void read_encoding_format(const Json& value, GenerationRequest& request) {
+  if (value != "float" && value != "base64") refuse("encoding_format", value, R"("float" or "base64")");
+  request.base64 = value == "base64";
+}
+
+void read_pooling(const Json& value, GenerationRequest& request) {
+  if (value != "mean" && value != "last") refuse("pooling", value, R"("mean" or "last")");
+  request.params.pooling = value == "mean" ? INFLIGHT_POOLING_MEAN : INFLIGHT_POOLING_LAST;
 }
 
 void read_chat_messages(const Json& value, GenerationRequest& request) { request.messages = read_messages(value); }

@@ -67,6 +67,7 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
 
 std::unique_ptr<AnswerFormat> format_for(unsigned endpoint, const GenerationRequest& request, AnswerInfo info) {
   if (endpoint == kCompletions) return completion_format(request, std::move(info));
+  if (endpoint == kEmbeddings) return embedding_format(request, std::move(info));
   if (endpoint == kChat) return chat_format(request, std::move(info));
   return response_format(request, std::move(info));
 }
@@ -80,7 +81,7 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
                                 AnswerInfo info, uint32_t key_tenant) {
   const uint32_t tenant = tenant_of(*request, key_tenant);
   try {
-    if (endpoint != kCompletions) {
+    if (endpoint == kChat || endpoint == kResponses) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
       request->params.add_special_tokens = 0;  // the template has written them
     }
@@ -170,6 +171,7 @@ AnswerDelta Generation::delta_of(size_t index, Event& event) {
   AnswerDelta delta{.choice = static_cast<int32_t>(index) * request_->params.n + event.index,
                     .text = std::move(event.text),
                     .finish_reason = event.finish_reason};
+  delta.embedding = std::move(event.embedding);
   if (!event.stop_text.empty()) delta.stop_reason = event.stop_text;
   const bool asked_for = std::find(request_->stop_token_ids.begin(), request_->stop_token_ids.end(),
                                    event.stop_token_id) != request_->stop_token_ids.end();

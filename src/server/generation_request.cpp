@@ -114,6 +114,10 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   if (endpoint == kCompletions) {
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
     check_choices(request);
+  } else if (endpoint == kEmbeddings) {
+    if (request.prompts.empty()) throw ApiError(400, "'input' is missing", "input");
+    if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MEAN;
+    return request;
   } else if (!body.contains(endpoint == kChat ? "messages" : "input") || request.messages.empty()) {
     const char* const field = endpoint == kChat ? "messages" : "input";
     throw ApiError(400, fmt::format("'{}' is missing", field), field);

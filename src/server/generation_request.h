@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client asks to be generated, checked: the common form of /v1/completions, /v1/chat/completions and
-// /v1/responses.
+// What a client asks for, checked: the common form of /v1/completions, /v1/chat/completions, /v1/responses and
+// /v1/embeddings.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,9 @@ namespace inflight::server {
 inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kResponses = 4;
-inline constexpr unsigned kEndpoints = kCompletions | kChat | kResponses;
+inline constexpr unsigned kEmbeddings = 8;
+inline constexpr unsigned kEndpoints = kCompletions | kChat | kResponses;  // those that generate
+inline constexpr unsigned kAllEndpoints = kEndpoints | kEmbeddings;
 
 inline constexpr int32_t kChoicesMax = 128;  // answers of one HTTP request
 
@@ -51,8 +53,13 @@ struct GenerationRequest {
   int32_t top_logprobs = 0;
   int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 
-  std::vector<Prompt> prompts;  // completions
+  std::vector<Prompt> prompts;  // completions and embeddings
   bool echo = false;            // completions: the prompt's text comes before the answer
+
+  // Embeddings.
+  bool base64 = false;     // else numbers
+  bool normalize = true;   // to length 1
+  int32_t dimensions = 0;  // 0: not given
 
   // Chat and responses.
   Json messages = Json::array();  // for the chat template: roles it knows, contents as text, arguments as objects

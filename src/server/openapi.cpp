@@ -56,6 +56,8 @@ Json paths() {
   paths["/v1/completions"]["post"] = generation("Continue a text", "CompletionRequest", "Completion");
   paths["/v1/chat/completions"]["post"] = generation("Answer a conversation", "ChatRequest", "ChatCompletion");
   paths["/v1/responses"]["post"] = generation("Answer a conversation (responses)", "ResponseRequest", "Response");
+  paths["/v1/embeddings"]["post"] =
+      post_operation("Texts as vectors", reference("EmbeddingRequest"), reference("EmbeddingList"));
   paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
   paths["/v1/models"]["get"].erase("security");
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
@@ -107,6 +109,9 @@ Json fixed_schemas() {
       "properties": {"choices": {"type": "array", "items": {"type": "object",
       "required": ["index", "message", "finish_reason"]}}, "usage": {"$ref": "#/components/schemas/Usage"}}},
     "Response": {"type": "object", "required": ["id", "object", "created_at", "status", "model", "output", "usage"]},
+    "EmbeddingList": {"type": "object", "required": ["object", "data", "model", "usage"], "properties": {
+      "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"], "properties": {
+      "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
     "TokenizeRequest": {"type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
@@ -137,6 +142,7 @@ std::string openapi_document() {
   document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions);
   document["components"]["schemas"]["ChatRequest"] = request_schema(kChat);
   document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses);
+  document["components"]["schemas"]["EmbeddingRequest"] = request_schema(kEmbeddings);
   return to_text(document);
 }
 

@@ -21,6 +21,12 @@ constexpr double kTokensMax = 1 << 24;
 constexpr double kTenantsMax = 4096;  // of the C interface
 constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"type": "string", "minLength": 1}})";
 
+constexpr std::string_view kPromptSchema =
+    R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1,
+         "items": {"type": "integer", "minimum": 0}}}]})";
+
 constexpr int32_t& max_tokens(Request& request) { return request.max_tokens; }
 
 constexpr Field integer(std::string_view name, unsigned endpoints, double min, double max, int32_t& (*at)(Request&),
@@ -72,14 +78,20 @@ constexpr Field unsupported(std::string_view name, unsigned endpoints, std::stri
 
 constexpr Field kFields[] = {
     text(
-        "model", kEndpoints, 1024, [](Request& r) -> std::string& { return r.model; },
+        "model", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.model; },
         "Name of the served model, see /v1/models; may be left out"),
-    custom("prompt", kCompletions, read_prompts,
-           R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
-               {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
-               {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1,
-                "items": {"type": "integer", "minimum": 0}}}]})",
-           "Text, texts, token ids, or lists of token ids"),
+    custom("prompt", kCompletions, read_prompts, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
+    custom("input", kEmbeddings, read_embedding_input, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
+    custom("encoding_format", kEmbeddings, read_encoding_format, R"({"type": "string", "enum": ["float", "base64"]})",
+           "Numbers, or their bytes in base 64 (default float)"),
+    integer(
+        "dimensions", kEmbeddings, 1, kInt32Max, [](Request& r) -> int32_t& { return r.dimensions; },
+        "The model's own length; embeddings are not shortened"),
+    custom("pooling", kEmbeddings, read_pooling, R"({"type": "string", "enum": ["mean", "last"]})",
+           "Of which tokens: the mean of all, or the last (default mean)"),
+    boolean(
+        "normalize", kEmbeddings, [](Request& r) -> bool& { return r.normalize; },
+        "Bring embeddings to length 1 (default true)"),
     custom("messages", kChat, read_chat_messages,
            R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})",
            "The conversation"),
@@ -221,10 +233,10 @@ constexpr Field kFields[] = {
     custom("text", kResponses, read_text_format, R"({"type": "object"})", "Form of the answer"),
 
     integer(
-        "priority", kEndpoints, -kInt32Max, kInt32Max, [](Request& r) -> int32_t& { return r.params.priority; },
+        "priority", kAllEndpoints, -kInt32Max, kInt32Max, [](Request& r) -> int32_t& { return r.params.priority; },
         "Lower is sooner, with a policy that looks at it"),
     text(
-        "cache_salt", kEndpoints, 1024, [](Request& r) -> std::string& { return r.cache_salt; },
+        "cache_salt", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.cache_salt; },
         "Stored prefixes are shared only among requests of one salt"),
     milliseconds(
         "ttft_deadline_ms", [](Request& r) -> double& { return r.params.ttft_deadline_ms; },
@@ -241,10 +253,10 @@ constexpr Field kFields[] = {
         "A guess of the answer's length, for policies that order by it"),
 
     integer(
-        "tenant", kEndpoints, 0, kTenantsMax - 1, [](Request& r) -> int32_t& { return r.tenant; },
+        "tenant", kAllEndpoints, 0, kTenantsMax - 1, [](Request& r) -> int32_t& { return r.tenant; },
         "On whose account, for policies that share the engine among tenants; with API keys the key says it"),
     text(
-        "user", kEndpoints, 1024, [](Request& r) -> std::string& { return r.user; },
+        "user", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.user; },
         "Without 'tenant' and API keys: each user is a tenant"),
     ignored("metadata", kChat | kResponses, "Accepted, without effect"),
     ignored("safety_identifier", kChat | kResponses, "Accepted, without effect"),

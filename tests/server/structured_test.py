@@ -203,7 +203,8 @@ class Calls(unittest.TestCase):
         self.assertEqual([item["type"] for item in answer["output"]], ["function_call"])
         self.check([{"function": answer["output"][0]}], ("move",))
         schema = SCHEMAS[0]
-        answer = server.post("/v1/responses", {**body, "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}})
+        form = {"type": "json_schema", "name": "n", "schema": schema}
+        answer = server.post("/v1/responses", {**body, "text": {"format": form}})
         jsonschema.Draft202012Validator(schema).validate(json.loads(answer["output"][0]["content"][0]["text"]))
         self.assertEqual(answer["text"]["format"]["schema"], schema)
 

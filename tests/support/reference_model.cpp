@@ -197,6 +197,12 @@ std::vector<std::vector<double>> ReferenceModel::feed_all(std::span<const TokenI
   return all;
 }
 
+std::vector<std::vector<double>> ReferenceModel::feed_hidden(std::span<const TokenId> ids) {
+  std::vector<std::vector<double>> all;
+  for (const TokenId id : ids) all.push_back(norm(hidden_after(id), output_norm_));
+  return all;
+}
+
 std::vector<double> ReferenceModel::logits(std::span<const TokenId> ids) {
   reset();
   return feed(ids);

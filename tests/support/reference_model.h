@@ -38,6 +38,9 @@ class ReferenceModel {
   // The same, with the logits behind each of them: [ids.size()][V].
   [[nodiscard]] std::vector<std::vector<double>> feed_all(std::span<const TokenId> ids);
 
+  // What the output layer reads behind each of them, the final norm applied: [ids.size()][E].
+  [[nodiscard]] std::vector<std::vector<double>> feed_hidden(std::span<const TokenId> ids);
+
   // The logits behind `ids` alone: reset() and feed().
   [[nodiscard]] std::vector<double> logits(std::span<const TokenId> ids);
   // Continues the sequence by its likeliest tokens (the lowest id among equals).

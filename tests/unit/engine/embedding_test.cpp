@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: embeddings are the model's final hidden states, whatever else runs. Method: the demo model against the float64
+// reference; bitwise equality alone, in chunks, in company, after preemptions, with stored prefixes and none.
+// Covers: sample/host_sampler.cpp, exec/cl_executor.cpp
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/runtime.h"
+#include "model/model_loader.h"
+#include "support/reference_model.h"
+
+namespace inflight::test {
+namespace {
+
+constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+
+std::vector<TokenId> prompt_of(int32_t length) {
+  std::vector<TokenId> prompt;
+  for (int32_t i = 0; i < length; ++i) prompt.push_back(20 + (i * i * 31 + i * 7 + length) % 900);
+  return prompt;
+}
+
+OutputStream* submit(Engine& engine, const std::vector<TokenId>& prompt, Pooling pooling) {
+  SubmitOptions options;
+  options.prompt = prompt;
+  options.pooling = pooling;
+  return engine.submit(std::move(options));
+}
+
+std::vector<float> read(OutputStream* stream) {
+  StreamBatch batch;
+  EXPECT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ready);
+  EXPECT_EQ(batch.finish, FinishReason::Stop);
+  EXPECT_TRUE(batch.tokens.empty());
+  const std::vector<float> embedding = batch.embedding;
+  EXPECT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ended);
+  stream->release();
+  return embedding;
+}
+
+RuntimeOptions demo_options() {
+  RuntimeOptions options;
+  options.model = kModel;
+  return options;
+}
+
+TEST(Embedding, IsWhatTheReferenceComputes) {
+  const LoadedModel model = load_model(kModel);
+  ReferenceModel reference(model);
+  Runtime runtime(demo_options());
+  for (const int32_t length : {1, 2, 16, 17, 63, 200}) {
+    SCOPED_TRACE(length);
+    const std::vector<TokenId> prompt = prompt_of(length);
+    reference.reset();
+    const std::vector<std::vector<double>> hidden = reference.feed_hidden(prompt);
+    for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
+      std::vector<double> expected = hidden.back();
+      if (pooling == Pooling::Mean) {
+        std::ranges::fill(expected, 0.0);
+        for (const auto& row : hidden) {
+          for (size_t i = 0; i < row.size(); ++i) expected[i] += row[i] / length;
+        }
+      }
+      const std::vector<float> embedding = read(submit(runtime.engine(), prompt, pooling));
+      ASSERT_EQ(embedding.size(), expected.size());
+      double squares = 0.0, error = 0.0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        squares += expected[i] * expected[i];
+        error += std::pow(expected[i] - double{embedding[i]}, 2);
+      }
+      EXPECT_LT(std::sqrt(error / squares), 2e-3);  // K and V are half floats
+    }
+  }
+}
+
+TEST(Embedding, IsTheSameBitsInEveryCompany) {
+  const std::vector<int32_t> lengths = {1, 15, 16, 40, 100, 150};
+  std::vector<std::vector<float>> alone;
+  {
+    Runtime runtime(demo_options());
+    for (const int32_t length : lengths) {
+      for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
+        alone.push_back(read(submit(runtime.engine(), prompt_of(length), pooling)));
+      }
+    }
+    size_t next = 0;  // again: now their blocks are stored
+    for (const int32_t length : lengths) {
+      for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
+        EXPECT_EQ(read(submit(runtime.engine(), prompt_of(length), pooling)), alone[next++]);
+      }
+    }
+    EXPECT_GT(runtime.engine().stats().scheduler.cached_tokens, 0);
+    EXPECT_EQ(runtime.engine().stats().scheduler.output_tokens, 0);
+  }
+  RuntimeOptions options = demo_options();
+  options.scheduler.max_num_seqs = 8;
+  options.scheduler.max_num_batched_tokens = 24;
+  options.kv_blocks = 16;  // too few: somebody is preempted
+  options.scheduler.max_model_len = 200;
+  Runtime runtime(options);
+  std::vector<OutputStream*> streams, generating;
+  for (const int32_t length : lengths) {
+    SubmitOptions answer;
+    answer.prompt = prompt_of(length % 50 + 3);
+    answer.sampling.max_tokens = 60;
+    answer.sampling.ignore_eos = true;
+    generating.push_back(runtime.engine().submit(answer));
+    for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
+      streams.push_back(submit(runtime.engine(), prompt_of(length), pooling));
+    }
+  }
+  for (size_t i = 0; i < streams.size(); ++i) EXPECT_EQ(read(streams[i]), alone[i]) << i;
+  StreamBatch batch;
+  for (OutputStream* stream : generating) {
+    while (stream->next(std::nullopt, batch) == OutputStream::Next::Ready) {
+    }
+    EXPECT_EQ(batch.finish, FinishReason::Length);
+    stream->release();
+  }
+  EXPECT_GT(runtime.engine().stats().scheduler.preemptions, 0);
+  EXPECT_EQ(runtime.engine().stats().blocks_referenced, 0);
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -148,6 +148,100 @@ TEST_F(CAbi, ReportsAreJsonAndPrometheusText) {
   EXPECT_GT(nlohmann::json::parse(steps.data()).at("kv").at("blocks"), 0);
 }
 
+TEST_F(CAbi, SaysWhatEndedAnAnswer) {
+  open();
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "Once upon a time";
+  const char* const stops[] = {"never", "clever girl"};
+  request.stop = stops;
+  request.stop_count = 2;
+  for (const uint8_t include : {0, 1}) {
+    request.include_stop_str_in_output = include;
+    inflight_stream_t* stream = nullptr;
+    ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK);
+    std::string text;
+    inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+    do {
+      ASSERT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_OK);
+      text.append(event.text, event.text_length);
+    } while (event.finish_reason == INFLIGHT_FINISH_NONE);
+    EXPECT_EQ(text, include != 0 ? ", there was a clever girl" : ", there was a ");
+    EXPECT_EQ(event.finish_reason, INFLIGHT_FINISH_STOP);
+    EXPECT_STREQ(event.stop_text, "clever girl");
+    EXPECT_EQ(event.stop_token_id, -1);
+    inflight_stream_destroy(stream);
+  }
+}
+
+TEST_F(CAbi, TokensHaveTheirText) {
+  open();
+  std::array<int32_t, 16> ids{};
+  size_t count = 0;
+  ASSERT_EQ(inflight_tokenize(engine_, " dog é", INFLIGHT_NUL_TERMINATED, 0, 0, ids.data(), ids.size(), &count),
+            INFLIGHT_OK);
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) {
+    std::array<char, 32> text{};
+    size_t length = 0;
+    ASSERT_EQ(inflight_token_text(engine_, ids[i], text.data(), text.size(), &length), INFLIGHT_OK);
+    bytes.append(text.data(), length);
+  }
+  EXPECT_EQ(bytes, " dog é");
+  size_t length = 0;
+  EXPECT_EQ(inflight_token_text(engine_, 1 << 30, nullptr, 0, &length), INFLIGHT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(CAbi, AnswersFollowAStructure) {
+  open();
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "Once upon a time";
+  const auto answer = [&](inflight_stream_event_t& event) {
+    inflight_stream_t* stream = nullptr;
+    EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
+    std::string text;
+    inflight_stream_event_t last = INFLIGHT_STREAM_EVENT_INIT;
+    while (inflight_stream_next(stream, -1, &last) == INFLIGHT_OK) {
+      text.append(last.text, last.text_length);
+      event = last;
+    }
+    if (event.finish_reason == INFLIGHT_FINISH_ERROR) text = event.error;
+    inflight_stream_destroy(stream);
+    return text;
+  };
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  request.structured_json = R"({"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2})";
+  EXPECT_EQ(nlohmann::json::parse(answer(event)).size(), 2U);
+  EXPECT_GE(event.stop_token_id, 0);
+  EXPECT_EQ(event.error_status, INFLIGHT_OK);
+  request.structured_json = R"({"not": {}})";
+  EXPECT_NE(answer(event).find("'not'"), std::string::npos);
+  EXPECT_EQ(event.error_status, INFLIGHT_ERROR_UNSUPPORTED);
+  request.structured_regex = "a";
+  inflight_stream_t* stream = nullptr;
+  EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(inflight_last_error(), "at most one"), nullptr);
+}
+
+TEST_F(CAbi, GivesEmbeddings) {
+  open();
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "Once upon a time";
+  request.pooling = INFLIGHT_POOLING_MEAN;
+  inflight_stream_t* stream = nullptr;
+  ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  ASSERT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_OK);
+  EXPECT_EQ(event.finish_reason, INFLIGHT_FINISH_STOP);
+  EXPECT_EQ(event.token_count, 0U);
+  ASSERT_NE(event.embedding, nullptr);
+  EXPECT_EQ(event.embedding_size, 256U);
+  EXPECT_NE(event.embedding[0], event.embedding[1]);
+  EXPECT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_END_OF_STREAM);
+  inflight_stream_destroy(stream);
+  request.pooling = 3;
+  EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_F(CAbi, PoliciesChangeBetweenSteps) {
   open();
   EXPECT_EQ(inflight_engine_set_policy(engine_, "sjf"), INFLIGHT_OK);

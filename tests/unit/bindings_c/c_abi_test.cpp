@@ -155,7 +155,7 @@ TEST_F(CAbi, SaysWhatEndedAnAnswer) {
   const char* const stops[] = {"never", "clever girl"};
   request.stop = stops;
   request.stop_count = 2;
-  for (const uint8_t include : {0, 1}) {
+  for (const uint8_t include : {uint8_t{0}, uint8_t{1}}) {
     request.include_stop_str_in_output = include;
     inflight_stream_t* stream = nullptr;
     ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK);

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""inflight beside llama.cpp on the same GGUF files: both sides take turns, so that a busy machine slows both.
+"""inflight beside llama.cpp and OpenVINO GenAI: all sides take turns, so that a busy machine slows all.
 
-  compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--rounds 3] [--tests decode,prompt,8,16,32] [--threads 2]
-             [--json FILE] [--svg FILE] [--markdown FILE]
+  compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--openvino PYTHON --openvino-model GGUF=FOLDER...]
+             [--rounds 3] [--tests decode,prompt,8,16,32,4096] [--threads 2] [--json FILE] [--svg FILE] [--markdown FILE]
 
-FOLDER holds llama-bench and llama-batched-bench (build_llama.sh makes them). Tests: decode = one stream, 64 tokens;
-prompt = 512 tokens; a number = that many sequences decoding at once after prompts of 128 tokens. A figure is tokens a
-second, median (least - most) of the rounds; a ratio is taken within each round, then its median and range.
+FOLDER holds llama-bench and llama-batched-bench (build_llama.sh makes them). PYTHON is the interpreter of an environment
+with openvino-genai, GGUF the file's name without ending, its FOLDER a model of the same shape for OpenVINO.
+Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
+prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many. llama.cpp runs with flash
+attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a ratio is
+taken within each round, then its median and range.
 """
 import argparse
 import json
@@ -16,7 +19,15 @@ import statistics
 import subprocess
 import sys
 
-DECODE_TOKENS, PROMPT_TOKENS, BATCH_PROMPT_TOKENS, BATCH_OUTPUT_TOKENS = 64, 512, 128, 32
+BATCHED_MOST = 256
+# prompt tokens, output tokens, sequences, what is counted
+SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 2, 1, "prompt")}
+
+
+def shape_of(test):
+    if test in SHAPES:
+        return SHAPES[test]
+    return (128, 32, int(test), "decode") if int(test) <= BATCHED_MOST else (int(test), 32, 1, "decode")
 
 
 def output_of(*command):
@@ -27,28 +38,38 @@ def output_of(*command):
 
 
 def llama(options, model, test):
-    if test in ("decode", "prompt"):
-        counts = ("-p", 0, "-n", DECODE_TOKENS) if test == "decode" else ("-p", PROMPT_TOKENS, "-n", 0)
-        runs = json.loads(output_of(options.llama / "llama-bench", "-m", model, "-t", options.threads, "-r", 1, "-o", "json",
-                                    *counts))
-        return runs[0]["avg_ts"]
-    batch = int(test)
-    context = batch * (BATCH_PROMPT_TOKENS + BATCH_OUTPUT_TOKENS)
-    text = output_of(options.llama / "llama-batched-bench", "-m", model, "-t", options.threads, "-c", context, "-npp",
-                     BATCH_PROMPT_TOKENS, "-ntg", BATCH_OUTPUT_TOKENS, "-npl", batch, "--output-format", "jsonl")
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")][-1]["speed_tg"]
+    prompt, output, batch, kind = shape_of(test)
+    if batch > 1:
+        text = output_of(options.llama / "llama-batched-bench", "-m", model, "-t", options.threads, "-c",
+                         batch * (prompt + output), "-npp", prompt, "-ntg", output, "-npl", batch, "--output-format", "jsonl")
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")][-1]["speed_tg"]
+    counts = ("-p", prompt, "-n", 0) if kind == "prompt" else ("-p", 0, "-n", output, "-d", prompt - 1)
+    runs = json.loads(output_of(options.llama / "llama-bench", "-m", model, "-t", options.threads, "-r", 1, "-fa", "0,1",
+                                "-o", "json", *counts))
+    return max(run["avg_ts"] for run in runs)
+
+
+def openvino(options, model, test):
+    prompt, output, batch, kind = shape_of(test)
+    script = pathlib.Path(__file__).with_name("openvino_run.py")
+    text = output_of(options.openvino, script, options.openvino_model[model.stem], max(prompt, 16), output, batch, kind,
+                     options.threads)
+    return json.loads(text.splitlines()[-1])["tokens_per_second"]
 
 
 def inflight(options, model, test):
-    bench = [options.inflight, "bench"]
-    if test == "decode":
-        bench += ["latency", "--prompt-tokens", 1, "--output-tokens", DECODE_TOKENS]
-    elif test == "prompt":
-        bench += ["latency", "--prompt-tokens", PROMPT_TOKENS, "--output-tokens", 2]
-    else:
-        bench += ["throughput", "--batch", test, "--prompt-tokens", BATCH_PROMPT_TOKENS, "--output-tokens", BATCH_OUTPUT_TOKENS]
-    found = json.loads(output_of(*bench, "-m", model, "--repeat", 1, "--json"))
-    return found["prefill_tokens_per_second" if test == "prompt" else "decode_tokens_per_second"]
+    prompt, output, batch, kind = shape_of(test)
+    bench = ["throughput", "--batch", batch] if batch > 1 else ["latency"]
+    found = json.loads(output_of(options.inflight, "bench", *bench, "--prompt-tokens", prompt, "--output-tokens", output, "-m",
+                                 model, "--repeat", 1, "--json"))
+    return found["prefill_tokens_per_second" if kind == "prompt" else "decode_tokens_per_second"]
+
+
+def peers_of(options, model):
+    peers = {"llama.cpp": llama}
+    if options.openvino and model.stem in options.openvino_model:
+        peers["OpenVINO GenAI"] = openvino
+    return peers
 
 
 def summary(values):
@@ -58,13 +79,16 @@ def summary(values):
 def measure(options):
     rows = []
     for model in options.models:
+        peers = peers_of(options, model)
         for test in options.tests:
-            pairs = [(inflight(options, model, test), llama(options, model, test)) for _ in range(options.rounds)]
-            rows.append({"model": model.stem, "test": test,
-                         "inflight_tokens_per_second": summary([ours for ours, _ in pairs]),
-                         "llama_tokens_per_second": summary([theirs for _, theirs in pairs]),
-                         "ratio": summary([ours / theirs for ours, theirs in pairs])})
-            print(line_of(rows[-1]), flush=True)
+            rounds = [(inflight(options, model, test), {name: run(options, model, test) for name, run in peers.items()})
+                      for _ in range(options.rounds)]
+            for name in peers:
+                rows.append({"model": model.stem, "test": test, "peer": name,
+                             "inflight_tokens_per_second": summary([ours for ours, _ in rounds]),
+                             "peer_tokens_per_second": summary([theirs[name] for _, theirs in rounds]),
+                             "ratio": summary([ours / theirs[name] for ours, theirs in rounds])})
+                print(line_of(rows[-1]), flush=True)
     return rows
 
 
@@ -73,49 +97,57 @@ def text_of(value, digits):
 
 
 def line_of(row):
-    return (f"| {row['model']} | {row['test']} | {text_of(row['inflight_tokens_per_second'], 0)} | "
-            f"{text_of(row['llama_tokens_per_second'], 0)} | {text_of(row['ratio'], 2)} |")
+    return (f"| {row['model']} | {row['test']} | {text_of(row['inflight_tokens_per_second'], 0)} | {row['peer']} | "
+            f"{text_of(row['peer_tokens_per_second'], 0)} | {text_of(row['ratio'], 2)} |")
 
 
-HEADER = "| model | test | inflight, tokens/s | llama.cpp, tokens/s | ratio |\n|---|---|---|---|---|"
+HEADER = "| model | test | inflight, tokens/s | peer | peer, tokens/s | ratio |\n|---|---|---|---|---|---|"
+COLOURS = {"llama.cpp": "#4a7fb5", "OpenVINO GenAI": "#d9a441"}
 
 
 def plot(rows):
-    """Bars of the ratios with their range; the line is llama.cpp."""
-    width, left, height = 720, 250, 22
+    """Bars of the ratios with their range; the dashed line is the peer."""
+    width, left, height = 760, 300, 20
     most = max([1.5] + [row["ratio"]["most"] for row in rows])
     scale = (width - left - 60) / most
     parts = []
     for i, row in enumerate(rows):
         y, ratio = 30 + i * height, row["ratio"]
         middle = y + height / 2 - 2
-        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{row["model"]} {row["test"]}</text>'
-                     f'<rect x="{left}" y="{y}" width="{ratio["median"] * scale:.1f}" height="{height - 6}" fill="#4a7fb5"/>'
+        label = f'{row["model"]} {row["test"]} / {row["peer"]}'
+        parts.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{label}</text>'
+                     f'<rect x="{left}" y="{y}" width="{ratio["median"] * scale:.1f}" height="{height - 5}" '
+                     f'fill="{COLOURS[row["peer"]]}"/>'
                      f'<path d="M{left + ratio["least"] * scale:.1f} {middle}H{left + ratio["most"] * scale:.1f}" stroke="#222"/>'
-                     f'<text x="{left + ratio["most"] * scale + 6:.1f}" y="{y + 13}">{ratio["median"]:.2f}</text>')
+                     f'<text x="{left + ratio["most"] * scale + 6:.1f}" y="{y + 12}">{ratio["median"]:.2f}</text>')
     bottom = 30 + len(rows) * height
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 10}" font-family="sans-serif" '
-            'font-size="12">'
-            f'<rect width="100%" height="100%" fill="#fff"/><text x="{left}" y="18">tokens/s relative to llama.cpp</text>'
-            f'{"".join(parts)}<path d="M{left + scale:.1f} 24V{bottom}" stroke="#b33" stroke-dasharray="4 3"/></svg>\n')
+            'font-size="11">'
+            f'<rect width="100%" height="100%" fill="#fff"/><text x="{left}" y="18">tokens/s of inflight as a multiple of '
+            f'the peer\'s</text>{"".join(parts)}<path d="M{left + scale:.1f} 24V{bottom}" stroke="#b33" '
+            'stroke-dasharray="4 3"/></svg>\n')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", type=pathlib.Path)
-    parser.add_argument("--inflight", required=True, type=pathlib.Path)
-    parser.add_argument("--llama", required=True, type=pathlib.Path)
+    absolute = lambda text: pathlib.Path(text).absolute()
+    parser.add_argument("models", nargs="+", type=absolute)
+    parser.add_argument("--inflight", required=True, type=absolute)
+    parser.add_argument("--llama", required=True, type=absolute)
+    parser.add_argument("--openvino", type=absolute)
+    parser.add_argument("--openvino-model", nargs="*", default=[], metavar="GGUF=FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2, help="of llama.cpp; inflight takes all compute units")
+    parser.add_argument("--threads", type=int, default=2, help="of the peers; inflight takes all compute units")
     parser.add_argument("--tests", default="decode,8,16,32,prompt", type=lambda text: text.split(","))
     for name in ("json", "svg", "markdown"):
         parser.add_argument("--" + name, type=pathlib.Path)
     options = parser.parse_args()
+    options.openvino_model = dict(pair.split("=", 1) for pair in options.openvino_model)
     print(HEADER)
     rows = measure(options)
     if options.json:
         found = {"rounds": options.rounds, "threads": options.threads, "results": rows}
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.svg:
         options.svg.write_text(plot(rows))
     if options.markdown:

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "model/mapped_file.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -18,7 +19,7 @@ constexpr size_t kPieceBytes = size_t{8} << 20;  // packed between two reports o
 WeightStore::WeightStore(Device& device, const ModelWeights& weights,
                          const std::function<bool(double fraction, const char* what)>& progress) {
   upload_vectors(device, weight_vectors(weights));
-  upload_matrices(device, weight_matrices(weights), progress);
+  upload_matrices(device, weight_matrices(weights), weights.mapped, progress);
 }
 
 void WeightStore::upload_vectors(Device& device, const std::vector<const WeightView*>& vectors) {
@@ -34,7 +35,7 @@ void WeightStore::upload_vectors(Device& device, const std::vector<const WeightV
   vectors_.write(all);
 }
 
-void WeightStore::upload_matrices(Device& device, const std::vector<const WeightView*>& matrices,
+void WeightStore::upload_matrices(Device& device, const std::vector<const WeightView*>& matrices, bool mapped,
                                   const std::function<bool(double fraction, const char* what)>& progress) {
   std::vector<size_t> sizes;
   size_t total = 0, done = 0;
@@ -58,14 +59,15 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
     const size_t piece = std::max(kPieceBytes / one, size_t{1}) * one;
     for (size_t offset = 0; offset < sizes[i]; offset += piece) {
       const size_t bytes = std::min(piece, sizes[i] - offset);
-      const std::span<std::byte> mapped = memory.map_for_write(place.offset + offset, bytes);
-      pack_panels({type, view.rows, view.columns, view.bytes}, static_cast<int32_t>(offset / one), mapped);
-      memory.unmap(mapped);
+      const std::span<std::byte> packed = memory.map_for_write(place.offset + offset, bytes);
+      pack_panels({type, view.rows, view.columns, view.bytes}, static_cast<int32_t>(offset / one), packed);
+      memory.unmap(packed);
       done += bytes;
       if (progress && progress(static_cast<double>(done) / static_cast<double>(total), view.name.c_str())) {
         fail(ErrorCode::Rejected, "loading the weights was stopped at '{}'", view.name);
       }
     }
+    if (mapped) release_pages(view.bytes);  // else the file and its packed copy would both be held
   }
   device.finish();
 }

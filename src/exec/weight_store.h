@@ -28,7 +28,7 @@ class WeightStore {
   [[nodiscard]] const Buffer<float>& vectors() const { return vectors_; }
 
  private:
-  void upload_matrices(Device& device, const std::vector<const WeightView*>& matrices,
+  void upload_matrices(Device& device, const std::vector<const WeightView*>& matrices, bool mapped,
                        const std::function<bool(double fraction, const char* what)>& progress);
   void upload_vectors(Device& device, const std::vector<const WeightView*>& vectors);
 

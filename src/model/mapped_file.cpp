@@ -53,6 +53,15 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void release_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes.size()) / page * page;
+  if (first >= end) return;
+  auto* const address = const_cast<std::byte*>(bytes.data()) + (first - begin);
+  static_cast<void>(::madvise(address, end - first, MADV_DONTNEED));  // advice: nothing depends on it
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {

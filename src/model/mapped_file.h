@@ -28,4 +28,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Tells the system that these bytes of a mapped file are not needed soon: whole pages among them stop counting as this
+// process's memory. Reading them again brings them back.   REQUIRES: they lie in a MappedFile.   THREAD: any.
+void release_pages(std::span<const std::byte> bytes);
+
 }  // namespace inflight

@@ -36,6 +36,7 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
+  bool mapped = false;         // all bytes lie in a MappedFile
   WeightView token_embedding;  // [V, E]
   std::vector<LayerWeights> layers;
   WeightView output_norm;  // [E] F32

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear.cl: rows of activations times one panel of 16 outputs of a weight matrix; portable.
+// linear.cl: rows of activations times one or two panels of 16 outputs of a weight matrix; portable.
 //
-//   acc[r][n] = sum_k x[row0 + r, k] * w[16 * panel + n, k]      0 <= r < rows, 0 <= n < 16
+//   acc_a[r][n] = sum_k x[row0 + r, k] * w[16 * panel + n, k]    0 <= r < rows, 0 <= n < 16; acc_b likewise, of panel b
 //
 // CONTRACT of linear_tile(), whichever file provides it (src/ops/linear_choice.h; this one runs everywhere):
-//   - rows in [1, LINEAR_ROWS]; acc has LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
+//   - rows in [1, LINEAR_ROWS]; acc_a and acc_b have LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
+//     b may be null: then acc_b is left alone. Both panels are of one type and depth, not necessarily of one matrix.
 //   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
 //   - F32, F16, BF16 read in->x [T][K] f32. Q8_0 and Q4_0 read the rows quantised to int8 in blocks of 32 along K, block by
 //     block: in->q [K/32][T][32] in -127..127, in->scale [K/32][T] f32, in->sum [K/32][T][2] int for kernels whose weights are
 //     biased: the first two int16, the low one -8 * the sum of the block's int8 at depths 4i and 4i+1, the high one that at
 //     4i+2 and 4i+3; the second -8 * the sum of all. T is in->rows. Per block, dot = exact integer, then
 //     acc = fma(dot, d_weight * scale, acc), blocks in order.
-//   - NaN and infinity in the input reach acc (quantised rows carry them in the scale).
+//   - NaN and infinity in the input reach both (quantised rows carry them in the scale).
 // Panels, as packed by src/ops/panel.cpp (outputs beyond N are zero):
 //   F32, F16, BF16: [k][16 outputs].
 //   Q8_0: per block of 32 depths 16 half scales, then 512 int8 in [k/4][16 outputs][4 depths].
@@ -81,7 +82,7 @@
 DEFINE_TILES(1)
 DEFINE_TILES(4)
 
-static void linear_tile(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
+static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
                         float16* acc)
 {
   const int bytes = type == TYPE_Q8_0 || type == TYPE_Q4_0;
@@ -100,4 +101,11 @@ static void linear_tile(int type, __global const uchar* panel, const LinearInput
       tile_floats_1(type, panel, in, row0 + r, depth, acc + r);
     }
   }
+}
+
+static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
+                        int depth, float16* acc_a, float16* acc_b)
+{
+  linear_panel(type, a, in, row0, rows, depth, acc_a);
+  if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
 }

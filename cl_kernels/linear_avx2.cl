@@ -259,7 +259,7 @@ static void float_rows(int type, __global const uchar* panel, const LinearInput*
   }
 }
 
-static void linear_tile(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
   for (int r = 0; r < rows; r++) acc[r] = 0.0f;
   if (type == TYPE_Q8_0) {
@@ -269,4 +269,11 @@ static void linear_tile(int type, __global const uchar* panel, const LinearInput
   } else {
     float_rows(type, panel, in, row0, rows, depth, acc);
   }
+}
+
+static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
+                        int depth, float16* acc_a, float16* acc_b)
+{
+  linear_panel(type, a, in, row0, rows, depth, acc_a);
+  if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
 }

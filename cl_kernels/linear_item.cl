@@ -67,7 +67,8 @@ static float16 bias_of(const Memory* memory, int offset, int panel)
 
 static void linear_item(const Memory* memory, __global const LinearArgs* args, int item)
 {
-  const int depth = args->weight[0].depth, outputs = args->weight[0].outputs;
+  __global const Weight* gate = args->weight;  // or the only one
+  const int type = gate->type, depth = gate->depth, outputs = gate->outputs, bytes = panel_bytes(type, depth);
   const int panel_count = (outputs + 15) / 16;
   const int swiglu = args->epilogue == EPILOGUE_SWIGLU, add = args->epilogue == EPILOGUE_ADD;
   const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
@@ -79,19 +80,30 @@ static void linear_item(const Memory* memory, __global const LinearArgs* args, i
     for (int first = begin; first < end; first += 2) {
       const int pair = min(2, end - first);
       float16 result[2][LINEAR_ROWS], up[LINEAR_ROWS];
-      if (pair == 1) {
-        for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
-      }
-      for (int p = 0; p < pair * (1 + swiglu); p++) {  // swiglu: gate, up of one panel, then of the other
-        const int which = swiglu & p, panel = swiglu ? p >> 1 : p;
-        __global const Weight* weight = &args->weight[which];
-        float16* const acc = which ? up : result[panel];
-        linear_tile(weight->type, weight_panel(memory, weight, first + panel, panel_bytes(weight->type, depth)), &in, row0,
-                    rows, depth, acc);
-        const float16 bias = bias_of(memory, args->bias[which], first + panel);
-        for (int r = 0; r < rows; r++) {
-          const float16 value = acc[r] + bias;
-          result[panel][r] = which ? silu(result[panel][r]) * value : value;
+      if (swiglu) {
+        for (int p = 0; p < 2; p++) {
+          if (p == pair) {
+            for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
+            break;
+          }
+          __global const uchar* a = weight_panel(memory, gate, first + p, bytes);
+          if (gate[1].type == type) {
+            linear_tile(type, a, weight_panel(memory, gate + 1, first + p, bytes), &in, row0, rows, depth, result[p], up);
+          } else {
+            const int other = gate[1].type;
+            linear_tile(type, a, 0, &in, row0, rows, depth, result[p], up);
+            linear_tile(other, weight_panel(memory, gate + 1, first + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth,
+                        up, result[p]);
+          }
+          const float16 bias_gate = bias_of(memory, args->bias[0], first + p), bias_up = bias_of(memory, args->bias[1], first + p);
+          for (int r = 0; r < rows; r++) result[p][r] = silu(result[p][r] + bias_gate) * (up[r] + bias_up);
+        }
+      } else {
+        __global const uchar* a = weight_panel(memory, gate, first, bytes);
+        linear_tile(type, a, pair == 2 ? a + bytes : 0, &in, row0, rows, depth, result[0], result[1]);
+        for (int p = 0; p < pair; p++) {
+          const float16 bias = bias_of(memory, args->bias[0], first + p);
+          for (int r = 0; r < rows; r++) result[p][r] += bias;
         }
       }
       for (int r = 0; r < rows; r++) {

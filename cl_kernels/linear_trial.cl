@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_trial.cl: linear_tile() alone, to verify and to time it. One work-item a panel, work-group of 1:
+// linear_trial.cl: linear_tile() alone, to verify and to time it. One work-item two panels, work-group of 1:
 //   y[t, 16 * panel + n] = acc[t][n]      y [rows][outputs] f32; outputs a multiple of 16
 // Test: tests/kernel/linear_test.cpp.
 __kernel void linear_trial(__global const uchar* weights, __global const float* x, __global const char* q,
                            __global const float* scale, __global const int* sum, __global float* y, int type, int depth,
                            int outputs, int rows, int first_panel)
 {
-  const int panel = get_global_id(0);
+  const int panel = 2 * get_global_id(0), bytes = panel_bytes(type, depth);
   const LinearInput in = {x, q, scale, sum, rows};
-  __global const uchar* packed = weights + (ulong)(first_panel + panel) * panel_bytes(type, depth);
+  __global const uchar* a = weights + (ulong)(first_panel + panel) * bytes;
+  __global const uchar* b = 16 * (panel + 1) < outputs ? a + bytes : 0;
   for (int row0 = 0; row0 < rows; row0 += LINEAR_ROWS) {
     const int count = min(LINEAR_ROWS, rows - row0);
-    float16 acc[LINEAR_ROWS];
-    linear_tile(type, packed, &in, row0, count, depth, acc);
-    for (int r = 0; r < count; r++) vstore16(acc[r], panel, y + (size_t)(row0 + r) * outputs);
+    float16 acc_a[LINEAR_ROWS], acc_b[LINEAR_ROWS];
+    linear_tile(type, a, b, &in, row0, count, depth, acc_a, acc_b);
+    for (int r = 0; r < count; r++) {
+      __global float* row = y + (size_t)(row0 + r) * outputs;
+      vstore16(acc_a[r], panel, row);
+      if (b) vstore16(acc_b[r], panel + 1, row);
+    }
   }
 }
 

@@ -3,9 +3,9 @@
 // the same bits as linear.cl does.
 //   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
 //   Q8_0, Q4_0: a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0: w + 128, Q4_0: w + 8) while it
-//     meets all rows of the tile, 8 at a time; vpdpbusd adds 4 depths of a row, broadcast from memory. The sums begin at
-//     minus 128 (or 8) times the sum of the row's block, so that they end exact; the float sums of the rows wait in the
-//     first-level cache.
+//     meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row, broadcast from memory. Two panels share the
+//     broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or 8) times the sum of the row's block, so that
+//     they end exact; the float sums of the rows wait in the first-level cache.
 //   F32, F16, BF16: 8 rows times a stretch of the panel that stays in the first-level cache.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 64
@@ -16,7 +16,6 @@
 #define EACH_1(M) M("0", "0", "8")
 #define EACH_2(M) EACH_1(M) M("1", "1", "9")
 #define EACH_4(M) EACH_2(M) M("2", "2", "10") M("3", "3", "11")
-#define EACH_8(M) EACH_4(M) M("4", "4", "12") M("5", "5", "13") M("6", "6", "14") M("7", "7", "15")
 
 #define BROADCAST "%{1to16%}"
 #define ROW_BEGIN_Q8(row, sum, scale) "vpslld $4, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
@@ -57,27 +56,91 @@ typedef struct {
                      : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",  \
                        "zmm12", "zmm13", "zmm14", "zmm15", "memory");                                                     \
   }
+// Four rows and two panels: acc_a[r] and acc_b[r].
+#define PAIR_4(M) M("0", "0", "4", "8") M("1", "1", "5", "9") M("2", "2", "6", "10") M("3", "3", "7", "11")
+#define PAIR_BEGIN_Q8(row, a, b, x) ROW_BEGIN_Q8(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
+#define PAIR_BEGIN_Q4(row, a, b, x) ROW_BEGIN_Q4(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
+#define PAIR_DOT(j, row, a, b, x)                                           \
+  "vpbroadcastd 4*" j "+32*" row "(%[x]), %%zmm" x "\n"                     \
+  "vpdpbusd %%zmm" x ", %[a" j "], %%zmm" a "\n"                            \
+  "vpdpbusd %%zmm" x ", %[b" j "], %%zmm" b "\n"
+#define PAIR_DOT_0(row, a, b, x) PAIR_DOT("0", row, a, b, x)
+#define PAIR_DOT_1(row, a, b, x) PAIR_DOT("1", row, a, b, x)
+#define PAIR_DOT_2(row, a, b, x) PAIR_DOT("2", row, a, b, x)
+#define PAIR_DOT_3(row, a, b, x) PAIR_DOT("3", row, a, b, x)
+#define PAIR_DOT_4(row, a, b, x) PAIR_DOT("4", row, a, b, x)
+#define PAIR_DOT_5(row, a, b, x) PAIR_DOT("5", row, a, b, x)
+#define PAIR_DOT_6(row, a, b, x) PAIR_DOT("6", row, a, b, x)
+#define PAIR_DOT_7(row, a, b, x) PAIR_DOT("7", row, a, b, x)
+#define PAIR_END(row, a, b, x)                                              \
+  "vcvtdq2ps %%zmm" a ", %%zmm" a "\n"                                      \
+  "vcvtdq2ps %%zmm" b ", %%zmm" b "\n"                                      \
+  "vmulps 4*" row "(%[scale])" BROADCAST ", %[da], %%zmm" x "\n"            \
+  "vfmadd213ps 64*" row "(%[acc_a]), %%zmm" x ", %%zmm" a "\n"              \
+  "vmulps 4*" row "(%[scale])" BROADCAST ", %[db], %%zmm" x "\n"            \
+  "vfmadd213ps 64*" row "(%[acc_b]), %%zmm" x ", %%zmm" b "\n"              \
+  "vmovups %%zmm" a ", 64*" row "(%[acc_a])\n"                              \
+  "vmovups %%zmm" b ", 64*" row "(%[acc_b])\n"
+#define WEIGHT_INPUTS(n, block)                                                                                           \
+  [n##0] "v"(block->w[0]), [n##1] "v"(block->w[1]), [n##2] "v"(block->w[2]), [n##3] "v"(block->w[3]),                     \
+      [n##4] "v"(block->w[4]), [n##5] "v"(block->w[5]), [n##6] "v"(block->w[6]), [n##7] "v"(block->w[7])
+#define DEFINE_BLOCK_PAIR(TYPE)                                                                                           \
+  INLINE void block_pair_##TYPE(const Block* a, const Block* b, __global const char* x, __global const float* scale,      \
+                                __global const int* minus, float16* acc_a, float16* acc_b)                                \
+  {                                                                                                                       \
+    __asm__ volatile(PAIR_4(PAIR_BEGIN_##TYPE) PAIR_4(PAIR_DOT_0) PAIR_4(PAIR_DOT_1) PAIR_4(PAIR_DOT_2) PAIR_4(PAIR_DOT_3) \
+                         PAIR_4(PAIR_DOT_4) PAIR_4(PAIR_DOT_5) PAIR_4(PAIR_DOT_6) PAIR_4(PAIR_DOT_7) PAIR_4(PAIR_END)     \
+                     :                                                                                                    \
+                     : WEIGHT_INPUTS(a, a), WEIGHT_INPUTS(b, b), [da] "v"(a->d), [db] "v"(b->d), [x] "r"(x),              \
+                       [scale] "r"(scale), [minus] "r"(minus), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                     \
+                     : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",  \
+                       "memory");                                                                                         \
+  }
+
+// acc[r] += the products of a panel, acc_b[r] those of another if there is one.
 #define DEFINE_INTEGER_ROWS(TYPE)                                                                                         \
-  DEFINE_BLOCK_ROWS(TYPE, 8)                                                                                              \
   DEFINE_BLOCK_ROWS(TYPE, 4)                                                                                              \
   DEFINE_BLOCK_ROWS(TYPE, 2)                                                                                              \
   DEFINE_BLOCK_ROWS(TYPE, 1)                                                                                              \
+  DEFINE_BLOCK_PAIR(TYPE)                                                                                                 \
+  INLINE void last_rows_##TYPE(const Block* b, __global const char* x, __global const float* scale,                       \
+                               __global const int* minus, int r, int rows, float16* acc)                                  \
+  {                                                                                                                       \
+    if (rows - r >= 2) {                                                                                                  \
+      block_rows_##TYPE##_2(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                            \
+      r += 2;                                                                                                             \
+    }                                                                                                                     \
+    if (r < rows) block_rows_##TYPE##_1(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                \
+  }                                                                                                                       \
   static void integer_rows_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
                                   float16* acc)                                                                           \
   {                                                                                                                       \
     for (int k = 0; k < depth / 32; k++) {                                                                                \
-      const Block b = block_##TYPE(panel, k);                                                                             \
+      const Block a = block_##TYPE(panel, k);                                                                             \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
       __global const int* minus = in->sum + first * 2;                                                                    \
       int r = 0;                                                                                                          \
-      for (; r + 8 <= rows; r += 8) block_rows_##TYPE##_8(&b, x + r * 32, scale + r, minus + r * 2, acc + r);             \
-      if (rows & 4) block_rows_##TYPE##_4(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
-      r += rows & 4;                                                                                                      \
-      if (rows & 2) block_rows_##TYPE##_2(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
-      r += rows & 2;                                                                                                      \
-      if (rows & 1) block_rows_##TYPE##_1(&b, x + r * 32, scale + r, minus + r * 2, acc + r);                             \
+      for (; r + 4 <= rows; r += 4) block_rows_##TYPE##_4(&a, x + r * 32, scale + r, minus + r * 2, acc + r);             \
+      last_rows_##TYPE(&a, x, scale, minus, r, rows, acc);                                                                \
+    }                                                                                                                     \
+  }                                                                                                                       \
+  static void integer_pair_##TYPE(__global const uchar* panel, __global const uchar* panel_b, const LinearInput* in,      \
+                                  int row0, int rows, int depth, float16* acc, float16* acc_b)                            \
+  {                                                                                                                       \
+    for (int k = 0; k < depth / 32; k++) {                                                                                \
+      const Block a = block_##TYPE(panel, k), b = block_##TYPE(panel_b, k);                                               \
+      const size_t first = (size_t)k * in->rows + row0;                                                                   \
+      __global const char* x = in->q + first * 32;                                                                        \
+      __global const float* scale = in->scale + first;                                                                    \
+      __global const int* minus = in->sum + first * 2;                                                                    \
+      int r = 0;                                                                                                          \
+      for (; r + 4 <= rows; r += 4) {                                                                                     \
+        block_pair_##TYPE(&a, &b, x + r * 32, scale + r, minus + r * 2, acc + r, acc_b + r);                              \
+      }                                                                                                                   \
+      last_rows_##TYPE(&a, x, scale, minus, r, rows, acc);                                                                \
+      last_rows_##TYPE(&b, x, scale, minus, r, rows, acc_b);                                                              \
     }                                                                                                                     \
   }
 
@@ -176,14 +239,28 @@ DEFINE_FLOAT_ROWS(F16, 32)
 DEFINE_FLOAT_ROWS(F32, 64)
 DEFINE_FLOAT_ROWS(BF16, 32)
 
-static void linear_tile(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
-  for (int r = 0; r < rows; r++) acc[r] = 0.0f;
   switch (type) {
     case TYPE_Q8_0: integer_rows_Q8(panel, in, row0, rows, depth, acc); break;
     case TYPE_Q4_0: integer_rows_Q4(panel, in, row0, rows, depth, acc); break;
     case TYPE_F16: float_rows_F16(panel, in, row0, rows, depth, acc); break;
     case TYPE_F32: float_rows_F32(panel, in, row0, rows, depth, acc); break;
     default: float_rows_BF16(panel, in, row0, rows, depth, acc); break;
+  }
+}
+
+static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
+                        int depth, float16* acc_a, float16* acc_b)
+{
+  for (int r = 0; r < rows; r++) acc_a[r] = 0.0f;
+  for (int r = 0; b && r < rows; r++) acc_b[r] = 0.0f;
+  if (b && rows >= 4 && type == TYPE_Q8_0) {
+    integer_pair_Q8(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (b && rows >= 4 && type == TYPE_Q4_0) {
+    integer_pair_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else {
+    linear_panel(type, a, in, row0, rows, depth, acc_a);
+    if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
   }
 }

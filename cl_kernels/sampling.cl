@@ -60,17 +60,47 @@ typedef struct {
   float largest, inverse_temperature, min_p;
 } Distribution;
 
-static float token_weight(const Distribution* d, float logit)
+static ulong fixed_point(float w) { return (ulong)(w * 1099511627776.0f); }
+static ulong token_weight(const Distribution* d, float logit)
 {
   const float w = exp_nonpositive_1((logit - d->largest) * d->inverse_temperature);
-  return w < d->min_p ? 0.0f : w;
+  return fixed_point(w < d->min_p ? 0.0f : w);
 }
-static ulong fixed_point(float w) { return (ulong)(w * 1099511627776.0f); }
 // Larger logit, larger key.
 static uint order_key(float logit)
 {
   const uint bits = as_uint(logit);
   return bits ^ ((bits & 0x80000000u) ? 0xFFFFFFFFu : 0x80000000u);
+}
+
+// 16 tokens at once, by the same arithmetic; behind the last token weights are 0.
+typedef struct {
+  uint16 keys;
+  ulong16 weights;
+} Tokens;
+static Tokens tokens_at(const Distribution* d, int first)
+{
+  float16 v;
+  if (first + 16 <= d->count) {
+    v = vload16(0, d->logits + first);
+  } else {
+    float values[16];
+    for (int i = 0; i < 16; i++) values[i] = first + i < d->count ? d->logits[first + i] : -INFINITY;
+    v = vload16(0, values);
+  }
+  const float16 w = exp_nonpositive_16((v - d->largest) * d->inverse_temperature);
+  const uint16 bits = as_uint16(v);
+  Tokens tokens;
+  tokens.weights = convert_ulong16(select(w, (float16)(0.0f), w < d->min_p) * 1099511627776.0f);
+  tokens.keys = bits ^ select((uint16)(0x80000000u), (uint16)(0xFFFFFFFFu), as_int16(bits) < 0);
+  return tokens;
+}
+static ulong sum_ulongs(ulong16 v)
+{
+  const ulong8 a = v.lo + v.hi;
+  const ulong4 b = a.lo + a.hi;
+  const ulong2 c = b.lo + b.hi;
+  return c.x + c.y;
 }
 
 // Tokens kept: those of larger key, and the first `ties` of key itself.
@@ -88,18 +118,24 @@ static Threshold find_threshold(const Distribution* d, int by_mass, ulong wanted
   for (int shift = 24; shift >= 0; shift -= 8) {
     ulong bins[HISTOGRAM_BINS];
     for (int i = 0; i < HISTOGRAM_BINS; i++) bins[i] = 0;
-    for (int i = 0; i < d->count; i++) {
-      const uint key = order_key(d->logits[i]);
-      if (shift < 24 && (key >> (shift + 8)) != (prefix >> (shift + 8))) continue;
-      const ulong weight = fixed_point(token_weight(d, d->logits[i]));
-      bins[(key >> shift) & 255] += by_mass ? weight : weight != 0;
+    for (int first = 0; first < d->count; first += 16) {
+      const Tokens tokens = tokens_at(d, first);
+      uint keys[16];
+      ulong weights[16];
+      if (shift < 24 && !any(((tokens.keys ^ prefix) >> (uint16)(shift + 8)) == 0)) continue;
+      vstore16(tokens.keys, 0, keys);
+      vstore16(tokens.weights, 0, weights);
+      for (int i = 0; i < 16; i++) {
+        if (shift < 24 && (keys[i] ^ prefix) >> (shift + 8) != 0) continue;
+        bins[(keys[i] >> shift) & 255] += by_mass ? weights[i] : weights[i] != 0;
+      }
     }
     int bin = 255;
     while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
     prefix |= (uint)bin << shift;
   }
   const uint bits = prefix ^ ((prefix & 0x80000000u) ? 0x80000000u : 0xFFFFFFFFu);
-  const ulong each = by_mass ? fixed_point(token_weight(d, as_float(bits))) : 1;
+  const ulong each = by_mass ? token_weight(d, as_float(bits)) : 1;
   const ulong missing = wanted - above;  // at least 1: the walk stops before `above` reaches it
   Threshold threshold;
   threshold.key = prefix;
@@ -112,19 +148,28 @@ static ulong walk_kept(const Distribution* d, Threshold threshold, ulong limit, 
 {
   ulong sum = 0;
   uint ties = threshold.ties;
-  for (int i = 0; i < d->count; i++) {
-    const uint key = order_key(d->logits[i]);
-    if (key < threshold.key) continue;
-    const ulong weight = fixed_point(token_weight(d, d->logits[i]));
-    if (weight == 0) continue;
-    if (key == threshold.key && ties-- == 0) {
-      ties = 0;
+  for (int first = 0; first < d->count; first += 16) {
+    const Tokens tokens = tokens_at(d, first);
+    const long16 above = convert_long16(tokens.keys > threshold.key);
+    const ulong together = sum_ulongs(select((ulong16)(0), tokens.weights, above));
+    if (sum + together <= limit && !any(tokens.keys == threshold.key)) {
+      sum += together;
       continue;
     }
-    sum += weight;
-    if (sum > limit) {
-      *token = i;
-      return sum;
+    for (int i = first; i < min(first + 16, d->count); i++) {  // the limit or ties are here
+      const uint key = order_key(d->logits[i]);
+      if (key < threshold.key) continue;
+      const ulong weight = token_weight(d, d->logits[i]);
+      if (weight == 0) continue;
+      if (key == threshold.key && ties-- == 0) {
+        ties = 0;
+        continue;
+      }
+      sum += weight;
+      if (sum > limit) {
+        *token = i;
+        return sum;
+      }
     }
   }
   return sum;

@@ -259,7 +259,8 @@ static void float_rows(int type, __global const uchar* panel, const LinearInput*
   }
 }
 
-static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
+                         float16* acc)
 {
   for (int r = 0; r < rows; r++) acc[r] = 0.0f;
   if (type == TYPE_Q8_0) {

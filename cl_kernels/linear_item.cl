@@ -95,7 +95,8 @@ static void linear_item(const Memory* memory, __global const LinearArgs* args, i
             linear_tile(other, weight_panel(memory, gate + 1, first + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth,
                         up, result[p]);
           }
-          const float16 bias_gate = bias_of(memory, args->bias[0], first + p), bias_up = bias_of(memory, args->bias[1], first + p);
+          const float16 bias_gate = bias_of(memory, args->bias[0], first + p);
+          const float16 bias_up = bias_of(memory, args->bias[1], first + p);
           for (int r = 0; r < rows; r++) result[p][r] = silu(result[p][r] + bias_gate) * (up[r] + bias_up);
         }
       } else {

@@ -239,7 +239,8 @@ DEFINE_FLOAT_ROWS(F16, 32)
 DEFINE_FLOAT_ROWS(F32, 64)
 DEFINE_FLOAT_ROWS(BF16, 32)
 
-static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
+                         float16* acc)
 {
   switch (type) {
     case TYPE_Q8_0: integer_rows_Q8(panel, in, row0, rows, depth, acc); break;

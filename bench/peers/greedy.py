@@ -68,7 +68,8 @@ class LlamaServer:
     def complete(self, ids, count):
         """[(token, [(id, log probability) of the likeliest])]"""
         body = {"prompt": ids, "n_predict": count, "temperature": 0, "n_probs": 8, "cache_prompt": False, "ignore_eos": True}
-        request = urllib.request.Request(self.url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + "/completion", json.dumps(body).encode(), headers)
         found = json.loads(urllib.request.urlopen(request).read())["completion_probabilities"]
         return [(step["id"], [(top["id"], top["logprob"]) for top in step["top_logprobs"]]) for step in found]
 

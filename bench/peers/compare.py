@@ -44,7 +44,7 @@ def llama(options, model, test):
                          batch * (prompt + output), "-npp", prompt, "-ntg", output, "-npl", batch, "--output-format", "jsonl")
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")][-1]["speed_tg"]
     counts = ("-p", prompt, "-n", 0) if kind == "prompt" else ("-p", 0, "-n", output, "-d", prompt - 1)
-    runs = json.loads(output_of(options.llama / "llama-bench", "-m", model, "-t", options.threads, "-r", 1, "-fa", "0,1",
+    runs = json.loads(output_of(options.llama / "llama-bench", "-m", model, "-t", options.threads, "-r", 3, "-fa", "0,1",
                                 "-o", "json", *counts))
     return max(run["avg_ts"] for run in runs)
 
@@ -61,7 +61,7 @@ def inflight(options, model, test):
     prompt, output, batch, kind = shape_of(test)
     bench = ["throughput", "--batch", batch] if batch > 1 else ["latency"]
     found = json.loads(output_of(options.inflight, "bench", *bench, "--prompt-tokens", prompt, "--output-tokens", output, "-m",
-                                 model, "--repeat", 1, "--json"))
+                                 model, "--repeat", 3, "--json"))
     return found["prefill_tokens_per_second" if kind == "prompt" else "decode_tokens_per_second"]
 
 

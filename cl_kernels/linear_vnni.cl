@@ -6,7 +6,7 @@
 //     meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row, broadcast from memory. Two panels share the
 //     broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or 8) times the sum of the row's block, so that
 //     they end exact; the float sums of the rows wait in the first-level cache.
-//   F32, F16, BF16: 8 rows times a stretch of the panel that stays in the first-level cache.
+//   F32, F16, BF16: 8 rows times a stretch of two panels that stays in the first-level cache.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 64
 #define STRETCH_DEPTH 256  // F16: 8 KiB of the panel
@@ -112,7 +112,7 @@ typedef struct {
     }                                                                                                                     \
     if (r < rows) block_rows_##TYPE##_1(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                \
   }                                                                                                                       \
-  static void integer_rows_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
+  static void integer_one_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
                                   float16* acc)                                                                           \
   {                                                                                                                       \
     for (int k = 0; k < depth / 32; k++) {                                                                                \
@@ -142,6 +142,13 @@ typedef struct {
       last_rows_##TYPE(&a, x, scale, minus, r, rows, acc);                                                                \
       last_rows_##TYPE(&b, x, scale, minus, r, rows, acc_b);                                                              \
     }                                                                                                                     \
+  }                                                                                                                       \
+  static void integer_rows_##TYPE(__global const uchar* a, __global const uchar* b, const LinearInput* in, int row0,      \
+                                  int rows, int depth, float16* acc_a, float16* acc_b)                                    \
+  {                                                                                                                       \
+    if (b && rows >= 4) return integer_pair_##TYPE(a, b, in, row0, rows, depth, acc_a, acc_b);                            \
+    integer_one_##TYPE(a, in, row0, rows, depth, acc_a);                                                                  \
+    if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
 // Asks for the block AHEAD blocks on: the next block is needed sooner than the processor finds out by itself when many rows
@@ -213,55 +220,97 @@ DEFINE_INTEGER_ROWS(Q4)
                      : [s] "r"(4 * stride), [acc] "r"(acc), [count] "r"(count)                                            \
                      : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "memory");   \
   }
+// The same for two panels, which share the broadcasts: rows' sums of panel a in zmm0..7, of b in zmm8..15.
+#define FLOAT_PAIR(at, a, b)                                                \
+  "vbroadcastss " at ", %%zmm18\n"                                          \
+  "vfmadd231ps %%zmm18, %%zmm16, %%zmm" a "\n"                              \
+  "vfmadd231ps %%zmm18, %%zmm17, %%zmm" b "\n"
+#define PAIR_ROWS(M)                                                                                                      \
+  M("(%[x])", "0", "8") M("(%[x],%[s])", "1", "9") M("(%[x],%[s],2)", "2", "10") M("(%[y])", "3", "11")                   \
+      M("(%[x],%[s],4)", "4", "12") M("(%[y],%[s],2)", "5", "13") M("(%[z])", "6", "14") M("(%[y],%[s],4)", "7", "15")
+#define PAIR_SUMS(M) M("0", "8") M("1", "9") M("2", "10") M("3", "11") M("4", "12") M("5", "13") M("6", "14") M("7", "15")
+#define PAIR_LOAD(a, b) "vmovups 64*" a "(%[acc_a]), %%zmm" a "\nvmovups 64*" a "(%[acc_b]), %%zmm" b "\n"
+#define PAIR_STORE(a, b) "vmovups %%zmm" a ", 64*" a "(%[acc_a])\nvmovups %%zmm" b ", 64*" a "(%[acc_b])\n"
+#define LOAD_PAIR_F16 "vcvtph2ps (%[w]), %%zmm16\nvcvtph2ps (%[w],%[b]), %%zmm17\n"
+#define LOAD_PAIR_F32 "vmovups (%[w]), %%zmm16\nvmovups (%[w],%[b]), %%zmm17\n"
+#define LOAD_PAIR_BF16                                                      \
+  "vpmovzxwd (%[w]), %%zmm16\nvpslld $16, %%zmm16, %%zmm16\n"               \
+  "vpmovzxwd (%[w],%[b]), %%zmm17\nvpslld $16, %%zmm17, %%zmm17\n"
+#define DEFINE_FLOAT_PAIR(TYPE, BYTES)                                                                                    \
+  INLINE void float_pair_##TYPE(__global const uchar* w, long b, __global const float* x, long stride, long count,        \
+                                float16* acc_a, float16* acc_b)                                                           \
+  {                                                                                                                       \
+    __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
+    __asm__ volatile(PAIR_SUMS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                         \
+                     "prefetcht0 2048(%[w])\n"                                                                            \
+                     "prefetcht0 2048(%[w],%[b])\n" PAIR_ROWS(FLOAT_PAIR)                                                 \
+                     "add $" #BYTES ", %[w]\n"                                                                            \
+                     "add $4, %[x]\n"                                                                                     \
+                     "add $4, %[y]\n"                                                                                     \
+                     "add $4, %[z]\n"                                                                                     \
+                     "dec %[n]\n"                                                                                         \
+                     "jnz 1b\n" PAIR_SUMS(PAIR_STORE)                                                                     \
+                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(count)                                \
+                     : [b] "r"(b), [s] "r"(4 * stride), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                            \
+                     : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10",     \
+                       "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "memory");                 \
+  }
 #define DEFINE_FLOAT_ROWS(TYPE, BYTES)                                                                                    \
   DEFINE_FLOAT_TILE(TYPE, 8, BYTES)                                                                                       \
   DEFINE_FLOAT_TILE(TYPE, 4, BYTES)                                                                                       \
   DEFINE_FLOAT_TILE(TYPE, 2, BYTES)                                                                                       \
-  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                              \
-  static void float_rows_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,        \
-                                float16* acc)                                                                             \
+  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                      \
+  DEFINE_FLOAT_PAIR(TYPE, BYTES)                                                                                              \
+  INLINE void last_floats_##TYPE(__global const uchar* w, __global const float* x, int depth, int count, int r, int rows, \
+                                 float16* acc)                                                                            \
   {                                                                                                                       \
-    const int stretch = rows == 1 ? depth : STRETCH_DEPTH;                                                                \
+    x += (size_t)r * depth;                                                                                               \
+    if ((rows - r) & 4) {                                                                                                 \
+      floats_##TYPE##_4(w, x, depth, count, acc + r);                                                                     \
+      x += 4 * (size_t)depth;                                                                                             \
+      r += 4;                                                                                                             \
+    }                                                                                                                     \
+    if ((rows - r) & 2) {                                                                                                 \
+      floats_##TYPE##_2(w, x, depth, count, acc + r);                                                                     \
+      x += 2 * (size_t)depth;                                                                                             \
+      r += 2;                                                                                                             \
+    }                                                                                                                     \
+    if (r < rows) floats_##TYPE##_1(w, x, depth, count, acc + r);                                                         \
+  }                                                                                                                       \
+  static void float_rows_##TYPE(__global const uchar* a, __global const uchar* b, const LinearInput* in, int row0,        \
+                                int rows, int depth, float16* acc_a, float16* acc_b)                                      \
+  {                                                                                                                       \
+    const int stretch = rows < 8 ? depth : STRETCH_DEPTH;                                                                 \
     for (int k = 0; k < depth; k += stretch) {                                                                            \
-      __global const uchar* w = panel + (size_t)k * BYTES;                                                                \
+      __global const uchar* w = a + (size_t)k * BYTES;                                                                    \
       __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
       const int count = min(stretch, depth - k);                                                                          \
       int r = 0;                                                                                                          \
-      for (; r + 8 <= rows; r += 8) floats_##TYPE##_8(w, x + (size_t)r * depth, depth, count, acc + r);                   \
-      if (rows & 4) floats_##TYPE##_4(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
-      r += rows & 4;                                                                                                      \
-      if (rows & 2) floats_##TYPE##_2(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
-      r += rows & 2;                                                                                                      \
-      if (rows & 1) floats_##TYPE##_1(w, x + (size_t)r * depth, depth, count, acc + r);                                   \
+      for (; r + 8 <= rows; r += 8) {                                                                                     \
+        if (b) {                                                                                                          \
+          float_pair_##TYPE(w, b - a, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                         \
+        } else {                                                                                                          \
+          floats_##TYPE##_8(w, x + (size_t)r * depth, depth, count, acc_a + r);                                           \
+        }                                                                                                                 \
+      }                                                                                                                   \
+      last_floats_##TYPE(w, x, depth, count, r, rows, acc_a);                                                             \
+      if (b) last_floats_##TYPE(w + (b - a), x, depth, count, r, rows, acc_b);                                            \
     }                                                                                                                     \
   }
 DEFINE_FLOAT_ROWS(F16, 32)
 DEFINE_FLOAT_ROWS(F32, 64)
 DEFINE_FLOAT_ROWS(BF16, 32)
 
-static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
-                         float16* acc)
-{
-  switch (type) {
-    case TYPE_Q8_0: integer_rows_Q8(panel, in, row0, rows, depth, acc); break;
-    case TYPE_Q4_0: integer_rows_Q4(panel, in, row0, rows, depth, acc); break;
-    case TYPE_F16: float_rows_F16(panel, in, row0, rows, depth, acc); break;
-    case TYPE_F32: float_rows_F32(panel, in, row0, rows, depth, acc); break;
-    default: float_rows_BF16(panel, in, row0, rows, depth, acc); break;
-  }
-}
-
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
   for (int r = 0; r < rows; r++) acc_a[r] = 0.0f;
   for (int r = 0; b && r < rows; r++) acc_b[r] = 0.0f;
-  if (b && rows >= 4 && type == TYPE_Q8_0) {
-    integer_pair_Q8(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (b && rows >= 4 && type == TYPE_Q4_0) {
-    integer_pair_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else {
-    linear_panel(type, a, in, row0, rows, depth, acc_a);
-    if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
+  switch (type) {
+    case TYPE_F16: float_rows_F16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_F32: float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_BF16: float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_Q8_0: integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    default: integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
   }
 }

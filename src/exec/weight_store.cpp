@@ -62,12 +62,17 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
       const std::span<std::byte> packed = memory.map_for_write(place.offset + offset, bytes);
       pack_panels({type, view.rows, view.columns, view.bytes}, static_cast<int32_t>(offset / one), packed);
       memory.unmap(packed);
+      if (mapped) {  // else the file and its packed copy would both be held
+        const size_t row_bytes = view.bytes.size() / static_cast<size_t>(view.rows);
+        const size_t begin = std::min(offset / one * kPanelOutputs * row_bytes, view.bytes.size());
+        release_pages(
+            view.bytes.subspan(begin, std::min(bytes / one * kPanelOutputs * row_bytes, view.bytes.size() - begin)));
+      }
       done += bytes;
       if (progress && progress(static_cast<double>(done) / static_cast<double>(total), view.name.c_str())) {
         fail(ErrorCode::Rejected, "loading the weights was stopped at '{}'", view.name);
       }
     }
-    if (mapped) release_pages(view.bytes);  // else the file and its packed copy would both be held
   }
   device.finish();
 }

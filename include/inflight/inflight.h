@@ -338,7 +338,8 @@ typedef struct inflight_stream_event {
   uint32_t struct_size;
   inflight_finish_reason_t finish_reason;
   const int32_t* token_ids; /* new output tokens, end tokens included                                            */
-  const float* logprobs;    /* natural log of each one's probability before temperature and filters              */
+  const float* logprobs;    /* natural log of each one's probability before temperature and filters; 0 for tokens that
+                               structured output forces without drawing them: only where `logprobs` is -1        */
   size_t token_count;
   const char* text;         /* new text: whole characters only, NUL after text_length bytes                      */
   size_t text_length;

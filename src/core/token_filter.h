@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -23,6 +24,9 @@ class TokenFilter {
 
   // `token`, one of those allowed, is the next one.
   virtual void accept(TokenId token) = 0;
+
+  // The tokens that are certain to come next, now accepted; none where there is a choice, or the text may end.
+  [[nodiscard]] virtual std::vector<TokenId> take_forced() { return {}; }
 
   // Another one in the same state, for a further answer to the same prompt.
   [[nodiscard]] virtual std::unique_ptr<TokenFilter> clone() const = 0;

@@ -61,6 +61,8 @@ void write_tokens(PrometheusText& out, const SchedulerStats& stats) {
   };
   counter("prompt_tokens_total", "Prompt tokens of admitted sequences.", stats.prompt_tokens);
   counter("generation_tokens_total", "Output tokens.", stats.output_tokens);
+  counter("forced_tokens_total", "Of these, known without drawing them: a grammar left no choice.",
+          stats.forced_tokens);
   counter("prefix_cache_queries_total", "Prompt tokens looked up among stored KV blocks.", stats.prompt_tokens);
   counter("prefix_cache_hits_total", "Of these, tokens found.", stats.cached_tokens);
   counter("prompt_tokens_cached_total", "Prompt tokens served from stored KV blocks.", stats.cached_tokens);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "engine/grammar_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
 #include "model/model_loader.h"
@@ -200,14 +201,15 @@ const Tokenizer& Runtime::require_tokenizer() const {
 }
 
 FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
-  const Vocabulary& vocabulary = require_tokenizer().vocabulary();
-  return [this, &vocabulary, kind, text = std::move(text)]() -> std::unique_ptr<TokenFilter> {
-    std::call_once(grammars_made_,
-                   [&] { grammars_ = std::make_unique<GrammarStore>(vocabulary, engine_->options().end_tokens); });
+  const Tokenizer& tokenizer = require_tokenizer();
+  return [this, &tokenizer, kind, text = std::move(text)]() -> std::unique_ptr<TokenFilter> {
+    std::call_once(grammars_made_, [&] {
+      grammars_ = std::make_unique<GrammarStore>(tokenizer.vocabulary(), engine_->options().end_tokens);
+    });
     std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text);
     std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
     matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
-    return matcher;
+    return std::make_unique<GrammarFilter>(std::move(matcher), tokenizer);
   };
 }
 

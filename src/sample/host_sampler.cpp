@@ -37,6 +37,7 @@ const StepResult& HostSampler::wait() {
   if (wanted.empty()) return read;
   result_ = read;
   top_.clear();
+  forced_.clear();
   pooled_.clear();
   auto next_logits = read.logits.begin();
   auto next_hidden = read.hidden.begin();
@@ -84,7 +85,11 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   sampled.token = drawn.token;
   sampled.logprob = probabilities.of(drawn.token);
   if (sampling.logprobs >= 0) sampled.top_logprobs = keep(probabilities.top(sampling.logprobs));
-  if (filter != filters_.end()) filter->second->accept(drawn.token);
+  if (filter == filters_.end()) return;
+  filter->second->accept(drawn.token);
+  // A forced token's probability is not known, so where it counts every token is drawn.
+  const bool told = sampling.logprobs >= 0 || sampling.best_of > sampling.n;
+  if (!told) sampled.forced = forced_.emplace_back(filter->second->take_forced());
 }
 
 // The mean of all rows told of a prompt; of the last one alone, where only that was asked for.

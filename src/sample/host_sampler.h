@@ -54,6 +54,7 @@ class HostSampler final : public Executor {
   std::vector<float> logits_;                  // of one token, as processed
   std::vector<uint32_t> allowed_;              // of one token
   std::deque<std::vector<TokenLogprob>> top_;  // what result_ points into
+  std::deque<std::vector<TokenId>> forced_;    // likewise
 };
 
 }  // namespace inflight

@@ -309,6 +309,16 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
     finish(sequence, FinishReason::Error, FinishCause::NoFiniteLogits, now);
     return;
   }
+  INFLIGHT_CHECK(sampled.forced.empty() || sequence.unread_token_count == 0);
+  if (append_token(sequence, sampled, now)) return;
+  for (const TokenId token : sampled.forced) {
+    ++stats_.forced_tokens;
+    if (append_token(sequence, {.token = token}, now)) return;
+  }
+}
+
+// True: the sequence has ended with it.
+bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
   sequence.tokens.push_back(sampled.token);
   ++stats_.output_tokens;
   record(EventType::Tokens, sequence, now, 0, 1);
@@ -327,10 +337,11 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
   if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
   const FinishReason reason = finish_reason_of(sequence);
-  if (reason == FinishReason::None) return;
+  if (reason == FinishReason::None) return false;
   output_.tokens.back().ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
+  return true;
 }
 
 // A simulated step brings no numbers; the request ends all the same.

@@ -115,6 +115,7 @@ struct SchedulerStats {
   int64_t prompt_tokens = 0;  // of admitted requests
   int64_t cached_tokens = 0;  // of these, found stored
   int64_t output_tokens = 0;
+  int64_t forced_tokens = 0;  // of these, known without drawing them: a grammar left no choice
   int64_t scheduled_tokens = 0;
   int64_t preemptions = 0;
   int64_t recomputed_tokens = 0;
@@ -227,6 +228,7 @@ class Scheduler {
   void watch_prefixes_if_wanted();
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  bool append_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
   void commit_pooled(const StepResult& result, const Submitted& submitted, TimeNs now);
   void commit_prompt_logprobs(const StepResult& result, const Submitted& submitted);
   std::pair<int32_t, int32_t> keep_top_logprobs(std::span<const TokenLogprob> top);

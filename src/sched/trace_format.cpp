@@ -152,6 +152,13 @@ void TraceEncoder::on_commit(const StepResult& result, TimeNs now) {
       put(sampled.valid ? static_cast<uint64_t>(sampled.token) + 1 : 0);
     }
   }
+  for (size_t row = 0; row < result.sampled.size(); ++row) {
+    const std::span<const TokenId> forced = result.sampled[row].forced;
+    if (forced.empty()) continue;
+    put(row);
+    put(forced.size());
+    for (const TokenId token : forced) put(static_cast<uint64_t>(token));
+  }
   close();
 }
 
@@ -342,6 +349,10 @@ class Decoder {
     for (size_t left = count(); left > 0; --left) {
       commit.tokens.push_back(static_cast<TokenId>(small<int64_t>("a token id is out of range", uint64_t{1} << 31)) -
                               1);
+    }
+    while (!fields_.empty()) {
+      const uint64_t row = number();
+      commit.forced.push_back({static_cast<size_t>(row), tokens(count())});
     }
     return commit;
   }

@@ -7,7 +7,7 @@
 //   Add       sequence, request, arrival, prompt tokens (their number only without inputs), limits, tenant, ...
 //   Cancel    sequence, reason, whether the whole request
 //   Plan      step, entries (sequence, computed, scheduled), refusals, end of the pass, preemptions
-//   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite)
+//   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), forced tokens
 //   Finish    sequence, reason
 //   Policy    text: the policy from here on
 //   Reset     differences begin anew at zero: what is before may be missing
@@ -101,6 +101,12 @@ struct TraceCommit {
   uint64_t step = 0;
   TimeNs duration = 0;
   std::vector<TokenId> tokens;  // -1: the logits were not finite; empty without inputs
+  // Tokens that follow that of the row, one of the plan's that sample, without being drawn.
+  struct Forced {
+    size_t row = 0;
+    std::vector<TokenId> tokens;
+  };
+  std::vector<Forced> forced;
 };
 struct TraceFinish {
   SequenceId sequence{};

@@ -102,7 +102,8 @@ void read_prompt_logprobs(GenerationRequest& request) {
     throw ApiError(400, "'echo' with 'logprobs' cannot be streamed", "echo");
   }
   request.params.prompt_logprobs = std::max(request.prompt_logprobs, echoed ? request.top_logprobs : -1);
-  if (request.top_logprobs > 0) request.params.logprobs = request.top_logprobs;
+  const bool drawn = !request.structured_by.empty();  // every token, so that each one's probability is known
+  if (request.logprobs && (request.top_logprobs > 0 || drawn)) request.params.logprobs = request.top_logprobs;
 }
 
 }  // namespace

@@ -63,11 +63,19 @@ class OutputCounter {
     }
     submitted_.push_back(std::move(sampled));
   }
-  void on_commit() {
+  void on_commit(const TraceCommit& commit) {
     if (submitted_.empty()) return;
-    for (const uint64_t sequence : submitted_.front()) {
+    const std::vector<uint64_t>& sampled = submitted_.front();
+    for (const uint64_t sequence : sampled) {
       const auto found = live_.find(sequence);
       if (found != live_.end()) ++workload_.requests[found->second.request].output_tokens;
+    }
+    for (const TraceCommit::Forced& forced : commit.forced) {
+      const auto found = forced.row < sampled.size() ? live_.find(sampled[forced.row]) : live_.end();
+      if (found == live_.end()) continue;
+      const auto count = static_cast<int32_t>(forced.tokens.size());
+      found->second.known_tokens += count;
+      workload_.requests[found->second.request].output_tokens += count;
     }
     submitted_.pop_front();
   }
@@ -121,8 +129,8 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
       outputs.add(added->sequence, workload.requests.size() - 1);
     } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
       outputs.on_plan(*plan);
-    } else if (std::holds_alternative<TraceCommit>(record.content)) {
-      outputs.on_commit();
+    } else if (const auto* commit = std::get_if<TraceCommit>(&record.content)) {
+      outputs.on_commit(*commit);
     } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {
       outputs.on_finish(finish->sequence);
     }

@@ -122,6 +122,12 @@ class Replay {
       result.sampled.push_back(
           {.sequence = submitted_.front().sampled[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
     }
+    for (const TraceCommit::Forced& forced : commit.forced) {
+      if (forced.row >= result.sampled.size()) {
+        fail(ErrorCode::CorruptFile, "the recording's forced tokens of step {} have no row", commit.step);
+      }
+      result.sampled[forced.row].forced = forced.tokens;
+    }
     result.prompt_logprobs = std::move(submitted_.front().prompt_logprobs);
     submitted_.pop_front();
     scheduler_.commit(result, now);

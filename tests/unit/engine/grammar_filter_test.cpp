@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: what a grammar forces is not drawn (checklist 125, jump-forward), and nothing else changes: the same tokens
+// under pressure as alone, limits and ends kept, a recording that replays. Method: a filter whose forced tokens depend
+// on the last one, over an executor whose logits are a function of the prefix; a real grammar with the demo model.
+#include "engine/grammar_filter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/runtime.h"
+#include "sample/logits_processor.h"
+#include "sample/sampler.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
+#include "support/engine_world.h"
+#include "support/temp_folder.h"
+
+namespace inflight::test {
+namespace {
+
+constexpr int32_t kVocabulary = TokenExecutor::kVocabulary;
+
+// After a multiple of 3 come token % 7 tokens, counting up from 40.
+std::vector<TokenId> forced_after(TokenId token) {
+  std::vector<TokenId> forced;
+  for (TokenId i = 0; token % 3 == 0 && i < token % 7; ++i) forced.push_back(40 + i);
+  return forced;
+}
+
+class Forcing final : public TokenFilter {
+ public:
+  void allow(std::span<uint32_t> allowed) override { std::ranges::fill(allowed, ~0U); }
+  void accept(TokenId token) override { last_ = token; }
+  std::vector<TokenId> take_forced() override { return forced_after(last_); }
+  std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Forcing>(*this); }
+
+ private:
+  TokenId last_ = 1;
+};
+
+std::vector<TokenId> output_of(const SubmitOptions& request, int32_t choice, bool forcing = true) {
+  std::vector<TokenId> tokens = request.prompt;
+  SamplingParams sampling = request.sampling;
+  sampling.seed = choice_seed(sampling.seed, choice);
+  const auto end = tokens.size() + static_cast<size_t>(sampling.max_tokens);
+  while (tokens.size() < end) {
+    const std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+    tokens.push_back(draw_token(logits, sampling, static_cast<int32_t>(tokens.size())).token);
+    for (const TokenId token : forced_after(tokens.back())) {
+      if (forcing && tokens.size() < end) tokens.push_back(token);
+    }
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), tokens.end()};
+}
+
+TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
+  for (const bool overlap : {true, false}) {
+    const TempFolder folder;
+    EngineOptions options = EngineWorld::host_driven(engine_options(40));
+    options.overlap = overlap;
+    options.record_path = folder.file("run.trace");
+    {
+      EngineWorld world(options);
+      std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
+      for (TokenId i = 0; i < 60; ++i) {
+        SubmitOptions request;
+        for (TokenId k = 0; k < 1 + i % 23; ++k) request.prompt.push_back((k * 5 + i) % 64);
+        request.sampling = {.temperature = 1.0F, .seed = static_cast<uint64_t>(i) + 1, .max_tokens = 1 + i % 40};
+        request.sampling.n = i % 7 == 0 ? 3 : 1;
+        sent.emplace_back(request, world.engine->submit(request, [] { return std::make_unique<Forcing>(); }));
+        world.engine->step();
+      }
+      world.run();
+      EXPECT_GT(world.engine->stats().scheduler.preemptions, 0);
+      EXPECT_GT(world.engine->stats().scheduler.forced_tokens, 100);
+      for (auto& [request, stream] : sent) {
+        const auto answers = read_answers(stream, request.sampling.n);
+        for (int32_t k = 0; k < request.sampling.n; ++k) {
+          EXPECT_EQ(answers[static_cast<size_t>(k)].tokens, output_of(request, k));
+        }
+      }
+    }
+    const ReplayResult replayed = replay_trace(read_recording(options.record_path), {});
+    EXPECT_FALSE(replayed.difference.has_value());
+    EXPECT_GT(replayed.plans, 50);
+  }
+}
+
+TEST(GrammarFilter, NothingIsForcedWhereProbabilitiesAreTold) {
+  EngineWorld world(EngineWorld::host_driven());
+  SubmitOptions request{.prompt = {3}};
+  request.sampling.max_tokens = 20;
+  request.sampling.logprobs = 0;
+  OutputStream* const stream = world.engine->submit(request, [] { return std::make_unique<Forcing>(); });
+  world.run();
+  EXPECT_EQ(read_answer(stream).tokens, output_of(request, 0, false));
+  EXPECT_EQ(world.engine->stats().scheduler.forced_tokens, 0);
+}
+
+TEST(GrammarFilter, ALongChoicelessTextTakesFewSteps) {
+  RuntimeOptions options;
+  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.scheduler.max_num_seqs = 4;
+  Runtime runtime(options);
+  const Tokenizer& tokenizer = runtime.require_tokenizer();
+  const std::string text = "The little dog ran home and there was nobody, so it went to sleep under the big old tree.";
+  SubmitOptions request;
+  request.prompt = tokenizer.encode("Once");
+  request.sampling.max_tokens = 100;
+  const int64_t steps = runtime.engine().stats().scheduler.steps;
+  OutputStream* const stream =
+      runtime.engine().submit(request, runtime.grammar_filter(GrammarKind::Gbnf, "root ::= \"" + text + "\""));
+  Answer answer = read_answer(stream);
+  EXPECT_EQ(answer.last.finish, FinishReason::Stop);
+  answer.tokens.pop_back();  // the end token
+  EXPECT_EQ(detokenize_bytes(tokenizer.vocabulary(), answer.tokens), text);
+  runtime.engine().pause(PauseMode::All);
+  EXPECT_LE(runtime.engine().stats().scheduler.steps - steps, 8);
+  EXPECT_GE(answer.tokens.size(), 15U);
+}
+
+}  // namespace
+}  // namespace inflight::test

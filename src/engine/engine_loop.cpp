@@ -166,6 +166,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
       .reason = finished.reason,
       .preemption_count = sequence.preemption_count,
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
+  if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
   sampler_.forget(finished.sequence);
   if (client.stream->push_finish(client.choice, finish)) client.stream->release();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "sample/logits_processor.h"
 #include "sample/sampler.h"
 
@@ -56,9 +57,19 @@ const StepResult& HostSampler::wait() {
     if (!entry.host_samples) continue;
     const auto sampled = std::ranges::find(result_.sampled, entry.sequence, &SampledToken::sequence);
     INFLIGHT_CHECK(sampled != result_.sampled.end());
-    draw(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
+    draw_filtered(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
   }
   return result_;
+}
+
+// A grammar that takes too much to follow ends its own request only.
+void HostSampler::draw_filtered(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled) {
+  try {
+    draw(entry, logits, sampled);
+  } catch (const Error& error) {
+    log(LogLevel::Warning, "a request ends: {}", error.what());
+    sampled = {.sequence = entry.sequence, .valid = false, .filter_failed = true};
+  }
 }
 
 void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled) {

@@ -31,6 +31,7 @@ class HostSampler final : public Executor {
   [[nodiscard]] const StepResult& wait() override;
 
  private:
+  void draw_filtered(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
   void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);

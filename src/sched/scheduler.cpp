@@ -25,6 +25,8 @@ const char* to_string(FinishCause cause) {
       return "the model gave no finite logits";
     case FinishCause::RejectedByPolicy:
       return "the scheduling policy rejected the request";
+    case FinishCause::FilterFailed:
+      return "the grammar is too ambiguous to be followed: a text can be read in too many ways";
   }
   return "";
 }
@@ -306,7 +308,8 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
 
 void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
   if (!sampled.valid) {
-    finish(sequence, FinishReason::Error, FinishCause::NoFiniteLogits, now);
+    const FinishCause cause = sampled.filter_failed ? FinishCause::FilterFailed : FinishCause::NoFiniteLogits;
+    finish(sequence, FinishReason::Error, cause, now);
     return;
   }
   INFLIGHT_CHECK(sampled.forced.empty() || sequence.unread_token_count == 0);

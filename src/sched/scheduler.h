@@ -66,7 +66,7 @@ struct EmbeddingOutput {
 };
 
 // Why a sequence ended with FinishReason::Error.
-enum class FinishCause : uint8_t { None, NoFiniteLogits, RejectedByPolicy };
+enum class FinishCause : uint8_t { None, NoFiniteLogits, RejectedByPolicy, FilterFailed };
 [[nodiscard]] const char* to_string(FinishCause cause);  // one phrase for the client
 
 struct FinishedOutput {

@@ -154,18 +154,25 @@ bool GrammarMatcher::try_step(State& state, std::string_view bytes) {
   return true;
 }
 
+void GrammarMatcher::remember(State before) {
+  if (history_.size() == 2 * limits::kGrammarHistoryMax) {
+    history_.erase(history_.begin(), history_.begin() + static_cast<std::ptrdiff_t>(limits::kGrammarHistoryMax));
+  }
+  history_.push_back(std::move(before));
+}
+
 bool GrammarMatcher::try_accept_text(std::string_view bytes) {
   if (state_.ended) return false;
   State next = state_;
   if (!try_step(next, bytes)) return false;
-  history_.push_back(std::exchange(state_, std::move(next)));
+  remember(std::exchange(state_, std::move(next)));
   return true;
 }
 
 bool GrammarMatcher::try_accept(TokenId token) {
   if (is_end_token(token)) {
     if (!state_.complete) return false;
-    history_.push_back(state_);
+    remember(state_);
     state_.ended = true;
     return true;
   }
@@ -176,7 +183,7 @@ bool GrammarMatcher::try_accept(TokenId token) {
 void GrammarMatcher::accept(TokenId token) {
   if (try_accept(token)) return;
   if (!is_end_token(token)) fail(ErrorCode::InvalidArgument, "token {} is not allowed by the grammar here", token);
-  history_.push_back(state_);  // allowed where nothing else can come
+  remember(state_);  // allowed where nothing else can come
   state_.ended = true;
 }
 

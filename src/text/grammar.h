@@ -59,7 +59,8 @@ class GrammarMatcher final : public TokenFilter {
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
   ~GrammarMatcher() override;
 
-  // TokenFilter. Where nothing at all may come next (a vocabulary without some byte), the end tokens are allowed.
+  // TokenFilter. ERRORS (all): InvalidArgument when following the grammar would take too much. Where nothing at all may
+  // come next (a vocabulary without some byte), the end tokens are allowed.
   void allow(std::span<uint32_t> allowed) override;
   void accept(TokenId token) override;
   [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override;
@@ -68,7 +69,8 @@ class GrammarMatcher final : public TokenFilter {
   [[nodiscard]] bool try_accept(TokenId token);
   // The same for plain bytes; a token's worth in rollback().
   [[nodiscard]] bool try_accept_text(std::string_view bytes);
-  // Takes back the last `count` accepted tokens.  ERRORS: InvalidArgument for more than there are.
+  // Takes back the last `count` accepted tokens; limits::kGrammarHistoryMax of them at least are kept.
+  // ERRORS: InvalidArgument for more than are kept.
   void rollback(int32_t count);
   // Whether the text may end here.
   [[nodiscard]] bool is_complete() const { return state_.complete; }
@@ -84,6 +86,7 @@ class GrammarMatcher final : public TokenFilter {
     bool ended = false;
   };
   [[nodiscard]] bool is_end_token(TokenId token) const;
+  void remember(State before);
   [[nodiscard]] bool try_step(State& state, std::string_view bytes);
   void add_below(int32_t node, int32_t stack, std::span<uint32_t> allowed);
   void add_subtree(int32_t node, int32_t automaton_state, int32_t stack, std::span<uint32_t> allowed);
@@ -94,7 +97,7 @@ class GrammarMatcher final : public TokenFilter {
   std::vector<TokenId> end_tokens_;
   grammar::Stacks stacks_;
   State state_;
-  std::vector<State> history_;  // before each accepted token
+  std::vector<State> history_;  // before each of the last accepted tokens
 };
 
 // THREAD: any.   LIFETIME: outlives its matchers.

@@ -4,14 +4,25 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "base/limits.h"
 
 namespace inflight::grammar {
 
+namespace {
+
+constexpr fmt::format_string<size_t> kTooAmbiguous(
+    "the grammar is too ambiguous: a text can be read in more than {} ways");
+
+}  // namespace
+
 int32_t Stacks::push(int32_t below, int32_t return_to) {
   const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(below)) << 32U) | static_cast<uint32_t>(return_to);
   const auto [place, inserted] = ids_.try_emplace(key, static_cast<int32_t>(frames_.size()));
-  if (inserted) frames_.push_back({return_to, below});
+  if (inserted) {
+    if (frames_.size() > limits::kGrammarFramesMax) fail(ErrorCode::InvalidArgument, kTooAmbiguous, frames_.size());
+    frames_.push_back({return_to, below});
+  }
   return place->second;
 }
 
@@ -27,6 +38,7 @@ Closure close(const Program& program, Stacks& stacks, std::span<const Position> 
       return true;
     }
     if (many.empty()) many.insert(seen.begin(), seen.end());
+    if (many.size() > limits::kGrammarPositionsMax) fail(ErrorCode::InvalidArgument, kTooAmbiguous, many.size());
     return many.insert(position).second;
   };
   while (!open.empty()) {
@@ -117,7 +129,10 @@ int32_t Automaton::state_at(int32_t instruction) {
 }
 
 int32_t Automaton::find_next(int32_t state, uint8_t byte) {
-  const int32_t found = intern(step(program_, stacks_, states_[static_cast<size_t>(state)].positions, byte));
+  const auto& positions = states_[static_cast<size_t>(state)].positions;
+  work_ += static_cast<int64_t>(positions.size());
+  if (work_ > limits::kGrammarWorkMax) fail(ErrorCode::InvalidArgument, kTooAmbiguous, static_cast<size_t>(work_));
+  const int32_t found = intern(step(program_, stacks_, positions, byte));
   states_[static_cast<size_t>(state)].next[program_.byte_class[byte]] = found;
   return found;
 }
@@ -163,6 +178,7 @@ Automaton::Verdict Automaton::judge(int32_t state) {
 }
 
 void Automaton::trim() {
+  work_ = 0;
   if (states_.size() <= limits::kGrammarStatesMax && verdict_words_ <= limits::kGrammarMaskWordsMax) return;
   stacks_ = Stacks();
   states_.clear();

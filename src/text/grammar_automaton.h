@@ -47,6 +47,8 @@ struct Closure {
   std::vector<Position> positions;
   bool escaped = false;
 };
+// ERRORS (both): InvalidArgument beyond limits::kGrammarPositionsMax or kGrammarFramesMax: the grammar is too
+// ambiguous.
 [[nodiscard]] Closure close(const Program& program, Stacks& stacks, std::span<const Position> positions);
 // What one byte leads to.
 [[nodiscard]] Closure step(const Program& program, Stacks& stacks, std::span<const Position> positions, uint8_t byte);
@@ -74,7 +76,7 @@ class Automaton {
   }
   [[nodiscard]] const Verdict& verdict(int32_t state);
 
-  // Forgets everything when that has become much. No state number stays valid.
+  // Before each mask: forgets everything when that has become much. No state number stays valid.
   void trim();
 
   static constexpr int32_t kDead = -1;
@@ -101,6 +103,7 @@ class Automaton {
   std::unordered_map<int32_t, int32_t> state_at_;
   std::unordered_map<int32_t, Verdict> verdicts_;
   size_t verdict_words_ = 0;
+  int64_t work_ = 0;  // positions stepped from since trim()
 };
 
 }  // namespace inflight::grammar

@@ -106,6 +106,34 @@ TEST(GenerationOptions, GiveTheSameTokensUnderPressureAsAlone) {
   }
 }
 
+// A grammar that cannot be followed any further ends its own request only.
+TEST(GenerationOptions, AFilterThatThrowsEndsItsRequest) {
+  class Failing final : public TokenFilter {
+   public:
+    void allow(std::span<uint32_t> allowed) override { std::ranges::fill(allowed, ~0U); }
+    void accept(TokenId) override {
+      if (++count_ == 4) fail(ErrorCode::InvalidArgument, "enough");
+    }
+    std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Failing>(*this); }
+
+   private:
+    int count_ = 0;
+  };
+  EngineWorld world(EngineWorld::host_driven());
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 20;
+  OutputStream* const failing = world.engine->submit(request, [] { return std::make_unique<Failing>(); });
+  OutputStream* const other = world.engine->submit(request);
+  world.run();
+  const Answer answer = read_answer(failing);
+  EXPECT_EQ(answer.tokens.size(), 3U);
+  EXPECT_EQ(answer.last.finish, FinishReason::Error);
+  EXPECT_EQ(answer.last.error_code, ErrorCode::InvalidArgument);
+  EXPECT_NE(answer.last.error.find("too ambiguous"), std::string::npos);
+  EXPECT_EQ(read_answer(other).tokens, output_alone({1, 2, 3}, 20));
+  EXPECT_TRUE(world.engine->healthy());
+}
+
 // Probabilities in double, straight from the definition.
 double log_probability(const std::vector<float>& logits, TokenId token) {
   double sum = 0;

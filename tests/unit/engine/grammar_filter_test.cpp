@@ -15,6 +15,7 @@
 #include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/temp_folder.h"
+#include "text/detokenizer.h"
 
 namespace inflight::test {
 namespace {

@@ -100,6 +100,7 @@ void GrammarMatcher::allow(std::span<uint32_t> allowed) {
       instructions.push_back(positions[begin].at);
     const Automaton::Verdict& verdict = automaton.verdict(automaton.state_of(std::move(instructions)));
     const size_t words = std::min(allowed.size(), verdict.mask.size());
+    automaton.charge(1 + words / 16);
     for (size_t word = 0; word < words; ++word) allowed[word] |= verdict.mask[word];
     for (const TokenId token : verdict.few) set_bit(allowed, token);
     for (const int32_t node : verdict.escapes) add_below(node, stack, allowed);
@@ -114,6 +115,7 @@ void GrammarMatcher::allow(std::span<uint32_t> allowed) {
 void GrammarMatcher::add_below(int32_t node, int32_t stack, std::span<uint32_t> allowed) {
   Automaton& automaton = compiled_.automaton;
   while (stack != 0) {
+    automaton.charge(1);
     const grammar::Stacks::Frame frame = stacks_.top(stack);
     const int32_t state = automaton.state_at(frame.return_to);
     if (state == Automaton::kDead) return;
@@ -129,6 +131,7 @@ void GrammarMatcher::add_subtree(int32_t node, int32_t automaton_state, int32_t 
   const TokenTrie::Node& root = nodes[static_cast<size_t>(node)];
   std::vector<int32_t> path{automaton_state};  // by depth below the root
   for (int32_t at = node + 1; at < root.end;) {
+    automaton.charge(1);
     const TokenTrie::Node& here = nodes[static_cast<size_t>(at)];
     path.resize(static_cast<size_t>(here.depth - root.depth));
     const int32_t found = automaton.next(path.back(), here.byte);
@@ -200,7 +203,9 @@ void GrammarMatcher::rollback(int32_t count) {
 std::string GrammarMatcher::forced_text() const {
   GrammarMatcher ahead(*this);
   std::string text;
-  while (!ahead.state_.complete && text.size() < limits::kForcedBytesMax) {
+  constexpr size_t kPositionsMax = 64;  // where more are possible, looking ahead costs more than drawing
+  while (!ahead.state_.complete && text.size() < limits::kForcedBytesMax &&
+         ahead.state_.positions.size() <= kPositionsMax) {
     grammar::ByteSet possible;
     for (const Position& position : ahead.state_.positions) {
       const auto& instruction = compiled_.program.instructions[static_cast<size_t>(position.at)];

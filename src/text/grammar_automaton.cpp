@@ -44,6 +44,7 @@ Closure close(const Program& program, Stacks& stacks, std::span<const Position> 
   while (!open.empty()) {
     const Position position = open.back();
     open.pop_back();
+    ++closure.work;
     if (!is_new(position)) continue;
     const Instruction& instruction = program.instructions[static_cast<size_t>(position.at)];
     switch (instruction.kind) {
@@ -130,9 +131,9 @@ int32_t Automaton::state_at(int32_t instruction) {
 
 int32_t Automaton::find_next(int32_t state, uint8_t byte) {
   const auto& positions = states_[static_cast<size_t>(state)].positions;
-  work_ += static_cast<int64_t>(positions.size());
-  if (work_ > limits::kGrammarWorkMax) fail(ErrorCode::InvalidArgument, kTooAmbiguous, static_cast<size_t>(work_));
-  const int32_t found = intern(step(program_, stacks_, positions, byte));
+  Closure closure = step(program_, stacks_, positions, byte);
+  charge(1 + positions.size() + closure.work);
+  const int32_t found = intern(std::move(closure));
   states_[static_cast<size_t>(state)].next[program_.byte_class[byte]] = found;
   return found;
 }
@@ -175,6 +176,12 @@ Automaton::Verdict Automaton::judge(int32_t state) {
   verdict.few.clear();
   verdict.few.shrink_to_fit();
   return verdict;
+}
+
+void Automaton::charge(size_t work) {
+  work_ += work;
+  if (work_ > static_cast<size_t>(limits::kGrammarWorkMax))
+    fail(ErrorCode::InvalidArgument, kTooAmbiguous, size_t{work_});
 }
 
 void Automaton::trim() {

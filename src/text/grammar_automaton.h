@@ -46,6 +46,7 @@ struct Position {
 struct Closure {
   std::vector<Position> positions;
   bool escaped = false;
+  size_t work = 0;  // positions looked at
 };
 // ERRORS (both): InvalidArgument beyond limits::kGrammarPositionsMax or kGrammarFramesMax: the grammar is too
 // ambiguous.
@@ -76,6 +77,9 @@ class Automaton {
   }
   [[nodiscard]] const Verdict& verdict(int32_t state);
 
+  // Counts what is done for one mask.  ERRORS: InvalidArgument beyond limits::kGrammarWorkMax.
+  void charge(size_t work);
+
   // Before each mask: forgets everything when that has become much. No state number stays valid.
   void trim();
 
@@ -103,7 +107,7 @@ class Automaton {
   std::unordered_map<int32_t, int32_t> state_at_;
   std::unordered_map<int32_t, Verdict> verdicts_;
   size_t verdict_words_ = 0;
-  int64_t work_ = 0;  // positions stepped from since trim()
+  size_t work_ = 0;  // since trim()
 };
 
 }  // namespace inflight::grammar

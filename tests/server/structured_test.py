@@ -236,6 +236,18 @@ class Refusals(unittest.TestCase):
         self.check(chat, {**CHAT, "tools": TOOLS, "tool_choice": "required", "guided_regex": "a"}, "guided_regex", "not allowed")
         self.assertEqual(server.wait_idle()["inflight_kv_cache_usage_perc"], 0)
 
+    def test_a_hostile_grammar_ends_its_own_request_only(self):
+        story = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}
+        expected = server.post("/v1/completions", story)["choices"][0]["text"]
+        hostile = ['root ::= e e\ne ::= [a-z ] e e | [a-z] e | ""', 'root ::= a a a a\na ::= [a-z ]* b*\nb ::= a a | [a-z]']
+        for grammar in hostile:
+            status, _, answer = server.request("POST", "/v1/completions", {**story, "max_tokens": 60, "guided_grammar": grammar})
+            if status != 200:
+                self.assertEqual((status, answer["error"]["param"]), (400, "guided_grammar"), answer)
+            self.assertEqual(server.post("/v1/completions", story)["choices"][0]["text"], expected)
+        status, _, answer = server.request("POST", "/v1/completions", {**story, "max_tokens": 60, "guided_grammar": hostile[0]})
+        self.assertIn("ambiguous", answer["error"]["message"])
+
 
 class CommandLine(unittest.TestCase):
     def run_program(self, *flags):

@@ -307,7 +307,7 @@ typedef struct inflight_sched_ops {
   inflight_plugin_status_t (*order)(void* self, const inflight_step_t* step, uint32_t* index, uint32_t* count);
   inflight_plugin_status_t (*admit)(void* self, const inflight_step_t* step, const inflight_candidate_t* candidate,
                                     inflight_admission_t* admission);
-  /* Indices into step->running, first to go first. The host takes as many as it needs. */
+  /* Indices into step->running, first to go first. The host takes as many as it needs. step->waiting is empty here. */
   inflight_plugin_status_t (*pick_victims)(void* self, const inflight_step_t* step, const inflight_need_t* need,
                                            uint32_t* index, uint32_t* count);
   inflight_plugin_status_t (*set_param)(void* self, const inflight_key_value_t* pair);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/request_columns.h"
 
+#include <algorithm>
+
 namespace inflight {
 namespace {
 
@@ -29,17 +31,27 @@ std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit) {
 template <typename T, typename Get>
 const T* RequestColumns::column(std::vector<T>& storage, Get&& get) {
   storage.resize(sequences_.size());
-  for (size_t i = 0; i < sequences_.size(); ++i) storage[i] = get(*sequences_[i]);
+  for (size_t i = begin_; i < end_; ++i) storage[i] = get(*sequences_[i]);
   return storage.data();
 }
 
 void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns, const KvBlocks& blocks) {
-  using S = const Sequence&;
+  constexpr size_t kRows = 32;  // so many sequences stay in the first cache while all their columns are read
   sequences_.assign(sequences.begin(), sequences.end());
   view_ = {};
   view_.struct_size = sizeof(view_);
   view_.count = static_cast<uint32_t>(sequences.size());
   view_.columns = columns;
+  begin_ = 0;
+  do {  // also for no rows: a column that was asked for is there
+    end_ = std::min(begin_ + kRows, sequences_.size());
+    fill_rows(columns, blocks);
+    begin_ = end_;
+  } while (begin_ < sequences_.size());
+}
+
+void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
+  using S = const Sequence&;
   view_.id = column(id_, [](S s) { return to_integer(s.id); });
   view_.slot = column(slot_, [](S s) { return count(s.slot); });
   if ((columns & INFLIGHT_COLUMN_STATE) != 0) view_.state = column(state_, state_of);

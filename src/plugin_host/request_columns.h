@@ -25,10 +25,12 @@ class RequestColumns {
   [[nodiscard]] std::span<Sequence* const> sequences() const { return sequences_; }
 
  private:
+  void fill_rows(uint32_t columns, const KvBlocks& blocks);
   template <typename T, typename Get>
   const T* column(std::vector<T>& storage, Get&& get);
 
   std::vector<Sequence*> sequences_;
+  size_t begin_ = 0, end_ = 0;  // the rows that are being filled
   inflight_requests_t view_{};
   std::vector<uint64_t> id_, prefix_group_;
   std::vector<uint32_t> slot_, state_, tenant_, prompt_tokens_, output_tokens_, max_output_tokens_, computed_tokens_,

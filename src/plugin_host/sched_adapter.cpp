@@ -272,7 +272,7 @@ bool SchedAdapter::preempts() const {
 
 void SchedAdapter::pick_victims(const StepView& view, const Need& need, std::vector<Sequence*>& victims) {
   if (!instance_.active() || ops_.pick_victims == nullptr) return;
-  fill_step(view, view.waiting);
+  fill_step(view, {});  // thousands may wait, and a pressed step asks several times
   const inflight_need_t given{.struct_size = sizeof(inflight_need_t),
                               .why = static_cast<uint32_t>(need.reason),
                               .blocks = count(need.blocks),

@@ -4,6 +4,7 @@
 // first served) the heap is a line, and its first leaves in O(1). THREAD: the engine thread only.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,11 +32,21 @@ class WaitingList {
  private:
   void close_up();
   void leave_line();
-  void place(size_t index, Sequence* sequence);
+  // What the order is made of, copied so that comparing touches no sequence.
+  struct Rank {
+    int64_t key0;
+    int64_t key1;
+    uint64_t request;
+    int32_t choice;
+    auto operator<=>(const Rank&) const = default;
+  };
+  [[nodiscard]] static Rank rank_of(const Sequence& sequence);
+  void place(size_t index, Sequence* sequence, const Rank& rank);
   void sift_up(size_t index);
   void sift_down(size_t index);
 
   std::vector<Sequence*> heap_;  // a heap when begin_ is 0; in a line all of [begin_, size) is in order
+  std::vector<Rank> ranks_;      // of heap_
   size_t begin_ = 0;
   bool in_line_ = true;
 };

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: on a device, a request gives bitwise the tokens that it gives alone, whatever the batching mode, overlap, way
+// of preemption, chunk size, block size and prefix cache (checklist 41, 54, 60, 62, 78, 91). Method: the demo model on
+// the default device, six requests at once in a KV storage too small for them, against each one alone in an engine that
+// can do nothing else. INFLIGHT_MATRIX=full runs every combination, else a part in which each two values of two
+// settings meet.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "engine/runtime.h"
+#include "support/engine_world.h"
+
+namespace inflight::test {
+namespace {
+
+constexpr int32_t kOutputTokens = 14;
+
+struct Setting {
+  BatchingMode batching = BatchingMode::Continuous;
+  bool mixed = false;
+  bool overlap = false;
+  PreemptMode preempt = PreemptMode::Recompute;
+  int32_t chunk = 0;  // long_prefill_token_threshold; 0 = none
+  int32_t block_size = 16;
+  bool prefix_caching = true;
+};
+
+std::string name_of(const Setting& setting) {
+  return fmt::format("{}{} overlap={} preempt={} chunk={} block_size={} prefix_caching={}", to_string(setting.batching),
+                     setting.mixed ? "+mixed" : "", setting.overlap, to_string(setting.preempt), setting.chunk,
+                     setting.block_size, setting.prefix_caching);
+}
+
+std::vector<SubmitOptions> requests() {
+  std::vector<SubmitOptions> result;
+  Rng rng(41);
+  std::vector<TokenId> shared;
+  for (int i = 0; i < 40; ++i) shared.push_back(rng.between(10, 1000));
+  for (const int32_t length : {3, 17, 50, 200, 60, 110}) {
+    SubmitOptions request;
+    if (length >= 50) request.prompt = shared;  // a common beginning
+    while (static_cast<int32_t>(request.prompt.size()) < length) request.prompt.push_back(rng.between(10, 1000));
+    request.sampling.max_tokens = kOutputTokens;
+    request.sampling.ignore_eos = true;
+    if (result.size() % 2 == 1) {
+      request.sampling.temperature = 0.8F;
+      request.sampling.top_p = 0.9F;
+      request.sampling.seed = 7;
+    }
+    result.push_back(std::move(request));
+  }
+  return result;
+}
+
+RuntimeOptions options_of(const Setting& setting) {
+  RuntimeOptions options;
+  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.host_driven = true;
+  options.overlap = setting.overlap;
+  options.prefix_caching = setting.prefix_caching;
+  options.block_size = setting.block_size;
+  options.kv_blocks = 256 / setting.block_size;  // about 500 tokens are wanted
+  SchedulerConfig& config = options.scheduler;
+  config.max_num_seqs = 6;
+  config.max_num_batched_tokens = 2048;
+  config.max_model_len = 240;
+  config.batching = setting.batching;
+  config.enable_mixed_chunk = setting.mixed;
+  config.max_batch_delay_ms = 0.0;
+  config.preempt = setting.preempt;
+  config.host_blocks = 1024 / setting.block_size;
+  config.long_prefill_token_threshold = setting.chunk;
+  config.schedule_conservativeness = 0.0;
+  return options;
+}
+
+// Serves the requests of `indices` together.
+std::vector<std::vector<TokenId>> serve(Runtime& runtime, const std::vector<SubmitOptions>& all,
+                                        const std::vector<size_t>& indices) {
+  std::vector<OutputStream*> streams;
+  for (const size_t i : indices) streams.push_back(runtime.engine().submit(all[i]));
+  while (runtime.engine().step()) {
+  }
+  std::vector<std::vector<TokenId>> outputs;
+  for (OutputStream* stream : streams) outputs.push_back(read_answer(stream).tokens);
+  return outputs;
+}
+
+const std::vector<std::vector<TokenId>>& outputs_alone() {
+  static const auto kOutputs = [] {
+    RuntimeOptions options = options_of({.prefix_caching = false});
+    options.scheduler.max_num_seqs = 1;
+    Runtime runtime(options);
+    const auto all = requests();
+    std::vector<std::vector<TokenId>> outputs;
+    for (size_t i = 0; i < all.size(); ++i) outputs.push_back(serve(runtime, all, {i}).front());
+    return outputs;
+  }();
+  return kOutputs;
+}
+
+// Every combination of mode, overlap, preemption and chunk; block sizes and prefix cache in turn.
+std::vector<Setting> settings() {
+  struct Mode {
+    BatchingMode batching;
+    bool mixed;
+  };
+  constexpr Mode kModes[] = {{BatchingMode::Continuous, false},
+                             {BatchingMode::PrefillFirst, false},
+                             {BatchingMode::PrefillFirst, true},
+                             {BatchingMode::Dynamic, false},
+                             {BatchingMode::Static, false}};
+  constexpr int32_t kChunks[] = {16, 64, 512, 2048, 0};
+  constexpr int32_t kBlockSizes[] = {16, 8, 32, 64, 128};
+  const char* const wanted = std::getenv("INFLIGHT_MATRIX");
+  const bool full = wanted != nullptr && std::string_view(wanted) == "full";
+  std::vector<Setting> result;
+  for (size_t mode = 0; mode < std::size(kModes); ++mode) {
+    for (size_t chunk = 0; chunk < std::size(kChunks); ++chunk) {
+      for (size_t rest = 0; rest < 6; ++rest) {
+        // In the short form a mode and a chunk meet once, with overlap and preemption in turn.
+        if (!full && rest != (2 * mode + 3 * chunk + chunk / 2) % 6) continue;
+        result.push_back({.batching = kModes[mode].batching,
+                          .mixed = kModes[mode].mixed,
+                          .overlap = rest % 2 == 1,
+                          .preempt = static_cast<PreemptMode>(rest / 2),
+                          .chunk = kChunks[chunk],
+                          .block_size = kBlockSizes[(mode + chunk) % std::size(kBlockSizes)],
+                          .prefix_caching = (mode + rest + chunk) % 3 != 0});
+      }
+    }
+  }
+  return result;
+}
+
+// checklist 41, 54, 60, 62, 78, 91
+TEST(ModeMatrix, TokensAreThoseOfARequestAlone) {
+  const auto all = requests();
+  const auto& alone = outputs_alone();
+  int64_t preemptions = 0, recomputed = 0, swapped = 0, cached = 0;
+  for (const Setting& setting : settings()) {
+    Runtime runtime(options_of(setting));
+    const auto together = serve(runtime, all, {0, 1, 2, 3, 4, 5});
+    for (size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(alone[i].size(), static_cast<size_t>(kOutputTokens));
+      EXPECT_EQ(together[i], alone[i]) << "request " << i << ", " << name_of(setting);
+    }
+    const SchedulerStats stats = runtime.engine().stats().scheduler;
+    preemptions += stats.preemptions;
+    recomputed += stats.recomputed_tokens;
+    swapped += stats.swapped_in_blocks;
+    cached += stats.cached_tokens;
+  }
+  EXPECT_GT(preemptions, 10);
+  EXPECT_GT(recomputed, 100);
+  EXPECT_GT(swapped, 10);
+  EXPECT_GT(cached, 100);
+}
+
+}  // namespace
+}  // namespace inflight::test

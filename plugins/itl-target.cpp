@@ -9,8 +9,8 @@
 
 namespace {
 
-constexpr inflight_param_t kParams[] = {
-    {"target_ms", INFLIGHT_TYPE_FLOAT64, 0, "50", "0.0001", "60000", "longest wanted gap between two tokens"}};
+constexpr inflight_param_t kParams[] = {{"target_ms", INFLIGHT_TYPE_FLOAT64, INFLIGHT_PARAM_RUNTIME, "50", "0.0001",
+                                         "60000", "longest wanted gap between two tokens"}};
 
 struct ItlTarget {
   static constexpr inflight::Policy kPolicy =
@@ -22,6 +22,12 @@ struct ItlTarget {
 
   explicit ItlTarget(const inflight::SchedSetup& setup)
       : host(setup.host), target_ns(static_cast<int64_t>(setup.config.float64("target_ms") * 1e6)) {}
+
+  // target_ms is the only parameter.
+  inflight_plugin_status_t set_param(const inflight_key_value_t& pair) {
+    target_ns = static_cast<int64_t>(pair.value.float64 * 1e6);
+    return INFLIGHT_PLUGIN_OK;
+  }
 
   // The most prompt tokens for which a step beside `decoding` sequences keeps to the target.
   uint32_t tokens_that_fit(uint32_t decoding, uint64_t attended, uint32_t most) const {

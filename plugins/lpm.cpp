@@ -8,8 +8,8 @@
 
 namespace {
 
-constexpr inflight_param_t kParams[] = {
-    {"max_waiting", INFLIGHT_TYPE_INT64, 0, "0", "0", nullptr, "order of arrival when more wait; 0 = never"}};
+constexpr inflight_param_t kParams[] = {{"max_waiting", INFLIGHT_TYPE_INT64, INFLIGHT_PARAM_RUNTIME, "0", "0", nullptr,
+                                         "order of arrival when more wait; 0 = never"}};
 
 struct Lpm {
   static constexpr inflight::Policy kPolicy =
@@ -20,6 +20,12 @@ struct Lpm {
           .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC);
 
   explicit Lpm(const inflight::SchedSetup& setup) : max_waiting(setup.config.int64("max_waiting")) {}
+
+  // max_waiting is the only parameter.
+  inflight_plugin_status_t set_param(const inflight_key_value_t& pair) {
+    max_waiting = pair.value.int64;
+    return INFLIGHT_PLUGIN_OK;
+  }
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t*) {
     const inflight_requests_t& waiting = *step.waiting;

@@ -24,6 +24,19 @@ std::string& last_error() noexcept {
   return text;
 }
 
+// Reasons are numbered in the same order, one higher.
+static_assert(static_cast<int>(RejectReason::MaxRequests) + 1 == INFLIGHT_REJECT_MAX_REQUESTS);
+static_assert(static_cast<int>(RejectReason::QueuedRequests) + 1 == INFLIGHT_REJECT_QUEUED_REQUESTS);
+static_assert(static_cast<int>(RejectReason::QueuedTokens) + 1 == INFLIGHT_REJECT_QUEUED_TOKENS);
+static_assert(static_cast<int>(RejectReason::PredictedWait) + 1 == INFLIGHT_REJECT_PREDICTED_WAIT);
+static_assert(static_cast<int>(RejectReason::Draining) + 1 == INFLIGHT_REJECT_DRAINING);
+static_assert(kRejectReasonCount == 5);
+
+LastRejection& last_rejection() noexcept {
+  thread_local LastRejection last;
+  return last;
+}
+
 inflight_status_t set_error(inflight_status_t status, const char* message) noexcept {
   try {
     last_error() = message;

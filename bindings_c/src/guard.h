@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "engine/rejection.h"
 #include "inflight/inflight.h"
 
 namespace inflight::c {
@@ -15,12 +16,24 @@ namespace inflight::c {
 [[nodiscard]] std::string& last_error() noexcept;
 inflight_status_t set_error(inflight_status_t status, const char* message) noexcept;
 
+// What inflight_last_rejection() tells the calling thread.
+struct LastRejection {
+  inflight_reject_reason_t reason = INFLIGHT_REJECT_NONE;
+  int32_t retry_after_s = 0;
+};
+[[nodiscard]] LastRejection& last_rejection() noexcept;
+
 // Runs `body`, which returns a status, and turns whatever it throws into one.
 template <typename Body>
 inflight_status_t guard(Body&& body) noexcept {
   last_error().clear();
+  last_rejection() = {};
   try {
     return body();
+  } catch (const Rejection& rejection) {
+    last_rejection() = {.reason = static_cast<inflight_reject_reason_t>(rejection.reason()) + 1,
+                        .retry_after_s = rejection.retry_after_seconds().value_or(0)};
+    return set_error(INFLIGHT_ERROR_REJECTED, rejection.what());
   } catch (const Error& error) {
     return set_error(static_cast<inflight_status_t>(error.code()), error.what());
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // inflight.h: status, parameters, engine, text, policies.
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
 
 #include "base/log.h"
 #include "guard.h"
@@ -49,6 +52,12 @@ extern "C" {
 const char* inflight_version(void) { return INFLIGHT_VERSION_STRING; }
 
 const char* inflight_last_error(void) { return inflight::c::last_error().c_str(); }
+
+inflight_reject_reason_t inflight_last_rejection(int32_t* retry_after_s) {
+  const inflight::c::LastRejection& last = inflight::c::last_rejection();
+  if (retry_after_s != nullptr) *retry_after_s = last.retry_after_s;
+  return last.reason;
+}
 
 const char* inflight_status_name(inflight_status_t status) {
   switch (status) {
@@ -128,6 +137,40 @@ void inflight_engine_destroy(inflight_engine_t* engine) {
   }));
 }
 
+inflight_status_t inflight_engine_pause(inflight_engine_t* engine, inflight_pause_mode_t mode) {
+  return guard([&] {
+    inflight::Engine& paused = runtime_of(engine).engine();
+    if (mode < INFLIGHT_PAUSE_NONE || mode > INFLIGHT_PAUSE_ALL) {
+      inflight::fail(inflight::ErrorCode::InvalidArgument, "mode is {}, allowed: 0 (none), 1 (new), 2 (all)", mode);
+    }
+    paused.pause(static_cast<inflight::PauseMode>(mode));
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_resume(inflight_engine_t* engine) {
+  return guard([&] {
+    runtime_of(engine).engine().undrain();
+    runtime_of(engine).engine().resume();
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_drain(inflight_engine_t* engine, int32_t timeout_ms) {
+  return guard([&] {
+    std::optional<std::chrono::milliseconds> timeout;
+    if (timeout_ms >= 0) timeout = std::chrono::milliseconds(timeout_ms);
+    return runtime_of(engine).engine().drain(timeout) ? INFLIGHT_OK : INFLIGHT_WOULD_BLOCK;
+  });
+}
+
+inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length) {
+  return guard([&] {
+    runtime_of(engine).engine().reconfigure(std::string(inflight::c::read_text(json, length, "json")));
+    return INFLIGHT_OK;
+  });
+}
+
 inflight_status_t inflight_engine_step(inflight_engine_t* engine) {
   return guard([&] { return runtime_of(engine).engine().step() ? INFLIGHT_OK : INFLIGHT_IDLE; });
 }
@@ -160,6 +203,11 @@ inflight_status_t inflight_engine_stats(inflight_engine_t* engine, inflight_stat
     result.policy_strikes = counter(now.policy_strikes);
     result.schedule_seconds = static_cast<double>(now.times.plan + now.times.commit) * 1e-9;
     result.failed = now.failed ? 1 : 0;
+    for (const int64_t rejections : now.rejections) result.requests_rejected += counter(rejections);
+    result.requests_expired = counter(now.expired);
+    result.paused = now.paused ? 1 : 0;
+    result.draining = now.draining ? 1 : 0;
+    result.hung = now.hung ? 1 : 0;
     inflight::c::write_struct(result, stats, "stats");
     return INFLIGHT_OK;
   });
@@ -235,6 +283,14 @@ inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const ch
   return guard([&] {
     require(spec, "spec");
     runtime_of(engine).engine().set_policy(spec);
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_set_policy_params(inflight_engine_t* engine, const char* spec) {
+  return guard([&] {
+    require(spec, "spec");
+    runtime_of(engine).engine().set_policy_parameters(spec);
     return INFLIGHT_OK;
   });
 }

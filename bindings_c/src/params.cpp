@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "sched/profiles.h"
 
 namespace inflight::c {
 namespace {
@@ -158,7 +159,47 @@ FilterSource read_structured_output(const inflight_request_params_t& params, Run
   return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
 }
 
+namespace {
+
+// From milliseconds or seconds; 0 = none.
+double read_time(double given, const char* field) {
+  constexpr double kLongest = 1e12;
+  if (!(given >= 0.0 && given <= kLongest)) {
+    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {}", field, given, kLongest);
+  }
+  return given;
+}
+
+void read_service(const inflight_engine_params_t& params, ServiceOptions& service) {
+  read_positive(params.max_num_queued_reqs, "max_num_queued_reqs", service.queue.max_num_queued_reqs);
+  if (params.max_num_queued_tokens < 0) {
+    fail(ErrorCode::InvalidArgument, "max_num_queued_tokens is {}, allowed: 0 (no limit) or more",
+         params.max_num_queued_tokens);
+  }
+  service.queue.max_num_queued_tokens = params.max_num_queued_tokens;
+  service.queue.max_predicted_wait_s = read_time(params.max_predicted_wait_ms, "max_predicted_wait_ms") * 1e-3;
+  service.request_timeout = std::llround(read_time(params.request_timeout_ms, "request_timeout_ms") * 1e6);
+  service.watchdog_timeout_s = read_time(params.watchdog_timeout_s, "watchdog_timeout_s");
+  read_positive(params.log_interval_steps, "log_interval_steps", service.log_interval_steps);
+  read_positive(params.max_tokens_limit, "max_tokens_limit", service.max_tokens_limit);
+  service.clip_max_tokens = params.clip_max_tokens != 0;
+  if (params.record_path != nullptr) service.record_path = params.record_path;
+}
+
+// The knobs of a profile in the place of the defaults.
+void apply_profile(const char* name, RuntimeOptions& options) {
+  SchedulerSetup setup;
+  setup.config = options.scheduler;
+  setup = with_profile(setup, name);
+  options.scheduler = setup.config;
+  options.schedule_policy = setup.schedule_policy;
+  options.eviction_policy = setup.eviction_policy;
+}
+
+}  // namespace
+
 RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
+  constexpr inflight_engine_params_t kInitial = INFLIGHT_ENGINE_PARAMS_INIT;
   RuntimeOptions options;
   if (params.model == nullptr || *params.model == '\0') {
     fail(ErrorCode::InvalidArgument, "model is not set: the path of a GGUF file is needed");
@@ -167,11 +208,13 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   if (params.device != nullptr) options.device = params.device;
 
   SchedulerConfig& config = options.scheduler;
+  if (params.scheduling_profile != nullptr) apply_profile(params.scheduling_profile, options);
   read_positive(params.max_num_seqs, "max_num_seqs", config.max_num_seqs);
   read_positive(params.max_num_batched_tokens, "max_num_batched_tokens", config.max_num_batched_tokens);
   read_positive(params.max_prefill_tokens, "max_prefill_tokens", config.max_prefill_tokens);
   read_positive(params.long_prefill_token_threshold, "long_prefill_token_threshold",
                 config.long_prefill_token_threshold);
+  read_positive(params.max_num_partial_prefills, "max_num_partial_prefills", config.max_num_partial_prefills);
   read_positive(params.max_model_len, "max_model_len", config.max_model_len);
   read_positive(params.max_requests, "max_requests", config.max_requests);
   read_positive(params.block_size, "block_size", options.block_size);
@@ -189,13 +232,20 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_name(params.preempt_victim, "preempt_victim",
             "last_admitted, lowest_priority, fewest_output, most_freeable, cheapest", parse_victim_rule,
             config.preempt_victim);
-  config.max_batch_delay_ms = params.max_batch_delay_ms;
-  config.schedule_conservativeness = params.schedule_conservativeness;
-  config.kv_headroom = params.kv_headroom;
+  const bool profile = params.scheduling_profile != nullptr;
+  const auto read_number = [profile](double given, double initial, double& value) {
+    if (!profile || given != initial) value = given;
+  };
+  read_number(params.max_batch_delay_ms, kInitial.max_batch_delay_ms, config.max_batch_delay_ms);
+  read_number(params.schedule_conservativeness, kInitial.schedule_conservativeness, config.schedule_conservativeness);
+  read_number(params.kv_headroom, kInitial.kv_headroom, config.kv_headroom);
+  if (profile && params.max_num_batched_tokens == 0) {
+    config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_num_seqs);
+  }
   if (params.priority_preemption_threshold != INFLIGHT_NO_PREEMPTION) {
     config.priority_preemption_threshold = params.priority_preemption_threshold;
   }
-  config.enable_mixed_chunk = params.enable_mixed_chunk != 0;
+  if (!profile || params.enable_mixed_chunk != 0) config.enable_mixed_chunk = params.enable_mixed_chunk != 0;
   if (params.schedule_policy != nullptr) options.schedule_policy = params.schedule_policy;
   if (params.radix_eviction_policy != nullptr) options.eviction_policy = params.radix_eviction_policy;
   options.prefix_caching = params.enable_prefix_caching != 0;
@@ -203,6 +253,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   options.host_driven = params.host_driven != 0;
   options.profile = params.profile != 0;
   options.deterministic = params.deterministic != 0;
+  read_service(params, options.service);
   if (params.progress != nullptr) {
     options.progress = [progress = params.progress, context = params.progress_context](
                            double fraction, const char* what) { return progress(context, fraction, what) != 0; };
@@ -249,6 +300,7 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
   options.ttft_deadline = deadline(params.ttft_deadline_ms, "ttft_deadline_ms", now);
   options.e2e_deadline = deadline(params.e2e_deadline_ms, "e2e_deadline_ms", now);
   options.itl_target = deadline(params.itl_target_ms, "itl_target_ms", 0);
+  options.expiry = deadline(params.timeout_ms, "timeout_ms", now);
   options.predicted_output_tokens = params.predicted_output_tokens;
   if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MEAN) {
     fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean)", params.pooling);

@@ -149,11 +149,28 @@ typedef struct inflight_engine_params {
 
   inflight_progress_fn progress;         /* NULL = none                                                          */
   void* progress_context;
+
+  /* service */
+  const char* scheduling_profile;        /* "rag" | "batch" | "tenant" | "sla": policies and knobs for that use; they
+                                            stand for the fields that hold their initial value (none)            */
+  int32_t max_num_queued_reqs;           /* sequences that wait; one more is rejected (no limit of its own)      */
+  int32_t log_interval_steps;            /* a line of figures to the log every so many steps (never)             */
+  int64_t max_num_queued_tokens;         /* prompt tokens that wait; one more is rejected (no limit)             */
+  double max_predicted_wait_ms;          /* a request that would wait longer is rejected (no limit)              */
+  double request_timeout_ms;             /* a request ends with abort so long after submit, wherever it is (none) */
+  double watchdog_timeout_s;             /* a step that takes longer is reported and makes stats.hung 1; 0 = off [300] */
+  int32_t max_tokens_limit;              /* output tokens of any request at most (no limit)                      */
+  int32_t max_num_partial_prefills;      /* prompts in progress at the end of a step (no limit of its own)       */
+  uint8_t clip_max_tokens;               /* who asks for more gets the limit [1]; 0: is refused                  */
+  uint8_t reserved3[7];
+  const char* record_path;               /* every decision goes to this file, for `inflight replay` and
+                                            `inflight explain` (none)                                            */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
-    NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL }
+    NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
@@ -223,13 +240,15 @@ typedef struct inflight_request_params {
   const char* structured_grammar;       /* GBNF, llama.cpp's notation                                            */
   const char* const* structured_choice; /* one of these texts                                                    */
   size_t structured_choice_count;       /* at most 1024                                                          */
+  double timeout_ms;                    /* the request ends with abort so long after submit; 0 = the engine's
+                                           request_timeout_ms                                                    */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
     1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
-    {0, 0}, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0 }
+    {0, 0}, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0 }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -254,6 +273,54 @@ INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflight_request_params_t* params,
                                                       inflight_stream_t** stream);
+
+/** Why a request was rejected. */
+typedef int32_t inflight_reject_reason_t;
+#define INFLIGHT_REJECT_NONE 0
+#define INFLIGHT_REJECT_MAX_REQUESTS 1    /* max_requests wait or run                                              */
+#define INFLIGHT_REJECT_QUEUED_REQUESTS 2 /* max_num_queued_reqs                                                   */
+#define INFLIGHT_REJECT_QUEUED_TOKENS 3   /* max_num_queued_tokens                                                 */
+#define INFLIGHT_REJECT_PREDICTED_WAIT 4  /* max_predicted_wait_ms, or its ttft_deadline_ms could not be met       */
+#define INFLIGHT_REJECT_DRAINING 5        /* inflight_engine_drain()                                               */
+
+/** @brief Why the calling thread's last call gave INFLIGHT_ERROR_REJECTED; INFLIGHT_REJECT_NONE: it did not.
+ *  @param[out] retry_after_s  seconds after which another attempt makes sense, from the rate at which requests end now;
+ *                             0 = not known, or no point in trying here. May be NULL.
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_reject_reason_t inflight_last_rejection(int32_t* retry_after_s);
+
+/** Which requests rest. */
+typedef int32_t inflight_pause_mode_t;
+#define INFLIGHT_PAUSE_NONE 0
+#define INFLIGHT_PAUSE_NEW 1 /* nobody new is started, who runs goes on */
+#define INFLIGHT_PAUSE_ALL 2 /* no step is made                         */
+
+/** @brief Lets requests rest; they may still be submitted. Returns when it holds: with INFLIGHT_PAUSE_ALL no token leaves
+ *  from then on (host_driven: from the next inflight_engine_step() on). The answers are the same as without the pause.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_pause(inflight_engine_t* engine, inflight_pause_mode_t mode);
+
+/** @brief Ends a pause, and takes requests in again after inflight_engine_drain().
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_resume(inflight_engine_t* engine);
+
+/** @brief Takes no more requests (they are rejected) and waits until the last one has ended.
+ *  @param[in] timeout_ms  how long to wait; 0 = not at all, negative = without end. A host_driven engine never waits.
+ *  @return INFLIGHT_OK (none is left) | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_drain(inflight_engine_t* engine, int32_t timeout_ms);
+
+/** @brief Changes limits of a running engine between two steps; running sequences stay.
+ *  @param[in] json  an object with any of max_num_seqs, max_num_batched_tokens (both up to what the engine was made
+ *                   with), max_prefill_tokens, long_prefill_token_threshold, max_num_partial_prefills,
+ *                   enable_mixed_chunk, max_batch_delay_ms, schedule_conservativeness, kv_headroom,
+ *                   priority_preemption_threshold, preempt_victim.
+ *  Returns when it is done; a host_driven engine does it in the next inflight_engine_step() and logs what it refuses.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (names the key) | INFLIGHT_ERROR_ENGINE_FAILED
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length);
 
 /** @brief Runs one step of a host_driven engine in the calling thread.
  *  @return INFLIGHT_OK | INFLIGHT_IDLE | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
@@ -280,6 +347,12 @@ typedef struct inflight_stats {
   double schedule_seconds;         /* host time spent in planning and committing                                 */
   int32_t failed;                  /* 1: the engine has stopped for good (INFLIGHT_ERROR_ENGINE_FAILED)          */
   int32_t reserved2;
+  uint64_t requests_rejected;      /* at submit, see inflight_last_rejection()                                   */
+  uint64_t requests_expired;       /* ended by a timeout; they count as aborted too                              */
+  int32_t paused;                  /* 1: after inflight_engine_pause()                                           */
+  int32_t draining;                /* 1: after inflight_engine_drain()                                           */
+  int32_t hung;                    /* 1: a step takes longer than watchdog_timeout_s                             */
+  int32_t reserved3;
 } inflight_stats_t;
 
 /** @brief Copies the engine's counters.  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT  @since 0.1  [any-thread] */
@@ -443,6 +516,14 @@ INFLIGHT_API inflight_status_t inflight_plugin_load(const char* path);
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_INVALID_ARGUMENT
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const char* spec);
+
+/** @brief Changes parameters of a policy in force between two steps, without loading it anew.
+ *  @param[in] spec  "name:key=value,..."; parameters that the policy declares as changeable while it runs.
+ *  Returns when it is done; a host_driven engine does it in the next inflight_engine_step() and logs what it refuses.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (not in force, no such parameter, not changeable, out of range)
+ *          | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_ENGINE_FAILED
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_set_policy_params(inflight_engine_t* engine, const char* spec);
 
 /* ------------------------------------------------------------------------------------------------ simulator */
 

@@ -25,11 +25,17 @@ inline namespace v0 {
 // A status from 10 on, with the library's text.
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(inflight_status_t status) : std::runtime_error(inflight_last_error()), status_(status) {}
+  explicit Failure(inflight_status_t status)
+      : std::runtime_error(inflight_last_error()), status_(status), reject_reason_(inflight_last_rejection(&retry_)) {}
   inflight_status_t status() const noexcept { return status_; }
+  // With INFLIGHT_ERROR_REJECTED, see inflight_last_rejection().
+  inflight_reject_reason_t reject_reason() const noexcept { return reject_reason_; }
+  int32_t retry_after_s() const noexcept { return retry_; }
 
  private:
   inflight_status_t status_;
+  int32_t retry_ = 0;
+  inflight_reject_reason_t reject_reason_;
 };
 
 namespace detail {
@@ -144,7 +150,7 @@ class Stream {
 struct EngineOptions {
   std::string model;
   std::string device{};
-  std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{};
+  std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
 struct RequestOptions {
@@ -169,6 +175,8 @@ class Engine {
     params.radix_eviction_policy = text(options.radix_eviction_policy);
     params.batching = text(options.batching);
     params.preempt = text(options.preempt);
+    params.scheduling_profile = text(options.scheduling_profile);
+    params.record_path = text(options.record_path);
     detail::check(inflight_engine_create(&params, &handle_));
   }
   Engine(Engine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -267,6 +275,19 @@ class Engine {
   std::string info_json() { return text_of(inflight_engine_info_json); }
   std::string trace_json() { return text_of(inflight_engine_trace_json); }
   void set_policy(const std::string& spec) { detail::check(inflight_engine_set_policy(handle_, spec.c_str())); }
+  void set_policy_params(const std::string& spec) {
+    detail::check(inflight_engine_set_policy_params(handle_, spec.c_str()));
+  }
+  void configure(std::string_view json) {
+    detail::check(inflight_engine_configure(handle_, json.data(), json.size()));
+  }
+  void pause(inflight_pause_mode_t mode = INFLIGHT_PAUSE_ALL) { detail::check(inflight_engine_pause(handle_, mode)); }
+  void resume() { detail::check(inflight_engine_resume(handle_)); }
+  // True: no request is left.
+  bool drain(std::optional<std::chrono::milliseconds> timeout = std::nullopt) {
+    const int32_t wait = timeout ? static_cast<int32_t>(timeout->count()) : -1;
+    return detail::check(inflight_engine_drain(handle_, wait)) == INFLIGHT_OK;
+  }
   inflight_engine_t* handle() const noexcept { return handle_; }
 
  private:

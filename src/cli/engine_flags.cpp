@@ -13,9 +13,11 @@ namespace {
 
 constexpr const char* kEngine = "Engine";
 constexpr const char* kScheduling = "Scheduling";
+constexpr const char* kService = "Service";
 
-void add_switch(CLI::App& command, const char* name, std::string& value, const char* help) {
-  command.add_option(name, value, help)->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group(kScheduling);
+void add_switch(CLI::App& command, const char* name, std::string& value, const char* help,
+                const char* group = kScheduling) {
+  command.add_option(name, value, help)->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group(group);
 }
 
 struct LoadProgress {
@@ -61,6 +63,10 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       kScheduling);
   add("--long-prefill-token-threshold", params.long_prefill_token_threshold, "Of these, of one prompt (default: all)",
       kScheduling);
+  add("--max-num-partial-prefills", params.max_num_partial_prefills,
+      "Prompts in progress at the end of a step (default: as many as fit)", kScheduling);
+  add("--scheduling-profile", options.scheduling_profile,
+      "rag, batch, tenant or sla: policies and limits for that use; other flags come on top", kScheduling);
   add("--policy,--schedule-policy", options.schedule_policy,
       "Order of the requests, see: inflight plugin list (default: fcfs)", kScheduling);
   add("--evict,--radix-eviction-policy", options.radix_eviction_policy,
@@ -72,6 +78,9 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   command.add_flag("--enable-mixed-chunk", params.enable_mixed_chunk, "prefill_first: decodes ride along with prompts")
       ->group(kScheduling);
   add("--preempt", options.preempt, "recompute, swap or auto (default: recompute)", kScheduling);
+  add("--preempt-victim", flags->preempt_victim,
+      "last_admitted, lowest_priority, fewest_output, most_freeable or cheapest (default: last_admitted)", kScheduling);
+  add("--kv-headroom", params.kv_headroom, "Share of the blocks that admission leaves free (default: 0)", kScheduling);
   add("--schedule-conservativeness", params.schedule_conservativeness,
       "Room kept for output to come: 0 none (vLLM) .. 1 (SGLang)", kScheduling)
       ->capture_default_str();
@@ -80,6 +89,24 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add_switch(command, "--overlap", flags->overlap, "Plan a step while the one before runs");
   add_switch(command, "--prefix-caching", flags->prefix_caching, "Keep and share the KV of finished prompts");
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
+
+  add("--max-num-queued-reqs", params.max_num_queued_reqs,
+      "Requests waiting at most, one more is rejected (default: no limit)", kService);
+  add("--max-num-queued-tokens", params.max_num_queued_tokens,
+      "Prompt tokens waiting at most, one more is rejected (default: no limit)", kService);
+  add("--max-predicted-wait-ms", params.max_predicted_wait_ms,
+      "A request that would wait longer is rejected (default: no limit)", kService);
+  add("--request-timeout-ms", params.request_timeout_ms, "A request is aborted so long after it came (default: never)",
+      kService);
+  add("--watchdog-timeout", params.watchdog_timeout_s,
+      "Seconds of one step after which the engine counts as hung; 0: never", kService)
+      ->capture_default_str();
+  add("--max-tokens-limit", params.max_tokens_limit, "Output tokens of any request at most (default: no limit)",
+      kService);
+  add_switch(command, "--clip-max-tokens", flags->clip_max_tokens,
+             "A request for more than --max-tokens-limit gets the limit; off: is refused", kService);
+  add("--log-interval-steps", params.log_interval_steps, "A line of figures to the log every so many steps", kService);
+  add("--record", options.record_path, "Every decision to this file, for: inflight replay, inflight explain", kService);
   return flags;
 }
 
@@ -91,6 +118,8 @@ Engine open_engine(EngineFlags& flags) {
   options.params.deterministic = flags.deterministic == "on" ? 1 : 0;
   options.params.kv_cache_dtype = flags.kv_cache_dtype == "f32" ? INFLIGHT_KV_F32 : INFLIGHT_KV_F16;
   options.params.profile = flags.profile_path.empty() ? 0 : 1;
+  options.params.clip_max_tokens = flags.clip_max_tokens == "on" ? 1 : 0;
+  if (!flags.preempt_victim.empty()) options.params.preempt_victim = flags.preempt_victim.c_str();
 
   const SteadyClock clock;
   LoadProgress progress{file_bytes(options.model), {"loading", clock}};

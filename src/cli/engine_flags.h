@@ -14,8 +14,9 @@ namespace inflight::cli {
 struct EngineFlags {
   EngineOptions options;
   std::string kv_cache_dtype = "f16";
-  std::string overlap = "on", prefix_caching = "on", deterministic = "on";
-  std::string profile_path;  // where the Chrome trace goes; empty: none
+  std::string overlap = "on", prefix_caching = "on", deterministic = "on", clip_max_tokens = "on";
+  std::string preempt_victim;  // empty: the default
+  std::string profile_path;    // where the Chrome trace goes; empty: none
 };
 
 [[nodiscard]] std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ struct ServeFlags {
   server::HttpServerOptions http;
   server::ApiOptions api;
   int32_t max_queued_requests = 0;
-  int32_t timeout_s = 30, watchdog_s = 300;
+  int32_t timeout_s = 30;
   size_t max_body_megabytes = 16;
 };
 
@@ -43,7 +44,10 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   }
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
-  flags.api.watchdog_timeout = std::chrono::seconds(flags.watchdog_s);
+  const double watchdog_s = engine_flags.options.params.watchdog_timeout_s;
+  constexpr double kNever = 1e9;
+  flags.api.watchdog_timeout =
+      std::chrono::seconds(std::llround(watchdog_s > 0.0 ? std::clamp(watchdog_s, 1.0, kNever) : kNever));
   flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };
   inflight_set_log(log_line, nullptr, INFLIGHT_LOG_INFO);
 
@@ -69,15 +73,13 @@ void add_serve_command(CLI::App& app) {
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
   add("--max-queued-requests", flags->max_queued_requests,
-      "Requests waiting at most, one more gets 429 (default: 65536)")
+      "Requests beyond those that run at most, one more gets 429 (default: 65536)")
       ->check(CLI::Range(0, 1 << 22));
   add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));
   add("--max-body-megabytes", flags->max_body_megabytes, "Longest request")->check(CLI::Range(1, 1024));
   add("--http-workers", flags->http.worker_count, "Threads that read and tokenize requests")->check(CLI::Range(1, 256));
   add("--shutdown-timeout", flags->timeout_s, "Seconds that running answers have after SIGTERM")
       ->check(CLI::Range(0, 86'400));
-  add("--watchdog-timeout", flags->watchdog_s, "Seconds without a finished step until /health says 503")
-      ->check(CLI::Range(1, 86'400));
   command->add_flag("--log-requests", flags->api.log_requests, "One line a request on standard error")->group(kServer);
   const auto engine_flags = add_engine_flags(*command);
   command->callback([flags, engine_flags] { serve(*flags, *engine_flags); });

@@ -18,7 +18,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
       executor_(std::move(executor)),
       sampler_(*executor_, options.vocabulary_size),
       watch_(sampler_, clock_),
-      recorder_(to_json(options.setup), options.recent_trace_bytes, options.record_path),
+      recorder_(to_json(options.setup), options.service.recent_trace_bytes, options.service.record_path),
       policies_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options()),
                 make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),
       blocks_(options.setup.blocks, policies_.eviction()),
@@ -28,14 +28,14 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
                 .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
                 .block_bytes = options.setup.block_bytes}),
-      watchdog_(static_cast<TimeNs>(options.watchdog_timeout_s * 1e9), clock_,
+      watchdog_(static_cast<TimeNs>(options.service.watchdog_timeout_s * 1e9), clock_,
                 [this](TimeNs passed) {
                   log(LogLevel::Error, "a step has not come back after {:.1f} s; {}",
                       static_cast<double>(passed) * 1e-9, state_text());
                 }),
       compiler_([this](FilterCompiler::Result result) { send(std::move(result)); }) {
   policies_.connect(scheduler_, blocks_);
-  if (options.recent_trace_bytes > 0 || !options.record_path.empty()) scheduler_.set_trace(&recorder_);
+  if (options.service.recent_trace_bytes > 0 || !options.service.record_path.empty()) scheduler_.set_trace(&recorder_);
   publish_stats();
   if (!options_.host_driven) thread_ = std::jthread([this] { run(); });
 }
@@ -53,13 +53,14 @@ Engine::~Engine() {
 Request Engine::checked_request(SubmitOptions& options) const {
   if (options.pooling != Pooling::None) options.sampling = {.max_tokens = 1};
   options.sampling.validate();
-  if (options_.max_tokens_limit > 0 && options.sampling.max_tokens > options_.max_tokens_limit) {  // checklist 77
-    if (!options_.clip_max_tokens) {
+  if (options_.service.max_tokens_limit > 0 &&
+      options.sampling.max_tokens > options_.service.max_tokens_limit) {  // checklist 77
+    if (!options_.service.clip_max_tokens) {
       fail(ErrorCode::InvalidArgument, "max_tokens is {}, allowed: 1 to {} (max_tokens_limit)",
-           options.sampling.max_tokens, options_.max_tokens_limit);
+           options.sampling.max_tokens, options_.service.max_tokens_limit);
     }
-    options.sampling.max_tokens = options_.max_tokens_limit;
-    options.sampling.min_tokens = std::min(options.sampling.min_tokens, options_.max_tokens_limit);
+    options.sampling.max_tokens = options_.service.max_tokens_limit;
+    options.sampling.min_tokens = std::min(options.sampling.min_tokens, options_.service.max_tokens_limit);
   }
   const auto count = static_cast<int64_t>(options.prompt.size());
   const int64_t limit = options_.setup.config.max_model_len - 1;
@@ -105,7 +106,7 @@ void Engine::check_queue_for(const Request& request) {
       throw Rejection(RejectReason::Draining, std::nullopt, "the engine is draining: it takes no requests");
     const TimeNs now = request.arrival;
     const TimeNs patience = request.ttft_deadline == kNoDeadline ? 0 : std::max<TimeNs>(request.ttft_deadline - now, 1);
-    check_queue(options_.queue,
+    check_queue(options_.service.queue,
                 {.sequences = sequence_count_,
                  .max_requests = options_.setup.config.max_requests,
                  .waiting = stats_.waiting + inbox_sequences_,
@@ -122,6 +123,9 @@ void Engine::check_queue_for(const Request& request) {
 
 OutputStream* Engine::submit(SubmitOptions options, FilterSource filter) {
   SubmitCommand command{checked_request(options), nullptr, options.expiry, std::move(filter)};
+  if (command.expiry == kNoDeadline && options_.service.request_timeout > 0) {
+    command.expiry = command.request.arrival + options_.service.request_timeout;
+  }
   command.request.has_token_filter = command.filter_source != nullptr;
   OutputStream* stream = nullptr;
   {
@@ -201,6 +205,35 @@ void Engine::set_policy(const std::string& text) {
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
   }
   send(std::move(command));
+}
+
+void Engine::between_steps(std::function<void()> change) {
+  ChangeCommand command{.change = std::move(change), .done = {}};
+  std::future<void> done = command.done.get_future();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    inbox_.emplace_back(std::move(command));
+  }
+  wake_.notify_all();
+  if (!options_.host_driven) done.get();
+}
+
+void Engine::set_policy_parameters(const std::string& spec) {
+  PolicySlots::check_parameters(spec);
+  between_steps([this, spec] {
+    policies_.set_parameters(spec, clock_.now());
+    recorder_.parameters(spec, clock_.now());
+  });
+}
+
+void Engine::reconfigure(const std::string& json) {
+  check_limits_json(json);
+  between_steps([this, json] {
+    const SchedulerConfig config = with_limits(scheduler_.config(), json);
+    scheduler_.reconfigure(config);
+    recorder_.limits(json, clock_.now());
+  });
 }
 
 std::string Engine::metrics_text(std::string_view prefix) const { return metrics_.text(stats(), clock_.now(), prefix); }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,6 +44,18 @@
 
 namespace inflight {
 
+// How an engine serves, whatever it runs on.
+struct ServiceOptions {
+  QueueLimits queue;
+  int32_t max_tokens_limit = 0;  // output tokens of any request at most; 0 = no limit
+  bool clip_max_tokens = true;   // a request that wants more gets the limit; false: it is refused
+  TimeNs request_timeout = 0;    // a request ends with abort so long after submit, unless it says so itself; 0 = none
+  double watchdog_timeout_s = 0.0;  // a step that takes longer is reported, and the engine is not healthy; 0 = off
+  size_t recent_trace_bytes = size_t{4} << 20;  // decisions kept for recent_trace(); 0 = none
+  std::string record_path;         // every decision to this file, for `inflight replay` and `explain`; empty = none
+  int32_t log_interval_steps = 0;  // a line of figures to the log every so many steps; 0 = never
+};
+
 struct EngineOptions {
   SchedulerSetup setup;
   bool overlap = true;
@@ -50,14 +63,8 @@ struct EngineOptions {
   int32_t vocabulary_size = 0;
   std::vector<TokenId> end_tokens;  // of the model
   std::string model_name;           // for metrics
-  QueueLimits queue;
-  int32_t max_tokens_limit = 0;     // output tokens of any request at most; 0 = no limit
-  bool clip_max_tokens = true;      // a request that wants more gets the limit; false: it is refused
-  double watchdog_timeout_s = 0.0;  // a step that takes longer is reported, and the engine is not healthy; 0 = off
-  size_t recent_trace_bytes = size_t{4} << 20;  // decisions kept for recent_trace(); 0 = none
-  std::string record_path;         // every decision to this file, for `inflight replay` and `explain`; empty = none
-  int32_t log_interval_steps = 0;  // a line of figures to the log every so many steps; 0 = never
-  const Clock* clock = nullptr;    // borrowed; null = the machine's
+  ServiceOptions service;
+  const Clock* clock = nullptr;  // borrowed; null = the machine's
 };
 
 // What a client asks for; token ids, not text.
@@ -118,6 +125,16 @@ class Engine {
   // ERRORS: InvalidArgument, NotFound, Plugin, EngineFailed; the old one stays then.
   void set_policy(const std::string& spec);
 
+  // Changes parameters of a policy in force that may change while it runs: "name:key=value,...".
+  // ERRORS: InvalidArgument (not in force, no such parameter, not changeable, out of range, refused), NotFound, Plugin.
+  void set_policy_parameters(const std::string& spec);
+  // Changes limits of the scheduler from the next step on: a JSON object of max_num_seqs, max_num_batched_tokens,
+  // max_prefill_tokens, long_prefill_token_threshold, max_num_partial_prefills, enable_mixed_chunk, max_batch_delay_ms,
+  // schedule_conservativeness, kv_headroom, priority_preemption_threshold, preempt_victim.
+  // ERRORS: InvalidArgument (names the key).
+  // Both return when it is done; with host_driven it is done by the next step(), and a refusal goes to the log.
+  void reconfigure(const std::string& json);
+
   // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done.
   // ERRORS: Unsupported (own thread), EngineFailed.
   bool step();
@@ -152,12 +169,18 @@ class Engine {
     std::string spec;
     std::variant<std::unique_ptr<SchedAdapter>, std::unique_ptr<EvictAdapter>> policy;
   };
-  using Command = std::variant<SubmitCommand, FilterCompiler::Result, CancelCommand, PolicyCommand>;
+  struct ChangeCommand {
+    std::function<void()> change;
+    std::promise<void> done;
+  };
+  using Command = std::variant<SubmitCommand, FilterCompiler::Result, CancelCommand, PolicyCommand, ChangeCommand>;
 
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
   void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);
+  // Runs `change` in the engine thread between two steps.  ERRORS: what it throws; EngineFailed.
+  void between_steps(std::function<void()> change);
 
   void run();  // the engine thread
   bool round();
@@ -169,6 +192,7 @@ class Engine {
   [[nodiscard]] int32_t compiling_sequences() const;
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
+  void execute(ChangeCommand& command);
   void record_takeovers();
   void pause_or_go_on();
   void end_expired();

@@ -89,6 +89,16 @@ void Engine::execute(PolicyCommand& command) {
       command.policy);
 }
 
+void Engine::execute(ChangeCommand& command) {
+  try {
+    command.change();
+    command.done.set_value();
+  } catch (const Error& error) {
+    if (options_.host_driven) log(LogLevel::Warning, "{}", error.what());
+    command.done.set_exception(std::current_exception());
+  }
+}
+
 // Policies that have taken over name themselves to the trace, so that a replay changes them at the same step.
 void Engine::record_takeovers() {
   const auto record = [this](Candidate& candidate, uint32_t kind, const PolicyInstance& in_force) {
@@ -268,7 +278,7 @@ void Engine::observe_step() {
   observed_steps_ = stats.steps;
   observed_tokens_ = stats.scheduled_tokens;
   observed_scheduling_ = scheduling;
-  if (options_.log_interval_steps > 0 && stats.steps % options_.log_interval_steps == 0) log_figures();
+  if (options_.service.log_interval_steps > 0 && stats.steps % options_.service.log_interval_steps == 0) log_figures();
 }
 
 void Engine::publish_stats() {
@@ -313,10 +323,27 @@ std::optional<TimeNs> Engine::wake_time() const {
   return wake;
 }
 
+namespace {
+
+constexpr std::chrono::seconds kIdleCheckAfter{1};
+
+void check_at_rest(const Scheduler& scheduler) {
+  scheduler.check_invariants();
+  const BlockPool& pool = scheduler.blocks().pool();
+  log(LogLevel::Debug, "idle: all invariants hold; {} free + {} stored + {} in use = {} blocks", pool.free_count(),
+      pool.stored_count(), pool.referenced_count(), pool.block_count());
+}
+
+}  // namespace
+
 void Engine::run() {
+  bool rested = false;   // idle for kIdleCheckAfter
+  bool checked = false;  // and looked over since the last step
   for (;;) {
     bool busy = false;
     try {
+      if (rested && !checked) check_at_rest(scheduler_);
+      checked = rested;
       busy = round();
     } catch (const std::exception& error) {
       end_all(FinishReason::Error, error.what());
@@ -330,10 +357,14 @@ void Engine::run() {
       };
       if (const auto wake = wake_time()) {
         wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
-      } else {
+      } else if (checked) {
         wake_.wait(lock, called);
+      } else {
+        rested = !wake_.wait_for(lock, kIdleCheckAfter, called);
       }
       times_.idle += clock_.now() - begin;
+    } else {
+      rested = checked = false;
     }
     if (stopping_) return;
   }
@@ -357,8 +388,11 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
       clients_.push_back({.stream = submitted.stream, .choice = choice});
     }
   };
-  for (const Command& command : late) {
+  for (Command& command : late) {
     if (const auto* submitted = std::get_if<SubmitCommand>(&command)) take(*submitted);
+    if (auto* const change = std::get_if<ChangeCommand>(&command)) {
+      change->done.set_exception(std::make_exception_ptr(Error(ErrorCode::EngineFailed, "the engine has ended")));
+    }
   }
   for (const auto& [id, submitted] : compiling_) take(submitted);
   compiling_.clear();

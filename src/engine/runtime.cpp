@@ -187,7 +187,8 @@ Runtime::Runtime(RuntimeOptions options)
                                                    .host_driven = options_.host_driven,
                                                    .vocabulary_size = spec_.vocabulary_size,
                                                    .end_tokens = end_tokens_of(model.vocabulary),
-                                                   .model_name = spec_.name},
+                                                   .model_name = spec_.name,
+                                                   .service = options_.service},
                                      std::move(running));
 }
 

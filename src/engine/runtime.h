@@ -37,6 +37,7 @@ struct RuntimeOptions {
   bool host_driven = false;
   bool profile = false;
   bool deterministic = true;
+  ServiceOptions service;
   // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
   std::function<bool(double fraction, const char* what)> progress;
 };

@@ -64,6 +64,14 @@ void TraceRecorder::record(Function&& function) {
 void TraceRecorder::policy(const std::string& spec, TimeNs now) {
   record([&](TraceEncoder& to) { to.policy(spec, now); });
 }
+
+void TraceRecorder::parameters(const std::string& spec, TimeNs now) {
+  record([&](TraceEncoder& to) { to.parameters(spec, now); });
+}
+
+void TraceRecorder::limits(const std::string& json, TimeNs now) {
+  record([&](TraceEncoder& to) { to.limits(json, now); });
+}
 void TraceRecorder::on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) {
   record([&](TraceEncoder& to) { to.on_add(sequence, request, prompt, now); });
 }

@@ -42,6 +42,10 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
   [[nodiscard]] PolicyInstance& instance() { return instance_; }
+  // See PolicyInstance::set_parameters().
+  void set_parameters(const std::vector<std::pair<std::string, std::string>>& given, TimeNs now) {
+    instance_.set_parameters(ops_.set_param, given, now);
+  }
 
  private:
   using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);

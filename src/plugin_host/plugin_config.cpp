@@ -95,17 +95,33 @@ inflight_key_value_t parse_parameter(const inflight_policy_t& policy, const infl
   }
 }
 
+namespace {
+
+const inflight_param_t& declared_parameter(const inflight_policy_t& policy, const std::string& key) {
+  const auto params = params_of(policy);
+  const auto found = std::ranges::find_if(params, [&](const inflight_param_t& param) { return key == param.key; });
+  if (found != params.end()) return *found;
+  std::string known;
+  for (const inflight_param_t& param : params) known += (known.empty() ? "" : ", ") + std::string(param.key);
+  fail(ErrorCode::InvalidArgument, "policy {} has no parameter '{}', allowed: {}", policy.id, key,
+       known.empty() ? "none" : known);
+}
+
+}  // namespace
+
+const inflight_param_t& changeable_parameter(const inflight_policy_t& policy, const std::string& key) {
+  const inflight_param_t& param = declared_parameter(policy, key);
+  if ((param.flags & INFLIGHT_PARAM_RUNTIME) == 0) {
+    fail(ErrorCode::InvalidArgument, "policy {}: {} cannot change while it runs: load the policy anew with it",
+         policy.id, key);
+  }
+  return param;
+}
+
 PluginConfig::PluginConfig(const inflight_policy_t& policy,
                            const std::vector<std::pair<std::string, std::string>>& given) {
   const auto params = params_of(policy);
-  for (const auto& [key, value] : given) {
-    if (std::ranges::none_of(params, [&](const inflight_param_t& param) { return key == param.key; })) {
-      std::string known;
-      for (const inflight_param_t& param : params) known += (known.empty() ? "" : ", ") + std::string(param.key);
-      fail(ErrorCode::InvalidArgument, "policy {} has no parameter '{}', allowed: {}", policy.id, key,
-           known.empty() ? "none" : known);
-    }
-  }
+  for (const auto& [key, value] : given) static_cast<void>(declared_parameter(policy, key));
   for (const inflight_param_t& param : params) {
     const auto found = std::ranges::find(given, param.key, [](const auto& pair) { return pair.first; });
     if (found == given.end() && param.default_value == nullptr) continue;

@@ -36,6 +36,10 @@ class PluginConfig {
   inflight_config_t config_{};
 };
 
+// The declared parameter of this name, which must be changeable while the policy runs.
+// ERRORS: InvalidArgument naming policy and key.
+[[nodiscard]] const inflight_param_t& changeable_parameter(const inflight_policy_t& policy, const std::string& key);
+
 // One value of a declared parameter.  ERRORS: InvalidArgument as above.   LIFETIME: points into `param` and `text`.
 [[nodiscard]] inflight_key_value_t parse_parameter(const inflight_policy_t& policy, const inflight_param_t& param,
                                                    const std::string& text);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "inflight/version.h"
+#include "plugin_host/plugin_config.h"
 #include "plugin_host/plugin_module.h"
 #include "plugin_host/policy_report.h"
 
@@ -213,6 +214,23 @@ bool PolicyInstance::finish(const GuardResult& result, inflight_plugin_status_t 
     answered = false;
   }
   return answered && active();
+}
+
+void PolicyInstance::set_parameters(SetParam set_param, const std::vector<std::pair<std::string, std::string>>& given,
+                                    TimeNs now) {
+  for (const auto& [key, value] : given) {
+    const inflight_key_value_t pair = parse_parameter(policy_, changeable_parameter(policy_, key), value);
+    bool refused = set_param == nullptr;
+    const auto set = [&] {
+      const inflight_plugin_status_t status = set_param(self_, &pair);
+      refused = status == INFLIGHT_PLUGIN_E_ARGUMENT;  // its good right: no strike
+      return refused ? INFLIGHT_PLUGIN_OK : status;
+    };
+    if (refused || !call("set_param", now, set) || refused) {
+      fail(ErrorCode::InvalidArgument, "policy {} refuses {}={}{}{}", policy_.id, key, value,
+           error_.empty() ? "" : ": ", error_);
+    }
+  }
 }
 
 void PolicyInstance::strike(const char* op, std::string_view why, uint32_t reason) {

@@ -17,6 +17,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -85,6 +87,10 @@ class PolicyInstance {
   void strike(const char* op, std::string_view why, uint32_t reason = INFLIGHT_EXIT_BAD_OUTPUT);
   // Ends the instance at once: a fault that must not happen twice.
   void eject(uint32_t reason, const char* op, std::string_view why);
+  // Changes parameters by the policy's set_param().
+  // ERRORS: InvalidArgument (no such parameter, not changeable, out of range, refused); those before it are changed.
+  using SetParam = inflight_plugin_status_t (*)(void* self, const inflight_key_value_t* pair);
+  void set_parameters(SetParam set_param, const std::vector<std::pair<std::string, std::string>>& given, TimeNs now);
   // What exit() is told when the instance ends in good order.
   void set_leave_reason(uint32_t reason) { leave_reason_ = reason; }
 

@@ -3,8 +3,11 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
+#include "plugin_host/plugin_config.h"
 #include "plugin_host/plugin_module.h"
+#include "plugin_host/plugin_registry.h"
 
 namespace inflight {
 
@@ -71,6 +74,34 @@ void PolicySlots::end_trial(std::unique_ptr<Adapter>& in_force, std::unique_ptr<
   }
   retired_strikes_ += trial->candidate->instance().strike_count();
   trial.reset();
+}
+
+bool PolicySlots::in_force(const std::string& text) const {
+  const PolicySpec spec = parse_policy_spec(text);
+  const uint32_t kind = plugin_registry().kind_of(spec);
+  const PolicyInstance& instance = kind == INFLIGHT_KIND_SCHED ? schedule().instance() : eviction().instance();
+  return instance.active() && std::string_view(instance.policy().id) == plugin_registry().find(spec, kind).policy->id;
+}
+
+void PolicySlots::check_parameters(const std::string& text) {
+  const PolicySpec spec = parse_policy_spec(text);
+  const inflight_policy_t& policy = *plugin_registry().find(spec, plugin_registry().kind_of(spec)).policy;
+  for (const auto& [key, value] : spec.parameters) {
+    static_cast<void>(parse_parameter(policy, changeable_parameter(policy, key), value));
+  }
+}
+
+void PolicySlots::set_parameters(const std::string& text, TimeNs now) {
+  if (!in_force(text)) {
+    fail(ErrorCode::InvalidArgument, "{} is not in force, but {} and {} are", parse_policy_spec(text).name,
+         schedule_->instance().policy().id, eviction_->instance().policy().id);
+  }
+  const PolicySpec spec = parse_policy_spec(text);
+  if (plugin_registry().kind_of(spec) == INFLIGHT_KIND_SCHED) {
+    schedule_->set_parameters(spec.parameters, now);
+  } else {
+    eviction_->set_parameters(spec.parameters, now);
+  }
 }
 
 void PolicySlots::advance() {

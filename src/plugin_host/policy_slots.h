@@ -43,6 +43,13 @@ class PolicySlots {
   // kShadowSteps steps, or one step when the candidate is built in.
   void replace(std::unique_ptr<SchedAdapter> candidate, TimeNs now);
   void replace(std::unique_ptr<EvictAdapter> candidate, TimeNs now);
+  // Changes parameters of a policy in force: "name:key=value,...".
+  // ERRORS: InvalidArgument (not in force, no such parameter, not changeable, out of range, refused), NotFound, Plugin.
+  void set_parameters(const std::string& spec, TimeNs now);
+  // The same checks as far as they do not depend on what is in force.
+  static void check_parameters(const std::string& spec);
+  // The policy that `spec` names is in force.  ERRORS: InvalidArgument, NotFound, Plugin.
+  [[nodiscard]] bool in_force(const std::string& spec) const;
   // After every step: ends trials that are over.
   void advance();
 

@@ -43,6 +43,10 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
 
   [[nodiscard]] const PolicyInstance& instance() const { return instance_; }
   [[nodiscard]] PolicyInstance& instance() { return instance_; }
+  // See PolicyInstance::set_parameters().
+  void set_parameters(const std::vector<std::pair<std::string, std::string>>& given, TimeNs now) {
+    instance_.set_parameters(ops_.set_param, given, now);
+  }
 
  private:
   // Fills step_ from the view; the columns of `waiting` and of the running sequences only if the policy reads them.

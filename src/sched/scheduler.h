@@ -280,6 +280,7 @@ class Scheduler {
   void rank_newcomers();
   void rank_everybody();
   AdmissionResult consider(Sequence& sequence, TimeNs now);
+  [[nodiscard]] bool partial_prefills_full() const;
   [[nodiscard]] bool may_preempt() const;
   [[nodiscard]] Decision ask_policy(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
                                     int32_t& token_count);

@@ -79,7 +79,8 @@ void Scheduler::admit_waiting(TimeNs now) {
     head_of_line_ = refused_.front()->request.id;
     passed_head_of_line_ = 0;
   }
-  for (Sequence* const sequence : refused_) waiting_.push(sequence);
+  // The last first: in a line each goes back to the front at once.
+  for (size_t i = refused_.size(); i-- > 0;) waiting_.push(refused_[i]);
   if (tokens_left_ > 0) check_starvation(now);
 }
 
@@ -171,6 +172,7 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
   if (sequence.wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
   if (count == 0) return AdmissionResult::NoInputBudget;
+  if (computed + count < known && partial_prefills_full()) return AdmissionResult::NoInputBudget;
   const Decision decision = ask_policy(sequence, wanted, computed, count);
   if (decision == Decision::Reject) finish(sequence, FinishReason::Error, FinishCause::RejectedByPolicy, now);
   if (decision != Decision::Admit && decision != Decision::Preempt) return AdmissionResult::Policy;
@@ -185,6 +187,16 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   }
   admit(sequence, wanted, computed, count, now);
   return AdmissionResult::Accepted;
+}
+
+// As many prompts will be in progress after this step as may be.
+bool Scheduler::partial_prefills_full() const {
+  if (config_.max_num_partial_prefills == 0) return false;
+  const auto partial = [](const Sequence* sequence) {
+    const int32_t left = static_cast<int32_t>(sequence->tokens.size()) - sequence->computed_token_count;
+    return left > 1 || (left == 1 && sequence->output_token_count() == 0);  // else it decodes
+  };
+  return std::ranges::count_if(running_, partial) >= config_.max_num_partial_prefills;
 }
 
 bool Scheduler::may_preempt() const {

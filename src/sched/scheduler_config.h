@@ -46,6 +46,7 @@ struct SchedulerConfig {
   int32_t max_num_batched_tokens = 512;      // token budget of a step, >= max_num_seqs
   int32_t max_prefill_tokens = 0;            // prompt tokens of a step; 0 = the token budget alone
   int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in one step; 0 = the budgets alone
+  int32_t max_num_partial_prefills = 0;      // prompts in progress at the end of a step; 0 = no limit of its own
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, 1..limits::kRequestsMax
 

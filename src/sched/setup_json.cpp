@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/setup_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -18,6 +19,7 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("max_num_batched_tokens", config.max_num_batched_tokens);
   visit("max_prefill_tokens", config.max_prefill_tokens);
   visit("long_prefill_token_threshold", config.long_prefill_token_threshold);
+  visit("max_num_partial_prefills", config.max_num_partial_prefills);
   visit("max_model_len", config.max_model_len);
   visit("max_requests", config.max_requests);
   visit("enable_mixed_chunk", config.enable_mixed_chunk);
@@ -79,5 +81,41 @@ SchedulerSetup parse_setup_json(std::string_view text) {
   }
   return setup;
 }
+
+SchedulerConfig with_limits(const SchedulerConfig& config, std::string_view text) {
+  constexpr std::string_view kKeys[] = {"max_num_seqs",
+                                        "max_num_batched_tokens",
+                                        "max_prefill_tokens",
+                                        "long_prefill_token_threshold",
+                                        "max_num_partial_prefills",
+                                        "enable_mixed_chunk",
+                                        "max_batch_delay_ms",
+                                        "schedule_conservativeness",
+                                        "kv_headroom",
+                                        "priority_preemption_threshold",
+                                        "preempt_victim"};
+  const Json given = Json::parse(text, nullptr, false);
+  if (!given.is_object()) fail(ErrorCode::InvalidArgument, "the limits are '{}', allowed: a JSON object", text);
+  SchedulerSetup setup;
+  setup.config = config;
+  Json all = Json::parse(to_json(setup));
+  for (const auto& [key, value] : given.items()) {
+    if (std::ranges::find(kKeys, key) == std::end(kKeys)) {
+      std::string allowed;
+      for (const std::string_view known : kKeys) allowed += (allowed.empty() ? "" : ", ") + std::string(known);
+      fail(ErrorCode::InvalidArgument, "'{}' cannot change while the engine runs, allowed: {}", key, allowed);
+    }
+    const bool whole = value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX;
+    const bool fits = key == "preempt_victim"       ? value.is_string() && parse_victim_rule(value.get<std::string>())
+                      : key == "enable_mixed_chunk" ? value.is_boolean()
+                      : all.contains(key) && all.at(key).is_number_float() ? value.is_number()
+                                                                           : whole;
+    if (!fits) fail(ErrorCode::InvalidArgument, "{} is {}, which is not of its type", key, value.dump());
+    all[key] = value;
+  }
+  return parse_setup_json(all.dump()).config;
+}
+
+void check_limits_json(std::string_view json) { static_cast<void>(with_limits({}, json)); }
 
 }  // namespace inflight

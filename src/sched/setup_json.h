@@ -27,4 +27,10 @@ struct SchedulerSetup {
 // Missing keys keep their defaults.  ERRORS: CorruptFile.
 [[nodiscard]] SchedulerSetup parse_setup_json(std::string_view text);
 
+// `config` with the values of a JSON object of limits that may change while a scheduler runs, see
+// Engine::reconfigure(). ERRORS: InvalidArgument naming the key; ranges are checked by Scheduler::reconfigure().
+[[nodiscard]] SchedulerConfig with_limits(const SchedulerConfig& config, std::string_view json);
+// ERRORS: as with_limits().
+void check_limits_json(std::string_view json);
+
 }  // namespace inflight

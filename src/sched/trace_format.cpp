@@ -59,11 +59,19 @@ void TraceEncoder::begin(std::string_view configuration_json) {
   close();
 }
 
-void TraceEncoder::policy(std::string_view spec, TimeNs now) {
-  open(TraceRecordType::Policy, now);
-  put_text(spec);
+void TraceEncoder::text_record(TraceRecordType type, std::string_view text, TimeNs now) {
+  open(type, now);
+  put_text(text);
   close();
 }
+
+void TraceEncoder::policy(std::string_view spec, TimeNs now) { text_record(TraceRecordType::Policy, spec, now); }
+
+void TraceEncoder::parameters(std::string_view spec, TimeNs now) {
+  text_record(TraceRecordType::Parameters, spec, now);
+}
+
+void TraceEncoder::limits(std::string_view json, TimeNs now) { text_record(TraceRecordType::Limits, json, now); }
 
 void TraceEncoder::reset() {
   last_time_ = 0;
@@ -278,6 +286,12 @@ class Decoder {
         return true;
       case TraceRecordType::Policy:
         record.content = TracePolicy{text()};
+        return true;
+      case TraceRecordType::Parameters:
+        record.content = TraceParameters{text()};
+        return true;
+      case TraceRecordType::Limits:
+        record.content = TraceLimits{text()};
         return true;
     }
     return false;

@@ -10,6 +10,8 @@
 //   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), forced tokens
 //   Finish    sequence, reason
 //   Policy    text: the policy from here on
+//   Parameters  text: new parameters of the policy in force
+//   Limits    text: JSON of the limits that change
 //   Reset     differences begin anew at zero: what is before may be missing
 #pragma once
 
@@ -33,7 +35,9 @@ enum class TraceRecordType : uint8_t {
   Commit = 5,
   Finish = 6,
   Policy = 7,
-  Reset = 8
+  Reset = 8,
+  Parameters = 9,
+  Limits = 10
 };
 
 inline constexpr uint64_t kTraceVersion = 1;
@@ -47,6 +51,8 @@ class TraceEncoder final : public SchedulerTrace {
 
   void begin(std::string_view configuration_json);
   void policy(std::string_view spec, TimeNs now);
+  void parameters(std::string_view spec, TimeNs now);
+  void limits(std::string_view json, TimeNs now);
   // What follows can be read without what is before.
   void reset();
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
@@ -61,6 +67,7 @@ class TraceEncoder final : public SchedulerTrace {
   void put(uint64_t value);
   void put_signed(int64_t value);
   void put_text(std::string_view text);
+  void text_record(TraceRecordType type, std::string_view text, TimeNs now);
   void put_sequence(SequenceId sequence);
 
   Sink sink_;
@@ -115,9 +122,17 @@ struct TraceFinish {
 struct TracePolicy {
   std::string spec;
 };
+struct TraceParameters {
+  std::string spec;
+};
+struct TraceLimits {
+  std::string json;
+};
 struct TraceRecord {
   TimeNs time = 0;
-  std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TracePolicy> content;
+  std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TracePolicy, TraceParameters,
+               TraceLimits>
+      content;
 };
 
 // All records of a trace, in order; a record cut off at the end is left out.

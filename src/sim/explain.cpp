@@ -71,6 +71,8 @@ class Explainer {
  private:
   void apply(const TraceBegin&) {}
   void apply(const TracePolicy&) {}
+  void apply(const TraceParameters&) {}
+  void apply(const TraceLimits&) {}
   void apply(const TraceCommit&) {}
   void apply(const TraceAdd&) {}
   void apply(const TraceCancel& cancel) {

@@ -142,6 +142,13 @@ class Replay {
     if (!schedules || !fixed_schedule_) replace_policy(policy.spec, now);
   }
 
+  void apply(const TraceParameters& parameters, TimeNs now) {
+    if (policies_.in_force(parameters.spec)) policies_.set_parameters(parameters.spec, now);
+  }
+  void apply(const TraceLimits& limits, TimeNs) {
+    scheduler_.reconfigure(with_limits(scheduler_.config(), limits.json));
+  }
+
   void replace_policy(const std::string& spec, TimeNs now) {
     if (plugin_registry().kind_of(parse_policy_spec(spec)) == INFLIGHT_KIND_SCHED) {
       policies_.replace(make_schedule_policy(spec, setup_, policy_options()), now);

@@ -87,6 +87,15 @@ class Run(unittest.TestCase):
             self.assertGreater(len(events), 3)
             self.assertTrue(all("ts" in event and "name" in event for event in events if event["ph"] == "X"))
 
+    def test_a_recording_replays_and_explains(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "run.trace"
+            self.good("run", "-p", "Once", "-p", "One day", "-n", 5, "--record", path, "--scheduling-profile", "batch")
+            replayed = json.loads(self.good("replay", path, "--json"))
+            self.assertIsNone(replayed["difference"])
+            self.assertEqual(replayed["requests"], 2)
+            self.assertIn("decode", self.good("explain", path, 2))
+
     def test_mistakes_get_one_clear_line(self):
         self.bad(1, "missing.gguf", "run", "-m", "missing.gguf", "-p", "x")
         self.bad(2, "the prompt is empty", "run", "-p", "")
@@ -99,6 +108,10 @@ class Run(unittest.TestCase):
         self.bad(2, "max_tokens", "run", "-p", "x", "-n", "0")
         self.bad(1, "nosuchdevice", "run", "-p", "x", "--device", "nosuchdevice")
         self.bad(1, "nosuchpolicy", "run", "-p", "x", "--policy", "nosuchpolicy")
+        self.bad(1, "allowed: rag, batch, tenant, sla", "run", "-p", "x", "--scheduling-profile", "nosuch")
+        self.bad(2, "max_num_queued_tokens", "run", "-p", "x", "--max-num-queued-tokens", "-1")
+        self.bad(2, "max_tokens is 9, allowed: 1 to 5", "run", "-p", "x", "-n", 9, "--max-tokens-limit", 5,
+                 "--clip-max-tokens", "off")
         self.bad(2, "batching is 'fast'", "run", "-p", "x", "--batching", "fast")
         self.bad(2, "block", "run", "-p", "x", "--block-size", "12")
         self.bad(2, "--frobnicate", "run", "-p", "x", "--frobnicate")

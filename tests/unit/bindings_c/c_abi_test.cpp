@@ -9,9 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "inflight/inflight.h"
+#include "sim/recording.h"
+#include "support/temp_folder.h"
 
 namespace {
 
@@ -251,6 +254,131 @@ TEST_F(CAbi, PoliciesChangeBetweenSteps) {
   EXPECT_EQ(inflight_plugin_load("/nowhere/x.ifp.so"), INFLIGHT_ERROR_NOT_FOUND);
 }
 
+TEST_F(CAbi, RejectionsSayWhyAndWhenToComeBack) {
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+  params.model = kModel;
+  params.host_driven = 1;
+  params.max_num_queued_reqs = 2;
+  params.max_num_queued_tokens = 100;
+  ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
+  const auto status_of = [this](const char* prompt) {
+    inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+    request.prompt = prompt;
+    inflight_stream_t* stream = nullptr;
+    const inflight_status_t status = inflight_engine_submit(engine_, &request, &stream);
+    const std::string error = inflight_last_error();
+    int32_t retry = -1;
+    const inflight_reject_reason_t reason = inflight_last_rejection(&retry);
+    inflight_stream_destroy(stream);  // only after asking: it is a call too
+    return std::tuple(status, reason, retry, error);
+  };
+  std::vector<inflight_stream_t*> streams = {submit("one", 4), submit("two", 4)};
+  auto [status, reason, retry, error] = status_of("three");
+  EXPECT_EQ(status, INFLIGHT_ERROR_REJECTED);
+  EXPECT_EQ(reason, INFLIGHT_REJECT_QUEUED_REQUESTS);
+  EXPECT_GE(retry, 1);
+  EXPECT_NE(error.find("max_num_queued_reqs"), std::string::npos) << error;
+  EXPECT_NE(error.find("retry after " + std::to_string(retry) + " s"), std::string::npos) << error;
+  EXPECT_EQ(inflight_engine_stats(engine_, nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_last_rejection(nullptr), INFLIGHT_REJECT_NONE);  // another error is no rejection
+  while (inflight_engine_step(engine_) == INFLIGHT_OK) {
+  }
+  EXPECT_EQ(inflight_engine_drain(engine_, 0), INFLIGHT_OK);
+  std::tie(status, reason, retry, error) = status_of("three");
+  EXPECT_EQ(reason, INFLIGHT_REJECT_DRAINING);
+  EXPECT_EQ(retry, 0);
+  EXPECT_EQ(stats().draining, 1);
+  EXPECT_EQ(inflight_engine_resume(engine_), INFLIGHT_OK);
+  EXPECT_EQ(std::get<0>(status_of("three")), INFLIGHT_OK);
+  EXPECT_EQ(stats().requests_rejected, 2U);
+  for (inflight_stream_t* stream : streams) inflight_stream_destroy(stream);
+}
+
+TEST_F(CAbi, PausesDrainsAndTimesOut) {
+  open();
+  EXPECT_EQ(inflight_engine_pause(engine_, 3), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_pause(engine_, INFLIGHT_PAUSE_ALL), INFLIGHT_OK);
+  EXPECT_EQ(stats().paused, 1);
+  inflight_stream_t* const stream = submit("Once upon a time", 12);
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  EXPECT_EQ(inflight_stream_next(stream, 20, &event), INFLIGHT_WOULD_BLOCK);
+  EXPECT_EQ(inflight_engine_drain(engine_, 0), INFLIGHT_WOULD_BLOCK);
+  EXPECT_EQ(inflight_engine_resume(engine_), INFLIGHT_OK);
+  EXPECT_EQ(read_all(stream), ", there was a clever girl named Emma. She");
+  EXPECT_EQ(inflight_engine_drain(engine_, -1), INFLIGHT_OK);
+  EXPECT_EQ(inflight_engine_resume(engine_), INFLIGHT_OK);
+  inflight_stream_destroy(stream);
+
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "Once upon a time";
+  request.max_tokens = 400;
+  request.ignore_eos = 1;
+  request.timeout_ms = 1e-3;
+  inflight_stream_t* late = nullptr;
+  ASSERT_EQ(inflight_engine_submit(engine_, &request, &late), INFLIGHT_OK);
+  inflight_finish_reason_t reason = INFLIGHT_FINISH_NONE;
+  read_all(late, &reason);
+  EXPECT_EQ(reason, INFLIGHT_FINISH_ABORT);
+  inflight_stream_destroy(late);
+  while (stats().requests_expired == 0) std::this_thread::yield();
+}
+
+TEST_F(CAbi, LimitsAndParametersChangeWhileItRuns) {
+  open();
+  const auto refused = [this](const char* json, const char* text) {
+    EXPECT_EQ(inflight_engine_configure(engine_, json, INFLIGHT_NUL_TERMINATED), INFLIGHT_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(inflight_last_error()).find(text), std::string::npos) << inflight_last_error();
+  };
+  EXPECT_EQ(inflight_engine_configure(engine_, "{\"max_num_seqs\": 1}", INFLIGHT_NUL_TERMINATED), INFLIGHT_OK);
+  refused("{\"max_num_seqs\": 65}", "max_num_seqs is 65, allowed: at most 64");
+  refused("{\"model\": 1}", "'model' cannot change");
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "lpm"), INFLIGHT_OK);
+  inflight_stream_t* const stream = submit("Once upon a time", 12);  // lpm takes over within these steps
+  EXPECT_EQ(read_all(stream), ", there was a clever girl named Emma. She");
+  inflight_stream_destroy(stream);
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "lpm:max_waiting=128"), INFLIGHT_OK) << inflight_last_error();
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "lpm:max_waiting=-1"), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "itl-target:target_ms=9"), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(inflight_last_error()).find("itl-target is not in force"), std::string::npos);
+}
+
+// checklist 40: a profile sets policies and knobs; what the program sets itself goes before.
+TEST_F(CAbi, ProfilesGiveWayToTheProgramsOwnValues) {
+  const auto recorded = [this](auto&& change) {
+    const inflight::test::TempFolder folder;
+    const std::string path = folder.file("run.trace");
+    inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+    params.model = kModel;
+    params.record_path = path.c_str();
+    change(params);
+    EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
+    inflight_engine_destroy(engine_);
+    engine_ = nullptr;
+    const auto records = inflight::read_recording(path);
+    return nlohmann::json::parse(std::get<inflight::TraceBegin>(records.at(0).content).configuration_json);
+  };
+  const auto sla = recorded([](auto& p) { p.scheduling_profile = "sla"; });
+  EXPECT_EQ(sla.at("schedule_policy"), "slack");
+  EXPECT_EQ(sla.at("radix_eviction_policy"), "tlru");
+  EXPECT_EQ(sla.at("kv_headroom"), 0.05);
+  EXPECT_EQ(sla.at("schedule_conservativeness"), 1.3);
+  const auto own = recorded([](auto& p) {
+    p.scheduling_profile = "sla";
+    p.schedule_policy = "edf";
+    p.schedule_conservativeness = 0.5;
+    p.max_num_seqs = 600;
+  });
+  EXPECT_EQ(own.at("schedule_policy"), "edf");
+  EXPECT_EQ(own.at("radix_eviction_policy"), "tlru");
+  EXPECT_EQ(own.at("schedule_conservativeness"), 0.5);
+  EXPECT_EQ(own.at("max_num_batched_tokens"), 600);  // never less than the sequences
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+  params.model = kModel;
+  params.scheduling_profile = "none";
+  EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_ERROR_NOT_FOUND);
+  EXPECT_NE(std::string(inflight_last_error()).find("rag, batch, tenant, sla"), std::string::npos);
+}
+
 TEST_F(CAbi, RefusesBadRequestsByName) {
   open();
   const auto refused = [this](auto&& change, const char* text) {
@@ -271,6 +399,7 @@ TEST_F(CAbi, RefusesBadRequestsByName) {
   refused([](auto& r) { r.top_p = 0.0F; }, "top_p");
   refused([](auto& r) { r.tenant = 100000; }, "tenant");
   refused([](auto& r) { r.ttft_deadline_ms = -1.0; }, "ttft_deadline_ms");
+  refused([](auto& r) { r.timeout_ms = -1.0; }, "timeout_ms");
   refused([](auto& r) { r.stop_token_id_count = 1; }, "stop_token_ids is NULL");
   refused([](auto& r) { r.struct_size = 8; }, "struct_size");
 }
@@ -302,6 +431,11 @@ TEST_F(CAbi, NullArgumentsAreErrorsNotCrashes) {
   EXPECT_EQ(inflight_plugin_load(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(inflight_engine_stats(nullptr, nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_STRNE(inflight_last_error(), "");
+  EXPECT_EQ(inflight_engine_pause(nullptr, INFLIGHT_PAUSE_ALL), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_resume(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_drain(nullptr, 0), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_configure(nullptr, "{}", 2), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_set_policy_params(nullptr, "lpm:a=1"), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_STREQ(inflight_status_name(INFLIGHT_ERROR_IO), "INFLIGHT_ERROR_IO");
   EXPECT_STREQ(inflight_status_name(999), "unknown status");
 }

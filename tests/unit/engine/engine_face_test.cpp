@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -58,7 +62,7 @@ TEST(QueueLimits, SayWhyAndWhenToComeBack) {
 
 TEST(EngineFace, CountsWhatItRefuses) {
   EngineOptions options = EngineWorld::host_driven();
-  options.queue = {.max_num_queued_reqs = 4, .max_num_queued_tokens = 50};
+  options.service.queue = {.max_num_queued_reqs = 4, .max_num_queued_tokens = 50};
   EngineWorld world(options);
   const auto submit = [&](int32_t tokens) {
     try {
@@ -93,14 +97,14 @@ TEST(EngineFace, CountsWhatItRefuses) {
 // checklist 77: the server's cap clips or refuses.
 TEST(EngineFace, CapsOutputTokens) {
   EngineOptions options = EngineWorld::host_driven();
-  options.max_tokens_limit = 5;
+  options.service.max_tokens_limit = 5;
   SubmitOptions request{.prompt = {1}};
   request.sampling.max_tokens = 50;
   EngineWorld clipping(options);
   OutputStream* const stream = clipping.engine->submit(request);
   clipping.run();
   EXPECT_EQ(read_answer(stream).tokens.size(), 5U);
-  options.clip_max_tokens = false;
+  options.service.clip_max_tokens = false;
   EngineWorld refusing(options);
   EXPECT_THROW(static_cast<void>(refusing.engine->submit(request)), Error);
 }
@@ -237,7 +241,7 @@ TEST(EngineFace, NoticesAStepThatHangs) {
       LogLevel::Error);
   {
     EngineOptions options = engine_options();
-    options.watchdog_timeout_s = 0.01;
+    options.service.watchdog_timeout_s = 0.01;
     EngineWorld world(options);
     EXPECT_TRUE(world.engine->healthy());
     world.executor->paused = true;
@@ -264,7 +268,7 @@ TEST(EngineFace, NoticesAStepThatHangs) {
 TEST(EngineFace, RecordsWhatReplaysStepByStep) {
   const TempFolder folder;
   EngineOptions options = EngineWorld::host_driven(engine_options(40));
-  options.record_path = folder.file("run.trace");
+  options.service.record_path = folder.file("run.trace");
   {
     EngineWorld world(options);
     std::vector<OutputStream*> streams;
@@ -280,19 +284,146 @@ TEST(EngineFace, RecordsWhatReplaysStepByStep) {
     world.run();
     for (OutputStream* stream : streams) read_answers(stream, 3);
   }
-  const auto records = read_recording(options.record_path);
+  const auto records = read_recording(options.service.record_path);
   const ReplayResult result = replay_trace(records, {});
   EXPECT_FALSE(result.difference) << result.difference->step;
   EXPECT_EQ(result.requests, 30);
   EXPECT_GT(result.plans, 60);
-  options.record_path = folder.path() + "/nowhere/run.trace";
+  options.service.record_path = folder.path() + "/nowhere/run.trace";
   EXPECT_THROW(EngineWorld{options}, Error);
+}
+
+// checklist 6: an engine with nothing to do takes no time, and looks itself over once.
+TEST(EngineFace, IdleItChecksItselfOnceAndSleeps) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> lines;
+  set_log_sink(
+      [&](LogLevel, std::string_view line) {
+        const std::scoped_lock lock(mutex);
+        if (line.starts_with("idle:")) lines.emplace_back(line);
+        changed.notify_all();
+      },
+      LogLevel::Debug);
+  std::clock_t used = 0;
+  {
+    EngineWorld world(engine_options());  // its own thread
+    read_answer(world.engine->submit({.prompt = {1, 2, 3, 4, 5, 6}}));
+    const std::clock_t begin = std::clock();  // processor time, not the wall's
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return !lines.empty(); }));
+    changed.wait_for(lock, std::chrono::milliseconds(1500), [&] { return lines.size() > 1; });
+    used = std::clock() - begin;
+  }
+  set_log_sink({}, LogLevel::Error);
+  ASSERT_EQ(lines.size(), 1U);
+  // 6 prompt tokens and 16 of output, of which the last is not computed: 5 full blocks of 4 stay.
+  EXPECT_EQ(lines[0], "idle: all invariants hold; 59 free + 5 stored + 0 in use = 64 blocks");
+  EXPECT_LT(static_cast<double>(used) / CLOCKS_PER_SEC, 0.01 * 2.5);
+}
+
+// checklist 20, 52: the number of running sequences and the budget of a step change while requests run, from any
+// thread; a replay changes them at the same steps.
+TEST(EngineFace, LimitsChangeWhileRequestsRun) {
+  const TempFolder folder;
+  EngineOptions options = engine_options(200);
+  options.service.record_path = folder.file("run.trace");
+  {
+    EngineWorld world(options);
+    std::vector<OutputStream*> streams;
+    for (TokenId i = 0; i < 40; ++i) {
+      SubmitOptions request{.prompt = {i, 1, 2}};
+      request.sampling.max_tokens = 80;
+      streams.push_back(world.engine->submit(request));
+    }
+    world.engine->reconfigure(R"({"max_num_seqs": 2, "max_num_batched_tokens": 6})");
+    EXPECT_THROW(world.engine->reconfigure(R"({"max_num_seqs": 9})"), Error);  // the engine was made for 8
+    EXPECT_THROW(world.engine->reconfigure(R"({"max_model_len": 9})"), Error);
+    EXPECT_THROW(world.engine->reconfigure(R"({"kv_headroom": 2})"), Error);
+    for (TokenId i = 0; i < 40; ++i) {
+      EXPECT_EQ(read_answer(streams[static_cast<size_t>(i)]).tokens, output_alone({i, 1, 2}, 80));
+    }
+  }
+  const auto records = read_recording(options.service.record_path);
+  bool changed = false;
+  size_t small_plans = 0, last = 0;
+  for (const TraceRecord& record : records) {
+    if (const auto* limits = std::get_if<TraceLimits>(&record.content)) {
+      EXPECT_EQ(limits->json, R"({"max_num_seqs": 2, "max_num_batched_tokens": 6})");
+      changed = true;
+    }
+    const auto* const plan = std::get_if<TracePlan>(&record.content);
+    if (plan == nullptr || !changed || plan->entries.empty()) continue;
+    small_plans += plan->entries.size() <= 2;
+    EXPECT_TRUE(small_plans == 0 || plan->entries.size() <= 2);  // once they have left, never more than two again
+    last = plan->entries.size();
+  }
+  EXPECT_TRUE(changed);
+  EXPECT_LE(last, 2U);
+  EXPECT_GT(small_plans, 500U);
+  EXPECT_FALSE(replay_trace(records, {}).difference);
+}
+
+// checklist 32, 52: a parameter of a policy changes without a restart, and a replay follows.
+TEST(EngineFace, PolicyParametersChangeWhileRequestsRun) {
+  const TempFolder folder;
+  EngineOptions options = EngineWorld::host_driven(engine_options(200));
+  options.setup.schedule_policy = "itl-target:target_ms=1000";
+  options.service.record_path = folder.file("run.trace");
+  std::vector<std::string> warnings;
+  {
+    EngineWorld world(options);
+    SubmitOptions decoding{.prompt = {1}};
+    decoding.sampling.max_tokens = 100;
+    OutputStream* const first = world.engine->submit(decoding);
+    for (int i = 0; i < 20; ++i) world.engine->step();
+    OutputStream* const loose = world.engine->submit({.prompt = std::vector<TokenId>(100, 3)});
+    for (int i = 0; i < 3; ++i) world.engine->step();
+    const int64_t with_time = world.engine->stats().scheduler.scheduled_tokens;
+    for (int i = 0; i < 17; ++i) world.engine->step();
+    world.engine->set_policy_parameters("itl-target:target_ms=0.001");  // less than a step takes
+    OutputStream* const tight = world.engine->submit({.prompt = std::vector<TokenId>(100, 4)});
+    const int64_t before = world.engine->stats().scheduler.scheduled_tokens;
+    for (int i = 0; i < 3; ++i) world.engine->step();
+    EXPECT_GT(with_time, 100);  // the whole prompt in three steps
+    EXPECT_LE(world.engine->stats().scheduler.scheduled_tokens - before, 3 * (2 + 1));  // a token of it a step
+    EXPECT_THROW(world.engine->set_policy_parameters("itl-target:target_ms=-1"), Error);
+    EXPECT_THROW(world.engine->set_policy_parameters("priority:aging_s=1"), Error);  // not changeable
+    EXPECT_THROW(world.engine->set_policy_parameters("itl-target:nonsense=1"), Error);
+    set_log_sink([&](LogLevel, std::string_view line) { warnings.emplace_back(line); }, LogLevel::Warning);
+    world.engine->set_policy_parameters("lpm:max_waiting=1");  // not in force; seen at the step
+    world.run();
+    set_log_sink({}, LogLevel::Error);
+    for (OutputStream* stream : {first, loose, tight}) read_answer(stream);
+  }
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_NE(warnings.front().find("lpm is not in force"), std::string::npos) << warnings.front();
+  EXPECT_FALSE(replay_trace(read_recording(options.service.record_path), {}).difference);
+}
+
+// The engine's own timeout ends who waits and who runs; a request's own one goes before it.
+TEST(EngineFace, RequestsTimeOut) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.service.request_timeout = 20 * EngineWorld::kStep;
+  EngineWorld world(options);
+  SubmitOptions request{.prompt = {1, 2}};
+  request.sampling.max_tokens = 100;
+  OutputStream* const common = world.engine->submit(request);
+  request.expiry = 50 * EngineWorld::kStep;
+  OutputStream* const own = world.engine->submit(request);
+  world.run();
+  const Answer ended = read_answer(common), later = read_answer(own);
+  EXPECT_EQ(ended.last.finish, FinishReason::Abort);
+  EXPECT_EQ(ended.last.error, "the request's time has run out");
+  EXPECT_NEAR(static_cast<double>(ended.tokens.size()), 20, 2);
+  EXPECT_NEAR(static_cast<double>(later.tokens.size()), 50, 2);
+  EXPECT_EQ(world.engine->stats().expired, 2);
 }
 
 // The kept part is bounded, and can be read from wherever it begins.
 TEST(EngineFace, KeepsTheLastDecisions) {
   EngineOptions options = EngineWorld::host_driven();
-  options.recent_trace_bytes = 4096;
+  options.service.recent_trace_bytes = 4096;
   EngineWorld world(options);
   for (int i = 0; i < 40; ++i) {
     SubmitOptions request{.prompt = {1, 2, 3}};

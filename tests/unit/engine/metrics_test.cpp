@@ -166,7 +166,7 @@ TEST(Metrics, LogsPreemptionsSparinglyAndFiguresRegularly) {
                    std::string_view line) { (level == LogLevel::Warning ? warnings : figures).emplace_back(line); },
                LogLevel::Info);
   EngineOptions options = EngineWorld::host_driven(engine_options(33));
-  options.log_interval_steps = 10;
+  options.service.log_interval_steps = 10;
   EngineWorld world(options);
   std::vector<OutputStream*> streams;
   for (TokenId i = 0; i < 8; ++i) {

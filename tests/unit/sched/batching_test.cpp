@@ -166,6 +166,39 @@ TEST(Budgets, MaxPrefillTokensIsSeparateFromTheTokenBudget) {
   world.run();
 }
 
+// checklist 53: several prompts may be in progress, up to the limit; none of them decodes before its last chunk, and
+// whoever fits whole still joins.
+TEST(Budgets, PromptsInProgressAreLimited) {
+  for (const int32_t limit : {0, 1, 2}) {
+    WorldOptions options;
+    options.config = {.max_num_seqs = 8,
+                      .max_num_batched_tokens = 40,
+                      .long_prefill_token_threshold = 10,
+                      .max_num_partial_prefills = limit,
+                      .max_model_len = 200,
+                      .max_requests = 100};
+    options.blocks = {.block_count = 400, .block_token_count = 4};
+    SchedulerWorld world(options);
+    std::map<uint64_t, int32_t> prompts;
+    for (const int32_t length : {60, 50, 70, 5, 90, 8}) {
+      std::vector<TokenId> prompt(static_cast<size_t>(length), static_cast<TokenId>(length % 60));
+      prompts[world.add({.prompt = prompt, .max_tokens = 3})] = length;
+    }
+    size_t most = 0;
+    while (world.step()) {
+      size_t partial = 0;
+      for (const BatchEntry& entry : world.last_plan().entries) {
+        const int32_t length = prompts.at(to_integer(entry.sequence));
+        partial += entry.context_token_count() < length;
+        EXPECT_EQ(entry.samples, entry.context_token_count() >= length);
+      }
+      most = std::max(most, partial);
+    }
+    EXPECT_EQ(most, limit == 0 ? 4U : static_cast<size_t>(limit)) << limit;
+    for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length);
+  }
+}
+
 TEST(BatchingMode, NamesRoundTrip) {
   for (const auto mode :
        {BatchingMode::Continuous, BatchingMode::PrefillFirst, BatchingMode::Dynamic, BatchingMode::Static}) {

@@ -95,6 +95,48 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<TracePolicy>(records[55].content).spec, "vtc:weight_output=3");
 }
 
+TEST(TraceFormat, KeepsChangesOfParametersAndLimits) {
+  Written written;
+  written.encoder.begin("{}");
+  written.encoder.parameters("lpm:max_waiting=3", 5);
+  written.encoder.limits(R"({"max_num_seqs": 2})", 9);
+  const auto records = decode_trace(written.bytes);
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(records[1].time, 5);
+  EXPECT_EQ(std::get<TraceParameters>(records[1].content).spec, "lpm:max_waiting=3");
+  EXPECT_EQ(records[2].time, 9);
+  EXPECT_EQ(std::get<TraceLimits>(records[2].content).json, R"({"max_num_seqs": 2})");
+}
+
+TEST(SetupJson, ChangesOnlyLimitsThatMayChange) {
+  SchedulerConfig config;
+  config.max_num_seqs = 7;
+  const SchedulerConfig changed = with_limits(
+      config,
+      R"({"max_num_batched_tokens": 99, "kv_headroom": 0, "preempt_victim": "cheapest", "enable_mixed_chunk": true,
+                  "priority_preemption_threshold": 4})");
+  EXPECT_EQ(changed.max_num_seqs, 7);
+  EXPECT_EQ(changed.max_num_batched_tokens, 99);
+  EXPECT_EQ(changed.preempt_victim, VictimRule::Cheapest);
+  EXPECT_TRUE(changed.enable_mixed_chunk);
+  EXPECT_EQ(changed.priority_preemption_threshold, 4);
+  const auto refusal = [](const char* json) {
+    try {
+      check_limits_json(json);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_NE(refusal(R"({"batching": "static"})").find("'batching' cannot change"), std::string::npos);
+  EXPECT_EQ(refusal(R"({"max_num_seqs": 1.5})"), "max_num_seqs is 1.5, which is not of its type");
+  EXPECT_EQ(refusal(R"({"max_num_seqs": 99999999999})"), "max_num_seqs is 99999999999, which is not of its type");
+  EXPECT_EQ(refusal(R"({"preempt_victim": "nobody"})"), "preempt_victim is \"nobody\", which is not of its type");
+  EXPECT_EQ(refusal(R"({"kv_headroom": "much"})"), "kv_headroom is \"much\", which is not of its type");
+  EXPECT_EQ(refusal("[1]"), "the limits are '[1]', allowed: a JSON object");
+  EXPECT_EQ(refusal("{"), "the limits are '{', allowed: a JSON object");
+}
+
 TEST(TraceFormat, AfterAResetTheBeginningIsNotNeeded) {
   Written written;
   written.encoder.on_finish(SequenceId{1000}, FinishReason::Stop, 5'000'000);

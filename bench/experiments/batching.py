@@ -3,7 +3,7 @@
 
 import random
 
-from lab import capacity, lengths_file, plot, sim, table, verdict
+from lab import CHOSEN_LATER, capacity, lengths_file, plot, sim, table, verdict
 
 
 def iteration_level():
@@ -53,7 +53,7 @@ def iteration_level():
                 at[3] >= 3,
                 f"With the median latency held to three times the unloaded one, continuous batching serves {at[3]:.1f} times the "
                 f"requests (target: 3; Orca's 36.9 also counts kernels and 175 B weights), {at[10]:.1f} times where ten times "
-                "the latency is allowed: the closer to saturation, the smaller the gain.",
+                "the latency is allowed: the closer to saturation, the smaller the gain." + CHOSEN_LATER,
             ),
         ]
     )
@@ -313,7 +313,7 @@ def paged_capacity():
             verdict(
                 sequences >= 3 * tokens / longest,
                 f"Pages hold {sequences * longest / tokens:.1f} times the sequences (target: 3) and give {gain:.2f} times the"
-                " tokens a second.",
+                " tokens a second." + CHOSEN_LATER,
             ),
         ]
     )

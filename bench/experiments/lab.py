@@ -97,5 +97,11 @@ def plot(name, title, x_label, y_label, series):
     return f"![{title}](results/{name}.svg)"
 
 
+CHOSEN_LATER = (
+    " The setting (workload, device, limits) was chosen after first results had been seen: this says that the effect is"
+    " there, not how often."
+)
+
+
 def verdict(holds, sentence):
     return ("**Holds.** " if holds else "**Does not hold here.** ") + sentence

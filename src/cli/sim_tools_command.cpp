@@ -78,9 +78,13 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
     for (const Finding& finding : findings) {
       list.push_back({{"problem", finding.problem}, {"evidence", finding.evidence}, {"knob", finding.knob}});
     }
-    fmt::print("{}\n", Json{{"findings", list}, {"run", Json::parse(inflight::to_json(result))}}.dump(2));
+    fmt::print("{}\n", Json{{"findings", list},
+                            {"binding_limit", binding_limit(result)},
+                            {"run", Json::parse(inflight::to_json(result))}}
+                           .dump(2));
     return;
   }
+  fmt::print("binding limit: {}\n", binding_limit(result));
   if (findings.empty()) fmt::print("nothing stands out\n");
   for (const Finding& finding : findings) {
     fmt::print("{}: {}\n  try: {}\n", finding.problem, finding.evidence, finding.knob);

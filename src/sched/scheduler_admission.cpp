@@ -2,10 +2,10 @@
 // Waiting sequences into the step. Each one that is looked at gets exactly one AdmissionResult a step.
 //
 // Order of the gates: a row is free or can be freed by priority (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET),
-// prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), there is room (OUT_OF_MEMORY),
-// the policy agrees (POLICY). The first three end the pass; after the others the next in line is looked at, up to
-// limits::kSkipAheadMax, and no more than that many are ever admitted past the same refused one, so that a large
-// request is not passed for ever.
+// prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), the policy agrees (POLICY),
+// there is room or can be made (OUT_OF_MEMORY). The first three end the pass; after the others the next in line is
+// looked at, up to limits::kSkipAheadMax, and no more than that many are ever admitted past the same refused one, so
+// that a large request is not passed for ever.
 //
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.

@@ -119,6 +119,22 @@ std::optional<Finding> overload(const std::vector<Wait>& waits) {
 
 }  // namespace
 
+std::string binding_limit(const SimResult& result) {
+  const SchedulerStats& stats = result.scheduler;
+  const auto refused = [&](AdmissionResult reason) { return stats.admissions[static_cast<size_t>(reason)]; };
+  const int64_t kv = refused(AdmissionResult::OutOfMemory) + stats.preemptions;
+  const int64_t budget = refused(AdmissionResult::NoTokenBudget) + refused(AdmissionResult::NoInputBudget);
+  // Steps at whose end somebody waited though no gate refused anybody: all slots were taken, or the mode held them
+  // back.
+  const int64_t backlog_steps = stats.slot_steps > 0 ? stats.steps * stats.backlog_slot_steps / stats.slot_steps : 0;
+  const int64_t slots = std::max<int64_t>(backlog_steps - kv - budget, 0);
+  if (backlog_steps * 20 >= stats.steps) {  // somebody waits in a twentieth of the steps
+    if (kv >= budget && kv >= slots) return "kv";
+    return budget >= slots ? "budget" : "slots";
+  }
+  return result.device_busy_share > 0.9 ? "compute" : "arrivals";
+}
+
 std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options) {
   const std::vector<Wait> waits = waits_of(result);
   const SchedulerConfig& config = options.setup.config;

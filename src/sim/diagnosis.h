@@ -15,6 +15,10 @@ struct Finding {
   std::string evidence;  // figures
   std::string knob;      // what to change
 };
+// What held the run back most (checklist 88): "kv" (blocks), "slots" (max_num_seqs), "budget" (tokens of a step),
+// "compute" (the device, with all of these to spare) or "arrivals" (there was not more to do).
+[[nodiscard]] std::string binding_limit(const SimResult& result);
+
 [[nodiscard]] std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options);
 
 }  // namespace inflight

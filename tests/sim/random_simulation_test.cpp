@@ -2,14 +2,21 @@
 // Goal: no sequence of arrivals, cancellations, memory pressure and policy decisions breaks an invariant, mixes up KV,
 // changes a request's output, starves an admitted request or leaks a block.
 // Method: the real scheduler above the oracle executor, everything random from one seed; a seed also switches features
-// on and off (swarm testing). INFLIGHT_SIM_STEPS=N runs more steps, INFLIGHT_SIM_SEED=S repeats one seed.
+// on and off (swarm testing), and takes one of the policies that ship, one that decides at random, or none; modes and
+// shipped policies come in rotation. INFLIGHT_SIM_STEPS=N runs more steps, INFLIGHT_SIM_SEED=S repeats one seed.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/rng.h"
-#include "support/scheduler_world.h"
+#include "plugin_host/plugin_registry.h"
+#include "support/loaded_policies.h"
 
 namespace inflight::test {
 namespace {
@@ -79,7 +86,20 @@ RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t share
   return request;
 }
 
-WorldOptions random_world(Rng& rng) {
+// The ids of the policies that ship.
+const std::vector<std::string>& shipped(uint32_t kind) {
+  static const auto kIds = [] {
+    std::array<std::vector<std::string>, 2> ids;
+    std::vector<std::string> problems;
+    for (const PluginRegistry::Listed& policy : plugin_registry().list(problems)) {
+      if (policy.origin == "built in") ids[policy.kind == INFLIGHT_KIND_SCHED ? 0 : 1].push_back(policy.id);
+    }
+    return ids;
+  }();
+  return kIds[kind == INFLIGHT_KIND_SCHED ? 0 : 1];
+}
+
+WorldOptions random_world(Rng& rng, uint64_t seed) {
   WorldOptions world;
   world.overlap = rng.chance(0.5);
   const int32_t widths[] = {1, 2, 4, 16};
@@ -90,7 +110,8 @@ WorldOptions random_world(Rng& rng) {
   world.config.max_num_batched_tokens = world.config.max_num_seqs + rng.between(0, 60);
   world.config.long_prefill_token_threshold = rng.chance(0.5) ? rng.between(1, 30) : 0;
   world.config.max_model_len = rng.between(8, 200);
-  world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : rng.below(4));
+  world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
+  world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);
   world.config.schedule_conservativeness = rng.chance(0.5) ? 1.5 * rng.uniform() : 0.0;
   world.config.preempt = static_cast<PreemptMode>(rng.below(3));
@@ -100,10 +121,11 @@ WorldOptions random_world(Rng& rng) {
   world.config.kv_headroom = rng.chance(0.3) ? 0.5 * rng.uniform() : 0.0;
   world.config.max_prefill_tokens = rng.chance(0.2) ? rng.between(1, 60) : 0;
   world.config.max_batch_delay_ms = 0.01 * rng.uniform();
-  // From barely one sequence to plenty for all.
+  // From barely one sequence to all at full length.
   const int32_t one =
       (world.config.max_model_len + world.blocks.block_token_count - 1) / world.blocks.block_token_count;
-  world.blocks.block_count = one + rng.between(0, one * world.config.max_num_seqs / 2);
+  world.blocks.block_count =
+      rng.between(one, rng.chance(0.7) ? one * (world.config.max_num_seqs + 1) / 2 : one * world.config.max_num_seqs);
   return world;
 }
 
@@ -111,19 +133,36 @@ WorldOptions random_world(Rng& rng) {
 struct Coverage {
   int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
           copied = 0, host_sampled = 0, prompt_logprobs = 0;
+  std::map<std::string, int64_t> policies;  // shipped ones: in how many runs
 };
 
 // Runs random actions until the scheduler is idle again.
 void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   SCOPED_TRACE("INFLIGHT_SIM_SEED=" + std::to_string(seed));
   Rng rng(seed);
-  const WorldOptions options = random_world(rng);
+  const WorldOptions options = random_world(rng, seed);
   const SchedulePolicy::Ranking rankings[] = {SchedulePolicy::Ranking::Arrival, SchedulePolicy::Ranking::Stable,
                                               SchedulePolicy::Ranking::EveryStep};
   RandomPolicy random_policy(rng.next(), rankings[rng.below(3)]);
   RandomEviction random_eviction(rng.next());
-  SchedulerWorld world(options, rng.chance(0.5) ? &random_policy : nullptr,
-                       rng.chance(0.5) ? &random_eviction : nullptr);
+  // 0: a policy that ships, 1: one that decides at random, 2: none.
+  const uint64_t schedule_kind = rng.below(3), eviction_kind = rng.below(3);
+  std::unique_ptr<SchedAdapter> schedule;
+  std::unique_ptr<EvictAdapter> eviction;
+  if (schedule_kind == 0) {
+    const std::string& id = shipped(INFLIGHT_KIND_SCHED)[seed % shipped(INFLIGHT_KIND_SCHED).size()];
+    schedule = make_schedule_policy(id, setup_of(options), {.seed = seed});
+    ++coverage.policies[id];
+  }
+  if (eviction_kind == 0) {
+    const std::string& id = shipped(INFLIGHT_KIND_EVICT)[seed % shipped(INFLIGHT_KIND_EVICT).size()];
+    eviction = make_eviction_policy(id, setup_of(options), {.seed = seed});
+    ++coverage.policies[id];
+  }
+  SchedulePolicy* const policies[] = {schedule.get(), &random_policy, nullptr};
+  EvictPolicy* const evictions[] = {eviction.get(), &random_eviction, nullptr};
+  SchedulerWorld world(options, policies[schedule_kind], evictions[eviction_kind]);
+  if (eviction) eviction->attach(world.blocks(), world.scheduler().latency_model());
   const double arrival = 0.05 + 0.5 * rng.uniform(), cancellation = rng.chance(0.5) ? 0.05 : 0.0;
   const int32_t prefixes = rng.between(1, 6);
   uint64_t last = 0;
@@ -140,7 +179,11 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   world.scheduler().check_invariants();
   EXPECT_EQ(world.blocks().pool().referenced_count(), 0);
   for (const auto& [id, record] : world.records()) EXPECT_NE(record.finish, FinishReason::None) << "request " << id;
+  const int64_t strikes =
+      (schedule ? schedule->instance().strike_count() : 0) + (eviction ? eviction->instance().strike_count() : 0);
+  EXPECT_EQ(strikes, 0);  // of policies that ship
   const SchedulerStats& stats = world.scheduler().stats();
+  EXPECT_EQ(world.executor().computed_token_count(), stats.scheduled_tokens);
   coverage.steps += stats.steps;
   coverage.preemptions += stats.preemptions;
   coverage.cached_tokens += stats.cached_tokens;
@@ -158,6 +201,8 @@ int64_t environment_number(const char* name, int64_t otherwise) {
   return text != nullptr ? std::stoll(text) : otherwise;
 }
 
+// checklist 7, 56, 85, 87, 92: everybody is in one set, the executor below is not the device's, no block leaks, what is
+// computed is what was scheduled, nothing in use is evicted.
 TEST(RandomSimulation, NoInvariantBreaks) {
   const int64_t wanted = environment_number("INFLIGHT_SIM_STEPS", 100000);
   const int64_t only = environment_number("INFLIGHT_SIM_SEED", -1);
@@ -169,6 +214,14 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   for (uint64_t seed = 1; coverage.steps < wanted && !testing::Test::HasFailure(); ++seed) {
     ASSERT_NO_THROW(simulate(seed, 500, coverage)) << "INFLIGHT_SIM_SEED=" << seed;
   }
+  if (wanted >= 100000) {
+    EXPECT_EQ(coverage.policies.size(), shipped(INFLIGHT_KIND_SCHED).size() + shipped(INFLIGHT_KIND_EVICT).size());
+  }
+  std::printf(
+      "%lld steps, %lld preemptions, %lld blocks swapped in, %lld evicted, %lld requests ended, %lld cancelled\n",
+      static_cast<long long>(coverage.steps), static_cast<long long>(coverage.preemptions),
+      static_cast<long long>(coverage.swapped), static_cast<long long>(coverage.evictions),
+      static_cast<long long>(coverage.finished), static_cast<long long>(coverage.aborted));
   EXPECT_GT(coverage.preemptions, wanted / 100);
   EXPECT_GT(coverage.swapped, wanted / 100);
   EXPECT_GT(coverage.cached_tokens, wanted / 10);

@@ -54,6 +54,57 @@ TEST(BlockPool, FreeingAReferencedBlockIsABug) {
   EXPECT_THROW(pool.free(*pool.try_take()), InternalError);
 }
 
+// checklist 80: an allocator that needs its blocks in a row (first fit) refuses requests for which enough are free; the
+// pool refuses none of them.
+TEST(BlockPool, RefusesNothingThatARowWouldRefuse) {
+  constexpr int32_t kBlocks = 200;
+  BlockPool pool(kBlocks, 3);
+  std::vector<bool> row(kBlocks, false);
+  struct Held {
+    int32_t begin, count;  // in the row; begin -1: it was refused there
+    std::vector<BlockId> blocks;
+  };
+  std::vector<Held> held;
+  Rng rng(80);
+  int32_t refused_in_a_row = 0, row_used = 0;
+  for (int step = 0; step < 20000; ++step) {
+    if (!held.empty() && (rng.chance(0.45) || pool.free_count() == 0)) {
+      std::swap(held[rng.below(held.size())], held.back());
+      if (held.back().begin >= 0) {
+        std::fill_n(row.begin() + held.back().begin, held.back().count, false);
+        row_used -= held.back().count;
+      }
+      for (const BlockId block : held.back().blocks) {
+        ASSERT_TRUE(pool.dereference(block));
+        pool.free(block);
+      }
+      held.pop_back();
+      continue;
+    }
+    const int32_t count = rng.between(1, 40);
+    Held next{.begin = -1, .count = count, .blocks = {}};
+    for (int32_t begin = 0; begin + count <= kBlocks && next.begin < 0; ++begin) {
+      if (std::none_of(row.begin() + begin, row.begin() + begin + count, [](bool used) { return used; })) {
+        next.begin = begin;
+      }
+    }
+    if (next.begin >= 0) {
+      std::fill_n(row.begin() + next.begin, count, true);
+      row_used += count;
+    } else if (kBlocks - row_used >= count) {
+      ++refused_in_a_row;
+    }
+    if (pool.free_count() < count) continue;  // too large for any allocator, as full as the pool is
+    for (int32_t i = 0; i < count; ++i) {
+      const auto block = pool.try_take();
+      ASSERT_TRUE(block.has_value());
+      next.blocks.push_back(*block);
+    }
+    held.push_back(std::move(next));
+  }
+  EXPECT_GT(refused_in_a_row, 500);
+}
+
 TEST(BlockPool, AgreesWithAPlainModelOverRandomOperations) {
   constexpr int32_t kBlocks = 37;
   BlockPool pool(kBlocks, 5);

@@ -93,6 +93,7 @@ TEST_F(KvBlocksTest, ReleasedFullBlocksStayUntilTheirRoomIsNeeded) {
   blocks_.release(all);
 }
 
+// checklist 92: with the next test: no node with children or users goes.
 TEST_F(KvBlocksTest, EvictsLeavesBeforeParentsAndOldBeforeNew) {
   Holder a = admit({1, 2, 3, 4});
   Holder b = admit({1, 2, 5, 6});

@@ -111,11 +111,14 @@ TEST(ModelSpec, RefusesWhatNoKernelCanRun) {
   EXPECT_THROW(spec.validate(), Error);
 }
 
-// checklist 74: bytes a token = 2 * L * G * D * bytes of a number.
+// checklist 74, 86: bytes a token = 2 * L * G * D * bytes of a number, G the heads of K and V.
 TEST(KvLayout, CountsBytes) {
   const KvLayout layout = KvLayout::of(small_model(), 16, KvType::F16);
   EXPECT_EQ(layout.bytes_per_token(), 2U * 2 * 2 * 8 * 2);
   EXPECT_EQ(layout.bytes_per_block(), 16 * layout.bytes_per_token());
+  ModelSpec one_head = small_model();
+  one_head.kv_head_count = 1;  // multi-query attention
+  EXPECT_EQ(KvLayout::of(one_head, 16, KvType::F16).bytes_per_token(), layout.bytes_per_token() / 2);
   EXPECT_EQ(KvLayout::of(small_model(), 16, KvType::F32).bytes_per_token(), 2U * 2 * 2 * 8 * 4);
   for (const int32_t bad : {0, 4, 7, 24, 256}) {
     EXPECT_THROW((void)KvLayout::of(small_model(), bad, KvType::F16), Error) << bad;

@@ -293,6 +293,43 @@ TEST(EngineFace, RecordsWhatReplaysStepByStep) {
   EXPECT_THROW(EngineWorld{options}, Error);
 }
 
+// checklist 4, 102: one step() is one pass of receive, plan, run, commit, in this order; who ends in it is answered in
+// it.
+TEST(EngineFace, AStepIsOnePassOfTheLoop) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.overlap = false;
+  EngineWorld world(options);
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 4;
+  OutputStream* const stream = world.engine->submit(request);
+  size_t seen = 1;  // the configuration
+  int32_t tokens = 0;
+  for (int step = 1; step <= 4; ++step) {
+    EXPECT_TRUE(world.engine->step());
+    const auto records = decode_trace(world.engine->recent_trace());
+    std::vector<std::string> kinds;
+    for (; seen < records.size(); ++seen) {
+      const auto& content = records[seen].content;
+      kinds.emplace_back(std::holds_alternative<TraceAdd>(content)      ? "receive"
+                         : std::holds_alternative<TracePlan>(content)   ? "plan"
+                         : std::holds_alternative<TraceCommit>(content) ? "commit"
+                         : std::holds_alternative<TraceFinish>(content) ? "finish"
+                                                                        : "other");
+    }
+    std::vector<std::string> expected = {"plan", "commit"};
+    if (step == 1) expected.insert(expected.begin(), "receive");
+    if (step == 4) expected.emplace_back("finish");
+    EXPECT_EQ(kinds, expected) << step;
+    StreamBatch batch;
+    ASSERT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+    tokens += static_cast<int32_t>(batch.tokens.size());
+    EXPECT_EQ(tokens, step);
+    EXPECT_EQ(batch.finish, step == 4 ? FinishReason::Length : FinishReason::None);
+  }
+  EXPECT_FALSE(world.engine->step());
+  stream->release();
+}
+
 // checklist 6: an engine with nothing to do takes no time, and looks itself over once.
 TEST(EngineFace, IdleItChecksItselfOnceAndSleeps) {
   std::mutex mutex;

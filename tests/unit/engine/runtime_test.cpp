@@ -95,6 +95,65 @@ TEST(Runtime, RefusesWhatCannotBe) {
   refused([](RuntimeOptions& o) { o.progress = [](double, const char*) { return true; }; }, ErrorCode::Rejected, "");
 }
 
+// checklist 58, 67, 69, 76: sizes come from the device's memory and the share of it that is given, which is never
+// exceeded; what does not fit is refused with figures and hurts no other engine; a running engine allocates nothing.
+TEST(Runtime, KeepsToItsShareOfTheMemory) {
+  Runtime plenty(demo_options());
+  const auto info = nlohmann::json::parse(plenty.info_json()).at("memory");
+  const size_t before = plenty.device_bytes();
+  const auto answer_before = answer(plenty, {5, 6, 7}, 20, true);
+  EXPECT_EQ(plenty.device_bytes(), before);
+  const double memory = static_cast<double>(Device::open({}).info().memory_bytes);
+  double last = 0.0;
+  for (const double mebibytes : {24.0, 32.0, 48.0}) {
+    RuntimeOptions options = demo_options();
+    options.device_memory_fraction = mebibytes * 1048576.0 / memory;
+    options.scheduler.max_num_seqs = 64;  // wants more than there is
+    options.scheduler.max_num_batched_tokens = 64;
+    Runtime runtime(options);
+    const auto limits = nlohmann::json::parse(runtime.info_json());
+    const auto& used = limits.at("memory");
+    const double planned = used.at("weight_bytes").get<double>() + used.at("kv_bytes").get<double>() +
+                           used.at("activation_bytes").get<double>();
+    EXPECT_LE(planned, mebibytes * 1048576.0);
+    EXPECT_GE(used.at("kv_bytes").get<double>(), last);
+    last = used.at("kv_bytes").get<double>();
+  }
+  RuntimeOptions tiny = demo_options();
+  tiny.device_memory_fraction = 1048576.0 / memory;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::OutOfMemory, "device_memory_fraction", [&] { Runtime runtime(tiny); });
+  EXPECT_EQ(answer(plenty, {5, 6, 7}, 20, true), answer_before);
+}
+
+// checklist 15: a step launches the same kernels, layer by layer, whether it decodes, prefills or does both.
+TEST(Runtime, AMixedStepLaunchesNoMoreThanAnother) {
+  RuntimeOptions options = demo_options();
+  options.profile = true;
+  options.host_driven = true;
+  options.overlap = false;
+  Runtime runtime(options);
+  size_t seen = 0;
+  const auto launches_of_step = [&] {
+    EXPECT_TRUE(runtime.engine().step());
+    const size_t all = nlohmann::json::parse(runtime.trace_json()).at("traceEvents").size();
+    return all - std::exchange(seen, all);
+  };
+  SubmitOptions request{.prompt = std::vector<TokenId>(40, 7)};
+  request.sampling.max_tokens = 6;
+  OutputStream* const first = runtime.engine().submit(request);
+  launches_of_step();  // also what is done once
+  const size_t decode = launches_of_step();
+  request.prompt.assign(30, 8);
+  OutputStream* const second = runtime.engine().submit(request);
+  const size_t mixed = launches_of_step();
+  EXPECT_EQ(runtime.engine().stats().scheduler.scheduled_tokens, 40 + 1 + 31);
+  EXPECT_EQ(mixed, decode);
+  while (runtime.engine().step()) {
+  }
+  for (OutputStream* stream : {first, second}) stream->release();
+}
+
+// checklist 113
 TEST(Runtime, ProfilesKernelsOnDemand) {
   RuntimeOptions options = demo_options();
   options.profile = true;

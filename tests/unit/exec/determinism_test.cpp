@@ -204,6 +204,7 @@ class Determinism : public testing::TestWithParam<Case> {
   std::optional<ClExecutor> executor_;
 };
 
+// checklist 11, 82, 83: prompts and decodes of any lengths in a step, blocks in any order, against each one alone.
 TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
   const auto expected = World(*executor_, {.together = false}).run();
   ASSERT_EQ(expected.size(), size_t{kSequences});

@@ -73,6 +73,7 @@ class SwapWorld {
 
 std::string in_force(const PolicySlots& slots) { return slots.schedule().instance().policy().id; }
 
+// checklist 32: another policy takes over in the middle of a run.
 TEST(PolicySlots, ACandidateChangesNothingUntilItTakesOver) {
   for (const char* candidate : {"lof", "random", "vtc", "lpm", "itl-target"}) {
     SwapWorld alone, swapped;

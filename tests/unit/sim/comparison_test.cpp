@@ -45,11 +45,13 @@ TEST(Comparison, EveryCombinationInOrder) {
   });
 }
 
+// checklist 111
 TEST(Comparison, TheKneeIsWhereLatencyDoubles) {
   EXPECT_DOUBLE_EQ(knee_of({1, 2, 3, 4}, {10, 11, 15, 35}), 3.25);
   EXPECT_DOUBLE_EQ(knee_of({1, 2}, {10, 12}), 2.0);
 }
 
+// checklist 141
 TEST(Tuning, FindsTheSlotsThatAGoalAllows) {
   // A step takes 1 ms a sequence: ITL p95 <= 8 ms allows 8 slots, whatever else.
   const TuneResult result = tune_limits(
@@ -86,6 +88,23 @@ TEST(Diagnosis, ThreeConstructedTraces) {  // checklist 144
   EXPECT_EQ(
       problems_of(R"({"workload": "bimodal,requests=80", "device": "unit", "batching": "static", "max_num_seqs": 8})"),
       Problems{"low_utilisation"});
+}
+
+// checklist 88: workloads made to want one thing more than any other.
+TEST(Diagnosis, NamesTheBindingLimit) {
+  const auto limit_of = [](const char* json) {
+    const SimSpec spec = parse_sim_spec(json);
+    return binding_limit(run_simulation(spec.options, load_workload(spec), SteadyClock()));
+  };
+  EXPECT_EQ(limit_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "kv_blocks": 150})"),
+            "kv");
+  EXPECT_EQ(limit_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "max_num_seqs": 4})"),
+            "slots");
+  EXPECT_EQ(limit_of(R"({"workload": "closed,requests=200,prompt=512,output=2", "device": "unit",
+                         "max_num_batched_tokens": 128, "kv_blocks": 20000})"),
+            "budget");
+  EXPECT_EQ(limit_of(R"({"workload": "poisson,rate=0.01,requests=20", "device": "pocl-135m"})"), "arrivals");
+  EXPECT_EQ(limit_of(R"({"workload": "closed,requests=8,prompt=16,output=400", "device": "pocl-135m"})"), "compute");
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
             105'000 + 1'000'000 + 20'000 + 400 * 3'000);
 }
 
+// checklist 120, in the simulator
 TEST(DeviceModel, PipelineHasABubble) {
   DeviceProfile profile = simple();
   profile.pipeline_parallel = 4;

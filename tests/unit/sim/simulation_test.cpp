@@ -112,6 +112,7 @@ TEST(Simulation, ReplicasShareTheLoad) {
   }
 }
 
+// checklist 119, replicas in the simulator
 TEST(Simulation, PrefixRoutingFindsWhatRoundRobinScatters) {
   nlohmann::json spec = {{"workload", "prefix,requests=400,prefix=512,prefix_groups=16,prompt=32,output=8,rate=20"},
                          {"device", "pocl-135m,kv_tokens=4096"},
@@ -123,6 +124,7 @@ TEST(Simulation, PrefixRoutingFindsWhatRoundRobinScatters) {
   EXPECT_GT(gathered, 1.3 * scattered);
 }
 
+// checklist 123, in the simulator
 TEST(Simulation, SeparatePoolsServeEveryTokenOnce) {
   nlohmann::json spec = {{"workload", "poisson,requests=100,rate=2,prompt=1000-4000,output=1-60"},
                          {"device", "gpu-7b"},

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the gates of admission stand in their documented order, each refuses for its own reason, and whoever has passed
+// them finds the blocks of its whole prompt.
+// Method: worlds in which a candidate fails one gate and all after it; random pressed workloads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "support/scheduler_world.h"
+
+namespace inflight::test {
+namespace {
+
+std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) token = rng.between(0, 63);
+  return tokens;
+}
+
+WorldOptions world_of(int32_t slots, int32_t budget, int32_t blocks) {
+  WorldOptions world;
+  world.config = {
+      .max_num_seqs = slots, .max_num_batched_tokens = budget, .max_model_len = blocks * 4, .max_requests = 4096};
+  world.blocks = {.block_count = blocks, .block_token_count = 4};
+  return world;
+}
+
+// Refuses requests of priority 9; knows what it was asked.
+class Doorkeeper final : public SchedulePolicy {
+ public:
+  bool decides_admission() const override { return true; }
+  void admit(const StepView&, const Candidate& candidate, Admission& admission) override {
+    if (candidate.sequence->request.priority != 9) return;
+    admission.decision = Decision::Skip;
+    ++refused;
+  }
+  int refused = 0;
+};
+
+// What a step adds to the counts of admission results; only those that are not zero.
+std::map<AdmissionResult, int64_t> results_of_a_step(SchedulerWorld& world) {
+  const auto before = world.scheduler().stats().admissions;
+  world.step();
+  std::map<AdmissionResult, int64_t> results;
+  for (size_t i = 0; i < kAdmissionResultCount; ++i) {
+    const int64_t count = world.scheduler().stats().admissions[i] - before[i];
+    if (count != 0) results[static_cast<AdmissionResult>(i)] = count;
+  }
+  return results;
+}
+
+using Results = std::map<AdmissionResult, int64_t>;
+
+// checklist 18, 24, 25: in each world the last request fails the named gate and every one after it.
+TEST(Gates, TheFirstThatFailsIsTheAnswer) {
+  {
+    Doorkeeper policy;
+    WorldOptions options = world_of(2, 16, 20);
+    options.config.max_prefill_tokens = 16;
+    SchedulerWorld world(options, &policy);
+    for (uint64_t i = 0; i < 2; ++i)
+      world.add({.prompt = prompt_of(8, i), .max_tokens = 4});  // rows, tokens: all taken
+    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoSpace, 1}}));
+    EXPECT_EQ(policy.refused, 0);
+  }
+  {
+    Doorkeeper policy;
+    WorldOptions options = world_of(4, 16, 20);
+    options.config.max_prefill_tokens = 16;
+    SchedulerWorld world(options, &policy);
+    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = prompt_of(8, i), .max_tokens = 4});
+    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoTokenBudget, 1}}));
+  }
+  {
+    Doorkeeper policy;
+    WorldOptions options = world_of(4, 32, 20);
+    options.config.max_prefill_tokens = 16;
+    SchedulerWorld world(options, &policy);
+    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = prompt_of(8, i), .max_tokens = 4});
+    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoInputBudget, 1}}));
+  }
+  {
+    Doorkeeper policy;
+    WorldOptions options = world_of(4, 32, 20);
+    options.config.long_prefill_token_threshold = 8;  // the first is in progress for many steps
+    SchedulerWorld world(options, &policy);
+    world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});
+    world.add({.prompt = prompt_of(60, 1), .max_tokens = 4, .priority = 9});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::NotReady, 1}}));
+    EXPECT_EQ(policy.refused, 0);
+  }
+  {
+    Doorkeeper policy;
+    SchedulerWorld world(world_of(4, 64, 20), &policy);
+    world.add({.prompt = prompt_of(30, 1), .max_tokens = 4});
+    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::Policy, 1}}));
+    EXPECT_EQ(policy.refused, 1);
+  }
+  {
+    Doorkeeper policy;
+    SchedulerWorld world(world_of(4, 64, 20), &policy);
+    world.add({.prompt = prompt_of(30, 1), .max_tokens = 4});
+    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4});
+    EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::OutOfMemory, 1}}));
+  }
+}
+
+// checklist 27: who is not ready is passed over, whoever is behind it starts.
+TEST(Gates, WhoIsNotReadyBlocksNobody) {
+  WorldOptions options = world_of(8, 64, 100);
+  options.config.long_prefill_token_threshold = 8;
+  SchedulerWorld world(options);
+  world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});
+  for (int i = 0; i < 3; ++i) world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});  // its twins
+  const uint64_t other = world.add({.prompt = prompt_of(6, 5), .max_tokens = 4});
+  EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NotReady, 3}}));
+  world.run();
+  EXPECT_EQ(world.record(other).first_token_step, 1);
+  EXPECT_EQ(world.scheduler().stats().cached_tokens, 3 * 56);  // all whole blocks but that of the last token
+}
+
+// Which needs made the scheduler look for victims.
+class NeedCounter final : public SchedulePolicy {
+ public:
+  void pick_victims(const StepView&, const Need& need, std::vector<Sequence*>&) override {
+    ++(need.reason == NeedReason::Decode ? decode : prefill);
+  }
+  int decode = 0, prefill = 0;
+};
+
+// checklist 21, 23: never more than the pool's tokens are used, all of them are; and whoever is admitted has the blocks
+// of its whole prompt, so that no chunk ever lacks one.
+TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
+  int most_used_of_all = 0, decode_needs = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Rng rng(seed);
+    WorldOptions options = world_of(rng.between(2, 8), rng.between(8, 40), rng.between(20, 40));
+    options.config.long_prefill_token_threshold = rng.between(3, 12);
+    options.config.schedule_conservativeness = rng.chance(0.5) ? 1.0 : 0.0;
+    options.overlap = rng.chance(0.5);
+    NeedCounter policy;
+    SchedulerWorld world(options, &policy);
+    int32_t most_used = 0;
+    for (int i = 0; i < 200; ++i) {
+      if (rng.chance(0.3)) {
+        const int32_t length = rng.between(1, options.config.max_model_len - 2);
+        world.add({.prompt = prompt_of(length, seed * 1000 + rng.below(20)), .max_tokens = rng.between(1, 30)});
+      }
+      world.step();
+      most_used = std::max(most_used, world.blocks().pool().referenced_count());
+      ASSERT_LE(most_used, options.blocks.block_count);
+    }
+    world.run();
+    EXPECT_EQ(policy.prefill, 0) << "seed " << seed;
+    decode_needs += policy.decode;
+    most_used_of_all += most_used == options.blocks.block_count;
+  }
+  EXPECT_GT(decode_needs, 100);
+  EXPECT_GT(most_used_of_all, 15);
+}
+
+// checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
+TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
+  SchedulerWorld world(world_of(4, 24, 200));
+  world.add({.prompt = prompt_of(5, 1), .max_tokens = 40, .min_tokens = 40, .prompt_logprobs = true});
+  world.step();
+  world.add({.prompt = prompt_of(100, 2), .max_tokens = 4, .prompt_logprobs = true});
+  int both = 0;
+  while (world.step()) {
+    const auto& entries = world.last_plan().entries;
+    const auto with_logits = [&](Phase phase) {
+      return std::ranges::any_of(entries, [&](const BatchEntry& e) { return e.phase == phase && e.logits_wanted > 0; });
+    };
+    both += with_logits(Phase::Decode) && with_logits(Phase::Prefill);
+  }
+  EXPECT_GE(both, 4);  // 100 tokens at most 23 beside the decode
+  EXPECT_EQ(world.record(2).told_prompt_tokens, 99);
+}
+
+}  // namespace
+}  // namespace inflight::test

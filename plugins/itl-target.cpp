@@ -56,7 +56,8 @@ struct ItlTarget {
       feedback = step.last_step_ns > target_ns ? feedback / 2 : std::min(feedback + 8, plan.prefill_tokens);
       tokens = feedback;
     }
-    plan.prefill_tokens = std::max(tokens, 1u);  // prompts must get on, however slowly
+    constexpr uint32_t kLeast = 16;  // where even decodes alone miss the target, prompts must get on all the same
+    plan.prefill_tokens = std::max(tokens, std::min(kLeast, plan.prefill_tokens));
     plan.max_chunk = std::min(plan.max_chunk, plan.prefill_tokens);
     return INFLIGHT_PLUGIN_OK;
   }

@@ -81,7 +81,9 @@ void Scheduler::admit_waiting(TimeNs now) {
   }
   // The last first: in a line each goes back to the front at once.
   for (size_t i = refused_.size(); i-- > 0;) waiting_.push(refused_[i]);
-  if (tokens_left_ > 0) check_starvation(now);
+  // Who waits because the policy's share for prompts is used up by prompts before it is in a queue, not starved.
+  const bool prompts_move = prefill_tokens_left_ == 0 && limits_.prefill_tokens > 0;
+  if (tokens_left_ > 0 && !prompts_move) check_starvation(now);
 }
 
 void Scheduler::note_refusal(const Sequence& sequence, AdmissionResult result) {

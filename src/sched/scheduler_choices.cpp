@@ -83,7 +83,8 @@ bool Scheduler::match_first_choice(const Sequence& sequence) {
   forked_from_ = nullptr;
   if (sequence.choice == 0 || sequence.state != SequenceState::Waiting) return false;
   Sequence* const first = first_choice_of(sequence);
-  if (first == nullptr || first->state != SequenceState::Running) return false;
+  // One that comes back in this very step may share blocks that another sequence computes in it: too late to copy them.
+  if (first == nullptr || first->state != SequenceState::Running || first->admission_step == plan_.step) return false;
   // Blocks are copied before the step computes anything. A first choice that was preempted may be behind again.
   const auto place = std::ranges::find(scheduled_, first);
   const int32_t computed = place == scheduled_.end()

@@ -204,7 +204,7 @@ int64_t environment_number(const char* name, int64_t otherwise) {
 // checklist 7, 56, 85, 87, 92: everybody is in one set, the executor below is not the device's, no block leaks, what is
 // computed is what was scheduled, nothing in use is evicted.
 TEST(RandomSimulation, NoInvariantBreaks) {
-  const int64_t wanted = environment_number("INFLIGHT_SIM_STEPS", 100000);
+  const int64_t wanted = environment_number("INFLIGHT_SIM_STEPS", 300000);
   const int64_t only = environment_number("INFLIGHT_SIM_SEED", -1);
   Coverage coverage;
   if (only >= 0) {
@@ -214,7 +214,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   for (uint64_t seed = 1; coverage.steps < wanted && !testing::Test::HasFailure(); ++seed) {
     ASSERT_NO_THROW(simulate(seed, 500, coverage)) << "INFLIGHT_SIM_SEED=" << seed;
   }
-  if (wanted >= 100000) {
+  if (wanted >= 300000) {
     EXPECT_EQ(coverage.policies.size(), shipped(INFLIGHT_KIND_SCHED).size() + shipped(INFLIGHT_KIND_EVICT).size());
   }
   std::printf(

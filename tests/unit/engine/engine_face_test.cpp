@@ -423,7 +423,7 @@ TEST(EngineFace, PolicyParametersChangeWhileRequestsRun) {
     const int64_t before = world.engine->stats().scheduler.scheduled_tokens;
     for (int i = 0; i < 3; ++i) world.engine->step();
     EXPECT_GT(with_time, 100);  // the whole prompt in three steps
-    EXPECT_LE(world.engine->stats().scheduler.scheduled_tokens - before, 3 * (2 + 1));  // a token of it a step
+    EXPECT_LE(world.engine->stats().scheduler.scheduled_tokens - before, 3 * (2 + 16));  // the least of it
     EXPECT_THROW(world.engine->set_policy_parameters("itl-target:target_ms=-1"), Error);
     EXPECT_THROW(world.engine->set_policy_parameters("priority:aging_s=1"), Error);  // not changeable
     EXPECT_THROW(world.engine->set_policy_parameters("itl-target:nonsense=1"), Error);

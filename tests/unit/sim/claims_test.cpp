@@ -40,11 +40,12 @@ SimResult simulate(const SimOptions& options, const Workload& workload, Schedule
   return run_simulation(options, workload, SteadyClock(), {.trace = trace, .progress = {}});
 }
 
-// Eight sequences decode all the time, and a long prompt comes every few seconds.
-Workload decodes_and_long_prompts(int32_t prompt, int32_t count, TimeNs gap) {
+// Eight sequences of 400 tokens decode, and 60 prompts of 4,096 tokens come: so many that one of them is in more than a
+// twentieth of the decodes' steps, whatever the budget.
+Workload decodes_and_long_prompts() {
   Workload workload;
-  for (int i = 0; i < 8; ++i) add_request(workload, 0, 16, 600);
-  for (int32_t i = 0; i < count; ++i) add_request(workload, kSecond + i * gap, prompt, 1);
+  for (int i = 0; i < 8; ++i) add_request(workload, 0, 16, 400);
+  for (int i = 0; i < 60; ++i) add_request(workload, kSecond / 10, 4096, 1);
   return workload;
 }
 
@@ -84,24 +85,23 @@ TEST(Claims, ATwentyThousandTokenPromptIsFourChunks) {
 TEST(Claims, TheBudgetTradesGapsForFirstTokens) {
   double last_itl = 0.0, last_ttft = 1e18;
   for (int32_t budget = 64; budget <= 8192; budget *= 2) {
-    const SimResult result = simulate(options_of(budget), decodes_and_long_prompts(4096, 6, 60 * kSecond));
+    const SimResult result = simulate(options_of(budget), decodes_and_long_prompts());
     std::vector<TimeNs> waits;
     for (const RequestRecord& record : result.requests) {
       if (record.request >= 8) waits.push_back(record.first_token - record.arrival);
     }
     const LatencySummary ttft = LatencySummary::of(std::move(waits));
-    EXPECT_GE(result.itl.p99, 0.95 * last_itl) << budget;
+    EXPECT_GE(result.itl.p95, 0.95 * last_itl) << budget;
     EXPECT_LE(ttft.p50, 1.05 * last_ttft) << budget;
-    last_itl = result.itl.p99;
+    last_itl = result.itl.p95;
     last_ttft = ttft.p50;
   }
 }
 
-// checklist 49: without chunks the gaps between tokens are those of whole prompts. Prompts come often enough to be in
-// more than one step of twenty.
+// checklist 49: without chunks the gaps between tokens are those of whole prompts.
 TEST(Claims, WithoutChunksGapsGrow) {
-  const Workload workload = decodes_and_long_prompts(4096, 40, kSecond);
-  const SimResult whole = simulate(options_of(8192), workload);
+  const Workload workload = decodes_and_long_prompts();
+  const SimResult whole = simulate(options_of(4096 + 8), workload);
   const SimResult chunked = simulate(options_of(512), workload);
   EXPECT_GE(whole.itl.p95 / chunked.itl.p95, 3.0);
 }
@@ -123,14 +123,19 @@ TEST(Claims, ChunksLetShortPromptsThrough) {
   EXPECT_LE(short_p99(512) / short_p99(0), 0.5);
 }
 
-// checklist 51: a step of decodes and a chunk reads the weights once.
-TEST(Claims, AMixedStepCostsLessThanTwo) {
-  const DeviceModel device(find_device_profile("pocl-135m"));
-  const DeviceWork decode{.tokens = 8, .sequences = 8, .decode_context = 8 * 512};
-  const DeviceWork chunk{.tokens = 8, .sequences = 1, .prefill_pairs = 8 * 512};
-  const DeviceWork mixed{.tokens = 16, .sequences = 9, .decode_context = 8 * 512, .prefill_pairs = 8 * 512};
-  const auto sum = static_cast<double>(device.device_time(decode) + device.device_time(chunk));
-  EXPECT_LE(static_cast<double>(device.device_time(mixed)), 0.9 * sum);
+// checklist 51: a step of decodes and a chunk reads the weights once. That is worth a tenth where reading them is what
+// a step waits for, on the GPU, and not on the CPU, where 16 rows of arithmetic already take longer.
+TEST(Claims, AMixedStepCostsLessThanTwoOnAGpu) {
+  const auto saved = [](const char* name) {
+    const DeviceModel device(find_device_profile(name));
+    const DeviceWork decode{.tokens = 8, .sequences = 8, .decode_context = 8 * 512};
+    const DeviceWork chunk{.tokens = 8, .sequences = 1, .prefill_pairs = 8 * 512};
+    const DeviceWork mixed{.tokens = 16, .sequences = 9, .decode_context = 8 * 512, .prefill_pairs = 8 * 512};
+    const auto apart = static_cast<double>(device.device_time(decode) + device.device_time(chunk));
+    return 1.0 - static_cast<double>(device.device_time(mixed)) / apart;
+  };
+  EXPECT_GE(saved("gpu-7b"), 0.1);
+  EXPECT_LT(saved("pocl-135m"), 0.1);
 }
 
 // checklist 38: looking at prefixes costs nothing where there are none, and gains where there are.

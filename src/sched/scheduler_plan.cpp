@@ -192,7 +192,9 @@ void Scheduler::want_logits(const Sequence& sequence, BatchEntry& entry) {
   entry.logits_wanted = entry.host_samples ? 1 : 0;
   if (sequence.wants_prompt_logits()) {
     const int32_t first = std::max(entry.computed_token_count, sequence.prompt_logprob_count);
-    if (first < sequence.prompt_token_count - 1) entry.logits_wanted = entry.context_token_count() - first;
+    // One that was preempted computes again what was told before: nothing is wanted of that.
+    const bool tells = first < sequence.prompt_token_count - 1 && first < entry.context_token_count();
+    if (tells) entry.logits_wanted = entry.context_token_count() - first;
     prompt_logits_left_ -= entry.logits_wanted;
   }
   if (entry.logits_wanted == 0) return;

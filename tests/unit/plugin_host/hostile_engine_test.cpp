@@ -83,8 +83,7 @@ TEST_P(HostileEngine, AnswersEverybodyAndNamesTheFault) {
 }
 INSTANTIATE_TEST_SUITE_P(All, HostileEngine,
                          testing::Values("hostile.ifp.so:fault=segv", "hostile.ifp.so:fault=throw",
-                                         "hostile.ifp.so:fault=loop", "hostile.ifp.so:fault=sleep",
-                                         "hostile.ifp.so:fault=overflow"));
+                                         "hostile.ifp.so:fault=loop", "hostile.ifp.so:fault=sleep"));
 
 TEST(HostileSwap, ACandidateThatCrashesOnTrialLeavesTheOldPolicy) {
   const ReportFolder folder;

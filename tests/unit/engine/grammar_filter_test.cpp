@@ -60,7 +60,7 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
     const TempFolder folder;
     EngineOptions options = EngineWorld::host_driven(engine_options(40));
     options.overlap = overlap;
-    options.record_path = folder.file("run.trace");
+    options.service.record_path = folder.file("run.trace");
     {
       EngineWorld world(options);
       std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
@@ -82,7 +82,7 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
         }
       }
     }
-    const ReplayResult replayed = replay_trace(read_recording(options.record_path), {});
+    const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
     EXPECT_FALSE(replayed.difference.has_value());
     EXPECT_GT(replayed.plans, 50);
   }

@@ -3,7 +3,7 @@
 
 import random
 
-from lab import CHOSEN_LATER, capacity, lengths_file, plot, sim, table, verdict
+from lab import CHOSEN_LATER, capacity, lengths_file, live, plot, sim, table, verdict
 
 
 def iteration_level():
@@ -118,11 +118,23 @@ def slot_utilisation():
         rows.append((lengths, f"{formula:.5f}", f"{run['useful_slot_share']:.5f}", run["steps"]))
     full = sim("bimodal,requests=2000", device="unit", max_num_seqs=8, overlap="off")
     rows.append(("bimodal, continuous, backlog", "1", f"{full['backlog_slot_share']:.5f}", full["steps"]))
+    bimodal = "bimodal,requests=200,seed=1,output=mix:0.8:10-50:200-450"
+    lived = []
+    for work, slots, batching in (("lengths=50,60,400,80", 4, "static"), (bimodal, 8, "static"), (bimodal, 8, "continuous")):
+        keys = dict(max_num_seqs=slots, batching=batching)
+        lived_run, simulated = live(work, **keys), sim(work, device="unit", **keys)
+        exact &= abs(lived_run["useful_slot_share"] / simulated["useful_slot_share"] - 1) <= 0.02
+        shares = (f"{r['useful_slot_share']:.5f}" for r in (lived_run, simulated))
+        lived.append((f"`{work}`", batching, slots, *shares, lived_run["steps"], simulated["steps"]))
+    saved = lived[1][5] / lived[2][5]
     return "\n\n".join(
         [
             table(["output lengths", "mean/max", "useful slots", "steps"], rows),
+            "The demo model live (`inflight bench workload`) beside the simulator:",
+            table(["workload", "batching", "slots", "useful, live", "simulated", "steps, live", "simulated"], lived),
             verdict(
                 exact and full["backlog_slot_share"] >= 0.99,
+                f"Live, continuous batching takes {saved:.2f} times fewer steps than static for the bimodal requests. "
                 "Static batching loses exactly what mean(T)/max(T) says; continuous batching fills"
                 f" {100 * full['backlog_slot_share']:.1f} % of the slots while anybody waits. (Of the 400 steps of 50, 60,"
                 " 400, 80 three slots idle in 320, not 313 as is sometimes written.)",

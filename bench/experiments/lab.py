@@ -31,6 +31,12 @@ def sim(workload=None, **keys):
     return call(*arguments)
 
 
+def live(workload, *model, **keys):
+    """The same on the live engine: the demo model, or the flags in `model`."""
+    options = [text for key, value in keys.items() for text in ("--" + key.replace("_", "-"), str(value))]
+    return call("bench", "workload", "--workload", workload, *model, *options)
+
+
 def capacity(run, low, high, steps=9):
     """The largest rate in [low, high] at which run(rate) is true, by bisection of the logarithm; 0: not even `low`."""
     if not run(low):

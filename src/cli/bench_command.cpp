@@ -176,6 +176,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_kernels(*command);
   add_bench_sched(*command);
   add_bench_serve(*command);
+  add_bench_workload(*command);
 }
 
 }  // namespace inflight::cli

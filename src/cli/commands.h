@@ -28,5 +28,6 @@ void add_tune_limits_command(CLI::App& app);
 void add_bench_kernels(CLI::App& bench);
 void add_bench_sched(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
+void add_bench_workload(CLI::App& bench);
 
 }  // namespace inflight::cli

@@ -110,8 +110,24 @@ def check_calibrate(folder):
     assert "the model's length is 100 tokens, calibrate needs 512" in error and error.count("\n") == 1, error
 
 
+def check_live():
+    """The live engine takes the simulator's steps: the same scheduler, another executor."""
+    for work, slots, batching in (
+        ("lengths=50,60,400,80", 4, "static"),
+        ("bimodal,requests=40,output=mix:0.8:10-50:100-200", 8, "static"),
+        ("bimodal,requests=40,output=mix:0.8:10-50:100-200", 8, "continuous"),
+    ):
+        arguments = ["--workload", work, "--max-num-seqs", slots, "--batching", batching, "--overlap", "off", "--json"]
+        live = json.loads(run("bench", "workload", *arguments))
+        simulated = json.loads(run("sim", *arguments, "--max-num-batched-tokens", 512, "--device", "unit"))
+        for key in ("steps", "requests", "output_tokens", "preemptions", "useful_slot_share"):
+            assert live[key] == simulated[key], (work, batching, key, live[key], simulated[key])
+    assert "give either --workload or --trace" in run("bench", "workload", status=2)
+
+
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
     check_calibrate(pathlib.Path(name))
 check_errors()
 check_tools()
+check_live()

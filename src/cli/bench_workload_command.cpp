@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inflight bench workload`: what `inflight sim` simulates, live.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/live_run.h"
+#include "sim/trace_reader.h"
+#include "sim/workload_spec.h"
+
+namespace inflight::cli {
+namespace {
+
+struct Flags {
+  std::string workload, trace;
+  double trace_speed = 1.0;
+  bool as_json = false;
+};
+
+Workload workload_of(const Flags& flags) {
+  if (flags.workload.empty() == flags.trace.empty()) {
+    fail(ErrorCode::InvalidArgument, "give either --workload or --trace");
+  }
+  return flags.trace.empty() ? make_workload(flags.workload)
+                             : read_trace_workload(flags.trace, {.speed = flags.trace_speed});
+}
+
+std::string to_json(const LiveResult& result, const Flags& flags, const LiveEngine& engine, size_t requests) {
+  const auto latency = [](const LatencySummary& summary) {
+    return nlohmann::ordered_json{
+        {"mean", summary.mean}, {"p50", summary.p50}, {"p95", summary.p95}, {"p99", summary.p99}, {"max", summary.max}};
+  };
+  const nlohmann::ordered_json json = {
+      {"workload", flags.workload.empty() ? flags.trace : flags.workload},
+      {"model", engine.model()},
+      {"device", engine.device()},
+      {"steps", result.steps},
+      {"requests", requests},
+      {"useful_slot_share", result.useful_slot_share},
+      {"makespan_s", result.makespan_s},
+      {"output_tokens", result.output_tokens},
+      {"output_tokens_per_second", static_cast<double>(result.output_tokens) / result.makespan_s},
+      {"ttft_ms", latency(result.ttft)},
+      {"itl_ms", latency(result.itl)},
+      {"e2e_ms", latency(result.e2e)},
+      {"preemptions", result.preemptions},
+      {"prefix_hit_rate", result.prefix_hit_rate}};
+  return json.dump(2);
+}
+
+void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
+  const Workload workload = workload_of(flags);
+  LiveEngine engine(engine_flags);
+  {  // warm: tuned, cached, paged in
+    Stream stream = engine.submit(8, 8);
+    while (!poll(stream).ended) engine.timed_step();
+  }
+  const LiveResult result = run_live(engine, workload);
+  write_profile(engine.engine(), engine_flags);
+  if (flags.as_json) {
+    fmt::print("{}\n", to_json(result, flags, engine, workload.requests.size()));
+    return;
+  }
+  fmt::print("{} requests ({}): {} on {}\n", workload.requests.size(), workload.name, engine.model(), engine.device());
+  fmt::print("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s\n", result.makespan_s, result.steps,
+             static_cast<double>(result.output_tokens) / result.makespan_s);
+  fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n", 100.0 * result.useful_slot_share,
+             100.0 * result.prefix_hit_rate, result.preemptions);
+  fmt::print("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
+  for (const auto& [name, latency] :
+       {std::pair{"TTFT", &result.ttft}, std::pair{"ITL", &result.itl}, std::pair{"E2E", &result.e2e}}) {
+    fmt::print("  {:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}\n", name, latency->mean, latency->p50, latency->p95,
+               latency->p99);
+  }
+}
+
+}  // namespace
+
+void add_bench_workload(CLI::App& parent) {
+  CLI::App* const command =
+      parent.add_subcommand("workload", "A workload or trace as `inflight sim` knows them, on the live engine");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
+  command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");
+  command
+      ->add_option("--trace-speed", flags->trace_speed, "Its arrivals come so many times as fast; 0: all at the begin")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--json", flags->as_json, "One JSON object");
+  const auto engine_flags = add_engine_flags(*command);
+  command->callback([flags, engine_flags] { run_bench_workload(*flags, *engine_flags); });
+}
+
+}  // namespace inflight::cli

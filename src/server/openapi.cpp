@@ -114,7 +114,8 @@ Json fixed_schemas() {
       "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
-    "TokenizeRequest": {"type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
+    "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [{"required": ["prompt"]},
+      {"required": ["content"]}, {"required": ["messages"]}], "properties": {
       "model": {"type": "string"}, "prompt": {"type": "string"}, "content": {"type": "string"},
       "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
       "add_special_tokens": {"type": "boolean"}}},

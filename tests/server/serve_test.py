@@ -109,6 +109,8 @@ class Errors(unittest.TestCase):
         self.check(400, "POST", "/detokenize", {"tokens": [1 << 30]}, says=str(1 << 30))
         self.check(400, "POST", "/tokenize", {"prompt": 4}, param="prompt", says="string")
         self.check(400, "POST", "/tokenize", {"prompt": "a", "model": 4}, param="model", says="string")
+        message = {"role": "user", "content": "x", "name": 5}
+        self.check(400, "POST", "/tokenize", {"messages": [message]}, param="messages[0].name", says="5")
         self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens", says="1.5")
         self.assertEqual(server.post("/detokenize", {"tokens": [50.0]}), server.post("/detokenize", {"tokens": [50]}))
         self.check(413, "POST", "/v1/completions", b"x" * (17 << 20), says="16777216")

@@ -42,9 +42,13 @@ func Open(model string) (*Engine, error) {
 	defer C.free(unsafe.Pointer(path))
 	params := (*C.inflight_engine_params_t)(C.calloc(1, C.sizeof_inflight_engine_params_t))
 	defer C.free(unsafe.Pointer(params))
-	C.inflight_params_init(C.INFLIGHT_PARAMS_ENGINE, unsafe.Pointer(params), C.sizeof_inflight_engine_params_t)
-	params.model = path
 	engine := &Engine{}
+	if _, err := call(func() C.inflight_status_t {
+		return C.inflight_params_init(C.INFLIGHT_PARAMS_ENGINE, unsafe.Pointer(params), C.sizeof_inflight_engine_params_t)
+	}); err != nil {
+		return nil, err
+	}
+	params.model = path
 	_, err := call(func() C.inflight_status_t { return C.inflight_engine_create(params, &engine.handle) })
 	return engine, err
 }
@@ -58,7 +62,11 @@ func (engine *Engine) Answer(prompt string, maxTokens int, each func(text string
 	defer C.free(unsafe.Pointer(text))
 	params := (*C.inflight_request_params_t)(C.calloc(1, C.sizeof_inflight_request_params_t))
 	defer C.free(unsafe.Pointer(params))
-	C.inflight_params_init(C.INFLIGHT_PARAMS_REQUEST, unsafe.Pointer(params), C.sizeof_inflight_request_params_t)
+	if _, err := call(func() C.inflight_status_t {
+		return C.inflight_params_init(C.INFLIGHT_PARAMS_REQUEST, unsafe.Pointer(params), C.sizeof_inflight_request_params_t)
+	}); err != nil {
+		return err
+	}
 	params.prompt = text
 	params.max_tokens = C.int32_t(maxTokens)
 	var stream *C.inflight_stream_t

@@ -108,6 +108,7 @@ class Output:
     cached_token_count: int
     output_token_count: int
     prompt_logprobs: typing.List[float]  # of the second, third, ... prompt token
+    embedding: typing.Optional[typing.List[float]] = None  # with the option pooling
 
 
 def _tops(pointer, count, width):
@@ -167,7 +168,9 @@ class Stream:
         event = self._event
         reason = _native.FINISH_REASONS[event.finish_reason]
         if reason == "error":
-            raise EngineFailed(60, (event.error or b"the engine failed").decode(errors="replace"))
+            status = event.error_status or 60
+            message = (event.error or b"the engine failed").decode(errors="replace")
+            raise _ERRORS.get(status, Error)(status, message)
         count = event.token_count
         stop = event.stop_text.decode() if event.stop_text else event.stop_token_id if event.stop_token_id >= 0 else None
         return Output(
@@ -176,7 +179,8 @@ class Stream:
             top_logprobs=_tops(event.top_logprobs, count, event.top_count), finish_reason=reason,
             stop_reason=stop if reason == "stop" else None, prompt_token_count=event.prompt_token_count,
             cached_token_count=event.cached_token_count, output_token_count=event.output_token_count,
-            prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [])
+            prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [],
+            embedding=event.embedding[: event.embedding_size] if event.embedding else None)
 
     async def __aiter__(self):
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
@@ -250,7 +254,8 @@ class Engine:
 
     def submit(self, prompt, **options):
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
-        max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words, ..."""
+        max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
+        structured_json, structured_regex, ..."""
         params = _native.RequestParams()
         _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
 
@@ -276,6 +281,7 @@ class Engine:
             params.logit_bias_count = len(values)
 
         special = {"stop": texts("stop", "stop_count"), "bad_words": texts("bad_words", "bad_word_count"),
+                   "structured_choice": texts("structured_choice", "structured_choice_count"),
                    "dry_sequence_breakers": texts("dry_sequence_breakers", "dry_sequence_breaker_count"),
                    "stop_token_ids": ids("stop_token_ids", "stop_token_id_count"), "logit_bias": bias}
         if isinstance(prompt, str):
@@ -292,6 +298,12 @@ class Engine:
     def generate(self, prompt, **options):
         """The whole text of one answer."""
         return self.submit(prompt, **options).text()
+
+    def embed(self, prompt, pooling="last"):
+        """The prompt's embedding, its length not normalised; pooling: "last" or "mean"."""
+        if pooling not in _native.POOLING:
+            raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
+        return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding
 
     def step(self):
         """With host_driven=True: one step in this thread; False when nothing is to be done."""

@@ -9,6 +9,7 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_ui
 OK, WOULD_BLOCK, END_OF_STREAM, IDLE = 0, 1, 2, 3
 FIRST_ERROR = 10
 PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
+POOLING = {"last": 1, "mean": 2}
 FINISH_REASONS = {0: None, 1: "stop", 2: "length", 3: "abort", 4: "error"}
 
 ProgressFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_double, c_char_p)
@@ -49,7 +50,9 @@ class RequestParams(ctypes.Structure):
         ("presence_penalty", c_float), ("frequency_penalty", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
         ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32), ("dry_sequence_breakers", POINTER(c_char_p)),
         ("dry_sequence_breaker_count", c_size_t), ("logprobs", c_int32), ("prompt_logprobs", c_int32),
-        ("include_stop_str_in_output", c_uint8), ("reserved2", c_uint8 * 7)]
+        ("include_stop_str_in_output", c_uint8), ("structured_json_object", c_uint8), ("reserved2", c_uint8 * 2),
+        ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
+        ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t)]
 
 
 class StreamEvent(ctypes.Structure):
@@ -60,7 +63,7 @@ class StreamEvent(ctypes.Structure):
         ("output_token_count", c_int32), ("preemption_count", c_int32), ("index", c_int32), ("top_count", c_int32),
         ("top_logprobs", POINTER(TokenLogprob)), ("prompt_logprobs", POINTER(c_float)),
         ("prompt_top_logprobs", POINTER(TokenLogprob)), ("prompt_logprob_count", c_size_t), ("stop_text", c_char_p),
-        ("stop_token_id", c_int32), ("reserved", c_int32)]
+        ("stop_token_id", c_int32), ("error_status", c_int32), ("embedding", POINTER(c_float)), ("embedding_size", c_size_t)]
 
 
 class Stats(ctypes.Structure):

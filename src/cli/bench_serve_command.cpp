@@ -28,7 +28,6 @@ struct Flags {
   int32_t input_len = 128, output_len = 64;
   std::vector<std::string> request_rates;
   double burstiness = 1.0;
-  uint64_t seed = 1;
   std::vector<std::string> goodput;
   std::string extra_body, html;
   bool stop_at_eos = false, as_json = false;
@@ -50,7 +49,7 @@ Workload workload_of(const Flags& flags) {
   }
   return make_workload(fmt::format("closed,requests={},prompt={},output={},seed={}",
                                    flags.num_prompts > 0 ? flags.num_prompts : 100, flags.input_len, flags.output_len,
-                                   flags.seed));
+                                   flags.load.seed));
 }
 
 double rate_of(const std::string& text) {
@@ -103,7 +102,7 @@ void bench_serve(Flags& flags) {
 
   std::vector<LoadSummary> runs;
   for (size_t i = 0; i < std::max<size_t>(rates.size(), 1); ++i) {
-    if (!rates.empty()) set_arrivals(workload, rates[i], flags.burstiness, flags.seed);
+    if (!rates.empty()) set_arrivals(workload, rates[i], flags.burstiness, flags.load.seed);
     const std::string what = rates.empty() ? flags.base_url : flags.request_rates[i] + " requests/s";
     runs.push_back(measure(workload, flags, level, what));
     if (!rates.empty()) runs.back().request_rate = rates[i];
@@ -156,7 +155,7 @@ void add_bench_serve(CLI::App& bench) {
       ->check(CLI::Range(1e-3, 1e6));
   add("--max-concurrency", flags->load.max_concurrency, "Requests open at once; 0: no limit")
       ->check(CLI::Range(0, 1 << 20));
-  add("--seed", flags->seed, "Of prompts and arrivals");
+  add("--seed", flags->load.seed, "Of prompts and arrivals");
   add("--goodput", flags->goodput, "Goals of a good request: ttft:MS tpot:MS e2el:MS")->delimiter(',');
   add("--vocab-size", flags->load.end_token_id, "Prompts are made of token ids from 10 up to this")
       ->check(CLI::Range(11, 1 << 24));

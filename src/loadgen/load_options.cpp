@@ -9,6 +9,11 @@
 #include "sim/length_distribution.h"
 
 namespace inflight {
+namespace {
+
+constexpr uint64_t kSeedStep = 0x9E3779B97F4A7C15ULL;  // keeps the streams of two seeds apart
+
+}  // namespace
 
 LoadTarget parse_load_target(std::string_view base_url, std::string_view endpoint) {
   constexpr std::string_view kScheme = "http://";
@@ -48,7 +53,7 @@ std::string load_body(const Workload& workload, size_t index, const LoadOptions&
   const SimRequest& request = workload.requests[index];
   std::vector<TokenId> ids;
   for (const ContentSegment& segment : workload.prompt(request)) {
-    append_stream(segment.stream, segment.offset, segment.count, ids);
+    append_stream(segment.stream + options.seed * kSeedStep, segment.offset, segment.count, ids);
   }
   const auto span = static_cast<uint32_t>(options.end_token_id - options.first_token_id);
   for (TokenId& id : ids) id = options.first_token_id + static_cast<TokenId>(static_cast<uint32_t>(id) % span);

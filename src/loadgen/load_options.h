@@ -28,6 +28,7 @@ struct LoadOptions {
   std::string model;                                 // empty: left out
   std::string api_key;                               // empty: none
   int32_t first_token_id = 10, end_token_id = 1000;  // prompts are made of ids in [first, end)
+  uint64_t seed = 1;  // other prompts, so that a server's stored prefixes of a run before are of no use
   bool ignore_eos = true;
   nlohmann::json extra_body = nlohmann::json::object();  // merged into every request
   int32_t max_concurrency = 0;                           // requests at once; 0 = no limit

@@ -103,7 +103,7 @@ Json read_message(const Json& given, const std::string& path) {
   }
   if (calls != nullptr && !calls->empty()) message["tool_calls"] = read_tool_calls(*calls, path + ".tool_calls");
   for (const char* const key : {"name", "tool_call_id", "reasoning_content"}) {
-    if (const Json* const value = find(given, key)) message[key] = *value;
+    if (find(given, key) != nullptr) message[key] = text_at(given, key, path);
   }
   return message;
 }

@@ -163,7 +163,12 @@ bool HttpConnection::parse_some() {
     }
     body_bytes_ = have;
   }
-  if (parser_->is_done()) dispatch();
+  if (parser_->is_done()) {
+    dispatch();
+  } else if (used == 0 && input_.size() > host_.limits().header_bytes) {  // what the parser waits for the rest of
+    reject(431, fmt::format("a chunk's extension or the trailer is longer than {} bytes", host_.limits().header_bytes));
+    return false;
+  }
   return used > 0 || state_ == State::Answering;
 }
 

@@ -67,10 +67,11 @@ Json paths() {
   Json& stats = paths["/inflight/stats"]["get"];
   stats = get_operation("The latest steps of the batch and figures of now", "application/json", object);
   stats.erase("security");
-  stats["parameters"] = Json::array({Json{{"name", "since"},
-                                          {"in", "query"},
-                                          {"description", "Only steps after this number"},
-                                          {"schema", Json{{"type", "integer"}, {"minimum", 0}}}}});
+  stats["parameters"] =
+      Json::array({Json{{"name", "since"},
+                        {"in", "query"},
+                        {"description", "Only steps after this number"},
+                        {"schema", Json{{"type", "integer"}, {"minimum", 0}, {"maximum", 9007199254740991}}}}});
   add_errors(stats["responses"], {"400", "401"});
   paths["/health"]["get"] = get_operation("Does the engine work?", "application/json", object);
   add_errors(paths["/health"]["get"]["responses"], {"503"});
@@ -114,7 +115,8 @@ Json fixed_schemas() {
       "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
-    "TokenizeRequest": {"type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
+    "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [{"required": ["prompt"]},
+      {"required": ["content"]}, {"required": ["messages"]}], "properties": {
       "model": {"type": "string"}, "prompt": {"type": "string"}, "content": {"type": "string"},
       "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
       "add_special_tokens": {"type": "boolean"}}},
@@ -122,7 +124,8 @@ Json fixed_schemas() {
       "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"type": "integer"}}}},
     "DetokenizeRequest": {"type": "object", "additionalProperties": false, "required": ["tokens"], "properties": {
-      "model": {"type": "string"}, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}}
+      "model": {"type": "string"},
+      "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}}
   })");
 }
 

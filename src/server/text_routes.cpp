@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string_view>
 
 #include "server/api_error.h"
@@ -17,6 +18,21 @@ void check_keys(const Json& body, std::initializer_list<std::string_view> known)
     for (const std::string_view each : known) found = found || each == name;
     if (!found) throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(known, ", ")), name);
   }
+}
+
+// The one model answers, whatever its name.
+void check_model_field(const Json& body) {
+  const auto model = body.find("model");
+  if (model != body.end() && !model->is_string()) {
+    throw ApiError(400, fmt::format("'model' is {}, a string is expected", describe(*model)), "model");
+  }
+}
+
+// Whole numbers may be written as 7.0.
+bool is_id(const Json& value) {
+  if (!value.is_number()) return false;
+  const double number = value.get<double>();
+  return number >= 0 && number <= INT32_MAX && number == std::floor(number);
 }
 
 ApiError bad_request(const Failure& failure) {
@@ -45,6 +61,7 @@ std::string text_of(Engine& engine, const Json& body) {
 std::string tokenize_answer(Engine& engine, const std::string& text, const Json& engine_info) {
   const Json body = parse_json_object(text);
   check_keys(body, {"model", "prompt", "content", "messages", "add_special_tokens"});
+  check_model_field(body);
   const auto given = body.find("add_special_tokens");
   if (given != body.end() && !given->is_boolean()) {
     throw ApiError(400, "'add_special_tokens' must be true or false", "add_special_tokens");
@@ -66,15 +83,16 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
 std::string detokenize_answer(Engine& engine, const std::string& text) {
   const Json body = parse_json_object(text);
   check_keys(body, {"model", "tokens"});
+  check_model_field(body);
   const auto tokens = body.find("tokens");
   if (tokens == body.end() || !tokens->is_array()) throw ApiError(400, "'tokens' must be an array of ids", "tokens");
   std::vector<int32_t> ids;
   ids.reserve(tokens->size());
   for (const Json& id : *tokens) {
-    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX) {
+    if (!is_id(id)) {
       throw ApiError(400, fmt::format("'tokens' holds {}, ids are expected", describe(id)), "tokens");
     }
-    ids.push_back(id.get<int32_t>());
+    ids.push_back(static_cast<int32_t>(id.get<double>()));
   }
   try {
     return to_text(Json{{"prompt", engine.detokenize(ids)}});

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A scheduling policy that makes the mistake that its parameter `fault` names, from the step `from` on. */
 #include <string.h>
+#include <unistd.h>
 
 #include "inflight/plugin.h"
 
@@ -53,6 +54,7 @@ static inflight_plugin_status_t faulty_plan(void* self, const inflight_step_t* s
     plan->step_tokens = plan->prefill_tokens = plan->max_chunk = plan->max_admit = UINT32_MAX;
   }
   if (faults(policy, step, "zero_plan")) plan->step_tokens = plan->prefill_tokens = plan->max_chunk = 0;
+  if (faults(policy, step, "hang") && (int64_t)step->step == policy->from) sleep(4);
   if (faults(policy, step, "quit")) policy->host->request_exit(policy->host->context, 7, "had enough");
   return INFLIGHT_PLUGIN_OK;
 }

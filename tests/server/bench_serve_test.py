@@ -80,8 +80,8 @@ def rank(values, percent):
 
 
 class BenchServe(unittest.TestCase):
-    def near(self, told_ms, true_s, what, slack_ms=15):
-        self.assertGreater(told_ms, 1000 * true_s - slack_ms, what)
+    def near(self, told_ms, true_s, what, slack_ms):
+        self.assertGreater(told_ms, 1000 * true_s - 10, what)
         self.assertLess(told_ms, 1000 * true_s + slack_ms, what)
 
     def test_latencies_and_counts_are_the_servers(self):
@@ -98,12 +98,16 @@ class BenchServe(unittest.TestCase):
         ttft, e2e = [way[1] - way[0] for way in ways], [way[-1] - way[0] for way in ways]
         gaps = [b - a for way in ways for a, b in zip(way[1:], way[2:])]
         tpot = [(way[-1] - way[1]) / 9 for way in ways]
-        for name, values in (("ttft", ttft), ("itl", gaps), ("tpot", tpot), ("e2el", e2e)):
-            self.near(result[f"mean_{name}_ms"], sum(values) / len(values), name)
+        # All have ten tokens, so these hold exactly, however busy the machine is.
+        self.assertAlmostEqual(result["mean_e2el_ms"], result["mean_ttft_ms"] + 9 * result["mean_tpot_ms"], places=3)
+        self.assertAlmostEqual(result["mean_itl_ms"], result["mean_tpot_ms"], places=3)
+        # The way to the server and back, and its own delays before it looks at its clock, come on top.
+        for name, values, slack in (("ttft", ttft, 250), ("itl", gaps, 25), ("tpot", tpot, 25), ("e2el", e2e, 250)):
+            self.near(result[f"mean_{name}_ms"], sum(values) / len(values), name, slack)
             for percent in (50, 95):
-                self.near(result[f"p{percent}_{name}_ms"], rank(values, percent), (name, percent))
+                self.near(result[f"p{percent}_{name}_ms"], rank(values, percent), (name, percent), slack)
         span = max(way[-1] for way in ways) - min(way[0] for way in ways)
-        self.near(1000 * result["duration"], span, "duration", 40)
+        self.near(1000 * result["duration"], span, "duration", 300)
         self.assertAlmostEqual(result["output_throughput"], 240 / result["duration"], places=6)
         self.assertAlmostEqual(result["request_throughput"], 24 / result["duration"], places=6)
 
@@ -122,7 +126,7 @@ class BenchServe(unittest.TestCase):
         self.assertGreater(fake.most, 20)  # they come while nobody has an answer yet
         starts = sorted(way[0] for way in fake.sent.values())
         self.assertGreater(starts[-1] - starts[0], 0.2)
-        self.assertLess(starts[-1] - starts[0], 0.8)
+        self.assertLess(starts[-1] - starts[0], 1.2)
         self.assertEqual(result["request_rate"], 100)
 
     def test_a_sweep_is_a_run_for_each_rate(self):
@@ -148,6 +152,14 @@ class BenchServe(unittest.TestCase):
         lengths = [body["max_tokens"] for body in fake.bodies]
         self.assertEqual(len(lengths), 30)
         self.assertTrue(all(10 <= n <= 50 or 200 <= n <= 500 for n in lengths) and max(lengths) >= 200)
+        contents = []
+        for seed in ("1", "1", "2"):
+            fake.bodies.clear()
+            fake.bench("--num-prompts", "3", "--max-concurrency", "1", "--seed", seed, "--json")
+            contents.append([body["prompt"] for body in fake.bodies])
+        self.assertEqual(contents[0], contents[1])
+        self.assertFalse(any(prompt in contents[0] for prompt in contents[2]))
+        self.assertEqual(len({tuple(prompt[:16]) for prompt in contents[0]}), 3)
         fake.bodies.clear()
         with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
             trace.write("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00.0,12,3\n2024-01-01 00:00:01.0,34,5\n")

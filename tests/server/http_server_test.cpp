@@ -223,6 +223,12 @@ TEST(HttpServer, KeepsItsLimits) {
                           post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x') + "\r\n0\r\n\r\n")),
             413);
   EXPECT_EQ(status_of(ask(server, post + "Content-Length: 100\r\n\r\n" + std::string(100, 'x'))), 200);
+  // What is no body must not be kept without end either. The client goes on sending until it is cut off.
+  const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
+  for (const char* const begin : {"1;", "1\r\nx\r\n0\r\nT: ", "1"}) {
+    const std::string answer = ask(server, chunked + begin + std::string(100'000, 'e'));
+    EXPECT_TRUE(status_of(answer) == 431 || status_of(answer) == 400) << begin << ": " << answer;
+  }
 }
 
 TEST(HttpServer, SharesTheMemoryForBodies) {

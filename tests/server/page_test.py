@@ -104,7 +104,8 @@ class WebPage(unittest.TestCase):
 
     def test_stop_frees_the_engine(self):
         page = page_of()
-        page.run(SET.format("max_tokens", 400))
+        page.run(SET.format("max_tokens", 450))
+        page.run(SET.format("n", 64))  # for a while
         page.run(SET.format("ignore_eos", "true"))
         page.run("document.querySelector('.card textarea').focus()")
         page.type("Count.")

@@ -4,6 +4,7 @@
     serve_test.py PROGRAM [unittest arguments]"""
 import concurrent.futures
 import json
+import pathlib
 import socket
 import subprocess
 import sys
@@ -107,6 +108,11 @@ class Errors(unittest.TestCase):
         self.check(400, "POST", "/v1/completions", {"prompt": [1 << 30]}, says=str(1 << 30))
         self.check(400, "POST", "/detokenize", {"tokens": [1 << 30]}, says=str(1 << 30))
         self.check(400, "POST", "/tokenize", {"prompt": 4}, param="prompt", says="string")
+        self.check(400, "POST", "/tokenize", {"prompt": "a", "model": 4}, param="model", says="string")
+        message = {"role": "user", "content": "x", "name": 5}
+        self.check(400, "POST", "/tokenize", {"messages": [message]}, param="messages[0].name", says="5")
+        self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens", says="1.5")
+        self.assertEqual(server.post("/detokenize", {"tokens": [50.0]}), server.post("/detokenize", {"tokens": [50]}))
         self.check(413, "POST", "/v1/completions", b"x" * (17 << 20), says="16777216")
 
     def test_a_failed_request_leaves_nothing_behind(self):
@@ -247,6 +253,22 @@ class People(unittest.TestCase):
             answer.readline()
             leaving.terminate()
             self.assertEqual(leaving.wait(), 0)
+            connection.close()
+
+
+class Watchdog(unittest.TestCase):
+    def test_a_step_that_hangs_turns_health_to_503(self):
+        plugin = pathlib.Path(PROGRAM).resolve().parents[1] / "test-plugins/faulty.ifp.so"
+        with Server(PROGRAM, "--schedule-policy", f"{plugin}:fault=hang,from=3", "--watchdog-timeout", "1") as stuck:
+            self.assertEqual(stuck.request("GET", "/health")[0], 200)
+            connection, answer = stuck.open_stream("/v1/completions", ENDLESS)
+            while (found := stuck.request("GET", "/health"))[0] == 200:
+                pass
+            self.assertEqual((found[0], found[2]["error"]["code"]), (503, "hung"))
+            self.assertIn("no step has ended", found[2]["error"]["message"])
+            while stuck.request("GET", "/health")[0] == 503:  # the step comes back at last
+                pass
+            self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
             connection.close()
 
 

@@ -1,0 +1,3 @@
+module eight_streams
+
+go 1.21

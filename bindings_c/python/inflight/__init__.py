@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inflight for Python: continuous batching for language models on any OpenCL device.
+
+    import inflight
+    with inflight.Engine("model.gguf") as engine:
+        print(engine.generate("Once upon a time", max_tokens=64, temperature=0))
+        for output in engine.submit("Once upon a time", max_tokens=64):    # as it comes
+            print(output.text, end="", flush=True)
+        async for output in engine.submit("Once upon a time"): ...         # in a coroutine, without a thread
+
+Needs the library only: no compiler, no other package. Options have the names of inflight.h, which are vLLM's.
+Threads: an Engine may be used by any number; a Stream by one at a time.
+"""
+import asyncio
+import ctypes
+import dataclasses
+import json
+import typing
+
+from . import _native
+
+_library = _native.load()
+__version__ = _library.inflight_version().decode()
+__all__ = ["Engine", "Stream", "Output", "Error", "InvalidArgument", "NotFound", "Unsupported", "Rejected", "EngineFailed",
+           "load_plugin", "simulate"]
+
+
+class Error(RuntimeError):
+    """What the library refuses or cannot do; `status` is the number in inflight.h."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+
+class InvalidArgument(Error, ValueError):
+    pass
+
+
+class NotFound(Error):
+    pass
+
+
+class Unsupported(Error):
+    pass
+
+
+class Rejected(Error):
+    """A queue limit or a deadline: submit later or elsewhere."""
+
+
+class EngineFailed(Error):
+    """The engine has stopped for good."""
+
+
+_ERRORS = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
+
+
+def _check(status):
+    if status >= _native.FIRST_ERROR:
+        raise _ERRORS.get(status, Error)(status, _library.inflight_last_error().decode(errors="replace"))
+    return status
+
+
+def _text(read):
+    """The text of a function with the buffer rule."""
+    capacity, length = 4096, ctypes.c_size_t()
+    while True:
+        buffer = ctypes.create_string_buffer(capacity)
+        if _check(read(buffer, capacity, ctypes.byref(length))) == _native.OK:
+            return buffer.raw[: length.value].decode(errors="replace")
+        capacity = length.value + 4096  # it may grow between two calls
+
+
+def _strings(values):
+    return (ctypes.c_char_p * len(values))(*[value.encode() for value in values])
+
+
+def _fill(params, options, special):
+    """Sets a parameter struct's fields by name; what they point to is returned, to be kept alive."""
+    kept = []
+    fields = dict(params._fields_)
+    for name, value in options.items():
+        if name in special:
+            special[name](value, kept)
+        elif name not in fields or name.startswith(("reserved", "struct_size")) or name.endswith("_count"):
+            raise TypeError(f"unknown option '{name}'")
+        elif value is not None:
+            try:
+                setattr(params, name, value.encode() if isinstance(value, str) else value)
+            except TypeError:
+                raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type") from None
+    return kept
+
+
+@dataclasses.dataclass
+class Output:
+    """What arrived of one answer. Counts are totals so far."""
+
+    index: int
+    text: str
+    token_ids: typing.List[int]
+    logprobs: typing.List[float]
+    top_logprobs: typing.List[typing.Dict[int, float]]  # one a token with the option logprobs
+    finish_reason: typing.Optional[str]  # "stop", "length", "abort"; None: more is to come
+    stop_reason: typing.Union[str, int, None]  # with "stop": the text or token id that ended it
+    prompt_token_count: int
+    cached_token_count: int
+    output_token_count: int
+    prompt_logprobs: typing.List[float]  # of the second, third, ... prompt token
+    embedding: typing.Optional[typing.List[float]] = None  # with the option pooling
+
+
+def _tops(pointer, count, width):
+    if not pointer or width == 0:
+        return []
+    rows = [pointer[i * width : (i + 1) * width] for i in range(count)]
+    return [{top.token_id: top.logprob for top in row if top.token_id >= 0} for row in rows]
+
+
+class Stream:
+    """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
+
+    def __init__(self, engine, handle):
+        self._engine, self._handle = engine, handle
+        self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
+        self._notify = None
+        engine._streams.add(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    def cancel(self):
+        """Asks to end it; what was made is still delivered. Any thread."""
+        if self._handle:
+            _library.inflight_stream_cancel(self._handle)
+
+    def close(self):
+        """Frees it; cancels the request if it is not finished."""
+        handle, self._handle = self._handle, None
+        if handle:
+            self._engine._streams.discard(self)
+            _library.inflight_stream_destroy(handle)
+
+    def next(self, timeout_ms=-1):
+        """The next Output; None when the time ran out. StopIteration: the answer is complete."""
+        if not self._handle:
+            raise StopIteration
+        status = _check(_library.inflight_stream_next(self._handle, timeout_ms, ctypes.byref(self._event)))
+        if status == _native.END_OF_STREAM:
+            self.close()
+            raise StopIteration
+        return self._output() if status == _native.OK else None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.next()
+
+    def _output(self):
+        event = self._event
+        reason = _native.FINISH_REASONS[event.finish_reason]
+        if reason == "error":
+            status = event.error_status or 60
+            message = (event.error or b"the engine failed").decode(errors="replace")
+            raise _ERRORS.get(status, Error)(status, message)
+        count = event.token_count
+        stop = event.stop_text.decode() if event.stop_text else event.stop_token_id if event.stop_token_id >= 0 else None
+        return Output(
+            index=event.index, text=ctypes.string_at(event.text, event.text_length).decode() if event.text else "",
+            token_ids=event.token_ids[:count], logprobs=event.logprobs[:count],
+            top_logprobs=_tops(event.top_logprobs, count, event.top_count), finish_reason=reason,
+            stop_reason=stop if reason == "stop" else None, prompt_token_count=event.prompt_token_count,
+            cached_token_count=event.cached_token_count, output_token_count=event.output_token_count,
+            prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [],
+            embedding=event.embedding[: event.embedding_size] if event.embedding else None)
+
+    async def __aiter__(self):
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+        def notify(_):
+            try:
+                loop.call_soon_threadsafe(ready.set)
+            except RuntimeError:  # the loop has been closed
+                pass
+
+        self._notify = _native.NotifyFunction(notify)
+        _check(_library.inflight_stream_set_notify(self._handle, self._notify, None))
+        try:
+            while True:
+                ready.clear()
+                while (output := self.next(0)) is not None:
+                    yield output
+                await ready.wait()
+        except StopIteration:
+            return
+        finally:
+            if self._handle:
+                _library.inflight_stream_set_notify(self._handle, _native.NotifyFunction(), None)
+
+    def text(self):
+        """The whole answer."""
+        return "".join(output.text for output in self)
+
+
+class Engine:
+    """A model on a device, with one batch for all who ask. Options as inflight_engine_params_t: max_num_seqs,
+    schedule_policy, ...; `progress(fraction, what)` is told how far loading has come (return True to give up)."""
+
+    def __init__(self, model, **options):
+        self._handle, self._streams = None, set()
+        params = _native.EngineParams()
+        _check(_library.inflight_params_init(_native.PARAMS_ENGINE, ctypes.byref(params), ctypes.sizeof(params)))
+
+        def set_progress(function, kept):
+            params.progress = _native.ProgressFunction(
+                lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
+
+        kept = _fill(params, {"model": str(model), **options}, {"progress": set_progress})
+        handle = ctypes.c_void_p()
+        _check(_library.inflight_engine_create(ctypes.byref(params), ctypes.byref(handle)))
+        del kept
+        self._handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    def close(self):
+        """Ends it, and its streams before it."""
+        for stream in list(self._streams):
+            stream.close()
+        handle, self._handle = self._handle, None
+        if handle:
+            _library.inflight_engine_destroy(handle)
+
+    @property
+    def _live(self):
+        if not self._handle:
+            raise ValueError("the engine is closed")
+        return self._handle
+
+    def submit(self, prompt, **options):
+        """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
+        max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
+        structured_json, structured_regex, ..."""
+        params = _native.RequestParams()
+        _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
+
+        def texts(name, count_name):
+            def put(values, kept):
+                array = _strings([values] if isinstance(values, str) else list(values or []))
+                kept.append(array)
+                setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
+                setattr(params, count_name, len(array))
+            return put
+
+        def ids(name, count_name):
+            def put(values, kept):
+                values = list(values or [])
+                setattr(params, name, (ctypes.c_int32 * len(values))(*values))
+                setattr(params, count_name, len(values))
+            return put
+
+        def bias(values, kept):
+            values = dict(values or {})
+            params.logit_bias_ids = (ctypes.c_int32 * len(values))(*values.keys())
+            params.logit_biases = (ctypes.c_float * len(values))(*values.values())
+            params.logit_bias_count = len(values)
+
+        special = {"stop": texts("stop", "stop_count"), "bad_words": texts("bad_words", "bad_word_count"),
+                   "structured_choice": texts("structured_choice", "structured_choice_count"),
+                   "dry_sequence_breakers": texts("dry_sequence_breakers", "dry_sequence_breaker_count"),
+                   "stop_token_ids": ids("stop_token_ids", "stop_token_id_count"), "logit_bias": bias}
+        if isinstance(prompt, str):
+            data = prompt.encode()
+            params.prompt, params.prompt_length = data, len(data)
+        else:
+            ids("prompt_ids", "prompt_id_count")(prompt, [])
+        kept = _fill(params, options, special)
+        handle = ctypes.c_void_p()
+        _check(_library.inflight_engine_submit(self._live, ctypes.byref(params), ctypes.byref(handle)))
+        del kept  # read before the call returned
+        return Stream(self, handle)
+
+    def generate(self, prompt, **options):
+        """The whole text of one answer."""
+        return self.submit(prompt, **options).text()
+
+    def embed(self, prompt, pooling="last"):
+        """The prompt's embedding, its length not normalised; pooling: "last" or "mean"."""
+        if pooling not in _native.POOLING:
+            raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
+        return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding
+
+    def step(self):
+        """With host_driven=True: one step in this thread; False when nothing is to be done."""
+        return _check(_library.inflight_engine_step(self._live)) == _native.OK
+
+    def tokenize(self, text, add_special_tokens=True, parse_special_tokens=True):
+        data = text.encode()
+        capacity, count = len(data) + 8, ctypes.c_size_t()
+        while True:
+            ids = (ctypes.c_int32 * capacity)()
+            if _check(_library.inflight_tokenize(self._live, data, len(data), add_special_tokens, parse_special_tokens, ids,
+                                                 capacity, ctypes.byref(count))) == _native.OK:
+                return ids[: count.value]
+            capacity = count.value
+
+    def detokenize(self, ids):
+        array = (ctypes.c_int32 * len(ids))(*ids)
+        return _text(lambda *out: _library.inflight_detokenize(self._live, array, len(array), *out))
+
+    def chat_render(self, messages, **variables):
+        """A conversation as prompt text, by the model's chat template; submit it with add_special_tokens=False."""
+        data = json.dumps({"messages": messages, "add_generation_prompt": True, **variables}).encode()
+        return _text(lambda *out: _library.inflight_chat_render(self._live, data, len(data), *out))
+
+    def stats(self):
+        """The counters as a dict."""
+        stats = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
+        _check(_library.inflight_engine_stats(self._live, ctypes.byref(stats)))
+        return {name: getattr(stats, name) for name, *_ in stats._fields_ if not name.startswith(("reserved", "struct_size"))}
+
+    def info(self):
+        return json.loads(_text(lambda *out: _library.inflight_engine_info_json(self._live, *out)))
+
+    def metrics_text(self):
+        return _text(lambda *out: _library.inflight_engine_metrics_text(self._live, *out))
+
+    def steps(self, since=0):
+        """The latest steps of the batch; see inflight_engine_steps_json()."""
+        return json.loads(_text(lambda *out: _library.inflight_engine_steps_json(self._live, since, *out)))
+
+    def set_policy(self, spec):
+        _check(_library.inflight_engine_set_policy(self._live, spec.encode()))
+
+
+def load_plugin(path):
+    """Makes a plugin file's policies known by name."""
+    _check(_library.inflight_plugin_load(str(path).encode()))
+
+
+def simulate(**spec):
+    """Runs the scheduler in virtual time; keys as `inflight sim`'s options."""
+    data = json.dumps(spec).encode()
+    capacity, length = 1 << 18, ctypes.c_size_t()
+    buffer = ctypes.create_string_buffer(capacity)
+    if _check(_library.inflight_sim_run(data, len(data), buffer, capacity, ctypes.byref(length))) != _native.OK:
+        raise Error(_native.WOULD_BLOCK, f"the result has {length.value} bytes, at most {capacity} are expected")
+    return json.loads(buffer.raw[: length.value])

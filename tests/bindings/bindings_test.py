@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The library from Python, Rust, Go and Node.js: each streams eight requests at once and gives the tokens that C gives.
+Languages whose tools are absent are skipped, and say so.
+    bindings_test.py BUILD SOURCE [unittest arguments]"""
+import asyncio
+import ctypes
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+BUILD, SOURCE = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
+LIBRARY = BUILD / "lib"
+MODEL = SOURCE / "models/tinyworld/tinyworld-q8_0.gguf"
+EXAMPLES = SOURCE / "bindings_c/examples"
+ENVIRONMENT = {**os.environ, "LD_LIBRARY_PATH": str(LIBRARY), "INFLIGHT_LIBRARY": str(LIBRARY / "libinflight.so")}
+os.environ["INFLIGHT_LIBRARY"] = ENVIRONMENT["INFLIGHT_LIBRARY"]
+sys.path.insert(0, str(SOURCE / "bindings_c/python"))
+sys.dont_write_bytecode = True
+import inflight  # noqa: E402
+from inflight import _native  # noqa: E402
+
+
+def run(*command, status=0, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **{"env": ENVIRONMENT, **options})
+    if done.returncode != status:
+        raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done
+
+
+def setUpModule():
+    global folder, wanted
+    folder = pathlib.Path(tempfile.mkdtemp())
+    program = folder / "c"
+    run("cc", EXAMPLES / "c/eight_streams.c", f"-I{SOURCE}/include", f"-L{LIBRARY}", "-linflight", "-o", program)
+    wanted = answers_of(run(program, MODEL).stdout)
+    assert len(wanted) == 8
+
+
+def tearDownModule():
+    shutil.rmtree(folder)
+
+
+def answers_of(text):
+    """number -> answer, whatever stands between them."""
+    found = re.findall(r"^\[(\d)\] (.*?)(?=^\[|^    \d+ prompt|\Z)", text, re.M | re.S)
+    return {number: answer.strip() for number, answer in found}
+
+
+class Examples(unittest.TestCase):
+    def check(self, *command):
+        self.assertEqual(answers_of(run(*command, MODEL).stdout), wanted)
+        failed = run(*command, "/nowhere.gguf", status=1)
+        self.assertIn("/nowhere.gguf", failed.stderr)
+
+    def need(self, *tools):
+        for tool in tools:
+            if shutil.which(tool) is None:
+                self.skipTest(f"{tool} is not installed")
+
+    def test_rust(self):
+        self.need("rustc")
+        run("rustc", "--edition", "2021", "-D", "warnings", "-O", EXAMPLES / "rust/eight_streams.rs", "-L", LIBRARY, "-o",
+            folder / "rust")
+        self.check(folder / "rust")
+
+    def test_go(self):
+        self.need("go", "pkg-config")
+        # Go's cache does not look at headers of C: their hash among the flags has it look.
+        header = hashlib.sha256((SOURCE / "include/inflight/inflight.h").read_bytes()).hexdigest()[:12]
+        (folder / "inflight.pc").write_text("Name: inflight\nDescription: .\nVersion: 0.1\n"
+                                            f"Cflags: -I{SOURCE}/include -DHEADER_{header}\n"
+                                            f"Libs: -L{LIBRARY} -linflight\n")
+        environment = {**ENVIRONMENT, "PKG_CONFIG_PATH": str(folder), "GOFLAGS": "-mod=mod", "GOPROXY": "off",
+                       "GOTOOLCHAIN": "local", "CGO_ENABLED": "1"}
+        run("go", "build", "-o", folder / "go", ".", cwd=EXAMPLES / "go", env=environment)
+        self.check(folder / "go")
+
+    def test_node(self):
+        self.need("node", "cc")
+        headers = [pathlib.Path(place) for place in ("/usr/include/node", "/usr/include/nodejs/src")]
+        prefix = pathlib.Path(run("node", "-p", "process.execPath").stdout.strip()).parent.parent
+        found = [place for place in (*headers, prefix / "include/node") if (place / "node_api.h").is_file()]
+        if not found:
+            self.skipTest("node_api.h is not installed (Debian: libnode-dev)")
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{found[0]}", f"-I{SOURCE}/include",
+            EXAMPLES / "node/inflight_node.c", f"-L{LIBRARY}", "-linflight", "-o", folder / "inflight.node")
+        self.check("node", EXAMPLES / "node/eight_streams.js", folder / "inflight.node")
+
+
+class Python(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = inflight.Engine(MODEL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.close()
+
+    def test_structs_are_those_of_the_header(self):
+        lines = []
+        for name, struct in _native.STRUCTS.items():
+            lines.append(f'  printf("{name} %zu\\n", sizeof({name}));')
+            lines += [f'  printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));' for field in struct._fields_]
+        (folder / "layout.c").write_text("#include <inflight/inflight.h>\n#include <stdio.h>\nint main(void) {\n"
+                                         + "\n".join(lines) + "\n  return 0;\n}\n")
+        run("cc", folder / "layout.c", f"-I{SOURCE}/include", "-o", folder / "layout")
+        told = dict(line.rsplit(" ", 1) for line in run(folder / "layout").stdout.splitlines())
+        for name, struct in _native.STRUCTS.items():
+            self.assertEqual(ctypes.sizeof(struct), int(told[name]), name)
+            for field in struct._fields_:
+                self.assertEqual(getattr(struct, field[0]).offset, int(told[f"{name}.{field[0]}"]), f"{name}.{field[0]}")
+
+    def prompts(self):
+        return re.findall(r'"([A-Z][^"%]{8,}[a-z])"', (EXAMPLES / "c/eight_streams.c").read_text())[:8]
+
+    def test_eight_streams_by_threads_and_by_coroutines(self):
+        prompts = self.prompts()
+        self.assertEqual(len(prompts), 8)
+        texts = {}
+
+        def answer(number, prompt):
+            texts[str(number)] = prompt + self.engine.generate(prompt, max_tokens=48)
+
+        threads = [threading.Thread(target=answer, args=(i, prompt)) for i, prompt in enumerate(prompts, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual({number: text.strip() for number, text in texts.items()}, wanted)
+
+        async def one(prompt):
+            return prompt + "".join([output.text async for output in self.engine.submit(prompt, max_tokens=48)])
+
+        async def every():
+            return await asyncio.gather(*map(one, prompts))
+
+        self.assertEqual([text.strip() for text in asyncio.run(every())], [wanted[str(i)] for i in range(1, 9)])
+
+    def test_options(self):
+        engine = self.engine
+        outputs = list(engine.submit("Once upon a time", max_tokens=40, stop=["there"], logprobs=2, prompt_logprobs=0))
+        self.assertEqual((outputs[-1].finish_reason, outputs[-1].stop_reason), ("stop", "there"))
+        self.assertNotIn("there", "".join(output.text for output in outputs))
+        tops = [top for output in outputs for top in output.top_logprobs]
+        self.assertTrue(tops and all(len(top) == 2 for top in tops))
+        self.assertEqual(len(outputs[0].prompt_logprobs), outputs[0].prompt_token_count - 1)
+        ids = engine.tokenize("Once upon a time")
+        self.assertEqual(engine.detokenize(ids), "Once upon a time")
+        self.assertEqual(engine.generate(ids, max_tokens=8), engine.generate("Once upon a time", max_tokens=8))
+        forced = list(engine.submit(ids, max_tokens=3, logit_bias={ids[0]: 100.0}, ignore_eos=True))
+        self.assertEqual([token for output in forced for token in output.token_ids], [ids[0]] * 3)
+        seeds = [engine.generate(ids, max_tokens=12, temperature=1.5, top_p=0.9, top_k=50, seed=seed) for seed in (3, 3, 4)]
+        self.assertEqual(seeds[0], seeds[1])
+        self.assertNotEqual(seeds[0], seeds[2])
+        several = list(engine.submit(ids, n=3, temperature=1, seed=1, max_tokens=6, ignore_eos=True))
+        self.assertEqual({output.index for output in several}, {0, 1, 2})
+        digits = engine.generate("The number is ", structured_regex="[0-9]{3}", max_tokens=20)
+        self.assertRegex(digits, r"^[0-9]{3}$")
+        self.assertIn(engine.generate("Yes or no? ", structured_choice=["yes", "no"], max_tokens=20), ("yes", "no"))
+        with self.assertRaises(inflight.Error):
+            engine.generate("x", structured_regex="(")
+        vectors = [engine.embed("A fox", pooling) for pooling in ("last", "mean")]
+        self.assertEqual([len(vector) for vector in vectors], [256, 256])
+        self.assertNotEqual(vectors[0], vectors[1])
+        prompt = engine.chat_render([{"role": "user", "content": "Hi"}])
+        self.assertIn("assistant", prompt)
+
+    def test_errors_are_exceptions(self):
+        with self.assertRaisesRegex(inflight.InvalidArgument, "temperature is -1"):
+            self.engine.submit("x", temperature=-1)
+        with self.assertRaisesRegex(TypeError, "unknown option 'heat'"):
+            self.engine.submit("x", heat=1)
+        with self.assertRaisesRegex(TypeError, "max_tokens"):
+            self.engine.submit("x", max_tokens="many")
+        with self.assertRaises(inflight.NotFound):
+            self.engine.set_policy("nosuch")
+        with self.assertRaisesRegex(inflight.Error, "/nowhere.gguf"):
+            inflight.Engine("/nowhere.gguf")
+        self.assertIsInstance(inflight.InvalidArgument(10, ""), ValueError)
+
+    def test_leaving_early_frees_everything(self):
+        shares = []
+        with inflight.Engine(MODEL, max_num_seqs=2, progress=lambda share, what: shares.append(share)) as engine:
+            self.assertTrue(shares and max(shares) <= 1)
+            with engine.submit("Once", max_tokens=400, ignore_eos=True) as stream:
+                self.assertTrue(next(stream).text)
+            left = engine.submit("Once", max_tokens=400, ignore_eos=True)
+            next(left)
+            left.cancel()
+            self.assertEqual(list(left)[-1].finish_reason, "abort")
+            while engine.stats()["requests_running"] + engine.stats()["requests_waiting"]:
+                pass
+            self.assertEqual(engine.stats()["kv_blocks_used"], 0)
+            still = engine.submit("Once", max_tokens=400, ignore_eos=True)
+        with self.assertRaises(ValueError):
+            engine.submit("x")
+        self.assertEqual(list(still), [])
+
+        async def leave():
+            async for _ in self.engine.submit("Once", max_tokens=400, ignore_eos=True):
+                break
+
+        asyncio.run(leave())
+
+    def test_reports(self):
+        self.assertEqual(self.engine.info()["model"]["name"], "tinyworld")
+        self.assertIn("inflight_num_requests_running", self.engine.metrics_text())
+        self.assertGreater(self.engine.steps()["last_step"], -1)
+        self.assertEqual(inflight.simulate(workload="lengths=5,6,7", max_num_seqs=2)["output_tokens"], 18)
+
+    def test_host_driven(self):
+        with inflight.Engine(MODEL, host_driven=True) as engine:
+            stream = engine.submit("Once upon a time", max_tokens=4)
+            while engine.step():
+                pass
+            self.assertEqual(stream.text(), self.engine.generate("Once upon a time", max_tokens=4))
+
+    def test_a_wheel_installs_and_runs(self):
+        try:
+            import setuptools  # noqa: F401
+        except ImportError:
+            self.skipTest("setuptools is not installed")
+        source = folder / "python"
+        shutil.copytree(SOURCE / "bindings_c/python", source)
+        try:
+            run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--quiet", "-w", folder, source)
+        except AssertionError as error:
+            if "No module named" in str(error) or "invalid command 'bdist_wheel'" in str(error):
+                self.skipTest("pip and wheel are not installed")
+            raise
+        wheel = next(folder.glob("inflight-*.whl"))
+        target = folder / "site"
+        run(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", "--target", target, wheel)
+        script = f"import inflight; print(inflight.Engine({str(MODEL)!r}).generate('Once upon a time', max_tokens=8))"
+        out = run(sys.executable, "-c", script, env={**ENVIRONMENT, "PYTHONPATH": str(target)}, cwd=folder).stdout
+        self.assertEqual(out.strip(), self.engine.generate("Once upon a time", max_tokens=8).strip())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,2 @@
+# The library from other languages, label abi.
+inflight_python_test(bindings abi bindings/bindings_test.py ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})

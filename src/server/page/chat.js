@@ -110,6 +110,7 @@ class Chat {
   constructor(number) {
     this.conversation = [];
     this.abort = null;
+    this.frame = null;
     this.card = byId("card").content.firstElementChild.cloneNode(true);
     this.card.querySelector("h3").textContent = "Chat " + number;
     this.messages = this.card.querySelector(".messages");
@@ -169,6 +170,7 @@ class Chat {
     } catch (error) {
       if (abort.signal.aborted) run.reason = "stopped"; else this.show("wrong", error.message);
     }
+    this.paint(answers);
     if (answers[0]) {
       this.conversation.push({role: "assistant", content: answers[0].text});
       this.tell(answers, run, begin);
@@ -188,10 +190,16 @@ class Chat {
       run.first ||= performance.now();
       const answer = answers[choice.index] ??= {box: this.show("theirs", ""), text: ""};
       answer.text += text;
-      const atEnd = this.messages.scrollHeight - this.messages.scrollTop - this.messages.clientHeight < 40;
-      answer.box.firstChild.textContent = answer.text;
-      if (atEnd) this.messages.scrollTop = this.messages.scrollHeight;
     }
+    this.frame ??= requestAnimationFrame(() => this.paint(answers));
+  }
+  // Once a frame, however many events there were: measuring after each would lay the page out for every token.
+  paint(answers) {
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    const atEnd = this.messages.scrollHeight - this.messages.scrollTop - this.messages.clientHeight < 40;
+    for (const answer of answers) if (answer) answer.box.firstChild.textContent = answer.text;
+    if (atEnd) this.messages.scrollTop = this.messages.scrollHeight;
   }
   tell(answers, {first, usage, reason}, begin) {
     const seconds = (performance.now() - first) / 1000;

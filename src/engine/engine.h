@@ -244,6 +244,7 @@ class Engine {
   int64_t aborted_compiling_ = 0, failed_compiling_ = 0;
   std::string abort_note_;  // what clients of requests that the engine ends now are told
   int64_t expired_ = 0;
+  int32_t ended_sequences_ = 0;         // since the last publish_stats()
   int64_t taken_tokens_ = 0;            // prompt tokens that came out of the inbox
   int64_t never_scheduled_tokens_ = 0;  // of these, of sequences that ended before their first step
   std::optional<TimeNs> last_preemption_warning_;

@@ -41,9 +41,7 @@ bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish
   }
   if (last) command.stream->release();
   (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
-  const std::scoped_lock lock(mutex_);
-  sequence_count_ -= count;
-  if (sequence_count_ == 0) changed_.notify_all();
+  ended_sequences_ += count;
   return true;
 }
 
@@ -156,11 +154,7 @@ void Engine::deliver() {
     clients_[static_cast<size_t>(embedding.slot)].stream->set_embedding(std::move(embedding.values));
   }
   for (const FinishedOutput& finished : output.finished) end_client(finished, now);
-  if (!output.finished.empty()) {
-    const std::scoped_lock lock(mutex_);
-    sequence_count_ -= static_cast<int32_t>(output.finished.size());
-    if (sequence_count_ == 0) changed_.notify_all();
-  }
+  ended_sequences_ += static_cast<int32_t>(output.finished.size());
   if (!output.preempted.empty()) warn_of_preemptions(now);
   output.clear();
 }
@@ -306,6 +300,8 @@ void Engine::publish_stats() {
   stats_.scheduler.requests_added += compiling + aborted_compiling_ + failed_compiling_;
   stats_.scheduler.requests_aborted += aborted_compiling_;
   stats_.scheduler.requests_failed += failed_compiling_;
+  sequence_count_ -= std::exchange(ended_sequences_, 0);  // here: who waits for the last one finds it in the stats
+  if (sequence_count_ == 0) changed_.notify_all();
   // What came since take_commands() is still in the inbox.
   inbox_sequences_ = 0;
   inbox_tokens_ = 0;

@@ -186,6 +186,28 @@ class Python(unittest.TestCase):
             inflight.Engine("/nowhere.gguf")
         self.assertIsInstance(inflight.InvalidArgument(10, ""), ValueError)
 
+    def test_an_engine_rests_changes_and_drains(self):
+        with inflight.Engine(MODEL, max_num_seqs=2, scheduling_profile="rag", max_num_queued_reqs=4) as engine:
+            wanted = engine.generate("Once", max_tokens=8)
+            engine.pause(everything=True)
+            stream = engine.submit("Once", max_tokens=8)
+            self.assertIsNone(stream.next(50))
+            engine.configure(max_num_seqs=1)
+            with self.assertRaisesRegex(inflight.InvalidArgument, "max_num_seqs is 3"):
+                engine.configure(max_num_seqs=3)
+            engine.resume()
+            self.assertEqual(stream.text(), wanted)
+            engine.pause()
+            waiting = [engine.submit("Once", max_tokens=8) for _ in range(4)]
+            with self.assertRaisesRegex(inflight.Rejected, "queued"):
+                engine.submit("Once", max_tokens=8)
+            engine.resume()
+            self.assertTrue(engine.drain())
+            self.assertEqual([each.text() for each in waiting], [wanted] * 4)
+            with self.assertRaisesRegex(inflight.Rejected, "draining"):
+                engine.submit("Once")
+            self.assertEqual((engine.stats()["requests_finished"], engine.stats()["requests_rejected"]), (6, 2))
+
     def test_leaving_early_frees_everything(self):
         shares = []
         with inflight.Engine(MODEL, max_num_seqs=2, progress=lambda share, what: shares.append(share)) as engine:

@@ -347,6 +347,28 @@ class Engine:
     def set_policy(self, spec):
         _check(_library.inflight_engine_set_policy(self._live, spec.encode()))
 
+    def set_policy_params(self, spec):
+        """Parameters of a policy in force, "name:key=value,..."."""
+        _check(_library.inflight_engine_set_policy_params(self._live, spec.encode()))
+
+    def configure(self, **limits):
+        """Changes limits while requests run: max_num_seqs, max_num_batched_tokens, ...; see inflight_engine_configure()."""
+        data = json.dumps(limits).encode()
+        _check(_library.inflight_engine_configure(self._live, data, len(data)))
+
+    def pause(self, everything=False):
+        """Nobody new is started; with `everything` no step is made. Ends with resume()."""
+        _check(_library.inflight_engine_pause(self._live, _native.PAUSE_ALL if everything else _native.PAUSE_NEW))
+
+    def resume(self):
+        """Ends a pause, and takes requests in again after drain()."""
+        _check(_library.inflight_engine_resume(self._live))
+
+    def drain(self, timeout=None):
+        """Takes no more requests and waits, `timeout` seconds at most, until the last has ended: whether it has."""
+        milliseconds = -1 if timeout is None else int(timeout * 1000)
+        return _check(_library.inflight_engine_drain(self._live, milliseconds)) == _native.OK
+
 
 def load_plugin(path):
     """Makes a plugin file's policies known by name."""

@@ -4,11 +4,12 @@ import ctypes
 import ctypes.util
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 OK, WOULD_BLOCK, END_OF_STREAM, IDLE = 0, 1, 2, 3
 FIRST_ERROR = 10
 PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
+PAUSE_NEW, PAUSE_ALL = 1, 2
 POOLING = {"last": 1, "mean": 2}
 FINISH_REASONS = {0: None, 1: "stop", 2: "length", 3: "abort", 4: "error"}
 
@@ -32,7 +33,11 @@ class EngineParams(ctypes.Structure):
         ("radix_eviction_policy", c_char_p),
         *[(name, c_uint8) for name in ("enable_mixed_chunk", "enable_prefix_caching", "overlap", "host_driven", "profile",
                                        "deterministic")],
-        ("reserved2", c_uint8 * 2), ("progress", ProgressFunction), ("progress_context", c_void_p)]
+        ("reserved2", c_uint8 * 2), ("progress", ProgressFunction), ("progress_context", c_void_p),
+        ("scheduling_profile", c_char_p), ("max_num_queued_reqs", c_int32), ("log_interval_steps", c_int32),
+        ("max_num_queued_tokens", c_int64), ("max_predicted_wait_ms", c_double), ("request_timeout_ms", c_double),
+        ("watchdog_timeout_s", c_double), ("max_tokens_limit", c_int32), ("max_num_partial_prefills", c_int32),
+        ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p)]
 
 
 class RequestParams(ctypes.Structure):
@@ -52,7 +57,8 @@ class RequestParams(ctypes.Structure):
         ("dry_sequence_breaker_count", c_size_t), ("logprobs", c_int32), ("prompt_logprobs", c_int32),
         ("include_stop_str_in_output", c_uint8), ("structured_json_object", c_uint8), ("reserved2", c_uint8 * 2),
         ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
-        ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t)]
+        ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t),
+        ("timeout_ms", c_double)]
 
 
 class StreamEvent(ctypes.Structure):
@@ -75,7 +81,8 @@ class Stats(ctypes.Structure):
         *[(name, c_int32) for name in ("requests_waiting", "requests_running", "kv_blocks", "kv_blocks_free",
                                        "kv_blocks_cached", "kv_blocks_used")],
         ("device_bytes", c_uint64), ("policy_strikes", c_uint64), ("schedule_seconds", c_double), ("failed", c_int32),
-        ("reserved2", c_int32)]
+        ("reserved2", c_int32), ("requests_rejected", c_uint64), ("requests_expired", c_uint64), ("paused", c_int32),
+        ("draining", c_int32), ("hung", c_int32), ("reserved3", c_int32)]
 
 
 STRUCTS = {"inflight_engine_params_t": EngineParams, "inflight_request_params_t": RequestParams,
@@ -93,6 +100,11 @@ _FUNCTIONS = {
     "inflight_engine_info_json": [c_void_p, *_TEXT_RESULT],
     "inflight_engine_steps_json": [c_void_p, c_uint64, *_TEXT_RESULT],
     "inflight_engine_set_policy": [c_void_p, c_char_p],
+    "inflight_engine_set_policy_params": [c_void_p, c_char_p],
+    "inflight_engine_configure": [c_void_p, c_char_p, c_size_t],
+    "inflight_engine_pause": [c_void_p, c_int32],
+    "inflight_engine_resume": [c_void_p],
+    "inflight_engine_drain": [c_void_p, c_int32],
     "inflight_plugin_load": [c_char_p],
     "inflight_stream_next": [c_void_p, c_int32, POINTER(StreamEvent)],
     "inflight_stream_set_notify": [c_void_p, NotifyFunction, c_void_p],

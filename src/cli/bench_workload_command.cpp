@@ -81,8 +81,8 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
 }  // namespace
 
 void add_bench_workload(CLI::App& parent) {
-  CLI::App* const command =
-      parent.add_subcommand("workload", "A workload or trace as `inflight sim` knows them, on the live engine");
+  CLI::App* const command = parent.add_subcommand(
+      "workload", "A workload or trace as `inflight sim` knows them, on the live engine, without overlap");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
   command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");

@@ -114,7 +114,6 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
   params.max_num_seqs = kSlots;
   params.max_num_batched_tokens = kBudget;
   if (params.kv_blocks == 0) params.kv_blocks = kKvBlocks * 16 / (params.block_size == 0 ? 16 : params.block_size);
-  engine_flags.overlap = "off";
   engine_flags.prefix_caching = "off";
   LiveEngine engine(engine_flags);
   if (engine.max_model_len() < kModelLength) {
@@ -127,8 +126,7 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
   const double host_before = engine.engine().stats().schedule_seconds;
   int64_t step_count = 0;
   for (const int32_t batch : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
-    for (const int32_t prompt : {16, 256}) {
-      if (batch * prompt > kBudget * 8) continue;
+    for (const int32_t prompt : {16, 128, 256}) {
       steps.push_back(measure_decodes(engine, batch, prompt));
       step_count += 24;
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace {
 
 Engine open_host_driven(EngineFlags& flags) {
   flags.options.params.host_driven = 1;
+  flags.overlap = "off";
   return open_engine(flags);
 }
 
@@ -60,15 +62,14 @@ class Clients {
     while (!due_.empty() && due_.begin()->first <= engine_.now()) {
       const auto [time, index] = *due_.begin();
       due_.erase(due_.begin());
-      open_.push_back({.request = index,
-                       .stream = engine_.submit(workload_, workload_.requests[index]),
-                       .arrival = time,
-                       .last_token = kNotYet});
+      auto client = std::make_unique<Client>(index, engine_.submit(workload_, workload_.requests[index]), time);
+      client->stream.set_notify([](void* ready) { *static_cast<bool*>(ready) = true; }, &client->ready);
+      open_.push_back(std::move(client));
     }
   }
 
   void read_streams() {
-    std::erase_if(open_, [this](Client& client) { return read(client); });
+    std::erase_if(open_, [this](const auto& client) { return std::exchange(client->ready, false) && read(*client); });
   }
 
   [[nodiscard]] LiveResult result() const {
@@ -81,10 +82,12 @@ class Clients {
 
  private:
   struct Client {
-    size_t request = 0;
+    Client(size_t index, Stream opened, TimeNs time) : request(index), stream(std::move(opened)), arrival(time) {}
+    size_t request;
     Stream stream;
-    TimeNs arrival = 0;
+    TimeNs arrival;
     TimeNs last_token = kNotYet;
+    bool ready = false;  // set within the step: host-driven engines call in the stepping thread
   };
 
   bool read(Client& client) {  // true: it has ended
@@ -112,7 +115,7 @@ class Clients {
   const TimeNs begin_;
   std::multimap<TimeNs, size_t> due_;
   std::vector<int32_t> followers_;  // by request: who comes after it
-  std::vector<Client> open_;
+  std::vector<std::unique_ptr<Client>> open_;
   std::vector<TimeNs> ttft_, itl_, e2e_;
   int64_t output_tokens_ = 0;
 };
@@ -158,10 +161,15 @@ double LiveEngine::timed_step() {
 }
 
 Arrived poll(Stream& stream) {
-  const auto event = stream.next(std::chrono::milliseconds(0));
-  if (!event) return {};
-  if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
-  return {static_cast<int32_t>(event->token_ids.size()), event->finish_reason != INFLIGHT_FINISH_NONE};
+  Arrived arrived;
+  while (!arrived.ended) {
+    const auto event = stream.next(std::chrono::milliseconds(0));
+    if (!event) break;
+    if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
+    arrived.tokens += static_cast<int32_t>(event->token_ids.size());
+    arrived.ended = event->finish_reason != INFLIGHT_FINISH_NONE;
+  }
+  return arrived;
 }
 
 LiveResult run_live(LiveEngine& engine, const Workload& workload) {

@@ -14,11 +14,11 @@
 
 namespace inflight::cli {
 
-// An engine that runs step by step. Its clock is the time spent in steps: what the program does between two of them,
-// reading streams and making prompts, is not the engine's.
+// An engine that runs step by step, without overlap: nothing runs between two steps. Its clock is the time spent in
+// them; what the program does in between, reading streams and making prompts, is not the engine's.
 class LiveEngine {
  public:
-  // Sets host_driven.   ERRORS: as inflight_engine_create().
+  // Sets host_driven and overlap.   ERRORS: as inflight_engine_create().
   explicit LiveEngine(EngineFlags& flags);
 
   // Ends after exactly `output_tokens`; the prompt is random.
@@ -45,7 +45,7 @@ class LiveEngine {
   int32_t max_model_len_ = 0;
 };
 
-// What came on a stream, without waiting.   ERRORS: EngineFailed.
+// All that has come on a stream, without waiting.   ERRORS: EngineFailed.
 struct Arrived {
   int32_t tokens = 0;
   bool ended = false;

@@ -39,6 +39,7 @@ struct Answer {
   std::vector<int32_t> token_ids;
   Event last;
   TimeNs first_token = 0;
+  int32_t first_count = 0;  // tokens that were there when it was seen
 };
 
 std::vector<int32_t> parse_ids(const std::string& text) {
@@ -126,7 +127,10 @@ void collect(std::vector<Stream>& streams, std::vector<Answer>& answers, const C
                                     event->prompt_logprobs.end());
       answer.prompt_top_logprobs.insert(answer.prompt_top_logprobs.end(), event->prompt_top_logprobs.begin(),
                                         event->prompt_top_logprobs.end());
-      if (answer.first_token == 0 && !event->token_ids.empty()) answer.first_token = clock.now();
+      if (answer.first_token == 0 && !event->token_ids.empty()) {
+        answer.first_token = clock.now();
+        answer.first_count = static_cast<int32_t>(event->token_ids.size());
+      }
       answer.text += event->text;
       answer.token_ids.insert(answer.token_ids.end(), event->token_ids.begin(), event->token_ids.end());
       answer.last = *event;
@@ -151,7 +155,7 @@ Timings timings_of(const std::vector<Answer>& answers, double load_ms, TimeNs be
   for (const Answer& answer : answers) {
     prompt_tokens += answer.last.prompt_token_count - answer.last.cached_token_count;
     if (answer.first_token == 0) continue;
-    later_tokens += answer.last.output_token_count - 1;
+    later_tokens += answer.last.output_token_count - answer.first_count;
     first = std::min(first, answer.first_token);
     last_first = std::max(last_first, answer.first_token);
   }
@@ -243,7 +247,8 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions&
         stderr,
         "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, first token after {:.0f} ms, loaded in {:.0f} ms\n",
         info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
-        timings.decode_tokens_per_second, timings.ttft_ms, load_ms);
+        static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9), timings.ttft_ms,
+        load_ms);
   }
   for (const Answer& answer : answers) {
     if (answer.last.finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", answer.last.error);

@@ -3,7 +3,7 @@
 
 import random
 
-from lab import CHOSEN_LATER, capacity, lengths_file, live, plot, sim, table, verdict
+from lab import CHOSEN_LATER, call, capacity, lengths_file, live, plot, sim, table, verdict
 
 
 def iteration_level():
@@ -252,13 +252,25 @@ def overlap():
                 f"{100 * (1 - runs['off']['device_busy_share']):.1f} %",
             )
         )
+    lived, gains = [], []
+    for batch in (8, 32):
+        arms = {"off": [], "on": []}
+        for mode in ("off", "on") * 3:  # by turns
+            run = call("bench", "throughput", "--batch", str(batch), "--overlap", mode)
+            arms[mode].append(run["decode_tokens_per_second"])
+        off, on = (sorted(arms[mode])[1] for mode in ("off", "on"))
+        gains.append(on / off)
+        lived.append((batch, f"{off:.0f}", f"{on:.0f}", f"{gains[-1]:.2f} x"))
     return "\n\n".join(
         [
             table(["device profile", "off, tokens/s", "on, tokens/s", "gain", "host share without overlap"], rows),
+            "The demo model live, `inflight bench throughput`, medians of three runs each by turns:",
+            table(["batch", "off, tokens/s", "on, tokens/s", "gain"], lived),
             verdict(
-                ratios[0] >= 1.05,
-                f"Overlap is worth {ratios[0]:.3f} times on the smallest model (target: 1.05 or the host's "
-                "share shown): this scheduler leaves little to hide.",
+                min(gains) >= 1.05,
+                f"Overlap is worth {ratios[0]:.3f} times on the smallest model's profile, which knows the scheduler's time only,"
+                f" and {min(gains):.2f} to {max(gains):.2f} times live, where a program reads its streams between two steps"
+                " (target: 1.05).",
             ),
         ]
     )

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <memory>
 
@@ -14,6 +13,7 @@
 #include "cli/progress_bar.h"
 #include "loadgen/load_summary.h"
 #include "sim/parse_number.h"
+#include "sim/text_file.h"
 #include "sim/trace_reader.h"
 #include "sim/workload_spec.h"
 
@@ -71,13 +71,6 @@ LoadSummary measure(const Workload& workload, const Flags& flags, const ServiceL
   return summarize(records, level);
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) fail(ErrorCode::Io, "{}: cannot be written", path);
-}
-
 void bench_serve(Flags& flags) {
   flags.load.target = parse_load_target(flags.base_url, flags.endpoint);
   flags.load.ignore_eos = !flags.stop_at_eos;
@@ -120,7 +113,7 @@ void bench_serve(Flags& flags) {
   } else if (runs.size() > 1) {
     fmt::print("{}", to_table(runs));
   }
-  if (!flags.html.empty()) write_file(flags.html, sweep_html("inflight bench serve: " + flags.base_url, runs));
+  if (!flags.html.empty()) write_text_file(flags.html, sweep_html("inflight bench serve: " + flags.base_url, runs));
   for (const LoadSummary& run : runs) {
     if (run.failed > 0) {
       fail(ErrorCode::Io, "{} of {} requests failed: {}", run.failed, run.failed + run.completed, run.errors.front());

@@ -30,10 +30,6 @@ Workload workload_of(const Flags& flags) {
 }
 
 std::string to_json(const LiveResult& result, const Flags& flags, const LiveEngine& engine, size_t requests) {
-  const auto latency = [](const LatencySummary& summary) {
-    return nlohmann::ordered_json{
-        {"mean", summary.mean}, {"p50", summary.p50}, {"p95", summary.p95}, {"p99", summary.p99}, {"max", summary.max}};
-  };
   const nlohmann::ordered_json json = {
       {"workload", flags.workload.empty() ? flags.trace : flags.workload},
       {"model", engine.model()},
@@ -44,9 +40,9 @@ std::string to_json(const LiveResult& result, const Flags& flags, const LiveEngi
       {"makespan_s", result.makespan_s},
       {"output_tokens", result.output_tokens},
       {"output_tokens_per_second", static_cast<double>(result.output_tokens) / result.makespan_s},
-      {"ttft_ms", latency(result.ttft)},
-      {"itl_ms", latency(result.itl)},
-      {"e2e_ms", latency(result.e2e)},
+      {"ttft_ms", result.ttft},
+      {"itl_ms", result.itl},
+      {"e2e_ms", result.e2e},
       {"preemptions", result.preemptions},
       {"prefix_hit_rate", result.prefix_hit_rate}};
   return json.dump(2);
@@ -71,11 +67,7 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
   fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n", 100.0 * result.useful_slot_share,
              100.0 * result.prefix_hit_rate, result.preemptions);
   fmt::print("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
-  for (const auto& [name, latency] :
-       {std::pair{"TTFT", &result.ttft}, std::pair{"ITL", &result.itl}, std::pair{"E2E", &result.e2e}}) {
-    fmt::print("  {:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}\n", name, latency->mean, latency->p50, latency->p95,
-               latency->p99);
-  }
+  fmt::print("{}{}{}", table_row("TTFT", result.ttft), table_row("ITL", result.itl), table_row("E2E", result.e2e));
 }
 
 }  // namespace

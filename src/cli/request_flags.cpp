@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/request_flags.h"
 
-#include <fstream>
-#include <iterator>
-
 #include "base/error.h"
+#include "sim/text_file.h"
 
 namespace inflight::cli {
 namespace {
@@ -24,10 +22,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 
 // The text itself, or with '@' the content of a file.
 std::string text_or_file(const std::string& given) {
-  if (!given.starts_with('@')) return given;
-  std::ifstream file(given.substr(1), std::ios::binary);
-  if (!file) fail(ErrorCode::NotFound, "{}: cannot open this file", given.substr(1));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return given.starts_with('@') ? read_text_file(given.substr(1)) : given;
 }
 
 }  // namespace

@@ -26,11 +26,6 @@
 namespace inflight::cli {
 namespace {
 
-std::string summary_line(const char* name, const LatencySummary& latency) {
-  return fmt::format("  {:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}\n", name, latency.mean, latency.p50, latency.p95,
-                     latency.p99);
-}
-
 std::string to_text(const SimResult& result) {
   const SchedulerStats& stats = result.scheduler;
   std::string text;
@@ -47,7 +42,7 @@ std::string to_text(const SimResult& result) {
                       100.0 * result.prefix_hit_rate(), grouped(stats.preemptions), 100.0 * result.recompute_tax(),
                       100.0 * result.kv_usage_mean, 100.0 * result.kv_usage_max);
   text += fmt::format("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
-  text += summary_line("TTFT", result.ttft) + summary_line("ITL", result.itl) + summary_line("E2E", result.e2e);
+  text += table_row("TTFT", result.ttft) + table_row("ITL", result.itl) + table_row("E2E", result.e2e);
   text += fmt::format(
       "  simulated in {:.3f} s: {} requests/s; decisions {:016x}\n", result.wall_s,
       grouped(static_cast<int64_t>(static_cast<double>(result.requests.size()) / std::max(result.wall_s, 1e-9))),

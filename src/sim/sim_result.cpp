@@ -39,6 +39,16 @@ LatencySummary LatencySummary::of(const LatencyHistogram& durations) {
           .max = milliseconds(static_cast<double>(durations.max()))};
 }
 
+void to_json(nlohmann::ordered_json& json, const LatencySummary& summary) {
+  json = {
+      {"mean", summary.mean}, {"p50", summary.p50}, {"p95", summary.p95}, {"p99", summary.p99}, {"max", summary.max}};
+}
+
+std::string table_row(const char* name, const LatencySummary& summary) {
+  return fmt::format("  {:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}\n", name, summary.mean, summary.p50, summary.p95,
+                     summary.p99);
+}
+
 double SimResult::useful_slot_share() const {
   return share(static_cast<double>(scheduler.used_slot_steps), static_cast<double>(scheduler.slot_steps));
 }
@@ -55,10 +65,6 @@ double SimResult::goodput() const { return share(static_cast<double>(deadlines_m
 
 std::string to_json(const SimResult& result) {
   using Json = nlohmann::ordered_json;
-  const auto latency = [](const LatencySummary& summary) {
-    return Json{
-        {"mean", summary.mean}, {"p50", summary.p50}, {"p95", summary.p95}, {"p99", summary.p99}, {"max", summary.max}};
-  };
   const SchedulerStats& stats = result.scheduler;
   Json admissions;
   for (size_t i = 0; i < kAdmissionResultCount; ++i) {
@@ -85,11 +91,11 @@ std::string to_json(const SimResult& result) {
       {"output_tokens_per_second", result.output_tokens_per_second()},
       {"total_tokens_per_second",
        share(static_cast<double>(stats.prompt_tokens + stats.output_tokens), result.makespan_s())},
-      {"ttft_ms", latency(result.ttft)},
-      {"itl_ms", latency(result.itl)},
-      {"tpot_ms", latency(result.tpot)},
-      {"e2e_ms", latency(result.e2e)},
-      {"queue_ms", latency(result.queue)},
+      {"ttft_ms", result.ttft},
+      {"itl_ms", result.itl},
+      {"tpot_ms", result.tpot},
+      {"e2e_ms", result.e2e},
+      {"queue_ms", result.queue},
       {"goodput", result.goodput()},
       {"deadlines_met_share",
        share(static_cast<double>(result.deadlines_met), static_cast<double>(result.requests.size()))},

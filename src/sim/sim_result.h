@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ struct LatencySummary {
   [[nodiscard]] static LatencySummary of(std::vector<TimeNs> durations);
   [[nodiscard]] static LatencySummary of(const LatencyHistogram& durations);
 };
+// {"mean": .., "p50": .., "p95": .., "p99": .., "max": ..}
+void to_json(nlohmann::ordered_json& json, const LatencySummary& summary);
+// One row of a table for people: name, mean, p50, p95, p99.
+[[nodiscard]] std::string table_row(const char* name, const LatencySummary& summary);
 
 struct SimResult {
   std::string workload, device, schedule_policy, eviction_policy, batching;

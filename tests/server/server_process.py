@@ -88,8 +88,14 @@ class Server:
     def metrics(self):
         """name -> value of the samples without further labels than the model's name."""
         _, _, text = self.request("GET", "/metrics")
-        pattern = r'^([a-z_:]+)(?:\{model_name="[^"]*"\})? ([0-9.e+-]+)$'
+        pattern = r'^([a-z0-9_:]+)(?:\{model_name="[^"]*"\})? ([0-9.e+-]+)$'
         return {name: float(value) for name, value in re.findall(pattern, text.decode(), flags=re.M)}
+
+    def labelled(self, name, label):
+        """The samples of metric `name`, by the value of `label`."""
+        _, _, text = self.request("GET", "/metrics")
+        pattern = rf'^{name}\{{[^}}]*{label}="([^"]*)"[^}}]*\}} ([0-9.e+-]+)$'
+        return {key: float(value) for key, value in re.findall(pattern, text.decode(), flags=re.M)}
 
     def wait_idle(self, seconds=30):
         """Waits until nothing runs; the metrics then."""
@@ -103,6 +109,9 @@ class Server:
 
     def threads(self):
         return len(list(pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()))
+
+    def open_files(self):
+        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def resident_kilobytes(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

@@ -5,7 +5,8 @@
 //   SWIGLU: h[t, n] = silu(gate + bias0[n]) * (up + bias1[n]), silu(g) = g / (1 + exp(-g)); weight[0] gate, weight[1] up;
 //           written as the rows of the next layer: floats, int8 blocks, or both
 //   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for all rows, so
-//   that each weight is read once a step. Test: tests/kernel/linear_test.cpp.
+//   that each weight is read once a step. The first `long_items` items have `long_panels`: memory is read fastest in long
+//   pieces, and short items at the end let the workers finish together. Test: tests/kernel/linear_test.cpp.
 
 // Writes up to 32 columns of one of `rows` rows from two vectors. column is a multiple of 32; below `depth`.
 static void write_block(const Memory* memory, __global const Rows* to, int rows, int row, int column, int depth, float16 a,
@@ -65,16 +66,15 @@ static float16 bias_of(const Memory* memory, int offset, int panel)
   return offset < 0 ? (float16)(0.0f) : vload16(panel, memory->vectors + offset);
 }
 
-static void linear_item(const Memory* memory, __global const LinearArgs* args, int item)
+// Panels [begin, end) for all rows.
+static void linear_panels(const Memory* memory, __global const LinearArgs* args, int begin, int end)
 {
   __global const Weight* gate = args->weight;  // or the only one
   const int type = gate->type, depth = gate->depth, outputs = gate->outputs, bytes = panel_bytes(type, depth);
-  const int panel_count = (outputs + 15) / 16;
   const int swiglu = args->epilogue == EPILOGUE_SWIGLU, add = args->epilogue == EPILOGUE_ADD;
   const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
                           memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums), args->rows};
-  const int begin = item * args->panels, end = min(begin + args->panels, panel_count);
-  // Rows outside: their tile stays in a nearer cache than the item's weights, which are read in order.
+  // Rows outside: their tile stays in a nearer cache than these weights, which are read in order.
   for (int row0 = 0; row0 < args->rows; row0 += LINEAR_ROWS) {
     const int rows = min(LINEAR_ROWS, args->rows - row0);
     for (int first = begin; first < end; first += 2) {
@@ -112,10 +112,25 @@ static void linear_item(const Memory* memory, __global const LinearArgs* args, i
           write_block(memory, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
           continue;
         }
-        __global float* out = memory->act + args->out_floats + (size_t)(row0 + r) * args->out_stride + first * 16;
+        __global float* out = memory->act + args->out.floats + (size_t)(row0 + r) * args->out_stride + first * 16;
         store_columns(out, outputs - first * 16, result[0][r], add);
         if (pair == 2) store_columns(out + 16, outputs - first * 16 - 16, result[1][r], add);
       }
     }
+  }
+}
+
+// First panel of an item.
+static int first_panel(__global const LinearArgs* args, int item)
+{
+  const int longer = min(item, args->long_items);
+  return longer * args->long_panels + (item - longer) * args->panels;
+}
+
+static void linear_item(const Memory* memory, __global const LinearArgs* args, int item)
+{
+  const int end = min(first_panel(args, item + 1), (args->weight[0].outputs + 15) / 16);
+  for (int panel = first_panel(args, item); panel < end; panel += args->panels) {
+    linear_panels(memory, args, panel, min(panel + args->panels, end));
   }
 }

@@ -225,10 +225,15 @@ DEFINE_INTEGER_ROWS(Q4)
   "vbroadcastss " at ", %%zmm18\n"                                          \
   "vfmadd231ps %%zmm18, %%zmm16, %%zmm" a "\n"                              \
   "vfmadd231ps %%zmm18, %%zmm17, %%zmm" b "\n"
-#define PAIR_ROWS(M)                                                                                                      \
-  M("(%[x])", "0", "8") M("(%[x],%[s])", "1", "9") M("(%[x],%[s],2)", "2", "10") M("(%[y])", "3", "11")                   \
-      M("(%[x],%[s],4)", "4", "12") M("(%[y],%[s],2)", "5", "13") M("(%[z])", "6", "14") M("(%[y],%[s],4)", "7", "15")
-#define PAIR_SUMS(M) M("0", "8") M("1", "9") M("2", "10") M("3", "11") M("4", "12") M("5", "13") M("6", "14") M("7", "15")
+#define PAIR_ROWS_1(M) M("(%[x])", "0", "8")
+#define PAIR_ROWS_2(M) PAIR_ROWS_1(M) M("(%[x],%[s])", "1", "9")
+#define PAIR_ROWS_4(M) PAIR_ROWS_2(M) M("(%[x],%[s],2)", "2", "10") M("(%[y])", "3", "11")
+#define PAIR_ROWS_8(M)                                                      \
+  PAIR_ROWS_4(M) M("(%[x],%[s],4)", "4", "12") M("(%[y],%[s],2)", "5", "13") M("(%[z])", "6", "14") M("(%[y],%[s],4)", "7", "15")
+#define PAIR_SUMS_1(M) M("0", "8")
+#define PAIR_SUMS_2(M) PAIR_SUMS_1(M) M("1", "9")
+#define PAIR_SUMS_4(M) PAIR_SUMS_2(M) M("2", "10") M("3", "11")
+#define PAIR_SUMS_8(M) PAIR_SUMS_4(M) M("4", "12") M("5", "13") M("6", "14") M("7", "15")
 #define PAIR_LOAD(a, b) "vmovups 64*" a "(%[acc_a]), %%zmm" a "\nvmovups 64*" a "(%[acc_b]), %%zmm" b "\n"
 #define PAIR_STORE(a, b) "vmovups %%zmm" a ", 64*" a "(%[acc_a])\nvmovups %%zmm" b ", 64*" a "(%[acc_b])\n"
 #define LOAD_PAIR_F16 "vcvtph2ps (%[w]), %%zmm16\nvcvtph2ps (%[w],%[b]), %%zmm17\n"
@@ -236,47 +241,43 @@ DEFINE_INTEGER_ROWS(Q4)
 #define LOAD_PAIR_BF16                                                      \
   "vpmovzxwd (%[w]), %%zmm16\nvpslld $16, %%zmm16, %%zmm16\n"               \
   "vpmovzxwd (%[w],%[b]), %%zmm17\nvpslld $16, %%zmm17, %%zmm17\n"
-#define DEFINE_FLOAT_PAIR(TYPE, BYTES)                                                                                    \
-  INLINE void float_pair_##TYPE(__global const uchar* w, long b, __global const float* x, long stride, long count,        \
-                                float16* acc_a, float16* acc_b)                                                           \
+#define DEFINE_FLOAT_PAIR(TYPE, ROWS, BYTES)                                                                              \
+  INLINE void float_pair_##TYPE##_##ROWS(__global const uchar* w, long b, __global const float* x, long stride,           \
+                                         long count, float16* acc_a, float16* acc_b)                                      \
   {                                                                                                                       \
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
-    __asm__ volatile(PAIR_SUMS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                         \
+    __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
                      "prefetcht0 2048(%[w])\n"                                                                            \
-                     "prefetcht0 2048(%[w],%[b])\n" PAIR_ROWS(FLOAT_PAIR)                                                 \
+                     "prefetcht0 2048(%[w],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                          \
                      "add $" #BYTES ", %[w]\n"                                                                            \
                      "add $4, %[x]\n"                                                                                     \
                      "add $4, %[y]\n"                                                                                     \
                      "add $4, %[z]\n"                                                                                     \
                      "dec %[n]\n"                                                                                         \
-                     "jnz 1b\n" PAIR_SUMS(PAIR_STORE)                                                                     \
+                     "jnz 1b\n" PAIR_SUMS_##ROWS(PAIR_STORE)                                                              \
                      : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(count)                                \
                      : [b] "r"(b), [s] "r"(4 * stride), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                            \
                      : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10",     \
                        "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "memory");                 \
   }
+// Rows r..r+ROWS-1 of one panel or of two.
+#define FLOATS(TYPE, ROWS, r)                                                                                             \
+  {                                                                                                                       \
+    if (b) {                                                                                                              \
+      float_pair_##TYPE##_##ROWS(w, b - a, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                    \
+    } else {                                                                                                              \
+      floats_##TYPE##_##ROWS(w, x + (size_t)r * depth, depth, count, acc_a + r);                                          \
+    }                                                                                                                     \
+  }
 #define DEFINE_FLOAT_ROWS(TYPE, BYTES)                                                                                    \
   DEFINE_FLOAT_TILE(TYPE, 8, BYTES)                                                                                       \
   DEFINE_FLOAT_TILE(TYPE, 4, BYTES)                                                                                       \
   DEFINE_FLOAT_TILE(TYPE, 2, BYTES)                                                                                       \
-  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                      \
-  DEFINE_FLOAT_PAIR(TYPE, BYTES)                                                                                              \
-  INLINE void last_floats_##TYPE(__global const uchar* w, __global const float* x, int depth, int count, int r, int rows, \
-                                 float16* acc)                                                                            \
-  {                                                                                                                       \
-    x += (size_t)r * depth;                                                                                               \
-    if ((rows - r) & 4) {                                                                                                 \
-      floats_##TYPE##_4(w, x, depth, count, acc + r);                                                                     \
-      x += 4 * (size_t)depth;                                                                                             \
-      r += 4;                                                                                                             \
-    }                                                                                                                     \
-    if ((rows - r) & 2) {                                                                                                 \
-      floats_##TYPE##_2(w, x, depth, count, acc + r);                                                                     \
-      x += 2 * (size_t)depth;                                                                                             \
-      r += 2;                                                                                                             \
-    }                                                                                                                     \
-    if (r < rows) floats_##TYPE##_1(w, x, depth, count, acc + r);                                                         \
-  }                                                                                                                       \
+  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                       \
+  DEFINE_FLOAT_PAIR(TYPE, 8, BYTES)                                                                                       \
+  DEFINE_FLOAT_PAIR(TYPE, 4, BYTES)                                                                                       \
+  DEFINE_FLOAT_PAIR(TYPE, 2, BYTES)                                                                                       \
+  DEFINE_FLOAT_PAIR(TYPE, 1, BYTES)                                                                                       \
   static void float_rows_##TYPE(__global const uchar* a, __global const uchar* b, const LinearInput* in, int row0,        \
                                 int rows, int depth, float16* acc_a, float16* acc_b)                                      \
   {                                                                                                                       \
@@ -286,15 +287,16 @@ DEFINE_INTEGER_ROWS(Q4)
       __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
       const int count = min(stretch, depth - k);                                                                          \
       int r = 0;                                                                                                          \
-      for (; r + 8 <= rows; r += 8) {                                                                                     \
-        if (b) {                                                                                                          \
-          float_pair_##TYPE(w, b - a, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                         \
-        } else {                                                                                                          \
-          floats_##TYPE##_8(w, x + (size_t)r * depth, depth, count, acc_a + r);                                           \
-        }                                                                                                                 \
+      for (; r + 8 <= rows; r += 8) FLOATS(TYPE, 8, r)                                                                    \
+      if ((rows - r) & 4) {                                                                                               \
+        FLOATS(TYPE, 4, r)                                                                                                \
+        r += 4;                                                                                                           \
       }                                                                                                                   \
-      last_floats_##TYPE(w, x, depth, count, r, rows, acc_a);                                                             \
-      if (b) last_floats_##TYPE(w + (b - a), x, depth, count, r, rows, acc_b);                                            \
+      if ((rows - r) & 2) {                                                                                               \
+        FLOATS(TYPE, 2, r)                                                                                                \
+        r += 2;                                                                                                           \
+      }                                                                                                                   \
+      if (r < rows) FLOATS(TYPE, 1, r)                                                                                    \
     }                                                                                                                     \
   }
 DEFINE_FLOAT_ROWS(F16, 32)

@@ -45,8 +45,10 @@ typedef struct { int in, rows_from, weight, depth; float epsilon; int rows; Rows
 typedef struct {
   Weight weight[2];
   int bias[2];
-  Rows in, out;
-  int epilogue, out_floats, out_stride, rows, panels;
+  Rows in, out;    // STORE and ADD write out.floats alone
+  int epilogue, out_stride, rows;
+  int panels;                   // of an item
+  int long_items, long_panels;  // the first items have more of them
 } LinearArgs;
 typedef struct { int query, key, value, positions, tables, layer; } RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
@@ -60,7 +62,6 @@ typedef struct {
   int counter;       // index of the counter that each finished item adds to
   int wait_counter;  // -1: begin at once
   int wait_count;
-  int pad;
   union {
     EmbedArgs embed;
     NormArgs norm;
@@ -70,7 +71,7 @@ typedef struct {
     CombineArgs combine;
     StatisticsArgs statistics;
     SampleArgs sample;
-    int words[26];
+    int words[27];
   } args;
 } Stage;  // 128 bytes
 

@@ -30,7 +30,7 @@ static WeightsAhead weights_ahead(const Memory* memory, __global const Stage* st
   if (stage == end || stage->args.linear.rows > ROWS_BOUND_BY_WEIGHTS) return ahead;
   __global const LinearArgs* args = &stage->args.linear;
   const int bytes = panel_bytes(args->weight[0].type, args->weight[0].depth);
-  const int first = item * args->panels, panels = (args->weight[0].outputs + 15) / 16 - first;
+  const int first = first_panel(args, item), panels = (args->weight[0].outputs + 15) / 16 - first;
   ahead.next = weight_panel(memory, &args->weight[0], first, bytes);
   ahead.end = ahead.next + min((ulong)panels * bytes, (ulong)WEIGHTS_AHEAD);
   return ahead;

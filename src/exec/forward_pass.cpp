@@ -11,6 +11,7 @@ namespace inflight {
 namespace {
 
 constexpr int32_t kItemsPerWorker = 16;             // of a linear stage, so that the last ones come out even
+constexpr int32_t kShortItemsPart = 4;              // a fused step's workers begin with items of all but a 4th part
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
 
 // Panels of one item; even for pairs: rows are written in blocks of two panels.
@@ -25,8 +26,9 @@ int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pa
 }  // namespace
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
-                         const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t worker_count)
-    : arena_(arena), size_(size), shape_(shape), worker_count_(worker_count) {
+                         const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t worker_count,
+                         bool fused)
+    : arena_(arena), size_(size), shape_(shape), worker_count_(worker_count), long_items_(fused ? worker_count : 0) {
   add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena.hidden};
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
@@ -51,7 +53,7 @@ LinearArgs ForwardPass::linear(const WeightStore& store, const WeightView& weigh
   args.bias[0] = store.vector(bias);
   args.bias[1] = kNone;
   args.epilogue = Epilogue::Store;
-  args.out_floats = kNone;
+  args.out = {};
   return args;
 }
 
@@ -59,7 +61,16 @@ void ForwardPass::add_linear(const LinearArgs& args) {
   Stage& stage = add(Operation::Linear);
   stage.linear = args;
   stage.linear.panels = panels_per_item(args.weight[0], worker_count_, args.epilogue == Epilogue::Swiglu);
-  stage.items = div_ceil(panel_count(args.weight[0].outputs), stage.linear.panels);
+  const int32_t count = panel_count(args.weight[0].outputs);
+  if (long_items_ > 0) {
+    const int32_t panels = (count - count / kShortItemsPart) / long_items_ / 2 * 2;
+    if (panels > stage.linear.panels) {
+      stage.linear.long_items = long_items_;
+      stage.linear.long_panels = panels;
+    }
+  }
+  const int32_t rest = count - stage.linear.long_items * stage.linear.long_panels;
+  stage.items = stage.linear.long_items + div_ceil(rest, stage.linear.panels);
 }
 
 void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
@@ -76,7 +87,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
     LinearArgs args = linear(store, weight, bias);
     args.in = arena_.normed;
-    args.out_floats = out;
+    args.out.floats = out;
     args.out_stride = weight.rows;
     add_linear(args);
   };
@@ -85,7 +96,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
     LinearArgs args = linear(store, weight, bias);
     args.in = in;
     args.epilogue = Epilogue::Add;
-    args.out_floats = arena_.hidden;
+    args.out.floats = arena_.hidden;
     args.out_stride = spec.hidden_size;
     add_linear(args);
   };
@@ -127,7 +138,7 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
   next_group();
   LinearArgs args = linear(store, weights.output, WeightView{});
   args.in = arena_.sampled;
-  args.out_floats = arena_.logits;
+  args.out.floats = arena_.logits;
   args.out_stride = spec.vocabulary_size;
   add_linear(args);
   next_group();

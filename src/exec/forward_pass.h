@@ -26,7 +26,7 @@ struct StepTables {
 class ForwardPass {
  public:
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const KernelShape& shape, int32_t worker_count);
+              const ArenaSize& size, const KernelShape& shape, int32_t worker_count, bool fused);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
@@ -55,6 +55,7 @@ class ForwardPass {
   ArenaSize size_;
   KernelShape shape_;
   int32_t worker_count_;
+  int32_t long_items_;  // of a linear stage
   int32_t group_ = 0;
   std::vector<Stage> layers_;  // embedding and all layers
   std::vector<Stage> logits_;  // one round of size_.logit_rows

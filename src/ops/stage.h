@@ -60,7 +60,7 @@ struct LinearArgs {
   StageRows in;
   StageRows out;
   Epilogue epilogue;
-  int32_t out_floats, out_stride, rows, panels;
+  int32_t out_stride, rows, panels, long_items, long_panels;
 };
 struct RopeArgs {
   int32_t query, key, value, positions, tables, layer;
@@ -85,9 +85,8 @@ struct Stage {
   int32_t counter;
   int32_t wait_counter;
   int32_t wait_count;
-  int32_t pad;
   union {
-    int32_t words[26];
+    int32_t words[27];
     EmbedArgs embed;
     NormArgs norm;
     LinearArgs linear;
@@ -98,7 +97,7 @@ struct Stage {
     SampleArgs sample;
   };
 };
-static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26);
+static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 27);
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
 

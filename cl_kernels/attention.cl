@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention.cl: rows of queries attend to their sequence's paged K and V; decode and prefill alike.
-//   out[t, h, :] = sum_j softmax_j(q[t, h, :] . K[j, g, :] / sqrt(D)) V[j, g, :],  g = h / (H/G), 0 <= j <= position[t]
+//   out[t, h, :] = sum_j softmax_j(q[t, h, :] . K[j, g, :] / sqrt(D)) V[j, g, :],  g = h / (H/G), 0 <= j <= position[t];
+//   with a sliding window of W tokens, j > position[t] - W, too.
 //   query, out [T][H][D] f32; KV storage: rows.cl.
 //   The context is cut at multiples of PARTITION tokens. Within a partition: all scores, their maximum m, weights
 //   p_j = exp(s_j - m), l = sum p_j, a = sum p_j V_j, tokens in order. Partitions are merged in order:
@@ -8,11 +9,12 @@
 //   So a row's arithmetic depends on its position alone: not on the tile it is computed in, nor on whether one item walks
 //   through all partitions (merging as it goes) or each partition has its own and combine_item() merges.
 //   Work list, 8 ints an item: first row, rows, KV head, first partition, end partition, partial slot of (first row, first
-//   head of the group, partition 0) or -1 = write the result, partitions of the row, unused. Split items have one row.
+//   head of the group, the row's first partition) or -1 = write the result, partitions of the row, its first partition.
+//   Split items have one row. Partitions wholly before the window of the first row are in no list.
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
 //   Mapping: item = work-list entry; tiles of up to 8 queries share each K and V that is loaded.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
-//   HEAD_SIZE). Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
+//   HEAD_SIZE), WINDOW (W, 0 = none). Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
 
 #define PARTITION 256
@@ -42,6 +44,14 @@
 #else
 #define LANES (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 #endif
+// The first token that a query sees; the lanes of a group that it does not see, `seen` being its position in the group.
+#if WINDOW
+#define FIRST_SEEN(position) max((position) - (WINDOW - 1), 0)
+#define UNSEEN(seen) ((LANES > (seen)) | (LANES <= (seen) - WINDOW))
+#else
+#define FIRST_SEEN(position) 0
+#define UNSEEN(seen) (LANES > (seen))
+#endif
 
 // Running result of one query.
 typedef struct {
@@ -64,10 +74,11 @@ static void prefetch_group(__global const KV_TYPE* from)
   for (int at = 0; at < KV_GROUP * HEAD_SIZE * (int)sizeof(KV_TYPE); at += 64) prefetch_line((__global const uchar*)from + at);
 }
 
-// N queries over one partition; query q sees the tokens at positions <= position[q]. results[q] = (a, m, l).
+// N queries over one partition; positions rise with q. results[q] = (a, m, l).
 //   GROUPS groups of tokens and PARTS parts of a head are computed at a time, so that few queries fill the pipeline, too; what
 //   is left over is computed again with the last one. A number's own sum does not depend on either.
-// REQUIRES: at least one token of the partition is seen by each. ENSURES: memory behind the last seen token is not used.
+// REQUIRES: at least one token of the partition is seen by each. ENSURES: values outside what is seen are not used, nor
+//   blocks in which nothing is seen.
 #define HEAD_PARTS (HEAD_SIZE / HEAD_VECTOR)
 #define EACH(i, COUNT) _Pragma("unroll") for (int i = 0; i < COUNT; i++)
 #define DEFINE_PARTITION(N, GROUPS, PARTS)                                                                             \
@@ -75,14 +86,13 @@ static void prefetch_group(__global const KV_TYPE* from)
                             const float* query, const int* position, float* sums, float* largests, float* totals)      \
   {                                                                                                                    \
     const int begin = partition * PARTITION;                                                                           \
-    int last = position[0];                                                                                            \
-    for (int q = 1; q < N; q++) last = max(last, position[q]);                                                         \
-    const int count = min(last + 1 - begin, PARTITION);                                                                \
+    const int first = max(FIRST_SEEN(position[0]) - begin, 0), first_group = first / KV_GROUP;                         \
+    const int count = min(position[N - 1] + 1 - begin, PARTITION);                                                     \
     const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
     float weights[N][PARTITION];                                                                                       \
     KV_FLOATS most[N];                                                                                                 \
     EACH(q, N) most[q] = -INFINITY;                                                                                    \
-    for (int t = 0; t < groups; t += GROUPS) {                                                                         \
+    for (int t = first_group; t < groups; t += GROUPS) {                                                               \
       __global const KV_TYPE* keys[GROUPS];                                                                            \
       KV_FLOATS score[GROUPS][N];                                                                                      \
       EACH(u, GROUPS) {                                                                                                \
@@ -91,7 +101,7 @@ static void prefetch_group(__global const KV_TYPE* from)
         if (GROUPS > 1) {                                                                                              \
           const int next = begin + min(t + u + GROUPS, groups - 1) * KV_GROUP;                                         \
           prefetch_group(keys[u] + KV_HALF);                                                                           \
-          prefetch_group(kv_block(memory, table[next / BLOCK_TOKENS], layer, group) + next % BLOCK_TOKENS * HEAD_SIZE); \
+          prefetch_group(kv_block(memory, table[next / BLOCK_TOKENS], layer, group) + next % BLOCK_TOKENS * HEAD_SIZE);\
         }                                                                                                              \
         EACH(q, N) score[u][q] = 0.0f;                                                                                 \
       }                                                                                                                \
@@ -105,7 +115,7 @@ static void prefetch_group(__global const KV_TYPE* from)
         const int at = min(t + u, groups - 1);                                                                         \
         EACH(q, N) {                                                                                                   \
           const KV_INTS seen = (KV_INTS)(position[q] - begin - at * KV_GROUP);                                         \
-          score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), LANES > seen);                                     \
+          score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), UNSEEN(seen));                                     \
           most[q] = fmax(most[q], score[u][q]);                                                                        \
           CONCAT(vstore, KV_GROUP)(score[u][q], at, weights[q]);                                                       \
         }                                                                                                              \
@@ -114,7 +124,7 @@ static void prefetch_group(__global const KV_TYPE* from)
     EACH(q, N) {                                                                                                       \
       const float largest = MAX_GROUP(most[q]);                                                                        \
       KV_FLOATS total = 0.0f;                                                                                          \
-      for (int t = 0; t < groups; t++) {                                                                               \
+      for (int t = first_group; t < groups; t++) {                                                                     \
         const KV_FLOATS score = CONCAT(vload, KV_GROUP)(t, weights[q]);                                                \
         const KV_FLOATS p = select(EXP_GROUP(score - largest), (KV_FLOATS)(0.0f), score == (KV_FLOATS)(-INFINITY));    \
         total += p;                                                                                                    \
@@ -126,12 +136,12 @@ static void prefetch_group(__global const KV_TYPE* from)
     for (int part = 0; part < HEAD_PARTS; part += PARTS) {                                                             \
       HEAD_FLOATS sum[PARTS][N];                                                                                       \
       EACH(p, PARTS) EACH(q, N) sum[p][q] = 0.0f;                                                                      \
-      for (int j0 = 0; j0 < count; j0 += KV_GROUP) {                                                                   \
+      for (int j0 = first_group * KV_GROUP; j0 < count; j0 += KV_GROUP) {                                              \
         const int token = begin + j0;                                                                                  \
         __global const KV_TYPE* values = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + KV_HALF +       \
                                          token % BLOCK_TOKENS * HEAD_SIZE;                                             \
         const int end = min(count - j0, KV_GROUP);                                                                     \
-        for (int j = 0; j < end; j++) {                                                                                \
+        for (int j = max(first - j0, 0); j < end; j++) {                                                               \
           EACH(p, PARTS) {                                                                                             \
             const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), values + j * HEAD_SIZE);                       \
             EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(weights[q][j0 + j]), sum[p][q]);                               \
@@ -168,10 +178,11 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       for (int i = 0; i < HEAD_SIZE; i++) state[q].sum[i] = 0.0f;
     }
     for (int partition = first_partition; partition < end_partition; partition++) {
-      int q = 0;  // positions rise with the rows
+      int q = 0, end = count;  // positions rise with the rows
       while (q < count && position[q] < partition * PARTITION) q++;
-      while (q < count) {
-        const int left = count - q, tile = left >= 8 ? 8 : min(left, 4);
+      while (end > q && FIRST_SEEN(position[end - 1]) >= (partition + 1) * PARTITION) end--;
+      while (q < end) {
+        const int left = end - q, tile = left >= 8 ? 8 : min(left, 4);
         float sums[8 * HEAD_SIZE], largests[8], totals[8];
         const float* from = query + q * HEAD_SIZE;
         switch (tile) {
@@ -196,7 +207,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
             continue;
           }
           __global float* to = memory->act + args->partials +
-                               (size_t)(partial + (q0 + q) * row_partitions + partition) * PARTIAL_WORDS;
+                               (size_t)(partial + (q0 + q) * row_partitions + partition - work[7]) * PARTIAL_WORDS;
           for (int i = 0; i < HEAD_SIZE; i++) to[i] = sums[t * HEAD_SIZE + i];
           to[HEAD_SIZE] = largests[t];
           to[HEAD_SIZE + 1] = totals[t];

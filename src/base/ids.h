@@ -12,6 +12,7 @@ enum class RequestId : uint64_t {};
 enum class SequenceId : uint64_t {};
 // Index of a KV block in [0, block count).
 enum class BlockId : int32_t {};
+inline constexpr BlockId kNoBlock{-1};  // in a block table: nothing is held there any more
 
 // Vocabulary index in [0, V).
 using TokenId = int32_t;

@@ -94,9 +94,20 @@ void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
 }
 
 void KvBlocks::release(std::vector<BlockId>& table) {
+  drop_references(table);
+  table.clear();
+}
+
+void KvBlocks::release_passed(std::vector<BlockId>& table, int32_t first, int32_t end) {
+  const auto passed = std::span(table).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
+  drop_references(passed);
+  std::ranges::fill(passed, kNoBlock);
+}
+
+void KvBlocks::drop_references(std::span<const BlockId> blocks) {
   scratch_.clear();
-  for (const BlockId block : table) {
-    if (!pool_.dereference(block)) continue;
+  for (const BlockId block : blocks) {
+    if (block == kNoBlock || !pool_.dereference(block)) continue;
     if (!tree_.contains(block)) {
       pool_.free(block);
       continue;
@@ -105,7 +116,6 @@ void KvBlocks::release(std::vector<BlockId>& table) {
     release_ticks_[static_cast<size_t>(block)] = ++tick_;
     scratch_.push_back(block);
   }
-  table.clear();
   if (scratch_.empty()) return;
   policy_->on_release(scratch_);
   for (const BlockId block : scratch_) enqueue_if_evictable(block);
@@ -157,8 +167,8 @@ int32_t KvBlocks::stored_among(std::span<const BlockId> blocks) const {
 }
 
 int32_t KvBlocks::freeable_count(std::span<const BlockId> table) const {
-  return static_cast<int32_t>(
-      std::ranges::count_if(table, [this](BlockId block) { return pool_.references(block) == 1; }));
+  return static_cast<int32_t>(std::ranges::count_if(
+      table, [this](BlockId block) { return block != kNoBlock && pool_.references(block) == 1; }));
 }
 
 void KvBlocks::clear_stored() {

@@ -5,6 +5,7 @@
 // A sequence's block table, by half-open ranges of its blocks:
 //   [0, published)       in the tree: shared with whoever has the same prefix; referenced, so never evicted
 //   [published, size)    the sequence's own: still being filled, or full of tokens that the host does not know yet
+// Its first blocks may be kNoBlock: behind a sliding window. Then all published ones are, so that the invariant holds.
 // Freeing a sequence drops its references: published blocks become stored, the others free.
 //
 // Invariant: a stored block's descendants have no references (a table refers to every ancestor of its blocks), so every
@@ -73,6 +74,9 @@ class KvBlocks {
 
   // Drops one reference of every block and empties the table.
   void release(std::vector<BlockId>& table);
+  // Drops one reference of each of table[first, end), which become kNoBlock: what comes later will not read them.
+  // REQUIRES: of the published blocks all or none are in the range or were released before.
+  void release_passed(std::vector<BlockId>& table, int32_t first, int32_t end);
 
   // Blocks that can be had: free ones and stored ones.
   [[nodiscard]] int32_t available_count() const { return pool_.free_count() + pool_.stored_count(); }
@@ -107,6 +111,7 @@ class KvBlocks {
   [[nodiscard]] std::optional<BlockId> next_victim();
   void evict(BlockId block);
   void enqueue_if_evictable(BlockId block);
+  void drop_references(std::span<const BlockId> blocks);
 
   Options options_;
   EvictPolicy* policy_;

@@ -155,7 +155,10 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
     table.row({"attention",
-               fmt::format("{} heads of {} over {} KV heads", spec.head_count, spec.head_size, spec.kv_head_count)});
+               fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size, spec.kv_head_count,
+                           spec.sliding_window > 0
+                               ? fmt::format(", sliding window of {} tokens", grouped(spec.sliding_window))
+                               : "")});
     table.row(
         {"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
                                   inspection.file.find_tensor("rope_freqs.weight") ? ", frequency factors" : "")});
@@ -229,6 +232,7 @@ Json spec_json(const ModelSpec& spec) {
           {"head_size", spec.head_size},
           {"vocabulary_size", spec.vocabulary_size},
           {"context_length", spec.context_length},
+          {"sliding_window", spec.sliding_window},
           {"norm_epsilon", spec.norm_epsilon},
           {"rope_base", spec.rope_base},
           {"rope_dimension_count", spec.rope_dimension_count},

@@ -29,7 +29,8 @@ struct BatchEntry {
   // The last scheduled token is the sequence's newest: its logits give one new token.
   bool samples = false;
   Phase phase = Phase::Prefill;
-  // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks.
+  // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks. kNoBlock: wholly before the sliding window
+  // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
   const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
 

@@ -32,6 +32,7 @@ void ModelSpec::validate() const {
   require_range("head size", head_size, 2, 1024);
   require_range("vocabulary size", vocabulary_size, 1, limits::kVocabularyMax);
   require_range("context length", context_length, 1, limits::kContextTokensMax);
+  require_range("sliding window", sliding_window, 0, limits::kContextTokensMax);
   require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
   require_positive("RMSNorm epsilon", norm_epsilon);
   require_positive("RoPE base", rope_base);

@@ -34,6 +34,7 @@ struct ModelSpec {
   int32_t head_size = 0;          // D, even
   int32_t vocabulary_size = 0;    // V
   int32_t context_length = 0;     // tokens a sequence may have at most
+  int32_t sliding_window = 0;     // last tokens that a token attends to, itself included; 0 = all
   float norm_epsilon = 1e-5F;
   RopeStyle rope_style = RopeStyle::Interleaved;
   int32_t rope_dimension_count = 0;  // the first numbers of each head that are rotated; even, <= D

@@ -140,6 +140,7 @@ Runtime::Runtime(RuntimeOptions options)
     fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the model's context length)",
          config.max_model_len, spec_.context_length);
   }
+  config.sliding_window = spec_.sliding_window;
   config.validate(kv_tokens);
 
   auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
@@ -158,6 +159,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"embedding_length", spec_.hidden_size},
                  {"vocabulary_size", spec_.vocabulary_size},
                  {"context_length", spec_.context_length},
+                 {"sliding_window", spec_.sliding_window},
                  {"chat_template", !chat_template_.empty()}}},
                {"limits",
                 {{"max_num_seqs", config.max_num_seqs},

@@ -23,6 +23,7 @@ StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const S
       kv_head_count_(spec.kv_head_count),
       vocabulary_size_(spec.vocabulary_size),
       block_token_count_(block_token_count),
+      sliding_window_(spec.sliding_window),
       limits_(limits),
       results_(kStepCounters + limits.counters * kStepCounterStride) {}
 
@@ -86,17 +87,20 @@ void StepUpload::add_attention(const BatchPlan& plan) {
     for (int32_t first = row; first < end; first += tile_rows) {
       const int32_t rows = std::min(tile_rows, end - first);
       const int32_t context = entry.computed_token_count + (first - row) + rows;
-      const int32_t partitions = div_ceil(context, kAttentionPartition);
+      const int32_t position = context - rows;  // of the first row
+      const int32_t first_seen = sliding_window_ > 0 ? std::max(position - sliding_window_ + 1, 0) : 0;
+      const int32_t begin = first_seen / kAttentionPartition;
+      const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
       for (int32_t group = 0; group < kv_head_count_; ++group) {
         if (!split) {
-          items_.push_back({first, rows, group, 0, partitions, kNone, partitions});
+          items_.push_back({first, rows, group, begin, begin + partitions, kNone, partitions, begin});
           continue;
         }
-        for (int32_t partition = 0; partition < partitions; ++partition) {
+        for (int32_t partition = begin; partition < begin + partitions; ++partition) {
           items_.push_back(
-              {first, rows, group, partition, partition + 1, slots + group * shared * partitions, partitions});
+              {first, rows, group, partition, partition + 1, slots + group * shared * partitions, partitions, begin});
         }
       }
       for (int32_t i = first; i < first + rows; ++i) {
@@ -117,7 +121,7 @@ void StepUpload::add_attention(const BatchPlan& plan) {
   for (const AttentionItem& item : items_) {
     const int32_t values[kAttentionItemWords] = {
         item.first_row,     item.rows,    item.group,          item.first_partition,
-        item.end_partition, item.partial, item.row_partitions, 0};
+        item.end_partition, item.partial, item.row_partitions, item.row_first_partition};
     word = std::copy(std::begin(values), std::end(values), word);
   }
 }

@@ -45,13 +45,13 @@ class StepUpload {
   int32_t append(size_t count);  // offset of that many new words
 
   int32_t head_count_, kv_head_count_, vocabulary_size_;
-  int32_t block_token_count_;
+  int32_t block_token_count_, sliding_window_;
   StepUploadLimits limits_;
   int32_t results_;
   StepTables tables_;
   std::vector<int32_t> words_;
   struct AttentionItem {
-    int32_t first_row, rows, group, first_partition, end_partition, partial, row_partitions;
+    int32_t first_row, rows, group, first_partition, end_partition, partial, row_partitions, row_first_partition;
     [[nodiscard]] int64_t cost() const { return int64_t{rows} * (end_partition - first_partition); }
   };
   std::vector<AttentionItem> items_;

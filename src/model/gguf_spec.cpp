@@ -95,6 +95,11 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
          file.path());
   }
+  if (file.find_value(keys.key("attention.sliding_window_pattern")) != nullptr) {
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {}: a sliding window in some of the layers; supported: in all, or none", file.path(),
+         quote(keys.key("attention.sliding_window_pattern")));
+  }
   if (const auto factor = keys.find_float("rope.scaling.attn_factor"); factor && *factor != 1.0F) {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1", file.path(),
          quote(keys.key("rope.scaling.attn_factor")), *factor);
@@ -171,6 +176,9 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.head_size = read_head_size(file, keys, spec);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
+  // Whoever looks back on the whole context has no window.
+  const int32_t window = keys.find_count("attention.sliding_window").value_or(spec.context_length);
+  spec.sliding_window = window < spec.context_length ? window : 0;
   spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   spec.rope_dimension_count = keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);

@@ -23,6 +23,7 @@ struct KernelShape {
   bool rope_interleaved = true;
   int32_t block_token_count = 16;
   bool kv_f16 = true;
+  int32_t sliding_window = 0;
   int32_t blocks_a_chunk = 1;  // of KV storage
 };
 

@@ -92,7 +92,7 @@ void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
     });
   }
   if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {
-    view_.blocks_held = column(blocks_held_, [](S s) { return static_cast<uint32_t>(s.block_table.size()); });
+    view_.blocks_held = column(blocks_held_, [](S s) { return count(s.held_block_count()); });
     view_.blocks_freeable =
         column(blocks_freeable_, [&blocks](S s) { return count(blocks.freeable_count(s.block_table)); });
   }

@@ -3,9 +3,11 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/math.h"
 
 namespace inflight {
@@ -31,9 +33,19 @@ const char* to_string(FinishCause cause) {
   return "";
 }
 
+namespace {
+
+int32_t shareable_block_count(const SchedulerConfig& config, const KvBlocks& blocks) {
+  if (!blocks.prefix_caching()) return 0;
+  return (config.sliding_window > 0 ? config.sliding_window : limits::kContextTokensMax) / blocks.block_token_count();
+}
+
+}  // namespace
+
 Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
     : config_(config),
       capacity_(config),
+      shareable_block_count_(shareable_block_count(config, blocks)),
       blocks_(blocks),
       policy_(&policy),
       new_token_ratio_(config.schedule_conservativeness),
@@ -86,6 +98,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   within("max_num_batched_tokens", config.max_num_batched_tokens, capacity_.max_num_batched_tokens);
   within("max_model_len", config.max_model_len, capacity_.max_model_len);
   within("max_requests", config.max_requests, capacity_.max_requests);
+  INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window);
   if (config.schedule_conservativeness != config_.schedule_conservativeness) {
     new_token_ratio_ = NewTokenRatio(config.schedule_conservativeness);
   }
@@ -181,6 +194,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
   sequence.computed_token_count = 0;
+  if (sequence.host_table.empty()) sequence.released_block_count = 0;  // else it comes back as it was
 }
 
 void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now) {
@@ -218,7 +232,8 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
 
 // Its host blocks may be read by the plan that is being made: they can be written from the next plan on.
 void Scheduler::release_host_blocks(Sequence& sequence) {
-  host_blocks_to_free_.insert(host_blocks_to_free_.end(), sequence.host_table.begin(), sequence.host_table.end());
+  std::ranges::copy_if(sequence.host_table, std::back_inserter(host_blocks_to_free_),
+                       [](BlockId block) { return block != kNoBlock; });
   sequence.host_table.clear();
   sequence.swapped_token_count = 0;
 }
@@ -226,7 +241,8 @@ void Scheduler::release_host_blocks(Sequence& sequence) {
 std::optional<KvBlocks::FullBlock> Scheduler::next_full_block(Sequence& sequence) {
   const int32_t width = blocks_.block_token_count();
   const int32_t usable = std::min(sequence.computed_token_count, static_cast<int32_t>(sequence.tokens.size()));
-  if ((sequence.published_block_count + 1) * width > usable || !blocks_.prefix_caching()) return std::nullopt;
+  if ((sequence.published_block_count + 1) * width > usable) return std::nullopt;
+  if (sequence.published_block_count >= shareable_block_count_) return std::nullopt;
   const auto i = static_cast<size_t>(sequence.published_block_count);
   const auto tokens =
       std::span<const TokenId>(sequence.tokens).subspan(i * static_cast<size_t>(width), static_cast<size_t>(width));
@@ -424,7 +440,9 @@ void Scheduler::check_invariants() const {
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);
     INFLIGHT_CHECK(sequence.unread_token_count >= 0 &&
                    sequence.unread_token_count <= static_cast<int32_t>(submitted_count_));
-    host_used += static_cast<int32_t>(sequence.host_table.size());
+    if (!sequence.host_table.empty()) {
+      host_used += static_cast<int32_t>(sequence.host_table.size()) - sequence.released_block_count;
+    }
     const bool running = std::ranges::find(running_, &sequence) != running_.end();
     INFLIGHT_CHECK(running == (sequence.state == SequenceState::Running));
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.host_table.size()) == blocks_for(sequence.swapped_token_count));
@@ -433,7 +451,10 @@ void Scheduler::check_invariants() const {
       continue;
     }
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.block_table.size()) >= blocks_for(sequence.computed_token_count));
-    for (size_t i = 0; i < sequence.block_table.size(); ++i) {
+    const auto released = static_cast<size_t>(sequence.released_block_count);
+    INFLIGHT_CHECK(released == 0 || sequence.published_block_count == shareable_block_count_);
+    INFLIGHT_CHECK(released == 0 || sequence.released_block_count >= shareable_block_count_);
+    for (size_t i = released; i < sequence.block_table.size(); ++i) {
       ++references[static_cast<size_t>(sequence.block_table[i])];
       const bool published = i < static_cast<size_t>(sequence.published_block_count);
       INFLIGHT_CHECK(blocks_.tree().contains(sequence.block_table[i]) == published);

@@ -121,8 +121,9 @@ struct SchedulerStats {
   int64_t recomputed_tokens = 0;
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
-  int64_t thrashing_steps = 0;     // steps planned while the recompute tax was too high
-  int64_t attended_tokens = 0;     // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked
+  int64_t thrashing_steps = 0;  // steps planned while the recompute tax was too high
+  int64_t attended_tokens =
+      0;  // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked (fewer with a window)
   int64_t slot_steps = 0;          // steps * max_num_seqs
   int64_t used_slot_steps = 0;     // of these, sequences that were computed
   int64_t backlog_slot_steps = 0;  // the same two over the steps at whose end somebody still waited
@@ -255,6 +256,7 @@ class Scheduler {
   void want_logits(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
+  void release_passed_blocks(Sequence& sequence);
   void end_step();
   void release_host_blocks(Sequence& sequence);
   // scheduler_carry_on.cpp: equal steps at once
@@ -293,9 +295,13 @@ class Scheduler {
   [[nodiscard]] bool is_being_computed(PrefixKey key) const;
   void note_computing(const Sequence& sequence);
   [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
+  [[nodiscard]] int64_t attended_tokens(int32_t computed, int32_t count) const;
 
   SchedulerConfig config_;
   const SchedulerConfig capacity_;  // what the rows, blocks and arrays were made for
+  // Blocks of a sequence that may be in the radix tree: with a sliding window those of its first W tokens, so that who
+  // finds them needs all of them, and they are given back together.
+  const int32_t shareable_block_count_;
   KvBlocks& blocks_;
   SchedulePolicy* policy_;
 

@@ -156,7 +156,8 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const auto width = static_cast<size_t>(blocks_.block_token_count());
   const auto whole = std::min(sequence.keys.size(), static_cast<size_t>(known - 1) / width);
   matched_.clear();
-  if (!match_first_choice(sequence)) {
+  // One that was swapped out behind a sliding window comes back as it was: of what may be stored it needs nothing.
+  if (!match_first_choice(sequence) && sequence.released_block_count == 0) {
     // Tokens whose logits or hidden states are wanted are computed, whatever is stored.
     const auto skippable = sequence.wants_prompt_logits()
                                ? std::min(whole, static_cast<size_t>(sequence.prompt_logprob_count) / width)
@@ -167,7 +168,7 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
       return AdmissionResult::NotReady;
     }
   }
-  const int32_t wanted = blocks_for(known) - static_cast<int32_t>(matched_.size());
+  const int32_t wanted = blocks_for(known) - static_cast<int32_t>(matched_.size()) - sequence.released_block_count;
   const int32_t computed = forked_from_ != nullptr
                                ? known - 1
                                : std::max(static_cast<int32_t>(matched_.size() * width), sequence.swapped_token_count);
@@ -240,11 +241,13 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   const int32_t known = sequence.known_token_count();
   leave_waiting(sequence);
   blocks_.share(matched_);
-  sequence.block_table.assign(matched_.begin(), matched_.end());
-  sequence.published_block_count = blocks_.prefix_caching() ? static_cast<int32_t>(matched_.size()) : 0;
+  sequence.block_table.assign(static_cast<size_t>(sequence.released_block_count), kNoBlock);
+  sequence.block_table.insert(sequence.block_table.end(), matched_.begin(), matched_.end());
+  const auto held = static_cast<int32_t>(sequence.block_table.size());
+  sequence.published_block_count = std::min(held, shareable_block_count_);
   const bool extended = blocks_.try_extend(sequence.block_table, wanted_blocks);
   INFLIGHT_CHECK(extended);
-  for (size_t i = matched_.size(); i < sequence.host_table.size(); ++i) {
+  for (auto i = static_cast<size_t>(held); i < sequence.host_table.size(); ++i) {
     plan_.swap_in.push_back({sequence.block_table[i], sequence.host_table[i]});
     ++stats_.swapped_in_blocks;
   }

@@ -40,9 +40,10 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.may_need_logits = sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
-    sequence.keys.reserve(static_cast<size_t>(sequence.token_limit) / width);
+    const auto most = static_cast<size_t>(shareable_block_count_);
+    sequence.keys.reserve(std::min(static_cast<size_t>(sequence.token_limit) / width, most));
     PrefixKey key = root_key(request.cache_salt);
-    for (size_t end = width; end <= prompt.size(); end += width) {
+    for (size_t end = width; end <= prompt.size() && sequence.keys.size() < most; end += width) {
       key = child_key(key, prompt.subspan(end - width, width));
       sequence.keys.push_back(key);
     }
@@ -92,6 +93,7 @@ bool Scheduler::match_first_choice(const Sequence& sequence) {
                                : plan_.entries[static_cast<size_t>(place - scheduled_.begin())].computed_token_count;
   if (computed < sequence.prompt_token_count - 1) return false;
   const int32_t whole = (sequence.prompt_token_count - 1) / blocks_.block_token_count();
+  if (first->released_block_count > 0) return false;  // a sliding window has left part of the prompt behind
   if (blocks_.prefix_caching() && first->published_block_count < whole) return false;
   matched_.assign(first->block_table.begin(), first->block_table.begin() + whole);
   forked_from_ = first;

@@ -47,6 +47,7 @@ void SchedulerConfig::validate(int64_t kv_token_count) const {
   require("long_prefill_token_threshold", long_prefill_token_threshold, 0, limits::kBatchedTokensMax);
   require("max_num_partial_prefills", max_num_partial_prefills, 0, limits::kSequencesMax);
   require("max_requests", max_requests, max_num_seqs, limits::kRequestsMax);
+  require("sliding_window", sliding_window, 0, limits::kContextTokensMax);
   require<int64_t>("max_model_len", max_model_len, 2, kv_token_count);
   require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);

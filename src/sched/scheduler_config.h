@@ -49,6 +49,7 @@ struct SchedulerConfig {
   int32_t max_num_partial_prefills = 0;      // prompts in progress at the end of a step; 0 = no limit of its own
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, 1..limits::kRequestsMax
+  int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
 
   BatchingMode batching = BatchingMode::Continuous;
   bool enable_mixed_chunk = false;  // PrefillFirst: decodes ride along with prompts

@@ -10,6 +10,14 @@ namespace inflight {
 
 int32_t Scheduler::blocks_for(int32_t token_count) const { return div_ceil(token_count, blocks_.block_token_count()); }
 
+// Pairs of a query among `count` tokens and a token that it attends to, the queries beginning at position `computed`.
+int64_t Scheduler::attended_tokens(int32_t computed, int32_t count) const {
+  // Those whose window reaches back to position 0 see position + 1 tokens, the others the whole window.
+  const int32_t growing = config_.sliding_window == 0 ? count : std::clamp(config_.sliding_window - computed, 0, count);
+  return int64_t{growing} * computed + int64_t{growing} * (growing + 1) / 2 +
+         int64_t{count - growing} * config_.sliding_window;
+}
+
 const BatchPlan& Scheduler::plan(TimeNs now) {
   begin_step(now);
   if (limits_.shape == StepShape::DecodeFirst) schedule_decodes(now);
@@ -216,7 +224,20 @@ void Scheduler::unschedule(Sequence& sequence) {
   scheduled_.erase(place);
 }
 
+// Blocks that no token from the next one on attends to. Published ones go together, when the last of them has passed: a
+// table refers to every ancestor of its blocks (KvBlocks).
+void Scheduler::release_passed_blocks(Sequence& sequence) {
+  if (config_.sliding_window == 0) return;
+  const int32_t first_seen = sequence.computed_token_count - config_.sliding_window + 1;
+  const int32_t passed = std::max(first_seen, 0) / blocks_.block_token_count();
+  if (passed <= std::max(sequence.released_block_count, shareable_block_count_ - 1)) return;
+  if (sequence.published_block_count < shareable_block_count_) return;  // the host does not know its tokens yet
+  blocks_.release_passed(sequence.block_table, sequence.released_block_count, passed);
+  sequence.released_block_count = passed;
+}
+
 bool Scheduler::reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now) {
+  release_passed_blocks(sequence);
   const int32_t needed =
       blocks_for(sequence.computed_token_count + token_count) - static_cast<int32_t>(sequence.block_table.size());
   while (needed > 0 && !blocks_.try_extend(sequence.block_table, needed)) {
@@ -257,9 +278,7 @@ void Scheduler::end_step() {
     } else {
       next.work.prefill_tokens += entry.scheduled_token_count;
     }
-    // Token k of the entry attends to computed + k + 1 tokens.
-    const int64_t count = entry.scheduled_token_count;
-    next.work.attended_tokens += count * entry.computed_token_count + count * (count + 1) / 2;
+    next.work.attended_tokens += attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
     if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
     if (entry.logits_wanted > 0) next.with_logits.push_back({scheduled_[i], entry.sequence});
     plan_.logits_row_count += entry.logits_wanted;

@@ -12,14 +12,6 @@
 #include "sched/scheduler.h"
 
 namespace inflight {
-namespace {
-
-// Work of computing the first `count` tokens of a sequence from nothing.
-StepWork prefill_of(int32_t count) {
-  return {.prefill_tokens = count, .attended_tokens = int64_t{count} * (count + 1) / 2};
-}
-
-}  // namespace
 
 Sequence& Scheduler::choose_victim(const Need& need) {
   view_.running = running_;
@@ -63,12 +55,14 @@ Sequence& Scheduler::victim_by_rule() {
 
 // Time to compute what the victim loses, beside other work of a step; 0 while nothing is known of the machine.
 TimeNs Scheduler::recompute_time(const Sequence& victim) const {
-  return latency_model_.estimate(prefill_of(victim.computed_token_count)) - latency_model_.estimate({});
+  const int32_t count = victim.computed_token_count;
+  return latency_model_.estimate({.prefill_tokens = count, .attended_tokens = attended_tokens(0, count)}) -
+         latency_model_.estimate({});
 }
 
 // To host memory and back.
 TimeNs Scheduler::swap_time(const Sequence& victim) const {
-  const int32_t blocks = blocks_for(victim.computed_token_count);
+  const int32_t blocks = blocks_for(victim.computed_token_count) - victim.released_block_count;
   return latency_model_.estimate({.swapped_blocks = 2 * blocks}) - latency_model_.estimate({});
 }
 
@@ -82,7 +76,7 @@ double Scheduler::cost_of_losing(const Sequence& victim) const {
 // Copying pays when there and back is faster than computing again. Published blocks may still be stored when the
 // sequence comes back, but who is preempted for lack of blocks cannot count on it.
 bool Scheduler::swaps(const Sequence& victim) const {
-  const int32_t blocks = blocks_for(victim.computed_token_count);
+  const int32_t blocks = blocks_for(victim.computed_token_count) - victim.released_block_count;
   if (config_.preempt == PreemptMode::Recompute || blocks == 0 || blocks > host_pool_.free_count()) return false;
   return config_.preempt == PreemptMode::Swap || swap_time(victim) < recompute_time(victim);
 }
@@ -90,13 +84,15 @@ bool Scheduler::swaps(const Sequence& victim) const {
 void Scheduler::swap_out(Sequence& victim) {
   victim.swapped_token_count = victim.computed_token_count;
   const auto count = static_cast<size_t>(blocks_for(victim.computed_token_count));
-  for (size_t i = 0; i < count; ++i) {
+  const auto released = static_cast<size_t>(victim.released_block_count);
+  victim.host_table.assign(released, kNoBlock);
+  for (size_t i = released; i < count; ++i) {
     const auto host = host_pool_.try_take();
     INFLIGHT_CHECK(host.has_value());
     victim.host_table.push_back(*host);
     plan_.swap_out.push_back({victim.block_table[i], *host});
   }
-  stats_.swapped_out_blocks += static_cast<int64_t>(count);
+  stats_.swapped_out_blocks += static_cast<int64_t>(count - released);
 }
 
 void Scheduler::preempt(Sequence& victim, TimeNs now) {
@@ -106,7 +102,9 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
                        .lost_tokens = victim.computed_token_count,
                        .blocks_used_before = blocks_.pool().referenced_count()};
   if (swaps(victim)) swap_out(victim);
-  note.swapped_blocks = static_cast<int32_t>(victim.host_table.size());
+  if (!victim.host_table.empty()) {
+    note.swapped_blocks = static_cast<int32_t>(victim.host_table.size()) - victim.released_block_count;
+  }
   victim.lost_token_count = victim.computed_token_count;
   leave_running(victim);
   note.blocks_used_after = blocks_.pool().referenced_count();

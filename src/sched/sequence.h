@@ -53,8 +53,9 @@ struct Sequence {
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
-  std::vector<PrefixKey> keys;        // of each full block of `tokens`
-  std::vector<BlockId> host_table;    // swapped out: logical index -> block in host memory; else empty
+  int32_t released_block_count = 0;   // the first blocks of the table that are kNoBlock: behind the sliding window
+  std::vector<PrefixKey> keys;        // of each full block of `tokens` that may be in the radix tree
+  std::vector<BlockId> host_table;    // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;    // tokens whose K and V they hold
 
   Request request;  // its prompt has moved to `tokens`
@@ -82,6 +83,9 @@ struct Sequence {
 
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
   [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
+  [[nodiscard]] int32_t held_block_count() const {
+    return static_cast<int32_t>(block_table.size()) - released_block_count;
+  }
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
   [[nodiscard]] bool host_samples() const {
     return request.has_token_filter || request.sampling.needs_logits(known_token_count() - prompt_token_count);

@@ -22,6 +22,7 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("max_num_partial_prefills", config.max_num_partial_prefills);
   visit("max_model_len", config.max_model_len);
   visit("max_requests", config.max_requests);
+  visit("sliding_window", config.sliding_window);
   visit("enable_mixed_chunk", config.enable_mixed_chunk);
   visit("max_batch_delay_ms", config.max_batch_delay_ms);
   visit("schedule_conservativeness", config.schedule_conservativeness);

@@ -17,6 +17,7 @@ namespace {
 struct Heads {
   const char* name;
   int32_t heads, kv_heads, head_size, block_tokens;
+  int32_t window = 0;
 };
 
 class Attention : public testing::TestWithParam<Heads> {
@@ -31,10 +32,15 @@ class Attention : public testing::TestWithParam<Heads> {
             .rope_interleaved = true,
             .block_token_count = GetParam().block_tokens,
             .kv_f16 = false,
+            .sliding_window = GetParam().window,
             .blocks_a_chunk = 1024};
   }
   [[nodiscard]] size_t query_count() const { return static_cast<size_t>(GetParam().heads * GetParam().head_size); }
   [[nodiscard]] size_t key_count() const { return static_cast<size_t>(GetParam().kv_heads * GetParam().head_size); }
+
+  [[nodiscard]] static int32_t first_seen(int32_t position) {
+    return GetParam().window > 0 ? std::max(position - GetParam().window + 1, 0) : 0;
+  }
 
   struct Row {
     int32_t position;
@@ -44,7 +50,7 @@ class Attention : public testing::TestWithParam<Heads> {
 
   // The attended rows [rows][H*D] at the given positions of one sequence of kTokens tokens.
   std::vector<float> attend(const std::vector<Row>& rows) {
-    const auto [name, heads, kv_heads, head_size, block_tokens] = GetParam();
+    const auto [name, heads, kv_heads, head_size, block_tokens, window] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
     test::StageBench bench(device_, shape(), 4'000'000, kv_bytes);
@@ -67,21 +73,28 @@ class Attention : public testing::TestWithParam<Heads> {
     std::vector<float> queries;
     std::vector<int32_t> row_positions, row_tables, list, combine;
     const int32_t shared = heads / kv_heads;
-    int32_t slots = 0;
+    int32_t slots = 0, tile_table = table_at;
     for (size_t r = 0; r < rows.size(); ++r) {
       const auto from = queries_.begin() + static_cast<int64_t>(query_count()) * rows[r].position;
       queries.insert(queries.end(), from, from + static_cast<int64_t>(query_count()));
       row_positions.push_back(rows[r].position);
-      row_tables.push_back(table_at);
+      // Blocks behind the window of a tile's first row are out of reach: they lead to NaN.
+      if (rows[r].tile > 0 && first_seen(rows[r].position) >= block_tokens) {
+        std::vector<int32_t> released = table;
+        std::fill_n(released.begin(), first_seen(rows[r].position) / block_tokens, 0);
+        tile_table = bench.add_words(released);
+      }
+      row_tables.push_back(tile_table);
       const int32_t last = rows[r].tile > 0 ? rows[r + static_cast<size_t>(rows[r].tile) - 1].position : 0;
-      const int32_t partitions = last / kAttentionPartition + 1;
+      const int32_t begin = first_seen(rows[r].position) / kAttentionPartition;
+      const int32_t partitions = last / kAttentionPartition + 1 - begin;
       combine.insert(combine.end(), {rows[r].split ? slots : kNone, partitions});
       for (int32_t group = 0; group < kv_heads && rows[r].tile > 0; ++group) {
         const int32_t pieces = rows[r].split ? partitions : 1;
         for (int32_t piece = 0; piece < pieces; ++piece) {
-          list.insert(list.end(), {static_cast<int32_t>(r), rows[r].tile, group, rows[r].split ? piece : 0,
-                                   rows[r].split ? piece + 1 : partitions,
-                                   rows[r].split ? slots + group * shared * partitions : kNone, partitions, 0});
+          list.insert(list.end(), {static_cast<int32_t>(r), rows[r].tile, group, begin + (rows[r].split ? piece : 0),
+                                   begin + (rows[r].split ? piece + 1 : partitions),
+                                   rows[r].split ? slots + group * shared * partitions : kNone, partitions, begin});
         }
       }
       if (rows[r].split) slots += heads * partitions;
@@ -116,7 +129,8 @@ class Attention : public testing::TestWithParam<Heads> {
     std::vector<double> result(query_count());
     for (size_t head = 0; head < static_cast<size_t>(GetParam().heads); ++head) {
       std::vector<double> scores;
-      for (size_t j = 0; j <= static_cast<size_t>(position); ++j) {
+      const auto first = static_cast<size_t>(first_seen(position));
+      for (size_t j = first; j <= static_cast<size_t>(position); ++j) {
         double score = 0.0;
         for (size_t i = 0; i < size; ++i) {
           score += static_cast<double>(queries_[static_cast<size_t>(position) * query_count() + head * size + i]) *
@@ -130,7 +144,7 @@ class Attention : public testing::TestWithParam<Heads> {
       for (size_t j = 0; j < scores.size(); ++j) {
         for (size_t i = 0; i < size; ++i) {
           result[head * size + i] +=
-              scores[j] / total * static_cast<double>(values_[j * key_count() + head / shared * size + i]);
+              scores[j] / total * static_cast<double>(values_[(first + j) * key_count() + head / shared * size + i]);
         }
       }
     }
@@ -182,7 +196,8 @@ TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                          testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
-                                         Heads{"Single", 20, 1, 6, 128}),
+                                         Heads{"Single", 20, 1, 6, 128}, Heads{"Window", 6, 2, 16, 16, 100},
+                                         Heads{"LongWindow", 4, 2, 8, 8, 300}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

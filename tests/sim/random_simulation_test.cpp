@@ -110,6 +110,7 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
   world.config.max_num_batched_tokens = world.config.max_num_seqs + rng.between(0, 60);
   world.config.long_prefill_token_threshold = rng.chance(0.5) ? rng.between(1, 30) : 0;
   world.config.max_model_len = rng.between(8, 200);
+  if (seed % 3 == 0) world.config.sliding_window = rng.between(1, 80);
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
   world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);

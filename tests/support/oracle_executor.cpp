@@ -52,6 +52,7 @@ void OracleExecutor::move_blocks(const BatchPlan& plan) {
     return std::span(slots).subspan(static_cast<size_t>(id) * width, width);
   };
   for (const SwapCopy& copy : plan.swap_out) {
+    INFLIGHT_CHECK(copy.device != kNoBlock && copy.host != kNoBlock);
     std::ranges::copy(block(slots_, copy.device), block(host_slots_, copy.host).begin());
   }
   for (const SwapCopy& copy : plan.swap_in) {
@@ -88,9 +89,12 @@ void OracleExecutor::write(const BatchEntry& entry) {
 void OracleExecutor::check(const BatchEntry& entry) {
   const SequenceTruth& truth = truth_(entry.sequence);
   uint64_t hash = truth.salt;
+  const int32_t window = options_.sliding_window;
+  const int32_t first_seen = window > 0 ? std::max(entry.computed_token_count - window + 1, 0) : 0;
   for (int32_t i = 0; i < entry.context_token_count(); ++i) {
     const TokenId token = truth.tokens[static_cast<size_t>(i)];
     hash = extend_hash(hash, token);
+    if (i < first_seen) continue;
     const Slot& slot = slot_of(entry, i);
     INFLIGHT_CHECK(slot.position == i && slot.token == token && slot.prefix_hash == hash);
     ++checked_slot_count_;

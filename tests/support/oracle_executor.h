@@ -35,6 +35,7 @@ class OracleExecutor final : public Executor {
     int32_t row_count = 0;
     int32_t token_budget = 0;
     int32_t vocabulary_size = 64;
+    int32_t sliding_window = 0;
   };
   // truth: the sequence's truth; the reference must stay valid during submit().
   // clock: advanced by each step's duration when its result is read; may be null.

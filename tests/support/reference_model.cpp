@@ -140,7 +140,9 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
     const double* const q = query.data() + head * head_size;
     const size_t group = head / group_heads * head_size;
     Vector scores;
-    for (const Vector& key : layer.keys) {
+    const size_t count = layer.keys.size(), window = static_cast<size_t>(spec_.sliding_window);
+    const size_t first = window > 0 && count > window ? count - window : 0;
+    for (const Vector& key : std::span(layer.keys).subspan(first)) {
       double score = 0.0;
       for (size_t i = 0; i < head_size; ++i) score += q[i] * key[group + i];
       scores.push_back(score / std::sqrt(static_cast<double>(head_size)));
@@ -150,7 +152,7 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
     for (double& score : scores) total += score = std::exp(score - largest);
     for (size_t j = 0; j < scores.size(); ++j) {
       for (size_t i = 0; i < head_size; ++i) {
-        result[head * head_size + i] += scores[j] / total * layer.values[j][group + i];
+        result[head * head_size + i] += scores[j] / total * layer.values[first + j][group + i];
       }
     }
   }

@@ -57,6 +57,7 @@ class ModelBuilder {
     count("attention.key_length", spec_.head_size);
     count("attention.value_length", spec_.head_size);
     count("rope.dimension_count", spec_.rope_dimension_count);
+    if (spec_.sliding_window > 0) count("attention.sliding_window", spec_.sliding_window);
     writer_.key_f32(key("attention.layer_norm_rms_epsilon"), spec_.norm_epsilon);
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
     const RopeScaling& scaling = spec_.rope_scaling;

@@ -16,6 +16,8 @@
 #include "base/rng.h"
 #include "engine/runtime.h"
 #include "support/engine_world.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
 
 namespace inflight::test {
 namespace {
@@ -31,6 +33,7 @@ struct Setting {
   int32_t chunk = 0;  // long_prefill_token_threshold; 0 = none
   int32_t block_size = 16;
   bool prefix_caching = true;
+  std::string model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
 };
 
 std::string name_of(const Setting& setting) {
@@ -62,7 +65,7 @@ std::vector<SubmitOptions> requests() {
 
 RuntimeOptions options_of(const Setting& setting) {
   RuntimeOptions options;
-  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.model = setting.model;
   options.host_driven = true;
   options.overlap = setting.overlap;
   options.prefix_caching = setting.prefix_caching;
@@ -95,17 +98,15 @@ std::vector<std::vector<TokenId>> serve(Runtime& runtime, const std::vector<Subm
   return outputs;
 }
 
-const std::vector<std::vector<TokenId>>& outputs_alone() {
-  static const auto kOutputs = [] {
-    RuntimeOptions options = options_of({.prefix_caching = false});
-    options.scheduler.max_num_seqs = 1;
-    Runtime runtime(options);
-    const auto all = requests();
-    std::vector<std::vector<TokenId>> outputs;
-    for (size_t i = 0; i < all.size(); ++i) outputs.push_back(serve(runtime, all, {i}).front());
-    return outputs;
-  }();
-  return kOutputs;
+std::vector<std::vector<TokenId>> outputs_alone(Setting setting) {
+  setting.prefix_caching = false;
+  RuntimeOptions options = options_of(setting);
+  options.scheduler.max_num_seqs = 1;
+  Runtime runtime(options);
+  const auto all = requests();
+  std::vector<std::vector<TokenId>> outputs;
+  for (size_t i = 0; i < all.size(); ++i) outputs.push_back(serve(runtime, all, {i}).front());
+  return outputs;
 }
 
 // Every combination of mode, overlap, preemption and chunk; block sizes and prefix cache in turn.
@@ -143,28 +144,56 @@ std::vector<Setting> settings() {
   return result;
 }
 
-// checklist 41, 54, 60, 62, 78, 91
-TEST(ModeMatrix, TokensAreThoseOfARequestAlone) {
-  const auto all = requests();
-  const auto& alone = outputs_alone();
+// What the runs have really exercised.
+struct Exercised {
   int64_t preemptions = 0, recomputed = 0, swapped = 0, cached = 0;
-  for (const Setting& setting : settings()) {
+};
+
+// Under every setting each request gives the tokens of `alone`.
+Exercised expect_tokens(const std::vector<Setting>& settings, const std::vector<std::vector<TokenId>>& alone) {
+  const auto all = requests();
+  Exercised exercised;
+  for (const Setting& setting : settings) {
     Runtime runtime(options_of(setting));
     const auto together = serve(runtime, all, {0, 1, 2, 3, 4, 5});
     for (size_t i = 0; i < all.size(); ++i) {
-      ASSERT_EQ(alone[i].size(), static_cast<size_t>(kOutputTokens));
+      EXPECT_EQ(alone[i].size(), static_cast<size_t>(kOutputTokens));
       EXPECT_EQ(together[i], alone[i]) << "request " << i << ", " << name_of(setting);
     }
     const SchedulerStats stats = runtime.engine().stats().scheduler;
-    preemptions += stats.preemptions;
-    recomputed += stats.recomputed_tokens;
-    swapped += stats.swapped_in_blocks;
-    cached += stats.cached_tokens;
+    exercised.preemptions += stats.preemptions;
+    exercised.recomputed += stats.recomputed_tokens;
+    exercised.swapped += stats.swapped_in_blocks;
+    exercised.cached += stats.cached_tokens;
   }
-  EXPECT_GT(preemptions, 10);
-  EXPECT_GT(recomputed, 100);
-  EXPECT_GT(swapped, 10);
-  EXPECT_GT(cached, 100);
+  return exercised;
+}
+
+// checklist 41, 54, 60, 62, 78, 91
+TEST(ModeMatrix, TokensAreThoseOfARequestAlone) {
+  const Exercised exercised = expect_tokens(settings(), outputs_alone({}));
+  EXPECT_GT(exercised.preemptions, 10);
+  EXPECT_GT(exercised.recomputed, 100);
+  EXPECT_GT(exercised.swapped, 10);
+  EXPECT_GT(exercised.cached, 100);
+}
+
+// checklist 47: the same for a model whose window is shorter than the requests.
+TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
+  SyntheticModel synthetic;
+  synthetic.spec.vocabulary_size = 1024;
+  synthetic.spec.sliding_window = 36;
+  const TempFolder folder;
+  const std::string model = folder.write("window.gguf", build_model(synthetic).bytes());
+  const Exercised exercised =
+      expect_tokens({{.preempt = PreemptMode::Recompute, .chunk = 16, .model = model},
+                     {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .model = model},
+                     {.overlap = true, .preempt = PreemptMode::Swap, .prefix_caching = false, .model = model}},
+                    outputs_alone({.model = model}));
+  EXPECT_GT(exercised.preemptions, 3);
+  EXPECT_GT(exercised.recomputed, 10);
+  EXPECT_GT(exercised.swapped, 1);
+  EXPECT_GT(exercised.cached, 10);
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ struct Case {
   TensorType type;
   KvType kv;
   LaunchMode mode;
+  int32_t window = 0;
 };
 
 class Determinism : public testing::TestWithParam<Case> {
@@ -177,6 +178,7 @@ class Determinism : public testing::TestWithParam<Case> {
     test::SyntheticModel synthetic;
     synthetic.matrix_type = GetParam().type;
     synthetic.spec.context_length = 1024;
+    synthetic.spec.sliding_window = GetParam().window;
     synthetic.query_key_value_bias = true;
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
     executor_.emplace(device_, model_->spec, model_->weights,
@@ -295,7 +297,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Determinism,
                                          Case{"F16", TensorType::F16, KvType::F16, LaunchMode::Fused},
                                          Case{"Q8", TensorType::Q8_0, KvType::F16, LaunchMode::Fused},
                                          Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
-                                         Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused}),
+                                         Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
+                                         Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

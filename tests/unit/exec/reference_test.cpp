@@ -93,6 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"KvHalf", [](test::SyntheticModel&) {}, 5e-3, KvType::F16},
                     Kind{"BlocksOf8", [](test::SyntheticModel&) {}, 2e-5, KvType::F32, 8},
                     Kind{"BlocksOf128", [](test::SyntheticModel&) {}, 2e-5, KvType::F32, 128},
+                    Kind{"Window", [](test::SyntheticModel& m) { m.spec.sliding_window = 70; }},
                     Kind{"OneKvHead", [](test::SyntheticModel& m) { m.spec.kv_head_count = 1; }},
                     Kind{"EqualHeads", [](test::SyntheticModel& m) { m.spec.kv_head_count = 4; }},
                     Kind{"ManySharedHeads",

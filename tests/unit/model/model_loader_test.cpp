@@ -175,6 +175,8 @@ TEST(ReadSpec, RefusesOtherModels) {
                         with([](GgufWriter& writer) { writer.key_u32("split.count", 3); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is not causal",
                         with([](GgufWriter& writer) { writer.key_bool("llama.attention.causal", false); }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "a sliding window in some of the layers",
+                        with([](GgufWriter& writer) { writer.key_u32("llama.attention.sliding_window_pattern", 2); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.attn_factor' is 2, supported: 1",
                         with([](GgufWriter& writer) { writer.key_f32("llama.rope.scaling.attn_factor", 2.0F); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "heads have 16 numbers for K and 32 for V",

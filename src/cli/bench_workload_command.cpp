@@ -2,6 +2,7 @@
 // `inflight bench workload`: what `inflight sim` simulates, live.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -29,43 +30,49 @@ Workload workload_of(const Flags& flags) {
                              : read_trace_workload(flags.trace, {.speed = flags.trace_speed});
 }
 
-std::string to_json(const LiveResult& result, const Flags& flags, const LiveEngine& engine, size_t requests) {
+double useful_slot_share(const RecordedRun& run, const LiveEngine& engine) {
+  return static_cast<double>(run.used_slots) / (static_cast<double>(run.steps.size()) * engine.max_num_seqs());
+}
+
+double prefix_hit_rate(const RecordedRun& run) {
+  return static_cast<double>(run.cached_tokens) / static_cast<double>(std::max<int64_t>(run.prompt_tokens, 1));
+}
+
+std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
   const nlohmann::ordered_json json = {
       {"workload", flags.workload.empty() ? flags.trace : flags.workload},
       {"model", engine.model()},
       {"device", engine.device()},
-      {"steps", result.steps},
-      {"requests", requests},
-      {"useful_slot_share", result.useful_slot_share},
-      {"makespan_s", result.makespan_s},
+      {"steps", result.steps.size()},
+      {"requests", result.requests},
+      {"useful_slot_share", useful_slot_share(result, engine)},
+      {"makespan_s", result.makespan_s()},
       {"output_tokens", result.output_tokens},
-      {"output_tokens_per_second", static_cast<double>(result.output_tokens) / result.makespan_s},
+      {"output_tokens_per_second", static_cast<double>(result.output_tokens) / result.makespan_s()},
       {"ttft_ms", result.ttft},
       {"itl_ms", result.itl},
       {"e2e_ms", result.e2e},
       {"preemptions", result.preemptions},
-      {"prefix_hit_rate", result.prefix_hit_rate}};
+      {"prefix_hit_rate", prefix_hit_rate(result)},
+      {"decision_hash", fmt::format("{:016x}", result.decision_hash)}};
   return json.dump(2);
 }
 
 void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
   const Workload workload = workload_of(flags);
   LiveEngine engine(engine_flags);
-  {  // warm: tuned, cached, paged in
-    Stream stream = engine.submit(8, 8);
-    while (!poll(stream).ended) engine.timed_step();
-  }
-  const LiveResult result = run_live(engine, workload);
+  static_cast<void>(engine.run(make_workload("closed,requests=1,prompt=8,output=8")));  // warm: tuned, cached, paged in
+  const RecordedRun result = engine.run(workload);
   write_profile(engine.engine(), engine_flags);
   if (flags.as_json) {
-    fmt::print("{}\n", to_json(result, flags, engine, workload.requests.size()));
+    fmt::print("{}\n", to_json(result, flags, engine));
     return;
   }
   fmt::print("{} requests ({}): {} on {}\n", workload.requests.size(), workload.name, engine.model(), engine.device());
-  fmt::print("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s\n", result.makespan_s, result.steps,
-             static_cast<double>(result.output_tokens) / result.makespan_s);
-  fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n", 100.0 * result.useful_slot_share,
-             100.0 * result.prefix_hit_rate, result.preemptions);
+  fmt::print("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s\n", result.makespan_s(), result.steps.size(),
+             static_cast<double>(result.output_tokens) / result.makespan_s());
+  fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n",
+             100.0 * useful_slot_share(result, engine), 100.0 * prefix_hit_rate(result), result.preemptions);
   fmt::print("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
   fmt::print("{}{}{}", table_row("TTFT", result.ttft), table_row("ITL", result.itl), table_row("E2E", result.e2e));
 }
@@ -74,7 +81,7 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
 
 void add_bench_workload(CLI::App& parent) {
   CLI::App* const command = parent.add_subcommand(
-      "workload", "A workload or trace as `inflight sim` knows them, on the live engine, without overlap");
+      "workload", "A workload or trace as `inflight sim` knows them, on the live engine, in real time");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
   command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");

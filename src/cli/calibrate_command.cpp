@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `inflight calibrate`: measures steps of the live engine, fits the simulator's device model to them, and checks what
-// that predicts against runs that it has not seen.
+// `inflight calibrate`: serves mixed traffic on the live engine, fits the simulator's device model to the steps that it
+// took, and checks what that predicts against runs that it has not seen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "sim/calibration.h"
 #include "sim/simulation.h"
 #include "sim/text_file.h"
+#include "sim/trace_reader.h"
 #include "sim/workload_spec.h"
 
 namespace inflight::cli {
@@ -26,150 +27,210 @@ using Json = nlohmann::ordered_json;
 
 constexpr int32_t kSlots = 32;
 constexpr int32_t kBudget = 512;
-constexpr int32_t kModelLength = 512;  // prompt and output of the longest measurement
+constexpr int32_t kModelLength = 512;  // prompt and output of the longest request
 constexpr int32_t kKvBlocks = kSlots * (kModelLength / 16 + 1);
 
 struct Flags {
-  std::string output;
+  std::string output, steps, trace;
   std::string name = "calibrated";
+  int rounds = 3;
   bool as_json = false;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-// Steps in which `batch` sequences decode at about the same context: the median stands for all.
-MeasuredStep measure_decodes(LiveEngine& engine, int32_t batch, int32_t prompt_tokens) {
-  constexpr int32_t kOutput = 24;
-  std::vector<Stream> streams;
-  for (int32_t i = 0; i < batch; ++i) streams.push_back(engine.submit(prompt_tokens, kOutput));
-  std::vector<int32_t> counts(streams.size(), 0);
-  std::vector<double> seconds;
-  double context = 0.0;
-  for (size_t ended = 0; ended < streams.size();) {
-    const bool all_decode = ended == 0 && std::ranges::all_of(counts, [](int32_t count) { return count > 0; });
-    if (all_decode) {
-      for (const int32_t count : counts) context += prompt_tokens + count;
-    }
-    const double taken = engine.timed_step();
-    if (all_decode) seconds.push_back(taken);
-    for (size_t i = 0; i < streams.size(); ++i) {
-      if (streams[i].ended()) continue;
-      const Arrived arrived = poll(streams[i]);
-      counts[i] += arrived.tokens;
-      ended += arrived.ended;
-      if (arrived.ended) streams[i].cancel();
-    }
+// The traffic that is measured: from one client to more than fit, prompts and answers of many lengths.
+std::vector<Workload> training_workloads(int round) {
+  std::vector<Workload> all;
+  for (const int clients : {1, 2, 3, 5, 7, 11, 16, 23, 32, 0}) {
+    all.push_back(make_workload(fmt::format("uniform,requests={},concurrency={},prompt=4-300,output=8-120,seed={}",
+                                            clients == 0 ? 60 : clients + 4, clients, 100 + 50 * round + clients)));
   }
-  const auto steps = static_cast<double>(std::max<size_t>(seconds.size(), 1));
-  return {{.tokens = batch, .sequences = batch, .decode_context = static_cast<int64_t>(context / steps)},
-          median(seconds)};
+  return all;
 }
 
-MeasuredStep measure_prefill(LiveEngine& engine, int32_t tokens) {
-  constexpr int kRepeat = 5;
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepeat; ++i) {
-    Stream stream = engine.submit(tokens, 1);
-    seconds.push_back(engine.timed_step());
-    while (!poll(stream).ended) engine.timed_step();
-  }
-  return {{.tokens = tokens, .sequences = 1, .prefill_pairs = int64_t{tokens} * (tokens + 1) / 2}, median(seconds)};
-}
-
-struct Compared {
-  std::string workload;
-  LiveResult live;
+// One workload that the fit has not seen, as it is served live in each round and as it is predicted.
+struct Check {
+  std::string name;
+  Workload workload;
+  std::vector<RecordedRun> live;
   SimResult simulated;
 };
 
-// A workload live; then simulated.
-Compared compare_with_live(LiveEngine& engine, const std::string& spec, const DeviceProfile& profile) {
-  const Workload workload = make_workload(spec);
-  SimOptions options{.setup = {}, .device = profile, .overlap = false};
-  options.setup.config.max_num_seqs = kSlots;
-  options.setup.config.max_num_batched_tokens = kBudget;
-  options.setup.blocks.prefix_caching = false;
-  return {.workload = spec,
-          .live = run_live(engine, workload),
-          .simulated = run_simulation(options, workload, SteadyClock())};
+struct Figure {
+  const char* key;
+  double (*live)(const RecordedRun&);
+  double (*simulated)(const SimResult&);
+};
+constexpr Figure kFigures[] = {
+    {"makespan_s", [](const RecordedRun& run) { return run.makespan_s(); },
+     [](const SimResult& result) { return result.makespan_s(); }},
+    {"output_tokens_per_second",
+     [](const RecordedRun& run) { return static_cast<double>(run.output_tokens) / run.makespan_s(); },
+     [](const SimResult& result) { return result.output_tokens_per_second(); }},
+    {"ttft_p50_ms", [](const RecordedRun& run) { return run.ttft.p50; },
+     [](const SimResult& result) { return result.ttft.p50; }},
+    {"ttft_p95_ms", [](const RecordedRun& run) { return run.ttft.p95; },
+     [](const SimResult& result) { return result.ttft.p95; }},
+    {"itl_p50_ms", [](const RecordedRun& run) { return run.itl.p50; },
+     [](const SimResult& result) { return result.itl.p50; }},
+    {"itl_p95_ms", [](const RecordedRun& run) { return run.itl.p95; },
+     [](const SimResult& result) { return result.itl.p95; }},
+};
+
+class Calibration {
+ public:
+  Calibration(EngineFlags& engine_flags, const Flags& flags)
+      : engine_(limited(engine_flags)),
+        overlap_(engine_flags.overlap == "on"),
+        base_{.name = flags.name, .description = engine_.model() + " on " + engine_.device()} {
+    if (engine_.max_model_len() < kModelLength) {
+      fail(ErrorCode::InvalidArgument, "the model's length is {} tokens, calibrate needs {}", engine_.max_model_len(),
+           kModelLength);
+    }
+    static_cast<void>(engine_.run(make_workload("closed,requests=32,prompt=64,output=16")));  // warm: tuned, paged in
+    train(0);
+    fit();
+    for (const char* const spec :
+         {"bimodal,requests=96,seed=5,output=mix:0.8:10-50:100-200", "closed,requests=64,prompt=128,output=64"}) {
+      checks_.push_back({.name = spec, .workload = make_workload(spec), .live = {}, .simulated = {}});
+    }
+    add_poisson_check();
+    if (!flags.trace.empty()) {
+      checks_.push_back(
+          {.name = flags.trace, .workload = read_trace_workload(flags.trace, {}), .live = {}, .simulated = {}});
+    }
+    for (int round = 0; round < flags.rounds; ++round) {
+      if (round > 0) train(round);
+      for (Check& check : checks_) check.live.push_back(engine_.run(check.workload));
+    }
+    fit();
+    for (Check& check : checks_) check.simulated = simulate(check.workload);
+  }
+
+  [[nodiscard]] const CalibrationFit& found() const { return fit_; }
+  [[nodiscard]] const std::vector<Check>& checks() const { return checks_; }
+  [[nodiscard]] size_t step_count() const { return steps_.size(); }
+  [[nodiscard]] const std::string& steps_csv() const { return csv_; }
+
+ private:
+  static EngineFlags& limited(EngineFlags& flags) {
+    auto& params = flags.options.params;
+    params.max_num_seqs = kSlots;
+    params.max_num_batched_tokens = kBudget;
+    if (params.kv_blocks == 0) params.kv_blocks = kKvBlocks * 16 / (params.block_size == 0 ? 16 : params.block_size);
+    flags.prefix_caching = "off";
+    return flags;
+  }
+
+  void train(int round) {
+    for (const Workload& workload : training_workloads(round)) {
+      const RecordedRun run = engine_.run(workload);
+      for (const RecordedStep& step : run.steps) {
+        if (step.duration <= 0) continue;
+        steps_.push_back({step.work, static_cast<double>(step.duration) * 1e-9});
+        csv_ +=
+            fmt::format("{},{},{},{},{},{:.3f}\n", round, step.work.tokens, step.work.sequences,
+                        step.work.decode_context, step.work.prefill_pairs, static_cast<double>(step.duration) * 1e-3);
+      }
+    }
+  }
+
+  void fit() { fit_ = fit_device_profile(steps_, base_); }
+
+  // Requests at random times, 70 % of what is served at most.
+  void add_poisson_check() {
+    const std::string kind = "uniform,requests=80,prompt=8-256,output=8-128,seed=9";
+    const double most = 80.0 / simulate(make_workload(kind)).makespan_s();
+    const std::string spec = fmt::format("{},arrivals=poisson,rate={:.4g}", kind, 0.7 * most);
+    checks_.push_back({.name = spec, .workload = make_workload(spec), .live = {}, .simulated = {}});
+  }
+
+  [[nodiscard]] SimResult simulate(const Workload& workload) const {
+    SimOptions options{.setup = {}, .device = fit_.profile, .overlap = overlap_};
+    options.setup.config.max_num_seqs = kSlots;
+    options.setup.config.max_num_batched_tokens = kBudget;
+    options.setup.blocks.prefix_caching = false;
+    return run_simulation(options, workload, SteadyClock());
+  }
+
+  LiveEngine engine_;
+  bool overlap_;
+  DeviceProfile base_;
+  std::vector<MeasuredStep> steps_;
+  std::string csv_ = "round,tokens,sequences,decode_context,prefill_pairs,us\n";
+  CalibrationFit fit_;
+  std::vector<Check> checks_;
+};
+
+struct Compared {
+  double live = 0.0, lowest = 0.0, highest = 0.0, simulated = 0.0;
+  [[nodiscard]] double error() const { return simulated / live - 1.0; }
+  // Half of the way from the lowest to the highest run.
+  [[nodiscard]] double spread() const { return (highest - lowest) / 2.0 / live; }
+};
+
+Compared compare(const Check& check, const Figure& figure) {
+  std::vector<double> live;
+  for (const RecordedRun& run : check.live) live.push_back(figure.live(run));
+  std::ranges::sort(live);
+  return {live[live.size() / 2], live.front(), live.back(), figure.simulated(check.simulated)};
 }
 
-Json to_json(const Compared& compared) {
-  const auto pair = [](double live, double simulated) {
-    return Json{{"live", live}, {"simulated", simulated}, {"error", simulated / live - 1.0}};
-  };
-  return {{"workload", compared.workload},
-          {"makespan_s", pair(compared.live.makespan_s, compared.simulated.makespan_s())},
-          {"ttft_p50_ms", pair(compared.live.ttft.p50, compared.simulated.ttft.p50)},
-          {"ttft_p95_ms", pair(compared.live.ttft.p95, compared.simulated.ttft.p95)},
-          {"itl_p50_ms", pair(compared.live.itl.p50, compared.simulated.itl.p50)},
-          {"itl_p95_ms", pair(compared.live.itl.p95, compared.simulated.itl.p95)}};
+// Where requests come by the clock, decisions depend on it.
+bool all_at_the_begin(const Workload& workload) {
+  return std::ranges::all_of(workload.requests,
+                             [](const SimRequest& r) { return r.arrival == 0 && r.after == kNoRequest; });
+}
+
+bool same_decisions(const Check& check) {
+  return std::ranges::all_of(
+      check.live, [&](const RecordedRun& run) { return run.decision_hash == check.simulated.decision_hash; });
+}
+
+Json to_json(const Check& check) {
+  Json json = {{"workload", check.name}};
+  if (all_at_the_begin(check.workload)) json["same_decisions"] = same_decisions(check);
+  for (const Figure& figure : kFigures) {
+    const Compared c = compare(check, figure);
+    json[figure.key] = {{"live", c.live},           {"lowest", c.lowest}, {"highest", c.highest},
+                        {"simulated", c.simulated}, {"error", c.error()}, {"live_spread", c.spread()}};
+  }
+  return json;
 }
 
 void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
-  auto& params = engine_flags.options.params;
-  params.max_num_seqs = kSlots;
-  params.max_num_batched_tokens = kBudget;
-  if (params.kv_blocks == 0) params.kv_blocks = kKvBlocks * 16 / (params.block_size == 0 ? 16 : params.block_size);
-  engine_flags.prefix_caching = "off";
-  LiveEngine engine(engine_flags);
-  if (engine.max_model_len() < kModelLength) {
-    fail(ErrorCode::InvalidArgument, "the model's length is {} tokens, calibrate needs {}", engine.max_model_len(),
-         kModelLength);
-  }
-
-  static_cast<void>(measure_decodes(engine, kSlots, 16));  // warm: tuned, cached, paged in
-  std::vector<MeasuredStep> steps;
-  const double host_before = engine.engine().stats().schedule_seconds;
-  int64_t step_count = 0;
-  for (const int32_t batch : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
-    for (const int32_t prompt : {16, 128, 256}) {
-      steps.push_back(measure_decodes(engine, batch, prompt));
-      step_count += 24;
-    }
-  }
-  for (const int32_t tokens : {8, 16, 32, 64, 128, 256, 384, 500}) {
-    steps.push_back(measure_prefill(engine, tokens));
-    step_count += 5;
-  }
-  DeviceProfile base{.name = flags.name, .description = engine.model() + " on " + engine.device()};
-  CalibrationFit fit = fit_device_profile(steps, base);
-  // The host's part of the measured steps is given back to the host.
-  const double host_us =
-      (engine.engine().stats().schedule_seconds - host_before) * 1e6 / static_cast<double>(step_count);
-  fit.profile.host_us = std::min(host_us, fit.profile.overhead_us);
-  fit.profile.overhead_us -= fit.profile.host_us;
+  const Calibration calibration(engine_flags, flags);
+  const CalibrationFit& fit = calibration.found();
   if (!flags.output.empty()) write_text_file(flags.output, inflight::to_json(fit.profile));
-
-  std::vector<Compared> compared;
-  for (const char* spec :
-       {"bimodal,requests=96,seed=5,output=mix:0.8:10-50:100-200", "closed,requests=64,prompt=128,output=64",
-        "uniform,requests=96,prompt=8-256,output=8-128,seed=9"}) {
-    compared.push_back(compare_with_live(engine, spec, fit.profile));
-  }
+  if (!flags.steps.empty()) write_text_file(flags.steps, calibration.steps_csv());
   if (flags.as_json) {
     Json checks = Json::array();
-    for (const Compared& one : compared) checks.push_back(to_json(one));
+    for (const Check& check : calibration.checks()) checks.push_back(to_json(check));
     fmt::print("{}\n", Json{{"profile", Json::parse(inflight::to_json(fit.profile))},
-                            {"measured_steps", steps.size()},
-                            {"mean_error", fit.mean_error},
-                            {"worst_error", fit.worst_error},
+                            {"measured_steps", calibration.step_count()},
+                            {"median_error", fit.median_error},
+                            {"held_out_error", fit.held_out_error},
+                            {"total_error", fit.total_error},
                             {"checks", checks}}
                            .dump(2));
     return;
   }
-  fmt::print("{}: {} kinds of steps measured, fitted within {:.1f} % on average, {:.1f} % at worst\n",
-             fit.profile.description, steps.size(), 100 * fit.mean_error, 100 * fit.worst_error);
+  fmt::print(
+      "{}: {} steps measured; a step is off by {:.1f} % (median; {:.1f} % where the fit had not seen it), all "
+      "together by {:+.1f} %\n",
+      fit.profile.description, calibration.step_count(), 100 * fit.median_error, 100 * fit.held_out_error,
+      100 * fit.total_error);
   fmt::print("{}\n", inflight::to_json(fit.profile));
-  for (const Compared& one : compared) {
-    fmt::print(
-        "{}\n  makespan {:.3f} s live, {:.3f} s simulated; TTFT p50 {:.1f}, {:.1f} ms; ITL p50 {:.2f}, {:.2f} ms, p95 "
-        "{:.2f}, {:.2f} ms\n",
-        one.workload, one.live.makespan_s, one.simulated.makespan_s(), one.live.ttft.p50, one.simulated.ttft.p50,
-        one.live.itl.p50, one.simulated.itl.p50, one.live.itl.p95, one.simulated.itl.p95);
+  for (const Check& check : calibration.checks()) {
+    fmt::print("{}\n  {:<26} {:>10} {:>10} {:>8}  live spread\n", check.name,
+               !all_at_the_begin(check.workload) ? ""
+               : same_decisions(check)           ? "same decisions"
+                                                 : "OTHER DECISIONS",
+               "live", "simulated", "error");
+    for (const Figure& figure : kFigures) {
+      const Compared c = compare(check, figure);
+      fmt::print("  {:<26} {:>10.4g} {:>10.4g} {:>+7.1f} %  +-{:.1f} %\n", figure.key, c.live, c.simulated,
+                 100 * c.error(), 100 * c.spread());
+    }
   }
 }
 
@@ -181,6 +242,11 @@ void add_calibrate_command(CLI::App& app) {
   const auto engine_flags = add_engine_flags(*command);
   const auto flags = std::make_shared<Flags>();
   command->add_option("-o,--output", flags->output, "Write the profile to FILE, for sim --device FILE");
+  command->add_option("--steps", flags->steps, "Write every measured step to FILE, a line each");
+  command->add_option("--trace", flags->trace, "Check against these requests too, see: inflight sim --help");
+  command->add_option("--rounds", flags->rounds, "So often everything is measured and checked")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command->add_option("--name", flags->name, "Name of the profile [calibrated]");
   command->add_flag("--json", flags->as_json, "One JSON object");
   command->callback([engine_flags, flags] { run_calibrate(*engine_flags, *flags); });

@@ -1,144 +1,154 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/live_run.h"
 
-#include <algorithm>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "sim/recording.h"
 
 namespace inflight::cli {
 namespace {
 
-Engine open_host_driven(EngineFlags& flags) {
-  flags.options.params.host_driven = 1;
-  flags.overlap = "off";
-  return open_engine(flags);
+std::string make_recording_file(const EngineFlags& flags) {
+  if (!flags.options.record_path.empty()) return {};
+  std::string path = (std::filesystem::temp_directory_path() / "inflight-XXXXXX").string();
+  const int file = mkstemp(path.data());
+  if (file < 0) fail(ErrorCode::Io, "{}: no file can be made for the recording", path);
+  close(file);
+  return path;
 }
 
-// Counts the slots that were used, from the steps that the engine keeps for a while.
-class SlotCount {
- public:
-  explicit SlotCount(Engine& engine) : engine_(engine) { read(false); }
-  // Between two calls there may be at most as many steps as are kept (256).
-  void read(bool count = true) {
-    const auto found = nlohmann::json::parse(engine_.steps_json(last_step_));
-    last_step_ = found.at("last_step");
-    if (!count) return;
-    for (const auto& step : found.at("steps")) used_ += step.at("sequence_count").get<int64_t>();
-    slots_ += found.at("steps").size() * found.at("max_num_seqs").get<int64_t>();
-  }
-  [[nodiscard]] double share() const {
-    return slots_ == 0 ? 0.0 : static_cast<double>(used_) / static_cast<double>(slots_);
-  }
+EngineFlags& recording_to(EngineFlags& flags, const std::string& path) {
+  flags.options.record_path = path;
+  return flags;
+}
 
- private:
-  Engine& engine_;
-  uint64_t last_step_ = 0;
-  int64_t used_ = 0, slots_ = 0;
-};
-
-// The requests that are open, and who comes next.
+// Sends requests when they are due. Streams are read only as far as somebody waits for their end, and at the end: a
+// client that wakes for every token would take time from a device that computes on the same processors.
 class Clients {
  public:
-  Clients(LiveEngine& engine, const Workload& workload) : engine_(engine), workload_(workload), begin_(engine.now()) {
-    followers_.resize(workload.requests.size(), kNoRequest);
-    for (size_t i = 0; i < workload.requests.size(); ++i) {
+  Clients(Engine& engine, const Workload& workload, std::vector<RequestOptions> prepared)
+      : engine_(engine), workload_(workload), prepared_(std::move(prepared)), followers_(prepared_.size(), kNoRequest) {
+    for (size_t i = 0; i < prepared_.size(); ++i) {
       const SimRequest& request = workload.requests[i];
       if (request.after == kNoRequest) {
-        due_.emplace(begin_ + request.arrival, i);
+        due_.emplace(request.arrival, i);
       } else {
         followers_[static_cast<size_t>(request.after)] = static_cast<int32_t>(i);
       }
     }
+    clients_.resize(prepared_.size());
   }
 
-  [[nodiscard]] bool done() const { return due_.empty() && open_.empty(); }
-
-  void submit_due() {
-    if (open_.empty()) engine_.skip_to(due_.begin()->first);
-    while (!due_.empty() && due_.begin()->first <= engine_.now()) {
-      const auto [time, index] = *due_.begin();
+  // All that are due at or before `time` after the begin.
+  void submit_due(TimeNs time) {
+    while (!due_.empty() && due_.begin()->first <= time) {
+      const size_t index = due_.begin()->second;
       due_.erase(due_.begin());
-      auto client = std::make_unique<Client>(index, engine_.submit(workload_, workload_.requests[index]), time);
-      client->stream.set_notify([](void* ready) { *static_cast<bool*>(ready) = true; }, &client->ready);
-      open_.push_back(std::move(client));
+      auto client = std::make_unique<Client>(Client{this, index, engine_.submit(prepared_[index])});
+      if (followers_[index] != kNoRequest) {
+        ++awaited_;
+        client->stream.set_notify([](void* context) { static_cast<Client*>(context)->on_news(); }, client.get());
+      }
+      clients_[index] = std::move(client);
     }
   }
 
-  void read_streams() {
-    std::erase_if(open_, [this](const auto& client) { return std::exchange(client->ready, false) && read(*client); });
-  }
-
-  [[nodiscard]] LiveResult result() const {
-    return {.makespan_s = static_cast<double>(engine_.now() - begin_) * 1e-9,
-            .output_tokens = output_tokens_,
-            .ttft = LatencySummary::of(ttft_),
-            .itl = LatencySummary::of(itl_),
-            .e2e = LatencySummary::of(e2e_)};
+  void serve(TimeNs begin) {
+    const SteadyClock clock;
+    while (!due_.empty() || awaited_ > 0) {
+      wait(begin + (due_.empty() ? kNoWait : due_.begin()->first) - clock.now());
+      read_awaited(clock.now() - begin);
+      submit_due(clock.now() - begin);
+    }
+    engine_.drain();
+    for (const auto& client : clients_) static_cast<void>(ended(client->stream));
+    engine_.resume();
   }
 
  private:
   struct Client {
-    Client(size_t index, Stream opened, TimeNs time) : request(index), stream(std::move(opened)), arrival(time) {}
+    Clients* owner;
     size_t request;
     Stream stream;
-    TimeNs arrival;
-    TimeNs last_token = kNotYet;
-    bool ready = false;  // set within the step: host-driven engines call in the stepping thread
+    void on_news() {
+      const std::scoped_lock lock(owner->mutex_);
+      owner->news_.push_back(request);
+      owner->arrived_.notify_one();
+    }
   };
+  static constexpr TimeNs kNoWait = 1'000'000'000;  // nothing is due: look again after a second
 
-  bool read(Client& client) {  // true: it has ended
-    const Arrived arrived = poll(client.stream);
-    const TimeNs now = engine_.now();
-    if (arrived.tokens > 0) {
-      if (client.last_token == kNotYet) {
-        ttft_.push_back(now - client.arrival);
-      } else {
-        itl_.push_back(now - client.last_token);
-      }
-      client.last_token = now;
-      output_tokens_ += arrived.tokens;
-    }
-    if (!arrived.ended) return false;
-    e2e_.push_back(now - client.arrival);
-    if (const int32_t next = followers_[client.request]; next != kNoRequest) {
-      due_.emplace(now + workload_.requests[static_cast<size_t>(next)].arrival, static_cast<size_t>(next));
-    }
-    return true;
+  void wait(TimeNs duration) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait_for(lock, std::chrono::nanoseconds(duration), [this] { return !news_.empty(); });
   }
 
-  LiveEngine& engine_;
+  void read_awaited(TimeNs now) {
+    std::vector<size_t> news;
+    {
+      const std::scoped_lock lock(mutex_);
+      news.swap(news_);
+    }
+    for (const size_t index : news) {
+      if (!ended(clients_[index]->stream)) continue;
+      --awaited_;
+      const auto next = static_cast<size_t>(followers_[index]);
+      due_.emplace(now + workload_.requests[next].arrival, next);
+    }
+  }
+
+  // Reads what has come.
+  static bool ended(Stream& stream) {
+    while (const auto event = stream.next(std::chrono::milliseconds(0))) {
+      if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
+      if (event->finish_reason != INFLIGHT_FINISH_NONE) return true;
+    }
+    return false;
+  }
+
+  Engine& engine_;
   const Workload& workload_;
-  const TimeNs begin_;
-  std::multimap<TimeNs, size_t> due_;
+  std::vector<RequestOptions> prepared_;
   std::vector<int32_t> followers_;  // by request: who comes after it
-  std::vector<std::unique_ptr<Client>> open_;
-  std::vector<TimeNs> ttft_, itl_, e2e_;
-  int64_t output_tokens_ = 0;
+  std::multimap<TimeNs, size_t> due_;
+  std::vector<std::unique_ptr<Client>> clients_;  // by request
+  size_t awaited_ = 0;                            // running requests that others follow
+  std::mutex mutex_;                              // guards what is below
+  std::condition_variable arrived_;
+  std::vector<size_t> news_;
 };
 
 }  // namespace
 
-LiveEngine::LiveEngine(EngineFlags& flags) : engine_(open_host_driven(flags)) {
+LiveEngine::LiveEngine(EngineFlags& flags)
+    : own_recording_(make_recording_file(flags)),
+      recording_(own_recording_.empty() ? flags.options.record_path : own_recording_),
+      engine_(open_engine(recording_to(flags, recording_))) {
   const auto info = nlohmann::json::parse(engine_.info_json());
   model_ = info.at("model").at("name");
   device_ = info.at("device").at("name");
   vocabulary_size_ = info.at("model").at("vocabulary_size");
   max_model_len_ = info.at("limits").at("max_model_len");
+  max_num_seqs_ = info.at("limits").at("max_num_seqs");
 }
 
-Stream LiveEngine::submit(int32_t prompt_tokens, int32_t output_tokens) {
-  RequestOptions request;
-  for (int32_t i = 0; i < prompt_tokens; ++i) request.prompt_ids.push_back(rng_.between(0, vocabulary_size_ - 1));
-  request.params.max_tokens = output_tokens;
-  request.params.ignore_eos = 1;
-  return engine_.submit(request);
+LiveEngine::~LiveEngine() {
+  if (!own_recording_.empty()) std::filesystem::remove(own_recording_);
 }
 
-Stream LiveEngine::submit(const Workload& workload, const SimRequest& request) {
+RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest& request) const {
   RequestOptions options;
   for (const ContentSegment& segment : workload.prompt(request)) {
     append_stream(segment.stream, segment.offset, segment.count, options.prompt_ids);
@@ -149,50 +159,30 @@ Stream LiveEngine::submit(const Workload& workload, const SimRequest& request) {
   options.params.priority = request.priority;
   options.params.tenant = request.tenant;
   options.params.ignore_eos = 1;
-  return engine_.submit(options);
+  return options;
 }
 
-double LiveEngine::timed_step() {
-  const TimeNs begin = clock_.now();
-  if (!engine_.step()) return 0.0;
-  const TimeNs taken = clock_.now() - begin;
-  now_ += taken;
-  return static_cast<double>(taken) * 1e-9;
-}
-
-Arrived poll(Stream& stream) {
-  Arrived arrived;
-  while (!arrived.ended) {
-    const auto event = stream.next(std::chrono::milliseconds(0));
-    if (!event) break;
-    if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
-    arrived.tokens += static_cast<int32_t>(event->token_ids.size());
-    arrived.ended = event->finish_reason != INFLIGHT_FINISH_NONE;
+RecordedRun LiveEngine::recorded(TimeNs begin, size_t requests) const {
+  constexpr int kAttempts = 1000;  // of a millisecond: the engine writes when it comes to rest
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    RecordedRun run = read_recorded_run(read_recording(recording_), begin);
+    if (run.finished == static_cast<int64_t>(requests)) return run;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return arrived;
+  fail(ErrorCode::Io, "{}: the recording ends before the last of {} requests", recording_, requests);
 }
 
-LiveResult run_live(LiveEngine& engine, const Workload& workload) {
-  constexpr int64_t kStepsARead = 128;
-  const inflight_stats_t before = engine.engine().stats();
-  SlotCount slots(engine.engine());
-  Clients clients(engine, workload);
-  for (int64_t step = 1; !clients.done(); ++step) {
-    clients.submit_due();
-    engine.timed_step();
-    clients.read_streams();
-    if (step % kStepsARead == 0) slots.read();
-  }
-  slots.read();
-  const inflight_stats_t after = engine.engine().stats();
-  LiveResult result = clients.result();
-  result.steps = static_cast<int64_t>(after.steps - before.steps);
-  result.preemptions = static_cast<int64_t>(after.preemptions - before.preemptions);
-  const auto prompt_tokens = static_cast<double>(after.prompt_tokens - before.prompt_tokens);
-  result.prefix_hit_rate =
-      static_cast<double>(after.cached_tokens - before.cached_tokens) / std::max(prompt_tokens, 1.0);
-  result.useful_slot_share = slots.share();
-  return result;
+RecordedRun LiveEngine::run(const Workload& workload) {
+  std::vector<RequestOptions> prepared;
+  prepared.reserve(workload.requests.size());
+  for (const SimRequest& request : workload.requests) prepared.push_back(options_of(workload, request));
+  Clients clients(engine_, workload, std::move(prepared));
+  engine_.pause();
+  clients.submit_due(0);
+  const TimeNs begin = SteadyClock().now();
+  engine_.resume();
+  clients.serve(begin);
+  return recorded(begin, workload.requests.size());
 }
 
 }  // namespace inflight::cli

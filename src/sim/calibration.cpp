@@ -2,92 +2,285 @@
 #include "sim/calibration.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace inflight {
 namespace {
 
-constexpr size_t kTerms = 5;  // overhead, tokens (at least the knee), sequences, context of decodes, pairs of prompts
-using Vector = std::array<double, kTerms>;
+using Vector = std::vector<double>;
 
-Vector features_of(const DeviceWork& work, double knee) {
-  return {1.0, std::max(static_cast<double>(work.tokens), knee), static_cast<double>(work.sequences),
-          static_cast<double>(work.decode_context), static_cast<double>(work.prefill_pairs)};
+double median_of(Vector values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
+
+// The curve's points, then sequences, context of decodes, pairs of prompts.
+class Terms {
+ public:
+  explicit Terms(std::span<const MeasuredStep> steps) {
+    std::map<int64_t, int64_t> count_of;
+    for (const MeasuredStep& step : steps) ++count_of[step.work.tokens];
+    constexpr double kSpacing = 1.2;  // of points that few steps stand for
+    const auto enough = static_cast<int64_t>(std::max<size_t>(8, steps.size() / 500));
+    int64_t since = 0;
+    for (const auto& [tokens, count] : count_of) {
+      since += count;
+      const bool far = points_.empty() || static_cast<double>(tokens) >= kSpacing * static_cast<double>(points_.back());
+      const bool last = tokens == count_of.rbegin()->first;
+      if (count < enough && !(far && since >= enough) && !last && !points_.empty()) continue;
+      points_.push_back(tokens);
+      since = 0;
+    }
+  }
+
+  [[nodiscard]] size_t count() const { return points_.size() + 3; }
+  // Steps of about the same length have the same number.
+  [[nodiscard]] size_t kind_of(const DeviceWork& work) const {
+    const auto above = std::ranges::lower_bound(points_, work.tokens) - points_.begin();
+    return 2 * static_cast<size_t>(above) + (work.prefill_pairs > 0 ? 1 : 0);
+  }
+  [[nodiscard]] const std::vector<int64_t>& points() const { return points_; }
+
+  [[nodiscard]] Vector features(const DeviceWork& work) const {
+    Vector x(count(), 0.0);
+    const auto above = std::ranges::lower_bound(points_, work.tokens);
+    const auto i = static_cast<size_t>(above - points_.begin());
+    if (above == points_.end()) {
+      x[i - 1] = 1.0;
+    } else if (*above == work.tokens || i == 0) {
+      x[i] = 1.0;
+    } else {
+      const auto low = static_cast<double>(points_[i - 1]), high = static_cast<double>(*above);
+      x[i] = (static_cast<double>(work.tokens) - low) / (high - low);
+      x[i - 1] = 1.0 - x[i];
+    }
+    x[points_.size()] = static_cast<double>(work.sequences);
+    x[points_.size() + 1] = static_cast<double>(work.decode_context);
+    x[points_.size() + 2] = static_cast<double>(work.prefill_pairs);
+    return x;
+  }
+
+ private:
+  std::vector<int64_t> points_;
+};
 
 double dot(const Vector& a, const Vector& b) {
   double sum = 0.0;
-  for (size_t i = 0; i < kTerms; ++i) sum += a[i] * b[i];
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;
 }
 
-// min sum ((x . w - 1))^2 with w >= 0, where each x is features / measured: coordinate descent on the normal equations.
-Vector solve(const std::vector<MeasuredStep>& steps, double knee) {
-  std::array<Vector, kTerms> matrix{};
-  Vector right{}, scale{};
-  for (const MeasuredStep& step : steps) {
-    const Vector x = features_of(step.work, knee);
-    for (size_t i = 0; i < kTerms; ++i) scale[i] = std::max(scale[i], x[i] / step.seconds);
-  }
-  for (double& value : scale) value = value > 0.0 ? value : 1.0;
-  for (const MeasuredStep& step : steps) {
-    Vector x = features_of(step.work, knee);
-    for (size_t i = 0; i < kTerms; ++i) x[i] /= step.seconds * scale[i];
-    for (size_t i = 0; i < kTerms; ++i) {
-      right[i] += x[i];
-      for (size_t j = 0; j < kTerms; ++j) matrix[i][j] += x[i] * x[j];
+// The normal equations of rows x . w = y, solved with w >= 0.
+class LeastSquares {
+ public:
+  explicit LeastSquares(size_t terms) : matrix_(terms, Vector(terms, 0.0)), right_(terms, 0.0) {}
+
+  void add(const Vector& x, double y, double weight) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] == 0.0) continue;
+      right_[i] += weight * x[i] * y;
+      for (size_t j = 0; j < x.size(); ++j) matrix_[i][j] += weight * x[i] * x[j];
     }
   }
-  Vector weights{};
-  constexpr int kRounds = 20'000;
+
+  // Active sets: the free terms are solved for, those that would be negative are held at zero, and set free again
+  // where that lowers the sum. Source: Lawson and Hanson 1974, chapter 23.
+  [[nodiscard]] Vector solve() const {
+    const size_t terms = right_.size();
+    Vector weights(terms, 0.0);
+    std::vector<bool> is_free(terms, true);
+    for (size_t round = 0; round < 10 * terms; ++round) {
+      const Vector wanted = solve_free(is_free);
+      double step = 1.0;
+      for (size_t i = 0; i < terms; ++i) {
+        if (is_free[i] && wanted[i] <= 0.0) step = std::min(step, weights[i] / (weights[i] - wanted[i] + 1e-300));
+      }
+      for (size_t i = 0; i < terms; ++i) {
+        if (!is_free[i]) continue;
+        weights[i] += step * (wanted[i] - weights[i]);
+        if (wanted[i] <= 0.0 && weights[i] <= 1e-12 * std::abs(wanted[i])) {
+          is_free[i] = false;
+          weights[i] = 0.0;
+        }
+      }
+      if (step < 1.0) continue;
+      const size_t next = best_to_free(weights, is_free);
+      if (next == terms) break;
+      is_free[next] = true;
+    }
+    return weights;
+  }
+
+ private:
+  // Cholesky's decomposition over the free terms, scaled to a diagonal of ones.
+  [[nodiscard]] Vector solve_free(const std::vector<bool>& is_free) const {
+    constexpr double kRidge = 1e-10;
+    std::vector<size_t> terms;
+    for (size_t i = 0; i < is_free.size(); ++i) {
+      if (is_free[i] && matrix_[i][i] > 0.0) terms.push_back(i);
+    }
+    const size_t n = terms.size();
+    Vector scale(n), y(n);
+    for (size_t i = 0; i < n; ++i) scale[i] = std::sqrt(matrix_[terms[i]][terms[i]]);
+    std::vector<Vector> low(n, Vector(n, 0.0));
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = right_[terms[i]] / scale[i];
+      for (size_t j = 0; j <= i; ++j) {
+        double sum = matrix_[terms[i]][terms[j]] / (scale[i] * scale[j]) + (i == j ? kRidge : 0.0);
+        for (size_t k = 0; k < j; ++k) sum -= low[i][k] * low[j][k];
+        low[i][j] = i == j ? std::sqrt(std::max(sum, kRidge)) : sum / low[j][j];
+      }
+      for (size_t k = 0; k < i; ++k) y[i] -= low[i][k] * y[k];
+      y[i] /= low[i][i];
+    }
+    Vector all(is_free.size(), 0.0);
+    for (size_t i = n; i-- > 0;) {
+      for (size_t k = i + 1; k < n; ++k) y[i] -= low[k][i] * y[k];
+      y[i] /= low[i][i];
+    }
+    for (size_t i = 0; i < n; ++i) all[terms[i]] = y[i] / scale[i];
+    return all;
+  }
+
+  // The held term along which the sum falls most; the number of terms: none.
+  [[nodiscard]] size_t best_to_free(const Vector& weights, const std::vector<bool>& is_free) const {
+    size_t best = weights.size();
+    double most = 1e-9;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (is_free[i] || matrix_[i][i] <= 0.0) continue;
+      const double gain = (right_[i] - dot(matrix_[i], weights)) / std::sqrt(matrix_[i][i]);
+      if (gain > most) {
+        most = gain;
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  std::vector<Vector> matrix_;
+  Vector right_;
+};
+
+// A point of the curve lies between its neighbours unless its steps say otherwise.
+void add_smoothness(LeastSquares& equations, const Terms& terms, const Vector& weights) {
+  const auto& points = terms.points();
+  constexpr double kWeight = 2.0;  // as so many steps
+  for (size_t i = 1; i + 1 < points.size(); ++i) {
+    const auto low = static_cast<double>(points[i - 1]), here = static_cast<double>(points[i]),
+               high = static_cast<double>(points[i + 1]);
+    const double value = std::max(weights[i], 1e-9);
+    Vector x(terms.count(), 0.0);
+    x[i] = 1.0 / value;
+    x[i - 1] = -(high - here) / (high - low) / value;
+    x[i + 1] = -(here - low) / (high - low) / value;
+    equations.add(x, 0.0, kWeight);
+  }
+}
+
+// What a step's error is measured against: the median of its kind. (Its own duration would make one that seems to take
+// no time, since its end was seen late and that of the next one in time, weigh more than all others.)
+Vector scales_of(std::span<const MeasuredStep> steps, const Terms& terms) {
+  std::map<size_t, Vector> seconds;
+  for (const MeasuredStep& step : steps) seconds[terms.kind_of(step.work)].push_back(step.seconds);
+  std::map<size_t, double> medians;
+  for (auto& [kind, values] : seconds) medians[kind] = median_of(std::move(values));
+  Vector scales;
+  for (const MeasuredStep& step : steps) scales.push_back(std::max(medians.at(terms.kind_of(step.work)), 1e-9));
+  return scales;
+}
+
+Vector fit(std::span<const MeasuredStep> steps, const Terms& terms) {
+  const Vector scales = scales_of(steps, terms);
+  std::vector<Vector> rows;
+  rows.reserve(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    rows.push_back(terms.features(steps[i].work));
+    for (double& value : rows.back()) value /= scales[i];
+  }
+  Vector weights(terms.count(), 0.0), trust(steps.size(), 1.0), errors(steps.size(), 0.0);
+  constexpr int kRounds = 12;  // of reweighting (Huber 1964)
   for (int round = 0; round < kRounds; ++round) {
-    double moved = 0.0;
-    for (size_t i = 0; i < kTerms; ++i) {
-      if (matrix[i][i] <= 0.0) continue;
-      const double gradient = right[i] - dot(matrix[i], weights);
-      const double next = std::max(0.0, weights[i] + gradient / matrix[i][i]);
-      moved = std::max(moved, std::abs(next - weights[i]));
-      weights[i] = next;
-    }
-    if (moved < 1e-12) break;
+    LeastSquares equations(terms.count());
+    for (size_t i = 0; i < rows.size(); ++i) equations.add(rows[i], steps[i].seconds / scales[i], trust[i]);
+    if (round > 0) add_smoothness(equations, terms, weights);
+    weights = equations.solve();
+    for (size_t i = 0; i < rows.size(); ++i) errors[i] = std::abs(dot(rows[i], weights) - steps[i].seconds / scales[i]);
+    const double scale = std::max(1.5 * median_of(errors), 1e-6);
+    for (size_t i = 0; i < rows.size(); ++i) trust[i] = std::min(1.0, scale / std::max(errors[i], 1e-12));
   }
-  for (size_t i = 0; i < kTerms; ++i) weights[i] /= scale[i];
   return weights;
+}
+
+double median_error(std::span<const MeasuredStep> steps, const Terms& terms, const Vector& weights) {
+  Vector errors;
+  for (const MeasuredStep& step : steps) {
+    errors.push_back(std::abs(dot(terms.features(step.work), weights) / step.seconds - 1.0));
+  }
+  return median_of(std::move(errors));
+}
+
+// Equally likely values of what steps took over what they should have taken; the longest half per cent left out.
+Vector jitter_of(Vector ratios) {
+  constexpr size_t kValues = 40;
+  constexpr double kKept = 0.995;
+  Vector values;
+  if (ratios.size() < kValues) return values;
+  std::ranges::sort(ratios);
+  for (size_t i = 0; i < kValues; ++i) {
+    const double place = kKept * (static_cast<double>(i) + 0.5) / kValues * static_cast<double>(ratios.size());
+    values.push_back(ratios[static_cast<size_t>(place)]);
+  }
+  return values;
 }
 
 }  // namespace
 
-CalibrationFit fit_device_profile(const std::vector<MeasuredStep>& steps, const DeviceProfile& base) {
-  if (steps.size() < kTerms) {
-    fail(ErrorCode::InvalidArgument, "{} measured steps, allowed: at least {}", steps.size(), kTerms);
+CalibrationFit fit_device_profile(std::span<const MeasuredStep> steps, const DeviceProfile& base) {
+  constexpr size_t kStepsMin = 20;
+  if (steps.size() < kStepsMin) {
+    fail(ErrorCode::InvalidArgument, "{} measured steps, allowed: at least {}", steps.size(), kStepsMin);
   }
-  CalibrationFit best;
-  double best_squares = 0.0;
-  for (const double knee : {0.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0}) {
-    const Vector weights = solve(steps, knee);
-    double squares = 0.0, sum = 0.0, worst = 0.0;
-    for (const MeasuredStep& step : steps) {
-      const double error = std::abs(dot(features_of(step.work, knee), weights) / step.seconds - 1.0);
-      squares += error * error;
-      sum += error;
-      worst = std::max(worst, error);
-    }
-    if (knee > 0.0 && squares >= best_squares) continue;
-    best_squares = squares;
-    best.mean_error = sum / static_cast<double>(steps.size());
-    best.worst_error = worst;
-    best.profile = base;
-    best.profile.overhead_us = weights[0] * 1e6;
-    best.profile.token_us = weights[1] * 1e6;
-    best.profile.weights_us = weights[1] * knee * 1e6;
-    best.profile.sequence_us = weights[2] * 1e6;
-    best.profile.kv_read_ns = weights[3] * 1e9;
-    best.profile.pair_ns = weights[4] * 1e9;
+  const Terms terms(steps);
+  const Vector weights = fit(steps, terms);
+  CalibrationFit found{.profile = base, .median_error = median_error(steps, terms, weights)};
+
+  constexpr size_t kFolds = 5;
+  Rng rng(1);
+  std::vector<size_t> fold_of(steps.size());
+  for (size_t& fold : fold_of) fold = rng.below(kFolds);
+  for (size_t fold = 0; fold < kFolds; ++fold) {
+    std::vector<MeasuredStep> others, held_out;
+    for (size_t i = 0; i < steps.size(); ++i) (fold_of[i] == fold ? held_out : others).push_back(steps[i]);
+    found.held_out_error += median_error(held_out, terms, fit(others, terms)) / kFolds;
   }
-  return best;
+
+  double predicted = 0.0, measured = 0.0;
+  Vector decode_ratios, prompt_ratios;
+  for (const MeasuredStep& step : steps) {
+    const double expected = dot(terms.features(step.work), weights);
+    predicted += expected;
+    measured += step.seconds;
+    if (expected > 0.0)
+      (step.work.prefill_pairs > 0 ? prompt_ratios : decode_ratios).push_back(step.seconds / expected);
+  }
+  found.total_error = predicted / measured - 1.0;
+
+  const size_t points = terms.points().size();
+  DeviceProfile& profile = found.profile;
+  profile.overhead_us = profile.weights_us = profile.token_us = 0.0;
+  profile.linear_us.clear();
+  profile.decode_jitter = jitter_of(std::move(decode_ratios));
+  profile.prompt_jitter = jitter_of(std::move(prompt_ratios));
+  for (size_t i = 0; i < points; ++i) profile.linear_us.push_back({terms.points()[i], weights[i] * 1e6});
+  profile.sequence_us = weights[points] * 1e6;
+  profile.kv_read_ns = weights[points + 1] * 1e9;
+  profile.pair_ns = weights[points + 2] * 1e9;
+  return found;
 }
 
 }  // namespace inflight

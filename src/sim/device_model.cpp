@@ -14,10 +14,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kTimeMax = 1e9;
+constexpr double kJitterMax = 1e3;
+
 // One list of the numbers for reading, writing and checking: visit(key, member, low, high).
 template <typename Profile, typename Visit>
 void for_each_number(Profile& p, Visit&& visit) {
-  constexpr double kTimeMax = 1e9;
   visit("overhead_us", p.overhead_us, 0.0, kTimeMax);
   visit("weights_us", p.weights_us, 0.0, kTimeMax);
   visit("token_us", p.token_us, 0.0, kTimeMax);
@@ -141,9 +143,47 @@ void set_field(DeviceProfile& profile, std::string_view key, std::string_view te
   fail(ErrorCode::InvalidArgument, "device field '{}' is unknown, allowed:{}", key, names);
 }
 
+void check_jitter(const char* key, const std::vector<double>& values) {
+  for (const double value : values) {
+    if (!(value >= 0.0 && value <= kJitterMax)) {
+      fail(ErrorCode::InvalidArgument, "device field {} holds {}, allowed: 0 to {}", key, value, kJitterMax);
+    }
+  }
+}
+
+void check_linear_curve(const std::vector<LinearCost>& points) {
+  int64_t before = 0;
+  for (const LinearCost& point : points) {
+    if (point.tokens <= before || !(point.us >= 0.0 && point.us <= kTimeMax)) {
+      fail(ErrorCode::InvalidArgument,
+           "device field linear_us has the point [{}, {}] after {} tokens, allowed: rising tokens, 0 to {} us",
+           point.tokens, point.us, before, kTimeMax);
+    }
+    before = point.tokens;
+  }
+}
+
 }  // namespace
 
+// Beyond the last point the last line goes on; before the first one the first point holds.
+double DeviceProfile::linear_time_us(double tokens) const {
+  if (linear_us.empty()) return std::max(weights_us, token_us * tokens);
+  auto right = std::ranges::lower_bound(linear_us, tokens, {},
+                                        [](const LinearCost& point) { return static_cast<double>(point.tokens); });
+  if (right == linear_us.begin()) return right->us;
+  if (right == linear_us.end()) {
+    if (linear_us.size() == 1) return linear_us.front().us * tokens / static_cast<double>(linear_us.front().tokens);
+    --right;
+  }
+  const LinearCost& left = *(right - 1);
+  const double share = (tokens - static_cast<double>(left.tokens)) / static_cast<double>(right->tokens - left.tokens);
+  return std::max(0.0, left.us + share * (right->us - left.us));
+}
+
 void DeviceProfile::validate() const {
+  check_linear_curve(linear_us);
+  check_jitter("decode_jitter", decode_jitter);
+  check_jitter("prompt_jitter", prompt_jitter);
   for_each_number(*this, [](const char* key, const auto& value, double low, double high) {
     const auto number = static_cast<double>(value);
     if (!(number >= low && number <= high)) {
@@ -183,7 +223,7 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
   const DeviceProfile& p = profile_;
   const auto tokens = static_cast<double>(work.tokens);
   const double devices = p.tensor_parallel;
-  double linear = std::max(p.weights_us, p.token_us * tokens) * 1e3;
+  double linear = p.linear_time_us(tokens) * 1e3;
   const double attention =
       p.kv_read_ns * static_cast<double>(work.decode_context) + p.pair_ns * static_cast<double>(work.prefill_pairs);
   double stages = 1.0;
@@ -192,7 +232,7 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
     // fills and drains: (parts + stages - 1) / (parts * stages) of the whole time. Source: Huang et al. 2019 (GPipe).
     stages = p.pipeline_parallel;
     const double parts = std::min<double>(stages, static_cast<double>(std::max<int64_t>(work.sequences, 1)));
-    linear = std::max(p.weights_us * parts, p.token_us * tokens) * 1e3;
+    linear = p.linear_time_us(tokens / parts) * parts * 1e3;
     const double share = (parts + stages - 1.0) / (parts * stages);
     const double hop = p.link_latency_us * 1e3 + p.hidden_bytes * tokens / parts / p.link_gb_per_second;
     return static_cast<TimeNs>(
@@ -218,9 +258,11 @@ TimeNs DeviceModel::transfer_time(int64_t tokens) const {
 }
 
 LatencyModel DeviceModel::latency_model() const {
+  constexpr double kManyTokens = 512.0;
   const DeviceProfile& p = profile_;
   const double devices = p.tensor_parallel;
-  return LatencyModel({(p.overhead_us + p.weights_us / devices) * 1e3, p.token_us * 1e3 / devices,
+  const double one = p.linear_time_us(1.0), many = p.linear_time_us(kManyTokens);
+  return LatencyModel({(p.overhead_us + one / devices) * 1e3, many / kManyTokens * 1e3 / devices,
                        (p.sequence_us + p.host_sequence_us) * 1e3, std::max(p.pair_ns, p.kv_read_ns) / devices,
                        p.swap_block_us * 1e3});
 }
@@ -263,6 +305,9 @@ DeviceProfile find_device_profile(std::string_view spec) {
 std::string to_json(const DeviceProfile& profile) {
   Json json = {{"name", profile.name}, {"description", profile.description}};
   for_each_number(profile, [&](const char* key, const auto& value, double, double) { json[key] = value; });
+  for (const LinearCost& point : profile.linear_us) json["linear_us"].push_back({point.tokens, point.us});
+  if (!profile.decode_jitter.empty()) json["decode_jitter"] = profile.decode_jitter;
+  if (!profile.prompt_jitter.empty()) json["prompt_jitter"] = profile.prompt_jitter;
   return json.dump(2);
 }
 
@@ -275,6 +320,13 @@ DeviceProfile parse_device_profile(std::string_view json_text) {
     for_each_number(profile, [&](const char* key, auto& value, double, double) {
       if (json.contains(key)) json.at(key).get_to(value);
     });
+    if (json.contains("decode_jitter")) json.at("decode_jitter").get_to(profile.decode_jitter);
+    if (json.contains("prompt_jitter")) json.at("prompt_jitter").get_to(profile.prompt_jitter);
+    if (json.contains("linear_us")) {
+      for (const Json& point : json.at("linear_us")) {
+        profile.linear_us.push_back({point.at(0).get<int64_t>(), point.at(1).get<double>()});
+      }
+    }
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::CorruptFile, "the device profile cannot be read: {}", error.what());
   }

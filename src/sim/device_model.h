@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a simulated device takes for a step:
-//   step = overhead + max(weights, tokens * token) + kv_read * context of the decodes + pair * attended pairs of
-//   prompts
-//          + swap * blocks;  then divided over tensor- and pipeline-parallel devices, with what they must exchange.
-// The maximum is the roofline of the linear layers: few rows cost as much as reading the weights once, many rows cost
-// arithmetic (Williams et al. 2009). Host time (planning, submitting) runs beside the device with overlap, else adds.
-// Profiles are JSON objects with these fields; `inflight calibrate` writes one from measured steps.
+//   step = overhead + linear(tokens) + kv_read * context of the decodes + pair * attended pairs of prompts
+//          + sequence * sequences + swap * blocks
+// then divided over tensor- and pipeline-parallel devices, with what they must exchange. linear() is the roofline
+// max(weights, tokens * token): few rows cost as much as reading the weights once, many rows cost arithmetic (Williams
+// et al. 2009); or a measured curve, since kernels that take rows in tiles cost in steps. Host time (planning,
+// submitting) runs beside the device with overlap, else adds. Profiles are JSON objects with these fields; `inflight
+// calibrate` writes one from measured steps.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,22 @@
 
 namespace inflight {
 
+// A point of a measured curve.
+struct LinearCost {
+  int64_t tokens = 1;
+  double us = 0.0;
+};
+
 struct DeviceProfile {
   std::string name = "custom";
   std::string description;
-  double overhead_us = 0.0;          // each step: launches, synchronisation
-  double weights_us = 0.0;           // reading all weights once
-  double token_us = 0.0;             // arithmetic of one token's linear layers
+  double overhead_us = 0.0;             // each step: launches, synchronisation
+  double weights_us = 0.0;              // reading all weights once
+  double token_us = 0.0;                // arithmetic of one token's linear layers
+  std::vector<LinearCost> linear_us{};  // instead of these two: lines between points of rising tokens
+  // What steps take over what the formula says, equally likely values, drawn for each step: of steps without and with
+  // prompt tokens. Empty: just what it says.
+  std::vector<double> decode_jitter{}, prompt_jitter{};
   double kv_read_ns = 0.0;           // reading the K and V of one context token of a decoding sequence
   double pair_ns = 0.0;              // one (query, key) pair of a prompt's attention, over all layers and heads
   double sequence_us = 0.0;          // each sequence: logits, sampling
@@ -39,6 +50,9 @@ struct DeviceProfile {
   double hidden_bytes = 8192.0;      // of one token's hidden state
   double link_gb_per_second = 50.0;  // between devices, and between prefill and decode pools
   double link_latency_us = 5.0;
+
+  // The linear layers of so many tokens, weights read once.
+  [[nodiscard]] double linear_time_us(double tokens) const;
 
   // ERRORS: InvalidArgument naming the field, the value and the range.
   void validate() const;

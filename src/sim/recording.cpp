@@ -3,11 +3,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "cache/radix_tree.h"
+#include "sim/recorded_run.h"
 #include "sim/text_file.h"
 #include "sim/trace_reader.h"
 
@@ -43,54 +43,6 @@ std::vector<TraceRecord> read_recording(const std::string& path) {
 
 namespace {
 
-// Which sequence has produced how many tokens: counted from plans and commits.
-class OutputCounter {
- public:
-  explicit OutputCounter(Workload& workload) : workload_(workload) {}
-
-  void add(SequenceId sequence, size_t request) {
-    live_[to_integer(sequence)] = {request, workload_.requests[request].prompt_tokens};
-  }
-  void on_plan(const TracePlan& plan) {
-    if (plan.entries.empty() && plan.preemptions.empty()) return;
-    std::vector<uint64_t> sampled;
-    for (const TracePlan::Entry& entry : plan.entries) {
-      const auto found = live_.find(to_integer(entry.sequence));
-      // Only the newest token's logits are sampled.
-      if (found == live_.end() || entry.computed + entry.scheduled != found->second.known_tokens) continue;
-      ++found->second.known_tokens;
-      sampled.push_back(to_integer(entry.sequence));
-    }
-    submitted_.push_back(std::move(sampled));
-  }
-  void on_commit(const TraceCommit& commit) {
-    if (submitted_.empty()) return;
-    const std::vector<uint64_t>& sampled = submitted_.front();
-    for (const uint64_t sequence : sampled) {
-      const auto found = live_.find(sequence);
-      if (found != live_.end()) ++workload_.requests[found->second.request].output_tokens;
-    }
-    for (const TraceCommit::Forced& forced : commit.forced) {
-      const auto found = forced.row < sampled.size() ? live_.find(sampled[forced.row]) : live_.end();
-      if (found == live_.end()) continue;
-      const auto count = static_cast<int32_t>(forced.tokens.size());
-      found->second.known_tokens += count;
-      workload_.requests[found->second.request].output_tokens += count;
-    }
-    submitted_.pop_front();
-  }
-  void on_finish(SequenceId sequence) { live_.erase(to_integer(sequence)); }
-
- private:
-  struct Live {
-    size_t request;
-    int32_t known_tokens;
-  };
-  Workload& workload_;
-  std::unordered_map<uint64_t, Live> live_;
-  std::deque<std::vector<uint64_t>> submitted_;
-};
-
 // Equal prompts become equal streams: each run of kRun tokens is named by the hash of all up to its end.
 std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint64_t salt) {
   constexpr size_t kRun = 16;
@@ -108,7 +60,8 @@ std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint
 
 Workload parse_recording(std::string_view bytes, const std::string& name) {
   Workload workload;
-  OutputCounter outputs(workload);
+  RecordedOutputs outputs;
+  std::unordered_map<uint64_t, size_t> request_of;
   for (const TraceRecord& record : decode_trace(std::as_bytes(std::span(bytes)))) {
     if (const auto* added = std::get_if<TraceAdd>(&record.content)) {
       const Request& given = added->request;
@@ -126,11 +79,14 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
       std::vector<ContentSegment> prompt = segments_of(given.prompt, given.cache_salt);
       if (prompt.empty()) prompt = {{request.output_stream, 0, added->prompt_token_count}};
       workload.add(request, prompt);
-      outputs.add(added->sequence, workload.requests.size() - 1);
+      outputs.add(added->sequence, added->prompt_token_count);
+      request_of[to_integer(added->sequence)] = workload.requests.size() - 1;
     } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
       outputs.on_plan(*plan);
     } else if (const auto* commit = std::get_if<TraceCommit>(&record.content)) {
-      outputs.on_commit(*commit);
+      outputs.on_commit(*commit, [&](SequenceId sequence, int32_t tokens) {
+        workload.requests[request_of.at(to_integer(sequence))].output_tokens += tokens;
+      });
     } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {
       outputs.on_finish(finish->sequence);
     }

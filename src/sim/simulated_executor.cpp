@@ -20,12 +20,19 @@ void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
 SimulatedExecutor::Launched SimulatedExecutor::launch(const DeviceWork& work) {
   const TimeNs now = clock_.now();
   const TimeNs host = model_.host_time(work);
-  const TimeNs device = model_.device_time(work);
+  const TimeNs device = jittered(work, model_.device_time(work));
   device_free_ = std::max(now + host, device_free_) + device;
   busy_time_ += device;
   if (work.prefill_pairs > 0) prefill_time_ += device;
   if (overlap_) clock_.advance(host);
   return {.finished = device_free_, .duration = overlap_ ? device : device_free_ - now};
+}
+
+TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
+  const DeviceProfile& profile = model_.profile();
+  const std::vector<double>& values = work.prefill_pairs > 0 ? profile.prompt_jitter : profile.decode_jitter;
+  if (values.empty()) return device;
+  return static_cast<TimeNs>(static_cast<double>(device) * values[jitter_.below(values.size())]);
 }
 
 TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {

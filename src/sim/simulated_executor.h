@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "core/executor.h"
 #include "sim/decision_hash.h"
 #include "sim/device_model.h"
@@ -57,6 +58,7 @@ class SimulatedExecutor final : public Executor {
     TimeNs duration = 0;
   };
   Launched launch(const DeviceWork& work);
+  [[nodiscard]] TimeNs jittered(const DeviceWork& work, TimeNs device);
   [[nodiscard]] TokenId token_at(SequenceId sequence, int32_t position) const;
 
   const DeviceModel& model_;
@@ -71,6 +73,7 @@ class SimulatedExecutor final : public Executor {
   TimeNs device_free_ = 0;
   TimeNs busy_time_ = 0;
   TimeNs prefill_time_ = 0;
+  Rng jitter_{1};
   DecisionHash decision_hash_;
 };
 

@@ -10,42 +10,64 @@
 namespace inflight {
 namespace {
 
-std::vector<MeasuredStep> measure(const DeviceProfile& profile, double noise) {
-  const DeviceModel model(profile);
+// A device whose linear layers cost in tiles of eight rows, with every fourth measurement doubled or lost when spoilt.
+double tiled_us(int64_t tokens) { return 300.0 + 40.0 * static_cast<double>((tokens + 7) / 8); }
+
+std::vector<MeasuredStep> measure(double noise, bool spoilt) {
   Rng rng(3);
   std::vector<MeasuredStep> steps;
   const auto add = [&](const DeviceWork& work) {
-    const double factor = 1.0 + noise * (2.0 * rng.uniform() - 1.0);
-    steps.push_back({work, static_cast<double>(model.device_time(work)) * 1e-9 * factor});
+    const double us = tiled_us(work.tokens) + 20.0 * static_cast<double>(work.sequences) +
+                      0.4 * static_cast<double>(work.decode_context) + 0.03 * static_cast<double>(work.prefill_pairs);
+    double factor = 1.0 + noise * (2.0 * rng.uniform() - 1.0);
+    if (spoilt && rng.chance(0.05)) factor *= 4.0;
+    if (spoilt && rng.chance(0.05)) factor *= 0.01;
+    steps.push_back({work, us * 1e-6 * factor});
   };
-  for (const int64_t batch : {1, 2, 4, 8, 16, 32, 64}) {
-    for (const int64_t context : {16, 256, 700})
-      add({.tokens = batch, .sequences = batch, .decode_context = batch * context});
-  }
-  for (const int64_t length : {16, 32, 64, 128, 256, 512}) {
-    add({.tokens = length, .sequences = 1, .prefill_pairs = length * (length + 1) / 2});
+  for (int round = 0; round < 20; ++round) {
+    for (int64_t batch = 1; batch <= 32; ++batch) {
+      add({.tokens = batch, .sequences = batch, .decode_context = batch * rng.between(16, 600)});
+    }
+    for (int i = 0; i < 8; ++i) {
+      const int64_t batch = rng.between(0, 20), prompt = rng.between(16, 300);
+      add({.tokens = batch + prompt,
+           .sequences = batch + 1,
+           .decode_context = batch * 200,
+           .prefill_pairs = prompt * (prompt + 1) / 2});
+    }
   }
   return steps;
 }
 
 TEST(Calibration, GivesTheDeviceBack) {
-  const DeviceProfile truth{
-      .overhead_us = 300, .weights_us = 1600, .token_us = 100, .kv_read_ns = 400, .pair_ns = 30, .sequence_us = 20};
-  const CalibrationFit fit = fit_device_profile(measure(truth, 0.0), {});
-  EXPECT_LT(fit.worst_error, 0.005);
-  EXPECT_NEAR(fit.profile.token_us, 100, 3);
-  EXPECT_NEAR(fit.profile.weights_us, 1600, 60);  // the knee of 16 tokens is found
+  const CalibrationFit fit = fit_device_profile(measure(0.0, false), {});
+  EXPECT_LT(fit.median_error, 0.01);
+  EXPECT_LT(fit.held_out_error, 0.01);
+  EXPECT_NEAR(fit.total_error, 0.0, 0.005);
   EXPECT_NEAR(fit.profile.kv_read_ns, 400, 15);
-  EXPECT_NEAR(fit.profile.pair_ns, 30, 2);
+  EXPECT_NEAR(fit.profile.pair_ns, 30, 4);
+  const DeviceModel model(fit.profile);
+  for (const int64_t batch : {1, 7, 8, 9, 16, 17, 31, 32}) {
+    const double truth_us =
+        tiled_us(batch) + 20.0 * static_cast<double>(batch) + 0.4 * 100.0 * static_cast<double>(batch);
+    const DeviceWork work{.tokens = batch, .sequences = batch, .decode_context = 100 * batch};
+    EXPECT_NEAR(static_cast<double>(model.device_time(work)) * 1e-3, truth_us, 0.02 * truth_us) << batch;
+  }
 }
 
-TEST(Calibration, SaysHowFarItIsOff) {
-  const DeviceProfile truth{
-      .overhead_us = 300, .weights_us = 1600, .token_us = 100, .kv_read_ns = 400, .pair_ns = 30, .sequence_us = 20};
-  const CalibrationFit fit = fit_device_profile(measure(truth, 0.1), {});
-  EXPECT_GT(fit.mean_error, 0.01);
-  EXPECT_LT(fit.mean_error, 0.1);
-  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "0 measured steps, allowed: at least 5",
+TEST(Calibration, SpoiltStepsBecomeJitter) {
+  const CalibrationFit fit = fit_device_profile(measure(0.1, true), {});
+  EXPECT_GT(fit.median_error, 0.01);
+  EXPECT_LT(fit.median_error, 0.1);
+  const DeviceWork work{.tokens = 24, .sequences = 24, .decode_context = 2400};
+  const double truth_us = tiled_us(24) + 20.0 * 24 + 0.4 * 2400;
+  EXPECT_NEAR(static_cast<double>(DeviceModel(fit.profile).device_time(work)) * 1e-3, truth_us, 0.04 * truth_us);
+  const std::vector<double>& jitter = fit.profile.decode_jitter;
+  ASSERT_EQ(jitter.size(), 40U);
+  EXPECT_LT(jitter.front(), 0.1);
+  EXPECT_NEAR(jitter[20], 1.0, 0.05);
+  EXPECT_GT(jitter.back(), 2.0);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "0 measured steps, allowed: at least 20",
                         [] { static_cast<void>(fit_device_profile({}, {})); });
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/rng.h"
 #include "sim/sim_spec.h"
+#include "sim/text_file.h"
+#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
@@ -62,6 +64,27 @@ TEST(CarryOn, EqualToStepByStep) {
     if (HasFailure()) return;
   }
   EXPECT_GT(skipped, 10'000);
+}
+
+// A step's jitter is that step's, however it is run.
+TEST(CarryOn, EqualWithJitter) {
+  DeviceProfile profile = find_device_profile("pocl-135m");
+  profile.decode_jitter = {0.8, 1.0, 1.1, 2.0};
+  profile.prompt_jitter = {0.9, 1.2};
+  const test::TempFolder folder;
+  write_text_file(folder.file("noisy.json"), to_json(profile));
+  int64_t skipped = 0;
+  for (const char* const workload : {"bimodal,requests=60", "poisson,rate=3,requests=60,output=20-200"}) {
+    for (const char* const overlap : {"on", "off"}) {
+      expect_equal_runs({{"workload", workload},
+                         {"device", folder.file("noisy.json")},
+                         {"max_num_seqs", 8},
+                         {"max_num_batched_tokens", 256},
+                         {"overlap", overlap}},
+                        skipped);
+    }
+  }
+  EXPECT_GT(skipped, 100);
 }
 
 TEST(CarryOn, EqualWithReplicas) {

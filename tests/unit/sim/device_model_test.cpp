@@ -6,6 +6,7 @@
 
 #include "sim/decision_hash.h"
 #include "sim/latency_histogram.h"
+#include "sim/simulated_executor.h"
 #include "sim/text_file.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
@@ -24,6 +25,46 @@ TEST(DeviceModel, RooflineOfTheLinearLayers) {
   EXPECT_EQ(model.device_time({.tokens = 200, .sequences = 1}), 2'105'000);
   EXPECT_EQ(model.device_time({.tokens = 2, .sequences = 2, .decode_context = 1000, .prefill_pairs = 500}),
             1'110'000 + 50'000 + 1'000);
+}
+
+TEST(DeviceModel, AMeasuredCurveInsteadOfTheRoofline) {
+  DeviceProfile profile = simple();
+  profile.linear_us = {{4, 200.0}, {8, 240.0}, {9, 400.0}, {19, 500.0}};
+  const DeviceModel model(profile);
+  for (const auto& [tokens, us] : {std::pair{1, 200}, {4, 200}, {6, 220}, {8, 240}, {9, 400}, {14, 450}, {39, 700}}) {
+    EXPECT_EQ(model.device_time({.tokens = tokens, .sequences = 1}), (us + 105) * 1000) << tokens;
+  }
+  const std::string text = to_json(profile);
+  EXPECT_EQ(to_json(parse_device_profile(text)), text);
+  profile.linear_us = {{8, 240.0}, {8, 250.0}};
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "linear_us has the point [8, 250] after 8 tokens, allowed: rising",
+                        [&] { profile.validate(); });
+}
+
+TEST(DeviceModel, JitterIsDrawnForEachStep) {
+  DeviceProfile profile = simple();
+  profile.decode_jitter = {1.0, 3.0};
+  EXPECT_EQ(to_json(parse_device_profile(to_json(profile))), to_json(profile));
+  const DeviceModel model(profile);
+  ManualClock clock;
+  SimulatedExecutor executor(model, clock, false);
+  BatchPlan plan;
+  plan.entries.emplace_back();
+  plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;
+  plan.entries[0].phase = Phase::Decode;
+  const TimeNs once = model.device_time(DeviceWork::of(plan));
+  int64_t single = 0, triple = 0;
+  for (int i = 0; i < 400; ++i) {
+    executor.submit(plan);
+    const TimeNs taken = executor.wait().duration;
+    single += taken == once;
+    triple += taken == 3 * once;
+  }
+  EXPECT_EQ(single + triple, 400);
+  EXPECT_NEAR(static_cast<double>(single), 200.0, 50.0);
+  profile.prompt_jitter = {-1.0};
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prompt_jitter holds -1, allowed: 0 to",
+                        [&] { profile.validate(); });
 }
 
 TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {

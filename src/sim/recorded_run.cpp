@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/recorded_run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "sim/decision_hash.h"
+
+namespace inflight {
+
+void RecordedOutputs::on_plan(const TracePlan& plan) {
+  if (plan.entries.empty()) return;
+  std::vector<SequenceId> sampled;
+  for (const TracePlan::Entry& entry : plan.entries) {
+    const auto known = known_tokens_.find(to_integer(entry.sequence));
+    if (known == known_tokens_.end() || entry.computed + entry.scheduled != known->second) continue;
+    ++known->second;
+    sampled.push_back(entry.sequence);
+  }
+  submitted_.push_back({plan.step, std::move(sampled)});
+}
+
+int32_t RecordedOutputs::forced_tokens(const TraceCommit& commit, size_t row) {
+  const auto forced = std::ranges::find(commit.forced, row, &TraceCommit::Forced::row);
+  return forced == commit.forced.end() ? 0 : static_cast<int32_t>(forced->tokens.size());
+}
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(TimeNs begin) { run_.begin = run_.end = begin; }
+
+  void apply(const TraceRecord& record) {
+    std::visit([&](const auto& content) { apply(content, record.time); }, record.content);
+  }
+
+  RecordedRun take() {
+    run_.ttft = LatencySummary::of(std::move(ttft_));
+    run_.itl = LatencySummary::of(itl_);
+    run_.e2e = LatencySummary::of(std::move(e2e_));
+    run_.decision_hash = hash_.value();
+    return std::move(run_);
+  }
+
+ private:
+  struct Live {
+    TimeNs arrival = 0;
+    TimeNs last_token = kNotYet;
+    bool scheduled = false;
+  };
+
+  template <typename Other>
+  void apply(const Other&, TimeNs) {}
+
+  void apply(const TraceAdd& add, TimeNs) {
+    if (!first_sequence_) first_sequence_ = to_integer(add.sequence);
+    live_[to_integer(add.sequence)] = {.arrival = std::max(add.request.arrival, run_.begin)};
+    outputs_.add(add.sequence, add.prompt_token_count);
+    ++run_.requests;
+    run_.prompt_tokens += add.prompt_token_count;
+  }
+
+  void apply(const TracePlan& plan, TimeNs now) {
+    outputs_.on_plan(plan);
+    run_.preemptions += static_cast<int64_t>(plan.preemptions.size());
+    if (plan.entries.empty()) return;
+    RecordedStep step{.number = plan.step, .planned = now};
+    BatchPlan decided;
+    for (const TracePlan::Entry& entry : plan.entries) {
+      const auto found = live_.find(to_integer(entry.sequence));
+      if (found != live_.end() && !std::exchange(found->second.scheduled, true)) run_.cached_tokens += entry.computed;
+      BatchEntry& one = decided.entries.emplace_back();
+      one.sequence = static_cast<SequenceId>(to_integer(entry.sequence) - first_sequence_.value_or(0) + 1);
+      one.computed_token_count = entry.computed;
+      one.scheduled_token_count = entry.scheduled;
+      // A recording does not say it: one token after others is taken for a decode.
+      one.phase = entry.scheduled == 1 && entry.computed > 0 ? Phase::Decode : Phase::Prefill;
+      decided.scheduled_token_count += entry.scheduled;
+    }
+    step.work = DeviceWork::of(decided);
+    hash_.add(decided);
+    run_.used_slots += step.work.sequences;
+    run_.steps.push_back(step);
+  }
+
+  void apply(const TraceCommit& commit, TimeNs now) {
+    outputs_.on_commit(commit, [&](SequenceId sequence, int32_t tokens) {
+      Live& live = live_.at(to_integer(sequence));
+      if (live.last_token == kNotYet) {
+        ttft_.push_back(now - live.arrival);
+      } else {
+        itl_.add(now - live.last_token);
+      }
+      live.last_token = now;
+      run_.output_tokens += tokens;
+    });
+    if (ended_ == run_.steps.size() || run_.steps[ended_].number != commit.step) return;
+    RecordedStep& step = run_.steps[ended_++];
+    step.ended = now;
+    step.duration = now - (idle_ ? std::max(run_.end, step.planned) : run_.end);
+    run_.end = now;
+    idle_ = false;
+  }
+
+  void apply(const TraceFinish& finish, TimeNs now) {
+    const auto found = live_.find(to_integer(finish.sequence));
+    if (found == live_.end()) return;
+    e2e_.push_back(now - found->second.arrival);
+    live_.erase(found);
+    idle_ = live_.empty();
+    outputs_.on_finish(finish.sequence);
+    ++run_.finished;
+  }
+
+  RecordedRun run_;
+  bool idle_ = true;  // when the last step had ended
+  size_t ended_ = 0;  // steps
+  std::optional<uint64_t> first_sequence_;
+  std::unordered_map<uint64_t, Live> live_;
+  RecordedOutputs outputs_;
+  std::vector<TimeNs> ttft_, e2e_;
+  LatencyHistogram itl_;
+  DecisionHash hash_;
+};
+
+}  // namespace
+
+RecordedRun read_recorded_run(std::span<const TraceRecord> records, TimeNs begin) {
+  // Requests may have come while the engine was held: the run begins after the last commit before `begin`.
+  size_t first = 0;
+  for (size_t i = 0; i < records.size() && records[i].time < begin; ++i) {
+    if (std::holds_alternative<TraceCommit>(records[i].content) ||
+        std::holds_alternative<TraceFinish>(records[i].content)) {
+      first = i + 1;
+    }
+  }
+  Reader reader(begin);
+  for (const TraceRecord& record : records.subspan(first)) reader.apply(record);
+  return reader.take();
+}
+
+}  // namespace inflight

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a recording says about time and work: each step with what was in it and how long it took, each request with its
+// latencies. The times are those of plan() and commit(), by the clock of whoever recorded: the engine's or a simulated
+// one. `inflight calibrate` fits the device model to the steps, `inflight bench workload` takes its figures from here.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "sched/trace_format.h"
+#include "sim/device_model.h"
+#include "sim/sim_result.h"
+
+namespace inflight {
+
+// Which sequence is given how many tokens, read from plans and commits. Only the newest token's logits are sampled.
+class RecordedOutputs {
+ public:
+  void add(SequenceId sequence, int32_t prompt_tokens) { known_tokens_[to_integer(sequence)] = prompt_tokens; }
+  void on_plan(const TracePlan& plan);
+  // Calls visit(sequence, tokens) for each sequence that the step gives tokens and that has not ended before.
+  template <typename Visit>
+  void on_commit(const TraceCommit& commit, Visit&& visit) {
+    while (!submitted_.empty() && submitted_.front().step < commit.step) submitted_.pop_front();  // plans of nothing
+    if (submitted_.empty() || submitted_.front().step != commit.step) return;
+    const std::vector<SequenceId>& sampled = submitted_.front().sampled;
+    for (size_t row = 0; row < sampled.size(); ++row) {
+      const SequenceId sequence = sampled[row];
+      const auto known = known_tokens_.find(to_integer(sequence));
+      if (known == known_tokens_.end()) continue;
+      const int32_t forced = forced_tokens(commit, row);
+      known->second += forced;
+      visit(sequence, 1 + forced);
+    }
+    submitted_.pop_front();
+  }
+  void on_finish(SequenceId sequence) { known_tokens_.erase(to_integer(sequence)); }
+
+ private:
+  [[nodiscard]] static int32_t forced_tokens(const TraceCommit& commit, size_t row);
+
+  std::unordered_map<uint64_t, int32_t> known_tokens_;  // of live sequences, the unread ones included
+  struct Submitted {
+    uint64_t step = 0;
+    std::vector<SequenceId> sampled;
+  };
+  std::deque<Submitted> submitted_;
+};
+
+struct RecordedStep {
+  uint64_t number = 0;
+  TimeNs planned = 0;
+  TimeNs ended = 0;
+  TimeNs duration = 0;  // since the step before had ended; since it was planned where nobody was left then
+  DeviceWork work;
+};
+
+struct RecordedRun {
+  std::vector<RecordedStep> steps;
+  TimeNs begin = 0, end = 0;
+  int64_t requests = 0, finished = 0, output_tokens = 0, preemptions = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0;
+  int64_t used_slots = 0;  // sequences of all steps
+  LatencySummary ttft, itl, e2e;
+  uint64_t decision_hash = 0;  // as SimResult's; sequences count from the first of the run
+
+  [[nodiscard]] double makespan_s() const { return static_cast<double>(end - begin) * 1e-9; }
+};
+
+// The part of a recording from `begin` on; a request that was there before arrived at `begin`.
+// REQUIRES: nothing was running at `begin`.
+[[nodiscard]] RecordedRun read_recorded_run(std::span<const TraceRecord> records, TimeNs begin);
+
+}  // namespace inflight

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a recording says the same as whoever made it counted himself. Method: simulated runs are recorded and read
+// again; decisions, latencies, totals and the length of each step must be those of the simulation's own result.
+#include "sim/recorded_run.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/simulation.h"
+#include "sim/workload_spec.h"
+
+namespace inflight {
+namespace {
+
+struct Recorded {
+  SimResult result;
+  std::vector<TraceRecord> records;
+};
+
+Recorded record(const std::string& workload, const SimOptions& options) {
+  std::vector<std::byte> bytes;
+  TraceEncoder encoder(
+      [&](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true);
+  Recorded recorded;
+  recorded.result =
+      run_simulation(options, make_workload(workload), SteadyClock(), {.trace = &encoder, .progress = {}});
+  recorded.records = decode_trace(bytes);
+  return recorded;
+}
+
+SimOptions options_of(bool overlap) {
+  SimOptions options{.setup = {}, .device = find_device_profile("pocl-135m"), .overlap = overlap};
+  options.setup.config.max_num_seqs = 8;
+  options.setup.config.max_num_batched_tokens = 128;
+  options.setup.blocks.block_count = 40;  // tight: some are preempted
+  return options;
+}
+
+void expect_same(const LatencySummary& a, const LatencySummary& b) {
+  for (const auto member : {&LatencySummary::mean, &LatencySummary::p50, &LatencySummary::p95, &LatencySummary::max}) {
+    EXPECT_DOUBLE_EQ(a.*member, b.*member);
+  }
+}
+
+TEST(RecordedRun, SaysWhatTheSimulationCounted) {
+  int64_t preemptions = 0;
+  for (const bool overlap : {false, true}) {
+    for (const char* const workload :
+         {"bimodal,requests=60,output=mix:0.8:10-50:100-200", "poisson,requests=60,rate=3,prompt=10-300,output=1-90",
+          "multiturn,requests=40,rate=2,prompt=20,prefix=64,turns=4,output=30"}) {
+      const auto [result, records] = record(workload, options_of(overlap));
+      const RecordedRun run = read_recorded_run(records, 0);
+      EXPECT_EQ(run.decision_hash, result.decision_hash);
+      EXPECT_EQ(static_cast<int64_t>(run.steps.size()), result.scheduler.steps);
+      EXPECT_EQ(run.output_tokens, result.scheduler.output_tokens);
+      EXPECT_EQ(run.cached_tokens, result.scheduler.cached_tokens);
+      EXPECT_EQ(run.preemptions, result.scheduler.preemptions);
+      EXPECT_EQ(run.used_slots, result.scheduler.used_slot_steps);
+      EXPECT_EQ(run.finished, run.requests);
+      EXPECT_EQ(run.end, result.makespan);
+      expect_same(run.ttft, result.ttft);
+      expect_same(run.itl, result.itl);
+      expect_same(run.e2e, result.e2e);
+      preemptions += run.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 0);
+}
+
+TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
+  SimOptions options = options_of(false);
+  options.device.host_us = options.device.host_sequence_us = 0.0;
+  const DeviceModel model(options.device);
+  const auto [result, records] = record("poisson,requests=50,rate=4,prompt=10-300,output=1-90", options);
+  const RecordedRun run = read_recorded_run(records, 0);
+  int64_t prompts = 0;
+  for (const RecordedStep& step : run.steps) {
+    EXPECT_EQ(step.duration, model.device_time(step.work)) << step.number;
+    prompts += step.work.prefill_pairs > 0;
+  }
+  EXPECT_GT(prompts, 10);
+}
+
+// What was before, even an open engine's warming up, is not in it; who came while it was held arrived at the begin.
+TEST(RecordedRun, BeginsWhereItIsTold) {
+  std::vector<std::byte> bytes;
+  TraceEncoder encoder(
+      [&](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true);
+  Request request;
+  request.prompt = {1, 2, 3};
+  BatchPlan plan;
+  const auto serve = [&](uint64_t id, TimeNs arrival, TimeNs planned, TimeNs ended) {
+    request.arrival = arrival;
+    encoder.on_add(static_cast<SequenceId>(id), request, request.prompt, arrival);
+    plan.clear();
+    plan.step = id;
+    plan.entries.emplace_back();
+    plan.entries[0].sequence = static_cast<SequenceId>(id);
+    plan.entries[0].scheduled_token_count = 3;
+    encoder.on_plan({.plan = plan, .refusals = {}, .preemptions = {}}, planned);
+    encoder.on_commit({.step = id, .sampled = {{.sequence = static_cast<SequenceId>(id), .token = 5}}}, ended);
+    encoder.on_finish(static_cast<SequenceId>(id), FinishReason::Length, ended);
+  };
+  serve(1, 10, 11, 20);
+  serve(2, 25, 31, 40);
+  const RecordedRun run = read_recorded_run(decode_trace(bytes), 30);
+  ASSERT_EQ(run.steps.size(), 1U);
+  EXPECT_EQ(run.requests, 1);
+  EXPECT_EQ(run.steps[0].duration, 9);
+  EXPECT_EQ(run.steps[0].work.tokens, 3);
+  EXPECT_DOUBLE_EQ(run.ttft.max, 10e-6);
+  EXPECT_EQ(run.begin, 30);
+  EXPECT_EQ(run.end, 40);
+}
+
+}  // namespace
+}  // namespace inflight

@@ -15,8 +15,8 @@ static void write_block(const Memory* memory, __global const Rows* to, int rows,
   if (to->floats >= 0) {
     __global float* out = memory->act + to->floats + (size_t)row * depth + column;
     if (column + 32 <= depth) {
-      vstore16(a, 0, out);
-      vstore16(b, 1, out);
+      STORE_16(a, out);
+      STORE_16(b, out + 16);
     } else {
       float values[32];
       vstore16(a, 0, values);
@@ -25,16 +25,16 @@ static void write_block(const Memory* memory, __global const Rows* to, int rows,
     }
   }
   if (to->bytes >= 0) {
-    const float largest = max_16(fmax(fabs(a), fabs(b)));
+    // Magnitudes have the order of their bits; infinity and NaN are the largest.
+    const float largest = as_float(max_int_16(max(as_int16(a) & 0x7FFFFFFF, as_int16(b) & 0x7FFFFFFF)));
     const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-    // NaN and infinity times zero are NaN: they must not vanish in the integers.
-    const float poison = sum_16(a * 0.0f + b * 0.0f);
+    const float poison = largest - largest;  // NaN and infinity must not vanish in the integers
     const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
     const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
     const size_t block = (size_t)(column / 32) * rows + row;
     __global char* bytes = (__global char*)(memory->act + to->bytes) + block * 32;
-    vstore16(convert_char16(qa), 0, bytes);
-    vstore16(convert_char16(qb), 1, bytes);
+    *(__global char16*)bytes = convert_char16(qa);
+    *(__global char16*)(bytes + 16) = convert_char16(qb);
     memory->act[to->scales + block] = largest * (1.0f / 127.0f) + poison;
     const int16 both = qa + qb;
     const int8 eight = both.lo + both.hi;
@@ -53,7 +53,7 @@ static float16 silu(float16 g)
 static void store_columns(__global float* out, int count, float16 value, int add)
 {
   if (count >= 16) {
-    vstore16(add ? vload16(0, out) + value : value, 0, out);
+    STORE_16(add ? vload16(0, out) + value : value, out);
     return;
   }
   float values[16];

@@ -45,6 +45,20 @@ static float max_8(float8 v)
 }
 static float max_16(float16 v) { return max_8(fmax(v.lo, v.hi)); }
 
+static int max_int_16(int16 v)
+{
+  const int8 a = max(v.lo, v.hi);
+  const int4 b = max(a.lo, a.hi);
+  const int2 c = max(b.lo, b.hi);
+  return max(c.x, c.y);
+}
+
+// Stores to any address of a float as one instruction where there is one (PoCL's vstore16 takes three).
+typedef float16 __attribute__((aligned(4))) float16_anywhere;
+typedef float8 __attribute__((aligned(4))) float8_anywhere;
+#define STORE_16(value, to) (*(__global float16_anywhere*)(to) = (value))
+#define STORE_8(value, to) (*(__global float8_anywhere*)(to) = (value))
+
 // First word of Philox4x32-10 for counter (position, 0, 0, 0): the twin of src/base/rng.h.
 static uint philox_word(uint position, uint seed_low, uint seed_high)
 {

@@ -6,19 +6,27 @@
 // Accumulation: float, 16 partial sums in a fixed order. Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
 
-// Number k of output `lane` within a panel (layouts: linear.cl).
+// Number k of output `lane` within a panel of plain numbers (layouts: linear.cl).
 static float panel_number(int type, __global const uchar* panel, int lane, int k)
 {
   if (type == TYPE_F32) return ((__global const float*)panel)[k * 16 + lane];
   if (type == TYPE_F16) return vload_half(k * 16 + lane, (__global const half*)panel);
-  if (type == TYPE_BF16) return as_float((uint)((__global const ushort*)panel)[k * 16 + lane] << 16);
-  const int bytes = type == TYPE_Q8_0 ? 544 : 288;
-  __global const uchar* block = panel + k / 32 * bytes;
+  return as_float((uint)((__global const ushort*)panel)[k * 16 + lane] << 16);
+}
+
+// 32 numbers of output `lane`, out of one block.
+static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
+{
   const float d = vload_half(lane, (__global const half*)block);
-  const int i = k % 32;
-  if (type == TYPE_Q8_0) return d * (float)((__global const char*)block)[32 + i / 4 * 64 + lane * 4 + i % 4];
-  const int byte = block[32 + i % 16 / 4 * 64 + lane * 4 + i % 4];
-  return d * (float)((i < 16 ? byte & 15 : byte >> 4) - 8);
+  for (int i = 0; i < (type == TYPE_Q8_0 ? 8 : 4); i++) {
+    const uchar4 bytes = vload4(i * 16 + lane, block + 32);
+    if (type == TYPE_Q8_0) {
+      vstore4(d * convert_float4(as_char4(bytes)), i, out);
+    } else {
+      vstore4(d * (convert_float4(bytes & (uchar4)(15)) - 8.0f), i, out);
+      vstore4(d * (convert_float4(bytes >> (uchar4)(4)) - 8.0f), 4 + i, out);
+    }
+  }
 }
 
 static void embed_item(const Memory* memory, __global const EmbedArgs* args, int row)
@@ -28,7 +36,12 @@ static void embed_item(const Memory* memory, __global const EmbedArgs* args, int
   const int type = args->table.type, depth = args->table.depth;
   __global const uchar* panel = weight_panel(memory, &args->table, token / 16, panel_bytes(type, depth));
   __global float* out = memory->act + args->out + (size_t)row * depth;
-  for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, token % 16, k);
+  const int lane = token % 16;
+  if (type != TYPE_Q8_0 && type != TYPE_Q4_0) {
+    for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, lane, k);
+    return;
+  }
+  for (int k = 0; k < depth; k += 32, panel += type == TYPE_Q8_0 ? 544 : 288) embed_block(type, panel, lane, out + k);
 }
 
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
@@ -75,6 +88,9 @@ static __global KV_TYPE* kv_block(const Memory* memory, int block, int layer, in
 
 #if KV_F16
 #define KV_STORE(value, index, to) vstore_half(value, index, to)
+// 8 halves, rounded to nearest even; by memory, since drivers may compile for a processor without these registers.
+#define STORE_HALVES_8(from, to) \
+  __asm__ volatile("vmovups (%0), %%ymm0\nvcvtps2ph $0, %%ymm0, (%1)" : : "r"(from), "r"(to) : "xmm0", "memory")
 #else
 #define KV_STORE(value, index, to) (to)[index] = value
 #endif
@@ -85,7 +101,21 @@ static __global KV_TYPE* kv_block(const Memory* memory, int block, int layer, in
 
 static void rotate_head(__global float* head, __global const float* angles)
 {
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < ROPE_PAIRS / 8 * 8; i += 8) {
+    const float16 angle = vload16(0, angles + 2 * i);
+#if ROPE_INTERLEAVED
+    const float16 v = vload16(0, head + 2 * i);
+    float16 rotated;
+    rotated.even = v.even * angle.even - v.odd * angle.odd;
+    rotated.odd = v.even * angle.odd + v.odd * angle.even;
+    STORE_16(rotated, head + 2 * i);
+#else
+    const float8 x = vload8(0, head + i), y = vload8(0, head + i + ROPE_PAIRS);
+    STORE_8(x * angle.even - y * angle.odd, head + i);
+    STORE_8(x * angle.odd + y * angle.even, head + i + ROPE_PAIRS);
+#endif
+  }
+  for (int i = ROPE_PAIRS / 8 * 8; i < ROPE_PAIRS; i++) {
     const float c = angles[2 * i], s = angles[2 * i + 1];
     const float x = head[ROPE_FIRST(i)], y = head[ROPE_SECOND(i)];
     head[ROPE_FIRST(i)] = x * c - y * s;
@@ -109,7 +139,16 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   __global KV_TYPE* block = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group);
   __global KV_TYPE* keys = block + slot / KV_GROUP * (HEAD_SIZE * KV_GROUP) + slot % KV_GROUP;
   __global KV_TYPE* values = block + KV_HALF + slot * HEAD_SIZE;
-  for (int i = 0; i < HEAD_SIZE; i++) {
+  int i = 0;
+#if KV_F16 && INFLIGHT_F16C  // vstore_half() is slow where drivers write it out
+  for (; i + 8 <= HEAD_SIZE; i += 8) {
+    ushort halves[8];
+    STORE_HALVES_8(key + i, halves);
+    for (int j = 0; j < 8; j++) ((__global ushort*)keys)[(i + j) * KV_GROUP] = halves[j];
+    STORE_HALVES_8(value + i, values + i);
+  }
+#endif
+  for (; i < HEAD_SIZE; i++) {
     KV_STORE(key[i], i * KV_GROUP, keys);
     KV_STORE(value[i], i, values);
   }

@@ -8,10 +8,14 @@
 //   results [S][8]: token, valid, logit of the token, max, sum of exp(l - max) (floats as bits), unused.
 //   list, 8 ints a sample: device row, position, seed low, seed high, 1/temperature (0: greedy), min_p, top_p (floats as
 //   bits), top_k.
+//   The edges of top_k and top_p are found by histograms: one of all tokens by their distance from the maximum, then of the
+//   tokens in the bin with the edge by their bits.
 //   Mapping: one item = one chunk of a row; one row. Test: tests/kernel/sampling_test.cpp.
 
 #define STATISTICS_CHUNK 4096
-#define HISTOGRAM_BINS 256
+#define COARSE_BINS 1024
+#define COARSE_SCALE 36.0f  // bins a unit of (max - logit) / temperature: the weight of the last ones is 0
+#define FINE_BITS 8
 
 static void statistics_item(const Memory* memory, __global const StatisticsArgs* args, int item)
 {
@@ -73,27 +77,29 @@ static uint order_key(float logit)
   return bits ^ ((bits & 0x80000000u) ? 0xFFFFFFFFu : 0x80000000u);
 }
 
-// 16 tokens at once, by the same arithmetic; behind the last token weights are 0.
-typedef struct {
-  uint16 keys;
-  ulong16 weights;
-} Tokens;
-static Tokens tokens_at(const Distribution* d, int first)
+// 16 tokens at once, by the same arithmetic; behind the last token logits are -infinity.
+static float16 logits_at(const Distribution* d, int first)
 {
-  float16 v;
-  if (first + 16 <= d->count) {
-    v = vload16(0, d->logits + first);
-  } else {
-    float values[16];
-    for (int i = 0; i < 16; i++) values[i] = first + i < d->count ? d->logits[first + i] : -INFINITY;
-    v = vload16(0, values);
-  }
-  const float16 w = exp_nonpositive_16((v - d->largest) * d->inverse_temperature);
-  const uint16 bits = as_uint16(v);
-  Tokens tokens;
-  tokens.weights = convert_ulong16(select(w, (float16)(0.0f), w < d->min_p) * 1099511627776.0f);
-  tokens.keys = bits ^ select((uint16)(0x80000000u), (uint16)(0xFFFFFFFFu), as_int16(bits) < 0);
-  return tokens;
+  if (first + 16 <= d->count) return vload16(0, d->logits + first);
+  float values[16];
+  for (int i = 0; i < 16; i++) values[i] = first + i < d->count ? d->logits[first + i] : -INFINITY;
+  return vload16(0, values);
+}
+static ulong16 token_weights(const Distribution* d, float16 logits)
+{
+  const float16 w = exp_nonpositive_16((logits - d->largest) * d->inverse_temperature);
+  return convert_ulong16(select(w, (float16)(0.0f), w < d->min_p) * 1099511627776.0f);
+}
+static uint16 order_keys(float16 logits)
+{
+  const uint16 bits = as_uint16(logits);
+  return bits ^ select((uint16)(0x80000000u), (uint16)(0xFFFFFFFFu), as_int16(bits) < 0);
+}
+// Smaller logit, larger or equal bin.
+static int16 coarse_bins(const Distribution* d, float16 logits)
+{
+  const float16 distance = (d->largest - logits) * d->inverse_temperature;
+  return convert_int16(fmin(distance * COARSE_SCALE, (float16)(COARSE_BINS - 1)));
 }
 static ulong sum_ulongs(ulong16 v)
 {
@@ -103,44 +109,83 @@ static ulong sum_ulongs(ulong16 v)
   return c.x + c.y;
 }
 
-// Tokens kept: those of larger key, and the first `ties` of key itself.
+// Weight (x) and number (y) of tokens. Dropped tokens (min_p, weight below 2^-40) count nothing.
+typedef ulong2 Tally;
+static Tally tally_of(ulong weight) { return (Tally)(weight, weight != 0 ? 1 : 0); }
+static ulong tally_by(Tally tally, int by_mass) { return by_mass ? tally.x : tally.y; }
+
+// Tokens kept: those of larger key, and the first `ties` of key itself; what they weigh.
 typedef struct {
   uint key;
   uint ties;
+  ulong weight;
 } Threshold;
 
-// The shortest prefix, in the order (larger logit, lower id), whose count reaches `wanted` (by_mass 0) or whose weight
-// reaches `wanted` (by_mass 1; at least 1). Dropped tokens (min_p, weight below 2^-40) are not in the order.
-static Threshold find_threshold(const Distribution* d, int by_mass, ulong wanted)
+static void coarse_histogram(const Distribution* d, Tally* bins)
 {
-  uint prefix = 0;
-  ulong above = 0;  // of the tokens of larger key
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    ulong bins[HISTOGRAM_BINS];
-    for (int i = 0; i < HISTOGRAM_BINS; i++) bins[i] = 0;
+  for (int i = 0; i < COARSE_BINS; i++) bins[i] = 0;
+  for (int first = 0; first < d->count; first += 16) {
+    const float16 logits = logits_at(d, first);
+    int bin[16];
+    ulong weights[16];
+    vstore16(coarse_bins(d, logits), 0, bin);
+    vstore16(token_weights(d, logits), 0, weights);
+    for (int i = 0; i < 16; i++) bins[bin[i]] += tally_of(weights[i]);
+  }
+}
+
+// The shortest prefix, in the order (larger logit, lower id), whose weight (by_mass 1) or count (by_mass 0) reaches
+// `wanted`, at least 1; everything if all together do not.
+static Threshold find_threshold(const Distribution* d, const Tally* coarse, int by_mass, ulong wanted)
+{
+  Tally above = 0;  // of the tokens of larger key
+  int edge = 0;
+  while (edge < COARSE_BINS && tally_by(above + coarse[edge], by_mass) < wanted) above += coarse[edge++];
+  if (edge == COARSE_BINS) return (Threshold){0, 0xFFFFFFFFu, above.x};
+  uint16 lows = 0xFFFFFFFFu, highs = 0;
+  for (int first = 0; first < d->count; first += 16) {
+    const float16 logits = logits_at(d, first);
+    const int16 inside = coarse_bins(d, logits) == edge;
+    const uint16 keys = order_keys(logits);
+    lows = min(lows, select((uint16)(0xFFFFFFFFu), keys, inside));
+    highs = max(highs, select((uint16)(0), keys, inside));
+  }
+  uint low = 0xFFFFFFFFu, high = 0, keys[2][16];
+  vstore16(lows, 0, keys[0]);
+  vstore16(highs, 0, keys[1]);
+  for (int i = 0; i < 16; i++) {
+    low = min(low, keys[0][i]);
+    high = max(high, keys[1][i]);
+  }
+  // Among the keys low..high the edge lies; each round leaves one bin of them.
+  while (true) {
+    const int width = 32 - (int)clz(high - low), shift = max(width - FINE_BITS, 0);
+    Tally bins[1 << FINE_BITS];
+    for (int i = 0; i < 1 << FINE_BITS; i++) bins[i] = 0;
     for (int first = 0; first < d->count; first += 16) {
-      const Tokens tokens = tokens_at(d, first);
-      uint keys[16];
+      const float16 logits = logits_at(d, first);
+      const uint16 below = high - order_keys(logits);
+      if (!any(below <= high - low)) continue;
+      uint distance[16];
       ulong weights[16];
-      if (shift < 24 && !any(((tokens.keys ^ prefix) >> (uint16)(shift + 8)) == 0)) continue;
-      vstore16(tokens.keys, 0, keys);
-      vstore16(tokens.weights, 0, weights);
+      vstore16(below, 0, distance);
+      vstore16(token_weights(d, logits), 0, weights);
       for (int i = 0; i < 16; i++) {
-        if (shift < 24 && (keys[i] ^ prefix) >> (shift + 8) != 0) continue;
-        bins[(keys[i] >> shift) & 255] += by_mass ? weights[i] : weights[i] != 0;
+        if (distance[i] <= high - low) bins[distance[i] >> shift] += tally_of(weights[i]);
       }
     }
-    int bin = 255;
-    while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
-    prefix |= (uint)bin << shift;
+    uint bin = 0;
+    while (tally_by(above + bins[bin], by_mass) < wanted) above += bins[bin++];  // they do reach it: `coarse` says so
+    if (shift == 0) {
+      const Tally same = bins[bin];  // of one key: each of the same weight
+      const ulong each = same.x / same.y;
+      const ulong missing = wanted - tally_by(above, by_mass);
+      const ulong ties = by_mass ? (missing + each - 1) / each : missing;
+      return (Threshold){high - bin, (uint)ties, above.x + ties * each};
+    }
+    high -= bin << shift;
+    low = max(low, high - min(high, (1u << shift) - 1));
   }
-  const uint bits = prefix ^ ((prefix & 0x80000000u) ? 0x80000000u : 0xFFFFFFFFu);
-  const ulong each = by_mass ? token_weight(d, as_float(bits)) : 1;
-  const ulong missing = wanted - above;  // at least 1: the walk stops before `above` reaches it
-  Threshold threshold;
-  threshold.key = prefix;
-  threshold.ties = each == 0 ? 0xFFFFFFFFu : (uint)min((missing + each - 1) / each, (ulong)0xFFFFFFFFu);
-  return threshold;
 }
 
 // Walks the kept tokens by id: their total weight (limit = all ones), or the first id whose running sum exceeds limit.
@@ -149,12 +194,16 @@ static ulong walk_kept(const Distribution* d, Threshold threshold, ulong limit, 
   ulong sum = 0;
   uint ties = threshold.ties;
   for (int first = 0; first < d->count; first += 16) {
-    const Tokens tokens = tokens_at(d, first);
-    const long16 above = convert_long16(tokens.keys > threshold.key);
-    const ulong together = sum_ulongs(select((ulong16)(0), tokens.weights, above));
-    if (sum + together <= limit && !any(tokens.keys == threshold.key)) {
-      sum += together;
-      continue;
+    const float16 logits = logits_at(d, first);
+    const uint16 keys = order_keys(logits);
+    if (!any(keys >= threshold.key)) continue;
+    if (!any(keys == threshold.key)) {
+      const long16 above = convert_long16(keys > threshold.key);
+      const ulong together = sum_ulongs(select((ulong16)(0), token_weights(d, logits), above));
+      if (sum + together <= limit) {
+        sum += together;
+        continue;
+      }
     }
     for (int i = first; i < min(first + 16, d->count); i++) {  // the limit or ties are here
       const uint key = order_key(d->logits[i]);
@@ -179,19 +228,22 @@ static int draw_token(const Distribution* d, __global const int* sample)
 {
   const int top_k = sample[7];
   const float top_p = as_float(sample[6]);
-  const ulong everything = 0xFFFFFFFFFFFFFFFFul;
   int token = 0;
-  Threshold threshold = {0, 0xFFFFFFFFu};
-  if (top_k > 0 && top_k < d->count) threshold = find_threshold(d, 0, (ulong)top_k);
-  ulong total = walk_kept(d, threshold, everything, &token);
-  if (top_p < 1.0f) {
-    const ulong share = (ulong)(top_p * 4294967296.0f);
-    const ulong goal = max(mul_hi(total, share << 32), (ulong)1);
-    threshold = find_threshold(d, 1, goal);
-    total = walk_kept(d, threshold, everything, &token);
+  Threshold threshold = {0, 0xFFFFFFFFu, 0};
+  const int by_count = top_k > 0 && top_k < d->count, by_mass = top_p < 1.0f;
+  if (by_count || by_mass) {
+    Tally coarse[COARSE_BINS];
+    coarse_histogram(d, coarse);
+    threshold = find_threshold(d, coarse, 0, by_count ? (ulong)top_k : 0xFFFFFFFFFFFFFFFFul);
+    if (by_mass) {
+      const ulong share = (ulong)(top_p * 4294967296.0f);
+      threshold = find_threshold(d, coarse, 1, max(mul_hi(threshold.weight, share << 32), (ulong)1));
+    }
+  } else {
+    threshold.weight = walk_kept(d, threshold, 0xFFFFFFFFFFFFFFFFul, &token);
   }
   const ulong u = philox_word((uint)sample[1], (uint)sample[2], (uint)sample[3]) >> 8;
-  walk_kept(d, threshold, mul_hi(total, u << 40), &token);
+  walk_kept(d, threshold, mul_hi(threshold.weight, u << 40), &token);
   return token;
 }
 

@@ -62,6 +62,7 @@ typedef struct {
   int counter;       // index of the counter that each finished item adds to
   int wait_counter;  // -1: begin at once
   int wait_count;
+  int batch;         // items of a ticket of run_step, so that small ones do not cost more to draw than to do
   union {
     EmbedArgs embed;
     NormArgs norm;
@@ -71,7 +72,7 @@ typedef struct {
     CombineArgs combine;
     StatisticsArgs statistics;
     SampleArgs sample;
-    int words[27];
+    int words[26];
   } args;
 } Stage;  // 128 bytes
 

@@ -2,7 +2,7 @@
 // step.cl: the stages of a step as kernels.
 //   run_stage: one stage; one work-item an item, work-group of 1 on CPUs.
 //   run_step: a whole step in one launch, for CPUs: one work-item a worker, as many as there are compute units. Workers
-//     draw tickets; ticket n is the n-th item of the step, in the order of the stages. Before an item begins, its worker
+//     draw tickets; ticket n is the n-th `batch` of items of the step, in the order of the stages. Before it begins, its worker
 //     waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
 //     workers that run: also a single worker, or workers that run one after the other, come to the end.
 
@@ -86,6 +86,8 @@ DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
 
+static int ticket_count(__global const Stage* stage) { return (stage->items + stage->batch - 1) / stage->batch; }
+
 __kernel void run_step(MEMORY_PARAMETERS)
 {
   const Memory memory = MEMORY_ARGUMENTS;
@@ -94,15 +96,16 @@ __kernel void run_step(MEMORY_PARAMETERS)
   int stage = 0, first = 0;  // first ticket of the stage
   while (true) {
     const int ticket = atomic_inc((__global volatile int*)step + STEP_TICKET);
-    while (stage < stage_count && ticket >= first + stages[stage].items) first += stages[stage++].items;
+    while (stage < stage_count && ticket >= first + ticket_count(stages + stage)) first += ticket_count(stages + stage++);
     if (stage == stage_count) return;
     __global const Stage* current = stages + stage;
+    const int begin = (ticket - first) * current->batch, end = min(begin + current->batch, current->items);
     if (current->wait_counter >= 0) {
       wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count,
-               weights_ahead(&memory, current, stages + stage_count, ticket - first));
+               weights_ahead(&memory, current, stages + stage_count, begin));
     }
-    run_item(&memory, current, ticket - first);
+    for (int item = begin; item < end; item++) run_item(&memory, current, item);
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    atomic_inc((__global volatile int*)step + STEP_COUNTERS + current->counter * STEP_COUNTER_STRIDE);
+    atomic_add((__global volatile int*)step + STEP_COUNTERS + current->counter * STEP_COUNTER_STRIDE, end - begin);
   }
 }

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int32_t kItemsPerWorker = 16;             // of a linear stage, so that the last ones come out even
 constexpr int32_t kShortItemsPart = 4;              // a fused step's workers begin with items of all but a 4th part
+constexpr int32_t kTicketsPerWorker = 8;            // of a stage of rows
+constexpr int32_t kBatchMax = 16;                   // rows of a ticket
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
 
 // Panels of one item; even for pairs: rows are written in blocks of two panels.
@@ -44,6 +46,7 @@ Stage& ForwardPass::add(Operation operation) {
   Stage stage{};
   stage.operation = operation;
   stage.counter = group_;
+  stage.batch = 1;
   return fitted_.emplace_back(stage);
 }
 
@@ -166,10 +169,12 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
     case Operation::Embed:
       stage.embed.tokens = tables.tokens;
       stage.items = tables.rows;
+      batch_rows(stage);
       break;
     case Operation::Norm:
       stage.norm.rows = tables.rows;
       stage.items = tables.rows;
+      batch_rows(stage);
       break;
     case Operation::Linear:
       stage.linear.rows = tables.rows;
@@ -178,6 +183,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       stage.rope.positions = tables.positions;
       stage.rope.tables = tables.tables;
       stage.items = tables.rows * shape_.kv_head_count;
+      batch_rows(stage);
       break;
     case Operation::Attention:
       stage.attention.list = tables.attention;
@@ -190,6 +196,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       stage.combine.rows = tables.rows;
       stage.items =
           tables.splits || stage.combine.out.bytes != kNone ? tables.rows * StepProgram::combine_slices(shape_) : 0;
+      batch_rows(stage);
       break;
     case Operation::Statistics:
     case Operation::Sample:
@@ -247,6 +254,11 @@ void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
     fit_logits(stage, tables, first, std::min(size_.logit_rows, tables.sampled - first));
     fitted_.push_back(stage);
   }
+}
+
+// Short items are drawn several at a time.
+void ForwardPass::batch_rows(Stage& stage) const {
+  stage.batch = std::clamp(stage.items / (worker_count_ * kTicketsPerWorker), 1, kBatchMax);
 }
 
 // Each group waits for the last one before it that has items.

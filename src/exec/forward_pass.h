@@ -50,6 +50,7 @@ class ForwardPass {
   void append_layers(const StepTables& tables);
   void append_logits(const StepTables& tables, int32_t first);
   void link_groups();
+  void batch_rows(Stage& stage) const;
 
   Arena arena_;
   ArenaSize size_;

@@ -85,8 +85,9 @@ struct Stage {
   int32_t counter;
   int32_t wait_counter;
   int32_t wait_count;
+  int32_t batch;
   union {
-    int32_t words[27];
+    int32_t words[26];
     EmbedArgs embed;
     NormArgs norm;
     LinearArgs linear;
@@ -97,7 +98,7 @@ struct Stage {
     SampleArgs sample;
   };
 };
-static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 27);
+static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26);
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
 

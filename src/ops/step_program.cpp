@@ -27,11 +27,12 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D INFLIGHT_X86_LINUX={}",
+      "-D WINDOW={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, int{x86_linux});
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, int{x86_linux},
+      int{x86_linux && device.cpu.f16c});
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file) {

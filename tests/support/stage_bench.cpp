@@ -70,6 +70,7 @@ void StageBench::run(std::vector<Stage> stages) {
   program_.run(memory, stages);
   activation_buffer.read(activations);
   kv_buffer.read(kv);
+  word_buffer.read(words_);
 }
 
 }  // namespace inflight::test

@@ -20,14 +20,15 @@ class StageBench {
   int32_t add_poison(size_t count);
   int32_t add_words(std::span<const int32_t> values);
 
-  // Uploads everything, runs the stages in order, reads the activations back into `activations`.
+  // Uploads everything, runs the stages in order, reads `activations`, `kv` and the words back.
   void run(std::vector<Stage> stages);
 
   std::vector<float> vectors = std::vector<float>(16);
   std::vector<float> angles = std::vector<float>(16);
   std::vector<std::byte> weights = std::vector<std::byte>(64);
   std::vector<float> activations;
-  std::vector<std::byte> kv;  // read back, too
+  std::vector<std::byte> kv;
+  [[nodiscard]] std::span<const int32_t> words() const { return words_; }  // by the offsets of add_words()
   [[nodiscard]] static bool poisoned(float value);
 
  private:

@@ -17,7 +17,7 @@ constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one
 constexpr size_t kStepUploadBytes = size_t{1} << 20;  // as allocated at first
 
 size_t packed_bytes_of(const WeightView& weight) {
-  return packed_bytes(static_cast<PanelType>(weight.type), weight.rows, weight.columns);
+  return packed_bytes(panel_type(weight), weight.rows, weight.columns);
 }
 
 void check_options(const ClExecutorOptions& options) {

@@ -72,16 +72,15 @@ class WeightReader {
       fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}]", file_.path(), quote(name),
            tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows));
     }
-    const auto type = supported_type(tensor->type->id);
+    const auto type = readable_type(tensor->type->id);
     if (shape.is_vector && type != TensorType::F32) {
       fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms and biases: F32", file_.path(),
            quote(name), tensor->type->name);
     }
     if (!type) {
       fail(ErrorCode::Unsupported,
-           "{}: tensor {} has type {}; supported: F32, F16, BF16, Q8_0, Q4_0; "
-           "convert it: llama-quantize --allow-requantize FILE OUT q8_0",
-           file_.path(), quote(name), tensor->type->name);
+           "{}: tensor {} has type {}; supported: {}; convert it: llama-quantize --allow-requantize FILE OUT q8_0",
+           file_.path(), quote(name), tensor->type->name, readable_type_names());
     }
     return {.name = name, .type = *type, .rows = shape.rows, .columns = shape.columns, .bytes = tensor->bytes};
   }

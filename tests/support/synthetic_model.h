@@ -17,7 +17,8 @@ namespace inflight::test {
 struct SyntheticModel {
   ModelSpec spec = small_spec();  // written to the file's keys as it stands
   // Of all matrices; of the logits' matrix (output, or the tied token_embd) where it differs. A
-  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers.
+  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers. Of the types that are only
+  // read: Q5_0.
   TensorType matrix_type = TensorType::F32;
   std::optional<TensorType> output_type;
   bool tied_output = true;

@@ -62,9 +62,9 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view :
-         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
-          &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+    for (const WeightView* view : {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
+                                   &layer.query_norm, &layer.key_norm, &layer.attention_output_bias,
+                                   &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
       if (view->present()) all.push_back(view);
     }
   }

@@ -49,9 +49,13 @@ class WeightReader {
       const std::string name = fmt::format("blk.{}.{}", layer, tensor.name);
       const Shape shape{extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
       const auto& needed = architecture_.needed;
-      const bool optional_here =
-          tensor.optional && std::find(needed.begin(), needed.end(), tensor.name) == needed.end();
-      weights.*tensor.role = optional_here ? optional(name, shape) : required(name, shape);
+      const bool is_needed =
+          tensor.presence == Presence::Always || std::find(needed.begin(), needed.end(), tensor.name) != needed.end();
+      if (is_needed) {
+        weights.*tensor.role = required(name, shape);
+      } else if (tensor.presence == Presence::Optional) {
+        weights.*tensor.role = optional(name, shape);
+      }
     }
   }
 

@@ -125,6 +125,10 @@ class ModelBuilder {
     linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
     linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
     linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+    if (model_.query_key_norm) {
+      vector(prefix + "attn_q_norm.weight", spec_.head_size, 1.0F);
+      vector(prefix + "attn_k_norm.weight", spec_.head_size, 1.0F);
+    }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
     vector(prefix + "ffn_norm.weight", hidden, 1.0F);
     linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);

@@ -25,6 +25,7 @@ struct SyntheticModel {
   bool query_key_value_bias = false;
   bool attention_output_bias = false;
   bool feed_forward_bias = false;
+  bool query_key_norm = false;
   std::vector<float> rope_factors;  // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
   bool with_vocabulary = false;     // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
   uint64_t seed = 1;

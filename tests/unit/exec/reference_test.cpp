@@ -116,6 +116,12 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.rope_style = RopeStyle::HalfSplit;
                            m.query_key_value_bias = true;
                          }},
+                    Kind{"NormedHeads",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "qwen3";
+                           m.spec.rope_style = RopeStyle::HalfSplit;
+                           m.query_key_norm = true;
+                         }},
                     Kind{"AllBiases",
                          [](test::SyntheticModel& m) {
                            m.query_key_value_bias = m.attention_output_bias = m.feed_forward_bias = true;

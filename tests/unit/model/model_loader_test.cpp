@@ -165,7 +165,7 @@ TEST(ReadSpec, RefusesOtherModels) {
       (void)spec_of(writer);
     };
   };
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture 'falcon' is not supported, only: llama, qwen2",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture 'falcon' is not supported, only: llama, qwen2, qwen3",
                         [] { (void)spec_of(GgufWriter().key_string("general.architecture", "falcon")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is a mixture of 8 experts; supported: dense models",
                         with([](GgufWriter& writer) { writer.key_u32("llama.expert_count", 8); }));

@@ -2,7 +2,8 @@
 // rows.cl: operations on whole rows of activations.
 //   embed: out[t, :] = table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
 //   norm:  y[t, k] = x[t', k] / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]
-//   rope:  rotates q and k by position and writes k and v of the token to its place in the paged KV storage
+//   rope:  rotates q and k by position, each head normed before where the model has weights for it, and writes k and v of
+//          the token to its place in the paged KV storage
 // Accumulation: float, 16 partial sums in a fixed order. Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
 
@@ -123,6 +124,16 @@ static void rotate_head(__global float* head, __global const float* angles)
   }
 }
 
+// head[i] / sqrt(mean(head^2) + epsilon) * weight[i]; weight < 0: as it is.
+static void norm_head(const Memory* memory, __global float* head, int weight, float epsilon)
+{
+  if (weight < 0) return;
+  float sum = 0.0f;
+  for (int i = 0; i < HEAD_SIZE; i++) sum = fma(head[i], head[i], sum);
+  const float scale = 1.0f / sqrt(sum / (float)HEAD_SIZE + epsilon);
+  for (int i = 0; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i];
+}
+
 // Item = one row and KV head, with the query heads that share it.
 static void rope_item(const Memory* memory, __global const RopeArgs* args, int item)
 {
@@ -131,9 +142,13 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   __global const int* table = memory->step + memory->step[args->tables + row];
   __global const float* angles = memory->angles + (size_t)position * (2 * ROPE_PAIRS);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
-  for (int head = 0; head < HEADS / KV_HEADS; head++) rotate_head(query + head * HEAD_SIZE, angles);
+  for (int head = 0; head < HEADS / KV_HEADS; head++) {
+    norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);
+    rotate_head(query + head * HEAD_SIZE, angles);
+  }
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  norm_head(memory, key, args->key_norm, args->epsilon);
   rotate_head(key, angles);
   const int slot = position % BLOCK_TOKENS;
   __global KV_TYPE* block = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group);

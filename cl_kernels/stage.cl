@@ -50,7 +50,11 @@ typedef struct {
   int panels;                   // of an item
   int long_items, long_panels;  // the first items have more of them
 } LinearArgs;
-typedef struct { int query, key, value, positions, tables, layer; } RopeArgs;
+typedef struct {
+  int query, key, value, positions, tables, layer;
+  int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head before it is rotated; -1: none
+  float epsilon;
+} RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
 typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;
 typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;

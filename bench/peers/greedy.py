@@ -24,18 +24,19 @@ import tempfile
 import time
 import urllib.request
 
-CONTEXT = 2048  # tokens of KV cache on both sides
+CONTEXT_MAX = 2048  # tokens of KV cache on both sides, fewer where the model is made for fewer
 
 
-def prompts_of(options):
+def prompts_of(options, report):
+    tokens = min(report["spec"]["vocabulary_size"], 30000)
     rng = random.Random(1)
-    return [[rng.randrange(300, 30000) for _ in range(options.prompt_tokens)] for _ in range(options.prompts)]
+    return [[rng.randrange(300, tokens) for _ in range(options.prompt_tokens)] for _ in range(options.prompts)]
 
 
-def run_inflight(options, model, prompts):
+def run_inflight(options, model, context, prompts):
     """(answers, peak bytes)"""
-    command = [options.inflight, "run", "-m", model, "-n", options.output_tokens, "--json", "--kv-blocks", CONTEXT // 16,
-               "--max-model-len", CONTEXT, "--ignore-eos"]
+    command = [options.inflight, "run", "-m", model, "-n", options.output_tokens, "--json", "--kv-blocks", context // 16,
+               "--max-model-len", context, "--ignore-eos"]
     for ids in prompts:
         command += ["--prompt-ids", ",".join(map(str, ids))]
     with tempfile.TemporaryFile() as output:
@@ -49,13 +50,13 @@ def run_inflight(options, model, prompts):
 
 
 class LlamaServer:
-    def __init__(self, options, model):
+    def __init__(self, options, model, context):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen([str(options.llama / "llama-server"), "-m", str(model), "-t", str(options.threads),
-                                         "-c", str(CONTEXT), "-np", "1", "--port", str(port)],
+                                         "-c", str(context), "-np", "1", "--port", str(port)],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(600):
             try:
@@ -87,9 +88,12 @@ def margin_of(tops, theirs, ours):
 
 
 def compare(options, model):
-    prompts = prompts_of(options)
-    ours, our_peak = run_inflight(options, model, prompts)
-    server = LlamaServer(options, model)
+    report = json.loads(subprocess.run([str(options.inflight), "inspect", str(model), "--json"], capture_output=True,
+                                       text=True, check=True).stdout)
+    prompts = prompts_of(options, report)
+    context = min(report["spec"]["context_length"], CONTEXT_MAX)
+    ours, our_peak = run_inflight(options, model, context, prompts)
+    server = LlamaServer(options, model, context)
     equal, near, wrong = 0, [], []
     for ids, answer in zip(prompts, ours):
         for token, (theirs, tops) in zip(answer, server.complete(ids, options.output_tokens)):
@@ -100,9 +104,7 @@ def compare(options, model):
             (near if margin <= options.margin else wrong).append(margin)
             break
     their_peak = server.close()
-    report = json.loads(subprocess.run([str(options.inflight), "inspect", str(model), "--json"], capture_output=True,
-                                       text=True, check=True).stdout)
-    held = model.stat().st_size + report["memory"]["kv_f16"]["token_bytes"] * CONTEXT
+    held = model.stat().st_size + report["memory"]["kv_f16"]["token_bytes"] * context
     return {"model": model.stem, "prompts": len(prompts), "equal_tokens": equal, "near_ties": len(near), "largest_tie_margin":
             max(near, default=0.0), "disagreements": len(wrong), "inflight_peak_bytes": our_peak,
             "llama_peak_bytes": their_peak, "file_and_kv_bytes": held}

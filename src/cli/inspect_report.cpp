@@ -166,7 +166,8 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"vocabulary", fmt::format("{} tokens{}", grouped(spec.vocabulary_size),
                                          has_tensors && tied ? ", output tied to the embedding" : "")});
   }
-  table.row({"can be run", inspection.obstacle.empty() ? "yes" : "no: " + inspection.obstacle});
+  const std::string yes = inspection.rounded ? "yes, block formats that are only read become Q8_0 when loaded" : "yes";
+  table.row({"can be run", inspection.obstacle.empty() ? yes : "no: " + inspection.obstacle});
   table.print_to(out);
 }
 
@@ -184,8 +185,8 @@ void add_memory(const Inspection& inspection, std::string& out) {
       [&](KvType type) { return kv_bytes(spec, type, spec.context_length, 1); });
   add(fmt::format("{} sequences of {} tokens", kSequences, context),
       [&](KvType type) { return kv_bytes(spec, type, spec.context_length, kSequences); });
-  add(fmt::format("with the weights' {}", bytes_text(inspection.tensor_bytes)),
-      [&](KvType type) { return inspection.tensor_bytes + kv_bytes(spec, type, spec.context_length, kSequences); });
+  add(fmt::format("with the weights' {}", bytes_text(inspection.device_bytes)),
+      [&](KvType type) { return inspection.device_bytes + kv_bytes(spec, type, spec.context_length, kSequences); });
   table.print_to(out);
 }
 
@@ -241,7 +242,7 @@ Json spec_json(const ModelSpec& spec) {
 
 Json memory_json(const Inspection& inspection) {
   const ModelSpec& spec = *inspection.spec;
-  Json json = {{"weights_bytes", inspection.tensor_bytes}, {"sequences", kSequences}};
+  Json json = {{"weights_bytes", inspection.device_bytes}, {"sequences", kSequences}};
   for (const auto& [name, type] : {std::pair("kv_f16", KvType::F16), std::pair("kv_f32", KvType::F32)}) {
     json[name] = {{"token_bytes", KvLayout::of(spec, kBlockTokens, type).bytes_per_token()},
                   {"context_bytes", kv_bytes(spec, type, spec.context_length, 1)},
@@ -260,7 +261,11 @@ Inspection inspect(const GgufFile& file) {
     total.numbers += tensor.numbers();
     total.bytes += tensor.bytes.size();
     inspection.parameter_count += tensor.numbers();
-    inspection.tensor_bytes += tensor.bytes.size();
+    const std::optional<TensorType> type = readable_type(tensor.type->id);
+    inspection.device_bytes +=
+        type ? row_bytes(computed_type(*type), tensor.columns()) * static_cast<size_t>(tensor.rows())
+             : tensor.bytes.size();
+    inspection.rounded = inspection.rounded || (type && computed_type(*type) != *type);
   }
   try {
     inspection.spec = read_spec(file);

@@ -25,7 +25,8 @@ struct Inspection {
   std::optional<ModelSpec> spec;  // nothing: not a model this build knows; `obstacle` says why
   std::string obstacle;           // why it cannot be run; empty: it can
   int64_t parameter_count = 0;
-  size_t tensor_bytes = 0;
+  size_t device_bytes = 0;                  // of the tensors as they are computed with
+  bool rounded = false;                     // some are rounded to a computed type when they are loaded
   std::map<std::string, TypeTotal> totals;  // by type
 };
 // ERRORS: none but running out of memory: what cannot be run is still inspected.

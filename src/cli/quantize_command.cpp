@@ -73,7 +73,8 @@ TensorType type_named(const std::string& name) {
 
 void add_quantize_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("quantize", "Convert a model file to another number format");
-  command->add_option("IN", "GGUF file of F32, F16, BF16, Q8_0 or Q4_0 tensors")->required();
+  const std::string input = "GGUF file of tensors in " + readable_type_names();
+  command->add_option("IN", input)->required();
   command->add_option("OUT", "File to write; appears whole or not at all")->required();
   command->add_option("TYPE", "f32, f16, bf16, q8_0 (8.5 bits a weight) or q4_0 (4.5 bits)")->required();
   command->add_flag("--json")->description("One JSON object instead of a line");

@@ -41,10 +41,12 @@ class Layout {
 struct Kinds {
   bool floats = false;
   bool bytes = false;
-  void add(const WeightView& weight) { (takes_bytes(static_cast<PanelType>(weight.type)) ? bytes : floats) = true; }
+  void add(const WeightView& weight) { (takes_bytes(panel_type(weight)) ? bytes : floats) = true; }
 };
 
 }  // namespace
+
+PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(computed_type(weight.type)); }
 
 Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
   Kinds normed, attended, feed_forward, sampled;

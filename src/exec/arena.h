@@ -32,6 +32,9 @@ struct Arena {
   int64_t floats = 0;  // size of it all
 };
 
+// The format in which the device holds a matrix.
+[[nodiscard]] PanelType panel_type(const WeightView& weight);
+
 // Rows are laid out in the kinds (float, int8) that the weights reading them take.
 // ERRORS: OutOfMemory when it would not be addressable.
 [[nodiscard]] Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size);

@@ -109,8 +109,15 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_stored(weights.key, weights.key_bias, arena_.key);
   add_stored(weights.value, weights.value_bias, arena_.value);
   next_group();
-  add(Operation::Rope).rope = {
-      .query = arena_.query, .key = arena_.key, .value = arena_.value, .positions = 0, .tables = 0, .layer = layer};
+  add(Operation::Rope).rope = {.query = arena_.query,
+                               .key = arena_.key,
+                               .value = arena_.value,
+                               .positions = 0,
+                               .tables = 0,
+                               .layer = layer,
+                               .query_norm = store.vector(weights.query_norm),
+                               .key_norm = store.vector(weights.key_norm),
+                               .epsilon = spec.norm_epsilon};
   next_group();
   add(Operation::Attention).attention = {
       .query = arena_.query, .out = arena_.attended.floats, .partials = arena_.partials, .layer = layer};

@@ -17,7 +17,7 @@ constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one
 constexpr size_t kStepUploadBytes = size_t{1} << 20;  // as allocated at first
 
 size_t packed_bytes_of(const WeightView& weight) {
-  return packed_bytes(static_cast<PanelType>(weight.type), weight.rows, weight.columns);
+  return packed_bytes(panel_type(weight), weight.rows, weight.columns);
 }
 
 void check_options(const ClExecutorOptions& options) {
@@ -62,9 +62,9 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view :
-         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
-          &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+    for (const WeightView* view : {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
+                                   &layer.query_norm, &layer.key_norm, &layer.attention_output_bias,
+                                   &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
       if (view->present()) all.push_back(view);
     }
   }

@@ -6,13 +6,38 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "model/convert_rows.h"
 #include "model/mapped_file.h"
+#include "model/quote.h"
 #include "ops/panel.h"
 
 namespace inflight {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{8} << 20;  // packed between two reports of progress
+
+// Packs as many panels as `packed` holds, from panel `first` on; returns the rows that it read.
+std::span<const std::byte> pack_rows(const WeightView& view, size_t first, std::span<std::byte> packed) {
+  const PanelType type = panel_type(view);
+  const size_t first_row = first * kPanelOutputs;
+  const size_t count = std::min(packed.size() / panel_bytes(type, view.columns) * kPanelOutputs,
+                                static_cast<size_t>(view.rows) - first_row);
+  const size_t stride = row_bytes(view.type, view.columns);
+  const std::span<const std::byte> rows = view.bytes.subspan(first_row * stride, count * stride);
+  const auto outputs = static_cast<int32_t>(count);
+  if (computed_type(view.type) == view.type) {
+    pack_panels({type, outputs, view.columns, rows}, packed);
+    return rows;
+  }
+  try {
+    pack_panels(
+        {type, outputs, view.columns, convert_rows(view.type, computed_type(view.type), view.columns, rows, first_row)},
+        packed);
+  } catch (const Error& error) {
+    fail(ErrorCode::CorruptFile, "tensor {}, {}", quote(view.name), error.what());
+  }
+  return rows;
+}
 
 }  // namespace
 
@@ -40,14 +65,14 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
   std::vector<size_t> sizes;
   size_t total = 0, done = 0;
   for (const WeightView* view : matrices) {
-    sizes.push_back(packed_bytes(static_cast<PanelType>(view->type), view->rows, view->columns));
+    sizes.push_back(packed_bytes(panel_type(*view), view->rows, view->columns));
     total += sizes.back();
   }
   const ChunkPlan plan = plan_chunks(sizes, device.info().allocation_bytes_max);
   for (const size_t bytes : plan.chunk_bytes) chunks_.emplace_back(device, "weights", bytes);
   for (size_t i = 0; i < matrices.size(); ++i) {
     const WeightView& view = *matrices[i];
-    const auto type = static_cast<PanelType>(view.type);
+    const PanelType type = panel_type(view);
     const ChunkPlace& place = plan.places[i];
     matrix_places_[view.bytes.data()] = {.type = type,
                                          .chunk = place.chunk,
@@ -60,14 +85,9 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
     for (size_t offset = 0; offset < sizes[i]; offset += piece) {
       const size_t bytes = std::min(piece, sizes[i] - offset);
       const std::span<std::byte> packed = memory.map_for_write(place.offset + offset, bytes);
-      pack_panels({type, view.rows, view.columns, view.bytes}, static_cast<int32_t>(offset / one), packed);
+      const std::span<const std::byte> rows = pack_rows(view, offset / one, packed);
       memory.unmap(packed);
-      if (mapped) {  // else the file and its packed copy would both be held
-        const size_t row_bytes = view.bytes.size() / static_cast<size_t>(view.rows);
-        const size_t begin = std::min(offset / one * kPanelOutputs * row_bytes, view.bytes.size());
-        release_pages(
-            view.bytes.subspan(begin, std::min(bytes / one * kPanelOutputs * row_bytes, view.bytes.size() - begin)));
-      }
+      if (mapped) release_pages(rows);  // else the file and its packed copy would both be held
       done += bytes;
       if (progress && progress(static_cast<double>(done) / static_cast<double>(total), view.name.c_str())) {
         fail(ErrorCode::Rejected, "loading the weights was stopped at '{}'", view.name);

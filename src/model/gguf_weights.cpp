@@ -49,9 +49,13 @@ class WeightReader {
       const std::string name = fmt::format("blk.{}.{}", layer, tensor.name);
       const Shape shape{extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
       const auto& needed = architecture_.needed;
-      const bool optional_here =
-          tensor.optional && std::find(needed.begin(), needed.end(), tensor.name) == needed.end();
-      weights.*tensor.role = optional_here ? optional(name, shape) : required(name, shape);
+      const bool is_needed =
+          tensor.presence == Presence::Always || std::find(needed.begin(), needed.end(), tensor.name) != needed.end();
+      if (is_needed) {
+        weights.*tensor.role = required(name, shape);
+      } else if (tensor.presence == Presence::Optional) {
+        weights.*tensor.role = optional(name, shape);
+      }
     }
   }
 
@@ -72,16 +76,15 @@ class WeightReader {
       fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}]", file_.path(), quote(name),
            tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows));
     }
-    const auto type = supported_type(tensor->type->id);
+    const auto type = readable_type(tensor->type->id);
     if (shape.is_vector && type != TensorType::F32) {
       fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms and biases: F32", file_.path(),
            quote(name), tensor->type->name);
     }
     if (!type) {
       fail(ErrorCode::Unsupported,
-           "{}: tensor {} has type {}; supported: F32, F16, BF16, Q8_0, Q4_0; "
-           "convert it: llama-quantize --allow-requantize FILE OUT q8_0",
-           file_.path(), quote(name), tensor->type->name);
+           "{}: tensor {} has type {}; supported: {}; convert it: llama-quantize --allow-requantize FILE OUT q8_0",
+           file_.path(), quote(name), tensor->type->name, readable_type_names());
     }
     return {.name = name, .type = *type, .rows = shape.rows, .columns = shape.columns, .bytes = tensor->bytes};
   }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "model/block_formats.h"
 
 namespace inflight {
 namespace {
@@ -117,6 +118,10 @@ void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<f
         }
       }
       break;
+    default: {
+      const TensorUnit unit = unit_of(type);
+      for (; out < numbers.data() + numbers.size(); in += unit.bytes, out += unit.numbers) read_block(type, in, out);
+    }
   }
 }
 
@@ -154,6 +159,8 @@ void quantize_row(TensorType type, std::span<const float> numbers, std::span<std
         quantize_q4_block(in + b * kQuantBlock, out + b * kQ4Bytes);
       }
       break;
+    default:
+      INFLIGHT_CHECK(false);  // no row is stored in a type that is only read
   }
 }
 

@@ -3,24 +3,21 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <filesystem>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/math.h"
+#include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "model/output_file.h"
-#include "model/quantize.h"
 #include "model/quote.h"
 
 namespace inflight {
 namespace {
 
 constexpr size_t kSlabNumbers = size_t{2} << 20;  // converted between two writes
-constexpr unsigned kThreadsMax = 16;
-constexpr uint32_t kQuantizationVersion = 2;  // of the block formats of Q8_0 and Q4_0
+constexpr uint32_t kQuantizationVersion = 2;      // of the block formats of Q8_0 and Q4_0
 constexpr std::string_view kFileTypeKey = "general.file_type";
 constexpr std::string_view kQuantizationVersionKey = "general.quantization_version";
 
@@ -37,6 +34,8 @@ uint32_t file_type_of(TensorType type) {
       return 7;
     case TensorType::BF16:
       return 32;
+    default:
+      INFLIGHT_CHECK(false);  // nothing is written in a type that is only read
   }
   return 0;  // not reached
 }
@@ -59,14 +58,14 @@ struct Conversion {
 };
 
 Conversion plan_tensor(const GgufFile& file, const GgufTensor& tensor, TensorType type) {
-  const auto source = supported_type(tensor.type->id);
+  const auto source = readable_type(tensor.type->id);
   if (!is_matrix(tensor)) {
     if (!source || source == TensorType::F32) return {&tensor, {}, {}};
     return {&tensor, source, TensorType::F32};
   }
   if (!source) {
-    fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; can be converted: F32, F16, BF16, Q8_0, Q4_0", file.path(),
-         quote(tensor.name), tensor.type->name);
+    fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; can be converted: {}", file.path(), quote(tensor.name),
+         tensor.type->name, readable_type_names());
   }
   if (source == type) return {&tensor, {}, {}};
   const bool makes_logits =
@@ -152,51 +151,14 @@ std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Convers
   return header.bytes();
 }
 
-// Calls work(begin, end) for parts of [0, count) on all cores. The first exception of any part is
-// thrown on.
-template <typename Work>
-void in_parallel(size_t count, const Work& work) {
-  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kThreadsMax);
-  const size_t part = div_ceil(count, threads);
-  std::vector<std::exception_ptr> errors(threads);
-  {
-    std::vector<std::jthread> workers;
-    for (size_t i = 0; i < threads && i * part < count; ++i) {
-      workers.emplace_back([&, i] {
-        try {
-          work(i * part, std::min(count, (i + 1) * part));
-        } catch (...) {
-          errors[i] = std::current_exception();
-        }
-      });
-    }
+// Rows of one tensor from the file at `path`, from row `first_row` on.
+std::vector<std::byte> converted(const std::string& path, const Conversion& conversion, std::span<const std::byte> rows,
+                                 size_t first_row) {
+  try {
+    return convert_rows(*conversion.source, conversion.target, conversion.tensor->columns(), rows, first_row);
+  } catch (const Error& error) {
+    fail(ErrorCode::CorruptFile, "{}: tensor {}, {}", path, quote(conversion.tensor->name), error.what());
   }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-}
-
-// Rows [first_row, first_row + row_count) of a tensor, converted.
-std::vector<std::byte> convert_rows(const GgufFile& file, const Conversion& conversion, size_t first_row,
-                                    size_t row_count) {
-  const GgufTensor& tensor = *conversion.tensor;
-  const size_t source_stride = row_bytes(*conversion.source, tensor.columns());
-  const size_t target_stride = row_bytes(conversion.target, tensor.columns());
-  std::vector<std::byte> slab(row_count * target_stride);
-  in_parallel(row_count, [&](size_t begin, size_t end) {
-    std::vector<float> numbers(static_cast<size_t>(tensor.columns()));
-    for (size_t row = begin; row < end; ++row) {
-      dequantize_row(*conversion.source, tensor.bytes.subspan((first_row + row) * source_stride, source_stride),
-                     numbers);
-      try {
-        quantize_row(conversion.target, numbers, std::span(slab).subspan(row * target_stride, target_stride));
-      } catch (const Error& error) {
-        fail(ErrorCode::CorruptFile, "{}: tensor {}, row {}: {}", file.path(), quote(tensor.name), first_row + row,
-             error.what());
-      }
-    }
-  });
-  return slab;
 }
 
 void refuse_same_file(const QuantizeOptions& options) {
@@ -243,7 +205,8 @@ QuantizeResult quantize_file(const QuantizeOptions& options,
       progress(state);
       const size_t count = std::min(slab_rows, rows - row);
       if (conversion.source) {
-        output.write(convert_rows(file, conversion, row, count));
+        output.write(
+            converted(file.path(), conversion, tensor.bytes.subspan(row * source_stride, count * source_stride), row));
       } else {
         output.write(tensor.bytes.subspan(row * source_stride, count * source_stride));
       }

@@ -24,8 +24,13 @@ constexpr StoredType kStoredTypes[] = {
     {40, "NVFP4", {64, 36}},    {41, "Q1_0", {128, 18}},
 };
 
-constexpr std::array kSupported = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
-                                   TensorType::Q4_0};
+constexpr std::array kComputed = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
+                                  TensorType::Q4_0};
+constexpr std::array kRounded = {TensorType::Q4_1,   TensorType::Q5_0,  TensorType::Q5_1, TensorType::Q2_K,
+                                 TensorType::Q3_K,   TensorType::Q4_K,  TensorType::Q5_K, TensorType::Q6_K,
+                                 TensorType::IQ4_NL, TensorType::IQ4_XS};
+
+bool is_computed(TensorType type) { return std::find(kComputed.begin(), kComputed.end(), type) != kComputed.end(); }
 
 const StoredType& stored(TensorType type) {
   const StoredType* entry = find_stored_type(static_cast<uint32_t>(type));
@@ -46,10 +51,10 @@ const StoredType* find_stored_type(uint32_t id) {
   return found == std::end(kStoredTypes) ? nullptr : found;
 }
 
-std::optional<TensorType> supported_type(uint32_t id) {
+std::optional<TensorType> readable_type(uint32_t id) {
   const auto type = static_cast<TensorType>(id);
-  if (std::find(kSupported.begin(), kSupported.end(), type) == kSupported.end()) return {};
-  return type;
+  if (is_computed(type) || std::find(kRounded.begin(), kRounded.end(), type) != kRounded.end()) return type;
+  return {};
 }
 
 TensorUnit unit_of(TensorType type) { return stored(type).unit; }
@@ -57,10 +62,20 @@ TensorUnit unit_of(TensorType type) { return stored(type).unit; }
 const char* to_string(TensorType type) { return stored(type).name; }
 
 std::optional<TensorType> parse_tensor_type(std::string_view name) {
-  for (const TensorType type : kSupported) {
+  for (const TensorType type : kComputed) {
     if (equal_ignoring_case(name, to_string(type))) return type;
   }
   return {};
+}
+
+TensorType computed_type(TensorType type) { return is_computed(type) ? type : TensorType::Q8_0; }
+
+std::string readable_type_names() {
+  std::string names;
+  const auto add = [&names](TensorType type) { names += (names.empty() ? "" : ", ") + std::string(to_string(type)); };
+  std::for_each(kComputed.begin(), kComputed.end(), add);
+  std::for_each(kRounded.begin(), kRounded.end(), add);
+  return names;
 }
 
 size_t row_bytes(TensorType type, int64_t columns) {

@@ -28,6 +28,7 @@ struct LayerWeights {
   WeightView attention_norm;                    // [E] F32
   WeightView query, key, value;                 // [H*D, E], [G*D, E], [G*D, E]
   WeightView query_bias, key_bias, value_bias;  // optional, F32
+  WeightView query_norm, key_norm;              // optional, [D] F32: of each head, before it is rotated
   WeightView attention_output;                  // [E, H*D]
   WeightView attention_output_bias;             // optional, F32
   WeightView feed_forward_norm;                 // [E] F32

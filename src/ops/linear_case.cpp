@@ -99,7 +99,7 @@ LinearCase make_linear_case(const LinearShape& shape, uint64_t seed) {
   c.weights.resize(units * static_cast<size_t>(unit.bytes));
   for (size_t i = 0; i < units; ++i) fill_unit(shape.type, rng, &c.weights[i * static_cast<size_t>(unit.bytes)]);
   c.panels.resize(packed_bytes(shape.type, shape.outputs, shape.depth));
-  pack_panels({shape.type, shape.outputs, shape.depth, c.weights}, 0, c.panels);
+  pack_panels({shape.type, shape.outputs, shape.depth, c.weights}, c.panels);
   fill_rows(c, rng);
   return c;
 }

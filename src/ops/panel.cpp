@@ -83,15 +83,15 @@ size_t packed_bytes(PanelType type, int32_t outputs, int32_t depth) {
   return panel_bytes(type, depth) * static_cast<size_t>(panel_count(outputs));
 }
 
-void pack_panels(const MatrixRows& matrix, int32_t first_panel, std::span<std::byte> to) {
+void pack_panels(const MatrixRows& matrix, std::span<std::byte> to) {
   const PanelUnit unit = panel_unit(matrix.type);
   INFLIGHT_CHECK(matrix.depth % unit.numbers == 0);
   const size_t stride = static_cast<size_t>(matrix.depth / unit.numbers) * static_cast<size_t>(unit.bytes);
   const size_t bytes = panel_bytes(matrix.type, matrix.depth);
-  INFLIGHT_CHECK(to.size() % bytes == 0 && matrix.rows.size() == stride * static_cast<size_t>(matrix.outputs));
-  for (int32_t panel = first_panel; !to.empty(); ++panel, to = to.subspan(bytes)) {
-    const int32_t begin = panel * kPanelOutputs, end = std::min(begin + kPanelOutputs, matrix.outputs);
-    INFLIGHT_CHECK(begin < end);
+  INFLIGHT_CHECK(to.size() == packed_bytes(matrix.type, matrix.outputs, matrix.depth) &&
+                 matrix.rows.size() == stride * static_cast<size_t>(matrix.outputs));
+  for (int32_t begin = 0; begin < matrix.outputs; begin += kPanelOutputs, to = to.subspan(bytes)) {
+    const int32_t end = std::min(begin + kPanelOutputs, matrix.outputs);
     if (end - begin < kPanelOutputs) std::memset(to.data(), 0, bytes);
     for (int32_t output = begin; output < end; ++output) {
       const std::byte* const row = matrix.rows.data() + stride * static_cast<size_t>(output);

@@ -28,16 +28,15 @@ struct PanelUnit {
 // Of the whole matrix, packed.
 [[nodiscard]] size_t packed_bytes(PanelType type, int32_t outputs, int32_t depth);
 
-// Packs panels [first_panel, first_panel + n) of a matrix, n given by the size of `to`.
-// REQUIRES: rows holds `outputs` rows of `depth` numbers, depth a multiple of the unit's numbers; `to` is a whole
-// number of
-//           panels, aligned to 4.
+// Packs rows into the panels that hold them, panel_count(outputs) of them; lanes without a row are zero.
+// REQUIRES: rows holds `outputs` rows of `depth` numbers, depth a multiple of the unit's numbers; `to` has the size of
+//           the panels and is aligned to 4.
 struct MatrixRows {
   PanelType type;
   int32_t outputs;
   int32_t depth;
   std::span<const std::byte> rows;
 };
-void pack_panels(const MatrixRows& matrix, int32_t first_panel, std::span<std::byte> to);
+void pack_panels(const MatrixRows& matrix, std::span<std::byte> to);
 
 }  // namespace inflight

@@ -64,6 +64,8 @@ struct LinearArgs {
 };
 struct RopeArgs {
   int32_t query, key, value, positions, tables, layer;
+  int32_t query_norm, key_norm;
+  float epsilon;
 };
 struct AttentionArgs {
   int32_t query, out, list, positions, tables, partials, layer;

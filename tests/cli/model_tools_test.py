@@ -92,7 +92,7 @@ class Inspect(Folder):
         path = self.write("q6.gguf", gguf([(b"general.architecture", 8, text_of(b"other")), (b"bad \xff\n", 8, text_of(b"\xfe"))],
                                           [(b"x.weight", 14, (256, 2), bytes(420))]))
         text = self.good("inspect", path)
-        self.assertIn("no: architecture 'other' is not supported, only: llama, qwen2", text)
+        self.assertIn("no: architecture 'other' is not supported, only: llama, qwen2, qwen3", text)
         self.assertIn("Q6_K", text)
         self.assertIn(r"bad \xFF\n", text)
         report = json.loads(self.good("inspect", path, "--json"))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes quants.gguf: one tensor "input" (F32) and its rounding to every type as PyPI's gguf package does it, tensors
-"F16", "BF16", "Q8_0", "Q4_0"; and "<type>_back", what that package reads back.    make_quants.py OUT    (pip install gguf)"""
+"F16", "BF16", "Q8_0", "Q4_0"; for the types that are only read, random blocks; and "<type>_back", what that package
+reads back.    make_quants.py OUT    (pip install gguf)"""
 import sys
 
 import gguf
@@ -48,6 +49,20 @@ def blocks_that_tell_fused_rounding(rng, count):
             yield x
 
 
+# Bytes of a block's half scales, which random bits would often make infinite.
+READ_ONLY = {T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q2_K: (80, 82), T.Q3_K: (108,), T.Q4_K: (0, 2),
+             T.Q5_K: (0, 2), T.Q6_K: (208,), T.IQ4_NL: (0,), T.IQ4_XS: (0,)}
+
+
+def random_blocks(kind, scales, rng, rows=3, columns=512):
+    numbers, size = gguf.GGML_QUANT_SIZES[kind]
+    stored = rng.integers(0, 256, (rows, columns // numbers, size), dtype=np.uint8)
+    for at in scales:
+        halves = (rng.standard_normal((rows, columns // numbers, 1)) * 0.01).astype(np.float16)
+        stored[:, :, at:at + 2] = halves.view(np.uint8)
+    return stored.reshape(rows, -1)
+
+
 def main():
     x = np.stack(list(blocks())).reshape(-1, COLUMNS)
     assert np.isfinite(x).all() and np.abs(x).max() < 65504
@@ -55,6 +70,11 @@ def main():
     writer.add_tensor("input", x)
     for kind in (T.F16, T.BF16, T.Q8_0, T.Q4_0):
         stored = gguf.quants.quantize(x, kind)
+        writer.add_tensor(kind.name, stored, raw_dtype=kind)
+        writer.add_tensor(kind.name + "_back", gguf.quants.dequantize(stored, kind).astype(np.float32))
+    rng = np.random.default_rng(20261121)
+    for kind, scales in READ_ONLY.items():
+        stored = random_blocks(kind, scales, rng)
         writer.add_tensor(kind.name, stored, raw_dtype=kind)
         writer.add_tensor(kind.name + "_back", gguf.quants.dequantize(stored, kind).astype(np.float32))
     writer.write_header_to_file()

@@ -28,6 +28,7 @@ CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
     "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
     "qwen2": ("qwen2", 32, 28, 4, 2, 8, 8, 1e6, 2, {"qkv_biases": True}),
+    "qwen3": ("qwen3", 24, 20, 4, 2, 16, 16, 1e6, 2, {"head_norms": True}),
     "qwen2_linear": ("qwen2", 24, 20, 1, 1, 24, 24, 1e4, 1, {"qkv_biases": True, "untied": True, "linear": 2.0}),
 }
 
@@ -94,6 +95,9 @@ def write_model(path, case, llama3_as_keys=False):
         linear(block + "attn_q", heads * head, hidden, attention)
         linear(block + "attn_k", kv_heads * head, hidden, attention)
         linear(block + "attn_v", kv_heads * head, hidden, attention)
+        if extras.get("head_norms"):
+            vector(block + "attn_q_norm.weight", head, 1.0)
+            vector(block + "attn_k_norm.weight", head, 1.0)
         linear(block + "attn_output", hidden, heads * head, every)
         vector(block + "ffn_norm.weight", hidden, 1.0)
         linear(block + "ffn_gate", feed_forward, hidden, every)

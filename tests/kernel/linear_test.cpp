@@ -102,7 +102,7 @@ TEST_P(LinearFile, ExtremesAreExact) {
         for (size_t i = 0; i < c.weights.size(); ++i) {
           if (i % unit >= 2) c.weights[i] = static_cast<std::byte>(weight);
         }
-        pack_panels({type, 16, 96, c.weights}, 0, c.panels);
+        pack_panels({type, 16, 96, c.weights}, c.panels);
         for (int8_t& byte : c.bytes) byte = static_cast<int8_t>(value);
         const auto pair = static_cast<uint32_t>(-8 * 16 * value) & 0xFFFFU;
         for (size_t i = 0; i < c.sums.size(); ++i) {

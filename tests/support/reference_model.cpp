@@ -72,6 +72,8 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     Layer layer;
     layer.attention_norm = vector(weights.attention_norm);
     layer.feed_forward_norm = vector(weights.feed_forward_norm);
+    layer.query_norm = vector(weights.query_norm);
+    layer.key_norm = vector(weights.key_norm);
     layer.query = {matrix(weights.query), vector(weights.query_bias)};
     layer.key = {matrix(weights.key), vector(weights.key_bias)};
     layer.value = {matrix(weights.value), vector(weights.value_bias)};
@@ -114,6 +116,14 @@ ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weigh
   Vector y(x.size());
   for (size_t i = 0; i < x.size(); ++i) y[i] = weight[i] * x[i] * scale;
   return y;
+}
+
+void ReferenceModel::norm_heads(Vector& heads, const Vector& weight) const {
+  if (weight.empty()) return;
+  for (auto head = heads.begin(); head != heads.end(); head += spec_.head_size) {
+    const Vector normed = norm(Vector(head, head + spec_.head_size), weight);
+    std::copy(normed.begin(), normed.end(), head);
+  }
 }
 
 void ReferenceModel::rotate(Vector& heads, int32_t position) const {
@@ -167,6 +177,8 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
     const Vector attention_input = norm(x, layer.attention_norm);
     Vector query = apply(layer.query, attention_input);
     Vector key = apply(layer.key, attention_input);
+    norm_heads(query, layer.query_norm);
+    norm_heads(key, layer.key_norm);
     rotate(query, position_);
     rotate(key, position_);
     layer.keys.push_back(std::move(key));

@@ -4,7 +4,8 @@
 // numbers mean exactly, without rounding.
 //
 //   x = embedding[id]
-//   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE)
+//   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE),
+//               each head of them normed before where the model has weights for it
 //               x += W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
 //                    g = h / (H/G), 0 <= j <= position
 //               f = norm(x, feed_forward_norm)
@@ -60,6 +61,7 @@ class ReferenceModel {
   };
   struct Layer {
     Vector attention_norm, feed_forward_norm;
+    Vector query_norm, key_norm;  // of each head; empty: none
     Linear query, key, value, attention_output, gate, up, down;
     std::vector<Vector> keys, values;  // of each position so far, [G*D], keys rotated
   };
@@ -69,6 +71,7 @@ class ReferenceModel {
   static Vector apply(const Linear& linear, const Vector& x);
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
+  void norm_heads(Vector& heads, const Vector& weight) const;
   void rotate(Vector& heads, int32_t position) const;  // [n*D], each head of D by itself
   [[nodiscard]] Vector attend(const Layer& layer, const Vector& query) const;
   Vector hidden_after(TokenId id);

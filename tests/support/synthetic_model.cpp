@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "base/half.h"
 #include "base/rng.h"
 
 namespace inflight::test {
@@ -15,6 +18,27 @@ uint64_t hash_of(const std::string& name) {  // FNV-1a
   uint64_t hash = 0xCBF29CE484222325;
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
   return hash;
+}
+
+// Blocks of 32: f16 scale, fifth bits, nibbles; x = scale * (q - 16).
+std::vector<std::byte> as_q5_0(const std::vector<float>& numbers) {
+  std::vector<std::byte> stored(numbers.size() / 32 * 22);
+  for (size_t block = 0; block < numbers.size() / 32; ++block) {
+    const float* const x = numbers.data() + block * 32;
+    std::byte* const out = stored.data() + block * 22;
+    const float largest =
+        std::fabs(*std::max_element(x, x + 32, [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
+    const uint16_t scale = half_of_float(largest / 15.0F);
+    uint32_t fifth = 0;
+    for (uint32_t i = 0; i < 32; ++i) {
+      const auto q = static_cast<uint32_t>(std::lround(x[i] / float_of_half(scale)) + 16);
+      fifth |= (q >> 4U) << i;
+      out[6 + i % 16] |= static_cast<std::byte>((q & 15U) << (i < 16 ? 0U : 4U));
+    }
+    std::memcpy(out, &scale, 2);
+    std::memcpy(out + 2, &fifth, 4);
+  }
+  return stored;
 }
 
 class ModelBuilder {
@@ -101,6 +125,10 @@ class ModelBuilder {
     linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
     linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
     linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+    if (model_.query_key_norm) {
+      vector(prefix + "attn_q_norm.weight", spec_.head_size, 1.0F);
+      vector(prefix + "attn_k_norm.weight", spec_.head_size, 1.0F);
+    }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
     vector(prefix + "ffn_norm.weight", hidden, 1.0F);
     linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
@@ -115,6 +143,10 @@ class ModelBuilder {
 
   void matrix(const std::string& name, int32_t rows, int32_t columns, TensorType type) {
     const auto numbers = uniform(name, int64_t{rows} * columns, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
+    if (type == TensorType::Q5_0) {
+      writer_.tensor(name, 6U, {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)}, as_q5_0(numbers));
+      return;
+    }
     const bool fits = columns % unit_of(type).numbers == 0;
     writer_.tensor(name, fits ? type : TensorType::F16, {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)},
                    numbers);

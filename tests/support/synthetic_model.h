@@ -17,13 +17,15 @@ namespace inflight::test {
 struct SyntheticModel {
   ModelSpec spec = small_spec();  // written to the file's keys as it stands
   // Of all matrices; of the logits' matrix (output, or the tied token_embd) where it differs. A
-  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers.
+  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers. Of the types that are only
+  // read: Q5_0.
   TensorType matrix_type = TensorType::F32;
   std::optional<TensorType> output_type;
   bool tied_output = true;
   bool query_key_value_bias = false;
   bool attention_output_bias = false;
   bool feed_forward_bias = false;
+  bool query_key_norm = false;
   std::vector<float> rope_factors;  // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
   bool with_vocabulary = false;     // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
   uint64_t seed = 1;

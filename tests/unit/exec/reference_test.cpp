@@ -78,6 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"BF16", [](test::SyntheticModel& m) { m.matrix_type = TensorType::BF16; }},
                     Kind{"Q8", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q8_0; }, 0.12},
                     Kind{"Q4", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q4_0; }, 0.12},
+                    Kind{"Q5RoundedToQ8", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q5_0; }, 0.2},
                     Kind{"MixedOutput",
                          [](test::SyntheticModel& m) {
                            m.matrix_type = TensorType::Q4_0;
@@ -114,6 +115,12 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.architecture = "qwen2";
                            m.spec.rope_style = RopeStyle::HalfSplit;
                            m.query_key_value_bias = true;
+                         }},
+                    Kind{"NormedHeads",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "qwen3";
+                           m.spec.rope_style = RopeStyle::HalfSplit;
+                           m.query_key_norm = true;
                          }},
                     Kind{"AllBiases",
                          [](test::SyntheticModel& m) {

@@ -3,6 +3,7 @@
 // reference rounds it.
 // Method: the demo model's Q8_0 file, which PyPI's gguf package made from the same numbers;
 // synthetic models for each type; damaged numbers and places for what must leave nothing behind.
+// Covers: model/convert_rows.cpp
 #include "model/quantize_file.h"
 
 #include <gtest/gtest.h>
@@ -161,9 +162,9 @@ TEST(QuantizeFile, LeavesNothingBehindOnErrors) {
   EXPECT_EQ(files(), 1);
 
   GgufWriter unknown;
-  unknown.tensor("x.weight", 14, {256, 2}, std::vector<std::byte>(420));  // Q6_K
+  unknown.tensor("x.weight", 16, {256, 2}, std::vector<std::byte>(132));  // IQ2_XXS
   const std::string unreadable = folder.write("unknown.gguf", unknown.bytes());
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'x.weight' has type Q6_K; can be converted: F32",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'x.weight' has type IQ2_XXS; can be converted: F32",
                         quantize(unreadable));
   std::filesystem::create_symlink(path, folder.file("out.gguf"));
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "out.gguf: is the input file too", quantize(path));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: rows are stored and read back bit for bit as GGUF's reference does it.
+// Covers: model/block_formats.cpp
 // Method: tests/golden/quants.gguf, written by PyPI's gguf package (make_quants.py): ties, signs,
-// scales that are subnormal or 0 in F16, random rows.
+// scales that are subnormal or 0 in F16, random rows; random blocks of the formats that are only read.
 #include "model/quantize.h"
 
 #include <gtest/gtest.h>
@@ -50,6 +51,29 @@ TEST_P(Rows, AreStoredAndReadAsByTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Rows,
                          testing::Values(TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0),
+                         [](const auto& type) { return to_string(type.param); });
+
+class ReadOnlyRows : public testing::TestWithParam<TensorType> {};
+
+TEST_P(ReadOnlyRows, AreReadAsByTheReference) {
+  const GgufFile golden(source_path("tests/golden/quants.gguf"));
+  const std::string name = to_string(GetParam());
+  const GgufTensor* const stored = golden.find_tensor(name);
+  const GgufTensor* const back = golden.find_tensor(name + "_back");
+  ASSERT_TRUE(stored != nullptr && back != nullptr);
+  const std::vector<float> expected = floats_of(*back);
+  const size_t stride = row_bytes(GetParam(), stored->columns());
+  std::vector<float> read(static_cast<size_t>(stored->columns()));
+  for (size_t row = 0; row < static_cast<size_t>(stored->rows()); ++row) {
+    dequantize_row(GetParam(), stored->bytes.subspan(row * stride, stride), read);
+    for (size_t i = 0; i < read.size(); ++i) ASSERT_EQ(read[i], expected[row * read.size() + i]) << row << ", " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ReadOnlyRows,
+                         testing::Values(TensorType::Q4_1, TensorType::Q5_0, TensorType::Q5_1, TensorType::Q2_K,
+                                         TensorType::Q3_K, TensorType::Q4_K, TensorType::Q5_K, TensorType::Q6_K,
+                                         TensorType::IQ4_NL, TensorType::IQ4_XS),
                          [](const auto& type) { return to_string(type.param); });
 
 TEST(QuantizeRow, StoresZerosWhereTheScaleVanishes) {

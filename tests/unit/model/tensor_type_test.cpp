@@ -13,7 +13,7 @@ TEST(TensorType, NamesParseInAnyCase) {
   for (const TensorType type :
        {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0}) {
     EXPECT_EQ(parse_tensor_type(to_string(type)), type);
-    EXPECT_EQ(supported_type(static_cast<uint32_t>(type)), type);
+    EXPECT_EQ(readable_type(static_cast<uint32_t>(type)), type);
   }
   EXPECT_EQ(parse_tensor_type("q8_0"), TensorType::Q8_0);
   EXPECT_EQ(parse_tensor_type("bf16"), TensorType::BF16);
@@ -31,16 +31,20 @@ TEST(TensorType, RowsHaveWholeUnits) {
   EXPECT_THROW((void)row_bytes(TensorType::Q4_0, 33), InternalError);
 }
 
-TEST(StoredType, KnowsTypesThatWeDoNotComputeWith) {
+TEST(StoredType, KnowsTypesThatAreReadOnlyOrNotAtAll) {
   const StoredType* const q6 = find_stored_type(14);
   ASSERT_NE(q6, nullptr);
   EXPECT_STREQ(q6->name, "Q6_K");
   EXPECT_EQ(q6->unit.numbers, 256);
   EXPECT_EQ(q6->unit.bytes, 210);  // 128 + 64 bytes of quants, 16 scales, one f16
-  EXPECT_FALSE(supported_type(14));
+  EXPECT_EQ(readable_type(14), TensorType::Q6_K);
+  EXPECT_EQ(computed_type(TensorType::Q6_K), TensorType::Q8_0);
+  EXPECT_EQ(computed_type(TensorType::Q4_0), TensorType::Q4_0);
+  EXPECT_STREQ(find_stored_type(16)->name, "IQ2_XXS");
+  EXPECT_FALSE(readable_type(16));
   for (const uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 1000U, ~0U}) {
     EXPECT_EQ(find_stored_type(withdrawn), nullptr) << withdrawn;
-    EXPECT_FALSE(supported_type(withdrawn)) << withdrawn;
+    EXPECT_FALSE(readable_type(withdrawn)) << withdrawn;
   }
 }
 

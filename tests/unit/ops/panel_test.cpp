@@ -24,9 +24,7 @@ std::vector<std::byte> random_rows(PanelType type) {
 
 std::vector<std::byte> packed(PanelType type, const std::vector<std::byte>& rows) {
   std::vector<std::byte> panels(packed_bytes(type, kOutputs, kDepth), std::byte{0xEE});
-  const size_t half = panel_bytes(type, kDepth);  // panel by panel, as uploads do
-  pack_panels({type, kOutputs, kDepth, rows}, 0, std::span(panels).first(half));
-  pack_panels({type, kOutputs, kDepth, rows}, 1, std::span(panels).subspan(half));
+  pack_panels({type, kOutputs, kDepth, rows}, panels);
   return panels;
 }
 

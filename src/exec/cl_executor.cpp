@@ -64,7 +64,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .samples = logit_rows,
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
-                                       .worker_count = program_.worker_count()};
+                                       .worker_count = program_.worker_count(),
+                                       .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/math.h"
+#include "ops/step_program.h"
 
 namespace inflight {
 namespace {
@@ -72,7 +73,8 @@ void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
   const int32_t panels = panel_count(shape.outputs);
   kernel_.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
                   panels * kPanelOutputs, shape.rows, first_panel);
-  device_.launch(kernel_, {.global = static_cast<size_t>(div_ceil(panels, 2)), .local = 1});
+  const int32_t items = div_ceil(panels, 2) * row_parts(device_.info(), shape.rows);
+  device_.launch(kernel_, {.global = static_cast<size_t>(items), .local = 1});
 }
 
 std::vector<float> LinearTrial::run(const LinearCase& c) {

@@ -6,10 +6,14 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "ops/linear_choice.h"
 
 namespace inflight {
 namespace {
+
+constexpr int32_t kSmallItems = 1024;  // a compute unit, where work has to be cut finely
+constexpr int32_t kRowsOfSmallItem = 4;
 
 int32_t head_vector(int32_t head_size) {
   for (const int32_t width : {16, 8, 4}) {
@@ -27,11 +31,12 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D INFLIGHT_X86_LINUX={}",
+      "-D WINDOW={} -D QUERY_TILE={} -D INFLIGHT_X86_LINUX={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, int{x86_linux});
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, device.small_items ? 1 : 8,
+      int{x86_linux});
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file) {
@@ -61,10 +66,14 @@ int32_t StepProgram::combine_slices(const KernelShape& shape) {
   return shape.head_count / shape.kv_head_count * shape.head_size % 32 == 0 ? shape.kv_head_count : 1;
 }
 
+int32_t row_parts(const DeviceInfo& device, int32_t rows) {
+  return device.small_items ? div_ceil(rows, kRowsOfSmallItem) : 1;
+}
+
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode)
     : device_(device),
       mode_(resolve(mode, device)),
-      worker_count_(device.info().compute_units),
+      worker_count_(device.info().compute_units * (device.info().small_items ? kSmallItems : 1)),
       program_(device, source_of(shape, device.info(), choose_linear_file(device))) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
@@ -100,7 +109,10 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
     if (stages[i].items == 0) continue;
     Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
     kernel.set(kIndexArgument, static_cast<int32_t>(i));
-    device_.launch(kernel, {.global = static_cast<size_t>(stages[i].items), .local = local});
+    const bool linear = stages[i].operation == Operation::Linear;
+    const int32_t parts = linear ? row_parts(device_.info(), stages[i].linear.rows) : 1;
+    device_.launch(kernel,
+                   {.global = static_cast<size_t>(stages[i].items) * static_cast<size_t>(parts), .local = local});
   }
 }
 

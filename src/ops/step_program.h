@@ -44,6 +44,9 @@ struct StepMemory {
   const DeviceMemory* row_tokens = nullptr;
 };
 
+// Parts that the rows of a linear layer are cut in, each with work-items of its own.
+[[nodiscard]] int32_t row_parts(const DeviceInfo& device, int32_t rows);
+
 class StepProgram {
  public:
   StepProgram(Device& device, const KernelShape& shape, LaunchMode mode);
@@ -52,7 +55,7 @@ class StepProgram {
   void run(const StepMemory& memory, std::span<const Stage> stages);
 
   [[nodiscard]] LaunchMode mode() const { return mode_; }
-  // Work-items of a fused step.
+  // Work-items of a fused step; else about as many as the device keeps busy at a time.
   [[nodiscard]] int32_t worker_count() const { return worker_count_; }
   // Whether combine_item()'s items are (row, KV head), else rows.
   [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);

@@ -51,7 +51,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       weights_(device, weights, options.progress),
       kv_(device, options),
       angles_(device, spec, floats_of(weights.rope_factors), position_count(spec, options)),
-      program_(device, shape_, options.launch_mode),
+      program_(device, shape_, options.launch_mode, options.clblast, clblast_limits(weights, options)),
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count(),
                program_.mode() == LaunchMode::Fused),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),

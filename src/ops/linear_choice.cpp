@@ -32,9 +32,13 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
-bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
-
 }  // namespace
+
+bool is_trial_state(int32_t number) {
+  return number >= static_cast<int32_t>(TrialState::Untried) && number <= static_cast<int32_t>(TrialState::Bad);
+}
+
+bool process_alive(int32_t pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
@@ -55,10 +59,10 @@ LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) 
                   &result.batch_gflops, &reason_at) < 4) {
     return result;
   }
-  if (state < static_cast<int>(TrialState::Untried) || state > static_cast<int>(TrialState::Bad)) return result;
+  if (!is_trial_state(state)) return result;
   result.state = static_cast<TrialState>(state);
   result.reason = text.substr(static_cast<size_t>(reason_at));
-  if (result.state == TrialState::Running && !alive(pid)) {
+  if (result.state == TrialState::Running && !process_alive(pid)) {
     result.state = TrialState::Bad;
     result.reason = "its trial ended the process";
   }

@@ -28,6 +28,9 @@ struct LinearTrialResult {
   double batch_gflops = 0;          // Q8_0, 32 rows
 };
 
+[[nodiscard]] bool is_trial_state(int32_t number);
+[[nodiscard]] bool process_alive(int32_t pid);
+
 // All files that provide linear_tile(); the last runs everywhere.
 inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx2.cl", "linear.cl"};
 

@@ -44,9 +44,9 @@ const char* name_of(PanelType type) {
   return "?";
 }
 
-std::string compare(LinearTrial& trial, const LinearCase& c) {
-  const std::vector<float> y = trial.run(c);
-  const auto stride = static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs);
+}  // namespace
+
+std::string linear_difference(const LinearCase& c, std::span<const float> y, size_t stride) {
   for (int32_t row = 0; row < c.shape.rows; ++row) {
     for (int32_t output = 0; output < c.shape.outputs; ++output) {
       const float found = y[static_cast<size_t>(row) * stride + static_cast<size_t>(output)];
@@ -61,8 +61,6 @@ std::string compare(LinearTrial& trial, const LinearCase& c) {
   }
   return {};
 }
-
-}  // namespace
 
 LinearTrial::LinearTrial(Device& device, const std::string& file)
     : device_(device),
@@ -126,15 +124,18 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
 }
 
 std::string verify_linear(LinearTrial& trial) {
+  const auto compare = [&trial](const LinearCase& c) {
+    return linear_difference(c, trial.run(c), static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs));
+  };
   for (const PanelType type : kTypes) {
     const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything
     for (const int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 70}) {
       const LinearCase c = make_linear_case({type, 35, 32 + 32 * rows + tail, rows}, static_cast<uint64_t>(rows));
-      if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+      if (std::string wrong = compare(c); !wrong.empty()) return wrong;
     }
     LinearCase c = make_linear_case({type, 32, 1056, 5}, 1);
     (takes_bytes(type) ? c.scales : c.x)[3] = std::numeric_limits<float>::quiet_NaN();
-    if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+    if (std::string wrong = compare(c); !wrong.empty()) return wrong;
   }
   return {};
 }

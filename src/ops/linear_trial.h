@@ -3,6 +3,7 @@
 // THREAD, ERRORS, LIFETIME: as device/device.h.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class LinearTrial {
   Buffer<int8_t> bytes_;
   Buffer<int32_t> sums_;
 };
+
+// Empty when y [rows][stride] is expected_output() everywhere, bit for bit; else the first difference.
+[[nodiscard]] std::string linear_difference(const LinearCase& linear_case, std::span<const float> y, size_t stride);
 
 // Empty when linear_tile() of the file gives the expected bits in all types, for row counts that make every tile size
 // and depths that leave tails, with NaN in x reaching y; else what was wrong.

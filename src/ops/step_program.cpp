@@ -39,16 +39,21 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       int{x86_linux});
 }
 
-ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file) {
-  return {.files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
-          .options = options_of(shape, device)};
+ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,
+                        bool clblast) {
+  ProgramSource source{
+      .files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
+      .options = options_of(shape, device)};
+  if (clblast) source.files.emplace_back(kDenseFile);
+  return source;
 }
 
-LaunchMode resolve(LaunchMode mode, const Device& device) {
-  const bool together = device.info().host_code;
+LaunchMode resolve(LaunchMode mode, const Device& device, bool clblast) {
+  const bool together = device.info().host_code && !clblast;
   if (mode == LaunchMode::Automatic) return together ? LaunchMode::Fused : LaunchMode::Stages;
   if (mode == LaunchMode::Fused && !together) {
-    fail(ErrorCode::Unsupported, "device '{}' cannot run a fused step: that needs workers that run at the same time",
+    fail(ErrorCode::Unsupported,
+         "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
          device.info().name);
   }
   return mode;
@@ -70,43 +75,40 @@ int32_t row_parts(const DeviceInfo& device, int32_t rows) {
   return device.small_items ? div_ceil(rows, kRowsOfSmallItem) : 1;
 }
 
-StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode)
+StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,
+                         const ClblastLimits& limits)
     : device_(device),
-      mode_(resolve(mode, device)),
+      mode_(resolve(mode, device, clblast.from_rows > 0)),
       worker_count_(device.info().compute_units * (device.info().small_items ? kSmallItems : 1)),
-      program_(device, source_of(shape, device.info(), choose_linear_file(device))) {
+      program_(device, source_of(shape, device.info(), choose_linear_file(device), clblast.from_rows > 0)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     return;
+  }
+  if (clblast.from_rows > 0 && limits.depth > 0) {
+    clblast_.emplace(device, program_, limits, clblast.parameters);
+    clblast_from_rows_ = clblast.from_rows;
   }
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
   }
 }
 
-void StepProgram::bind(Kernel& kernel, const StepMemory& memory) {
-  uint32_t index = 0;
-  const auto next = [&](const DeviceMemory* memory_or_null, const DeviceMemory* otherwise) {
-    kernel.set(index++, memory_or_null != nullptr ? *memory_or_null : *otherwise);
-  };
-  for (const DeviceMemory* chunk : memory.weights) next(chunk, memory.weights[0]);
-  for (const DeviceMemory* chunk : memory.kv) next(chunk, memory.kv[0]);
-  for (const DeviceMemory* one : {memory.vectors, memory.angles, memory.activations, memory.step, memory.row_tokens}) {
-    next(one, one);
-  }
-}
-
 void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   if (mode_ == LaunchMode::Fused) {
-    bind(step_kernel_, memory);
+    bind_memory(step_kernel_, memory);
     device_.launch(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1});
     return;
   }
-  for (Kernel& kernel : stage_kernels_) bind(kernel, memory);
+  for (Kernel& kernel : stage_kernels_) bind_memory(kernel, memory);
   constexpr uint32_t kIndexArgument = kWeightChunksMax + kKvChunksMax + 5;
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].items == 0) continue;
+    if (clblast_ && ClblastLinear::takes(stages[i]) && stages[i].linear.rows >= clblast_from_rows_) {
+      clblast_->run(memory, stages[i], static_cast<int32_t>(i));
+      continue;
+    }
     Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
     kernel.set(kIndexArgument, static_cast<int32_t>(i));
     const bool linear = stages[i].operation == Operation::Linear;

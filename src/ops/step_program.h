@@ -5,11 +5,13 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 
 #include "device/program.h"
+#include "ops/clblast_linear.h"
 #include "ops/stage.h"
+#include "ops/step_memory.h"
 
 namespace inflight {
 
@@ -28,20 +30,15 @@ struct KernelShape {
 };
 
 enum class LaunchMode : int32_t {
-  Automatic = 0,  // Fused on CPUs, else Stages
+  Automatic = 0,  // Fused on CPUs that do not use CLBlast, else Stages
   Stages = 1,     // one launch a stage
   Fused = 2,      // one launch a step
 };
 
-// Everything a step touches; null where a chunk is not used.
-struct StepMemory {
-  std::array<const DeviceMemory*, kWeightChunksMax> weights{};
-  std::array<const DeviceMemory*, kKvChunksMax> kv{};
-  const DeviceMemory* vectors = nullptr;
-  const DeviceMemory* angles = nullptr;
-  const DeviceMemory* activations = nullptr;
-  const DeviceMemory* step = nullptr;
-  const DeviceMemory* row_tokens = nullptr;
+// Whether CLBlast computes linear layers of float weights.
+struct ClblastUse {
+  int32_t from_rows = 0;  // in steps of so many rows or more; 0: never
+  ClblastParameters parameters;
 };
 
 // Parts that the rows of a linear layer are cut in, each with work-items of its own.
@@ -49,7 +46,8 @@ struct StepMemory {
 
 class StepProgram {
  public:
-  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode);
+  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast = {},
+              const ClblastLimits& limits = {});
 
   // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
   void run(const StepMemory& memory, std::span<const Stage> stages);
@@ -61,14 +59,14 @@ class StepProgram {
   [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);
 
  private:
-  void bind(Kernel& kernel, const StepMemory& memory);
-
   Device& device_;
   LaunchMode mode_;
   int32_t worker_count_ = 1;
   Program program_;
   std::array<Kernel, kOperationCount> stage_kernels_;  // Stages
   Kernel step_kernel_;                                 // Fused
+  std::optional<ClblastLinear> clblast_;
+  int32_t clblast_from_rows_ = 0;
 };
 
 }  // namespace inflight

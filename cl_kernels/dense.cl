@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dense.cl: what stands around a matrix product that somebody else computes (src/ops/clblast_linear.cpp).
-//   unpack_panels: w[k, n] = number k of output n, of `panels` panels from `first` on; w [depth][16 * panels] f32. F32, F16, BF16.
+//   unpack_panels: w[k, n] = number k of output n, of `panels` panels from `first` on; w [depth][16 * panels] f32; of F32, F16,
+//     BF16.
 //   finish_linear: the epilogue of linear_item.cl for the products y and, of SWIGLU, up; [rows][16 * panels] f32.
 //   Mapping: one item = 16 outputs at one depth; one row and two panels. `first` is even.
 //   Tests: tests/kernel/clblast_test.cpp.

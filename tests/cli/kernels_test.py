@@ -19,12 +19,16 @@ def run(*args, **environment):
 class Kernels(unittest.TestCase):
     def test_tune_finds_a_right_kernel_and_keeps_it(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = run("tune", "--json", INFLIGHT_CACHE_DIR=folder)
+            done = run("tune", "--json", "--clblast-sets", "1", INFLIGHT_CACHE_DIR=folder)
             self.assertEqual(done.returncode, 0, done.stderr)
             found = json.loads(done.stdout)
             states = {entry["kernel"]: entry["state"] for entry in found["linear"]}
             self.assertEqual(states["linear.cl"], "good")
             self.assertEqual(states[found["chosen"]], "good")
+            clblast = found.get("clblast")  # absent where it is not installed
+            if clblast is not None:
+                self.assertEqual((clblast["state"], clblast["sets_tried"], clblast["sets_bad"]), ("good", 1, 0), clblast)
+                self.assertEqual(clblast["from_rows"] > 0, clblast["gflops"] > 1.1 * clblast["panel_gflops"])
             bench = run("bench", "kernels", "--json", "--rows", "1,3", "--types", "q4_0", "--depth", "64", "--outputs", "20",
                         INFLIGHT_CACHE_DIR=folder)
             self.assertEqual(bench.returncode, 0, bench.stderr)

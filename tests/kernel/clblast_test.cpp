@@ -2,7 +2,7 @@
 // Linear stages by CLBlast: the bits of linear.cl's contract, whatever the rows, the parameters and the pieces; a trial
 // finds wrong ones.
 //
-// Covers: ops/clblast.cpp, ops/clblast_linear.cpp, ops/clblast_trial.cpp
+// Covers: ops/clblast.cpp, ops/clblast_linear.cpp, ops/clblast_trial.cpp, ops/step_memory.cpp
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +51,8 @@ TEST_F(ClblastKernels, ADifferenceIsFound) {
 }
 
 TEST_F(ClblastKernels, ParametersThatClblastDoesNotKnowAreRefused) {
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "Xgemm", [&] { const ClblastTrial trial(device_, {{"NOSUCH", 1}}, kLimits); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "Xgemm",
+                        [&] { const ClblastTrial trial(device_, {{"NOSUCH", 1}}, kLimits); });
 }
 
 }  // namespace

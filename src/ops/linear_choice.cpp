@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <span>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "device/binary_cache.h"
 #include "ops/linear_trial.h"
+#include "ops/tuned_linear.h"
 
 namespace inflight {
 namespace {
@@ -30,6 +32,14 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
       fmt::format("{} {} {} {} {}", static_cast<int32_t>(result.state), getpid(), result.decode_gb_per_second,
                   result.batch_gflops, result.reason.substr(0, kReasonBytesMax));
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
+}
+
+LinearTrialResult known_or_tried(Device& device, const std::string& file) {
+  LinearTrialResult result = stored_trial(device.info(), file);
+  if (result.state == TrialState::Untried || result.state == TrialState::Running) {
+    result = try_linear_file(device, file);
+  }
+  return result;
 }
 
 }  // namespace
@@ -100,11 +110,13 @@ std::string choose_linear_file(Device& device) {
   LinearTrialResult best{.file = kPortable, .reason = {}};
   const std::vector<std::string> files = linear_files(device.info());
   if (files.size() == 1) return best.file;
+  const std::string tuned = tuned_linear_file(device.info());
+  const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
+    return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;
+  });
+  if (only_tuned && known_or_tried(device, tuned).state == TrialState::Good) return tuned;
   for (const std::string& file : files) {
-    LinearTrialResult result = stored_trial(device.info(), file);
-    if (result.state == TrialState::Untried || result.state == TrialState::Running) {
-      result = try_linear_file(device, file);
-    }
+    const LinearTrialResult result = known_or_tried(device, file);
     if (result.state == TrialState::Good && result.batch_gflops > best.batch_gflops) best = result;
   }
   return best.file;

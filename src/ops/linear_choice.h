@@ -45,7 +45,8 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
 // The fastest good file at 32 rows, trying those that are Untried (about a second each, once a device and driver);
-// linear.cl when there is no other.
+// linear.cl when there is no other. Where nothing but the file of tuned_linear_file() has been tried, that one, if it
+// is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

@@ -140,25 +140,47 @@ std::string verify_linear(LinearTrial& trial) {
   return {};
 }
 
-double measure_peak_flops(Device& device) {
-  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+namespace {
+
+// Operations a second of a kernel (out, steps): the most of launches that become longer until one takes a tenth of a
+// second.
+double measure_rate(Device& device, Kernel& kernel, double operations_a_step) {
   const bool cpu = device.info().type == DeviceType::Cpu;
   const auto items = static_cast<size_t>(device.info().compute_units) * (cpu ? 1 : 1024);
   Buffer<float> out(device, "peak", items);
   double best = 0;
-  for (const int32_t chains : {6, 12}) {
-    Kernel kernel(program, fmt::format("peak_fma_{}", chains));
-    for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
-      kernel.set_all(out, steps);
-      const auto begin = std::chrono::steady_clock::now();
-      device.launch(kernel, {.global = items, .local = cpu ? size_t{1} : size_t{0}});
-      device.finish();
-      const double seconds = seconds_since(begin);
-      best = std::max(best, static_cast<double>(items) * steps * chains * (16.0 * 2) / seconds);
-      if (seconds > 0.1) break;
-    }
+  for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
+    kernel.set_all(out, steps);
+    const auto begin = std::chrono::steady_clock::now();
+    device.launch(kernel, {.global = items, .local = cpu ? size_t{1} : size_t{0}});
+    device.finish();
+    const double seconds = seconds_since(begin);
+    best = std::max(best, static_cast<double>(items) * steps * operations_a_step / seconds);
+    if (seconds > 0.1) break;
   }
   return best;
+}
+
+}  // namespace
+
+double measure_peak_flops(Device& device) {
+  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+  double best = 0;
+  for (const int32_t chains : {6, 12}) {
+    Kernel kernel(program, fmt::format("peak_fma_{}", chains));
+    best = std::max(best, measure_rate(device, kernel, chains * (16.0 * 2)));
+  }
+  return best;
+}
+
+double measure_peak_int8(Device& device) {
+  const HostCpuFeatures& cpu = device.info().cpu;
+  if (!cpu.avx2) return 0;
+  constexpr double kVnniProducts = 12.0 * 64, kAvx2Products = 6.0 * 32;
+  const Program program(device,
+                        {.files = {"peak_int8.cl"}, .options = fmt::format("-D PEAK_VNNI={}", int{cpu.avx512_vnni})});
+  Kernel kernel(program, "peak_int8");
+  return measure_rate(device, kernel, 2 * (cpu.avx512_vnni ? kVnniProducts : kAvx2Products));
 }
 
 }  // namespace inflight

@@ -50,5 +50,7 @@ class LinearTrial {
 
 // The most fused multiply-adds that the device does, in floating-point operations a second.
 [[nodiscard]] double measure_peak_flops(Device& device);
+// Likewise exact sums of int8 products, two operations each; 0: not known how to reach it here (x86 processors only).
+[[nodiscard]] double measure_peak_int8(Device& device);
 
 }  // namespace inflight

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "device/driver_pages.h"
 #include "ops/linear_choice.h"
 
 namespace inflight {
@@ -83,6 +84,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
       program_(device, source_of(shape, device.info(), choose_linear_file(device), clblast.from_rows > 0)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
+    run_nothing();
     return;
   }
   if (clblast.from_rows > 0 && limits.depth > 0) {
@@ -92,6 +94,17 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
   }
+}
+
+void StepProgram::run_nothing() {
+  Buffer<int32_t> zeros(device_, "step without stages", kStepCounters);
+  zeros.clear();
+  StepMemory memory;
+  memory.weights[0] = memory.kv[0] = memory.vectors = memory.angles = memory.activations = memory.step =
+      memory.row_tokens = &zeros.memory();
+  run(memory, {});
+  device_.finish();
+  give_back_driver_pages();
 }
 
 void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {

@@ -46,6 +46,8 @@ struct ClblastUse {
 
 class StepProgram {
  public:
+  // Drivers that compile at the first launch (PoCL, about a second) do it here, and their compiler's memory is given
+  // back.
   StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast = {},
               const ClblastLimits& limits = {});
 
@@ -59,6 +61,8 @@ class StepProgram {
   [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);
 
  private:
+  void run_nothing();
+
   Device& device_;
   LaunchMode mode_;
   int32_t worker_count_ = 1;

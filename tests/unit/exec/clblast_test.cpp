@@ -4,9 +4,11 @@
 // Covers: exec/cl_executor.cpp
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
 #include "support/executor_runner.h"
+#include "support/expect_error.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 
@@ -69,7 +71,8 @@ TEST(ClblastModel, AFusedStepCannotHaveIt) {
   options.clblast.from_rows = 1;
   EXPECT_GT(plan_memory(device.info(), model.spec, model.weights, options).activation_bytes, without);
   options.launch_mode = LaunchMode::Fused;
-  EXPECT_THROW(ClExecutor(device, model.spec, model.weights, options), Error);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "fused",
+                        [&] { const ClExecutor executor(device, model.spec, model.weights, options); });
 }
 
 }  // namespace

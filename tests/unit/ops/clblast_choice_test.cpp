@@ -70,7 +70,9 @@ TEST(ClblastRecord, ATrialThatEndedItsProcessIsBad) {
 
 TEST_F(ClblastChoice, WhatIsStoredDecides) {
   EXPECT_EQ(choose_clblast(device_, LinearBackend::Panel).from_rows, 0);
-  if (device_.info().host_code) EXPECT_EQ(choose_clblast(device_, LinearBackend::Auto).from_rows, 0);
+  if (device_.info().host_code) {
+    EXPECT_EQ(choose_clblast(device_, LinearBackend::Auto).from_rows, 0);
+  }
   store_clblast_trial(device_.info(),
                       {.state = TrialState::Good, .use = {.from_rows = 64, .parameters = {{"MWG", 8}}}});
   EXPECT_EQ(choose_clblast(device_, LinearBackend::Auto).from_rows, 64);

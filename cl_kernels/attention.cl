@@ -12,9 +12,9 @@
 //   head of the group, the row's first partition) or -1 = write the result, partitions of the row, its first partition.
 //   Split items have one row. Partitions wholly before the window of the first row are in no list.
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
-//   Mapping: item = work-list entry; tiles of up to 8 queries share each K and V that is loaded.
+//   Mapping: item = work-list entry; tiles of up to QUERY_TILE (8 or 1) queries share each K and V that is loaded.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
-//   HEAD_SIZE), WINDOW (W, 0 = none). Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
+//   HEAD_SIZE), WINDOW (W, 0 = none), QUERY_TILE. Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
 
 #define PARTITION 256
@@ -151,11 +151,15 @@ static void prefetch_group(__global const KV_TYPE* from)
       EACH(p, PARTS) EACH(q, N) STORE_HEAD(sum[p][q], min(part + p, HEAD_PARTS - 1), sums + q * HEAD_SIZE);            \
     }                                                                                                                  \
   }
+#if QUERY_TILE == 1
+DEFINE_PARTITION(1, 1, 1)
+#else
 DEFINE_PARTITION(1, 4, 4)
 DEFINE_PARTITION(2, 4, 4)
 DEFINE_PARTITION(3, 2, 4)
 DEFINE_PARTITION(4, 2, 2)
 DEFINE_PARTITION(8, 1, 2)
+#endif
 
 static void attention_item(const Memory* memory, __global const AttentionArgs* args, int item)
 {
@@ -182,13 +186,14 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       while (q < count && position[q] < partition * PARTITION) q++;
       while (end > q && FIRST_SEEN(position[end - 1]) >= (partition + 1) * PARTITION) end--;
       while (q < end) {
-        const int left = end - q, tile = left >= 8 ? 8 : min(left, 4);
-        float sums[8 * HEAD_SIZE], largests[8], totals[8];
+        const int left = end - q, tile = QUERY_TILE == 1 ? 1 : left >= 8 ? 8 : min(left, 4);
+        float sums[QUERY_TILE * HEAD_SIZE], largests[QUERY_TILE], totals[QUERY_TILE];
         const float* from = query + q * HEAD_SIZE;
         switch (tile) {
           case 1:
             partition_1(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
             break;
+#if QUERY_TILE > 1
           case 2:
             partition_2(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
             break;
@@ -200,6 +205,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
             break;
           default:
             partition_8(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+#endif
         }
         for (int t = 0; t < tile; t++, q++) {
           if (partial < 0) {

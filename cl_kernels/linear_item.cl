@@ -4,9 +4,10 @@
 //   ADD:    out[t, n] = out[t, n] + (acc + bias[n])
 //   SWIGLU: h[t, n] = silu(gate + bias0[n]) * (up + bias1[n]), silu(g) = g / (1 + exp(-g)); weight[0] gate, weight[1] up;
 //           written as the rows of the next layer: floats, int8 blocks, or both
-//   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for all rows, so
-//   that each weight is read once a step. The first `long_items` items have `long_panels`: memory is read fastest in long
-//   pieces, and short items at the end let the workers finish together. Test: tests/kernel/linear_test.cpp.
+//   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for the rows
+//   [begin_row, end_row), begin_row a multiple of LINEAR_ROWS: all rows where a worker should read each weight once a step. The
+//   first `long_items` items have `long_panels`: memory is read fastest in long pieces, and short items at the end let the
+//   workers finish together. Test: tests/kernel/linear_test.cpp.
 
 // Writes up to 32 columns of one of `rows` rows from two vectors. column is a multiple of 32; below `depth`.
 static void write_block(const Memory* memory, __global const Rows* to, int rows, int row, int column, int depth, float16 a,
@@ -66,8 +67,8 @@ static float16 bias_of(const Memory* memory, int offset, int panel)
   return offset < 0 ? (float16)(0.0f) : vload16(panel, memory->vectors + offset);
 }
 
-// Panels [begin, end) for all rows.
-static void linear_panels(const Memory* memory, __global const LinearArgs* args, int begin, int end)
+// Panels [begin, end) for the rows [begin_row, end_row).
+static void linear_panels(const Memory* memory, __global const LinearArgs* args, int begin, int end, int begin_row, int end_row)
 {
   __global const Weight* gate = args->weight;  // or the only one
   const int type = gate->type, depth = gate->depth, outputs = gate->outputs, bytes = panel_bytes(type, depth);
@@ -75,8 +76,8 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
   const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
                           memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums), args->rows};
   // Rows outside: their tile stays in a nearer cache than these weights, which are read in order.
-  for (int row0 = 0; row0 < args->rows; row0 += LINEAR_ROWS) {
-    const int rows = min(LINEAR_ROWS, args->rows - row0);
+  for (int row0 = begin_row; row0 < end_row; row0 += LINEAR_ROWS) {
+    const int rows = min(LINEAR_ROWS, end_row - row0);
     for (int first = begin; first < end; first += 2) {
       const int pair = min(2, end - first);
       float16 result[2][LINEAR_ROWS], up[LINEAR_ROWS];
@@ -127,10 +128,10 @@ static int first_panel(__global const LinearArgs* args, int item)
   return longer * args->long_panels + (item - longer) * args->panels;
 }
 
-static void linear_item(const Memory* memory, __global const LinearArgs* args, int item)
+static void linear_item(const Memory* memory, __global const LinearArgs* args, int item, int begin_row, int end_row)
 {
   const int end = min(first_panel(args, item + 1), (args->weight[0].outputs + 15) / 16);
   for (int panel = first_panel(args, item); panel < end; panel += args->panels) {
-    linear_panels(memory, args, panel, min(panel + args->panels, end));
+    linear_panels(memory, args, panel, min(panel + args->panels, end), begin_row, end_row);
   }
 }

@@ -61,7 +61,7 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
   switch (stage->op) {
     case OP_EMBED: embed_item(memory, &stage->args.embed, item); break;
     case OP_NORM: norm_item(memory, &stage->args.norm, item); break;
-    case OP_LINEAR: linear_item(memory, &stage->args.linear, item); break;
+    case OP_LINEAR: linear_item(memory, &stage->args.linear, item, 0, stage->args.linear.rows); break;
     case OP_ROPE: rope_item(memory, &stage->args.rope, item); break;
     case OP_ATTENTION: attention_item(memory, &stage->args.attention, item); break;
     case OP_COMBINE: combine_item(memory, &stage->args.combine, item); break;
@@ -79,12 +79,22 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
   }
 DEFINE_STAGE_KERNEL(embed, embed)
 DEFINE_STAGE_KERNEL(norm, norm)
-DEFINE_STAGE_KERNEL(linear, linear)
 DEFINE_STAGE_KERNEL(rope, rope)
 DEFINE_STAGE_KERNEL(attention, attention)
 DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
+
+// Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
+__kernel void linear_stage(MEMORY_PARAMETERS, int index)
+{
+  const Memory memory = MEMORY_ARGUMENTS;
+  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
+  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
+  const int parts = get_global_size(0) / stage->items, rows = stage->args.linear.rows;
+  const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
+  linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
+}
 
 static int ticket_count(__global const Stage* stage) { return (stage->items + stage->batch - 1) / stage->batch; }
 

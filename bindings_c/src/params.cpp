@@ -232,6 +232,8 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_name(params.preempt_victim, "preempt_victim",
             "last_admitted, lowest_priority, fewest_output, most_freeable, cheapest", parse_victim_rule,
             config.preempt_victim);
+  read_name(params.linear_backend, "linear_backend", "auto, panel, clblast", parse_linear_backend,
+            options.linear_backend);
   const bool profile = params.scheduling_profile != nullptr;
   const auto read_number = [profile](double given, double initial, double& value) {
     if (!profile || given != initial) value = given;

@@ -165,12 +165,14 @@ typedef struct inflight_engine_params {
   uint8_t reserved3[7];
   const char* record_path;               /* every decision goes to this file, for `inflight replay` and
                                             `inflight explain` (none)                                            */
+  const char* linear_backend;            /* who computes with weights of F32, F16, BF16: "panel" (own kernels) |
+                                            "clblast" | "auto": what was measured to be faster ("auto")          */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

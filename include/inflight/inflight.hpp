@@ -151,6 +151,7 @@ struct EngineOptions {
   std::string model;
   std::string device{};
   std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
+  std::string linear_backend{};
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
 struct RequestOptions {
@@ -177,6 +178,7 @@ class Engine {
     params.preempt = text(options.preempt);
     params.scheduling_profile = text(options.scheduling_profile);
     params.record_path = text(options.record_path);
+    params.linear_backend = text(options.linear_backend);
     detail::check(inflight_engine_create(&params, &handle_));
   }
   Engine(Engine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}

@@ -12,6 +12,7 @@
 #include "model/tensor_type.h"
 #include "ops/linear_choice.h"
 #include "ops/linear_trial.h"
+#include "ops/panel.h"
 
 namespace inflight::cli {
 namespace {
@@ -40,20 +41,24 @@ void bench_kernels(const KernelFlags& flags) {
   const std::string file = flags.kernel.empty() ? choose_linear_file(device) : flags.kernel;
   LinearTrial trial(device, file);
   if (const std::string wrong = verify_linear(trial); !wrong.empty()) fail(ErrorCode::Device, "{}: {}", file, wrong);
-  const double bandwidth = measure_read_bandwidth(device), peak = measure_peak_flops(device);
+  const double bandwidth = measure_read_bandwidth(device), peak_fma = measure_peak_flops(device);
+  const double peak_int8 = measure_peak_int8(device);
   nlohmann::ordered_json all = {{"device", device.info().name},
                                 {"kernel", file},
                                 {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
-                                {"peak_fma_gflops", peak * 1e-9},
+                                {"peak_fma_gflops", peak_fma * 1e-9},
+                                {"peak_int8_gops", peak_int8 * 1e-9},
                                 {"linear", nlohmann::ordered_json::array()}};
   if (!flags.as_json) {
-    fmt::print("{} on {}: reads {:.1f} GB/s, float FMA {:.0f} GFLOP/s\n", file, device.info().name, bandwidth * 1e-9,
-               peak * 1e-9);
+    fmt::print("{} on {}: reads {:.1f} GB/s, float FMA {:.0f} GFLOP/s, int8 {:.0f} Gop/s\n", file, device.info().name,
+               bandwidth * 1e-9, peak_fma * 1e-9, peak_int8 * 1e-9);
     fmt::print("{:>5} {:>6} {:>6} {:>5} {:>10} {:>7} {:>7} {:>9} {:>7}\n", "type", "K", "N", "rows", "us", "GB/s",
-               "share", "GFLOP/s", "of FMA");
+               "share", "GFLOP/s", "of peak");
   }
   for (const std::string& name : flags.types) {
     const TensorType type = weight_type(name);
+    // Of the products that these weights take; where that of int8 is not known, of float ones.
+    const double peak = takes_bytes(static_cast<PanelType>(type)) && peak_int8 > 0 ? peak_int8 : peak_fma;
     for (const int32_t rows : flags.rows) {
       const LinearShape shape{static_cast<PanelType>(type), flags.outputs, flags.depth, rows};
       const LinearTrial::Timing timing = trial.time(shape, flags.repeat, rows <= 64 ? kSpreadBytes : 0);
@@ -68,7 +73,7 @@ void bench_kernels(const KernelFlags& flags) {
                                {"weights_gb_per_second", bytes_rate * 1e-9},
                                {"bandwidth_fraction", bytes_rate / bandwidth},
                                {"gflops", flops * 1e-9},
-                               {"peak_fma_fraction", flops / peak}});
+                               {"peak_fraction", flops / peak}});
       if (!flags.as_json) {
         fmt::print("{:>5} {:>6} {:>6} {:>5} {:>10.1f} {:>7.2f} {:>6.0f}% {:>9.1f} {:>6.0f}%\n", to_string(type),
                    flags.depth, flags.outputs, rows, timing.median_seconds * 1e6, bytes_rate * 1e-9,

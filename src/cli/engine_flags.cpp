@@ -88,6 +88,10 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       "A request replaces running ones whose priority is worse by more than this (default: never)", kScheduling);
   add_switch(command, "--overlap", flags->overlap, "Plan a step while the one before runs");
   add_switch(command, "--prefix-caching", flags->prefix_caching, "Keep and share the KV of finished prompts");
+  add("--linear-backend", options.linear_backend,
+      "auto, panel (own kernels) or clblast, for weights of F32, F16 and BF16 (default: auto, what was measured "
+      "faster)",
+      kEngine);
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
 
   add("--max-num-queued-reqs", params.max_num_queued_reqs,

@@ -61,6 +61,14 @@ Device Device::open(const DeviceOptions& options) {
 const DeviceInfo& Device::info() const { return state_->info; }
 
 _cl_command_queue* Device::queue() const { return state_->queue(); }
+_cl_device_id* Device::raw_id() const { return state_->device(); }
+
+void Device::note_launch(const char* name, _cl_event* event) {
+  const cl::Event owned(event, false);
+  if (!state_->profile) return;
+  const std::lock_guard lock(state_->pending_mutex);
+  state_->pending.push_back({name, owned});
+}
 
 void Device::launch(const Kernel& kernel, const LaunchShape& shape) {
   cl_event event = nullptr;

@@ -19,6 +19,7 @@
 
 struct _cl_event;          // NOLINT: OpenCL's names
 struct _cl_command_queue;  // NOLINT
+struct _cl_device_id;      // NOLINT
 
 namespace inflight {
 
@@ -94,7 +95,10 @@ class Device {
   [[nodiscard]] std::vector<ProfileRecord> take_profile();
 
   [[nodiscard]] DeviceState& state() const { return *state_; }  // for this folder
-  [[nodiscard]] _cl_command_queue* queue() const;               // for CLBlast
+  // For CLBlast, which enqueues by itself; the event of what it enqueued is handed over for the profile.
+  [[nodiscard]] _cl_command_queue* queue() const;
+  [[nodiscard]] _cl_device_id* raw_id() const;
+  void note_launch(const char* name, _cl_event* event);
 
  private:
   explicit Device(std::unique_ptr<DeviceState> state);

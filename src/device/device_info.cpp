@@ -49,6 +49,7 @@ DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
   info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
   info.host_code = info.type == DeviceType::Cpu && info.platform == "Portable Computing Language";
+  info.small_items = info.type != DeviceType::Cpu || info.platform == "rusticl";
   if (info.host_code) info.cpu = host_cpu_features();
   return info;
 }

@@ -48,6 +48,10 @@ struct DeviceInfo {
   // host's vector built-ins and waiting for each other work (PoCL; Intel's CPU runtime goes through SPIR, which knows
   // no constraints of x86 assembly, and interpreters go through nothing).
   bool host_code = false;
+  // Work has to be cut finely: GPUs, which are kept busy by many work-items, and Mesa's llvmpipe, which ends a
+  // work-item's loops after 65,535 iterations altogether (its LP_MAX_TGSI_LOOP_ITERATIONS) and goes on with wrong
+  // results.
+  bool small_items = false;
   HostCpuFeatures cpu;  // where host_code; else all false
 
   [[nodiscard]] bool has_extension(std::string_view extension) const;

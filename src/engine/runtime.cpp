@@ -131,6 +131,9 @@ Runtime::Runtime(RuntimeOptions options)
   chat_template_ = model.vocabulary.chat_template;
 
   ClExecutorOptions executor = executor_options(options_, spec_);
+  if (clblast_limits(model.weights, executor).depth > 0) {
+    executor.clblast = choose_clblast(device_, options_.linear_backend);
+  }
   executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
   SchedulerConfig& config = options_.scheduler;
   const int64_t kv_tokens = int64_t{executor.kv_block_count} * options_.block_size;

@@ -14,6 +14,7 @@
 #include "core/kv_layout.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "ops/clblast_choice.h"
 #include "text/grammar.h"
 #include "text/tokenizer.h"
 
@@ -37,6 +38,7 @@ struct RuntimeOptions {
   bool host_driven = false;
   bool profile = false;
   bool deterministic = true;
+  LinearBackend linear_backend = LinearBackend::Auto;
   ServiceOptions service;
   // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
   std::function<bool(double fraction, const char* what)> progress;

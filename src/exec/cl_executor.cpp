@@ -48,10 +48,10 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       size_(checked_size(device, spec, weights, options)),
       arena_(lay_out_arena(spec, weights, size_)),
       shape_(shape_of(device.info(), spec, options)),
+      program_(device, shape_, options.launch_mode, options.clblast, clblast_limits(weights, options)),
       weights_(device, weights, options.progress),
       kv_(device, options),
       angles_(device, spec, floats_of(weights.rope_factors), position_count(spec, options)),
-      program_(device, shape_, options.launch_mode),
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count(),
                program_.mode() == LaunchMode::Fused),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
@@ -64,15 +64,11 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .samples = logit_rows,
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
-                                       .worker_count = program_.worker_count()};
+                                       .worker_count = program_.worker_count(),
+                                       .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }
-  // A step without stages: drivers that compile at the first launch (PoCL, about a second) do it now, not while the
-  // first request waits.
-  words_.clear();
-  program_.run(memory(), {});
-  device_.finish();
 }
 
 ClExecutor::~ClExecutor() {

@@ -72,10 +72,10 @@ class ClExecutor final : public Executor {
   ArenaSize size_;
   Arena arena_;
   KernelShape shape_;
+  StepProgram program_;  // before the weights: the driver's compiler is done when they come
   WeightStore weights_;
   KvStorage kv_;
   RopeAngles angles_;
-  StepProgram program_;
   ForwardPass forward_;
   Buffer<float> activations_;
   Buffer<int32_t> row_tokens_;

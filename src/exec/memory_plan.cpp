@@ -92,6 +92,16 @@ ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options) {
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions)};
 }
 
+ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options) {
+  ClblastLimits limits{.rows = std::max(options.max_num_batched_tokens, options.max_num_seqs)};
+  for (const WeightView* weight : weight_matrices(weights)) {
+    if (takes_bytes(panel_type(*weight))) continue;
+    limits.depth = std::max(limits.depth, weight->columns);
+    limits.outputs = std::max(limits.outputs, weight->rows);
+  }
+  return limits;
+}
+
 MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
                        const ClExecutorOptions& options) {
   check_options(options);
@@ -113,6 +123,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(spec, options)).floats) * sizeof(float) + angles +
       kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
+  if (options.clblast.from_rows > 0) plan.activation_bytes += clblast_scratch_bytes(clblast_limits(weights, options));
   return plan;
 }
 

@@ -23,6 +23,7 @@ struct ClExecutorOptions {
   int32_t max_num_seqs = 256;            // device rows; sequences of one step
   int32_t max_num_batched_tokens = 512;  // of one step
   LaunchMode launch_mode = LaunchMode::Automatic;
+  ClblastUse clblast;
   // Keeps the logits of every sampled row of a step for ClExecutor::logits(), which takes the memory of max_num_seqs
   // rows.
   bool keep_logits = false;
@@ -68,6 +69,8 @@ struct ChunkPlan {
 // KV blocks in one buffer: a power of two that depends on device and layout only.
 [[nodiscard]] int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv);
 [[nodiscard]] ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options);
+// Of the model's matrices of floats.
+[[nodiscard]] ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options);
 // Tokens that one sequence can have: positions that need rotation angles.
 [[nodiscard]] int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options);
 

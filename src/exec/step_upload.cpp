@@ -76,7 +76,7 @@ void StepUpload::add_rows(const BatchPlan& plan) {
 void StepUpload::add_attention(const BatchPlan& plan) {
   tables_.combine = append(static_cast<size_t>(tables_.rows) * 2);
   const int32_t shared = head_count_ / kv_head_count_;
-  const int32_t tile_rows = std::max(kAttentionQueriesMax / shared, 1);
+  const int32_t tile_rows = std::max(limits_.item_queries / shared, 1);
   int32_t units = 0;  // items if nothing is split
   for (const BatchEntry& entry : plan.entries) units += div_ceil(entry.scheduled_token_count, tile_rows);
   const bool few = units * kv_head_count_ < limits_.worker_count * kAttentionPerWorker;

@@ -24,6 +24,7 @@ struct StepUploadLimits {
   int32_t spare_row = 0;  // device row of logits from which no token is drawn
   int32_t partial_slots = 0;
   int32_t worker_count = 1;
+  int32_t item_queries = kAttentionQueriesMax;  // of an attention item, if one row has not more
 };
 
 class StepUpload {

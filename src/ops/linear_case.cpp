@@ -25,7 +25,8 @@ void store(T value, std::byte* to) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-1024, 1024)) * 0x1p-10F; }
+// All 24 bits of a float are used: sums are rounded at every step, so that their order and fused products show.
+float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-0xFFFFFF, 0xFFFFFF)) * 0x1p-24F; }
 
 // One unit of the type: a number, or a block.
 void fill_unit(PanelType type, Rng& rng, std::byte* unit) {

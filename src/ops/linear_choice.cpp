@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <span>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "device/binary_cache.h"
 #include "ops/linear_trial.h"
+#include "ops/tuned_linear.h"
 
 namespace inflight {
 namespace {
@@ -32,9 +34,21 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
-bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
+LinearTrialResult known_or_tried(Device& device, const std::string& file) {
+  LinearTrialResult result = stored_trial(device.info(), file);
+  if (result.state == TrialState::Untried || result.state == TrialState::Running) {
+    result = try_linear_file(device, file);
+  }
+  return result;
+}
 
 }  // namespace
+
+bool is_trial_state(int32_t number) {
+  return number >= static_cast<int32_t>(TrialState::Untried) && number <= static_cast<int32_t>(TrialState::Bad);
+}
+
+bool process_alive(int32_t pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
@@ -55,10 +69,10 @@ LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) 
                   &result.batch_gflops, &reason_at) < 4) {
     return result;
   }
-  if (state < static_cast<int>(TrialState::Untried) || state > static_cast<int>(TrialState::Bad)) return result;
+  if (!is_trial_state(state)) return result;
   result.state = static_cast<TrialState>(state);
   result.reason = text.substr(static_cast<size_t>(reason_at));
-  if (result.state == TrialState::Running && !alive(pid)) {
+  if (result.state == TrialState::Running && !process_alive(pid)) {
     result.state = TrialState::Bad;
     result.reason = "its trial ended the process";
   }
@@ -96,11 +110,13 @@ std::string choose_linear_file(Device& device) {
   LinearTrialResult best{.file = kPortable, .reason = {}};
   const std::vector<std::string> files = linear_files(device.info());
   if (files.size() == 1) return best.file;
+  const std::string tuned = tuned_linear_file(device.info());
+  const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
+    return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;
+  });
+  if (only_tuned && known_or_tried(device, tuned).state == TrialState::Good) return tuned;
   for (const std::string& file : files) {
-    LinearTrialResult result = stored_trial(device.info(), file);
-    if (result.state == TrialState::Untried || result.state == TrialState::Running) {
-      result = try_linear_file(device, file);
-    }
+    const LinearTrialResult result = known_or_tried(device, file);
     if (result.state == TrialState::Good && result.batch_gflops > best.batch_gflops) best = result;
   }
   return best.file;

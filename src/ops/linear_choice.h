@@ -28,6 +28,9 @@ struct LinearTrialResult {
   double batch_gflops = 0;          // Q8_0, 32 rows
 };
 
+[[nodiscard]] bool is_trial_state(int32_t number);
+[[nodiscard]] bool process_alive(int32_t pid);
+
 // All files that provide linear_tile(); the last runs everywhere.
 inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx2.cl", "linear.cl"};
 
@@ -42,7 +45,8 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
 // The fastest good file at 32 rows, trying those that are Untried (about a second each, once a device and driver);
-// linear.cl when there is no other.
+// linear.cl when there is no other. Where nothing but the file of tuned_linear_file() has been tried, that one, if it
+// is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/math.h"
+#include "ops/step_program.h"
 
 namespace inflight {
 namespace {
@@ -43,9 +44,9 @@ const char* name_of(PanelType type) {
   return "?";
 }
 
-std::string compare(LinearTrial& trial, const LinearCase& c) {
-  const std::vector<float> y = trial.run(c);
-  const auto stride = static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs);
+}  // namespace
+
+std::string linear_difference(const LinearCase& c, std::span<const float> y, size_t stride) {
   for (int32_t row = 0; row < c.shape.rows; ++row) {
     for (int32_t output = 0; output < c.shape.outputs; ++output) {
       const float found = y[static_cast<size_t>(row) * stride + static_cast<size_t>(output)];
@@ -61,8 +62,6 @@ std::string compare(LinearTrial& trial, const LinearCase& c) {
   return {};
 }
 
-}  // namespace
-
 LinearTrial::LinearTrial(Device& device, const std::string& file)
     : device_(device),
       program_(device, {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
@@ -72,7 +71,8 @@ void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
   const int32_t panels = panel_count(shape.outputs);
   kernel_.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
                   panels * kPanelOutputs, shape.rows, first_panel);
-  device_.launch(kernel_, {.global = static_cast<size_t>(div_ceil(panels, 2)), .local = 1});
+  const int32_t items = div_ceil(panels, 2) * row_parts(device_.info(), shape.rows);
+  device_.launch(kernel_, {.global = static_cast<size_t>(items), .local = 1});
 }
 
 std::vector<float> LinearTrial::run(const LinearCase& c) {
@@ -124,38 +124,63 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
 }
 
 std::string verify_linear(LinearTrial& trial) {
+  const auto compare = [&trial](const LinearCase& c) {
+    return linear_difference(c, trial.run(c), static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs));
+  };
   for (const PanelType type : kTypes) {
     const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything
     for (const int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 70}) {
       const LinearCase c = make_linear_case({type, 35, 32 + 32 * rows + tail, rows}, static_cast<uint64_t>(rows));
-      if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+      if (std::string wrong = compare(c); !wrong.empty()) return wrong;
     }
     LinearCase c = make_linear_case({type, 32, 1056, 5}, 1);
     (takes_bytes(type) ? c.scales : c.x)[3] = std::numeric_limits<float>::quiet_NaN();
-    if (std::string wrong = compare(trial, c); !wrong.empty()) return wrong;
+    if (std::string wrong = compare(c); !wrong.empty()) return wrong;
   }
   return {};
 }
 
-double measure_peak_flops(Device& device) {
-  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+namespace {
+
+// Operations a second of a kernel (out, steps): the most of launches that become longer until one takes a tenth of a
+// second.
+double measure_rate(Device& device, Kernel& kernel, double operations_a_step) {
   const bool cpu = device.info().type == DeviceType::Cpu;
   const auto items = static_cast<size_t>(device.info().compute_units) * (cpu ? 1 : 1024);
   Buffer<float> out(device, "peak", items);
   double best = 0;
-  for (const int32_t chains : {6, 12}) {
-    Kernel kernel(program, fmt::format("peak_fma_{}", chains));
-    for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
-      kernel.set_all(out, steps);
-      const auto begin = std::chrono::steady_clock::now();
-      device.launch(kernel, {.global = items, .local = cpu ? size_t{1} : size_t{0}});
-      device.finish();
-      const double seconds = seconds_since(begin);
-      best = std::max(best, static_cast<double>(items) * steps * chains * (16.0 * 2) / seconds);
-      if (seconds > 0.1) break;
-    }
+  for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
+    kernel.set_all(out, steps);
+    const auto begin = std::chrono::steady_clock::now();
+    device.launch(kernel, {.global = items, .local = cpu ? size_t{1} : size_t{0}});
+    device.finish();
+    const double seconds = seconds_since(begin);
+    best = std::max(best, static_cast<double>(items) * steps * operations_a_step / seconds);
+    if (seconds > 0.1) break;
   }
   return best;
+}
+
+}  // namespace
+
+double measure_peak_flops(Device& device) {
+  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+  double best = 0;
+  for (const int32_t chains : {6, 12}) {
+    Kernel kernel(program, fmt::format("peak_fma_{}", chains));
+    best = std::max(best, measure_rate(device, kernel, chains * (16.0 * 2)));
+  }
+  return best;
+}
+
+double measure_peak_int8(Device& device) {
+  const HostCpuFeatures& cpu = device.info().cpu;
+  if (!cpu.avx2) return 0;
+  constexpr double kVnniProducts = 12.0 * 64, kAvx2Products = 6.0 * 32;
+  const Program program(device,
+                        {.files = {"peak_int8.cl"}, .options = fmt::format("-D PEAK_VNNI={}", int{cpu.avx512_vnni})});
+  Kernel kernel(program, "peak_int8");
+  return measure_rate(device, kernel, 2 * (cpu.avx512_vnni ? kVnniProducts : kAvx2Products));
 }
 
 }  // namespace inflight

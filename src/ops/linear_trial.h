@@ -3,6 +3,7 @@
 // THREAD, ERRORS, LIFETIME: as device/device.h.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,16 @@ class LinearTrial {
   Buffer<int32_t> sums_;
 };
 
+// Empty when y [rows][stride] is expected_output() everywhere, bit for bit; else the first difference.
+[[nodiscard]] std::string linear_difference(const LinearCase& linear_case, std::span<const float> y, size_t stride);
+
 // Empty when linear_tile() of the file gives the expected bits in all types, for row counts that make every tile size
 // and depths that leave tails, with NaN in x reaching y; else what was wrong.
 [[nodiscard]] std::string verify_linear(LinearTrial& trial);
 
 // The most fused multiply-adds that the device does, in floating-point operations a second.
 [[nodiscard]] double measure_peak_flops(Device& device);
+// Likewise exact sums of int8 products, two operations each; 0: not known how to reach it here (x86 processors only).
+[[nodiscard]] double measure_peak_int8(Device& device);
 
 }  // namespace inflight

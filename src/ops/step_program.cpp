@@ -6,10 +6,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/math.h"
+#include "device/driver_pages.h"
 #include "ops/linear_choice.h"
 
 namespace inflight {
 namespace {
+
+constexpr int32_t kSmallItems = 1024;  // a compute unit, where work has to be cut finely
+constexpr int32_t kRowsOfSmallItem = 4;
 
 int32_t head_vector(int32_t head_size) {
   for (const int32_t width : {16, 8, 4}) {
@@ -27,24 +32,29 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
+      "-D WINDOW={} -D QUERY_TILE={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, int{x86_linux},
-      int{x86_linux && device.cpu.f16c});
+      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, device.small_items ? 1 : 8,
+      int{x86_linux}, int{x86_linux && device.cpu.f16c});
 }
 
-ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file) {
-  return {.files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
-          .options = options_of(shape, device)};
+ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,
+                        bool clblast) {
+  ProgramSource source{
+      .files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
+      .options = options_of(shape, device)};
+  if (clblast) source.files.emplace_back(kDenseFile);
+  return source;
 }
 
-LaunchMode resolve(LaunchMode mode, const Device& device) {
-  const bool together = device.info().host_code;
+LaunchMode resolve(LaunchMode mode, const Device& device, bool clblast) {
+  const bool together = device.info().host_code && !clblast;
   if (mode == LaunchMode::Automatic) return together ? LaunchMode::Fused : LaunchMode::Stages;
   if (mode == LaunchMode::Fused && !together) {
-    fail(ErrorCode::Unsupported, "device '{}' cannot run a fused step: that needs workers that run at the same time",
+    fail(ErrorCode::Unsupported,
+         "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
          device.info().name);
   }
   return mode;
@@ -62,46 +72,62 @@ int32_t StepProgram::combine_slices(const KernelShape& shape) {
   return shape.head_count / shape.kv_head_count * shape.head_size % 32 == 0 ? shape.kv_head_count : 1;
 }
 
-StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode)
+int32_t row_parts(const DeviceInfo& device, int32_t rows) {
+  return device.small_items ? div_ceil(rows, kRowsOfSmallItem) : 1;
+}
+
+StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,
+                         const ClblastLimits& limits)
     : device_(device),
-      mode_(resolve(mode, device)),
-      worker_count_(device.info().compute_units),
-      program_(device, source_of(shape, device.info(), choose_linear_file(device))) {
+      mode_(resolve(mode, device, clblast.from_rows > 0)),
+      worker_count_(device.info().compute_units * (device.info().small_items ? kSmallItems : 1)),
+      program_(device, source_of(shape, device.info(), choose_linear_file(device), clblast.from_rows > 0)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
+    run_nothing();
     return;
+  }
+  if (clblast.from_rows > 0 && limits.depth > 0) {
+    clblast_.emplace(device, program_, limits, clblast.parameters);
+    clblast_from_rows_ = clblast.from_rows;
   }
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
   }
 }
 
-void StepProgram::bind(Kernel& kernel, const StepMemory& memory) {
-  uint32_t index = 0;
-  const auto next = [&](const DeviceMemory* memory_or_null, const DeviceMemory* otherwise) {
-    kernel.set(index++, memory_or_null != nullptr ? *memory_or_null : *otherwise);
-  };
-  for (const DeviceMemory* chunk : memory.weights) next(chunk, memory.weights[0]);
-  for (const DeviceMemory* chunk : memory.kv) next(chunk, memory.kv[0]);
-  for (const DeviceMemory* one : {memory.vectors, memory.angles, memory.activations, memory.step, memory.row_tokens}) {
-    next(one, one);
-  }
+void StepProgram::run_nothing() {
+  Buffer<int32_t> zeros(device_, "step without stages", kStepCounters);
+  zeros.clear();
+  StepMemory memory;
+  memory.weights[0] = memory.kv[0] = memory.vectors = memory.angles = memory.activations = memory.step =
+      memory.row_tokens = &zeros.memory();
+  run(memory, {});
+  device_.finish();
+  give_back_driver_pages();
 }
 
 void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   if (mode_ == LaunchMode::Fused) {
-    bind(step_kernel_, memory);
+    bind_memory(step_kernel_, memory);
     device_.launch(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1});
     return;
   }
-  for (Kernel& kernel : stage_kernels_) bind(kernel, memory);
+  for (Kernel& kernel : stage_kernels_) bind_memory(kernel, memory);
   constexpr uint32_t kIndexArgument = kWeightChunksMax + kKvChunksMax + 5;
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].items == 0) continue;
+    if (clblast_ && ClblastLinear::takes(stages[i]) && stages[i].linear.rows >= clblast_from_rows_) {
+      clblast_->run(memory, stages[i], static_cast<int32_t>(i));
+      continue;
+    }
     Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
     kernel.set(kIndexArgument, static_cast<int32_t>(i));
-    device_.launch(kernel, {.global = static_cast<size_t>(stages[i].items), .local = local});
+    const bool linear = stages[i].operation == Operation::Linear;
+    const int32_t parts = linear ? row_parts(device_.info(), stages[i].linear.rows) : 1;
+    device_.launch(kernel,
+                   {.global = static_cast<size_t>(stages[i].items) * static_cast<size_t>(parts), .local = local});
   }
 }
 

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 
 #include "device/program.h"
+#include "ops/clblast_linear.h"
 #include "ops/stage.h"
+#include "ops/step_memory.h"
 
 namespace inflight {
 
@@ -28,37 +30,38 @@ struct KernelShape {
 };
 
 enum class LaunchMode : int32_t {
-  Automatic = 0,  // Fused on CPUs, else Stages
+  Automatic = 0,  // Fused on CPUs that do not use CLBlast, else Stages
   Stages = 1,     // one launch a stage
   Fused = 2,      // one launch a step
 };
 
-// Everything a step touches; null where a chunk is not used.
-struct StepMemory {
-  std::array<const DeviceMemory*, kWeightChunksMax> weights{};
-  std::array<const DeviceMemory*, kKvChunksMax> kv{};
-  const DeviceMemory* vectors = nullptr;
-  const DeviceMemory* angles = nullptr;
-  const DeviceMemory* activations = nullptr;
-  const DeviceMemory* step = nullptr;
-  const DeviceMemory* row_tokens = nullptr;
+// Whether CLBlast computes linear layers of float weights.
+struct ClblastUse {
+  int32_t from_rows = 0;  // in steps of so many rows or more; 0: never
+  ClblastParameters parameters;
 };
+
+// Parts that the rows of a linear layer are cut in, each with work-items of its own.
+[[nodiscard]] int32_t row_parts(const DeviceInfo& device, int32_t rows);
 
 class StepProgram {
  public:
-  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode);
+  // Drivers that compile at the first launch (PoCL, about a second) do it here, and their compiler's memory is given
+  // back.
+  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast = {},
+              const ClblastLimits& limits = {});
 
   // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
   void run(const StepMemory& memory, std::span<const Stage> stages);
 
   [[nodiscard]] LaunchMode mode() const { return mode_; }
-  // Work-items of a fused step.
+  // Work-items of a fused step; else about as many as the device keeps busy at a time.
   [[nodiscard]] int32_t worker_count() const { return worker_count_; }
   // Whether combine_item()'s items are (row, KV head), else rows.
   [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);
 
  private:
-  void bind(Kernel& kernel, const StepMemory& memory);
+  void run_nothing();
 
   Device& device_;
   LaunchMode mode_;
@@ -66,6 +69,8 @@ class StepProgram {
   Program program_;
   std::array<Kernel, kOperationCount> stage_kernels_;  // Stages
   Kernel step_kernel_;                                 // Fused
+  std::optional<ClblastLinear> clblast_;
+  int32_t clblast_from_rows_ = 0;
 };
 
 }  // namespace inflight

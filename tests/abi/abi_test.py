@@ -14,7 +14,7 @@ import unittest
 
 BUILD, SOURCE = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
 MODEL = SOURCE / "models/tinyworld/tinyworld-q8_0.gguf"
-NEEDED = {"libOpenCL.so.1", "libclblast.so.1", "libpcre2-8.so.0", "libutf8proc.so.2", "libfmt.so.9", "libxxhash.so.0",
+NEEDED = {"libOpenCL.so.1", "libpcre2-8.so.0", "libutf8proc.so.2", "libfmt.so.9", "libxxhash.so.0",
           "libmd.so.0", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}
 
 

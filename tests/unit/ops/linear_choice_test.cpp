@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "device/binary_cache.h"
 #include "device/program.h"
+#include "ops/tuned_linear.h"
 #include "support/temp_folder.h"
 
 namespace inflight {
@@ -52,6 +54,42 @@ TEST_F(LinearChoice, KeepsWhatItFound) {
   }
   const LinearTrialResult again = try_linear_file(device_, "linear.cl");
   EXPECT_EQ(again.state, TrialState::Good) << again.reason;
+}
+
+// Covers: ops/tuned_linear.cpp
+TEST_F(LinearChoice, WhatWasMeasuredBeforeIsTriedAlone) {
+  const std::string tuned = tuned_linear_file(device_.info());
+  if (tuned.empty()) GTEST_SKIP() << "nothing is known of this device";
+  EXPECT_EQ(choose_linear_file(device_), tuned);
+  EXPECT_EQ(stored_trial(device_.info(), tuned).state, TrialState::Good) << "it is verified like any other";
+  for (const std::string& file : linear_files(device_.info())) {
+    if (file == tuned) continue;
+    EXPECT_EQ(stored_trial(device_.info(), file).state, TrialState::Untried) << file;
+  }
+  // Wrong here: the others are tried.
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  leave_trial_of(child, tuned);
+  EXPECT_NE(choose_linear_file(device_), tuned);
+}
+
+TEST(TunedLinearTable, NamesFilesThatRunThere) {
+  for (const TunedLinear& entry : tuned_linear_table()) {
+    DeviceInfo info{
+        .name = {}, .platform = std::string(entry.platform), .driver = std::string(entry.driver) + "+debian"};
+    EXPECT_EQ(tuned_linear_file(info), "") << "without these features";
+    info.type = DeviceType::Cpu;
+    info.cpu.avx2 = info.cpu.fma = info.cpu.f16c = entry.features.find("f16c") != std::string::npos;
+    info.cpu.avx512 = entry.features.find("avx512") != std::string::npos;
+    info.cpu.avx512_vnni = entry.features.find("vnni") != std::string::npos;
+    EXPECT_EQ(info.cpu.describe(), entry.features);
+    EXPECT_EQ(tuned_linear_file(info), entry.file);
+    const std::vector<std::string> files = linear_files(info);
+    EXPECT_NE(std::find(files.begin(), files.end(), entry.file), files.end()) << entry.file;
+    info.platform = "another";
+    EXPECT_EQ(tuned_linear_file(info), "");
+  }
 }
 
 TEST_F(LinearChoice, AFileThatEndedAProcessIsQuarantined) {

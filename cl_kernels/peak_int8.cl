@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// peak_int8.cl: the most exact products of two signed or biased int8 that an x86 processor adds up, from registers alone:
+//   PEAK_PRODUCTS a step, by vpdpbusd (-D PEAK_VNNI), or by the four instructions that AVX2 needs for 32 of them.
+//   Mapping: one work-item a processor. Nothing but time comes out. Test: tests/kernel/linear_test.cpp.
+
+#if PEAK_VNNI
+#define PEAK_STEP ".irp j,0,1,2,3,4,5,6,7,8,9,10,11\nvpdpbusd %%zmm12, %%zmm13, %%zmm\\j\n.endr\n"
+#define PEAK_CLOBBERS "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11"
+#else
+#define PEAK_STEP                                \
+  ".irp j,0,1,2,3,4,5\n"                         \
+  "vpsignb %%ymm12, %%ymm13, %%ymm14\n"          \
+  "vpmaddubsw %%ymm14, %%ymm13, %%ymm14\n"       \
+  "vpmaddwd %%ymm12, %%ymm14, %%ymm14\n"         \
+  "vpaddd %%ymm14, %%ymm\\j, %%ymm\\j\n.endr\n"
+#define PEAK_CLOBBERS "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm14"
+#endif
+
+__kernel void peak_int8(__global float* out, int steps)
+{
+  long n = steps;
+  __asm__ volatile("1:\n" PEAK_STEP "dec %0\njnz 1b\n" : "+r"(n) : : "cc", PEAK_CLOBBERS);
+  out[get_global_id(0)] = (float)n;
+}

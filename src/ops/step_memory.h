@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffers that every kernel of a step is given: MEMORY_PARAMETERS of cl_kernels/stage.cl.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "device/program.h"
+#include "ops/stage.h"
+
+namespace inflight {
+
+// Everything a step touches; null where a chunk is not used.
+struct StepMemory {
+  std::array<const DeviceMemory*, kWeightChunksMax> weights{};
+  std::array<const DeviceMemory*, kKvChunksMax> kv{};
+  const DeviceMemory* vectors = nullptr;
+  const DeviceMemory* angles = nullptr;
+  const DeviceMemory* activations = nullptr;
+  const DeviceMemory* step = nullptr;
+  const DeviceMemory* row_tokens = nullptr;
+};
+
+// Sets the kernel's first arguments; the number of the next one.
+uint32_t bind_memory(Kernel& kernel, const StepMemory& memory);
+
+}  // namespace inflight

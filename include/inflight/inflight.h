@@ -102,6 +102,7 @@ typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const ch
 typedef int32_t inflight_kv_type_t;
 #define INFLIGHT_KV_F16 0
 #define INFLIGHT_KV_F32 1
+#define INFLIGHT_KV_Q8_0 2 /* int8 and a scale for each 32 numbers; heads must be a multiple of 32 wide */
 
 /** No priority preemption: the default of priority_preemption_threshold. */
 #define INFLIGHT_NO_PREEMPTION INT32_MAX

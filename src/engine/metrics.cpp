@@ -86,7 +86,8 @@ void write_memory(PrometheusText& out, const EngineStats& stats, const MetricsIn
   out.gauge("cache_config_info", "The KV storage: block_size tokens a block, block_bytes bytes a block.");
   out.sample(1, {{"block_size", std::to_string(info.block_size)},
                  {"num_blocks", std::to_string(stats.blocks_total)},
-                 {"block_bytes", std::to_string(info.block_bytes)}});
+                 {"block_bytes", std::to_string(info.block_bytes)},
+                 {"cache_dtype", info.kv_cache_dtype}});
   out.counter("kv_blocks_evicted_total", "Stored KV blocks given up.");
   out.sample(static_cast<double>(stats.evicted_blocks));
   const auto bytes = [&info](int64_t blocks) {

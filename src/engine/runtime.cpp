@@ -167,6 +167,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"max_model_len", config.max_model_len},
                  {"max_requests", config.max_requests},
                  {"block_size", options_.block_size},
+                 {"kv_cache_dtype", to_string(options_.kv_type)},
                  {"kv_blocks", executor.kv_block_count},
                  {"host_kv_blocks", config.host_blocks}}},
                {"memory",
@@ -190,6 +191,7 @@ Runtime::Runtime(RuntimeOptions options)
                                                    .vocabulary_size = spec_.vocabulary_size,
                                                    .end_tokens = end_tokens_of(model.vocabulary),
                                                    .model_name = spec_.name,
+                                                   .kv_cache_dtype = to_string(options_.kv_type),
                                                    .service = options_.service},
                                      std::move(running));
 }

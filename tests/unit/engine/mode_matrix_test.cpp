@@ -34,6 +34,7 @@ struct Setting {
   int32_t block_size = 16;
   bool prefix_caching = true;
   std::string model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  KvType kv = KvType::F16;
 };
 
 std::string name_of(const Setting& setting) {
@@ -66,6 +67,7 @@ std::vector<SubmitOptions> requests() {
 RuntimeOptions options_of(const Setting& setting) {
   RuntimeOptions options;
   options.model = setting.model;
+  options.kv_type = setting.kv;
   options.host_driven = true;
   options.overlap = setting.overlap;
   options.prefix_caching = setting.prefix_caching;
@@ -190,6 +192,18 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
                      {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .model = model},
                      {.overlap = true, .preempt = PreemptMode::Swap, .prefix_caching = false, .model = model}},
                     outputs_alone({.model = model}));
+  EXPECT_GT(exercised.preemptions, 3);
+  EXPECT_GT(exercised.recomputed, 10);
+  EXPECT_GT(exercised.swapped, 1);
+  EXPECT_GT(exercised.cached, 10);
+}
+
+// checklist 89: the same for an 8-bit KV cache.
+TEST(ModeMatrix, TokensFromAnEightBitCacheAreThoseOfARequestAlone) {
+  const Exercised exercised =
+      expect_tokens({{.preempt = PreemptMode::Recompute, .chunk = 16, .kv = KvType::Q8_0},
+                     {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .kv = KvType::Q8_0}},
+                    outputs_alone({.kv = KvType::Q8_0}));
   EXPECT_GT(exercised.preemptions, 3);
   EXPECT_GT(exercised.recomputed, 10);
   EXPECT_GT(exercised.swapped, 1);

@@ -166,12 +166,14 @@ typedef struct inflight_engine_params {
   uint8_t reserved3[7];
   const char* record_path;               /* every decision goes to this file, for `inflight replay` and
                                             `inflight explain` (none)                                            */
+  double kv_offloading_size;             /* GiB of host memory for stored KV that the device has no room for, 0..65536
+                                            (0); copied back where that is faster than computing it again        */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, 0.0 }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

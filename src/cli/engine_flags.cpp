@@ -54,6 +54,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add("--kv-blocks", params.kv_blocks, "KV blocks (default: as many as are useful and fit)", kEngine);
   add("--host-kv-blocks", params.host_kv_blocks, "KV blocks in host memory for --preempt swap|auto (default: 0)",
       kEngine);
+  add("--kv-offloading-size", params.kv_offloading_size,
+      "GiB of host memory for stored KV that the device has no room for (default: 0)", kEngine);
   add("--kv-cache-dtype", flags->kv_cache_dtype, "Numbers of the KV cache; auto is f16, q8_0 takes about half of it",
       kEngine)
       ->check(CLI::IsMember(kKvTypes))

@@ -84,6 +84,9 @@ void check_sizes(const RuntimeOptions& options) {
     fail(ErrorCode::InvalidArgument, "device_memory_fraction is {}, allowed: above 0, up to 1",
          options.device_memory_fraction);
   }
+  if (!(options.kv_offloading_gib >= 0.0 && options.kv_offloading_gib <= 65536.0)) {
+    fail(ErrorCode::InvalidArgument, "kv_offloading_size is {}, allowed: 0 to 65536 (GiB)", options.kv_offloading_gib);
+  }
 }
 
 // As many blocks as were asked for; else as all sequences at full length need, or as many of them as fit.
@@ -120,6 +123,12 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   return executor.kv_block_count;
 }
 
+// What of the host's memory is for evicted prefixes, in whole blocks.
+int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
+  const double blocks = options.kv_offloading_gib * double{1U << 30U} / static_cast<double>(kv.bytes_per_block());
+  return static_cast<int32_t>(std::min(blocks, static_cast<double>(limits::kBlocksMax / 2)));
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
@@ -133,6 +142,8 @@ Runtime::Runtime(RuntimeOptions options)
   ClExecutorOptions executor = executor_options(options_, spec_);
   executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
   SchedulerConfig& config = options_.scheduler;
+  config.host_cache_blocks = offloading_blocks(options_, executor.kv);
+  executor.host_block_count = config.host_blocks + config.host_cache_blocks;
   const int64_t kv_tokens = int64_t{executor.kv_block_count} * options_.block_size;
   if (config.max_model_len == 0) {
     config.max_model_len = static_cast<int32_t>(std::min<int64_t>(spec_.context_length, kv_tokens));
@@ -169,7 +180,8 @@ Runtime::Runtime(RuntimeOptions options)
                  {"block_size", options_.block_size},
                  {"kv_cache_dtype", to_string(options_.kv_type)},
                  {"kv_blocks", executor.kv_block_count},
-                 {"host_kv_blocks", config.host_blocks}}},
+                 {"host_kv_blocks", config.host_blocks},
+                 {"host_cache_blocks", config.host_cache_blocks}}},
                {"memory",
                 {{"weight_bytes", plan.weight_bytes},
                  {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},

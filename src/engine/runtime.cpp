@@ -39,6 +39,18 @@ size_t weight_bytes_read_a_step(const ModelWeights& weights) {
   return bytes;
 }
 
+// Numbers of the matrices that each token is multiplied by, without the output's, of which only sampled ones are.
+int64_t layer_weights(const ModelWeights& weights) {
+  int64_t numbers = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightView* view :
+         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down}) {
+      numbers += int64_t{view->rows} * view->columns;
+    }
+  }
+  return numbers;
+}
+
 // What ends an answer: the ids that the file names, and control tokens with a name that can mean nothing else (files
 // often name only one of them; llama.cpp does the same).
 std::vector<TokenId> end_tokens_of(const VocabularyData& vocabulary) {
@@ -169,6 +181,8 @@ Runtime::Runtime(RuntimeOptions options)
                  {"layers", spec_.layer_count},
                  {"embedding_length", spec_.hidden_size},
                  {"vocabulary_size", spec_.vocabulary_size},
+                 {"layer_weights", layer_weights(model.weights)},
+                 {"query_length", spec_.head_count * spec_.head_size},
                  {"context_length", spec_.context_length},
                  {"sliding_window", spec_.sliding_window},
                  {"chat_template", !chat_template_.empty()}}},
@@ -186,6 +200,7 @@ Runtime::Runtime(RuntimeOptions options)
                 {{"weight_bytes", plan.weight_bytes},
                  {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
                  {"kv_bytes", plan.kv_bytes},
+                 {"kv_bytes_per_token", executor.kv.bytes_per_token()},
                  {"activation_bytes", plan.activation_bytes}}}}
               .dump(-1, ' ', false, Json::error_handler_t::replace);
 

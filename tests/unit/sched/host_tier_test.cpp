@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cache/host_tier.cpp
 // Goal: prefixes that the device had to give up are found in host memory and copied back with the K and V they had.
 // Method: the oracle knows what every slot, on the device and on the host, must hold; counters are compared with what
-// the script implies. Covers: cache/host_tier.cpp
+// the script implies.
 #include "cache/host_tier.h"
 
 #include <gtest/gtest.h>

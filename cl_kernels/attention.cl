@@ -27,12 +27,27 @@
 #define KV_FLOATS CONCAT(float, KV_GROUP)
 #define KV_INTS CONCAT(int, KV_GROUP)
 #define HEAD_FLOATS CONCAT(float, HEAD_VECTOR)
-#if KV_F16
-#define LOAD_K(i, p) CONCAT(vload_half, KV_GROUP)(i, p)
-#define LOAD_V(i, p) CONCAT(vload_half, HEAD_VECTOR)(i, p)
+// Of a K group: number i of its tokens, within a part of KEY_PART numbers at `p` that is PART_BYTES long. END_PART adds a
+// part's sum to a score. Of a V group: HEAD_VECTOR numbers i of token j.
+#if KV_TYPE == TYPE_Q8_0
+#define KEY_PART 32
+#define PART_BYTES (34 * KV_GROUP)
+#define LOAD_K(i, p) CONCAT(convert_, KV_FLOATS)(CONCAT(vload, KV_GROUP)(i, (__global const char*)(p) + KV_SCALE_BYTES))
+#define END_PART(sum, score, p) fma(sum, LOAD_SCALES(0, p), score)
+#define LOAD_SCALES(i, p) CONCAT(vload_half, KV_GROUP)(i, (__global const half*)(p))
+#define VALUES(p) ((__global const char*)(p) + HEAD_SIZE / 32 * KV_SCALE_BYTES)
+#define LOAD_V(i, j, p) CONCAT(convert_, HEAD_FLOATS)(CONCAT(vload, HEAD_VECTOR)(i, VALUES(p) + (j) * HEAD_SIZE))
 #else
-#define LOAD_K(i, p) CONCAT(vload, KV_GROUP)(i, p)
-#define LOAD_V(i, p) CONCAT(vload, HEAD_VECTOR)(i, p)
+#define KEY_PART HEAD_SIZE
+#define PART_BYTES KV_GROUP_BYTES
+#define END_PART(sum, score, p) (sum)
+#if KV_TYPE == TYPE_F16
+#define LOAD_K(i, p) CONCAT(vload_half, KV_GROUP)(i, (__global const half*)(p))
+#define LOAD_V(i, j, p) CONCAT(vload_half, HEAD_VECTOR)(i, (__global const half*)(p) + (j) * HEAD_SIZE)
+#else
+#define LOAD_K(i, p) CONCAT(vload, KV_GROUP)(i, (__global const float*)(p))
+#define LOAD_V(i, j, p) CONCAT(vload, HEAD_VECTOR)(i, (__global const float*)(p) + (j) * HEAD_SIZE)
+#endif
 #endif
 #define STORE_HEAD CONCAT(vstore, HEAD_VECTOR)
 #define LOAD_HEAD CONCAT(vload, HEAD_VECTOR)
@@ -53,6 +68,17 @@
 #define UNSEEN(seen) (LANES > (seen))
 #endif
 
+// The weights of a group's tokens as its HEAD_VECTOR numbers i are multiplied by them.
+static const float* scale_weights(const float* weights, int i, __global const uchar* values, float* scaled)
+{
+#if KV_TYPE == TYPE_Q8_0
+  CONCAT(vstore, KV_GROUP)(CONCAT(vload, KV_GROUP)(0, weights) * LOAD_SCALES(i * HEAD_VECTOR / 32, values), 0, scaled);
+  return scaled;
+#else
+  return weights;
+#endif
+}
+
 // Running result of one query.
 typedef struct {
   float largest, total;
@@ -69,9 +95,15 @@ static void merge_partition(Softmax* to, float largest, float total, const float
 }
 
 // K or V of a group of tokens. Blocks lie scattered, so that the processor does not find the next one by itself.
-static void prefetch_group(__global const KV_TYPE* from)
+static void prefetch_group(__global const uchar* from)
 {
-  for (int at = 0; at < KV_GROUP * HEAD_SIZE * (int)sizeof(KV_TYPE); at += 64) prefetch_line((__global const uchar*)from + at);
+  for (int at = 0; at < KV_GROUP_BYTES; at += 64) prefetch_line(from + at);
+}
+
+// K of the group that begins with `token`; V of the same is KV_HALF_BYTES behind it.
+static __global const uchar* kv_group(const Memory* memory, __global const int* table, int token, int layer, int group)
+{
+  return kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
 }
 
 // N queries over one partition; positions rise with q. results[q] = (a, m, l).
@@ -93,22 +125,28 @@ static void prefetch_group(__global const KV_TYPE* from)
     KV_FLOATS most[N];                                                                                                 \
     EACH(q, N) most[q] = -INFINITY;                                                                                    \
     for (int t = first_group; t < groups; t += GROUPS) {                                                               \
-      __global const KV_TYPE* keys[GROUPS];                                                                            \
+      __global const uchar* keys[GROUPS];                                                                              \
       KV_FLOATS score[GROUPS][N];                                                                                      \
       EACH(u, GROUPS) {                                                                                                \
-        const int token = begin + min(t + u, groups - 1) * KV_GROUP;                                                   \
-        keys[u] = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * HEAD_SIZE;      \
+        keys[u] = kv_group(memory, table, begin + min(t + u, groups - 1) * KV_GROUP, layer, group);                    \
         if (GROUPS > 1) {                                                                                              \
-          const int next = begin + min(t + u + GROUPS, groups - 1) * KV_GROUP;                                         \
-          prefetch_group(keys[u] + KV_HALF);                                                                           \
-          prefetch_group(kv_block(memory, table[next / BLOCK_TOKENS], layer, group) + next % BLOCK_TOKENS * HEAD_SIZE);\
+          prefetch_group(keys[u] + KV_HALF_BYTES);                                                                     \
+          prefetch_group(kv_group(memory, table, begin + min(t + u + GROUPS, groups - 1) * KV_GROUP, layer, group));   \
         }                                                                                                              \
         EACH(q, N) score[u][q] = 0.0f;                                                                                 \
       }                                                                                                                \
-      for (int i = 0; i < HEAD_SIZE; i++) {                                                                            \
+      for (int i0 = 0; i0 < HEAD_SIZE; i0 += KEY_PART) {                                                               \
+        KV_FLOATS sum[GROUPS][N];                                                                                      \
+        EACH(u, GROUPS) EACH(q, N) sum[u][q] = 0.0f;                                                                   \
+        for (int i = 0; i < KEY_PART; i++) {                                                                           \
+          EACH(u, GROUPS) {                                                                                            \
+            const KV_FLOATS k = LOAD_K(i, keys[u]);                                                                    \
+            EACH(q, N) sum[u][q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i0 + i]), sum[u][q]);                      \
+          }                                                                                                            \
+        }                                                                                                              \
         EACH(u, GROUPS) {                                                                                              \
-          const KV_FLOATS k = LOAD_K(i, keys[u]);                                                                      \
-          EACH(q, N) score[u][q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i]), score[u][q]);                         \
+          EACH(q, N) score[u][q] = END_PART(sum[u][q], score[u][q], keys[u]);                                          \
+          keys[u] += PART_BYTES;                                                                                       \
         }                                                                                                              \
       }                                                                                                                \
       EACH(u, GROUPS) {                                                                                                \
@@ -136,15 +174,20 @@ static void prefetch_group(__global const KV_TYPE* from)
     for (int part = 0; part < HEAD_PARTS; part += PARTS) {                                                             \
       HEAD_FLOATS sum[PARTS][N];                                                                                       \
       EACH(p, PARTS) EACH(q, N) sum[p][q] = 0.0f;                                                                      \
-      for (int j0 = first_group * KV_GROUP; j0 < count; j0 += KV_GROUP) {                                              \
-        const int token = begin + j0;                                                                                  \
-        __global const KV_TYPE* values = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + KV_HALF +       \
-                                         token % BLOCK_TOKENS * HEAD_SIZE;                                             \
-        const int end = min(count - j0, KV_GROUP);                                                                     \
-        for (int j = max(first - j0, 0); j < end; j++) {                                                               \
+      for (int t = first_group; t < groups; t++) {                                                                     \
+        __global const uchar* values =                                                                                 \
+            kv_group(memory, table, begin + t * KV_GROUP, layer, group) + KV_HALF_BYTES;                               \
+        float scaled[PARTS][N][KV_GROUP];                                                                              \
+        const float* weight[PARTS][N];                                                                                 \
+        EACH(p, PARTS) EACH(q, N) {                                                                                    \
+          const int i = min(part + p, HEAD_PARTS - 1);                                                                 \
+          weight[p][q] = scale_weights(weights[q] + t * KV_GROUP, i, values, scaled[p][q]);                            \
+        }                                                                                                              \
+        const int end = min(count - t * KV_GROUP, KV_GROUP);                                                           \
+        for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                     \
           EACH(p, PARTS) {                                                                                             \
-            const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), values + j * HEAD_SIZE);                       \
-            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(weights[q][j0 + j]), sum[p][q]);                               \
+            const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                    \
+            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(weight[p][q][j]), sum[p][q]);                                  \
           }                                                                                                            \
         }                                                                                                              \
       }                                                                                                                \

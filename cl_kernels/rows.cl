@@ -75,25 +75,82 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
   }
 }
 
-// K and V of one token block in one layer and KV head, in numbers:
-//   K [BLOCK_TOKENS / KV_GROUP][HEAD_SIZE][KV_GROUP], then V [BLOCK_TOKENS][HEAD_SIZE].
-// A block holds [layer][KV head] of these; -D KV_TYPE half|float, BLOCKS_A_CHUNK.
-#define KV_HALF (BLOCK_TOKENS * HEAD_SIZE)
-static __global KV_TYPE* kv_block(const Memory* memory, int block, int layer, int group)
+// K and V of one token block in one layer and KV head: K of each group of KV_GROUP tokens, then V of each group.
+//   f16, f32  K group [HEAD_SIZE][KV_GROUP] numbers, V group [KV_GROUP][HEAD_SIZE]
+//   q8_0      K group [HEAD_SIZE / 32] of ([KV_GROUP] half scales, [32][KV_GROUP] int8)
+//             V group [HEAD_SIZE / 32][KV_GROUP] half scales, then [KV_GROUP][HEAD_SIZE] int8
+//   A q8_0 number is scale * int8, scale = largest of the token's 32 / 127. HEAD_SIZE is then a multiple of 32.
+// A block holds [layer][KV head] of these; -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0, BLOCKS_A_CHUNK.
+#if KV_TYPE == TYPE_Q8_0
+#define KV_HEAD_BYTES (HEAD_SIZE / 32 * 34)  // K or V of a token
+#define KV_SCALE_BYTES (KV_GROUP * 2)        // of 32 numbers of a group's tokens
+#elif KV_TYPE == TYPE_F16
+#define KV_HEAD_BYTES (HEAD_SIZE * 2)
+#else
+#define KV_HEAD_BYTES (HEAD_SIZE * 4)
+#endif
+#define KV_GROUP_BYTES (KV_GROUP * KV_HEAD_BYTES)
+#define KV_HALF_BYTES (BLOCK_TOKENS * KV_HEAD_BYTES)
+static __global uchar* kv_block(const Memory* memory, int block, int layer, int group)
 {
   const int chunk = block / BLOCKS_A_CHUNK;
   __global uchar* base = chunk == 0 ? memory->kv0 : chunk == 1 ? memory->kv1 : chunk == 2 ? memory->kv2 : memory->kv3;
-  return (__global KV_TYPE*)base +
-         (((ulong)(block % BLOCKS_A_CHUNK) * LAYERS + layer) * KV_HEADS + group) * (2 * KV_HALF);
+  return base + (((ulong)(block % BLOCKS_A_CHUNK) * LAYERS + layer) * KV_HEADS + group) * (2 * KV_HALF_BYTES);
 }
 
-#if KV_F16
-#define KV_STORE(value, index, to) vstore_half(value, index, to)
+// Writes K and V of the token in place `lane` of a group.
+#if KV_TYPE == TYPE_Q8_0
+// 32 numbers as int8 at to[0], to[stride], ...; returns their scale, NaN if a number is none or infinite.
+static float quantise_block(__global const float* from, __global char* to, int stride)
+{
+  float largest = 0.0f, check = 0.0f;
+  for (int i = 0; i < 32; i++) {
+    largest = fmax(largest, fabs(from[i]));
+    check = fma(from[i], 0.0f, check);
+  }
+  const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+  for (int i = 0; i < 32; i++) to[i * stride] = convert_char_sat_rte(from[i] * inverse);
+  return scale + check;
+}
+
+static void store_token(__global const float* key, __global const float* value, int lane, __global uchar* keys,
+                        __global uchar* values)
+{
+  __global char* value_bytes = (__global char*)values + HEAD_SIZE / 32 * KV_SCALE_BYTES + lane * HEAD_SIZE;
+  for (int i = 0; i < HEAD_SIZE / 32; i++) {
+    __global uchar* block = keys + i * (34 * KV_GROUP);
+    __global char* key_bytes = (__global char*)block + KV_SCALE_BYTES + lane;
+    vstore_half(quantise_block(key + i * 32, key_bytes, KV_GROUP), lane, (__global half*)block);
+    const float scale = quantise_block(value + i * 32, value_bytes + i * 32, 1);
+    vstore_half(scale, i * KV_GROUP + lane, (__global half*)values);
+  }
+}
+#else
+#if KV_TYPE == TYPE_F16
+#define KV_STORE(value, index, to) vstore_half(value, index, (__global half*)(to))
 // 8 halves, rounded to nearest even; by memory, since drivers may compile for a processor without these registers.
 #define STORE_HALVES_8(from, to) \
   __asm__ volatile("vmovups (%0), %%ymm0\nvcvtps2ph $0, %%ymm0, (%1)" : : "r"(from), "r"(to) : "xmm0", "memory")
 #else
-#define KV_STORE(value, index, to) (to)[index] = value
+#define KV_STORE(value, index, to) ((__global float*)(to))[index] = value
+#endif
+static void store_token(__global const float* key, __global const float* value, int lane, __global uchar* keys,
+                        __global uchar* values)
+{
+  int i = 0;
+#if KV_TYPE == TYPE_F16 && INFLIGHT_F16C  // vstore_half() is slow where drivers write it out
+  for (; i + 8 <= HEAD_SIZE; i += 8) {
+    ushort halves[8];
+    STORE_HALVES_8(key + i, halves);
+    for (int j = 0; j < 8; j++) ((__global ushort*)keys)[(i + j) * KV_GROUP + lane] = halves[j];
+    STORE_HALVES_8(value + i, (__global ushort*)values + lane * HEAD_SIZE + i);
+  }
+#endif
+  for (; i < HEAD_SIZE; i++) {
+    KV_STORE(key[i], i * KV_GROUP + lane, keys);
+    KV_STORE(value[i], lane * HEAD_SIZE + i, values);
+  }
+}
 #endif
 
 // Pair i of a head: (2i, 2i+1) interleaved, (i, i + ROPE_PAIRS) half-split.
@@ -151,20 +208,7 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   norm_head(memory, key, args->key_norm, args->epsilon);
   rotate_head(key, angles);
   const int slot = position % BLOCK_TOKENS;
-  __global KV_TYPE* block = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group);
-  __global KV_TYPE* keys = block + slot / KV_GROUP * (HEAD_SIZE * KV_GROUP) + slot % KV_GROUP;
-  __global KV_TYPE* values = block + KV_HALF + slot * HEAD_SIZE;
-  int i = 0;
-#if KV_F16 && INFLIGHT_F16C  // vstore_half() is slow where drivers write it out
-  for (; i + 8 <= HEAD_SIZE; i += 8) {
-    ushort halves[8];
-    STORE_HALVES_8(key + i, halves);
-    for (int j = 0; j < 8; j++) ((__global ushort*)keys)[(i + j) * KV_GROUP] = halves[j];
-    STORE_HALVES_8(value + i, values + i);
-  }
-#endif
-  for (; i < HEAD_SIZE; i++) {
-    KV_STORE(key[i], i * KV_GROUP, keys);
-    KV_STORE(value[i], i, values);
-  }
+  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group) +
+                         slot / KV_GROUP * KV_GROUP_BYTES;
+  store_token(key, value, slot % KV_GROUP, keys, keys + KV_HALF_BYTES);
 }

@@ -220,11 +220,13 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_positive(params.block_size, "block_size", options.block_size);
   read_positive(params.kv_blocks, "kv_blocks", options.kv_blocks);
   read_positive(params.host_kv_blocks, "host_kv_blocks", config.host_blocks);
-  if (params.kv_cache_dtype != INFLIGHT_KV_F16 && params.kv_cache_dtype != INFLIGHT_KV_F32) {
-    fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (f16), 1 (f32)", params.kv_cache_dtype);
+  if (params.kv_cache_dtype < INFLIGHT_KV_F16 || params.kv_cache_dtype > INFLIGHT_KV_Q8_0) {
+    fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (f16), 1 (f32), 2 (q8_0)",
+         params.kv_cache_dtype);
   }
   options.kv_type = static_cast<KvType>(params.kv_cache_dtype);
   options.device_memory_fraction = params.device_memory_fraction;
+  options.kv_offloading_gib = params.kv_offloading_size;
 
   read_name(params.batching, "batching", "continuous, prefill_first, dynamic, static", parse_batching_mode,
             config.batching);

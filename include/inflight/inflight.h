@@ -102,6 +102,7 @@ typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const ch
 typedef int32_t inflight_kv_type_t;
 #define INFLIGHT_KV_F16 0
 #define INFLIGHT_KV_F32 1
+#define INFLIGHT_KV_Q8_0 2 /* int8 and a scale for each 32 numbers; heads must be a multiple of 32 wide */
 
 /** No priority preemption: the default of priority_preemption_threshold. */
 #define INFLIGHT_NO_PREEMPTION INT32_MAX
@@ -167,12 +168,14 @@ typedef struct inflight_engine_params {
                                             `inflight explain` (none)                                            */
   const char* linear_backend;            /* who computes with weights of F32, F16, BF16: "panel" (own kernels) |
                                             "clblast" | "auto": what was measured to be faster ("auto")          */
+  double kv_offloading_size;             /* GiB of host memory for stored KV that the device has no room for, 0..65536
+                                            (0); copied back where that is faster than computing it again        */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0 }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

@@ -19,7 +19,7 @@ struct EvictKey {
   int64_t key1 = 0;
 };
 
-// Learns which blocks can be found; see KvBlocks::set_observer().
+// Learns which blocks can be found; see KvBlocks::add_observer().
 class TreeObserver {
  public:
   TreeObserver() = default;

@@ -75,7 +75,7 @@ bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full
   const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
   tree_.insert(content, inserted[0], full.owner, now_);
   policy_->on_insert(inserted);
-  if (observer_ != nullptr) observer_->on_insert(inserted[0]);
+  for (TreeObserver* const observer : observers_) observer->on_insert(inserted[0]);
   return true;
 }
 
@@ -157,7 +157,7 @@ void KvBlocks::evict(BlockId block) {
   pool_.free(block);
   ++evicted_total_;
   policy_->on_evict(block);
-  if (observer_ != nullptr) observer_->on_evict(block);
+  for (TreeObserver* const observer : observers_) observer->on_evict(block);
   if (parent) enqueue_if_evictable(*parent);
 }
 

@@ -85,9 +85,10 @@ class KvBlocks {
   // Blocks that would come back if `table` were released.
   [[nodiscard]] int32_t freeable_count(std::span<const BlockId> table) const;
 
-  // Who is told of every block that can be found and of every one that no longer can; null = nobody.  LIFETIME:
-  // borrowed.
-  void set_observer(TreeObserver* observer) { observer_ = observer; }
+  // Who is told, from now until it is removed, of every block that can be found and of every one that no longer can.
+  // LIFETIME: borrowed.
+  void add_observer(TreeObserver& observer) { observers_.push_back(&observer); }
+  void remove_observer(TreeObserver& observer) { std::erase(observers_, &observer); }
 
   // Evicts every stored block.
   void clear_stored();
@@ -115,7 +116,7 @@ class KvBlocks {
 
   Options options_;
   EvictPolicy* policy_;
-  TreeObserver* observer_ = nullptr;
+  std::vector<TreeObserver*> observers_;
   BlockPool pool_;
   RadixTree tree_;
   EvictionQueue queue_;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,6 +15,7 @@
 #include "cli/engine_flags.h"
 #include "device/bandwidth.h"
 #include "device/device.h"
+#include "sim/parse_number.h"
 
 namespace inflight::cli {
 namespace {
@@ -87,6 +91,65 @@ Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size,
           static_cast<double>(output_tokens) / seconds(begin, now)};
 }
 
+// What the engine's thread has done since it was made.
+struct LoopTimes {
+  double scheduler_s = 0.0;  // plan and commit
+  double device_s = 0.0;     // submit and wait: all that a bare loop over the same steps would do
+  double busy_s = 0.0;       // everything but being idle
+  double steps = 0.0;
+};
+
+LoopTimes loop_times(Engine& engine) {
+  LoopTimes times;
+  std::istringstream lines(engine.metrics_text());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    const double value = parse_number(std::string_view(line).substr(line.rfind(' ') + 1)).value_or(0.0);
+    const auto has = [&line](const char* text) { return line.find(text) != std::string::npos; };
+    if (has("scheduler_steps_total")) times.steps = value;
+    if (!has("engine_seconds_total") || has("\"idle\"")) continue;
+    times.busy_s += value;
+    if (has("\"plan\"") || has("\"commit\"")) times.scheduler_s += value;
+    if (has("\"submit\"") || has("\"wait\"")) times.device_s += value;
+  }
+  return times;
+}
+
+// Arithmetic and memory traffic of a phase, at the rates that were measured.
+struct Roofline {
+  double flop_per_second, bytes_per_second;
+};
+
+// Of a model and a batch; `info` is inflight_engine_info_json()'s.
+struct StepCost {
+  StepCost(const nlohmann::json& info, const BenchFlags& flags)
+      : batch(flags.batch),
+        layer_flop(2.0 * info.at("model").at("layer_weights").get<double>()),
+        output_flop(2.0 * info.at("model").at("vocabulary_size").get<double>() *
+                    info.at("model").at("embedding_length").get<double>()),
+        pair_flop(4.0 * info.at("model").at("layers").get<double>() *
+                  info.at("model").at("query_length").get<double>()),
+        weight_bytes(info.at("memory").at("weight_bytes_read_a_step")),
+        kv_bytes(info.at("memory").at("kv_bytes_per_token")),
+        step_tokens(info.at("limits").at("max_num_batched_tokens")) {}
+
+  [[nodiscard]] Roofline prefill(double prompt_tokens, double tokens_per_second) const {
+    const double pairs = prompt_tokens * (prompt_tokens + 1.0) / 2.0;
+    const double flop = batch * (prompt_tokens * layer_flop + output_flop + pairs * pair_flop);
+    const double steps = std::ceil(batch * prompt_tokens / step_tokens);
+    const double seconds = batch * prompt_tokens / tokens_per_second;
+    return {flop / seconds, (steps * weight_bytes + batch * prompt_tokens * kv_bytes) / seconds};
+  }
+  // One token of each sequence at the mean context.
+  [[nodiscard]] Roofline decode(double context, double tokens_per_second) const {
+    const double steps_per_second = tokens_per_second / batch;
+    return {steps_per_second * batch * (layer_flop + output_flop + context * pair_flop),
+            steps_per_second * (weight_bytes + batch * context * kv_bytes)};
+  }
+
+  double batch, layer_flop, output_flop, pair_flop, weight_bytes, kv_bytes, step_tokens;
+};
+
 double median_of(std::vector<Sample> samples, double Sample::* figure) {
   std::sort(samples.begin(), samples.end(), [&](const Sample& a, const Sample& b) { return a.*figure < b.*figure; });
   return samples[samples.size() / 2].*figure;
@@ -107,7 +170,9 @@ void bench(const BenchFlags& flags, EngineFlags& engine_flags) {
   Rng rng(flags.seed);
   std::vector<Sample> samples;
   static_cast<void>(measure(engine, flags, vocabulary_size, rng));  // warm: tuned, cached, paged in
+  const LoopTimes before = loop_times(engine);
   for (int32_t i = 0; i < flags.repeat; ++i) samples.push_back(measure(engine, flags, vocabulary_size, rng));
+  const LoopTimes after = loop_times(engine);
   write_profile(engine, engine_flags);
 
   Device device = Device::open({.spec = engine_flags.options.device});
@@ -116,12 +181,27 @@ void bench(const BenchFlags& flags, EngineFlags& engine_flags) {
   const double decode = median_of(samples, &Sample::decode_tokens_per_second);
   const double total = median_of(samples, &Sample::total_tokens_per_second);
   const double fraction = decode / flags.batch * weight_bytes / bandwidth;
+  const StepCost cost(info, flags);
+  const Roofline prefill_roof = cost.prefill(flags.prompt_tokens, prefill);
+  const Roofline decode_roof = cost.decode(flags.prompt_tokens + flags.output_tokens / 2.0, decode);
+  const double busy = std::max(after.busy_s - before.busy_s, 1e-9);
+  const double scheduler_us =
+      (after.scheduler_s - before.scheduler_s) * 1e6 / std::max(after.steps - before.steps, 1.0);
+  const double scheduler_share = (after.scheduler_s - before.scheduler_s) / busy;
+  const double loop_efficiency = (after.device_s - before.device_s) / busy;
   if (flags.as_json) {
     const nlohmann::ordered_json all = {{"prefill_tokens_per_second", prefill},
                                         {"decode_tokens_per_second", decode},
                                         {"total_tokens_per_second", total},
                                         {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
                                         {"bandwidth_fraction", fraction},
+                                        {"prefill_gflop_per_second", prefill_roof.flop_per_second * 1e-9},
+                                        {"prefill_gb_per_second", prefill_roof.bytes_per_second * 1e-9},
+                                        {"decode_gflop_per_second", decode_roof.flop_per_second * 1e-9},
+                                        {"decode_gb_per_second", decode_roof.bytes_per_second * 1e-9},
+                                        {"scheduler_us_per_step", scheduler_us},
+                                        {"scheduler_share", scheduler_share},
+                                        {"loop_efficiency", loop_efficiency},
                                         {"batch", flags.batch},
                                         {"prompt_tokens", flags.prompt_tokens},
                                         {"output_tokens", flags.output_tokens},
@@ -139,6 +219,14 @@ void bench(const BenchFlags& flags, EngineFlags& engine_flags) {
       "  prefill  {:10.1f} tokens/s\n  decode   {:10.1f} tokens/s, reading weights at {:.0f} % of {:.1f} GB/s\n"
       "  overall  {:10.1f} output tokens/s\n",
       prefill, decode, fraction * 100.0, bandwidth * 1e-9, total);
+  const auto print_roof = [](const char* phase, const Roofline& roof) {
+    fmt::print("  {}  {:8.1f} GFLOP/s, {:6.1f} GB/s of weights and KV\n", phase, roof.flop_per_second * 1e-9,
+               roof.bytes_per_second * 1e-9);
+  };
+  print_roof("prefill", prefill_roof);
+  print_roof("decode ", decode_roof);
+  fmt::print("  scheduler {:.1f} us a step, {:.2f} % of the time; {:.1f} % of it go to submitting and waiting\n",
+             scheduler_us, scheduler_share * 100.0, loop_efficiency * 100.0);
 }
 
 void add_bench(CLI::App& parent, const char* name, const char* help, bool with_batch) {

@@ -15,6 +15,9 @@
 namespace inflight::cli {
 namespace {
 
+constexpr int32_t kBenchBlocks = 100'000;
+constexpr int64_t kBenchChurns = 1'000'000;
+
 struct Flags {
   SchedBenchOptions options;
   int32_t repeat = 5;
@@ -27,7 +30,10 @@ void run_bench_sched(const Flags& flags) {
   for (int32_t i = 0; i < std::max(flags.repeat, 1); ++i) results.push_back(bench_scheduler(flags.options, clock));
   std::ranges::sort(results, {}, &SchedBenchResult::requests_per_second);
   const SchedBenchResult& median = results[results.size() / 2];
+  const std::vector<BlockCost> costs = bench_blocks(kBenchBlocks, kBenchChurns, std::max(flags.repeat, 1), clock);
   if (flags.as_json) {
+    nlohmann::ordered_json block_ns;
+    for (const BlockCost& cost : costs) block_ns[fmt::format("{}", cost.occupancy)] = cost.ns;
     const nlohmann::ordered_json json = {{"requests_per_second", median.requests_per_second},
                                          {"step_us_mean", median.step_us_mean},
                                          {"step_us_p50", median.step_us_p50},
@@ -37,7 +43,8 @@ void run_bench_sched(const Flags& flags) {
                                          {"scheduled_tokens", median.scheduled_tokens},
                                          {"steps", median.steps},
                                          {"requests", median.requests},
-                                         {"policy", flags.options.schedule_policy}};
+                                         {"policy", flags.options.schedule_policy},
+                                         {"block_ns_by_occupancy", block_ns}};
     fmt::print("{}\n", json.dump(2));
     return;
   }
@@ -47,6 +54,9 @@ void run_bench_sched(const Flags& flags) {
              grouped(median.scheduled_tokens));
   fmt::print("  a step {:.1f} us (median; p99 {:.1f}), all rows decoding {:.1f} us; adding a request {:.2f} us\n",
              median.step_us_p50, median.step_us_p99, median.decode_step_us_p50, median.add_us);
+  fmt::print("  taking a KV block and giving it back:");
+  for (const BlockCost& cost : costs) fmt::print(" {:.1f} ns at {:.0f} %", cost.ns, 100.0 * cost.occupancy);
+  fmt::print(" of the pool in use\n");
 }
 
 }  // namespace
@@ -60,6 +70,7 @@ void add_bench_sched(CLI::App& bench) {
   command->add_option("--prompt-tokens", options.prompt_tokens, "Tokens of each prompt, all unique [512]");
   command->add_option("--output-tokens", options.output_tokens, "Tokens of each answer [128]");
   command->add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "Tokens of a step [2048]");
+  command->add_option("--kv-blocks", options.kv_blocks, "Blocks of the pool [as many as all that run need]");
   command->add_option("--policy,--schedule-policy", options.schedule_policy, "Scheduling policy [fcfs]");
   command->add_option("--evict,--radix-eviction-policy", options.eviction_policy, "Eviction strategy [lru]");
   command->add_flag("!--no-prefix-caching", options.prefix_caching, "Without the prefix cache");

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "base/error.h"
 #include "cli/demo_model.h"
@@ -14,6 +15,10 @@ namespace {
 constexpr const char* kEngine = "Engine";
 constexpr const char* kScheduling = "Scheduling";
 constexpr const char* kService = "Service";
+
+// By vLLM's names and GGUF's.
+const std::map<std::string, inflight_kv_type_t> kKvTypes = {
+    {"auto", INFLIGHT_KV_F16}, {"f16", INFLIGHT_KV_F16}, {"f32", INFLIGHT_KV_F32}, {"q8_0", INFLIGHT_KV_Q8_0}};
 
 void add_switch(CLI::App& command, const char* name, std::string& value, const char* help,
                 const char* group = kScheduling) {
@@ -49,8 +54,11 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add("--kv-blocks", params.kv_blocks, "KV blocks (default: as many as are useful and fit)", kEngine);
   add("--host-kv-blocks", params.host_kv_blocks, "KV blocks in host memory for --preempt swap|auto (default: 0)",
       kEngine);
-  add("--kv-cache-dtype", flags->kv_cache_dtype, "Numbers of the KV cache", kEngine)
-      ->check(CLI::IsMember({"f16", "f32"}))
+  add("--kv-offloading-size", params.kv_offloading_size,
+      "GiB of host memory for stored KV that the device has no room for (default: 0)", kEngine);
+  add("--kv-cache-dtype", flags->kv_cache_dtype, "Numbers of the KV cache; auto is f16, q8_0 takes about half of it",
+      kEngine)
+      ->check(CLI::IsMember(kKvTypes))
       ->capture_default_str();
   add("--device-memory-fraction", params.device_memory_fraction, "Share of the device's memory to use", kEngine)
       ->capture_default_str();
@@ -120,7 +128,7 @@ Engine open_engine(EngineFlags& flags) {
   options.params.overlap = flags.overlap == "on" ? 1 : 0;
   options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;
   options.params.deterministic = flags.deterministic == "on" ? 1 : 0;
-  options.params.kv_cache_dtype = flags.kv_cache_dtype == "f32" ? INFLIGHT_KV_F32 : INFLIGHT_KV_F16;
+  options.params.kv_cache_dtype = kKvTypes.at(flags.kv_cache_dtype);
   options.params.profile = flags.profile_path.empty() ? 0 : 1;
   options.params.clip_max_tokens = flags.clip_max_tokens == "on" ? 1 : 0;
   if (!flags.preempt_victim.empty()) options.params.preempt_victim = flags.preempt_victim.c_str();

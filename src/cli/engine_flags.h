@@ -13,7 +13,7 @@ namespace inflight::cli {
 // Names as in inflight_engine_params_t, with dashes.  LIFETIME: as long as the command that it was added to.
 struct EngineFlags {
   EngineOptions options;
-  std::string kv_cache_dtype = "f16";
+  std::string kv_cache_dtype = "auto";
   std::string overlap = "on", prefix_caching = "on", deterministic = "on", clip_max_tokens = "on";
   std::string preempt_victim;  // empty: the default
   std::string profile_path;    // where the Chrome trace goes; empty: none

@@ -36,6 +36,13 @@ size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequ
          static_cast<size_t>(sequences);
 }
 
+// What the model's KV can be stored as.
+std::vector<KvType> kv_types_of(const ModelSpec& spec) {
+  std::vector<KvType> types = {KvType::F16, KvType::F32};
+  if (spec.head_size % 32 == 0) types.push_back(KvType::Q8_0);
+  return types;
+}
+
 // A value by itself or an element of an array; neither an array.
 struct Element {
   GgufValueType type{};
@@ -174,10 +181,15 @@ void add_model(const Inspection& inspection, std::string& out) {
 void add_memory(const Inspection& inspection, std::string& out) {
   const ModelSpec& spec = *inspection.spec;
   out += "\nMemory on the device, activations apart\n";
-  Table table("lrr");
-  table.row({"", "KV as f16", "KV as f32"});
+  const std::vector<KvType> types = kv_types_of(spec);
+  Table table("l" + std::string(types.size(), 'r'));
+  std::vector<std::string> heads = {""};
+  for (const KvType type : types) heads.push_back(fmt::format("KV as {}", to_string(type)));
+  table.row(heads);
   const auto add = [&](const std::string& what, auto&& bytes_as) {
-    table.row({what, bytes_text(bytes_as(KvType::F16)), bytes_text(bytes_as(KvType::F32))});
+    std::vector<std::string> cells = {what};
+    for (const KvType type : types) cells.push_back(bytes_text(bytes_as(type)));
+    table.row(cells);
   };
   add("one token", [&](KvType type) { return KvLayout::of(spec, kBlockTokens, type).bytes_per_token(); });
   const std::string context = grouped(spec.context_length);
@@ -243,10 +255,11 @@ Json spec_json(const ModelSpec& spec) {
 Json memory_json(const Inspection& inspection) {
   const ModelSpec& spec = *inspection.spec;
   Json json = {{"weights_bytes", inspection.device_bytes}, {"sequences", kSequences}};
-  for (const auto& [name, type] : {std::pair("kv_f16", KvType::F16), std::pair("kv_f32", KvType::F32)}) {
-    json[name] = {{"token_bytes", KvLayout::of(spec, kBlockTokens, type).bytes_per_token()},
-                  {"context_bytes", kv_bytes(spec, type, spec.context_length, 1)},
-                  {"sequences_bytes", kv_bytes(spec, type, spec.context_length, kSequences)}};
+  for (const KvType type : kv_types_of(spec)) {
+    json[fmt::format("kv_{}", to_string(type))] = {
+        {"token_bytes", KvLayout::of(spec, kBlockTokens, type).bytes_per_token()},
+        {"context_bytes", kv_bytes(spec, type, spec.context_length, 1)},
+        {"sequences_bytes", kv_bytes(spec, type, spec.context_length, kSequences)}};
   }
   return json;
 }

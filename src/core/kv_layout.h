@@ -9,7 +9,9 @@
 
 namespace inflight {
 
-enum class KvType : int32_t { F16 = 0, F32 = 1 };
+// Q8_0: blocks of 32 numbers of a head, each a half scale and 32 int8 (GGUF's format).
+enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2 };
+[[nodiscard]] const char* to_string(KvType type);  // "q8_0"
 
 struct KvLayout {
   int32_t layer_count = 0;
@@ -18,14 +20,15 @@ struct KvLayout {
   int32_t block_token_count = 16;  // B, limits::kBlockTokensMin..Max, a power of two
   KvType type = KvType::F16;
 
-  // ERRORS: InvalidArgument when block_token_count is out of range or no power of two.
+  // ERRORS: InvalidArgument when block_token_count is out of range or no power of two, or when the model's heads are no
+  // whole blocks of Q8_0.
   [[nodiscard]] static KvLayout of(const ModelSpec& spec, int32_t block_token_count, KvType type);
 
-  [[nodiscard]] size_t bytes_per_number() const { return type == KvType::F16 ? 2 : 4; }
-  // K and V of one token over all layers: 2 * L * G * D * bytes (checklist 74).
+  // K or V of one token in one layer and KV head.
+  [[nodiscard]] size_t bytes_per_head() const;
+  // K and V of one token over all layers: 2 * L * G * bytes_per_head() (checklist 74).
   [[nodiscard]] size_t bytes_per_token() const {
-    return size_t{2} * static_cast<size_t>(layer_count) * static_cast<size_t>(kv_head_count) *
-           static_cast<size_t>(head_size) * bytes_per_number();
+    return size_t{2} * static_cast<size_t>(layer_count) * static_cast<size_t>(kv_head_count) * bytes_per_head();
   }
   [[nodiscard]] size_t bytes_per_block() const { return bytes_per_token() * static_cast<size_t>(block_token_count); }
 };

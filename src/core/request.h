@@ -25,6 +25,7 @@ struct Request {
   TimeNs arrival = 0;                   // before tokenizing
   int32_t priority = 0;                 // lower = sooner
   uint32_t tenant = 0;                  // dense, in [0, limits::kTenantsMax)
+  uint32_t adapter = 0;                 // which adapter (LoRA) it runs with; 0 = none. Stored prefixes are its own
   uint64_t cache_salt = 0;              // requests share stored prefixes only with requests of the same salt
   TimeNs ttft_deadline = kNoDeadline;   // absolute time by which the first token is wanted
   TimeNs e2e_deadline = kNoDeadline;    // absolute time by which the last token is wanted

@@ -27,7 +27,8 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
       metrics_({.model_name = options.model_name,
                 .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
-                .block_bytes = options.setup.block_bytes}),
+                .block_bytes = options.setup.block_bytes,
+                .kv_cache_dtype = options.kv_cache_dtype}),
       watchdog_(static_cast<TimeNs>(options.service.watchdog_timeout_s * 1e9), clock_,
                 [this](TimeNs passed) {
                   log(LogLevel::Error, "a step has not come back after {:.1f} s; {}",

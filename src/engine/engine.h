@@ -63,6 +63,7 @@ struct EngineOptions {
   int32_t vocabulary_size = 0;
   std::vector<TokenId> end_tokens;  // of the model
   std::string model_name;           // for metrics
+  std::string kv_cache_dtype;       // for metrics
   ServiceOptions service;
   const Clock* clock = nullptr;  // borrowed; null = the machine's
 };

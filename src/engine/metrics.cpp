@@ -65,6 +65,7 @@ void write_tokens(PrometheusText& out, const SchedulerStats& stats) {
           stats.forced_tokens);
   counter("prefix_cache_queries_total", "Prompt tokens looked up among stored KV blocks.", stats.prompt_tokens);
   counter("prefix_cache_hits_total", "Of these, tokens found.", stats.cached_tokens);
+  counter("host_prefix_cache_hits_total", "Of these, tokens copied back from host memory.", stats.host_cached_tokens);
   counter("prompt_tokens_cached_total", "Prompt tokens served from stored KV blocks.", stats.cached_tokens);
   counter("prompt_tokens_recomputed_total", "Tokens computed again after a preemption.", stats.recomputed_tokens);
   counter("scheduled_tokens_total", "Tokens computed, recomputed ones included.", stats.scheduled_tokens);
@@ -86,7 +87,8 @@ void write_memory(PrometheusText& out, const EngineStats& stats, const MetricsIn
   out.gauge("cache_config_info", "The KV storage: block_size tokens a block, block_bytes bytes a block.");
   out.sample(1, {{"block_size", std::to_string(info.block_size)},
                  {"num_blocks", std::to_string(stats.blocks_total)},
-                 {"block_bytes", std::to_string(info.block_bytes)}});
+                 {"block_bytes", std::to_string(info.block_bytes)},
+                 {"cache_dtype", info.kv_cache_dtype}});
   out.counter("kv_blocks_evicted_total", "Stored KV blocks given up.");
   out.sample(static_cast<double>(stats.evicted_blocks));
   const auto bytes = [&info](int64_t blocks) {
@@ -95,6 +97,9 @@ void write_memory(PrometheusText& out, const EngineStats& stats, const MetricsIn
   out.counter("kv_swap_blocks_total", "KV blocks copied to host memory (out) and back (in).");
   out.sample(static_cast<double>(stats.scheduler.swapped_out_blocks), {{"direction", "out"}});
   out.sample(static_cast<double>(stats.scheduler.swapped_in_blocks), {{"direction", "in"}});
+  out.counter("kv_offload_blocks_total", "KV blocks of evicted prefixes copied to host memory (out) and back (in).");
+  out.sample(static_cast<double>(stats.scheduler.offloaded_blocks), {{"direction", "out"}});
+  out.sample(static_cast<double>(stats.scheduler.restored_blocks), {{"direction", "in"}});
   out.counter("kv_swap_bytes_total", "The same in bytes.");
   out.sample(bytes(stats.scheduler.swapped_out_blocks), {{"direction", "out"}});
   out.sample(bytes(stats.scheduler.swapped_in_blocks), {{"direction", "in"}});

@@ -43,6 +43,7 @@ struct MetricsInfo {
   int32_t max_num_seqs = 0;
   int32_t block_size = 0;
   uint64_t block_bytes = 0;
+  std::string kv_cache_dtype;
 };
 
 class EngineMetrics {

@@ -39,6 +39,18 @@ size_t weight_bytes_read_a_step(const ModelWeights& weights) {
   return bytes;
 }
 
+// Numbers of the matrices that each token is multiplied by, without the output's, of which only sampled ones are.
+int64_t layer_weights(const ModelWeights& weights) {
+  int64_t numbers = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightView* view :
+         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down}) {
+      numbers += int64_t{view->rows} * view->columns;
+    }
+  }
+  return numbers;
+}
+
 // What ends an answer: the ids that the file names, and control tokens with a name that can mean nothing else (files
 // often name only one of them; llama.cpp does the same).
 std::vector<TokenId> end_tokens_of(const VocabularyData& vocabulary) {
@@ -84,6 +96,9 @@ void check_sizes(const RuntimeOptions& options) {
     fail(ErrorCode::InvalidArgument, "device_memory_fraction is {}, allowed: above 0, up to 1",
          options.device_memory_fraction);
   }
+  if (!(options.kv_offloading_gib >= 0.0 && options.kv_offloading_gib <= 65536.0)) {
+    fail(ErrorCode::InvalidArgument, "kv_offloading_size is {}, allowed: 0 to 65536 (GiB)", options.kv_offloading_gib);
+  }
 }
 
 // As many blocks as were asked for; else as all sequences at full length need, or as many of them as fit.
@@ -120,6 +135,12 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   return executor.kv_block_count;
 }
 
+// What of the host's memory is for evicted prefixes, in whole blocks.
+int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
+  const double blocks = options.kv_offloading_gib * double{1U << 30U} / static_cast<double>(kv.bytes_per_block());
+  return static_cast<int32_t>(std::min(blocks, static_cast<double>(limits::kBlocksMax / 2)));
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
@@ -136,6 +157,8 @@ Runtime::Runtime(RuntimeOptions options)
   }
   executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
   SchedulerConfig& config = options_.scheduler;
+  config.host_cache_blocks = offloading_blocks(options_, executor.kv);
+  executor.host_block_count = config.host_blocks + config.host_cache_blocks;
   const int64_t kv_tokens = int64_t{executor.kv_block_count} * options_.block_size;
   if (config.max_model_len == 0) {
     config.max_model_len = static_cast<int32_t>(std::min<int64_t>(spec_.context_length, kv_tokens));
@@ -161,6 +184,8 @@ Runtime::Runtime(RuntimeOptions options)
                  {"layers", spec_.layer_count},
                  {"embedding_length", spec_.hidden_size},
                  {"vocabulary_size", spec_.vocabulary_size},
+                 {"layer_weights", layer_weights(model.weights)},
+                 {"query_length", spec_.head_count * spec_.head_size},
                  {"context_length", spec_.context_length},
                  {"sliding_window", spec_.sliding_window},
                  {"chat_template", !chat_template_.empty()}}},
@@ -170,12 +195,15 @@ Runtime::Runtime(RuntimeOptions options)
                  {"max_model_len", config.max_model_len},
                  {"max_requests", config.max_requests},
                  {"block_size", options_.block_size},
+                 {"kv_cache_dtype", to_string(options_.kv_type)},
                  {"kv_blocks", executor.kv_block_count},
-                 {"host_kv_blocks", config.host_blocks}}},
+                 {"host_kv_blocks", config.host_blocks},
+                 {"host_cache_blocks", config.host_cache_blocks}}},
                {"memory",
                 {{"weight_bytes", plan.weight_bytes},
                  {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
                  {"kv_bytes", plan.kv_bytes},
+                 {"kv_bytes_per_token", executor.kv.bytes_per_token()},
                  {"activation_bytes", plan.activation_bytes}}}}
               .dump(-1, ' ', false, Json::error_handler_t::replace);
 
@@ -193,6 +221,7 @@ Runtime::Runtime(RuntimeOptions options)
                                                    .vocabulary_size = spec_.vocabulary_size,
                                                    .end_tokens = end_tokens_of(model.vocabulary),
                                                    .model_name = spec_.name,
+                                                   .kv_cache_dtype = to_string(options_.kv_type),
                                                    .service = options_.service},
                                      std::move(running));
 }

@@ -31,6 +31,7 @@ struct RuntimeOptions {
   int32_t kv_blocks = 0;    // 0: as many as are useful and fit
   KvType kv_type = KvType::F16;
   double device_memory_fraction = 0.9;  // (0, 1]
+  double kv_offloading_gib = 0.0;       // host memory for stored KV evicted from the device, 0..65536
   std::string schedule_policy = "fcfs";
   std::string eviction_policy = "lru";
   bool prefix_caching = true;

@@ -22,7 +22,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .rope_pair_count = spec.rope_dimension_count / 2,
           .rope_interleaved = spec.rope_style == RopeStyle::Interleaved,
           .block_token_count = options.kv.block_token_count,
-          .kv_f16 = options.kv.type == KvType::F16,
+          .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
           .blocks_a_chunk = blocks_a_chunk(device, options.kv)};
 }

@@ -23,6 +23,19 @@ int32_t head_vector(int32_t head_size) {
   return 2;
 }
 
+// The kernels name the KV storage's numbers as they name those of weights.
+PanelType panel_type(KvType type) {
+  switch (type) {
+    case KvType::F16:
+      return PanelType::F16;
+    case KvType::F32:
+      return PanelType::F32;
+    case KvType::Q8_0:
+      return PanelType::Q8_0;
+  }
+  INFLIGHT_CHECK(false);
+}
+
 std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 #if defined(__x86_64__) && defined(__linux__)
   const bool x86_linux = device.host_code;
@@ -31,13 +44,13 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 #endif
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
-      "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_F16={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
+      "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
       "-D WINDOW={} -D QUERY_TILE={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
-      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, int{shape.kv_f16},
-      shape.kv_f16 ? "half" : "float", shape.blocks_a_chunk, shape.sliding_window, device.small_items ? 1 : 8,
-      int{x86_linux}, int{x86_linux && device.cpu.f16c});
+      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, static_cast<int32_t>(panel_type(shape.kv_type)),
+      shape.blocks_a_chunk, shape.sliding_window, device.small_items ? 1 : 8, int{x86_linux},
+      int{x86_linux && device.cpu.f16c});
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "core/kv_layout.h"
 #include "device/program.h"
 #include "ops/clblast_linear.h"
 #include "ops/stage.h"
@@ -24,7 +25,7 @@ struct KernelShape {
   int32_t rope_pair_count = 0;
   bool rope_interleaved = true;
   int32_t block_token_count = 16;
-  bool kv_f16 = true;
+  KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
   int32_t blocks_a_chunk = 1;  // of KV storage
 };

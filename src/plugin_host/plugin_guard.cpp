@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,7 +24,37 @@ namespace {
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr size_t kSignalStackBytes = 64 * 1024;
-constexpr int kJumpedByWatchdog = -1;  // sigsetjmp's value; a crash gives the signal's number
+constexpr size_t kStackGuardBytes = size_t{1} << 20;  // as the kernel keeps below the main thread's stack
+constexpr int kJumpedByWatchdog = -1;                 // sigsetjmp's value; a crash gives the signal's number
+
+// Takes the access from the last part of the calling thread's stack, while it lives: a runaway recursion whose frames
+// are larger than the thread's own guard page (4 KB) then ends here, instead of stepping over it into other memory.
+class WideStackGuard {
+ public:
+  WideStackGuard() {
+    if (::getpid() == ::gettid()) return;  // the main thread's stack grows, and the kernel keeps it apart
+    pthread_attr_t attributes;
+    if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
+    void* low = nullptr;
+    size_t size = 0, guard = 0;
+    const bool known =
+        ::pthread_attr_getstack(&attributes, &low, &size) == 0 && ::pthread_attr_getguardsize(&attributes, &guard) == 0;
+    ::pthread_attr_destroy(&attributes);
+    if (!known || size < 4 * kStackGuardBytes + guard) return;  // a small stack is needed whole
+    auto* const begin = static_cast<std::byte*>(low) + guard;   // the library's own guard, where it is counted in
+    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    begin_ = begin + (page - reinterpret_cast<uintptr_t>(begin) % page) % page;
+    if (::mprotect(begin_, kStackGuardBytes, PROT_NONE) != 0) begin_ = nullptr;
+  }
+  ~WideStackGuard() {  // the stack may be given to another thread
+    if (begin_ != nullptr) ::mprotect(begin_, kStackGuardBytes, PROT_READ | PROT_WRITE);
+  }
+  WideStackGuard(const WideStackGuard&) = delete;
+  WideStackGuard& operator=(const WideStackGuard&) = delete;
+
+ private:
+  void* begin_ = nullptr;
+};
 
 // What the signal handlers and the watchdog know of one thread.
 struct ThreadRecord {
@@ -41,6 +73,7 @@ struct ThreadRecord {
   uint64_t watched_serial = 0;  // the watchdog's
   int32_t watched_ms = 0;
   std::unique_ptr<std::byte[]> signal_stack;
+  WideStackGuard stack_guard;
 };
 
 // Initial-exec, so that a handler can read it without the loader allocating.

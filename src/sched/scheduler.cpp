@@ -64,14 +64,22 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
     submitted.sampled.reserve(rows);
     submitted.with_logits.reserve(rows);
   }
+  if (config.host_cache_blocks > 0 && blocks.prefix_caching()) {
+    host_tier_ = std::make_unique<HostTier>(blocks, config.host_cache_blocks, config.host_blocks);
+    blocks_.add_observer(*host_tier_);
+  }
   watch_prefixes_if_wanted();
 }
 
-Scheduler::~Scheduler() { blocks_.set_observer(nullptr); }
+Scheduler::~Scheduler() {
+  blocks_.remove_observer(prefix_watch_);
+  if (host_tier_) blocks_.remove_observer(*host_tier_);
+}
 
 void Scheduler::watch_prefixes_if_wanted() {
   watches_prefixes_ = policy_->looks_at_prefixes();
-  blocks_.set_observer(watches_prefixes_ ? &prefix_watch_ : nullptr);
+  blocks_.remove_observer(prefix_watch_);
+  if (watches_prefixes_) blocks_.add_observer(prefix_watch_);
   prefix_watch_.clear();
   if (!watches_prefixes_) return;
   for (Sequence* sequence : waiting_.sequences()) prefix_watch_.add(*sequence);
@@ -99,6 +107,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   within("max_model_len", config.max_model_len, capacity_.max_model_len);
   within("max_requests", config.max_requests, capacity_.max_requests);
   INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window);
+  INFLIGHT_CHECK(config.host_cache_blocks == capacity_.host_cache_blocks);
   if (config.schedule_conservativeness != config_.schedule_conservativeness) {
     new_token_ratio_ = NewTokenRatio(config.schedule_conservativeness);
   }
@@ -133,6 +142,10 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
   std::vector<TokenId> prompt;
   prompt.swap(request.prompt);
+  if (request.adapter != 0) {  // its K and V are the adapter's, too
+    const TokenId adapter[] = {static_cast<TokenId>(request.adapter)};
+    request.cache_salt = child_key(request.cache_salt, adapter);
+  }
   Sequence& first = add_choice(request, prompt, 0);
   const bool added = slot_of_request_.emplace(to_integer(request.id), first.slot).second;
   INFLIGHT_CHECK(added);
@@ -426,6 +439,7 @@ void Scheduler::hand_policy_to(SchedulePolicy& policy) {
 void Scheduler::check_invariants() const {
   blocks_.check_invariants();
   prefix_watch_.check_invariants();
+  if (host_tier_) host_tier_->check_invariants();
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
   size_t live = 0;
   int32_t host_used = 0, held = 0;

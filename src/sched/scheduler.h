@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/host_tier.h"
 #include "cache/kv_blocks.h"
 #include "core/batch_plan.h"
 #include "core/executor.h"
@@ -121,7 +122,10 @@ struct SchedulerStats {
   int64_t recomputed_tokens = 0;
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
-  int64_t thrashing_steps = 0;  // steps planned while the recompute tax was too high
+  int64_t offloaded_blocks = 0;    // evicted prefixes copied to the host
+  int64_t restored_blocks = 0;     // and back
+  int64_t host_cached_tokens = 0;  // of cached_tokens, those that were copied back
+  int64_t thrashing_steps = 0;     // steps planned while the recompute tax was too high
   int64_t attended_tokens =
       0;  // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked (fewer with a window)
   int64_t slot_steps = 0;          // steps * max_num_seqs
@@ -287,12 +291,15 @@ class Scheduler {
   [[nodiscard]] Decision ask_policy(const Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count,
                                     int32_t& token_count);
   void check_starvation(TimeNs now);
+  void match_host_tier(const Sequence& sequence, size_t most);
   void admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count, TimeNs now);
   void note_head_of_line(bool admitted_past);
   void note_refusal(const Sequence& sequence, AdmissionResult result);
   void begin_admission();
   [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks) const;
   [[nodiscard]] bool is_being_computed(PrefixKey key) const;
+  [[nodiscard]] bool has_adapter_place(const Sequence& sequence) const;
+  void note_adapter(const Sequence& sequence);
   void note_computing(const Sequence& sequence);
   [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
   [[nodiscard]] int64_t attended_tokens(int32_t computed, int32_t count) const;
@@ -331,6 +338,7 @@ class Scheduler {
   std::vector<Sequence*> refused_;     // waiting sequences looked past in this step
   std::vector<WaitingKey> keys_;
   std::vector<BlockId> matched_;     // blocks that the candidate shares
+  std::vector<BlockId> host_match_;  // its prefix in the host tier, when that part beyond matched_ is copied back
   Sequence* forked_from_ = nullptr;  // the candidate copies the block after them from this one
   NewTokenRatio new_token_ratio_;
   LatencyModel latency_model_;
@@ -340,11 +348,13 @@ class Scheduler {
   bool watches_prefixes_ = false;
   bool holds_admissions_ = false;
   BlockPool host_pool_;
+  std::unique_ptr<HostTier> host_tier_;       // null: none
   std::vector<BlockId> host_blocks_to_free_;  // read by this plan's swap_in: free for the next plan
   std::vector<Sequence*> victims_;            // candidates for preemption, first to go first
   OutputEstimator output_estimator_;
   bool overrules_policy_ = false;     // this step: it would have scheduled nothing
   int64_t reserved_tokens_ = 0;       // kept free for what running sequences may still produce
+  std::vector<uint32_t> adapters_;    // of running sequences, each once
   std::vector<PrefixKey> computing_;  // first blocks that later steps of running prompts will compute
   RequestId head_of_line_{};          // the first refused sequence of the last steps
   int32_t passed_head_of_line_ = 0;   // how many were admitted past it

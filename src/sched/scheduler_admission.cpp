@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting sequences into the step. Each one that is looked at gets exactly one AdmissionResult a step.
 //
-// Order of the gates: a row is free or can be freed by priority (NO_SPACE), the step has tokens left (NO_TOKEN_BUDGET),
-// prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares (NOT_READY), the policy agrees (POLICY),
-// there is room or can be made (OUT_OF_MEMORY). The first three end the pass; after the others the next in line is
-// looked at, up to limits::kSkipAheadMax, and no more than that many are ever admitted past the same refused one, so
-// that a large request is not passed for ever.
+// Order of the gates: its adapter runs or may (NO_ADAPTER), a row is free or can be freed by priority (NO_SPACE), the
+// step has tokens left (NO_TOKEN_BUDGET), prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares
+// (NOT_READY), the policy agrees (POLICY), there is room or can be made (OUT_OF_MEMORY). NO_SPACE and the budgets end
+// the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax, and no more than that many are
+// ever admitted past the same refused one, so that a large request is not passed for ever.
 //
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
@@ -72,7 +72,8 @@ void Scheduler::admit_waiting(TimeNs now) {
     note_refusal(sequence, result);
     refused_.push_back(waiting_.pop());
     const bool waited_enough = head_of_line_ == sequence.request.id && passed_head_of_line_ >= limits::kSkipAheadMax;
-    if (result == AdmissionResult::OutOfMemory && waited_enough) break;
+    const bool waits_for_others = result == AdmissionResult::OutOfMemory || result == AdmissionResult::NoAdapter;
+    if (waits_for_others && waited_enough) break;
   }
   if (waiting_.empty()) pass_end_ = AdmissionResult::Accepted;
   if (!refused_.empty() && refused_.front()->request.id != head_of_line_) {
@@ -108,7 +109,9 @@ int32_t expected_output(const Sequence& sequence) {
 void Scheduler::begin_admission() {
   int64_t expected = 0;
   computing_.clear();
+  adapters_.clear();
   for (const Sequence* sequence : running_) {
+    note_adapter(*sequence);
     expected += expected_output(*sequence);
     note_computing(*sequence);
   }
@@ -121,6 +124,17 @@ void Scheduler::note_computing(const Sequence& sequence) {
   if (sequence.remaining_token_count() == 0) return;
   const auto next = static_cast<size_t>(sequence.published_block_count);
   if (next < sequence.keys.size()) computing_.push_back(sequence.keys[next]);
+}
+
+void Scheduler::note_adapter(const Sequence& sequence) {
+  const uint32_t adapter = sequence.request.adapter;
+  if (adapter != 0 && std::ranges::find(adapters_, adapter) == adapters_.end()) adapters_.push_back(adapter);
+}
+
+bool Scheduler::has_adapter_place(const Sequence& sequence) const {
+  if (sequence.request.adapter == 0 || config_.max_loras == 0) return true;
+  return static_cast<int32_t>(adapters_.size()) < config_.max_loras ||
+         std::ranges::find(adapters_, sequence.request.adapter) != adapters_.end();
 }
 
 bool Scheduler::is_being_computed(PrefixKey key) const {
@@ -145,6 +159,7 @@ void Scheduler::note_head_of_line(bool admitted_past) {
 }
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
+  if (!has_adapter_place(sequence)) return AdmissionResult::NoAdapter;
   const bool full = running_count() >= config_.max_num_seqs;
   if (full && !may_preempt()) return AdmissionResult::NoSpace;
   if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
@@ -156,6 +171,7 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const auto width = static_cast<size_t>(blocks_.block_token_count());
   const auto whole = std::min(sequence.keys.size(), static_cast<size_t>(known - 1) / width);
   matched_.clear();
+  host_match_.clear();
   // One that was swapped out behind a sliding window comes back as it was: of what may be stored it needs nothing.
   if (!match_first_choice(sequence) && sequence.released_block_count == 0) {
     // Tokens whose logits or hidden states are wanted are computed, whatever is stored.
@@ -167,11 +183,12 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
     if (matched_.size() < skippable && is_being_computed(sequence.keys[matched_.size()])) {
       return AdmissionResult::NotReady;
     }
+    match_host_tier(sequence, skippable);
   }
   const int32_t wanted = blocks_for(known) - static_cast<int32_t>(matched_.size()) - sequence.released_block_count;
-  const int32_t computed = forked_from_ != nullptr
-                               ? known - 1
-                               : std::max(static_cast<int32_t>(matched_.size() * width), sequence.swapped_token_count);
+  const size_t found = std::max(matched_.size(), host_match_.size());
+  const int32_t computed =
+      forked_from_ != nullptr ? known - 1 : std::max(static_cast<int32_t>(found * width), sequence.swapped_token_count);
   int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
   if (sequence.wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
   if (count == 0) return AdmissionResult::NoInputBudget;
@@ -190,6 +207,21 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   }
   admit(sequence, wanted, computed, count, now);
   return AdmissionResult::Accepted;
+}
+
+// Into host_match_: the sequence's prefix in the host tier, at most `most` blocks, if copying what matched_ lacks of it
+// back takes no longer than computing it.
+void Scheduler::match_host_tier(const Sequence& sequence, size_t most) {
+  if (host_tier_ == nullptr || sequence.swapped_token_count > 0 || matched_.size() >= most) return;
+  host_tier_->match(sequence.request.cache_salt, std::span(sequence.keys).first(most), sequence.tokens, host_match_);
+  const int32_t width = blocks_.block_token_count();
+  const auto stored = static_cast<int32_t>(matched_.size()), found = static_cast<int32_t>(host_match_.size());
+  const int32_t count = (found - stored) * width;
+  const bool pays =
+      found > stored &&
+      latency_model_.estimate({.swapped_blocks = found - stored}) <=
+          latency_model_.estimate({.prefill_tokens = count, .attended_tokens = attended_tokens(stored * width, count)});
+  if (!pays) host_match_.clear();
 }
 
 // As many prompts will be in progress after this step as may be.
@@ -245,11 +277,16 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   sequence.block_table.insert(sequence.block_table.end(), matched_.begin(), matched_.end());
   const auto held = static_cast<int32_t>(sequence.block_table.size());
   sequence.published_block_count = std::min(held, shareable_block_count_);
+  if (!host_match_.empty()) host_tier_->pin(host_match_);  // before anything is evicted for it
   const bool extended = blocks_.try_extend(sequence.block_table, wanted_blocks);
   INFLIGHT_CHECK(extended);
   for (auto i = static_cast<size_t>(held); i < sequence.host_table.size(); ++i) {
     plan_.swap_in.push_back({sequence.block_table[i], sequence.host_table[i]});
     ++stats_.swapped_in_blocks;
+  }
+  for (size_t i = matched_.size(); i < host_match_.size(); ++i) {
+    plan_.swap_in.push_back({sequence.block_table[i], host_match_[i]});
+    ++stats_.restored_blocks;
   }
   release_host_blocks(sequence);
   if (forked_from_ != nullptr) copy_from_first_choice(sequence);
@@ -264,6 +301,9 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     sequence.prefix_hit_token_count = computed_token_count;
     stats_.prompt_tokens += sequence.prompt_token_count;
     stats_.cached_tokens += computed_token_count;
+    if (!host_match_.empty()) {
+      stats_.host_cached_tokens += computed_token_count - held * blocks_.block_token_count();
+    }
     record(EventType::Admit, sequence, now, known - computed_token_count, computed_token_count);
   } else {
     const int32_t again = std::max(0, sequence.lost_token_count - computed_token_count);
@@ -275,6 +315,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   schedule(sequence, token_count);
   publish_full_blocks(sequence);
   note_computing(sequence);
+  note_adapter(sequence);
   if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_output(sequence) + blocks_.block_token_count();
 }
 

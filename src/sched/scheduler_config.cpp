@@ -52,6 +52,8 @@ void SchedulerConfig::validate(int64_t kv_token_count) const {
   require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);
   require("host_blocks", host_blocks, 0, limits::kBlocksMax);
+  require("host_cache_blocks", host_cache_blocks, 0, limits::kBlocksMax - host_blocks);
+  require("max_loras", max_loras, 0, limits::kSequencesMax);
   require("kv_headroom", kv_headroom, 0.0, 0.99);
   if (max_num_batched_tokens < max_num_seqs) {
     fail(ErrorCode::InvalidArgument,

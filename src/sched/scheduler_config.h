@@ -63,6 +63,9 @@ struct SchedulerConfig {
   PreemptMode preempt = PreemptMode::Recompute;
   VictimRule preempt_victim = VictimRule::LastAdmitted;
   int32_t host_blocks = 0;  // KV blocks in host memory for swapping; 0 = never swap
+  // KV blocks in host memory, behind those for swapping, for prefixes that were evicted from the device; 0 = none.
+  int32_t host_cache_blocks = 0;
+  int32_t max_loras = 0;  // distinct adapters (Request::adapter) running at once; 0 = no limit
   // A waiting sequence whose priority is better than a running one's by more than this takes its place; off when
   // absent.
   std::optional<int32_t> priority_preemption_threshold;

@@ -60,6 +60,7 @@ void Scheduler::begin_step(TimeNs now) {
     if (host_pool_.dereference(host)) host_pool_.free(host);
   }
   host_blocks_to_free_.clear();
+  if (host_tier_) host_tier_->begin_plan(now);
   step_order_ = running_;
   prefilling_.clear();
   for (Sequence* const sequence : running_) {
@@ -259,6 +260,11 @@ void Scheduler::end_step() {
       limit += sequence->token_limit - sequence->prompt_token_count;
     }
     new_token_ratio_.on_preemption(running_count(), produced, limit);
+  }
+  if (host_tier_) {
+    const size_t before = plan_.swap_out.size();
+    host_tier_->take_copies(plan_.swap_out);
+    stats_.offloaded_blocks += static_cast<int64_t>(plan_.swap_out.size() - before);
   }
   if (plan_.empty()) {
     if (idle()) new_token_ratio_.on_idle();

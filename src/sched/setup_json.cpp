@@ -28,6 +28,8 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("schedule_conservativeness", config.schedule_conservativeness);
   visit("kv_headroom", config.kv_headroom);
   visit("host_kv_blocks", config.host_blocks);
+  visit("host_cache_blocks", config.host_cache_blocks);
+  visit("max_loras", config.max_loras);
   visit("kv_blocks", setup.blocks.block_count);
   visit("block_size", setup.blocks.block_token_count);
   visit("enable_prefix_caching", setup.blocks.prefix_caching);

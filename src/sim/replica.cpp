@@ -51,6 +51,7 @@ void Replica::add(int32_t index, TimeNs arrival) {
   request.arrival = arrival;
   request.priority = given.priority;
   request.tenant = given.tenant;
+  request.adapter = given.adapter;
   request.cache_salt = given.cache_salt;
   request.ttft_deadline = after(given.ttft_deadline);
   request.e2e_deadline = after(given.e2e_deadline);
@@ -214,14 +215,28 @@ int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
 void Replica::add_to(SimResult& result) const {
   const SchedulerStats& stats = scheduler_.stats();
   SchedulerStats& sum = result.scheduler;
-  for (const auto member :
-       {&SchedulerStats::steps, &SchedulerStats::requests_added, &SchedulerStats::requests_finished,
-        &SchedulerStats::requests_aborted, &SchedulerStats::requests_failed, &SchedulerStats::prompt_tokens,
-        &SchedulerStats::cached_tokens, &SchedulerStats::output_tokens, &SchedulerStats::scheduled_tokens,
-        &SchedulerStats::preemptions, &SchedulerStats::recomputed_tokens, &SchedulerStats::swapped_out_blocks,
-        &SchedulerStats::swapped_in_blocks, &SchedulerStats::thrashing_steps, &SchedulerStats::attended_tokens,
-        &SchedulerStats::slot_steps, &SchedulerStats::used_slot_steps, &SchedulerStats::backlog_slot_steps,
-        &SchedulerStats::backlog_used_slot_steps}) {
+  for (const auto member : {&SchedulerStats::steps,
+                            &SchedulerStats::requests_added,
+                            &SchedulerStats::requests_finished,
+                            &SchedulerStats::requests_aborted,
+                            &SchedulerStats::requests_failed,
+                            &SchedulerStats::prompt_tokens,
+                            &SchedulerStats::cached_tokens,
+                            &SchedulerStats::output_tokens,
+                            &SchedulerStats::scheduled_tokens,
+                            &SchedulerStats::preemptions,
+                            &SchedulerStats::recomputed_tokens,
+                            &SchedulerStats::swapped_out_blocks,
+                            &SchedulerStats::swapped_in_blocks,
+                            &SchedulerStats::offloaded_blocks,
+                            &SchedulerStats::restored_blocks,
+                            &SchedulerStats::host_cached_tokens,
+                            &SchedulerStats::thrashing_steps,
+                            &SchedulerStats::attended_tokens,
+                            &SchedulerStats::slot_steps,
+                            &SchedulerStats::used_slot_steps,
+                            &SchedulerStats::backlog_slot_steps,
+                            &SchedulerStats::backlog_used_slot_steps}) {
     sum.*member += stats.*member;
   }
   for (size_t i = 0; i < kAdmissionResultCount; ++i) sum.admissions[i] += stats.admissions[i];

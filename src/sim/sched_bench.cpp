@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -58,7 +59,9 @@ SchedulerSetup setup_of(const SchedBenchOptions& options) {
   setup.blocks.prefix_caching = options.prefix_caching;
   // Ample, as for the peers.
   setup.blocks.block_count =
-      options.running * (div_ceil(setup.config.max_model_len, setup.blocks.block_token_count) + 1);
+      options.kv_blocks > 0
+          ? options.kv_blocks
+          : options.running * (div_ceil(setup.config.max_model_len, setup.blocks.block_token_count) + 1);
   setup.schedule_policy = options.schedule_policy;
   setup.eviction_policy = options.eviction_policy;
   setup.config.validate(int64_t{setup.blocks.block_count} * setup.blocks.block_token_count);
@@ -66,6 +69,32 @@ SchedulerSetup setup_of(const SchedBenchOptions& options) {
 }
 
 }  // namespace
+
+std::vector<BlockCost> bench_blocks(int32_t block_count, int64_t churns, int32_t repeat, const Clock& clock) {
+  constexpr int32_t kTableBlocks = 16;
+  std::vector<BlockCost> costs;
+  for (const double occupancy : {0.0, 0.25, 0.5, 0.75, 0.95}) {
+    EvictPolicy lru;
+    KvBlocks blocks({.block_count = block_count, .prefix_caching = false}, lru);
+    std::vector<BlockId> held, table;
+    held.reserve(static_cast<size_t>(block_count));
+    table.reserve(kTableBlocks);
+    const auto others = static_cast<int32_t>(occupancy * block_count);
+    INFLIGHT_CHECK(blocks.try_extend(held, others) && block_count - others >= kTableBlocks);
+    TimeNs least = std::numeric_limits<TimeNs>::max();
+    for (int32_t i = 0; i < repeat; ++i) {
+      const TimeNs begin = clock.now();
+      for (int64_t churned = 0; churned < churns; churned += kTableBlocks) {
+        INFLIGHT_CHECK(blocks.try_extend(table, kTableBlocks));
+        blocks.release(table);
+      }
+      least = std::min(least, clock.now() - begin);
+    }
+    costs.push_back({occupancy, static_cast<double>(least) / static_cast<double>(churns)});
+    blocks.release(held);
+  }
+  return costs;
+}
 
 SchedBenchResult bench_scheduler(const SchedBenchOptions& options, const Clock& clock) {
   if (options.waiting < 0 || options.prompt_tokens < 1 || options.output_tokens < 1) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -17,6 +18,7 @@ struct SchedBenchOptions {
   int32_t prompt_tokens = 512;
   int32_t output_tokens = 128;
   int32_t max_num_batched_tokens = 2048;
+  int32_t kv_blocks = 0;  // 0 = ample for all that run
   std::string schedule_policy = "fcfs";
   std::string eviction_policy = "lru";
   bool prefix_caching = true;
@@ -31,5 +33,14 @@ struct SchedBenchResult {
 };
 // ERRORS: InvalidArgument, NotFound, Plugin.
 [[nodiscard]] SchedBenchResult bench_scheduler(const SchedBenchOptions& options, const Clock& clock);
+
+// What taking a block and giving it back costs while `occupancy` of a pool is held by others, in order of occupancy.
+struct BlockCost {
+  double occupancy = 0.0;
+  double ns = 0.0;
+};
+// Each figure is the least of `repeat` runs of `churns` blocks.
+[[nodiscard]] std::vector<BlockCost> bench_blocks(int32_t block_count, int64_t churns, int32_t repeat,
+                                                  const Clock& clock);
 
 }  // namespace inflight

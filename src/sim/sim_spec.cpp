@@ -42,6 +42,8 @@ constexpr std::array kKeys = {
     SimKey{"preempt_victim", Type::Text, "last_admitted",
            "last_admitted, lowest_priority, fewest_output, most_freeable or cheapest"},
     SimKey{"host_kv_blocks", Type::Integer, "0", "KV blocks in host memory for swapping"},
+    SimKey{"host_cache_blocks", Type::Integer, "0", "KV blocks in host memory for prefixes evicted from the device"},
+    SimKey{"max_loras", Type::Integer, "0", "distinct adapters running at once; 0 = no limit"},
     SimKey{"priority_preemption_threshold", Type::Integer, "none",
            "a waiting request replaces running ones whose priority is worse by more"},
     SimKey{"overlap", Type::OnOff, "on", "plan a step while the one before runs"},
@@ -165,6 +167,8 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   config.preempt = values.name("preempt", parse_preempt_mode);
   config.preempt_victim = values.name("preempt_victim", parse_victim_rule);
   config.host_blocks = values.integer("host_kv_blocks");
+  config.host_cache_blocks = values.integer("host_cache_blocks");
+  config.max_loras = values.integer("max_loras");
   if (values.text("priority_preemption_threshold") != "none") {
     config.priority_preemption_threshold = values.integer("priority_preemption_threshold");
   }

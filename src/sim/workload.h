@@ -49,6 +49,7 @@ struct SimRequest {
   TimeNs ttft_deadline = kNoDeadline;  // these three from arrival on
   TimeNs e2e_deadline = kNoDeadline;
   TimeNs itl_target = kNoDeadline;
+  uint32_t adapter = 0;
   uint64_t cache_salt = 0;
   uint32_t first_segment = 0;  // its prompt: Workload::segments [first, first + count)
   uint32_t segment_count = 0;

@@ -40,6 +40,7 @@ constexpr std::array kKeys = {
     Key{"prefix_skew", "0", "Zipf exponent of the groups' popularity; 0 = all alike"},
     Key{"branches", "1", "requests that share one whole prompt and arrive together"},
     Key{"tenants", "1", "request i belongs to one of so many"},
+    Key{"adapters", "0", "conversations run with one of so many adapters, in turn; 0 = with none"},
     Key{"tenant_skew", "0", "Zipf exponent of the tenants' shares; 0 = all alike"},
     Key{"priorities", "1", "priority is uniform in 0..N-1 (lower = sooner)"},
     Key{"ttft_ms", "0", "deadline of the first token after arrival; 0 = none"},
@@ -241,6 +242,7 @@ class Generator {
     int32_t prefix = 0;
     int32_t said = 0;  // tokens so far, prefix included
     uint32_t tenant = 0;
+    uint32_t adapter = 0;
     int32_t priority = 0;
     bool tight = false;
   };
@@ -254,6 +256,7 @@ class Generator {
       conversation.prefix_stream = kPrefixStreams + static_cast<uint64_t>(groups_.draw(rng_));
     conversation.said = conversation.prefix;
     conversation.tenant = static_cast<uint32_t>(tenants_.draw(rng_));
+    if (adapters_ > 0) conversation.adapter = static_cast<uint32_t>(conversations_++ % adapters_) + 1;
     conversation.priority = rng_.between(0, priorities_ - 1);
     conversation.tight = rng_.chance(tight_share_);
     return conversation;
@@ -283,6 +286,7 @@ class Generator {
       request.predicted_output_tokens = static_cast<int32_t>(std::clamp(std::round(guess), 1.0, 1e6));
     }
     request.tenant = conversation.tenant;
+    request.adapter = conversation.adapter;
     request.priority = conversation.priority;
     request.ttft_deadline = deadline(ttft_ms_, conversation.tight);
     request.e2e_deadline = deadline(e2e_ms_, conversation.tight);
@@ -307,6 +311,8 @@ class Generator {
   std::optional<double> predict_sigma_;
   Arrivals arrivals_;
   Zipf tenants_, groups_;
+  int32_t adapters_ = spec_.integer("adapters", 0, limits::kTenantsMax);
+  int32_t conversations_ = 0;
   int32_t turns_ = spec_.integer("turns", 1, 1000);
   int32_t branches_ = spec_.integer("branches", 1, 1000);
   int32_t prefix_ = spec_.integer("prefix", 0, limits::kContextTokensMax);

@@ -132,6 +132,25 @@ class Bench(unittest.TestCase):
     KEYS = {"prefill_tokens_per_second", "decode_tokens_per_second", "read_bandwidth_gb_per_second",
             "bandwidth_fraction"}
 
+    def check_phases(self, figures, batch):
+        """What each phase achieves follows from its tokens a second and the model: 4 layers of 8 heads of 32 over 2 KV
+        heads, 256 to 512, 1,024 tokens, half numbers."""
+        layers = 4 * (256 * 256 * 2 + 256 * 64 * 2 + 3 * 256 * 512)
+        token = 2 * layers + 2 * 1024 * 256
+        context = 16 + 8 / 2
+        decode = token + 4 * 4 * 256 * context
+        self.assertAlmostEqual(figures["decode_gflop_per_second"] * 1e9 / figures["decode_tokens_per_second"] / decode, 1, 5)
+        prefill = 2 * layers + 2 * 1024 * 256 / 16 + 4 * 4 * 256 * 17 / 2
+        self.assertAlmostEqual(figures["prefill_gflop_per_second"] * 1e9 / figures["prefill_tokens_per_second"] / prefill, 1, 5)
+        kv = 4 * 2 * 2 * 32 * 2
+        step = figures["decode_gb_per_second"] * 1e9 / (figures["decode_tokens_per_second"] / batch)
+        self.assertGreater(step, 2 * layers + batch * context * kv)  # half weights, norms, the tied output
+        self.assertLess(step, 1.02 * (2 * (layers + 1024 * 256) + batch * context * kv))
+        self.assertGreater(figures["scheduler_us_per_step"], 0)
+        self.assertLess(figures["scheduler_share"] + figures["loop_efficiency"], 1)
+
+    # checklist 13, 16, 59: achieved FLOP/s and bytes/s of each phase; the scheduler's time a step and its share; what a
+    # bare loop over the same steps would keep of the engine's time.
     def test_latency_and_throughput_report_the_promised_keys(self):
         size = ("--prompt-tokens", 16, "--output-tokens", 8, "--repeat", 2, "--json")
         latency = run("bench", "latency", *size)
@@ -141,6 +160,7 @@ class Bench(unittest.TestCase):
         for figures in (json.loads(latency.stdout), json.loads(throughput.stdout)):
             self.assertLessEqual(self.KEYS, set(figures))
             self.assertTrue(all(figures[key] > 0 for key in self.KEYS), figures)
+            self.check_phases(figures, figures["batch"])
         self.assertIn("total_tokens_per_second", json.loads(throughput.stdout))
 
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
+#include "base/half.h"
 #include "base/math.h"
 #include "base/rng.h"
 #include "support/stage_bench.h"
@@ -18,6 +20,7 @@ struct Heads {
   const char* name;
   int32_t heads, kv_heads, head_size, block_tokens;
   int32_t window = 0;
+  KvType kv = KvType::F32;
 };
 
 class Attention : public testing::TestWithParam<Heads> {
@@ -31,7 +34,7 @@ class Attention : public testing::TestWithParam<Heads> {
             .rope_pair_count = GetParam().head_size / 2,
             .rope_interleaved = true,
             .block_token_count = GetParam().block_tokens,
-            .kv_f16 = false,
+            .kv_type = GetParam().kv,
             .sliding_window = GetParam().window,
             .blocks_a_chunk = 1024};
   }
@@ -50,7 +53,7 @@ class Attention : public testing::TestWithParam<Heads> {
 
   // The attended rows [rows][H*D] at the given positions of one sequence of kTokens tokens.
   std::vector<float> attend(const std::vector<Row>& rows) {
-    const auto [name, heads, kv_heads, head_size, block_tokens, window] = GetParam();
+    const auto [name, heads, kv_heads, head_size, block_tokens, window, kv] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
     test::StageBench bench(device_, shape(), 4'000'000, kv_bytes);
@@ -123,6 +126,18 @@ class Attention : public testing::TestWithParam<Heads> {
     return {bench.activations.begin() + out, bench.activations.begin() + out + static_cast<int64_t>(queries.size())};
   }
 
+  // Q8_0 by its definition: 32 numbers by their largest / 127, which is kept as a half.
+  [[nodiscard]] static std::vector<float> as_stored(std::vector<float> numbers) {
+    for (size_t at = 0; at < numbers.size() && GetParam().kv == KvType::Q8_0; at += 32) {
+      const auto block = std::span(numbers).subspan(at, 32);
+      float largest = 0.0F;
+      for (const float number : block) largest = std::max(largest, std::abs(number));
+      const float scale = largest / 127.0F, inverse = 1.0F / scale;  // as the kernel: ties go the same way
+      for (float& number : block) number = float_of_half(half_of_float(scale)) * std::nearbyint(number * inverse);
+    }
+    return numbers;
+  }
+
   [[nodiscard]] std::vector<double> truth(int32_t position) const {
     const auto size = static_cast<size_t>(GetParam().head_size);
     const auto shared = static_cast<size_t>(GetParam().heads / GetParam().kv_heads);
@@ -134,7 +149,7 @@ class Attention : public testing::TestWithParam<Heads> {
         double score = 0.0;
         for (size_t i = 0; i < size; ++i) {
           score += static_cast<double>(queries_[static_cast<size_t>(position) * query_count() + head * size + i]) *
-                   static_cast<double>(keys_[j * key_count() + head / shared * size + i]);
+                   static_cast<double>(stored_keys_[j * key_count() + head / shared * size + i]);
         }
         scores.push_back(score / std::sqrt(static_cast<double>(size)));
       }
@@ -144,7 +159,8 @@ class Attention : public testing::TestWithParam<Heads> {
       for (size_t j = 0; j < scores.size(); ++j) {
         for (size_t i = 0; i < size; ++i) {
           result[head * size + i] +=
-              scores[j] / total * static_cast<double>(values_[(first + j) * key_count() + head / shared * size + i]);
+              scores[j] / total *
+              static_cast<double>(stored_values_[(first + j) * key_count() + head / shared * size + i]);
         }
       }
     }
@@ -159,10 +175,13 @@ class Attention : public testing::TestWithParam<Heads> {
     fill(queries_, query_count() * kTokens);
     fill(keys_, key_count() * kTokens);
     fill(values_, key_count() * kTokens);
+    stored_keys_ = as_stored(keys_);
+    stored_values_ = as_stored(values_);
   }
 
   Device device_ = Device::open({});
-  std::vector<float> queries_, keys_, values_;  // of each position
+  std::vector<float> queries_, keys_, values_;      // of each position
+  std::vector<float> stored_keys_, stored_values_;  // what the KV storage makes of them
 };
 
 TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
@@ -197,7 +216,9 @@ TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                          testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
                                          Heads{"Single", 20, 1, 6, 128}, Heads{"Window", 6, 2, 16, 16, 100},
-                                         Heads{"LongWindow", 4, 2, 8, 8, 300}),
+                                         Heads{"LongWindow", 4, 2, 8, 8, 300},
+                                         Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
+                                         Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

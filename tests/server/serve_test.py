@@ -27,6 +27,7 @@ def tearDownModule():
 
 
 class Text(unittest.TestCase):
+    # checklist 103: the pieces are the whole answer's text, and the last event is [DONE] (Server.stream()).
     def test_streamed_text_equals_the_whole_answer(self):
         whole = server.post("/v1/completions", STORY)
         events = server.stream("/v1/completions", {**STORY, "stream_options": {"include_usage": True}})

@@ -80,6 +80,7 @@ RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t share
   request.priority = rng.between(-2, 2);
   request.tenant = static_cast<uint32_t>(rng.below(4));
   request.seed = rng.below(3);
+  if (rng.chance(0.3)) request.adapter = static_cast<uint32_t>(rng.between(1, 5));
   if (rng.chance(0.25)) request.n = rng.between(2, 9);
   if (rng.chance(0.1)) request.min_tokens = rng.between(1, request.max_tokens);
   request.prompt_logprobs = rng.chance(0.05);
@@ -111,6 +112,8 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
   world.config.long_prefill_token_threshold = rng.chance(0.5) ? rng.between(1, 30) : 0;
   world.config.max_model_len = rng.between(8, 200);
   if (seed % 3 == 0) world.config.sliding_window = rng.between(1, 80);
+  if (seed % 2 == 0) world.config.host_cache_blocks = rng.between(1, 120);
+  if (seed % 5 < 2) world.config.max_loras = rng.between(1, 3);
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
   world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);
@@ -133,7 +136,7 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
 // What the simulations have really exercised: a run that never preempts proves nothing about preemption.
 struct Coverage {
   int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
-          copied = 0, host_sampled = 0, prompt_logprobs = 0;
+          copied = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0;
   std::map<std::string, int64_t> policies;  // shipped ones: in how many runs
 };
 
@@ -191,6 +194,8 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   coverage.aborted += stats.requests_aborted;
   coverage.finished += stats.requests_finished;
   coverage.swapped += stats.swapped_in_blocks;
+  coverage.restored += stats.restored_blocks;
+  coverage.without_adapter += stats.admissions[static_cast<size_t>(AdmissionResult::NoAdapter)];
   coverage.evictions += world.blocks().evicted_total();
   coverage.copied += world.executor().copied_block_count();
   coverage.host_sampled += world.executor().host_sampled_count();
@@ -231,6 +236,8 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.finished, wanted / 20);
   EXPECT_GT(coverage.copied, wanted / 200);
   EXPECT_GT(coverage.host_sampled, wanted / 50);
+  EXPECT_GT(coverage.restored, wanted / 100);
+  EXPECT_GT(coverage.without_adapter, wanted / 100);
   EXPECT_GT(coverage.prompt_logprobs, wanted / 50);
 }
 

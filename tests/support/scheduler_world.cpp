@@ -34,7 +34,7 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
       scheduler_(options.config, blocks_, policy != nullptr ? *policy : fcfs_),
       executor_(
           {.block_count = options.blocks.block_count,
-           .host_block_count = options.config.host_blocks,
+           .host_block_count = options.config.host_blocks + options.config.host_cache_blocks,
            .block_token_count = options.blocks.block_token_count,
            .row_count = options.config.max_num_seqs,
            .token_budget = options.config.max_num_batched_tokens,
@@ -52,6 +52,7 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.end_tokens = options.end_tokens;
   request.arrival = clock_.now();
   request.cache_salt = options.salt;
+  request.adapter = options.adapter;
   request.priority = options.priority;
   request.tenant = options.tenant;
   if (options.ttft_deadline != 0) request.ttft_deadline = options.ttft_deadline;
@@ -64,8 +65,10 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
        slot = scheduler_.sequence(slot).next_choice_slot) {
     const Sequence& sequence = scheduler_.sequence(slot);
     const uint64_t key = key_of(id, sequence.choice);
-    records_[key] = {
-        .options = options, .truth = {options.salt, options.prompt}, .output = {}, .choice = sequence.choice};
+    records_[key] = {.options = options,
+                     .truth = {options.salt * 1000 + options.adapter, options.prompt},
+                     .output = {},
+                     .choice = sequence.choice};
     key_of_sequence_[sequence.id] = key;
   }
   return id;

@@ -32,6 +32,7 @@ struct RequestOptions {
   int32_t max_tokens = 8;
   std::vector<TokenId> end_tokens;
   uint64_t salt = 0;
+  uint32_t adapter = 0;
   int32_t priority = 0;
   uint32_t tenant = 0;
   TimeNs ttft_deadline = 0;  // absolute; 0 = none

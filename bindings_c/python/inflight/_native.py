@@ -38,7 +38,7 @@ class EngineParams(ctypes.Structure):
         ("max_num_queued_tokens", c_int64), ("max_predicted_wait_ms", c_double), ("request_timeout_ms", c_double),
         ("watchdog_timeout_s", c_double), ("max_tokens_limit", c_int32), ("max_num_partial_prefills", c_int32),
         ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p),
-        ("linear_backend", c_char_p)]
+        ("linear_backend", c_char_p), ("kv_offloading_size", c_double)]
 
 
 class RequestParams(ctypes.Structure):

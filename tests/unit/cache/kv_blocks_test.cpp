@@ -201,6 +201,49 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
   blocks.release(taken);
 }
 
+// Counts what it is asked and told.
+class Counter final : public EvictPolicy {
+ public:
+  void on_evict(BlockId) override { ++calls; }
+  EvictKey rank(BlockId, int64_t release_tick) override {
+    ++calls;
+    return {release_tick, 0};
+  }
+  int64_t calls = 0;
+};
+
+// checklist 79: a block costs the strategy nothing while one is free, and at most two calls (who goes, and its parent's
+// rank) when the pool is full, whatever its size and however much of it is held. Times: `inflight bench sched`.
+TEST(KvBlocks, ABlockCostsTheSameAtAnyOccupancy) {
+  for (const int32_t size : {200, 2000, 20000}) {
+    for (const int32_t held_percent : {0, 50, 95}) {
+      Counter policy;
+      KvBlocks blocks({.block_count = size, .block_token_count = kWidth}, policy);
+      std::vector<BlockId> held;
+      ASSERT_TRUE(blocks.try_extend(held, size * held_percent / 100));
+      std::vector<BlockId> table;
+      ASSERT_TRUE(blocks.try_extend(table, 8));
+      EXPECT_EQ(policy.calls, 0);
+      blocks.release(table);
+      // The rest becomes one stored chain.
+      const int32_t rest = blocks.available_count();
+      ASSERT_TRUE(blocks.try_extend(table, rest));
+      PrefixKey key = root_key(0);
+      for (int32_t i = 0; i < rest; ++i) {
+        const std::vector<TokenId> tokens = {i, i};
+        key = child_key(key, tokens);
+        ASSERT_TRUE(blocks.try_publish(table, {.index = i, .salt = 0, .key = key, .tokens = tokens, .owner = {}}));
+      }
+      blocks.release(table);
+      policy.calls = 0;
+      ASSERT_TRUE(blocks.try_extend(table, 8));
+      EXPECT_EQ(policy.calls, 2 * 8) << size << ' ' << held_percent;
+      blocks.release(table);
+      blocks.release(held);
+    }
+  }
+}
+
 // Keeps its own order: names block 1 before block 0, and nonsense first.
 class Ordered final : public EvictPolicy {
  public:

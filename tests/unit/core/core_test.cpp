@@ -125,6 +125,22 @@ TEST(KvLayout, CountsBytes) {
   }
 }
 
+// checklist 89: q8_0 holds at least 1.85 times the tokens of f16; a head must be whole blocks of 32.
+TEST(KvLayout, EightBitsTakeLittleMoreThanHalf) {
+  ModelSpec spec = small_model();
+  for (const int32_t head_size : {32, 64, 128}) {
+    spec.head_size = head_size;
+    const auto f16 = static_cast<double>(KvLayout::of(spec, 16, KvType::F16).bytes_per_token());
+    const auto q8 = static_cast<double>(KvLayout::of(spec, 16, KvType::Q8_0).bytes_per_token());
+    EXPECT_GE(f16 / q8, 1.85);
+    EXPECT_EQ(q8, 2.0 * 2 * 2 * head_size * 34 / 32);
+  }
+  spec.head_size = 48;
+  EXPECT_NE(message_of([&] { (void)KvLayout::of(spec, 16, KvType::Q8_0); }, ErrorCode::InvalidArgument)
+                .find("kv_cache_dtype is q8_0"),
+            std::string::npos);
+}
+
 TEST(FinishReason, HasTheWordsOfTheApi) {
   EXPECT_STREQ(to_string(FinishReason::Stop), "stop");
   EXPECT_STREQ(to_string(FinishReason::Length), "length");

@@ -34,6 +34,8 @@ struct Setting {
   int32_t block_size = 16;
   bool prefix_caching = true;
   std::string model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  KvType kv = KvType::F16;
+  double offloading_gib = 0.0;
 };
 
 std::string name_of(const Setting& setting) {
@@ -66,6 +68,8 @@ std::vector<SubmitOptions> requests() {
 RuntimeOptions options_of(const Setting& setting) {
   RuntimeOptions options;
   options.model = setting.model;
+  options.kv_type = setting.kv;
+  options.kv_offloading_gib = setting.offloading_gib;
   options.host_driven = true;
   options.overlap = setting.overlap;
   options.prefix_caching = setting.prefix_caching;
@@ -194,6 +198,37 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
   EXPECT_GT(exercised.recomputed, 10);
   EXPECT_GT(exercised.swapped, 1);
   EXPECT_GT(exercised.cached, 10);
+}
+
+// checklist 89: the same for an 8-bit KV cache.
+TEST(ModeMatrix, TokensFromAnEightBitCacheAreThoseOfARequestAlone) {
+  const Exercised exercised =
+      expect_tokens({{.preempt = PreemptMode::Recompute, .chunk = 16, .kv = KvType::Q8_0},
+                     {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .kv = KvType::Q8_0}},
+                    outputs_alone({.kv = KvType::Q8_0}));
+  EXPECT_GT(exercised.preemptions, 3);
+  EXPECT_GT(exercised.recomputed, 10);
+  EXPECT_GT(exercised.swapped, 1);
+  EXPECT_GT(exercised.cached, 10);
+}
+
+// checklist 94: prefixes that came back from host memory give the tokens that computed ones give.
+TEST(ModeMatrix, TokensFromOffloadedPrefixesAreThoseOfARequestAlone) {
+  const auto all = requests();
+  for (const bool overlap : {false, true}) {
+    const Setting setting{.overlap = overlap, .offloading_gib = 0.01};
+    const auto alone = outputs_alone(setting);
+    RuntimeOptions options = options_of(setting);
+    options.scheduler.max_num_seqs = 1;
+    Runtime runtime(options);
+    for (int round = 0; round < 3; ++round) {
+      for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(serve(runtime, all, {i}).front(), alone[i]) << i;
+    }
+    const SchedulerStats stats = runtime.engine().stats().scheduler;
+    EXPECT_GT(stats.offloaded_blocks, 20);
+    EXPECT_GT(stats.restored_blocks, 5);
+    EXPECT_EQ(stats.host_cached_tokens, stats.restored_blocks * 16);
+  }
 }
 
 }  // namespace

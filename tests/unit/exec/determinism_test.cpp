@@ -179,6 +179,7 @@ class Determinism : public testing::TestWithParam<Case> {
     synthetic.matrix_type = GetParam().type;
     synthetic.spec.context_length = 1024;
     synthetic.spec.sliding_window = GetParam().window;
+    if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
     synthetic.query_key_value_bias = true;
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
     executor_.emplace(device_, model_->spec, model_->weights,
@@ -298,7 +299,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Determinism,
                                          Case{"Q8", TensorType::Q8_0, KvType::F16, LaunchMode::Fused},
                                          Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
                                          Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
-                                         Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100}),
+                                         Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100},
+                                         Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

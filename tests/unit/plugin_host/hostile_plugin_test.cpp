@@ -4,8 +4,11 @@
 // the output it has alone, the decisions after it are those of the built-in policy, and the report names the fault.
 // Method: tests/plugins/hostile.cpp misbehaves in score(); the guard itself with plain functions.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -125,6 +128,41 @@ TEST(HostilePolicyAlone, ExceptionsAreCaughtInlineToo) {
   plans_with(policy.get());
   EXPECT_EQ(policy->instance().exit_reason(), INFLIGHT_EXIT_ABI);
   EXPECT_EQ(policy->instance().report_path(), "");
+}
+
+constexpr size_t kFrameBytes = size_t{64} << 10;
+volatile int end_of_descent = -1;
+[[gnu::noinline]] int descend(int depth) {  // frames of which only the end is touched
+  volatile char frame[kFrameBytes];
+  frame[0] = static_cast<char>(depth);
+  return depth == end_of_descent ? 0 : descend(depth + 1) + frame[0];
+}
+
+// A thread whose stack has no guard page at all, with memory of somebody else right below it.
+TEST(Guard, EndsARecursionWithLargeFramesBeforeItLeavesTheStack) {
+  constexpr size_t kStack = size_t{8} << 20, kBelow = size_t{1} << 20;
+  void* const mapped = ::mmap(nullptr, kBelow + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const below = static_cast<unsigned char*>(mapped);
+  std::fill_n(below, kBelow, static_cast<unsigned char>(0xA5));
+  for (int round = 0; round < 3; ++round) {
+    pthread_attr_t attributes;
+    ASSERT_EQ(::pthread_attr_init(&attributes), 0);
+    ASSERT_EQ(::pthread_attr_setstack(&attributes, below + kBelow, kStack), 0);
+    GuardResult result;
+    pthread_t thread{};
+    const auto body = [](void* to) -> void* {
+      *static_cast<GuardResult*>(to) = run_guarded({}, [] { static_cast<void>(descend(0)); });
+      return nullptr;
+    };
+    ASSERT_EQ(::pthread_create(&thread, &attributes, body, &result), 0);
+    ASSERT_EQ(::pthread_join(thread, nullptr), 0);
+    ::pthread_attr_destroy(&attributes);
+    EXPECT_EQ(result.outcome, GuardOutcome::Crashed);
+    EXPECT_EQ(std::count(below, below + kBelow, static_cast<unsigned char>(0xA5)), static_cast<std::ptrdiff_t>(kBelow));
+    std::fill_n(below + kBelow, kStack, static_cast<unsigned char>(0));  // open again: any thread may have it
+  }
+  ::munmap(mapped, kBelow + kStack);
 }
 
 TEST(Guard, GivesBackTheStackAfterACrashAndWorksAgain) {

@@ -53,6 +53,50 @@ std::map<AdmissionResult, int64_t> results_of_a_step(SchedulerWorld& world) {
 
 using Results = std::map<AdmissionResult, int64_t>;
 
+// checklist 26: two adapters may run. The third one's request waits, those behind it do not; it comes when one has
+// ended, and is passed no more than kSkipAheadMax times.
+TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
+  WorldOptions options = world_of(8, 64, 200);
+  options.config.max_loras = 2;
+  SchedulerWorld world(options);
+  const auto add = [&](uint32_t adapter, int32_t count) {
+    return world.add({.prompt = prompt_of(4, adapter), .max_tokens = count, .adapter = adapter});
+  };
+  const uint64_t first = add(1, 4);
+  add(2, 30);
+  const uint64_t third = add(3, 4), same = add(2, 4), none = add(0, 4);
+  EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 4}, {AdmissionResult::NoAdapter, 1}}));
+  world.run();
+  EXPECT_LT(world.record(same).first_token_step, world.record(third).first_token_step);
+  EXPECT_LT(world.record(none).first_token_step, world.record(third).first_token_step);
+  EXPECT_GT(world.record(third).first_token_step, world.record(first).finish_step - 2);
+  EXPECT_LT(world.record(third).finish_step, 20);
+
+  // A stream of requests for the two that run does not keep the third away for ever.
+  SchedulerWorld busy(options);
+  const auto send = [&](uint32_t adapter) {
+    return busy.add({.prompt = prompt_of(4, adapter), .max_tokens = 6, .adapter = adapter});
+  };
+  send(1);
+  send(2);
+  const uint64_t waits = send(3);
+  for (int i = 0; i < 300 && busy.record(waits).finish == FinishReason::None; ++i) {
+    send(1 + static_cast<uint32_t>(i % 2));
+    busy.step();
+  }
+  EXPECT_EQ(busy.record(waits).finish, FinishReason::Length);
+}
+
+// The same prompt under another adapter has other K and V.
+TEST(Gates, AdaptersShareNoPrefix) {
+  SchedulerWorld world(world_of(4, 64, 200));
+  for (const uint32_t adapter : {0U, 1U, 2U, 1U}) {
+    world.add({.prompt = prompt_of(20, 1), .max_tokens = 2, .adapter = adapter});
+    world.run();
+  }
+  EXPECT_EQ(world.scheduler().stats().cached_tokens, 16);
+}
+
 // checklist 18, 24, 25: in each world the last request fails the named gate and every one after it.
 TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   {

@@ -39,6 +39,16 @@ TEST(SchedBench, ComputesEveryTokenOnce) {
   }
 }
 
+// The figures of `inflight bench sched` for KV blocks: one for each occupancy, by a clock that stands still.
+TEST(SchedBench, MeasuresBlocksAtEveryOccupancy) {
+  const ManualClock clock;
+  const auto costs = bench_blocks(400, 3200, 2, clock);
+  ASSERT_EQ(costs.size(), 5U);
+  EXPECT_EQ(costs.front().occupancy, 0.0);
+  EXPECT_EQ(costs.back().occupancy, 0.95);
+  for (const BlockCost& cost : costs) EXPECT_EQ(cost.ns, 0.0);
+}
+
 // STYLE 4.1: no allocation in the steady decode step, with prefix cache and a policy behind the plugin interface.
 TEST(SchedBench, ADecodeStepAllocatesNothing) {
   for (const char* name : {"fcfs", "lpm", "priority"}) {

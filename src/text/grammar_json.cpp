@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "text/grammar_json_exclusive.h"
 #include "text/grammar_json_merge.h"
 #include "text/grammar_json_text.h"
 #include "text/grammar_numbers.h"
@@ -68,20 +69,24 @@ class SchemaCompiler {
     if (!given.is_object()) malformed(path, "a schema is an object or a boolean");
     check_keywords(given, path);
     if (given.contains("$ref")) return reference(given, path);
-    if (given.contains("allOf")) return schema(merge_all_of(given, path, root_), path);
+    if (given.contains("allOf")) return schema(flat_schema(given, path, root_), path);
     for (const char* const keyword : {"anyOf", "oneOf"}) {
       if (given.contains(keyword)) return choices(given, keyword, path);
     }
     if (given.contains("const")) return literals(given, Json::array({given["const"]}), path);
     if (given.contains("enum")) return literals(given, given["enum"], path);
+    const Json flat = flat_schema(given, path, root_);
     std::vector<NodeId> alternatives;
-    for (const std::string& type : types_of(given, path)) alternatives.push_back(typed(given, type, path));
+    for (const std::string& type : types_of(flat, path)) alternatives.push_back(typed(flat, type, path));
     return builder_.any_of(std::move(alternatives));
   }
 
   void check_keywords(const Json& given, const std::string& path) {
     for (const auto& [keyword, value] : given.items()) {
-      if (is_annotation(keyword) || is_assertion(keyword)) continue;
+      // One that is no fragment changes what references below it mean.
+      const bool renames =
+          keyword == "$id" && path != "#" && !(value.is_string() && value.get<std::string>().starts_with('#'));
+      if (!renames && (is_annotation(keyword) || is_assertion(keyword))) continue;
       if (keyword == "uniqueItems" && value.is_boolean() && !value.get<bool>()) continue;
       if (keyword == "multipleOf" && value.is_number() && value.get<double>() == 1.0 && given.contains("type") &&
           given["type"] == "integer")
@@ -119,12 +124,26 @@ class SchemaCompiler {
     Json rest = given;
     rest.erase(keyword);
     const bool alone = std::ranges::all_of(rest.items(), [](const auto& item) { return is_annotation(item.key()); });
+    const auto place_of = [&](size_t i) { return fmt::format("{}/{}/{}", path, keyword, i); };
+    std::vector<Json> whole;
+    for (size_t i = 0; i < list.size(); ++i)
+      whole.push_back(alone ? list[i] : merge_schemas(rest, list[i], place_of(i), root_));
     std::vector<NodeId> alternatives;
-    for (size_t i = 0; i < list.size(); ++i) {
-      const std::string place = path + "/" + keyword + "/" + fmt::format("{}", i);
-      alternatives.push_back(schema(alone ? list[i] : merge_schemas(rest, list[i], place, root_), place));
-    }
+    for (size_t i = 0; i < whole.size(); ++i) alternatives.push_back(schema(whole[i], place_of(i)));
+    if (keyword == "oneOf") refuse_overlaps(whole, path);
     return builder_.any_of(std::move(alternatives));
+  }
+
+  // A document of one alternative must satisfy no other one.
+  void refuse_overlaps(const std::vector<Json>& alternatives, const std::string& path) const {
+    for (size_t i = 0; i < alternatives.size(); ++i) {
+      for (size_t j = 0; j < alternatives.size(); ++j) {
+        if (i == j || never_both(alternatives[i], alternatives[j], path, root_)) continue;
+        refuse(path, fmt::format("keyword 'oneOf' is not supported where a document may satisfy two alternatives, here "
+                                 "{} and {}; say 'anyOf' where that is meant",
+                                 std::min(i, j), std::max(i, j)));
+      }
+    }
   }
 
   NodeId literals(const Json& given, const Json& values, const std::string& path) {
@@ -231,14 +250,10 @@ class SchemaCompiler {
   NodeId array(const Json& given, const std::string& path) {
     const int64_t min = count(given, "minItems", 0, path);
     const auto max = maximum_count(given, "maxItems", path);
-    const bool tuple_items = given.contains("items") && given["items"].is_array();  // drafts before 2020
-    const Json prefix = given.contains("prefixItems") ? given["prefixItems"]
-                        : tuple_items                 ? given["items"]
-                                                      : Json::array();
+    const Json prefix = given.value("prefixItems", Json::array());
     if (!prefix.is_array()) malformed(path, "'prefixItems' must be a list of schemas");
-    const char* const rest_keyword = tuple_items ? "additionalItems" : "items";
-    const Json rest = given.contains(rest_keyword) ? given[rest_keyword] : Json(true);
-    const NodeId item = schema(rest, path + "/" + rest_keyword);
+    const Json rest = given.value("items", Json(true));
+    const NodeId item = schema(rest, path + "/items");
     if (prefix.empty()) return text_.list("[", item, min, rest == Json(false) ? std::optional<int64_t>(0) : max, "]");
     // From the last item back: what may stand behind `i` items.
     const auto prefix_count = static_cast<int64_t>(prefix.size());
@@ -267,13 +282,15 @@ class SchemaCompiler {
     const Json properties = given.value("properties", Json::object());
     if (!properties.is_object()) malformed(path, "'properties' must be an object");
     std::set<std::string> required;
-    for (const Json& name : given.value("required", Json::array())) required.insert(name.get<std::string>());
+    const Json required_names = given.value("required", Json::array());
+    for (const Json& name : required_names) required.insert(name.get<std::string>());
     const bool any_by_default = properties.empty();
     const Json additional = given.value("additionalProperties", Json(any_by_default));
     std::vector<std::string> names;
     for (const auto& item : properties.items()) names.push_back(item.key());
-    for (const std::string& name : required) {
-      if (!properties.contains(name)) names.push_back(name);  // any value that additional ones may have
+    for (const Json& name : required_names) {  // those that are not declared may be what additional ones may
+      const auto text = name.get<std::string>();
+      if (!properties.contains(text) && std::ranges::find(names, text) == names.end()) names.push_back(text);
     }
     check_property_counts(given, names.size(), required.size(), additional, path);
     std::optional<NodeId> extra;

@@ -11,9 +11,11 @@
 namespace inflight::grammar {
 namespace {
 
-constexpr std::array<std::string_view, 16> kAnnotations{
-    "$schema",    "$id",      "$comment", "$defs",     "definitions", "title",           "description", "default",
-    "deprecated", "examples", "readOnly", "writeOnly", "example",     "contentEncoding", "nullable",    "strict"};
+constexpr std::array<std::string_view, 22> kAnnotations{
+    "$schema",     "$id",           "$comment",         "$defs",         "definitions", "title",
+    "description", "default",       "deprecated",       "examples",      "readOnly",    "writeOnly",
+    "example",     "discriminator", "contentEncoding",  "nullable",      "strict",      "$anchor",
+    "$vocabulary", "contentSchema", "contentMediaType", "$dynamicAnchor"};
 constexpr std::array<std::string_view, 25> kAssertions{
     "type",          "enum",    "const",       "properties", "required", "additionalProperties", "minProperties",
     "maxProperties", "items",   "prefixItems", "minItems",   "maxItems", "additionalItems",      "minLength",
@@ -21,7 +23,7 @@ constexpr std::array<std::string_view, 25> kAssertions{
     "$ref",          "anyOf",   "oneOf",       "allOf"};
 constexpr std::array<std::string_view, 7> kTypes{"string", "number", "integer", "object", "array", "boolean", "null"};
 
-// The types that both allow; an integer is a number.
+// The types that both allow, none perhaps; an integer is a number.
 Json common_types(const Json& left, const Json& right, const std::string& path) {
   const auto mine = types_of(Json{{"type", left}}, path);
   const auto theirs = types_of(Json{{"type", right}}, path);
@@ -35,7 +37,6 @@ Json common_types(const Json& left, const Json& right, const std::string& path) 
     if (in_left && in_right && !(type == "integer" && has(mine, "number") && has(theirs, "number")))
       common.push_back(type);
   }
-  if (common.empty()) fail(ErrorCode::InvalidArgument, "JSON schema, {}: no type satisfies all of its schemas", path);
   return common;
 }
 
@@ -55,26 +56,90 @@ Json intersected(const Json& left, const Json& right) {
   return both;
 }
 
-// One side forbids undeclared properties: those that only the other declares are forbidden then.
-void close_properties(Json& merged, const Json& left, const Json& right) {
-  const auto closes = [](const Json& schema) {
-    return schema.contains("additionalProperties") && schema["additionalProperties"] == Json(false);
-  };
-  const auto declares = [](const Json& schema, const std::string& name) {
-    return schema.contains("properties") && schema["properties"].contains(name);
-  };
-  if (!merged.contains("properties")) return;
-  Json kept = Json::object();
-  for (const auto& [name, schema] : merged["properties"].items()) {
-    const bool forbidden = (closes(left) && !declares(left, name)) || (closes(right) && !declares(right, name));
-    if (!forbidden) kept[name] = schema;
+// What `schema` says about property `name`.
+Json said_of(const Json& schema, const std::string& name) {
+  if (schema.contains("properties") && schema["properties"].contains(name)) return schema["properties"][name];
+  return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
+}
+
+// What `schema` says about item `index`.
+Json said_of(const Json& schema, size_t index) {
+  if (schema.contains("prefixItems") && index < schema["prefixItems"].size()) return schema["prefixItems"][index];
+  return schema.contains("items") ? schema["items"] : Json(true);
+}
+
+// The parts of two schemas that say which schema a document's parts must satisfy.
+class PartMerger {
+ public:
+  PartMerger(const Json& left, const Json& right, const std::string& path, const Json& root, int depth)
+      : left_(left), right_(right), path_(path), root_(root), depth_(depth) {}
+
+  // "properties": those that one side declares must also be what the other says about undeclared ones.
+  [[nodiscard]] Json properties() const {
+    Json merged = Json::object();
+    for (const Json* const side : {&left_, &right_}) {
+      if (!side->contains("properties")) continue;
+      for (const auto& [name, schema] : (*side)["properties"].items()) {
+        if (merged.contains(name)) continue;
+        Json both = merge(said_of(left_, name), said_of(right_, name), "/properties/" + name);
+        if (both != Json(false)) merged[name] = std::move(both);
+      }
+    }
+    return merged;
   }
-  merged["properties"] = kept;
+
+  [[nodiscard]] Json prefix_items() const {
+    size_t count = 0;
+    for (const Json* const side : {&left_, &right_}) {
+      if (side->contains("prefixItems")) count = std::max(count, (*side)["prefixItems"].size());
+    }
+    Json merged = Json::array();
+    for (size_t i = 0; i < count; ++i)
+      merged.push_back(merge(said_of(left_, i), said_of(right_, i), fmt::format("/prefixItems/{}", i)));
+    return merged;
+  }
+
+ private:
+  [[nodiscard]] Json merge(const Json& left, const Json& right, const std::string& place) const {
+    return merge_schemas(left, right, path_ + place, root_, depth_ + 1);
+  }
+  const Json &left_, &right_;
+  const std::string& path_;
+  const Json& root_;
+  int depth_;
+};
+
+// Before draft 2020-12 "items" might be a list, and "additionalItems" what comes behind it.
+Json with_prefix_items(Json schema) {
+  if (!schema.contains("items") || !schema["items"].is_array()) {
+    schema.erase("additionalItems");  // says nothing without a list
+    return schema;
+  }
+  schema["prefixItems"] = schema["items"];
+  schema.erase("items");
+  if (schema.contains("additionalItems")) schema["items"] = schema["additionalItems"];
+  schema.erase("additionalItems");
+  return schema;
+}
+
+// '%22' as '"'.
+std::string percent_decoded(const std::string& text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    uint8_t byte = 0;
+    const bool encoded = text[i] == '%' && i + 2 < text.size() &&
+                         std::from_chars(&text[i + 1], &text[i + 3], byte, 16).ptr == &text[i + 3];
+    decoded += encoded ? static_cast<char>(byte) : text[i];
+    if (encoded) i += 2;
+  }
+  return decoded;
 }
 
 }  // namespace
 
-bool is_annotation(std::string_view keyword) { return std::ranges::find(kAnnotations, keyword) != kAnnotations.end(); }
+bool is_annotation(std::string_view keyword) {
+  return keyword.starts_with("x-") || std::ranges::find(kAnnotations, keyword) != kAnnotations.end();
+}
 bool is_assertion(std::string_view keyword) { return std::ranges::find(kAssertions, keyword) != kAssertions.end(); }
 
 std::vector<std::string> types_of(const Json& schema, const std::string& path) {
@@ -116,45 +181,56 @@ const Json& resolve_reference(const Json& root, const std::string& reference, co
   if (!reference.starts_with("#/"))
     fail(ErrorCode::Unsupported, "JSON schema, {}: reference '{}' is not supported, only: #/...", path, reference);
   try {
-    return root.at(Json::json_pointer(reference.substr(1)));
+    return root.at(Json::json_pointer(percent_decoded(reference.substr(1))));
   } catch (const nlohmann::json::exception&) {
     fail(ErrorCode::InvalidArgument, "JSON schema, {}: reference '{}' points to nothing", path, reference);
   }
 }
 
-Json merge_schemas(const Json& left, const Json& right, const std::string& path, const Json& root, int depth) {
+Json flat_schema(const Json& schema, const std::string& path, const Json& root, int depth) {
   if (depth > limits::kGrammarDepthMax) fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested too deep", path);
+  if (schema.is_boolean()) return schema;
+  if (!schema.is_object())
+    fail(ErrorCode::InvalidArgument, "JSON schema, {}: a schema is an object or a boolean", path);
+  Json rest = with_prefix_items(schema);
+  if (schema.contains("$ref")) {
+    if (!schema["$ref"].is_string()) fail(ErrorCode::InvalidArgument, "JSON schema, {}: '$ref' must be a string", path);
+    rest.erase("$ref");
+    return merge_schemas(rest, resolve_reference(root, schema["$ref"].get<std::string>(), path), path, root, depth + 1);
+  }
+  if (!schema.contains("allOf")) return rest;
+  if (!schema["allOf"].is_array())
+    fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'allOf' must be a list of schemas", path);
+  rest.erase("allOf");
+  for (size_t i = 0; i < schema["allOf"].size(); ++i) {
+    rest = merge_schemas(rest, schema["allOf"][i], fmt::format("{}/allOf/{}", path, i), root, depth + 1);
+  }
+  return rest;
+}
+
+Json merge_schemas(const Json& left, const Json& right, const std::string& path, const Json& root, int depth) {
   if (left.is_boolean()) return left.get<bool>() ? right : left;
   if (right.is_boolean()) return right.get<bool>() ? left : right;
-  const auto flat = [&](const Json& schema) {  // without $ref and allOf
-    if (schema.contains("$ref")) {
-      Json rest = schema;
-      rest.erase("$ref");
-      return merge_schemas(rest, resolve_reference(root, schema["$ref"].get<std::string>(), path), path, root,
-                           depth + 1);
-    }
-    return schema.contains("allOf") ? merge_all_of(schema, path, root) : schema;
-  };
-  const Json mine = flat(left);
-  const Json theirs = flat(right);
+  const Json mine = flat_schema(left, path, root, depth);
+  const Json theirs = flat_schema(right, path, root, depth);
   if (mine.is_boolean() || theirs.is_boolean()) return merge_schemas(mine, theirs, path, root, depth + 1);
   Json merged = mine;
   for (const auto& [keyword, value] : theirs.items()) {
     if (!merged.contains(keyword)) {
       merged[keyword] = value;
-    } else if (is_annotation(keyword) || merged[keyword] == value) {
+    } else if (is_annotation(keyword) || keyword == "properties" || keyword == "prefixItems" ||
+               merged[keyword] == value) {
       continue;
     } else if (keyword == "type") {
       merged[keyword] = common_types(merged[keyword], value, path);
+      if (merged[keyword].empty()) return false;
+    } else if (keyword == "const") {
+      return false;
     } else if (keyword == "required") {
       merged[keyword] = united(merged[keyword], value);
     } else if (keyword == "enum") {
       merged[keyword] = intersected(merged[keyword], value);
-    } else if (keyword == "properties") {
-      for (const auto& [name, schema] : value.items()) {
-        Json& place = merged[keyword][name];
-        place = place.is_null() ? schema : merge_schemas(place, schema, path + "/properties/" + name, root, depth + 1);
-      }
+      if (merged[keyword].empty()) return false;
     } else if (keyword == "items" || keyword == "additionalProperties") {
       merged[keyword] = merge_schemas(merged[keyword], value, path + "/" + keyword, root, depth + 1);
     } else if (keyword.starts_with("min") || keyword == "exclusiveMinimum") {
@@ -168,18 +244,9 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
            "JSON schema, {}: keyword '{}' twice, in schemas that must hold at once, is not supported", path, keyword);
     }
   }
-  close_properties(merged, mine, theirs);
-  return merged;
-}
-
-Json merge_all_of(const Json& schema, const std::string& path, const Json& root) {
-  if (!schema["allOf"].is_array())
-    fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'allOf' must be a list of schemas", path);
-  Json merged = schema;
-  merged.erase("allOf");
-  for (size_t i = 0; i < schema["allOf"].size(); ++i) {
-    merged = merge_schemas(merged, schema["allOf"][i], fmt::format("{}/allOf/{}", path, i), root);
-  }
+  const PartMerger parts(mine, theirs, path, root, depth);
+  if (merged.contains("properties")) merged["properties"] = parts.properties();
+  if (merged.contains("prefixItems")) merged["prefixItems"] = parts.prefix_items();
   return merged;
 }
 

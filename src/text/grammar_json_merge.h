@@ -20,10 +20,13 @@ namespace inflight::grammar {
 // What "#/a/b" points to.  ERRORS: Unsupported for other documents and anchors, InvalidArgument where nothing is.
 [[nodiscard]] const Json& resolve_reference(const Json& root, const std::string& reference, const std::string& path);
 
-// A schema that holds where both do.  ERRORS: Unsupported naming the keyword that cannot be merged.
+// `schema` without "$ref" and "allOf", which are merged in, and with lists of items in their present form,
+// "prefixItems".
+[[nodiscard]] Json flat_schema(const Json& schema, const std::string& path, const Json& root, int depth = 0);
+
+// A schema that holds where both do; false where none can.  ERRORS: Unsupported naming the keyword that cannot be
+// merged.
 [[nodiscard]] Json merge_schemas(const Json& left, const Json& right, const std::string& path, const Json& root,
                                  int depth = 0);
-// `schema` with its "allOf" merged in.
-[[nodiscard]] Json merge_all_of(const Json& schema, const std::string& path, const Json& root);
 
 }  // namespace inflight::grammar

@@ -226,11 +226,18 @@ class Python(unittest.TestCase):
             engine.submit("x")
         self.assertEqual(list(still), [])
 
+        # A stream that nobody holds is one that was left.
         async def leave():
             async for _ in self.engine.submit("Once", max_tokens=400, ignore_eos=True):
                 break
 
+        aborted = self.engine.stats()["requests_aborted"]
         asyncio.run(leave())
+        for _ in self.engine.submit("Once", max_tokens=400, ignore_eos=True):
+            break
+        while (stats := self.engine.stats())["requests_running"]:
+            pass
+        self.assertEqual(stats["requests_aborted"], aborted + 2)
 
     def test_reports(self):
         self.assertEqual(self.engine.info()["model"]["name"], "tinyworld")

@@ -10,3 +10,6 @@ target_link_libraries(follow_grammar PRIVATE inflight_static inflight_options)
 add_test(NAME python_schema COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/schema_test.py
   $<TARGET_FILE:follow_grammar> ${PROJECT_SOURCE_DIR}/models/tinyworld/tinyworld-f16.gguf)
 set_tests_properties(python_schema PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+add_test(NAME python_schema_suite COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/schema_suite_test.py
+  $<TARGET_FILE:follow_grammar> ${PROJECT_SOURCE_DIR}/models/tinyworld/tinyworld-f16.gguf)
+set_tests_properties(python_schema_suite PROPERTIES LABELS unit SKIP_RETURN_CODE 77)

@@ -11,16 +11,21 @@
 Needs the library only: no compiler, no other package. Options have the names of inflight.h, which are vLLM's.
 Threads: an Engine may be used by any number; a Stream by one at a time.
 """
+from __future__ import annotations
+
 import asyncio
+import collections.abc
 import ctypes
 import dataclasses
 import json
+import os
 import typing
+import weakref
 
 from . import _native
 
 _library = _native.load()
-__version__ = _library.inflight_version().decode()
+__version__: str = _library.inflight_version().decode()
 __all__ = ["Engine", "Stream", "Output", "Error", "InvalidArgument", "NotFound", "Unsupported", "Rejected", "EngineFailed",
            "load_plugin", "simulate"]
 
@@ -28,7 +33,7 @@ __all__ = ["Engine", "Stream", "Output", "Error", "InvalidArgument", "NotFound",
 class Error(RuntimeError):
     """What the library refuses or cannot do; `status` is the number in inflight.h."""
 
-    def __init__(self, status, message):
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
@@ -53,16 +58,18 @@ class EngineFailed(Error):
     """The engine has stopped for good."""
 
 
-_ERRORS = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
+_ERRORS: dict[int, type[Error]] = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
+
+_Setter = typing.Callable[[typing.Any, typing.List[object]], None]  # of an option; what it must keep alive goes to the list
 
 
-def _check(status):
+def _check(status: int) -> int:
     if status >= _native.FIRST_ERROR:
         raise _ERRORS.get(status, Error)(status, _library.inflight_last_error().decode(errors="replace"))
     return status
 
 
-def _text(read):
+def _text(read: typing.Callable[..., int]) -> str:
     """The text of a function with the buffer rule."""
     capacity, length = 4096, ctypes.c_size_t()
     while True:
@@ -72,14 +79,15 @@ def _text(read):
         capacity = length.value + 4096  # it may grow between two calls
 
 
-def _strings(values):
+def _strings(values: typing.Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(values))(*[value.encode() for value in values])
 
 
-def _fill(params, options, special):
+def _fill(params: ctypes.Structure, options: typing.Mapping[str, typing.Any],
+          special: typing.Mapping[str, _Setter]) -> list[object]:
     """Sets a parameter struct's fields by name; what they point to is returned, to be kept alive."""
-    kept = []
-    fields = dict(params._fields_)
+    kept: list[object] = []
+    fields = {field[0] for field in params._fields_}
     for name, value in options.items():
         if name in special:
             special[name](value, kept)
@@ -99,19 +107,19 @@ class Output:
 
     index: int
     text: str
-    token_ids: typing.List[int]
-    logprobs: typing.List[float]
-    top_logprobs: typing.List[typing.Dict[int, float]]  # one a token with the option logprobs
+    token_ids: list[int]
+    logprobs: list[float]
+    top_logprobs: list[dict[int, float]]  # one a token with the option logprobs
     finish_reason: typing.Optional[str]  # "stop", "length", "abort"; None: more is to come
     stop_reason: typing.Union[str, int, None]  # with "stop": the text or token id that ended it
     prompt_token_count: int
     cached_token_count: int
     output_token_count: int
-    prompt_logprobs: typing.List[float]  # of the second, third, ... prompt token
-    embedding: typing.Optional[typing.List[float]] = None  # with the option pooling
+    prompt_logprobs: list[float]  # of the second, third, ... prompt token
+    embedding: typing.Optional[list[float]] = None  # with the option pooling
 
 
-def _tops(pointer, count, width):
+def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]:
     if not pointer or width == 0:
         return []
     rows = [pointer[i * width : (i + 1) * width] for i in range(count)]
@@ -121,34 +129,35 @@ def _tops(pointer, count, width):
 class Stream:
     """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
 
-    def __init__(self, engine, handle):
-        self._engine, self._handle = engine, handle
+    def __init__(self, engine: Engine, handle: ctypes.c_void_p) -> None:
+        self._engine = engine
+        self._handle: typing.Optional[ctypes.c_void_p] = handle
         self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
-        self._notify = None
+        self._notify: typing.Any = None  # called as long as it lives
         engine._streams.add(self)
 
-    def __enter__(self):
+    def __enter__(self) -> Stream:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.close()
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Asks to end it; what was made is still delivered. Any thread."""
         if self._handle:
             _library.inflight_stream_cancel(self._handle)
 
-    def close(self):
+    def close(self) -> None:
         """Frees it; cancels the request if it is not finished."""
         handle, self._handle = self._handle, None
         if handle:
             self._engine._streams.discard(self)
             _library.inflight_stream_destroy(handle)
 
-    def next(self, timeout_ms=-1):
+    def next(self, timeout_ms: int = -1) -> typing.Optional[Output]:
         """The next Output; None when the time ran out. StopIteration: the answer is complete."""
         if not self._handle:
             raise StopIteration
@@ -158,13 +167,15 @@ class Stream:
             raise StopIteration
         return self._output() if status == _native.OK else None
 
-    def __iter__(self):
+    def __iter__(self) -> Stream:
         return self
 
-    def __next__(self):
-        return self.next()
+    def __next__(self) -> Output:
+        output = self.next()
+        assert output is not None  # it waits without limit
+        return output
 
-    def _output(self):
+    def _output(self) -> Output:
         event = self._event
         reason = _native.FINISH_REASONS[event.finish_reason]
         if reason == "error":
@@ -182,10 +193,10 @@ class Stream:
             prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [],
             embedding=event.embedding[: event.embedding_size] if event.embedding else None)
 
-    async def __aiter__(self):
+    async def __aiter__(self) -> collections.abc.AsyncIterator[Output]:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
-        def notify(_):
+        def notify(_: object) -> None:
             try:
                 loop.call_soon_threadsafe(ready.set)
             except RuntimeError:  # the loop has been closed
@@ -205,7 +216,7 @@ class Stream:
             if self._handle:
                 _library.inflight_stream_set_notify(self._handle, _native.NotifyFunction(), None)
 
-    def text(self):
+    def text(self) -> str:
         """The whole answer."""
         return "".join(output.text for output in self)
 
@@ -214,12 +225,13 @@ class Engine:
     """A model on a device, with one batch for all who ask. Options as inflight_engine_params_t: max_num_seqs,
     schedule_policy, ...; `progress(fraction, what)` is told how far loading has come (return True to give up)."""
 
-    def __init__(self, model, **options):
-        self._handle, self._streams = None, set()
+    def __init__(self, model: typing.Union[str, os.PathLike[str]], **options: typing.Any) -> None:
+        self._handle: typing.Optional[ctypes.c_void_p] = None
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()  # one that nobody holds any more ends
         params = _native.EngineParams()
         _check(_library.inflight_params_init(_native.PARAMS_ENGINE, ctypes.byref(params), ctypes.sizeof(params)))
 
-        def set_progress(function, kept):
+        def set_progress(function: typing.Callable[[float, str], object], _: list[object]) -> None:
             params.progress = _native.ProgressFunction(
                 lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
 
@@ -229,16 +241,16 @@ class Engine:
         del kept
         self._handle = handle
 
-    def __enter__(self):
+    def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Ends it, and its streams before it."""
         for stream in list(self._streams):
             stream.close()
@@ -247,34 +259,34 @@ class Engine:
             _library.inflight_engine_destroy(handle)
 
     @property
-    def _live(self):
+    def _live(self) -> ctypes.c_void_p:
         if not self._handle:
             raise ValueError("the engine is closed")
         return self._handle
 
-    def submit(self, prompt, **options):
+    def submit(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
         max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
         structured_json, structured_regex, ..."""
         params = _native.RequestParams()
         _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
 
-        def texts(name, count_name):
-            def put(values, kept):
+        def texts(name: str, count_name: str) -> _Setter:
+            def put(values: typing.Any, kept: list[object]) -> None:
                 array = _strings([values] if isinstance(values, str) else list(values or []))
                 kept.append(array)
                 setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
                 setattr(params, count_name, len(array))
             return put
 
-        def ids(name, count_name):
-            def put(values, kept):
+        def ids(name: str, count_name: str) -> _Setter:
+            def put(values: typing.Any, _: list[object]) -> None:
                 values = list(values or [])
                 setattr(params, name, (ctypes.c_int32 * len(values))(*values))
                 setattr(params, count_name, len(values))
             return put
 
-        def bias(values, kept):
+        def bias(values: typing.Any, _: list[object]) -> None:
             values = dict(values or {})
             params.logit_bias_ids = (ctypes.c_int32 * len(values))(*values.keys())
             params.logit_biases = (ctypes.c_float * len(values))(*values.values())
@@ -295,21 +307,21 @@ class Engine:
         del kept  # read before the call returned
         return Stream(self, handle)
 
-    def generate(self, prompt, **options):
+    def generate(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> str:
         """The whole text of one answer."""
         return self.submit(prompt, **options).text()
 
-    def embed(self, prompt, pooling="last"):
+    def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "last") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last" or "mean"."""
         if pooling not in _native.POOLING:
             raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
-        return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding
+        return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding or []
 
-    def step(self):
+    def step(self) -> bool:
         """With host_driven=True: one step in this thread; False when nothing is to be done."""
         return _check(_library.inflight_engine_step(self._live)) == _native.OK
 
-    def tokenize(self, text, add_special_tokens=True, parse_special_tokens=True):
+    def tokenize(self, text: str, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
         data = text.encode()
         capacity, count = len(data) + 8, ctypes.c_size_t()
         while True:
@@ -319,63 +331,64 @@ class Engine:
                 return ids[: count.value]
             capacity = count.value
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: typing.Sequence[int]) -> str:
         array = (ctypes.c_int32 * len(ids))(*ids)
         return _text(lambda *out: _library.inflight_detokenize(self._live, array, len(array), *out))
 
-    def chat_render(self, messages, **variables):
+    def chat_render(self, messages: typing.Sequence[typing.Mapping[str, typing.Any]], **variables: typing.Any) -> str:
         """A conversation as prompt text, by the model's chat template; submit it with add_special_tokens=False."""
         data = json.dumps({"messages": messages, "add_generation_prompt": True, **variables}).encode()
         return _text(lambda *out: _library.inflight_chat_render(self._live, data, len(data), *out))
 
-    def stats(self):
+    def stats(self) -> dict[str, typing.Union[int, float]]:
         """The counters as a dict."""
         stats = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
         _check(_library.inflight_engine_stats(self._live, ctypes.byref(stats)))
-        return {name: getattr(stats, name) for name, *_ in stats._fields_ if not name.startswith(("reserved", "struct_size"))}
+        names = (field[0] for field in stats._fields_)
+        return {name: getattr(stats, name) for name in names if not name.startswith(("reserved", "struct_size"))}
 
-    def info(self):
+    def info(self) -> typing.Any:
         return json.loads(_text(lambda *out: _library.inflight_engine_info_json(self._live, *out)))
 
-    def metrics_text(self):
+    def metrics_text(self) -> str:
         return _text(lambda *out: _library.inflight_engine_metrics_text(self._live, *out))
 
-    def steps(self, since=0):
+    def steps(self, since: int = 0) -> typing.Any:
         """The latest steps of the batch; see inflight_engine_steps_json()."""
         return json.loads(_text(lambda *out: _library.inflight_engine_steps_json(self._live, since, *out)))
 
-    def set_policy(self, spec):
+    def set_policy(self, spec: str) -> None:
         _check(_library.inflight_engine_set_policy(self._live, spec.encode()))
 
-    def set_policy_params(self, spec):
+    def set_policy_params(self, spec: str) -> None:
         """Parameters of a policy in force, "name:key=value,..."."""
         _check(_library.inflight_engine_set_policy_params(self._live, spec.encode()))
 
-    def configure(self, **limits):
+    def configure(self, **limits: typing.Any) -> None:
         """Changes limits while requests run: max_num_seqs, max_num_batched_tokens, ...; see inflight_engine_configure()."""
         data = json.dumps(limits).encode()
         _check(_library.inflight_engine_configure(self._live, data, len(data)))
 
-    def pause(self, everything=False):
+    def pause(self, everything: bool = False) -> None:
         """Nobody new is started; with `everything` no step is made. Ends with resume()."""
         _check(_library.inflight_engine_pause(self._live, _native.PAUSE_ALL if everything else _native.PAUSE_NEW))
 
-    def resume(self):
+    def resume(self) -> None:
         """Ends a pause, and takes requests in again after drain()."""
         _check(_library.inflight_engine_resume(self._live))
 
-    def drain(self, timeout=None):
+    def drain(self, timeout: typing.Optional[float] = None) -> bool:
         """Takes no more requests and waits, `timeout` seconds at most, until the last has ended: whether it has."""
         milliseconds = -1 if timeout is None else int(timeout * 1000)
         return _check(_library.inflight_engine_drain(self._live, milliseconds)) == _native.OK
 
 
-def load_plugin(path):
+def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
     """Makes a plugin file's policies known by name."""
     _check(_library.inflight_plugin_load(str(path).encode()))
 
 
-def simulate(**spec):
+def simulate(**spec: typing.Any) -> typing.Any:
     """Runs the scheduler in virtual time; keys as `inflight sim`'s options."""
     data = json.dumps(spec).encode()
     capacity, length = 1 << 18, ctypes.c_size_t()

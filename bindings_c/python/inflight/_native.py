@@ -118,7 +118,7 @@ _NOTHING_BACK = {"inflight_engine_destroy": [c_void_p], "inflight_stream_destroy
                  "inflight_stream_cancel": [c_void_p]}
 
 
-def load():
+def load() -> ctypes.CDLL:
     """The library: $INFLIGHT_LIBRARY, else one beside this file (in a wheel), else the system's."""
     beside = sorted(pathlib.Path(__file__).parent.glob("libinflight.so*"))
     path = os.environ.get("INFLIGHT_LIBRARY") or (str(beside[0]) if beside else ctypes.util.find_library("inflight"))

@@ -37,6 +37,16 @@ def live(workload, *model, **keys):
     return call("bench", "workload", "--workload", workload, *model, *options)
 
 
+def plugin(name):
+    """A policy of this folder, compiled with nothing but the public header."""
+    path = pathlib.Path(tempfile.mkdtemp()) / f"{name}.ifp.so"
+    source = ROOT / f"bench/experiments/{name}.c"
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}/include", source, "-o", path], check=True
+    )
+    return path
+
+
 def capacity(run, low, high, steps=9):
     """The largest rate in [low, high] at which run(rate) is true, by bisection of the logarithm; 0: not even `low`."""
     if not run(low):
@@ -62,6 +72,15 @@ def table(header, rows):
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
 
 
+def ticks(low, high):
+    """[(value, text)] at round distances, about five."""
+    power = 10 ** math.floor(math.log10((high - low) / 5))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= (high - low) / 5 * 0.999)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    return [(i * step, f"{i * step:,.{digits}f}") for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
 def plot(name, title, x_label, y_label, series):
     """series: [(name, [x], [y])]. Writes docs/results/NAME.svg and returns the Markdown that shows it."""
     width, height, left, bottom, top, right = 560, 300, 64, 46, 28, 150
@@ -79,13 +98,13 @@ def plot(name, title, x_label, y_label, series):
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' font-family='sans-serif' font-size='11'>",
         f"<rect width='{width}' height='{height}' fill='white'/><text x='{left}' y='17' font-size='13'>{title}</text>",
     ]
-    for i in range(6):
-        x, y = x_low + (x_high - x_low) * i / 5, y_high * i / 5
-        px, py = at(x, 0)[0], at(x_low, y)[1]
-        out.append(f"<text x='{px:.1f}' y='{height - bottom + 15}' text-anchor='middle'>{x:.3g}</text>")
+    for x, text in ticks(x_low, x_high):
+        out.append(f"<text x='{at(x, 0)[0]:.1f}' y='{height - bottom + 15}' text-anchor='middle'>{text}</text>")
+    for y, text in ticks(0, y_high):
+        py = at(x_low, y)[1]
         out.append(
             f"<line x1='{left}' x2='{width - right}' y1='{py:.1f}' y2='{py:.1f}' stroke='#ddd'/>"
-            f"<text x='{left - 5}' y='{py + 4:.1f}' text-anchor='end'>{y:.3g}</text>"
+            f"<text x='{left - 5}' y='{py + 4:.1f}' text-anchor='end'>{text}</text>"
         )
     out.append(f"<text x='{(left + width - right) / 2}' y='{height - 10}' text-anchor='middle'>{x_label}</text>")
     out.append(f"<text transform='translate(13,{height / 2}) rotate(-90)' text-anchor='middle'>{y_label}</text>")

@@ -37,21 +37,35 @@ struct Flags {
   bool as_json = false;
 };
 
-// The traffic that is measured: from one client to more than fit, prompts and answers of many lengths.
-std::vector<Workload> training_workloads(int round) {
+// The traffic that is measured, prompts and answers of many lengths: more than fits, few at once, and at random times
+// at shares of the `most` requests a second that can be served. Nobody waits for an end: reading streams would cost
+// time.
+std::vector<Workload> training_workloads(int round, double most) {
+  std::vector<std::string> specs = {"requests=60"};
+  for (const int requests : {2, 4, 7, 12, 20, 28}) specs.push_back(fmt::format("requests={}", requests));
+  for (const double share : {0.3, 0.7}) {
+    if (most > 0.0) specs.push_back(fmt::format("requests=30,arrivals=poisson,rate={:.4g}", share * most));
+  }
   std::vector<Workload> all;
-  for (const int clients : {1, 2, 3, 5, 7, 11, 16, 23, 32, 0}) {
-    all.push_back(make_workload(fmt::format("uniform,requests={},concurrency={},prompt=4-300,output=8-120,seed={}",
-                                            clients == 0 ? 60 : clients + 4, clients, 100 + 50 * round + clients)));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    all.push_back(make_workload(fmt::format("uniform,{},prompt=4-300,output=8-120,seed={}", specs[i],
+                                            100 + 50 * static_cast<size_t>(round) + i)));
   }
   return all;
 }
+
+// A live run, and the probes that were made before and after it.
+struct LiveRun {
+  RecordedRun run;
+  size_t probe_before = 0;
+};
 
 // One workload that the fit has not seen, as it is served live in each round and as it is predicted.
 struct Check {
   std::string name;
   Workload workload;
-  std::vector<RecordedRun> live;
+  std::vector<LiveRun> live;
+  std::vector<const RecordedRun*> used;  // of these, those that nothing disturbed
   SimResult simulated;
 };
 
@@ -86,30 +100,46 @@ class Calibration {
       fail(ErrorCode::InvalidArgument, "the model's length is {} tokens, calibrate needs {}", engine_.max_model_len(),
            kModelLength);
     }
-    static_cast<void>(engine_.run(make_workload("closed,requests=32,prompt=64,output=16")));  // warm: tuned, paged in
+    for (int i = 0; i < 2; ++i) static_cast<void>(engine_.run(probe_));  // warm: tuned, paged in
+    probe();
     train(0);
     fit();
-    for (const char* const spec :
-         {"bimodal,requests=96,seed=5,output=mix:0.8:10-50:100-200", "closed,requests=64,prompt=128,output=64"}) {
-      checks_.push_back({.name = spec, .workload = make_workload(spec), .live = {}, .simulated = {}});
-    }
-    add_poisson_check();
-    if (!flags.trace.empty()) {
-      checks_.push_back(
-          {.name = flags.trace, .workload = read_trace_workload(flags.trace, {}), .live = {}, .simulated = {}});
-    }
+    most_ = 80.0 / simulate(make_workload(kMixed)).makespan_s();
+    add_check("bimodal,requests=96,seed=5,output=mix:0.8:10-50:100-200");
+    add_check("closed,requests=64,prompt=128,output=64");
+    add_check(fmt::format("{},arrivals=poisson,rate={:.4g}", kMixed, 0.7 * most_));  // 70 % of what can be served
+    if (!flags.trace.empty()) checks_.push_back({flags.trace, read_trace_workload(flags.trace, {}), {}, {}, {}});
     for (int round = 0; round < flags.rounds; ++round) {
       if (round > 0) train(round);
-      for (Check& check : checks_) check.live.push_back(engine_.run(check.workload));
+      for (Check& check : checks_) {
+        check.live.push_back(live_run(check.workload));
+        probe();
+      }
     }
     fit();
-    for (Check& check : checks_) check.simulated = simulate(check.workload);
+    for (Check& check : checks_) {
+      check.used = undisturbed(check.live);
+      check.simulated = simulate(check.workload);
+    }
   }
 
   [[nodiscard]] const CalibrationFit& found() const { return fit_; }
   [[nodiscard]] const std::vector<Check>& checks() const { return checks_; }
-  [[nodiscard]] size_t step_count() const { return steps_.size(); }
-  [[nodiscard]] const std::string& steps_csv() const { return csv_; }
+  [[nodiscard]] size_t step_count() const { return step_count_; }
+  [[nodiscard]] size_t run_count() const { return training_.size(); }
+  [[nodiscard]] size_t used_run_count() const { return undisturbed(training_).size(); }
+  // The steps that the fit knows, a line each.
+  [[nodiscard]] std::string steps_csv() const {
+    std::string csv = "tokens,sequences,decode_context,prefill_pairs,us\n";
+    for (const RecordedRun* run : undisturbed(training_)) {
+      for (const RecordedStep& step : run->steps) {
+        if (step.duration <= 0) continue;
+        csv += fmt::format("{},{},{},{},{:.3f}\n", step.work.tokens, step.work.sequences, step.work.decode_context,
+                           step.work.prefill_pairs, static_cast<double>(step.duration) * 1e-3);
+      }
+    }
+    return csv;
+  }
 
  private:
   static EngineFlags& limited(EngineFlags& flags) {
@@ -121,28 +151,48 @@ class Calibration {
     return flags;
   }
 
+  // The same work each time: where it takes longer than usual, the machine does something else.
+  void probe() { probes_.push_back(engine_.run(probe_).makespan_s()); }
+
+  [[nodiscard]] LiveRun live_run(const Workload& workload) {
+    return {.run = engine_.run(workload), .probe_before = probes_.size() - 1};
+  }
+
   void train(int round) {
-    for (const Workload& workload : training_workloads(round)) {
-      const RecordedRun run = engine_.run(workload);
-      for (const RecordedStep& step : run.steps) {
-        if (step.duration <= 0) continue;
-        steps_.push_back({step.work, static_cast<double>(step.duration) * 1e-9});
-        csv_ +=
-            fmt::format("{},{},{},{},{},{:.3f}\n", round, step.work.tokens, step.work.sequences,
-                        step.work.decode_context, step.work.prefill_pairs, static_cast<double>(step.duration) * 1e-3);
-      }
+    constexpr size_t kRunsAProbe = 2;
+    const std::vector<Workload> workloads = training_workloads(round, most_);
+    for (size_t i = 0; i < workloads.size(); ++i) {
+      training_.push_back(live_run(workloads[i]));
+      if ((i + 1) % kRunsAProbe == 0 || i + 1 == workloads.size()) probe();
     }
   }
 
-  void fit() { fit_ = fit_device_profile(steps_, base_); }
-
-  // Requests at random times, 70 % of what is served at most.
-  void add_poisson_check() {
-    const std::string kind = "uniform,requests=80,prompt=8-256,output=8-128,seed=9";
-    const double most = 80.0 / simulate(make_workload(kind)).makespan_s();
-    const std::string spec = fmt::format("{},arrivals=poisson,rate={:.4g}", kind, 0.7 * most);
-    checks_.push_back({.name = spec, .workload = make_workload(spec), .live = {}, .simulated = {}});
+  // Those whose probes before and after took what a quarter of all probes take at most, and a little more.
+  [[nodiscard]] std::vector<const RecordedRun*> undisturbed(const std::vector<LiveRun>& runs) const {
+    constexpr double kTolerance = 1.05;
+    std::vector<double> sorted = probes_;
+    std::ranges::sort(sorted);
+    const double allowed = sorted[sorted.size() / 4] * kTolerance;
+    std::vector<const RecordedRun*> all, calm;
+    for (const LiveRun& live : runs) {
+      all.push_back(&live.run);
+      if (std::max(probes_[live.probe_before], probes_[live.probe_before + 1]) <= allowed) calm.push_back(&live.run);
+    }
+    return calm.empty() ? all : calm;
   }
+
+  void fit() {
+    std::vector<MeasuredStep> steps;
+    for (const RecordedRun* run : undisturbed(training_)) {
+      for (const RecordedStep& step : run->steps) {
+        if (step.duration > 0) steps.push_back({step.work, static_cast<double>(step.duration) * 1e-9});
+      }
+    }
+    fit_ = fit_device_profile(steps, base_);
+    step_count_ = steps.size();
+  }
+
+  void add_check(const std::string& spec) { checks_.push_back({spec, make_workload(spec), {}, {}, {}}); }
 
   [[nodiscard]] SimResult simulate(const Workload& workload) const {
     SimOptions options{.setup = {}, .device = fit_.profile, .overlap = overlap_};
@@ -152,11 +202,16 @@ class Calibration {
     return run_simulation(options, workload, SteadyClock());
   }
 
+  static constexpr const char* kMixed = "uniform,requests=80,prompt=8-256,output=8-128,seed=9";
+
   LiveEngine engine_;
   bool overlap_;
+  double most_ = 0.0;  // requests a second that can be served, of kMixed; 0: not known yet
   DeviceProfile base_;
-  std::vector<MeasuredStep> steps_;
-  std::string csv_ = "round,tokens,sequences,decode_context,prefill_pairs,us\n";
+  Workload probe_ = make_workload("uniform,requests=24,prompt=16-96,output=16-48,seed=77");
+  std::vector<double> probes_;  // seconds
+  std::vector<LiveRun> training_;
+  size_t step_count_ = 0;
   CalibrationFit fit_;
   std::vector<Check> checks_;
 };
@@ -170,9 +225,10 @@ struct Compared {
 
 Compared compare(const Check& check, const Figure& figure) {
   std::vector<double> live;
-  for (const RecordedRun& run : check.live) live.push_back(figure.live(run));
+  for (const RecordedRun* run : check.used) live.push_back(figure.live(*run));
   std::ranges::sort(live);
-  return {live[live.size() / 2], live.front(), live.back(), figure.simulated(check.simulated)};
+  const double median = (live[(live.size() - 1) / 2] + live[live.size() / 2]) / 2.0;
+  return {median, live.front(), live.back(), figure.simulated(check.simulated)};
 }
 
 // Where requests come by the clock, decisions depend on it.
@@ -183,11 +239,11 @@ bool all_at_the_begin(const Workload& workload) {
 
 bool same_decisions(const Check& check) {
   return std::ranges::all_of(
-      check.live, [&](const RecordedRun& run) { return run.decision_hash == check.simulated.decision_hash; });
+      check.live, [&](const LiveRun& live) { return live.run.decision_hash == check.simulated.decision_hash; });
 }
 
 Json to_json(const Check& check) {
-  Json json = {{"workload", check.name}};
+  Json json = {{"workload", check.name}, {"live_runs", check.live.size()}, {"live_runs_used", check.used.size()}};
   if (all_at_the_begin(check.workload)) json["same_decisions"] = same_decisions(check);
   for (const Figure& figure : kFigures) {
     const Compared c = compare(check, figure);
@@ -207,6 +263,8 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
     for (const Check& check : calibration.checks()) checks.push_back(to_json(check));
     fmt::print("{}\n", Json{{"profile", Json::parse(inflight::to_json(fit.profile))},
                             {"measured_steps", calibration.step_count()},
+                            {"training_runs", calibration.run_count()},
+                            {"training_runs_used", calibration.used_run_count()},
                             {"median_error", fit.median_error},
                             {"held_out_error", fit.held_out_error},
                             {"total_error", fit.total_error},
@@ -215,17 +273,18 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
     return;
   }
   fmt::print(
-      "{}: {} steps measured; a step is off by {:.1f} % (median; {:.1f} % where the fit had not seen it), all "
+      "{}: {} steps of {} undisturbed runs of {}; a step is off by {:.1f} % (median; {:.1f} % where the fit had not "
+      "seen it), all "
       "together by {:+.1f} %\n",
-      fit.profile.description, calibration.step_count(), 100 * fit.median_error, 100 * fit.held_out_error,
-      100 * fit.total_error);
+      fit.profile.description, calibration.step_count(), calibration.used_run_count(), calibration.run_count(),
+      100 * fit.median_error, 100 * fit.held_out_error, 100 * fit.total_error);
   fmt::print("{}\n", inflight::to_json(fit.profile));
   for (const Check& check : calibration.checks()) {
-    fmt::print("{}\n  {:<26} {:>10} {:>10} {:>8}  live spread\n", check.name,
+    fmt::print("{}\n  {:<26} {:>10} {:>10} {:>8}  spread of {} of {} live runs\n", check.name,
                !all_at_the_begin(check.workload) ? ""
                : same_decisions(check)           ? "same decisions"
                                                  : "OTHER DECISIONS",
-               "live", "simulated", "error");
+               "live", "simulated", "error", check.used.size(), check.live.size());
     for (const Figure& figure : kFigures) {
       const Compared c = compare(check, figure);
       fmt::print("  {:<26} {:>10.4g} {:>10.4g} {:>+7.1f} %  +-{:.1f} %\n", figure.key, c.live, c.simulated,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -143,18 +144,21 @@ void run_compare(const CLI::App& command) {
 class Observation {
  public:
   Observation(const CLI::App& command, const SimSpec& spec, const Workload& workload)
-      : html_(text_option(command, "--html")), chrome_(text_option(command, "--chrome-trace")) {
+      : html_(text_option(command, "--html")),
+        chrome_(text_option(command, "--chrome-trace")),
+        in_json_(spec.timeline) {
     const std::string path = text_option(command, "--record");
-    if (!path.empty() && !(html_.empty() && chrome_.empty())) {
+    if (!path.empty() && !(html_.empty() && chrome_.empty() && !in_json_)) {
       fail(ErrorCode::InvalidArgument,
-           "--record cannot be combined with --html or --chrome-trace, allowed: one run each");
+           "--record cannot be combined with --html, --chrome-trace or --timeline, allowed: one run each");
     }
     if (!path.empty()) recording_.emplace(path, resolved_setup(spec.options, workload));
   }
   [[nodiscard]] SchedulerTrace* trace() {
     if (recording_) return &recording_->trace();
-    return html_.empty() && chrome_.empty() ? nullptr : &timeline_;
+    return html_.empty() && chrome_.empty() && !in_json_ ? nullptr : &timeline_;
   }
+  [[nodiscard]] const Timeline* timeline_for_json() const { return in_json_ ? &timeline_ : nullptr; }
   void write(const SimResult& result) {
     if (recording_) recording_->close();
     if (!chrome_.empty()) write_text_file(chrome_, to_chrome_trace(timeline_));
@@ -164,6 +168,7 @@ class Observation {
 
  private:
   std::string html_, chrome_;
+  bool in_json_;
   std::optional<RecordingWriter> recording_;
   Timeline timeline_;
 };
@@ -181,17 +186,27 @@ void run_sim(const CLI::App& command) {
   const Workload workload = load_workload(spec);
   const SteadyClock clock;
   Observation observation(command, spec, workload);
+  const int repeat = command.count("--repeat") > 0 ? command["--repeat"]->as<int>() : 1;
+  if (repeat > 1 && observation.trace() != nullptr) {
+    fail(ErrorCode::InvalidArgument, "--repeat cannot be combined with files of one run, allowed: one of them");
+  }
   SimResult result;
+  std::vector<double> wall;
   {
     ProgressBar bar("simulating", clock);
     const SimObservers observers{.trace = observation.trace(),
                                  .progress = [&bar](double share) { bar.update_share(share, ""); }};
-    result = run_simulation(spec.options, workload, clock, observers);
+    for (int i = 0; i < repeat; ++i) {
+      result = run_simulation(spec.options, workload, clock, observers);
+      wall.push_back(result.wall_s);
+    }
   }
+  std::ranges::sort(wall);
+  result.wall_s = wall[wall.size() / 2];
   observation.write(result);
   if (command.count("--csv") > 0) write_text_file(command["--csv"]->as<std::string>(), to_csv(result, workload));
   if (command.count("--json") > 0) {
-    fmt::print("{}\n", to_json(result));
+    fmt::print("{}\n", to_json(result, observation.timeline_for_json()));
   } else {
     fmt::print("{}", to_text(result));
   }
@@ -215,6 +230,10 @@ void add_sim_command(CLI::App& app) {
   command->add_option("--record")
       ->description("Write every decision to FILE, for --replay and --trace")
       ->type_name("FILE");
+  command->add_option("--repeat")
+      ->description("Run it N times: wall_s is the median [1]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
   command->add_option("--replay")
       ->description("Take a recording's decisions again (with --policy or --evict: another's) and compare each step")
       ->type_name("FILE");

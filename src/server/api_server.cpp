@@ -11,6 +11,7 @@
 #include "inflight/version.h"
 #include "server/openapi.h"
 #include "server/server_metrics.h"
+#include "server/sim_route.h"
 #include "server/text_routes.h"
 #include "server/web_page.h"
 
@@ -61,6 +62,18 @@ std::string model_name_of(const Json& info) {
   return file.substr(0, file.rfind(".gguf"));
 }
 
+// Loads nothing but from here.
+void respond_page(Exchange& exchange, std::string_view page) {
+  exchange.respond({.body = std::string(page),
+                    .content_type = "text/html; charset=utf-8",
+                    .headers = {{"Cache-Control", "no-cache"},
+                                {"Content-Security-Policy",
+                                 "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
+                                 "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"},
+                                {"Referrer-Policy", "no-referrer"},
+                                {"X-Content-Type-Options", "nosniff"}}});
+}
+
 }  // namespace
 
 const ApiServer::Route ApiServer::kRoutes[] = {
@@ -72,6 +85,8 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
     {"GET", "/", &ApiServer::get_page, true},
+    {"GET", "/widget", &ApiServer::get_widget, true},
+    {"POST", "/inflight/simulate", &ApiServer::post_simulate, false},
     {"GET", "/inflight/stats", &ApiServer::get_stats, false},
     {"GET", "/health", &ApiServer::get_health, true},
     {"GET", "/ready", &ApiServer::get_ready, true},
@@ -187,15 +202,12 @@ void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
                     .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
 
-void ApiServer::get_page(Exchange& exchange, HttpRequest&) {
-  exchange.respond({.body = std::string(web_page()),
-                    .content_type = "text/html; charset=utf-8",
-                    .headers = {{"Cache-Control", "no-cache"},
-                                {"Content-Security-Policy",
-                                 "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
-                                 "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"},
-                                {"Referrer-Policy", "no-referrer"},
-                                {"X-Content-Type-Options", "nosniff"}}});
+void ApiServer::get_page(Exchange& exchange, HttpRequest&) { respond_page(exchange, web_page()); }
+void ApiServer::get_widget(Exchange& exchange, HttpRequest&) { respond_page(exchange, widget_page()); }
+
+void ApiServer::post_simulate(Exchange& exchange, HttpRequest& request) {
+  check_json_type(request);
+  answer_later(exchange, [body = std::move(request.body)] { return simulate_answer(body); });
 }
 
 void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {

@@ -61,6 +61,8 @@ class ApiServer {
   void get_ready(Exchange& exchange, HttpRequest& request);
   void get_metrics(Exchange& exchange, HttpRequest& request);
   void get_page(Exchange& exchange, HttpRequest& request);
+  void get_widget(Exchange& exchange, HttpRequest& request);
+  void post_simulate(Exchange& exchange, HttpRequest& request);
   void get_stats(Exchange& exchange, HttpRequest& request);
   void get_version(Exchange& exchange, HttpRequest& request);
   void get_models(Exchange& exchange, HttpRequest& request);

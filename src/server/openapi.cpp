@@ -64,6 +64,8 @@ Json paths() {
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
   paths["/"]["get"] = get_operation("The web page", "text/html", text);
+  paths["/widget"]["get"] = get_operation("The page of what batching does", "text/html", text);
+  paths["/inflight/simulate"]["post"] = post_operation("Run the simulator, within bounds", object, object);
   Json& stats = paths["/inflight/stats"]["get"];
   stats = get_operation("The latest steps of the batch and figures of now", "application/json", object);
   stats.erase("security");

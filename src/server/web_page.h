@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web page at "/": one HTML text, made of src/server/page by cmake/embed_page.cmake.
+// The web pages at "/" and "/widget": an HTML text each, made of src/server/page by cmake/embed_page.cmake.
 #pragma once
 
 #include <string_view>
@@ -8,5 +8,6 @@ namespace inflight::server {
 
 // LIFETIME: static.
 [[nodiscard]] std::string_view web_page();
+[[nodiscard]] std::string_view widget_page();
 
 }  // namespace inflight::server

@@ -13,7 +13,7 @@ namespace {
 
 // Okabe and Ito's palette: told apart by everybody.
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                 "#e69f00", "#56b4e9", "#000000", "#8a8a00"};
+                                 "#e69f00", "#56b4e9", "#8a8a8a", "#8a8a00"};
 constexpr double kWidth = 640.0, kHeight = 300.0, kLeft = 70.0, kRight = 20.0, kTop = 30.0, kBottom = 45.0;
 
 std::string escaped(std::string_view text) {
@@ -46,6 +46,12 @@ double tick_of(double range) {
   return 10.0 * power;
 }
 
+// As many decimals as the ticks' distance needs.
+std::string tick_text(double value, double step) {
+  const double digits = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
+  return fmt::format("{:.{}f}", value, static_cast<int>(digits));
+}
+
 struct Axis {
   double low = 0.0, high = 1.0;
   bool log = false;
@@ -76,24 +82,25 @@ std::string ticks_of(const Axis& x, const Axis& y) {
   const double x_step = tick_of(x.high - x.low);
   for (double value = std::ceil(x.low / x_step) * x_step; value <= x.high + 1e-9; value += x_step) {
     const double at = kLeft + x.at(value) * inner_width;
-    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:.4g}</text>", at, kHeight - kBottom + 16,
-                       value);
+    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>", at, kHeight - kBottom + 16,
+                       tick_text(value, x_step));
   }
   std::vector<double> values;
+  const double y_step = tick_of(y.high - y.low);
   if (y.log) {
     for (double value = std::pow(10.0, std::ceil(std::log10(y.low))); value <= y.high; value *= 10.0)
       values.push_back(value);
   } else {
-    const double y_step = tick_of(y.high - y.low);
     for (double value = std::ceil(y.low / y_step) * y_step; value <= y.high + 1e-9; value += y_step)
       values.push_back(value);
   }
   for (const double value : values) {
     const double at = kHeight - kBottom - y.at(value) * inner_height;
     svg += fmt::format(
-        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#ddd'/><text x='{}' y='{:.1f}' "
-        "text-anchor='end'>{:.4g}</text>",
-        kLeft, kWidth - kRight, at, at, kLeft - 6, at + 4, value);
+        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#888' stroke-opacity='0.3'/><text x='{}' "
+        "y='{:.1f}' text-anchor='end'>{}</text>",
+        kLeft, kWidth - kRight, at, at, kLeft - 6, at + 4,
+        y.log ? fmt::format("{:.4g}", value) : tick_text(value, y_step));
   }
   return svg;
 }
@@ -136,7 +143,7 @@ PlotSeries distribution_of(const ReportRun& run, bool first_token) {
 }
 
 std::string load_plot(const ReportRun& run) {
-  Plot plot{.title = run.name + ": sequences", .x_label = "seconds", .y_label = "sequences", .series = {}};
+  Plot plot{.title = run.name + ": sequences", .x_label = "time, s", .y_label = "sequences", .series = {}};
   PlotSeries decoding{"decoding", {}, {}}, waiting{"waiting", {}, {}};
   const auto& steps = run.timeline->steps();
   const size_t stride = std::max<size_t>(1, steps.size() / 400);
@@ -157,7 +164,8 @@ std::string svg_of(const Plot& plot) {
   const Axis x = axis_of(plot, &PlotSeries::x, false), y = axis_of(plot, &PlotSeries::y, plot.log_y);
   const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
   std::string svg = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' font-family='sans-serif' font-size='11'>",
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' font-family='sans-serif' font-size='11' "
+      "fill='currentColor'>",
       kWidth, kHeight + 16.0 * static_cast<double>((plot.series.size() + 2) / 3), kWidth);
   svg += fmt::format("<text x='{}' y='16' font-size='13' font-weight='bold'>{}</text>", kLeft, escaped(plot.title));
   svg += ticks_of(x, y);
@@ -176,7 +184,8 @@ std::string svg_of(const Plot& plot) {
       points += fmt::format("{:.1f},{:.1f} ", kLeft + x.at(series.x[i]) * inner_width,
                             kHeight - kBottom - y.at(series.y[i]) * inner_height);
     }
-    svg += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.6'/>", points, colour);
+    const char* const dashes = s < kColours.size() ? "" : " stroke-dasharray='5 3'";
+    svg += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.6'{}/>", points, colour, dashes);
     const double legend_x = kLeft + static_cast<double>(s % 3) * inner_width / 3.0,
                  legend_y = kHeight + 16.0 * static_cast<double>(s / 3);
     svg += fmt::format(
@@ -189,13 +198,28 @@ std::string svg_of(const Plot& plot) {
 std::string svg_of(const Timeline& timeline, int32_t rows) {
   TimeNs end = 1;
   for (const auto& interval : timeline.intervals()) end = std::max(end, interval.end);
-  constexpr double kTimelineWidth = 1000.0;
-  const double row_height = std::clamp(320.0 / rows, 2.0, 16.0);
+  constexpr double kTimelineWidth = 960.0, kMargin = 44.0, kAxis = 36.0;
+  const double row_height = std::clamp(320.0 / rows, 2.0, 16.0), height = row_height * rows;
   std::string svg = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {:.0f}' width='{}' style='background:#f4f4f4;border:1px "
-      "solid #888'>",
-      kTimelineWidth, row_height * rows, kTimelineWidth);
-  const auto at = [&](TimeNs time) { return static_cast<double>(time) / static_cast<double>(end) * kTimelineWidth; };
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {:.0f}' width='{}' font-family='sans-serif' "
+      "font-size='11' fill='currentColor'><rect x='{}' y='0' width='{}' height='{:.1f}' fill='#888' "
+      "fill-opacity='0.15' "
+      "stroke='#888'/>",
+      kMargin + kTimelineWidth, height + kAxis, kMargin + kTimelineWidth, kMargin, kTimelineWidth, height);
+  const auto at = [&](TimeNs time) {
+    return kMargin + static_cast<double>(time) / static_cast<double>(end) * kTimelineWidth;
+  };
+  const double seconds = static_cast<double>(end) * 1e-9, step = tick_of(seconds);
+  for (double value = 0.0; value <= seconds; value += step) {
+    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>",
+                       kMargin + value / seconds * kTimelineWidth, height + 14, tick_text(value, step));
+  }
+  svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>time, s</text>", kMargin + kTimelineWidth / 2,
+                     height + 30);
+  svg += fmt::format("<text transform='translate(14,{:.1f}) rotate(-90)' text-anchor='middle'>slot</text>", height / 2);
+  svg += fmt::format("<text x='{}' y='11' text-anchor='end'>1</text>", kMargin - 5);
+  if (rows > 1)
+    svg += fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>", kMargin - 5, height - 2, rows);
   for (const auto& interval : timeline.intervals()) {
     if (interval.end == kNotYet) continue;
     const TimeNs prefilled = interval.prefilled == kNotYet ? interval.end : interval.prefilled;
@@ -212,14 +236,19 @@ std::string svg_of(const Timeline& timeline, int32_t rows) {
 
 std::string html_report(std::string_view title, std::span<const ReportRun> runs) {
   std::string html = fmt::format(
-      "<!doctype html><html lang='en'><meta charset='utf-8'><title>{}</title><style>body{{font:14px "
-      "sans-serif;margin:2em;"
-      "max-width:1100px}}table{{border-collapse:collapse;font-size:12px}}td,th{{border:1px solid #ccc;padding:3px 6px;"
+      "<!doctype html><html lang='en'><meta charset='utf-8'><title>{}</title>"
+      "<style>:root{{color-scheme:light dark}}body{{font:14px sans-serif;margin:2em;max-width:1100px;background:#fff;"
+      "color:#1c2430}}@media(prefers-color-scheme:dark){{body{{background:#12161c;color:#e6eaf0}}}}table{{border-"
+      "collapse:collapse;font-size:12px}}td,th{{border:1px solid #8888;padding:3px 6px;"
       "text-align:right}}td:first-child{{text-align:left}}h2{{margin-top:2em}}</style><h1>{}</h1>\n",
       escaped(title), escaped(title));
   html += table_of(runs);
-  Plot ttft{.title = "Time to first token", .x_label = "ms", .y_label = "share of requests", .series = {}};
-  Plot e2e{.title = "Time to last token", .x_label = "ms", .y_label = "share of requests", .series = {}};
+  Plot ttft{.title = "Time to first token",
+            .x_label = "time to first token, ms",
+            .y_label = "share of requests",
+            .series = {}};
+  Plot e2e{
+      .title = "Time to last token", .x_label = "time to last token, ms", .y_label = "share of requests", .series = {}};
   for (const ReportRun& run : runs) {
     ttft.series.push_back(distribution_of(run, true));
     e2e.series.push_back(distribution_of(run, false));

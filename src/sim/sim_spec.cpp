@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "sim/parse_number.h"
+#include "sim/timeline.h"
 #include "sim/workload_spec.h"
 
 namespace inflight {
@@ -54,6 +55,7 @@ constexpr std::array kKeys = {
     SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
     SimKey{"time_limit_s", Type::Number, "0", "end of the run in virtual seconds; 0 = when all is done"},
     SimKey{"seed", Type::Integer, "0", "of the policies' random numbers"},
+    SimKey{"timeline", Type::OnOff, "off", "in the JSON too: who held which row when, and each step"},
 };
 
 // The given values as text, over the defaults.
@@ -181,6 +183,7 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   options.replicas = values.integer("replicas");
   options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);
+  spec.timeline = values.on("timeline");
   if (const double limit = values.number("time_limit_s"); limit > 0.0) {
     options.time_limit = static_cast<TimeNs>(limit * 1e9);
   }
@@ -191,9 +194,19 @@ Workload load_workload(const SimSpec& spec) {
   return spec.trace.empty() ? make_workload(spec.workload) : read_trace_workload(spec.trace, spec.trace_options);
 }
 
+std::string to_json(const SimResult& result, const Timeline* timeline) {
+  std::string json = to_json(result);
+  if (timeline == nullptr) return json;
+  json.erase(json.find_last_of('}'));  // one field more
+  return json + ",\n  \"timeline\": " + to_json(*timeline) + "\n}";
+}
+
 std::string run_simulation_json(std::string_view spec_json) {
   const SimSpec spec = parse_sim_spec(spec_json);
-  return to_json(run_simulation(spec.options, load_workload(spec), SteadyClock()));
+  Timeline timeline;
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock(),
+                                          {.trace = spec.timeline ? &timeline : nullptr, .progress = {}});
+  return to_json(result, spec.timeline ? &timeline : nullptr);
 }
 
 }  // namespace inflight

@@ -17,6 +17,7 @@ struct SimSpec {
   std::string workload;  // a specification, or
   std::string trace;     // a file
   TraceOptions trace_options;
+  bool timeline = false;  // in the JSON: who held which row when, and each step
 };
 
 // One key with what it means, for help texts and for checking.
@@ -36,7 +37,11 @@ struct SimKey {
 // What the spec is to serve.  ERRORS: of make_workload() and read_trace_workload().
 [[nodiscard]] Workload load_workload(const SimSpec& spec);
 
-// JSON in, JSON out: parse_sim_spec(), run_simulation(), to_json().
+class Timeline;
+// to_json() of the result, with the timeline where there is one.
+[[nodiscard]] std::string to_json(const SimResult& result, const Timeline* timeline);
+
+// JSON in, JSON out: parse_sim_spec(), run_simulation(), to_json(); with "timeline" that too.
 [[nodiscard]] std::string run_simulation_json(std::string_view spec_json);
 
 }  // namespace inflight

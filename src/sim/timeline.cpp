@@ -68,6 +68,22 @@ void Timeline::end_interval(SequenceId sequence, TimeNs now, bool preempted) {
   open_.erase(open);
 }
 
+std::string to_json(const Timeline& timeline) {
+  const auto milliseconds = [](TimeNs time) { return static_cast<double>(time) * 1e-6; };
+  std::string text = R"({"rows":[)";
+  for (const Timeline::Interval& interval : timeline.intervals()) {
+    if (interval.end == kNotYet) continue;
+    text += fmt::format("{}[{},{:.3f},{:.3f},{}]", text.back() == '[' ? "" : ",", interval.row,
+                        milliseconds(interval.begin), milliseconds(interval.end), interval.preempted);
+  }
+  text += R"(],"steps":[)";
+  for (const Timeline::Step& step : timeline.steps()) {
+    text += fmt::format("{}[{:.3f},{:.3f},{},{}]", text.back() == '[' ? "" : ",", milliseconds(step.begin),
+                        milliseconds(step.duration), step.prefill_tokens, step.decodes);
+  }
+  return text + "]}";
+}
+
 std::string to_chrome_trace(const Timeline& timeline) {
   // Times are in microseconds; process 0 holds the steps, process 1 the batch's rows.
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";

@@ -59,6 +59,9 @@ class Timeline final : public SchedulerTrace {
   std::unordered_map<uint64_t, size_t> open_;  // by sequence: its interval, or kIntervalsMax
 };
 
+// {"rows": [[row, begin ms, end ms, preempted]], "steps": [[begin ms, duration ms, prompt tokens, decodes]]}.
+[[nodiscard]] std::string to_json(const Timeline& timeline);
+
 // For chrome://tracing and Perfetto: a row each for the steps and for the batch's rows.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline);
 

@@ -67,6 +67,12 @@ def check_sim(folder):
         )
     )["runs"]
     assert [r["result"]["max_num_seqs"] for r in runs] == [4, 8, 4, 8]
+    seven = json.loads(run("sim", "--workload", "bimodal,requests=40", "--repeat", 7, "--json"))
+    assert seven["decision_hash"] == json.loads(run("sim", "--workload", "bimodal,requests=40", "--json"))["decision_hash"]
+    timeline = json.loads(run("sim", "--workload", "lengths=5,9", "--timeline", "on", "--json"))["timeline"]
+    assert len(timeline["rows"]) == 2 and sum(decodes for *_, decodes in timeline["steps"]) >= 12, timeline
+    error = run("sim", "--workload", "bimodal", "--repeat", 2, "--timeline", "on", status=2)
+    assert "--repeat cannot be combined" in error and error.count("\n") == 1, error
     assert "E2E p95 doubles at rate" in run("sim", "--workload", "poisson,requests=60", "--compare", "rate=1:9:5")
 
 

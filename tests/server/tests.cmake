@@ -10,7 +10,8 @@ inflight_python_test(server_options server server/options_test.py $<TARGET_FILE:
 inflight_python_test(server_embeddings server server/embeddings_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_soak server server/soak_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_page server server/page_test.py $<TARGET_FILE:inflight>)
-set_tests_properties(server_page PROPERTIES SKIP_RETURN_CODE 77)
+inflight_python_test(server_widget server server/widget_test.py $<TARGET_FILE:inflight>)
+set_tests_properties(server_page server_widget PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_openai server server/openai_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_openai_sdk server server/openai_sdk_test.py $<TARGET_FILE:inflight>)
 find_program(SYSTEM_PYTHON3 python3 PATHS /usr/bin NO_DEFAULT_PATH)  # sees Debian's python3-* packages

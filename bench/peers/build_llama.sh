@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# build_llama.sh FOLDER: llama-bench, llama-batched-bench and llama-server in FOLDER/build/bin, from the llama.cpp that the source
+# build_llama.sh FOLDER: the programs of compare.py in FOLDER/build/bin, from the llama.cpp that the source
 # distribution of PyPI's llama-cpp-python carries. Needs pip, cmake, ninja and a C++ compiler; about 8 minutes on 2 cores.
 set -eu
 version=0.3.36
@@ -10,4 +10,4 @@ pip download --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version"
 tar xzf "llama_cpp_python-$version.tar.gz"
 cmake -S "llama_cpp_python-$version/vendor/llama.cpp" -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
   -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
-ninja -C build llama-bench llama-batched-bench llama-server
+ninja -C build llama-bench llama-batched-bench llama-completion llama-server

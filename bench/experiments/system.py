@@ -96,7 +96,7 @@ def fidelity():
     same, decisions = same_decisions()
     models = {"tinyworld": ([], 5, 80, 0.5)}  # arguments, rounds, requests of the Azure slice and its seconds
     if "INFLIGHT_MODEL" in os.environ:
-        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 3, 40, 12)
+        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 1, 40, 12)
     rows, details = [], []
     errors, beyond_noise = [], 0
     for arguments, rounds, requests, seconds in models.values():

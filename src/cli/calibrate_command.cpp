@@ -60,12 +60,18 @@ struct LiveRun {
   size_t probe_before = 0;
 };
 
+// A run, and what the probes around it took over what probes usually take: times are divided by it.
+struct PacedRun {
+  const RecordedRun* run = nullptr;
+  double pace = 1.0;
+};
+
 // One workload that the fit has not seen, as it is served live in each round and as it is predicted.
 struct Check {
   std::string name;
   Workload workload;
   std::vector<LiveRun> live;
-  std::vector<const RecordedRun*> used;  // of these, those that nothing disturbed
+  std::vector<PacedRun> used;  // of these, those that nothing disturbed
   SimResult simulated;
 };
 
@@ -73,13 +79,15 @@ struct Figure {
   const char* key;
   double (*live)(const RecordedRun&);
   double (*simulated)(const SimResult&);
+  bool latency = true;
+  bool rate = false;
 };
 constexpr Figure kFigures[] = {
     {"makespan_s", [](const RecordedRun& run) { return run.makespan_s(); },
-     [](const SimResult& result) { return result.makespan_s(); }},
+     [](const SimResult& result) { return result.makespan_s(); }, false},
     {"output_tokens_per_second",
      [](const RecordedRun& run) { return static_cast<double>(run.output_tokens) / run.makespan_s(); },
-     [](const SimResult& result) { return result.output_tokens_per_second(); }},
+     [](const SimResult& result) { return result.output_tokens_per_second(); }, false, true},
     {"ttft_p50_ms", [](const RecordedRun& run) { return run.ttft.p50; },
      [](const SimResult& result) { return result.ttft.p50; }},
     {"ttft_p95_ms", [](const RecordedRun& run) { return run.ttft.p95; },
@@ -131,11 +139,11 @@ class Calibration {
   // The steps that the fit knows, a line each.
   [[nodiscard]] std::string steps_csv() const {
     std::string csv = "tokens,sequences,decode_context,prefill_pairs,us\n";
-    for (const RecordedRun* run : undisturbed(training_)) {
+    for (const auto& [run, pace] : undisturbed(training_)) {
       for (const RecordedStep& step : run->steps) {
         if (step.duration <= 0) continue;
         csv += fmt::format("{},{},{},{},{:.3f}\n", step.work.tokens, step.work.sequences, step.work.decode_context,
-                           step.work.prefill_pairs, static_cast<double>(step.duration) * 1e-3);
+                           step.work.prefill_pairs, static_cast<double>(step.duration) * 1e-3 / pace);
       }
     }
     return csv;
@@ -167,25 +175,26 @@ class Calibration {
     }
   }
 
-  // Those whose probes before and after took what a quarter of all probes take at most, and a little more.
-  [[nodiscard]] std::vector<const RecordedRun*> undisturbed(const std::vector<LiveRun>& runs) const {
-    constexpr double kTolerance = 1.05;
+  // Those during which the machine kept its speed: the probes before and after took about the same.
+  [[nodiscard]] std::vector<PacedRun> undisturbed(const std::vector<LiveRun>& runs) const {
+    constexpr double kTolerance = 1.1;
     std::vector<double> sorted = probes_;
     std::ranges::sort(sorted);
-    const double allowed = sorted[sorted.size() / 4] * kTolerance;
-    std::vector<const RecordedRun*> all, calm;
+    const double usual = sorted[sorted.size() / 2];
+    std::vector<PacedRun> all, calm;
     for (const LiveRun& live : runs) {
-      all.push_back(&live.run);
-      if (std::max(probes_[live.probe_before], probes_[live.probe_before + 1]) <= allowed) calm.push_back(&live.run);
+      const double before = probes_[live.probe_before], after = probes_[live.probe_before + 1];
+      all.push_back({&live.run, (before + after) / 2.0 / usual});
+      if (std::max(before, after) <= kTolerance * std::min(before, after)) calm.push_back(all.back());
     }
     return calm.empty() ? all : calm;
   }
 
   void fit() {
     std::vector<MeasuredStep> steps;
-    for (const RecordedRun* run : undisturbed(training_)) {
+    for (const auto& [run, pace] : undisturbed(training_)) {
       for (const RecordedStep& step : run->steps) {
-        if (step.duration > 0) steps.push_back({step.work, static_cast<double>(step.duration) * 1e-9});
+        if (step.duration > 0) steps.push_back({step.work, static_cast<double>(step.duration) * 1e-9 / pace});
       }
     }
     fit_ = fit_device_profile(steps, base_);
@@ -223,18 +232,21 @@ struct Compared {
   [[nodiscard]] double spread() const { return (highest - lowest) / 2.0 / live; }
 };
 
-Compared compare(const Check& check, const Figure& figure) {
-  std::vector<double> live;
-  for (const RecordedRun* run : check.used) live.push_back(figure.live(*run));
-  std::ranges::sort(live);
-  const double median = (live[(live.size() - 1) / 2] + live[live.size() / 2]) / 2.0;
-  return {median, live.front(), live.back(), figure.simulated(check.simulated)};
-}
-
 // Where requests come by the clock, decisions depend on it.
 bool all_at_the_begin(const Workload& workload) {
   return std::ranges::all_of(workload.requests,
                              [](const SimRequest& r) { return r.arrival == 0 && r.after == kNoRequest; });
+}
+
+Compared compare(const Check& check, const Figure& figure) {
+  std::vector<double> live;
+  for (const auto& [run, pace] : check.used) {
+    const bool by_the_clock = !figure.latency && !all_at_the_begin(check.workload);
+    live.push_back(figure.live(*run) * (by_the_clock ? 1.0 : figure.rate ? pace : 1.0 / pace));
+  }
+  std::ranges::sort(live);
+  const double median = (live[(live.size() - 1) / 2] + live[live.size() / 2]) / 2.0;
+  return {median, live.front(), live.back(), figure.simulated(check.simulated)};
 }
 
 bool same_decisions(const Check& check) {

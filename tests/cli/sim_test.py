@@ -108,8 +108,8 @@ def check_calibrate(folder):
     profile, steps = folder / "here.json", folder / "steps.csv"
     found = json.loads(run("calibrate", "-o", profile, "--steps", steps, "--rounds", 1, "--json"))
     assert json.loads(profile.read_text()) == found["profile"]
-    assert found["measured_steps"] == len(steps.read_text().splitlines()) - 1 > 500, found
-    assert found["median_error"] > 0 and found["held_out_error"] > 0 and len(found["profile"]["linear_us"]) > 10
+    assert found["measured_steps"] == len(steps.read_text().splitlines()) - 1 >= 20, found
+    assert found["median_error"] > 0 and found["held_out_error"] > 0 and len(found["profile"]["linear_us"]) > 2
     assert ["same_decisions" in check and check["same_decisions"] for check in found["checks"]] == [True, True, False]
     for check in found["checks"]:
         again = ["--max-num-seqs", 32, "--max-num-batched-tokens", 512, "--prefix-caching", "off"]

@@ -36,10 +36,19 @@ class ChatFormat final : public AnswerFormat {
       content["content"] = found.text;
       append_chunk(delta.choice, std::move(content), std::move(logprobs), out);
     }
-    for (const ToolCall& call : kept(choice, std::move(found.calls))) {
+    for (const ToolCallDelta& call : found.calls) {
+      if (!call.name.empty()) ++choice.call_count;
+      const bool told = !call.name.empty() || !call.arguments.empty();
+      if (!told || (!request_.parallel_tool_calls && choice.call_count > 1)) continue;
+      Json entry;
+      entry["index"] = choice.call_count - 1;
+      if (!call.name.empty()) {
+        entry["id"] = call_id(delta.choice, choice.call_count - 1);
+        entry["type"] = "function";
+        entry["function"]["name"] = call.name;
+      }
+      entry["function"]["arguments"] = call.arguments;
       Json calls;
-      Json entry = call_json(call, delta.choice, choice.call_count);
-      entry["index"] = choice.call_count++;
       calls["tool_calls"].push_back(std::move(entry));
       append_chunk(delta.choice, std::move(calls), Json(), out);
     }
@@ -62,10 +71,8 @@ class ChatFormat final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     ToolCallParser::Found found = read(choice, delta);
     choice.text += found.text;
-    for (ToolCall& call : kept(choice, std::move(found.calls))) {
-      ++choice.call_count;
-      choice.calls.push_back(std::move(call));
-    }
+    append_deltas(found.calls, choice.calls);
+    choice.call_count = static_cast<int32_t>(choice.calls.size());
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     if (!delta.prompt.empty()) prompt_.insert(prompt_.end(), delta.prompt.begin(), delta.prompt.end());
     if (delta.finish_reason == INFLIGHT_FINISH_NONE) return;
@@ -82,7 +89,8 @@ class ChatFormat final : public AnswerFormat {
       message["content"] = choice.text;
       if (choice.text.empty() && !choice.calls.empty()) message["content"] = Json();
       message["refusal"] = Json();
-      for (size_t k = 0; k < choice.calls.size(); ++k) {
+      const size_t allowed = request_.parallel_tool_calls ? choice.calls.size() : 1;
+      for (size_t k = 0; k < std::min(allowed, choice.calls.size()); ++k) {
         message["tool_calls"].push_back(call_json(choice.calls[k], i, static_cast<int32_t>(k)));
       }
       Json entry;
@@ -121,23 +129,18 @@ class ChatFormat final : public AnswerFormat {
     return found;
   }
 
-  // Without parallel calls only the answer's first one counts.
-  [[nodiscard]] std::vector<ToolCall> kept(const Choice& choice, std::vector<ToolCall> calls) const {
-    if (!request_.parallel_tool_calls) {
-      const size_t allowed = choice.call_count == 0 ? 1 : 0;
-      if (calls.size() > allowed) calls.resize(allowed);
-    }
-    return calls;
-  }
-
   static Json reason(const Choice& choice, inflight_finish_reason_t reason) {
     if (reason == INFLIGHT_FINISH_STOP && choice.call_count > 0) return "tool_calls";
     return finish_name(reason);
   }
 
+  [[nodiscard]] std::string call_id(int32_t choice, int32_t index) const {
+    return fmt::format("call_{}_{}_{}", info_.id, choice, index);
+  }
+
   [[nodiscard]] Json call_json(const ToolCall& call, int32_t choice, int32_t index) const {
     Json json;
-    json["id"] = fmt::format("call_{}_{}_{}", info_.id, choice, index);
+    json["id"] = call_id(choice, index);
     json["type"] = "function";
     json["function"]["name"] = call.name;
     json["function"]["arguments"] = call.arguments;

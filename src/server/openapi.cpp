@@ -96,7 +96,7 @@ Json fixed_schemas() {
       "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object",
         "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
         "text": {"type": "string"}}}}]},
-      "name": {"type": "string"}, "tool_call_id": {"type": "string"}}},
+      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]}}},
     "Tool": {"type": "object", "required": ["type", "function"], "properties": {
       "type": {"type": "string", "enum": ["function"]},
       "function": {"type": "object", "required": ["name"], "properties": {
@@ -119,7 +119,7 @@ Json fixed_schemas() {
       "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
     "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [{"required": ["prompt"]},
       {"required": ["content"]}, {"required": ["messages"]}], "properties": {
-      "model": {"type": "string"}, "prompt": {"type": "string"}, "content": {"type": "string"},
+      "model": {"type": "string"}, "prompt": {"type": ["string", "null"]}, "content": {"type": ["string", "null"]},
       "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
       "add_special_tokens": {"type": "boolean"}}},
     "Tokens": {"type": "object", "required": ["count", "tokens", "max_model_len"], "properties": {

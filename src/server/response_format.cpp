@@ -2,6 +2,8 @@
 // Answers of /v1/responses: one message and the function calls, as an object or as typed events.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "server/answer_format.h"
 #include "server/tool_call_parser.h"
 
@@ -33,14 +35,18 @@ class ResponseFormat final : public AnswerFormat {
       event["logprobs"] = Json::array();
       append("response.output_text.delta", std::move(event), out);
     }
-    for (ToolCall& call : kept(std::move(found.calls))) {
-      close_message(out);
-      append_call(call, out);
-      items_.push_back(call_item(call));
+    for (const ToolCallDelta& call : kept(std::move(found.calls))) {
+      if (!call.name.empty()) {
+        close_message(out);
+        open_call(call.name, out);
+      }
+      if (!call.arguments.empty()) add_arguments(call.arguments, out);
+      if (call.ends) close_call("completed", out);
     }
   }
 
   void end(const AnswerUsage& usage, std::string& out) override {
+    if (call_) close_call("incomplete", out);
     if (items_.empty() && !message_open_) open_message(out);
     close_message(out);
     Json event;
@@ -52,12 +58,18 @@ class ResponseFormat final : public AnswerFormat {
   void collect(const AnswerDelta& delta) override {
     ToolCallParser::Found found = read(delta);
     text_ += found.text;
-    for (const ToolCall& call : kept(std::move(found.calls))) calls_.push_back(call);
+    for (ToolCallDelta& call : kept(std::move(found.calls))) {
+      append_deltas({call}, calls_);
+      last_ended_ = call.ends;
+    }
   }
 
   std::string whole(const AnswerUsage& usage) override {
     if (!text_.empty() || calls_.empty()) items_.push_back(message_item("completed", text_));
-    for (const ToolCall& call : calls_) items_.push_back(call_item(call));
+    for (const ToolCall& call : calls_) {
+      const bool cut = &call == &calls_.back() && !last_ended_;
+      items_.push_back(call_item(call, cut ? "incomplete" : "completed"));
+    }
     return to_text(response(status_name(), usage_of(usage)));
   }
 
@@ -73,10 +85,14 @@ class ResponseFormat final : public AnswerFormat {
     return found;
   }
 
-  std::vector<ToolCall> kept(std::vector<ToolCall> calls) {
-    if (!request_.parallel_tool_calls && calls.size() + call_count_ > 1) calls.resize(call_count_ == 0 ? 1 : 0);
-    call_count_ += calls.size();
-    return calls;
+  // Without parallel calls the first one only.
+  std::vector<ToolCallDelta> kept(std::vector<ToolCallDelta> calls) {
+    std::vector<ToolCallDelta> kept;
+    for (ToolCallDelta& call : calls) {
+      if (!call.name.empty()) ++call_count_;
+      if (request_.parallel_tool_calls || call_count_ <= 1) kept.push_back(std::move(call));
+    }
+    return kept;
   }
 
   [[nodiscard]] const char* status_name() const {
@@ -169,11 +185,11 @@ class ResponseFormat final : public AnswerFormat {
     return item;
   }
 
-  [[nodiscard]] Json call_item(const ToolCall& call) const {
+  [[nodiscard]] Json call_item(const ToolCall& call, const char* status) const {
     Json item;
     item["id"] = fmt::format("fc_{}_{}", info_.id, items_.size());
     item["type"] = "function_call";
-    item["status"] = "completed";
+    item["status"] = status;
     item["call_id"] = fmt::format("call_{}_{}", info_.id, items_.size());
     item["name"] = call.name;
     item["arguments"] = call.arguments;
@@ -225,26 +241,33 @@ class ResponseFormat final : public AnswerFormat {
     append("response.output_item.done", std::move(done), out);
   }
 
-  void append_call(const ToolCall& call, std::string& out) {
-    const Json item = call_item(call);
+  void open_call(const std::string& name, std::string& out) {
+    call_ = ToolCall{name, ""};
     Json added;
     added["output_index"] = items_.size();
-    added["item"] = item;
-    added["item"]["status"] = "in_progress";
-    added["item"]["arguments"] = "";
+    added["item"] = call_item(*call_, "in_progress");
     append("response.output_item.added", std::move(added), out);
+  }
+
+  // About the arguments of the open call.
+  [[nodiscard]] Json call_event(const char* key, const std::string& text) const {
     Json event;
-    event["item_id"] = item["id"];
+    event["item_id"] = call_item(*call_, "")["id"];
     event["output_index"] = items_.size();
-    event["delta"] = call.arguments;
-    append("response.function_call_arguments.delta", event, out);
-    event.erase("delta");
-    event["arguments"] = call.arguments;
-    append("response.function_call_arguments.done", std::move(event), out);
-    Json done;
-    done["output_index"] = items_.size();
-    done["item"] = item;
-    append("response.output_item.done", std::move(done), out);
+    event[key] = text;
+    return event;
+  }
+
+  void add_arguments(const std::string& text, std::string& out) {
+    call_->arguments += text;
+    append("response.function_call_arguments.delta", call_event("delta", text), out);
+  }
+
+  void close_call(const char* status, std::string& out) {
+    append("response.function_call_arguments.done", call_event("arguments", call_->arguments), out);
+    items_.push_back(call_item(*call_, status));
+    call_.reset();
+    append_done(items_.back(), out);
   }
 
   void append(const std::string& type, Json event, std::string& out) {
@@ -259,9 +282,11 @@ class ResponseFormat final : public AnswerFormat {
   const GenerationRequest& request_;
   const AnswerInfo info_;
   ToolCallParser parser_;
-  std::string text_;  // of the message
-  std::vector<ToolCall> calls_;
-  Json items_ = Json::array();  // complete ones
+  std::string text_;              // of the message
+  std::vector<ToolCall> calls_;   // of an answer that is not streamed
+  bool last_ended_ = true;        // the last one of calls_
+  std::optional<ToolCall> call_;  // streaming: the one that is being written
+  Json items_ = Json::array();    // complete ones
   size_t call_count_ = 0;
   size_t message_index_ = 0;
   bool message_open_ = false;

@@ -56,12 +56,8 @@ void ToolCallParser::step(Found& found, bool at_end) {
       case State::Text:
         more = scan_text(found, at_end);
         break;
-      case State::Tag:
-        more = scan_tag(found, at_end);
-        break;
-      case State::Rest:
-        if (at_end) scan_rest(found);
-        more = false;
+      case State::Calls:
+        more = scan_calls(found, at_end);
         break;
     }
   }
@@ -76,7 +72,8 @@ bool ToolCallParser::scan_start(bool at_end) {
       first != std::string::npos && !at_end && kRestMarkers[0].starts_with(std::string_view(held_).substr(first));
   if (half_marked) return false;
   const bool bracket = first != std::string::npos && (held_[first] == '{' || held_[first] == '[');
-  state_ = bracket && !marked ? State::Rest : State::Text;
+  state_ = State::Text;
+  if (bracket && !marked) begin_calls("");
   return true;
 }
 
@@ -87,13 +84,11 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
     after_call_ = false;
   }
   size_t begin = held_.find(kTagBegin);
-  State next = State::Tag;
   std::string_view marker = kTagBegin;
   for (const std::string_view other : kRestMarkers) {
     if (const size_t at = held_.find(other); at < begin) {
       begin = at;
       marker = other;
-      next = State::Rest;
     }
   }
   if (begin == std::string::npos) {
@@ -104,48 +99,105 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
   }
   found.text.append(held_, 0, begin);
   held_.erase(0, begin + marker.size());
+  begin_calls(marker);
+  return true;
+}
+
+void ToolCallParser::begin_calls(std::string_view marker) {
+  state_ = State::Calls;
   marker_ = marker;
-  state_ = next;
-  return true;
+  tagged_ = marker == kTagBegin;
+  scanned_ = 0;
+  in_list_ = closed_ = told_ = false;
+  call_count_ = 0;
+  reader_.reset();
 }
 
-bool ToolCallParser::scan_tag(Found& found, bool at_end) {
-  const size_t end = held_.find(kTagEnd);
-  if (end == std::string::npos && !at_end) return false;
-  const std::string_view inside = std::string_view(held_).substr(0, end);
-  const size_t used = end == std::string::npos ? held_.size() : end + kTagEnd.size();
-  if (!read_calls(inside, found.calls)) {
-    found.text += marker_ + held_.substr(0, used);
-    held_.erase(0, used);
-  } else {
-    held_.erase(0, used);
+bool ToolCallParser::scan_calls(Found& found, bool at_end) {
+  while (scanned_ < held_.size()) {
+    switch (reader_ ? read_call(found) : between_calls(at_end)) {
+      case Step::Next:
+        break;
+      case Step::Wait:
+        return false;
+      case Step::NoCall:
+        give_up(found);
+        return true;
+    }
+    if (state_ != State::Calls) return true;
+  }
+  if (reader_ && reader_->begun()) tell(found, false);
+  // A whole call without its end tag is one; half of one that was not told of is text.
+  if (at_end && (reader_ ? !told_ : call_count_ == 0)) give_up(found);
+  if (call_count_ > 0 && !reader_) {
+    held_.clear();
+    scanned_ = 0;
+  }
+  return false;
+}
+
+ToolCallParser::Step ToolCallParser::read_call(Found& found) {
+  const ToolCallReader::Status status = reader_->read(held_[scanned_++]);
+  if (status == ToolCallReader::Status::NoCall) return Step::NoCall;
+  if (status == ToolCallReader::Status::Ended) tell(found, true);
+  return Step::Next;
+}
+
+// Gives what is new of the call being read.
+void ToolCallParser::tell(Found& found, bool ends) {
+  ToolCallDelta delta{.name = told_ ? "" : reader_->name(), .arguments = reader_->take_arguments(), .ends = ends};
+  if (!told_ || !delta.arguments.empty() || ends) found.calls.push_back(std::move(delta));
+  told_ = !ends;
+  held_.erase(0, scanned_);
+  scanned_ = 0;
+  marker_.clear();
+  if (!ends) return;
+  ++call_count_;
+  reader_.reset();
+}
+
+// Before, between and behind calls: brackets of a list, what separates them, the end tag.
+ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
+  const char byte = held_[scanned_];
+  if (tagged_ && byte == '<') {
+    const std::string_view rest = std::string_view(held_).substr(scanned_);
+    const bool half = rest.size() < kTagEnd.size() && kTagEnd.starts_with(rest);
+    if (half && !at_end) return Step::Wait;
+    if ((!half && !rest.starts_with(kTagEnd)) || call_count_ == 0) return Step::NoCall;
+    held_.erase(0, scanned_ + kTagEnd.size());
+    state_ = State::Text;
     after_call_ = true;
+    return Step::Next;
   }
+  const bool separates = (byte == ',' || byte == ';') && call_count_ > 0;
+  const bool opens = byte == '[' && !in_list_ && call_count_ == 0;
+  const bool closes = byte == ']' && in_list_ && call_count_ > 0 && !closed_;
+  if (byte == '{' && !closed_) {
+    reader_.emplace(names_);
+    return Step::Next;  // which reads it
+  }
+  if (!separates && !opens && !closes && kSpace.find(byte) == kSpace.npos) return Step::NoCall;
+  in_list_ = in_list_ || opens;
+  closed_ = closed_ || closes;
+  ++scanned_;
+  return Step::Next;
+}
+
+// No call after all: what was held back is text, but for what separated it from a call before.
+void ToolCallParser::give_up(Found& found) {
   state_ = State::Text;
-  return true;
+  std::string_view text = std::string_view(held_).substr(0, scanned_);
+  if (call_count_ > 0) text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n,;]")));
+  found.text += marker_ + std::string(text);
+  held_.erase(0, scanned_);
+  scanned_ = 0;
 }
 
-void ToolCallParser::scan_rest(Found& found) {
-  if (!read_calls(held_, found.calls)) found.text += marker_ + held_;
-  held_.clear();
-}
-
-bool ToolCallParser::read_calls(std::string_view json, std::vector<ToolCall>& calls) const {
-  const Json value = Json::parse(json, nullptr, false);
-  if (value.is_discarded()) return false;
-  const Json list = value.is_array() ? value : Json::array({value});
-  std::vector<ToolCall> read;
-  for (const Json& call : list) {
-    if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return false;
-    const auto name = call["name"].get<std::string>();
-    if (std::find(names_.begin(), names_.end(), name) == names_.end()) return false;
-    const char* const key = call.contains("arguments") ? "arguments" : "parameters";
-    const Json arguments = call.value(key, Json::object());
-    read.push_back({name, arguments.is_string() ? arguments.get<std::string>() : to_text(arguments)});
+void append_deltas(const std::vector<ToolCallDelta>& deltas, std::vector<ToolCall>& calls) {
+  for (const ToolCallDelta& delta : deltas) {
+    if (!delta.name.empty()) calls.push_back({delta.name, ""});
+    calls.back().arguments += delta.arguments;
   }
-  if (read.empty()) return false;
-  calls.insert(calls.end(), read.begin(), read.end());
-  return true;
 }
 
 }  // namespace inflight::server

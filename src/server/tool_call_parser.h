@@ -4,21 +4,35 @@
 //   {"name": ..., "parameters": {...}}                           Llama 3, as the whole answer; <|python_tag|> before it
 //   [{"name": ..., "arguments": {...}}, ...]                     what a forced call is made to be, whatever the model
 //   [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]         Mistral
-// What only looks like a call (no JSON, a function that was not offered) stays text.
+// What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
+// name is known and its arguments begin; those come as the model writes them.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/json_body.h"
+#include "server/tool_call_reader.h"
 
 namespace inflight::server {
+
+// A piece of a call; the pieces of one call follow each other.
+struct ToolCallDelta {
+  std::string name;       // not empty: a call begins here
+  std::string arguments;  // more of its JSON text
+  bool ends = false;
+};
 
 struct ToolCall {
   std::string name;
   std::string arguments;  // JSON
 };
+
+// Joins pieces to calls.
+void append_deltas(const std::vector<ToolCallDelta>& deltas, std::vector<ToolCall>& calls);
 
 class ToolCallParser {
  public:
@@ -26,8 +40,8 @@ class ToolCallParser {
   explicit ToolCallParser(const Json& tools);
 
   struct Found {
-    std::string text;             // to show: held back as long as it may become a call
-    std::vector<ToolCall> calls;  // complete ones
+    std::string text;  // to show: held back as long as it may become a call
+    std::vector<ToolCallDelta> calls;
   };
   // More of the answer.
   [[nodiscard]] Found push(std::string_view text);
@@ -35,21 +49,32 @@ class ToolCallParser {
   [[nodiscard]] Found finish();
 
  private:
-  enum class State { Start, Text, Tag, Rest };  // Rest: everything to the end may be calls
+  enum class State { Start, Text, Calls };
+  enum class Step { Next, Wait, NoCall };
 
   void step(Found& found, bool at_end);
   bool scan_start(bool at_end);
   bool scan_text(Found& found, bool at_end);
-  bool scan_tag(Found& found, bool at_end);
-  void scan_rest(Found& found);
-  // Appends the calls in `json`, one or a list; false: these are none.
-  bool read_calls(std::string_view json, std::vector<ToolCall>& calls) const;
+  bool scan_calls(Found& found, bool at_end);
+  [[nodiscard]] Step read_call(Found& found);
+  [[nodiscard]] Step between_calls(bool at_end);
+  void tell(Found& found, bool ends);
+  void begin_calls(std::string_view marker);
+  void give_up(Found& found);
 
   std::vector<std::string> names_;
   State state_ = State::Start;
   bool after_call_ = false;
-  std::string held_;
-  std::string marker_;  // what introduced Tag or Rest
+  std::string held_;  // not yet shown or told
+
+  // In state Calls.
+  std::string marker_;   // that introduced them, as long as none is certain
+  size_t scanned_ = 0;   // of held_
+  bool tagged_ = false;  // <tool_call> ends them
+  bool in_list_ = false, closed_ = false;
+  size_t call_count_ = 0;                 // whole ones
+  bool told_ = false;                     // of the one being read
+  std::optional<ToolCallReader> reader_;  // within a call
 };
 
 }  // namespace inflight::server

@@ -2,7 +2,9 @@
 #include "text/grammar.h"
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
+#include <set>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -157,6 +159,40 @@ bool GrammarMatcher::try_step(State& state, std::string_view bytes) {
   return true;
 }
 
+void GrammarMatcher::learn_ahead() {
+  constexpr size_t kTextsMax = 500;
+  constexpr size_t kNodesMax = 1'000'000;  // looked at, about 10 ns each
+  struct Text {
+    State state;
+    bool ends_blank = false;
+  };
+  std::deque<Text> open{{state_}};
+  std::set<std::vector<Position>> seen;
+  std::vector<uint32_t> mask((static_cast<size_t>(vocabulary_.size()) + 31) / 32);
+  try {
+    for (size_t count = 0; count < kTextsMax && !open.empty(); ++count) {
+      const Text text = std::move(open.front());
+      open.pop_front();
+      state_ = text.state;
+      allow(mask);
+      if (compiled_.automaton.nodes_seen() > kNodesMax) return;
+      std::set<uint8_t> classes;
+      // Not beyond ASCII, within characters, nor behind a backslash, for each character of a string: their masks are
+      // small.
+      for (uint8_t byte = 0; byte < 0x80; ++byte) {
+        const bool is_blank = byte == ' ' || byte == '\t' || byte == '\n';
+        if (byte == '\\' || (is_blank && text.ends_blank) || !classes.insert(compiled_.program.byte_class[byte]).second)
+          continue;
+        const char character = static_cast<char>(byte);
+        State next = state_;
+        if (!try_step(next, std::string_view(&character, 1)) || !seen.insert(next.positions).second) continue;
+        open.push_back({std::move(next), is_blank});
+      }
+    }
+  } catch (const Error&) {  // too much work: the step that needs it says so
+  }
+}
+
 void GrammarMatcher::remember(State before) {
   if (history_.size() == 2 * limits::kGrammarHistoryMax) {
     history_.erase(history_.begin(), history_.begin() + static_cast<std::ptrdiff_t>(limits::kGrammarHistoryMax));
@@ -240,6 +276,7 @@ std::unique_ptr<GrammarMatcher> GrammarStore::matcher(GrammarKind kind, std::str
     }
   }
   auto compiled = std::make_unique<CompiledGrammar>(compile_grammar(kind, text), trie_);  // others need not wait for it
+  GrammarMatcher(*compiled, vocabulary_, trie_, end_tokens_).learn_ahead();
   const std::lock_guard lock(mutex_);
   if (CompiledGrammar* const known = find(kind, text)) {
     return std::make_unique<GrammarMatcher>(*known, vocabulary_, trie_, end_tokens_);

@@ -2,6 +2,8 @@
 #include "text/grammar_automaton.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <set>
 
 #include "base/error.h"
@@ -11,8 +13,21 @@ namespace inflight::grammar {
 
 namespace {
 
+constexpr int32_t kSubtreeMin = 8;       // smaller ones are walked at once
+constexpr int32_t kHopsMax = 64;         // of a run through different states
+constexpr int32_t kNoEnd = INT32_MAX;    // a run in one state
+constexpr size_t kRunPositionsMax = 64;  // of states whose runs are looked for
+
 constexpr fmt::format_string<size_t> kTooAmbiguous(
     "the grammar is too ambiguous: a text can be read in more than {} ways");
+
+template <typename Test>
+bool none_of_ascii(Test&& test) {
+  for (uint8_t byte = 0; byte < 0x80; ++byte) {
+    if (test(byte)) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -88,7 +103,9 @@ Closure step(const Program& program, Stacks& stacks, std::span<const Position> p
   return close(program, stacks, moved);
 }
 
-Automaton::Automaton(const Program& program, const TokenTrie& trie) : program_(program), trie_(trie) {}
+Automaton::Automaton(const Program& program, const TokenTrie& trie) : program_(program), trie_(trie) {
+  for (const TokenId id : trie.tokens()) mask_words_ = std::max(mask_words_, static_cast<size_t>(id) / 32 + 1);
+}
 
 size_t Automaton::Hash::operator()(const std::vector<Position>& positions) const {
   uint64_t hash = 0xCBF29CE484222325U;
@@ -152,30 +169,122 @@ Automaton::Verdict Automaton::judge(int32_t state) {
   std::vector<int32_t> path(static_cast<size_t>(trie_.depth_max()) + 1, kDead);  // state by depth
   path[0] = state;
   const auto count = static_cast<int32_t>(nodes.size());
-  TokenId last = -1;
   for (int32_t at = 1; at < count;) {
     const TokenTrie::Node& node = nodes[static_cast<size_t>(at)];
+    ++nodes_seen_;
     const int32_t found = next(path[node.depth - 1U], node.byte);
     if (found == kDead) {
       at = node.end;
       continue;
     }
     path[node.depth] = found;
+    if (take_subtree(at, found, verdict.few)) {
+      at = node.end;
+      continue;
+    }
     for (int32_t i = node.tokens_begin; i < node.tokens_end; ++i)
       verdict.few.push_back(trie_.tokens()[static_cast<size_t>(i)]);
     const State& reached = states_[static_cast<size_t>(found)];
     if (reached.escaped && node.end > at + 1) verdict.escapes.push_back(at);
     at = reached.positions.empty() ? node.end : at + 1;
   }
-  for (const TokenId id : trie_.tokens()) last = std::max(last, id);
-  const size_t words = static_cast<size_t>(last) / 32 + 1;
-  if (verdict.few.size() <= words) return verdict;
-  verdict.mask.assign(words, 0);
+  if (verdict.few.size() <= mask_words_) return verdict;
+  verdict.mask.assign(mask_words_, 0);
   for (const TokenId id : verdict.few)
     verdict.mask[static_cast<size_t>(id) / 32] |= 1U << (static_cast<uint32_t>(id) % 32U);
   verdict.few.clear();
   verdict.few.shrink_to_fit();
   return verdict;
+}
+
+// Appends the tokens of a node, reached in `state`, and of all below it, if they need not be walked to be known.
+bool Automaton::take_subtree(int32_t node, int32_t state, std::vector<TokenId>& taken) {
+  const TokenTrie::Node& root = trie_.nodes()[static_cast<size_t>(node)];
+  if (root.end - node <= kSubtreeMin) return false;
+  const Run& run = run_of(state);
+  if ((root.below & ~run.kinds) != 0) return false;
+  const bool all = root.height <= run.length;
+  if (!all && (!run.ends || (root.below & TokenTrie::kBeyondAscii) != 0)) return false;
+  const int32_t end = trie_.subtree_tokens_end(root);
+  for (int32_t i = root.tokens_begin; i < end; ++i) {
+    if (all || trie_.token_length(i) - root.depth <= run.length)
+      taken.push_back(trie_.tokens()[static_cast<size_t>(i)]);
+  }
+  return true;
+}
+
+// Strings that count their characters go from state to state, others stay in one.
+const Automaton::Run& Automaton::run_of(int32_t state) {
+  if (const int32_t known = states_[static_cast<size_t>(state)].run; known != kUnknown)
+    return runs_[static_cast<size_t>(known)];
+  Run run;
+  int32_t at = state;
+  const bool is_plain = states_[static_cast<size_t>(state)].positions.size() <= kRunPositionsMax;
+  for (int32_t count = 0; is_plain && count < kHopsMax && !escaped(at); ++count) {
+    const Hop hop = hop_from(at);
+    if (count == 0) run.kinds = hop.kinds;
+    if (hop.kinds == 0 || (run.kinds & ~hop.kinds) != 0) break;
+    run.length = hop.to == at ? kNoEnd : count + 1;
+    if (hop.to == at) break;
+    at = hop.to;
+  }
+  const auto goes_on = [&](uint8_t byte) {
+    return (run.kinds >> TokenTrie::kind_of(byte) & 1U) != 0 && next(at, byte) != kDead;
+  };
+  run.ends = run.length > 0 && run.length < kHopsMax && !escaped(at) && none_of_ascii(goes_on);
+  states_[static_cast<size_t>(state)].run = static_cast<int32_t>(runs_.size());
+  runs_.push_back(run);
+  return runs_.back();
+}
+
+// To the state itself, if any character leads there, else to where a letter leads.
+Automaton::Hop Automaton::hop_from(int32_t state) {
+  constexpr uint8_t kLetter = 'n';
+  const bool stays = !none_of_ascii([&](uint8_t byte) { return next(state, byte) == state; });
+  Hop hop{.to = stays ? state : next(state, kLetter)};
+  if (hop.to == kDead) return hop;
+  uint32_t elsewhere = 0;
+  for (uint8_t byte = 0; byte < 0x80; ++byte) {
+    const uint32_t kind = 1U << TokenTrie::kind_of(byte);
+    (next(state, byte) == hop.to ? hop.kinds : elsewhere) |= kind;
+  }
+  hop.kinds &= ~elsewhere;
+  if (reads_all_beyond_ascii(state, hop.to)) hop.kinds |= TokenTrie::kBeyondAscii;
+  return hop;
+}
+
+// Whether each character beyond ASCII leads from `state` to `to`.
+bool Automaton::reads_all_beyond_ascii(int32_t state, int32_t to) {
+  struct Shape {  // the first byte, the second one, how many more
+    uint8_t first_least, first_most, second_least, second_most;
+    int more;
+  };
+  constexpr std::array<Shape, 8> kShapes{{{0xC2, 0xDF, 0x80, 0xBF, 0},
+                                          {0xE0, 0xE0, 0xA0, 0xBF, 1},
+                                          {0xE1, 0xEC, 0x80, 0xBF, 1},
+                                          {0xED, 0xED, 0x80, 0x9F, 1},
+                                          {0xEE, 0xEF, 0x80, 0xBF, 1},
+                                          {0xF0, 0xF0, 0x90, 0xBF, 2},
+                                          {0xF1, 0xF3, 0x80, 0xBF, 2},
+                                          {0xF4, 0xF4, 0x80, 0x8F, 2}}};
+  // All states that a byte of [least, most] leads to from those in `from`; none where one has no way on or has escaped.
+  const auto behind = [this](const std::vector<int32_t>& from, uint8_t least, uint8_t most) {
+    std::vector<int32_t> reached;
+    for (const int32_t one : from) {
+      for (int byte = least; byte <= most; ++byte) {
+        const int32_t found = next(one, static_cast<uint8_t>(byte));
+        if (found == kDead || escaped(found)) return std::vector<int32_t>();
+        if (std::ranges::find(reached, found) == reached.end()) reached.push_back(found);
+      }
+    }
+    return reached;
+  };
+  return std::ranges::all_of(kShapes, [&](const Shape& shape) {
+    std::vector<int32_t> at = behind({state}, shape.first_least, shape.first_most);
+    at = behind(at, shape.second_least, shape.second_most);
+    for (int i = 0; i < shape.more; ++i) at = behind(at, 0x80, 0xBF);
+    return at == std::vector<int32_t>{to};
+  });
 }
 
 void Automaton::charge(size_t work) {
@@ -189,6 +298,7 @@ void Automaton::trim() {
   if (states_.size() <= limits::kGrammarStatesMax && verdict_words_ <= limits::kGrammarMaskWordsMax) return;
   stacks_ = Stacks();
   states_.clear();
+  runs_.clear();
   ids_.clear();
   state_at_.clear();
   verdicts_.clear();

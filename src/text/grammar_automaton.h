@@ -77,6 +77,9 @@ class Automaton {
   }
   [[nodiscard]] const Verdict& verdict(int32_t state);
 
+  // Nodes of the trie that verdicts were made from.
+  [[nodiscard]] size_t nodes_seen() const { return nodes_seen_; }
+
   // Counts what is done for one mask.  ERRORS: InvalidArgument beyond limits::kGrammarWorkMax.
   void charge(size_t work);
 
@@ -91,6 +94,19 @@ class Automaton {
     std::vector<Position> positions;
     bool escaped = false;
     std::vector<int32_t> next;  // by byte class
+    int32_t run = kUnknown;     // of runs_
+  };
+  // Texts that are read whatever they are in particular: of these kinds (TokenTrie), at most so many bytes. None of the
+  // states on the way has escaped, but for the last one perhaps.
+  struct Run {
+    uint32_t kinds = 0;
+    int32_t length = 0;
+    bool ends = false;  // longer ones of one-byte characters are not read
+  };
+  // What one character leads to: the state behind all kinds of characters in `kinds`.
+  struct Hop {
+    uint32_t kinds = 0;
+    int32_t to = kDead;
   };
   struct Hash {
     size_t operator()(const std::vector<Position>& positions) const;
@@ -98,6 +114,10 @@ class Automaton {
   [[nodiscard]] int32_t intern(Closure closure);
   [[nodiscard]] int32_t find_next(int32_t state, uint8_t byte);
   [[nodiscard]] Verdict judge(int32_t state);
+  [[nodiscard]] bool take_subtree(int32_t node, int32_t state, std::vector<TokenId>& taken);
+  [[nodiscard]] const Run& run_of(int32_t state);
+  [[nodiscard]] Hop hop_from(int32_t state);
+  [[nodiscard]] bool reads_all_beyond_ascii(int32_t state, int32_t to);
 
   const Program& program_;
   const TokenTrie& trie_;
@@ -105,7 +125,10 @@ class Automaton {
   std::vector<State> states_;
   std::unordered_map<std::vector<Position>, int32_t, Hash> ids_;  // an escaped one ends with {-1, -1}
   std::unordered_map<int32_t, int32_t> state_at_;
+  std::vector<Run> runs_;
   std::unordered_map<int32_t, Verdict> verdicts_;
+  size_t nodes_seen_ = 0;
+  size_t mask_words_ = 0;  // of all tokens
   size_t verdict_words_ = 0;
   size_t work_ = 0;  // since trim()
 };

@@ -28,22 +28,31 @@ std::vector<Json> events_of(const std::string& stream) {
 TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
   const struct {
     std::string text, shown;
-    std::vector<std::string> names;
+    std::vector<std::string> calls;  // name and arguments
   } cases[] = {
       {"just text", "just text", {}},
-      {R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)", "", {"f"}},
+      {R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)", "", {R"(f{"a": 1})"}},
       {"Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
        "\"arguments\": {}}\n</tool_call>",
        "Let me see.\n",
-       {"f", "g"}},
-      {R"({"name": "g", "parameters": {"a": [1, 2]}})", "", {"g"}},
-      {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}])", "", {"f", "g"}},
-      {R"(<|python_tag|>{"name": "f", "parameters": {}})", "", {"f"}},
+       {"f{}", "g{}"}},
+      {R"({"name": "g", "parameters": {"a": [1, 2]}})", "", {R"(g{"a": [1, 2]})"}},
+      {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}])", "", {"f{}", "g{}"}},
+      {R"([TOOL_CALLS] [{"arguments": {"x": "}]\"{"}, "id": "123", "name": "f"}])", "", {R"(f{"x": "}]\"{"})"}},
+      {R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"})", "", {"f{}", "g{}"}},
+      {R"({"name": "f", "arguments": "{\"a\": 1}"})", "", {R"(f{"a": 1})"}},
+      {R"([{"name": "f", "arguments": null}] and more)", "and more", {"fnull"}},
+      {R"({"name": "f", "arguments": {"a": "cut)", "", {R"(f{"a": "cut)"}},
+      {R"({"arguments": {"a": "cut)", R"({"arguments": {"a": "cut)", {}},
+      {R"([{"name": "f", "arguments": {}}, {"name": "h", "arguments": {}}])",
+       R"({"name": "h", "arguments": {}}])",
+       {"f{}"}},
       {R"({"name": "unknown", "parameters": {}})", R"({"name": "unknown", "parameters": {}})", {}},
       {R"({"a": 1} and more)", R"({"a": 1} and more)", {}},
       {"<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call> x", {}},
       {"a <tool_ca", "a <tool_ca", {}},
-      {"<tool_call>{\"name\": \"f\", \"arguments\": {}}", "", {"f"}},  // the end tag is missing
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}}", "", {"f{}"}},  // the end tag is missing
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_c", "", {"f{}"}},
       {"[1, 2]", "[1, 2]", {}},
       {"", "", {}},
   };
@@ -51,16 +60,36 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
     for (size_t step = 1; step <= std::max<size_t>(1, each.text.size()); ++step) {
       ToolCallParser parser(kTools);
       std::string shown;
-      std::vector<std::string> names;
+      std::vector<ToolCall> calls;
       const auto take = [&](const ToolCallParser::Found& found) {
         shown += found.text;
-        for (const ToolCall& call : found.calls) names.push_back(call.name);
+        append_deltas(found.calls, calls);
       };
       for (size_t i = 0; i < each.text.size(); i += step)
         take(parser.push(std::string_view(each.text).substr(i, step)));
       take(parser.finish());
       EXPECT_EQ(shown, each.shown) << each.text << " in steps of " << step;
-      EXPECT_EQ(names, each.names) << each.text << " in steps of " << step;
+      std::vector<std::string> found;
+      for (const ToolCall& call : calls) found.push_back(call.name + call.arguments);
+      EXPECT_EQ(found, each.calls) << each.text << " in steps of " << step;
+    }
+  }
+}
+
+TEST(ToolCallParser, TellsTheNameFirstAndArgumentsAsTheyCome) {
+  ToolCallParser parser(kTools);
+  const std::string text = R"(<tool_call>{"name": "f", "arguments": {"city": "Paris"}}</tool_call>)";
+  const size_t known = text.find("{\"city");  // the arguments begin
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto found = parser.push(text.substr(i, 1));
+    EXPECT_EQ(found.text, "");
+    const bool inside = i >= known && i < text.find("}}</");
+    if (inside) {
+      ASSERT_EQ(found.calls.size(), 1U) << i;
+      EXPECT_EQ(found.calls[0].name, i == known ? "f" : "");
+      EXPECT_EQ(found.calls[0].arguments, text.substr(i, 1));
+    } else if (i < known) {
+      EXPECT_TRUE(found.calls.empty()) << i;
     }
   }
 }
@@ -106,7 +135,7 @@ TEST(ChatFormat, GivesCallsWithTheirOwnFinishReason) {
     EXPECT_EQ(answer["choices"][0]["finish_reason"], "tool_calls");
     EXPECT_TRUE(message["content"].is_null());
     ASSERT_EQ(message["tool_calls"].size(), parallel ? 2U : 1U);
-    EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"], "{\"a\":1}");
+    EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"], "{\"a\": 1}");
 
     const auto streamed = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
     std::string out;

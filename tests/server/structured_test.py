@@ -185,8 +185,12 @@ class Calls(unittest.TestCase):
             events = server.stream("/v1/chat/completions", {**body, "parallel_tool_calls": False})
             deltas = [event["choices"][0]["delta"] for event in events]
             streamed = [call for delta in deltas for call in delta.get("tool_calls", [])]
-            self.assertEqual([call["function"] for call in streamed],
-                             [call["function"] for call in one["message"]["tool_calls"]])
+            self.assertEqual([call["index"] for call in streamed], [0] * len(streamed))
+            self.assertEqual([call["function"]["name"] for call in streamed if "id" in call],
+                             [call["function"]["name"] for call in one["message"]["tool_calls"]])
+            self.assertEqual("".join(call["function"]["arguments"] for call in streamed),
+                             one["message"]["tool_calls"][0]["function"]["arguments"])
+            self.assertGreater(len(streamed), 1)  # the arguments come as they are written
             self.assertFalse(any(delta.get("content") for delta in deltas))
             self.assertEqual(events[-1]["choices"][0]["finish_reason"], "tool_calls")
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -134,7 +136,14 @@ TEST(DrawToken, EqualsTheDeviceBitForBit) {
                        .keep_logits = true});
   std::vector<test::RunnerSequence> sequences(16);
   Rng rng(17);
-  for (int round = 0; round < 6; ++round) {
+  // Off, a value between low and high, or one at the edges.
+  const auto draw = [&rng](float off, double low, double high, std::initializer_list<float> edges) {
+    const uint64_t kind = rng.below(4);
+    if (kind == 0) return off;
+    if (kind == 1) return *(edges.begin() + static_cast<std::ptrdiff_t>(rng.below(edges.size())));
+    return static_cast<float>(low + (high - low) * rng.uniform());
+  };
+  for (int round = 0; round < 12; ++round) {
     BatchPlan plan;
     for (size_t i = 0; i < sequences.size(); ++i) {
       test::RunnerSequence& sequence = sequences[i];
@@ -144,10 +153,10 @@ TEST(DrawToken, EqualsTheDeviceBitForBit) {
       sequence.tokens.assign(1 + rng.below(8), 0);
       for (TokenId& token : sequence.tokens) token = rng.between(0, 9000);
       sequence.sampling.seed = rng.next();
-      sequence.sampling.temperature = i % 5 == 0 ? 0.0F : static_cast<float>(0.2 + 2.0 * rng.uniform());
-      sequence.sampling.top_k = i % 2 == 0 ? 0 : rng.between(1, 200);
-      sequence.sampling.top_p = i % 3 == 0 ? 1.0F : static_cast<float>(0.1 + 0.9 * rng.uniform());
-      sequence.sampling.min_p = i % 4 == 0 ? 0.0F : static_cast<float>(0.1 * rng.uniform());
+      sequence.sampling.temperature = draw(0, 0.2, 2.2, {1e-3F, 100.0F});
+      sequence.sampling.top_k = static_cast<int32_t>(draw(0, 1, 200, {1, 2, 9000, 9001, 20000}));
+      sequence.sampling.top_p = draw(1, 0.1, 1.0, {1e-6F, 0.999999F});
+      sequence.sampling.min_p = draw(0, 0.0, 0.1, {1.0F, 1e-6F});
       test::add_entry(plan, sequence, static_cast<int32_t>(sequence.tokens.size()));
     }
     executor.submit(plan);
@@ -156,7 +165,10 @@ TEST(DrawToken, EqualsTheDeviceBitForBit) {
     for (size_t i = 0; i < sequences.size(); ++i) {
       const Draw expected =
           draw_token(logits[i], sequences[i].sampling, static_cast<int32_t>(sequences[i].tokens.size()));
-      EXPECT_EQ(result.sampled[i].token, expected.token) << "round " << round << " sequence " << i;
+      EXPECT_EQ(result.sampled[i].token, expected.token)
+          << "round " << round << " sequence " << i << ": temperature " << sequences[i].sampling.temperature
+          << ", top_k " << sequences[i].sampling.top_k << ", top_p " << sequences[i].sampling.top_p << ", min_p "
+          << sequences[i].sampling.min_p;
       EXPECT_EQ(result.sampled[i].logprob, expected.logprob);
     }
   }

@@ -290,5 +290,41 @@ TEST_F(GrammarTest, DamagedGrammarsAreCompiledOrRefused) {
   }
 }
 
+// In a large vocabulary whole subtrees are taken at once; token by token says the same.
+TEST(GrammarOfALargeVocabulary, MasksAreWhatCanFollow) {
+  const std::string path = test::shared_path("vocab/gpt-2.gguf");
+  INFLIGHT_REQUIRE_FILE(path);
+  const auto tokenizer = Tokenizer::create(load_vocabulary(path));
+  const Vocabulary& vocabulary = tokenizer->vocabulary();
+  const TokenId end = *vocabulary.eos();
+  GrammarStore store(vocabulary, {end});
+  const struct {
+    GrammarKind kind;
+    const char *grammar, *text;
+  } cases[] = {
+      {GrammarKind::JsonSchema, R"({"type": "string"})", "\"ab \xC3"},
+      {GrammarKind::JsonSchema, R"({"type": "string", "maxLength": 7})", "\"abc"},
+      {GrammarKind::JsonSchema, R"({"type": "array", "items": {"type": "string", "minLength": 4, "maxLength": 90}})",
+       "[\"a"},
+      {GrammarKind::JsonObject, "", "{\"k"},
+      {GrammarKind::Regex, "[a-z ]*|[^a]{3}", "a"},
+      {GrammarKind::Regex, ".{0,5}x", "b"},
+      {GrammarKind::Regex, "([^\\x00-\\x7f]|[a-z])*!", "é"},
+      {GrammarKind::Gbnf, "root ::= [^\"]+ tail\ntail ::= \"\\\"\" [a-z]*", "q"},
+  };
+  for (const auto& each : cases) {
+    const auto matcher = store.matcher(each.kind, each.grammar);
+    ASSERT_TRUE(matcher->try_accept_text(each.text)) << each.grammar;
+    std::vector<uint32_t> mask(static_cast<size_t>(vocabulary.size() + 31) / 32);
+    matcher->allow(mask);
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      const bool allowed = (mask[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32U) & 1U) != 0;
+      const bool can = matcher->try_accept(id);
+      if (can) matcher->rollback(1);
+      ASSERT_EQ(allowed, can) << each.grammar << ": token '" << vocabulary.bytes(id) << "'";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace inflight

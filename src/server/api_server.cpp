@@ -201,10 +201,12 @@ void ApiServer::get_page(Exchange& exchange, HttpRequest&) {
 void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {
   uint64_t since = 0;
   constexpr std::string_view kSince = "since=";
+  constexpr uint64_t kSinceMax = (uint64_t{1} << 53) - 1;  // beyond, JSON's numbers are not exact
   if (const std::string_view query = request.query; !query.empty()) {
     const std::string_view digits = query.substr(std::min(query.size(), kSince.size()));
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), since);
-    if (!query.starts_with(kSince) || error != std::errc() || end != digits.data() + digits.size()) {
+    if (!query.starts_with(kSince) || error != std::errc() || end != digits.data() + digits.size() ||
+        since > kSinceMax) {
       throw ApiError(400, fmt::format("the query is '{}', allowed: since=N with N the last step seen", query), "since");
     }
   }

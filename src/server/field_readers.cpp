@@ -28,8 +28,8 @@ constexpr uint64_t kSeedOfZero = 0x9E3779B97F4A7C15ULL;
 }
 
 int64_t integer_in(const std::string& field, const Json& value, int64_t min, int64_t max) {
-  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX) &&
-                    value.get<int64_t>() >= min && value.get<int64_t>() <= max;
+  const bool fits = is_whole(value) && value.get<double>() >= static_cast<double>(min) &&
+                    value.get<double>() <= static_cast<double>(max);
   if (!fits) refuse(field, value, fmt::format("an integer between {} and {}", min, max));
   return value.get<int64_t>();
 }

@@ -61,6 +61,9 @@ Rejection mistake_in(const http::request_header<>& head, const HttpLimits& limit
       return {400, "a request has either Content-Length or Transfer-Encoding, not both"};
     }
   }
+  if (const auto lengths = head.count(http::field::content_length); lengths > 1) {
+    return {400, fmt::format("the request has {} Content-Length fields, at most one is allowed", lengths)};
+  }
   const auto length = head[http::field::content_length];
   if (length.find_first_not_of("0123456789") != length.npos) {
     return {400, "Content-Length must be one decimal number"};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "server/api_error.h"
 
@@ -54,6 +55,11 @@ Json parse_json_object(std::string_view text) {
 }
 
 std::string to_text(const Json& value) { return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+bool is_whole(const Json& value) {
+  return value.is_number_integer() ||
+         (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
+}
 
 std::string describe(const Json& value) {
   if (value.is_array()) return "an array";

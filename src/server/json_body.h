@@ -18,6 +18,9 @@ inline constexpr int kJsonDepthMax = 128;
 // Compact text; what is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string to_text(const Json& value);
 
+// An integer, also one with ".0" behind it.
+[[nodiscard]] bool is_whole(const Json& value);
+
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
 

@@ -94,7 +94,7 @@ Json fixed_schemas() {
       "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object",
         "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
         "text": {"type": "string"}}}}]},
-      "name": {"type": "string"}, "tool_call_id": {"type": "string"}}},
+      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]}}},
     "Tool": {"type": "object", "required": ["type", "function"], "properties": {
       "type": {"type": "string", "enum": ["function"]},
       "function": {"type": "object", "required": ["name"], "properties": {

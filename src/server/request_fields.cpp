@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "server/api_error.h"
@@ -291,7 +292,7 @@ std::string range_of(const Field& field) {
 }
 
 void read_integer(const Field& field, const Json& value, Request& request) {
-  const bool fits = value.is_number_integer() && value.get<double>() >= field.min && value.get<double>() <= field.max;
+  const bool fits = is_whole(value) && value.get<double>() >= field.min && value.get<double>() <= field.max;
   if (!fits) {
     refuse(field.name,
            fmt::format("'{}' is {}, an integer {} is expected", field.name, describe(value), range_of(field)));
@@ -395,6 +396,15 @@ Json schema_of(const Field& field) {
   return schema;
 }
 
+// With null, which is the same as leaving a field out.
+Json nullable(Json schema) {
+  if (schema.contains("anyOf")) schema["anyOf"].push_back(Json{{"type", "null"}});
+  if (schema.contains("type") && schema["type"].is_string()) schema["type"] = Json::array({schema["type"], "null"});
+  if (schema.contains("enum") && std::ranges::find(schema["enum"], Json()) == schema["enum"].end())
+    schema["enum"].push_back(Json());
+  return schema;
+}
+
 }  // namespace
 
 std::span<const RequestField> request_fields() { return kFields; }
@@ -410,10 +420,12 @@ void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request
 Json request_schema(unsigned endpoint) {
   Json schema = Json::object();
   schema["type"] = "object";
-  for (const Field& field : kFields) {
-    if ((field.endpoints & endpoint) != 0) schema["properties"][std::string(field.name)] = schema_of(field);
-  }
   const char* const content = endpoint == kCompletions ? "prompt" : endpoint == kChat ? "messages" : "input";
+  for (const Field& field : kFields) {
+    if ((field.endpoints & endpoint) == 0) continue;
+    schema["properties"][std::string(field.name)] =
+        field.name == content ? schema_of(field) : nullable(schema_of(field));
+  }
   schema["required"] = Json::array({content});
   schema["additionalProperties"] = false;
   return schema;

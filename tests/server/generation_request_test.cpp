@@ -82,6 +82,7 @@ TEST(GenerationRequest, ReadsEveryGenerationOption) {
 
 TEST(GenerationRequest, HasOpenAIsDefaults) {
   EXPECT_EQ(read(R"({"prompt": "x"})", kCompletions).params.max_tokens, 16);
+  EXPECT_EQ(read(R"({"prompt": "x", "max_tokens": 7.0})", kCompletions).params.max_tokens, 7);  // an integer in JSON
   const GenerationRequest chat = read(R"({"messages": [{"role": "user", "content": "x"}]})", kChat);
   EXPECT_GT(chat.params.max_tokens, 1'000'000);  // to the end of the context
   EXPECT_EQ(chat.params.temperature, 1.0F);
@@ -112,7 +113,7 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kCompletions, R"({"prompt": ["a", 1]})", "prompt[1]", "1"},
       {kCompletions, R"({"prompt": [[1], []]})", "prompt[1]", "an array"},
       {kCompletions, R"({"prompt": "x", "max_tokens": 0})", "max_tokens", "between 1"},
-      {kCompletions, R"({"prompt": "x", "max_tokens": 1e3})", "max_tokens", "integer"},
+      {kCompletions, R"({"prompt": "x", "max_tokens": 1.5})", "max_tokens", "integer"},
       {kCompletions, R"({"prompt": "x", "max_tokens": 99999999999})", "max_tokens", "99999999999"},
       {kCompletions, R"({"prompt": "x", "max_tokens": 18446744073709551615})", "max_tokens", "integer"},
       {kCompletions, R"({"prompt": "x", "temperature": "hot"})", "temperature", "\"hot\""},

@@ -243,10 +243,10 @@ void Engine::pause_or_go_on() {
 
 bool Engine::round() {
   const TimeNs begin = clock_.now();
+  watchdog_.begin();
+  pause_or_go_on();  // before the inbox: what was submitted ahead of resume() is there for the next step
   take_commands();
   end_expired();
-  watchdog_.begin();
-  pause_or_go_on();
   const TimeNs taken = clock_.now();
   times_.commands += taken - begin;
   const bool busy = pause_ != PauseMode::All && loop_.step();  // pause_ is written by this thread only

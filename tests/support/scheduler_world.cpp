@@ -7,8 +7,16 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace inflight::test {
+
+std::vector<TokenId> random_prompt(int32_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) token = rng.between(0, 63);
+  return tokens;
+}
 
 Expected expected_output(const RequestOptions& options, const WorldOptions& world, int32_t choice) {
   const uint64_t seed = choice_seed(options.seed, choice);

@@ -43,6 +43,9 @@ struct RequestOptions {
   bool prompt_logprobs = false;
 };
 
+// Tokens of a vocabulary of 64, from a seed.
+[[nodiscard]] std::vector<TokenId> random_prompt(int32_t count, uint64_t seed = 1);
+
 class SchedulerWorld {
  public:
   explicit SchedulerWorld(const WorldOptions& options, SchedulePolicy* policy = nullptr,

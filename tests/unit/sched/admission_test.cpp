@@ -13,13 +13,6 @@
 namespace inflight::test {
 namespace {
 
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
-
 WorldOptions world_of(int32_t slots, int32_t blocks) {
   WorldOptions world;
   world.config = {
@@ -59,10 +52,10 @@ TEST(Admission, ReservesAShareOfWhatRunningSequencesMayProduce) {
     WorldOptions options = world_of(4, blocks);
     options.config.schedule_conservativeness = 1.0;
     SchedulerWorld world(options);
-    world.add({.prompt = prompt_of(8, 1), .max_tokens = 20});
+    world.add({.prompt = random_prompt(8, 1), .max_tokens = 20});
     world.step();
     EXPECT_DOUBLE_EQ(world.scheduler().new_token_ratio(), 0.7);
-    world.add({.prompt = prompt_of(8, 2), .max_tokens = 30});
+    world.add({.prompt = random_prompt(8, 2), .max_tokens = 30});
     world.step();
     EXPECT_EQ(world.scheduler().running_count(), blocks == 17 ? 2 : 1);
     EXPECT_EQ(world.scheduler().stats().admissions[static_cast<size_t>(AdmissionResult::OutOfMemory)],
@@ -76,9 +69,9 @@ TEST(Admission, ExpectsNoMoreOutputThanTheClip) {
   WorldOptions options = world_of(4, 3000);
   options.config.schedule_conservativeness = 1.0;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(8, 1), .max_tokens = 20});
+  world.add({.prompt = random_prompt(8, 1), .max_tokens = 20});
   world.step();
-  const uint64_t big = world.add({.prompt = prompt_of(8, 2), .max_tokens = 11000});
+  const uint64_t big = world.add({.prompt = random_prompt(8, 2), .max_tokens = 11000});
   world.step();  // 8 + 11000 + 4 does not leave room for the rest, 8 + 4096 + 4 does
   EXPECT_EQ(world.scheduler().running_count(), 2);
   world.cancel(big);
@@ -93,7 +86,7 @@ Pressure pressure_of(const WorldOptions& options) {
   SchedulerWorld world(options);
   Rng rng(5);
   for (uint64_t i = 0; i < 150; ++i) {
-    world.add({.prompt = prompt_of(rng.between(4, 40), i), .max_tokens = rng.between(5, 60)});
+    world.add({.prompt = random_prompt(rng.between(4, 40), i), .max_tokens = rng.between(5, 60)});
   }
   world.run();
   return {world.scheduler().stats().preemptions, world.scheduler().stats().used_slot_steps};
@@ -128,7 +121,7 @@ TEST(Admission, AnEmptyEngineAdmitsWhoeverFitsAtAll) {
   options.config.schedule_conservativeness = 10.0;
   options.config.kv_headroom = 0.9;
   SchedulerWorld world(options);
-  for (uint64_t i = 0; i < 3; ++i) world.add({.prompt = prompt_of(30, i), .max_tokens = 9});
+  for (uint64_t i = 0; i < 3; ++i) world.add({.prompt = random_prompt(30, i), .max_tokens = 9});
   world.run();
   for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length);
 }
@@ -139,13 +132,13 @@ TEST(Admission, ATwinWaitsForTheBlocksThatAreBeingComputed) {
   options.config.max_num_batched_tokens = 40;
   options.config.long_prefill_token_threshold = 20;
   SchedulerWorld world(options);
-  const std::vector<TokenId> trunk = prompt_of(64, 1);
+  const std::vector<TokenId> trunk = random_prompt(64, 1);
   std::vector<TokenId> a = trunk, b = trunk;
   a.push_back(1);
   b.push_back(2);
   world.add({.prompt = a, .max_tokens = 4});
   world.add({.prompt = b, .max_tokens = 4});
-  world.add({.prompt = prompt_of(8, 3), .max_tokens = 4});
+  world.add({.prompt = random_prompt(8, 3), .max_tokens = 4});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:0+20 3:0+8");
   EXPECT_EQ(world.scheduler().stats().admissions[static_cast<size_t>(AdmissionResult::NotReady)], 1);
@@ -159,7 +152,7 @@ TEST(Admission, ATwinWaitsForTheBlocksThatAreBeingComputed) {
 
 TEST(Admission, LimitsChangeWhileItRuns) {
   SchedulerWorld world(world_of(8, 200));
-  for (uint64_t i = 0; i < 20; ++i) world.add({.prompt = prompt_of(4, i), .max_tokens = 20});
+  for (uint64_t i = 0; i < 20; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 20});
   world.step();
   EXPECT_EQ(world.scheduler().running_count(), 8);
   SchedulerConfig config = world.scheduler().config();

@@ -12,13 +12,6 @@
 namespace inflight::test {
 namespace {
 
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
-
 WorldOptions world_of(int32_t slots, int32_t budget, int32_t blocks) {
   WorldOptions world;
   world.config = {
@@ -60,7 +53,7 @@ TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
   options.config.max_loras = 2;
   SchedulerWorld world(options);
   const auto add = [&](uint32_t adapter, int32_t count) {
-    return world.add({.prompt = prompt_of(4, adapter), .max_tokens = count, .adapter = adapter});
+    return world.add({.prompt = random_prompt(4, adapter), .max_tokens = count, .adapter = adapter});
   };
   const uint64_t first = add(1, 4);
   add(2, 30);
@@ -75,7 +68,7 @@ TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
   // A stream of requests for the two that run does not keep the third away for ever.
   SchedulerWorld busy(options);
   const auto send = [&](uint32_t adapter) {
-    return busy.add({.prompt = prompt_of(4, adapter), .max_tokens = 6, .adapter = adapter});
+    return busy.add({.prompt = random_prompt(4, adapter), .max_tokens = 6, .adapter = adapter});
   };
   send(1);
   send(2);
@@ -91,7 +84,7 @@ TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
 TEST(Gates, AdaptersShareNoPrefix) {
   SchedulerWorld world(world_of(4, 64, 200));
   for (const uint32_t adapter : {0U, 1U, 2U, 1U}) {
-    world.add({.prompt = prompt_of(20, 1), .max_tokens = 2, .adapter = adapter});
+    world.add({.prompt = random_prompt(20, 1), .max_tokens = 2, .adapter = adapter});
     world.run();
   }
   EXPECT_EQ(world.scheduler().stats().cached_tokens, 16);
@@ -105,8 +98,8 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
     for (uint64_t i = 0; i < 2; ++i)
-      world.add({.prompt = prompt_of(8, i), .max_tokens = 4});  // rows, tokens: all taken
-    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+      world.add({.prompt = random_prompt(8, i), .max_tokens = 4});  // rows, tokens: all taken
+    world.add({.prompt = random_prompt(70, 2), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoSpace, 1}}));
     EXPECT_EQ(policy.refused, 0);
   }
@@ -115,8 +108,8 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
     WorldOptions options = world_of(4, 16, 20);
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
-    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = prompt_of(8, i), .max_tokens = 4});
-    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 4});
+    world.add({.prompt = random_prompt(70, 2), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoTokenBudget, 1}}));
   }
   {
@@ -124,8 +117,8 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
     WorldOptions options = world_of(4, 32, 20);
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
-    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = prompt_of(8, i), .max_tokens = 4});
-    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 4});
+    world.add({.prompt = random_prompt(70, 2), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NoInputBudget, 1}}));
   }
   {
@@ -133,24 +126,24 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
     WorldOptions options = world_of(4, 32, 20);
     options.config.long_prefill_token_threshold = 8;  // the first is in progress for many steps
     SchedulerWorld world(options, &policy);
-    world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});
-    world.add({.prompt = prompt_of(60, 1), .max_tokens = 4, .priority = 9});
+    world.add({.prompt = random_prompt(60, 1), .max_tokens = 4});
+    world.add({.prompt = random_prompt(60, 1), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::NotReady, 1}}));
     EXPECT_EQ(policy.refused, 0);
   }
   {
     Doorkeeper policy;
     SchedulerWorld world(world_of(4, 64, 20), &policy);
-    world.add({.prompt = prompt_of(30, 1), .max_tokens = 4});
-    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4, .priority = 9});
+    world.add({.prompt = random_prompt(30, 1), .max_tokens = 4});
+    world.add({.prompt = random_prompt(70, 2), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::Policy, 1}}));
     EXPECT_EQ(policy.refused, 1);
   }
   {
     Doorkeeper policy;
     SchedulerWorld world(world_of(4, 64, 20), &policy);
-    world.add({.prompt = prompt_of(30, 1), .max_tokens = 4});
-    world.add({.prompt = prompt_of(70, 2), .max_tokens = 4});
+    world.add({.prompt = random_prompt(30, 1), .max_tokens = 4});
+    world.add({.prompt = random_prompt(70, 2), .max_tokens = 4});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::OutOfMemory, 1}}));
   }
 }
@@ -160,9 +153,9 @@ TEST(Gates, WhoIsNotReadyBlocksNobody) {
   WorldOptions options = world_of(8, 64, 100);
   options.config.long_prefill_token_threshold = 8;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});
-  for (int i = 0; i < 3; ++i) world.add({.prompt = prompt_of(60, 1), .max_tokens = 4});  // its twins
-  const uint64_t other = world.add({.prompt = prompt_of(6, 5), .max_tokens = 4});
+  world.add({.prompt = random_prompt(60, 1), .max_tokens = 4});
+  for (int i = 0; i < 3; ++i) world.add({.prompt = random_prompt(60, 1), .max_tokens = 4});  // its twins
+  const uint64_t other = world.add({.prompt = random_prompt(6, 5), .max_tokens = 4});
   EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 2}, {AdmissionResult::NotReady, 3}}));
   world.run();
   EXPECT_EQ(world.record(other).first_token_step, 1);
@@ -194,7 +187,7 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
     for (int i = 0; i < 200; ++i) {
       if (rng.chance(0.3)) {
         const int32_t length = rng.between(1, options.config.max_model_len - 2);
-        world.add({.prompt = prompt_of(length, seed * 1000 + rng.below(20)), .max_tokens = rng.between(1, 30)});
+        world.add({.prompt = random_prompt(length, seed * 1000 + rng.below(20)), .max_tokens = rng.between(1, 30)});
       }
       world.step();
       most_used = std::max(most_used, world.blocks().pool().referenced_count());
@@ -212,9 +205,9 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
 // checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
 TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
   SchedulerWorld world(world_of(4, 24, 200));
-  world.add({.prompt = prompt_of(5, 1), .max_tokens = 40, .min_tokens = 40, .prompt_logprobs = true});
+  world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .min_tokens = 40, .prompt_logprobs = true});
   world.step();
-  world.add({.prompt = prompt_of(100, 2), .max_tokens = 4, .prompt_logprobs = true});
+  world.add({.prompt = random_prompt(100, 2), .max_tokens = 4, .prompt_logprobs = true});
   int both = 0;
   while (world.step()) {
     const auto& entries = world.last_plan().entries;

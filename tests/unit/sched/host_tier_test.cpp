@@ -7,18 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/rng.h"
 #include "support/scheduler_world.h"
 
 namespace inflight::test {
 namespace {
-
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
 
 // Room for one request of 40 + 4 tokens and little more; blocks of 4.
 WorldOptions small_device(int32_t host_cache_blocks) {
@@ -33,7 +25,7 @@ WorldOptions small_device(int32_t host_cache_blocks) {
 }
 
 void ask(SchedulerWorld& world, uint64_t prompt) {
-  world.add({.prompt = prompt_of(40, prompt), .max_tokens = 4});
+  world.add({.prompt = random_prompt(40, prompt), .max_tokens = 4});
   world.run();
   world.scheduler().check_invariants();
 }

@@ -11,13 +11,6 @@
 namespace inflight::test {
 namespace {
 
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
-
 WorldOptions world_of(int32_t slots, int32_t blocks) {
   WorldOptions world;
   world.config = {
@@ -45,7 +38,7 @@ TEST(Preemption, EverybodyFinishesUnderPressure) {
       options.config.host_blocks = 200;
       options.overlap = overlap;
       SchedulerWorld world(options);
-      for (uint64_t i = 0; i < 40; ++i) world.add({.prompt = prompt_of(16, i), .max_tokens = 34});
+      for (uint64_t i = 0; i < 40; ++i) world.add({.prompt = random_prompt(16, i), .max_tokens = 34});
       world.run();
       EXPECT_GT(world.scheduler().stats().preemptions, 10);
       EXPECT_EQ(world.scheduler().stats().requests_finished, 40);
@@ -60,7 +53,7 @@ TEST(Preemption, SwappedSequencesComputeNothingAgain) {
   options.config.preempt = PreemptMode::Swap;
   options.config.host_blocks = 100;
   SchedulerWorld world(options);
-  for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = prompt_of(10, i), .max_tokens = 30});
+  for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(10, i), .max_tokens = 30});
   world.run();
   const SchedulerStats& stats = world.scheduler().stats();
   EXPECT_GT(stats.preemptions, 0);
@@ -74,7 +67,7 @@ TEST(Preemption, SwapFallsBackToRecomputeWhenTheHostIsFull) {
   options.config.preempt = PreemptMode::Swap;
   options.config.host_blocks = 4;
   SchedulerWorld world(options);
-  for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = prompt_of(10, i), .max_tokens = 30});
+  for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(10, i), .max_tokens = 30});
   world.run();
   EXPECT_GT(world.scheduler().stats().recomputed_tokens, 0);
 }
@@ -87,7 +80,7 @@ TEST(Preemption, AutoTakesTheCheaperWay) {
     options.config.host_blocks = 100;
     SchedulerWorld world(options);
     world.scheduler().set_latency_model(LatencyModel({1e5, 1000.0, 1e4, 1.0, swap_cost}));
-    for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = prompt_of(10, i), .max_tokens = 30});
+    for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(10, i), .max_tokens = 30});
     world.run();
     EXPECT_GT(world.scheduler().stats().preemptions, 0);
     EXPECT_EQ(world.scheduler().stats().swapped_out_blocks > 0, swap_cost == 10.0);
@@ -106,12 +99,12 @@ TEST(Preemption, TakesTheVictimOfTheRule) {
     WorldOptions options = world_of(8, 28);
     options.config.preempt_victim = rule;
     SchedulerWorld world(options);
-    world.add({.prompt = prompt_of(4, 1), .max_tokens = 100, .priority = 9});  // the oldest: never
+    world.add({.prompt = random_prompt(4, 1), .max_tokens = 100, .priority = 9});  // the oldest: never
     world.step();
-    world.add({.prompt = prompt_of(8, 2), .max_tokens = 100, .priority = 5});
-    world.add({.prompt = prompt_of(40, 3), .max_tokens = 100, .priority = 1});
+    world.add({.prompt = random_prompt(8, 2), .max_tokens = 100, .priority = 5});
+    world.add({.prompt = random_prompt(40, 3), .max_tokens = 100, .priority = 1});
     for (int i = 0; i < 6; ++i) world.step();
-    world.add({.prompt = prompt_of(8, 4), .max_tokens = 100, .priority = 2});
+    world.add({.prompt = random_prompt(8, 4), .max_tokens = 100, .priority = 2});
     EXPECT_EQ(first_preempted(world), victim) << to_string(rule);
     world.run();
   }
@@ -123,13 +116,13 @@ TEST(Preemption, SharedBlocksDoNotCountAsFreeable) {
   options.blocks.prefix_caching = true;
   options.config.preempt_victim = VictimRule::MostFreeable;
   SchedulerWorld world(options);
-  const std::vector<TokenId> trunk = prompt_of(48, 1);
+  const std::vector<TokenId> trunk = random_prompt(48, 1);
   for (TokenId i = 0; i < 3; ++i) {  // 12 blocks held three times
     std::vector<TokenId> prompt = trunk;
     prompt.push_back(i);
     world.add({.prompt = prompt, .max_tokens = 70});
   }
-  world.add({.prompt = prompt_of(20, 9), .max_tokens = 70});
+  world.add({.prompt = random_prompt(20, 9), .max_tokens = 70});
   world.add({.prompt = trunk, .max_tokens = 70});
   EXPECT_EQ(first_preempted(world), 4U);
   world.run();
@@ -141,10 +134,10 @@ TEST(PriorityPreemption, NeedsMoreThanTheThreshold) {
     WorldOptions options = world_of(2, 100);
     options.config.priority_preemption_threshold = 10;
     SchedulerWorld world(options);
-    const uint64_t first = world.add({.prompt = prompt_of(8, 1), .max_tokens = 30, .priority = -5});
-    const uint64_t second = world.add({.prompt = prompt_of(8, 2), .max_tokens = 30, .priority = 0});
+    const uint64_t first = world.add({.prompt = random_prompt(8, 1), .max_tokens = 30, .priority = -5});
+    const uint64_t second = world.add({.prompt = random_prompt(8, 2), .max_tokens = 30, .priority = 0});
     for (int i = 0; i < 3; ++i) world.step();
-    const uint64_t urgent = world.add({.prompt = prompt_of(8, 3), .max_tokens = 5, .priority = priority});
+    const uint64_t urgent = world.add({.prompt = random_prompt(8, 3), .max_tokens = 5, .priority = priority});
     world.step();
     EXPECT_EQ(world.last_plan_text(), priority == -11 ? "1:10+1 3:0+8" : "1:10+1 2:10+1");
     world.run();
@@ -160,11 +153,11 @@ TEST(PriorityPreemption, TakesNoMoreThanItNeeds) {
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
   for (const int32_t priority : {3, 5, 5, 4}) {
-    world.add({.prompt = prompt_of(22, static_cast<uint64_t>(priority)), .max_tokens = 6, .priority = priority});
+    world.add({.prompt = random_prompt(22, static_cast<uint64_t>(priority)), .max_tokens = 6, .priority = priority});
   }
   world.step();
   EXPECT_EQ(world.scheduler().running_count(), 4);
-  world.add({.prompt = prompt_of(40, 9), .max_tokens = 4, .priority = 0});  // needs 11 blocks, 6 are free
+  world.add({.prompt = random_prompt(40, 9), .max_tokens = 4, .priority = 0});  // needs 11 blocks, 6 are free
   world.step();
   EXPECT_EQ(world.record(3).preemptions, 1);
   EXPECT_EQ(world.scheduler().stats().preemptions, 1);
@@ -175,10 +168,10 @@ TEST(PriorityPreemption, DoesNothingWhenAllVictimsWouldNotBeEnough) {
   WorldOptions options = world_of(8, 30);
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(60, 1), .max_tokens = 20, .priority = -5});
-  world.add({.prompt = prompt_of(20, 2), .max_tokens = 20, .priority = 5});
+  world.add({.prompt = random_prompt(60, 1), .max_tokens = 20, .priority = -5});
+  world.add({.prompt = random_prompt(20, 2), .max_tokens = 20, .priority = 5});
   world.step();
-  world.add({.prompt = prompt_of(80, 3), .max_tokens = 4, .priority = 0});
+  world.add({.prompt = random_prompt(80, 3), .max_tokens = 4, .priority = 0});
   world.step();
   EXPECT_EQ(world.scheduler().stats().preemptions, 0);
   world.run();
@@ -199,7 +192,7 @@ TEST(RecomputeTax, ThrashingMakesAdmissionCareful) {
   options.config.preempt_victim = VictimRule::FewestOutput;
   SchedulerWorld world(options);
   Rng rng(3);
-  for (uint64_t i = 0; i < 60; ++i) world.add({.prompt = prompt_of(12, i), .max_tokens = 60});
+  for (uint64_t i = 0; i < 60; ++i) world.add({.prompt = random_prompt(12, i), .max_tokens = 60});
   world.run();
   const SchedulerStats& stats = world.scheduler().stats();
   EXPECT_GT(stats.thrashing_steps, 0);
@@ -214,7 +207,7 @@ TEST(AttendedTokens, DoNotDependOnTheChunk) {
     WorldOptions options = world_of(2, 100);
     options.config.long_prefill_token_threshold = chunk;
     SchedulerWorld world(options);
-    world.add({.prompt = prompt_of(100, 1), .max_tokens = 1});
+    world.add({.prompt = random_prompt(100, 1), .max_tokens = 1});
     world.run();
     EXPECT_EQ(world.scheduler().stats().attended_tokens, 100 * 101 / 2) << chunk;
   }

@@ -10,18 +10,10 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "support/scheduler_world.h"
 
 namespace inflight::test {
 namespace {
-
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed = 1) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
 
 WorldOptions world_of(int32_t sequences, int32_t budget, int32_t blocks = 1000) {
   WorldOptions world;
@@ -60,10 +52,10 @@ TEST(SchedulerConfig, NamesWhatIsOutOfRange) {
 // checklist 1, 8: a request that arrives during step k is in step k+1, one that ends in step k is not.
 TEST(Scheduler, RequestsJoinAndLeaveAtEveryStep) {
   SchedulerWorld world(world_of(4, 64));
-  const uint64_t a = world.add({.prompt = prompt_of(5, 1), .max_tokens = 3});
+  const uint64_t a = world.add({.prompt = random_prompt(5, 1), .max_tokens = 3});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:0+5");
-  const uint64_t b = world.add({.prompt = prompt_of(6, 2), .max_tokens = 4});
+  const uint64_t b = world.add({.prompt = random_prompt(6, 2), .max_tokens = 4});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:5+1 2:0+6");
   world.step();
@@ -80,7 +72,7 @@ TEST(Scheduler, ChunksALongPromptByTheBudget) {
   WorldOptions options = world_of(1, 2048, 4000);
   options.config.max_model_len = 9000;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(8000), .max_tokens = 1});
+  world.add({.prompt = random_prompt(8000), .max_tokens = 1});
   std::vector<std::string> plans;
   for (int i = 0; i < 4; ++i) {
     world.step();
@@ -93,9 +85,9 @@ TEST(Scheduler, ChunksALongPromptByTheBudget) {
 // checklist 30, 45: while a long prompt is prefilled no decode misses a step, and prompts get the rest of the budget.
 TEST(Scheduler, DecodesNeverWaitForPrefill) {
   SchedulerWorld world(world_of(4, 20));
-  for (uint64_t i = 1; i <= 3; ++i) world.add({.prompt = prompt_of(5, i), .max_tokens = 100});
+  for (uint64_t i = 1; i <= 3; ++i) world.add({.prompt = random_prompt(5, i), .max_tokens = 100});
   world.step();
-  world.add({.prompt = prompt_of(170, 9), .max_tokens = 5});
+  world.add({.prompt = random_prompt(170, 9), .max_tokens = 5});
   for (int step = 0; step < 10; ++step) {
     world.step();
     const BatchPlan& plan = world.last_plan();
@@ -111,8 +103,8 @@ TEST(Scheduler, LongPrefillThresholdLeavesRoomForShortPrompts) {
   WorldOptions options = world_of(4, 32);
   options.config.long_prefill_token_threshold = 8;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(40, 1), .max_tokens = 2});
-  world.add({.prompt = prompt_of(6, 2), .max_tokens = 2});
+  world.add({.prompt = random_prompt(40, 1), .max_tokens = 2});
+  world.add({.prompt = random_prompt(6, 2), .max_tokens = 2});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:0+8 2:0+6");
   world.run();
@@ -122,21 +114,21 @@ TEST(Scheduler, LongPrefillThresholdLeavesRoomForShortPrompts) {
 // gate that refused is counted (18).
 TEST(Scheduler, CountsTheGateThatRefused) {
   SchedulerWorld world(world_of(2, 16));
-  for (uint64_t i = 0; i < 3; ++i) world.add({.prompt = prompt_of(8, i), .max_tokens = 4});
+  for (uint64_t i = 0; i < 3; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 4});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:0+8 2:0+8");
   EXPECT_EQ(admissions(world, AdmissionResult::Accepted), 2);
   EXPECT_EQ(admissions(world, AdmissionResult::NoSpace), 1);
   world.run();
   SchedulerWorld narrow(world_of(4, 8));
-  for (uint64_t i = 0; i < 2; ++i) narrow.add({.prompt = prompt_of(8, i), .max_tokens = 2});
+  for (uint64_t i = 0; i < 2; ++i) narrow.add({.prompt = random_prompt(8, i), .max_tokens = 2});
   narrow.step();
   EXPECT_EQ(narrow.last_plan_text(), "1:0+8");
   EXPECT_EQ(admissions(narrow, AdmissionResult::NoTokenBudget), 1);
   narrow.run();
   SchedulerWorld small(world_of(4, 64, 4));
-  small.add({.prompt = prompt_of(9, 1), .max_tokens = 2});
-  small.add({.prompt = prompt_of(9, 2), .max_tokens = 2});
+  small.add({.prompt = random_prompt(9, 1), .max_tokens = 2});
+  small.add({.prompt = random_prompt(9, 2), .max_tokens = 2});
   small.step();
   EXPECT_EQ(small.last_plan_text(), "1:0+9");
   EXPECT_EQ(admissions(small, AdmissionResult::OutOfMemory), 1);
@@ -147,7 +139,7 @@ TEST(Scheduler, CountsTheGateThatRefused) {
 TEST(Scheduler, AdmitsInOrderOfArrival) {
   SchedulerWorld world(world_of(1, 16));
   std::vector<uint64_t> ids;
-  for (uint64_t i = 0; i < 20; ++i) ids.push_back(world.add({.prompt = prompt_of(4, i), .max_tokens = 2}));
+  for (uint64_t i = 0; i < 20; ++i) ids.push_back(world.add({.prompt = random_prompt(4, i), .max_tokens = 2}));
   world.run();
   for (size_t i = 1; i < ids.size(); ++i) {
     EXPECT_LT(world.record(ids[i - 1]).finish_step, world.record(ids[i]).first_token_step);
@@ -158,11 +150,11 @@ TEST(Scheduler, AdmitsInOrderOfArrival) {
 TEST(Scheduler, SkipsAheadOfWhatDoesNotFitButNotForEver) {
   SchedulerWorld world(world_of(8, 64, 12));
   const auto add_small = [&world](uint64_t i) {
-    return world.add({.prompt = prompt_of(3, 10 + i), .max_tokens = 2 + static_cast<int32_t>(i % 4)});
+    return world.add({.prompt = random_prompt(3, 10 + i), .max_tokens = 2 + static_cast<int32_t>(i % 4)});
   };
   for (uint64_t i = 0; i < 6; ++i) add_small(i);
   world.step();
-  const uint64_t large = world.add({.prompt = prompt_of(38, 2), .max_tokens = 2});  // needs 10 of 12 blocks at once
+  const uint64_t large = world.add({.prompt = random_prompt(38, 2), .max_tokens = 2});  // needs 10 of 12 blocks at once
   uint64_t small = 0;
   for (uint64_t i = 0; i < 300; ++i) small = add_small(i);
   world.run();
@@ -181,10 +173,10 @@ TEST(Scheduler, PreemptsTheLastAdmittedAndResumesItFirst) {
   WorldOptions options = world_of(4, 64, 8);
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options);
-  const uint64_t a = world.add({.prompt = prompt_of(8, 1), .max_tokens = 12});
-  const uint64_t b = world.add({.prompt = prompt_of(8, 2), .max_tokens = 12});
+  const uint64_t a = world.add({.prompt = random_prompt(8, 1), .max_tokens = 12});
+  const uint64_t b = world.add({.prompt = random_prompt(8, 2), .max_tokens = 12});
   world.step();
-  const uint64_t c = world.add({.prompt = prompt_of(4, 3), .max_tokens = 2});
+  const uint64_t c = world.add({.prompt = random_prompt(4, 3), .max_tokens = 2});
   int64_t preempted_at = 0;
   while (world.step()) {
     if (preempted_at == 0 && world.scheduler().stats().preemptions == 1) {
@@ -212,7 +204,7 @@ TEST(Scheduler, ThePolicyCannotPreemptTheOldest) {
   WorldOptions options = world_of(8, 64, 10);
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options, &policy);
-  for (uint64_t i = 0; i < 10; ++i) world.add({.prompt = prompt_of(4, i), .max_tokens = 30});
+  for (uint64_t i = 0; i < 10; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 30});
   world.run();
   EXPECT_GT(world.scheduler().stats().preemptions, 0);
   EXPECT_EQ(world.record(1).finish_step, 30);  // as if alone
@@ -223,9 +215,9 @@ TEST(Scheduler, CancelFreesBlocksInEveryState) {
   WorldOptions options = world_of(3, 16, 16);
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options);
-  const uint64_t decoding = world.add({.prompt = prompt_of(4, 1), .max_tokens = 50});
-  const uint64_t chunking = world.add({.prompt = prompt_of(40, 2), .max_tokens = 5});
-  const uint64_t waiting = world.add({.prompt = prompt_of(16, 3), .max_tokens = 5});
+  const uint64_t decoding = world.add({.prompt = random_prompt(4, 1), .max_tokens = 50});
+  const uint64_t chunking = world.add({.prompt = random_prompt(40, 2), .max_tokens = 5});
+  const uint64_t waiting = world.add({.prompt = random_prompt(16, 3), .max_tokens = 5});
   world.step();
   world.step();
   const int32_t used = world.blocks().pool().referenced_count();
@@ -245,8 +237,8 @@ TEST(Scheduler, CancelsAPreemptedSequence) {
   WorldOptions options = world_of(2, 64, 6);
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(8, 1), .max_tokens = 12});
-  const uint64_t b = world.add({.prompt = prompt_of(8, 2), .max_tokens = 12});
+  world.add({.prompt = random_prompt(8, 1), .max_tokens = 12});
+  const uint64_t b = world.add({.prompt = random_prompt(8, 2), .max_tokens = 12});
   while (world.scheduler().stats().preemptions == 0) world.step();
   world.cancel(b);
   EXPECT_EQ(world.record(b).finish, FinishReason::Abort);
@@ -259,7 +251,7 @@ TEST(Scheduler, OverlapDropsTheTokenPastTheEnd) {
   WorldOptions options = world_of(2, 64);
   options.overlap = true;
   SchedulerWorld world(options);
-  const std::vector<TokenId> prompt = prompt_of(6, 1);
+  const std::vector<TokenId> prompt = random_prompt(6, 1);
   const TokenId third = expected_output({.prompt = prompt, .max_tokens = 3}, options).output[2];
   const uint64_t a = world.add({.prompt = prompt, .max_tokens = 50, .end_tokens = {third}});
   world.run();
@@ -274,7 +266,7 @@ TEST(Scheduler, OverlapNeverComputesPastTheLengthLimit) {
   WorldOptions options = world_of(2, 64);
   options.overlap = true;
   SchedulerWorld world(options);
-  world.add({.prompt = prompt_of(6, 1), .max_tokens = 5});
+  world.add({.prompt = random_prompt(6, 1), .max_tokens = 5});
   world.run();
   EXPECT_EQ(world.executor().computed_token_count(), 6 + 4);
 }
@@ -282,7 +274,7 @@ TEST(Scheduler, OverlapNeverComputesPastTheLengthLimit) {
 // checklist 93: the next turn finds prompt and output of the last, but for the block that was not full.
 TEST(Scheduler, TheNextTurnFindsTheLastOne) {
   SchedulerWorld world(world_of(2, 64));
-  RequestOptions turn{.prompt = prompt_of(10, 1), .max_tokens = 9};
+  RequestOptions turn{.prompt = random_prompt(10, 1), .max_tokens = 9};
   const uint64_t first = world.add(turn);
   world.run();
   turn.prompt.insert(turn.prompt.end(), world.record(first).output.begin(), world.record(first).output.end());
@@ -296,7 +288,7 @@ TEST(Scheduler, TheNextTurnFindsTheLastOne) {
 // checklist 97: requests with one trunk that arrive together compute it once and hold it once, in the same step.
 TEST(Scheduler, TwinsInOneStepShareTheirTrunk) {
   SchedulerWorld world(world_of(8, 256));
-  std::vector<TokenId> trunk = prompt_of(40, 1);
+  std::vector<TokenId> trunk = random_prompt(40, 1);
   for (int32_t i = 0; i < 4; ++i) {
     std::vector<TokenId> prompt = trunk;
     prompt.push_back(i);
@@ -311,9 +303,9 @@ TEST(Scheduler, TwinsInOneStepShareTheirTrunk) {
 
 TEST(Scheduler, AWholePromptInStoreStillComputesItsLastToken) {
   SchedulerWorld world(world_of(2, 64));
-  world.add({.prompt = prompt_of(8, 1), .max_tokens = 4});
+  world.add({.prompt = random_prompt(8, 1), .max_tokens = 4});
   world.run();
-  world.add({.prompt = prompt_of(8, 1), .max_tokens = 4});
+  world.add({.prompt = random_prompt(8, 1), .max_tokens = 4});
   world.step();
   EXPECT_EQ(world.last_plan_text(), "2:4+4");
   world.run();
@@ -325,7 +317,7 @@ TEST(Scheduler, WithoutPrefixCachingNothingIsFound) {
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options);
   for (int i = 0; i < 2; ++i) {
-    world.add({.prompt = prompt_of(16, 1), .max_tokens = 4});
+    world.add({.prompt = random_prompt(16, 1), .max_tokens = 4});
     world.run();
   }
   EXPECT_EQ(world.scheduler().stats().cached_tokens, 0);
@@ -334,7 +326,7 @@ TEST(Scheduler, WithoutPrefixCachingNothingIsFound) {
 // checklist 98, 99: finish reasons and exact lengths.
 TEST(Scheduler, EndsByStopAndByLength) {
   SchedulerWorld world(world_of(4, 64));
-  const std::vector<TokenId> prompt = prompt_of(6, 1);
+  const std::vector<TokenId> prompt = random_prompt(6, 1);
   const uint64_t full = world.add({.prompt = prompt, .max_tokens = 7});
   const uint64_t stop = world.add({.prompt = prompt,
                                    .max_tokens = 7,
@@ -350,7 +342,7 @@ TEST(Scheduler, EndsAtTheModelsContextLength) {
   WorldOptions options = world_of(2, 64);
   options.config.max_model_len = 20;
   SchedulerWorld world(options);
-  const uint64_t a = world.add({.prompt = prompt_of(15, 1), .max_tokens = 100});
+  const uint64_t a = world.add({.prompt = random_prompt(15, 1), .max_tokens = 100});
   world.run();
   EXPECT_EQ(world.record(a).output.size(), 5U);
   EXPECT_EQ(world.record(a).finish, FinishReason::Length);
@@ -361,7 +353,7 @@ TEST(Scheduler, ShortRequestsDoNotWaitForLongOnes) {
   SchedulerWorld world(world_of(4, 64));
   std::vector<uint64_t> ids;
   for (const int32_t length : {50, 60, 400, 80}) {
-    ids.push_back(world.add({.prompt = prompt_of(1, static_cast<uint64_t>(length)), .max_tokens = length}));
+    ids.push_back(world.add({.prompt = random_prompt(1, static_cast<uint64_t>(length)), .max_tokens = length}));
   }
   EXPECT_EQ(world.run(), 400);
   EXPECT_EQ(world.record(ids[0]).finish_step, 50);
@@ -377,11 +369,11 @@ TEST(Scheduler, FragmentationNeverRefuses) {
   options.blocks.prefix_caching = false;
   SchedulerWorld world(options);
   std::vector<uint64_t> ids;
-  for (uint64_t i = 0; i < 16; ++i) ids.push_back(world.add({.prompt = prompt_of(12, i), .max_tokens = 50}));
+  for (uint64_t i = 0; i < 16; ++i) ids.push_back(world.add({.prompt = random_prompt(12, i), .max_tokens = 50}));
   world.step();
   for (size_t i = 0; i < ids.size(); i += 2) world.cancel(ids[i]);
   const int32_t free = world.blocks().pool().free_count();
-  world.add({.prompt = prompt_of(4 * free - 8 * 4 - 1, 99), .max_tokens = 1});
+  world.add({.prompt = random_prompt(4 * free - 8 * 4 - 1, 99), .max_tokens = 1});
   world.step();
   EXPECT_EQ(admissions(world, AdmissionResult::OutOfMemory), 0);
   for (size_t i = 1; i < ids.size(); i += 2) world.cancel(ids[i]);
@@ -396,7 +388,7 @@ TEST(Scheduler, ResultsWithoutFiniteLogitsEndTheirRequestOnly) {
   for (uint64_t i = 1; i <= 2; ++i) {
     Request request;
     request.id = static_cast<RequestId>(i);
-    request.prompt = prompt_of(4, i);
+    request.prompt = random_prompt(4, i);
     scheduler.add(std::move(request), 0);
   }
   const BatchPlan& plan = scheduler.plan(0);

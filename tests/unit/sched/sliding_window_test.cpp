@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/rng.h"
 #include "support/scheduler_world.h"
 
 namespace inflight::test {
@@ -14,13 +13,6 @@ namespace {
 
 constexpr int32_t kWindow = 24;
 constexpr int32_t kWidth = 4;
-
-std::vector<TokenId> prompt_of(int32_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = rng.between(0, 63);
-  return tokens;
-}
 
 WorldOptions windowed(int32_t slots, int32_t blocks, bool prefix_caching) {
   WorldOptions world;
@@ -40,7 +32,7 @@ TEST(SlidingWindow, AttendsToTheWindowOnly) {
       WorldOptions options = windowed(2, 60, true);
       options.config.long_prefill_token_threshold = chunk;
       SchedulerWorld world(options);
-      world.add({.prompt = prompt_of(static_cast<int32_t>(count), 1), .max_tokens = 1});
+      world.add({.prompt = random_prompt(static_cast<int32_t>(count), 1), .max_tokens = 1});
       world.run();
       const int64_t pairs = count <= kWindow ? count * (count + 1) / 2 : count * kWindow - kWindow * (kWindow - 1) / 2;
       EXPECT_EQ(world.scheduler().stats().attended_tokens, pairs) << chunk << ' ' << count;
@@ -56,7 +48,7 @@ TEST(SlidingWindow, GivesBackTheBlocksBehindIt) {
       WorldOptions options = windowed(1, 60, prefix_caching);
       options.overlap = overlap;
       SchedulerWorld world(options);
-      world.add({.prompt = prompt_of(3, 1), .max_tokens = 190});
+      world.add({.prompt = random_prompt(3, 1), .max_tokens = 190});
       int32_t most = 0, last = 0;
       while (world.step()) {
         last = world.blocks().pool().referenced_count();
@@ -75,7 +67,7 @@ TEST(SlidingWindow, GivesBackTheBlocksBehindIt) {
 // Blocks of the first W tokens are found again, also after their owner has gone past them; later ones are not.
 TEST(SlidingWindow, SharesTheFirstWindowOfAPrompt) {
   SchedulerWorld world(windowed(4, 150, true));
-  const std::vector<TokenId> prompt = prompt_of(90, 5);
+  const std::vector<TokenId> prompt = random_prompt(90, 5);
   world.add({.prompt = prompt, .max_tokens = 60});
   for (int i = 0; i < 50; ++i) world.step();
   world.add({.prompt = prompt, .max_tokens = 4});
@@ -97,7 +89,8 @@ TEST(SlidingWindow, SurvivesPreemption) {
       options.config.preempt = mode;
       options.config.host_blocks = 300;
       SchedulerWorld world(options);
-      for (uint64_t i = 0; i < 24; ++i) world.add({.prompt = prompt_of(10, i), .max_tokens = 120, .n = 1 + int(i % 3)});
+      for (uint64_t i = 0; i < 24; ++i)
+        world.add({.prompt = random_prompt(10, i), .max_tokens = 120, .n = 1 + int(i % 3)});
       world.run();
       const SchedulerStats& stats = world.scheduler().stats();
       EXPECT_GT(stats.preemptions, 10);

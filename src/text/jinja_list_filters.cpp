@@ -81,12 +81,15 @@ Value items(Call& call) {
   return call.heap().list(std::move(pairs));
 }
 
+// For jinja2's lazy filters: what is false (none, 0) has no items, where the others raise an error.
+std::vector<Value> items_if_true(Call& call) { return truth(call.subject) ? items_of(call) : std::vector<Value>{}; }
+
 // map('filter', ...) or map(attribute='name', default=...)
 Value map(Call& call) {
   std::vector<Value> results;
   const auto path = call.positional.empty() ? call.find(0, "attribute") : std::nullopt;
   const auto fallback = call.find(SIZE_MAX, "default");
-  for (const Value& item : items_of(call)) {
+  for (const Value& item : items_if_true(call)) {
     if (path) {
       const Value value = get_path(call, item, *path);
       results.push_back(value.is_undefined() && fallback ? *fallback : value);
@@ -105,7 +108,7 @@ Value map(Call& call) {
 Value choose(Call& call, bool wanted, bool by_attribute) {
   const size_t skip = by_attribute ? 1 : 0;
   std::vector<Value> chosen;
-  for (const Value& item : items_of(call)) {
+  for (const Value& item : items_if_true(call)) {
     const Value value = by_attribute ? get_path(call, item, call.require(0, "attribute")) : item;
     bool holds = truth(value);
     if (call.positional.size() > skip) {

@@ -27,6 +27,11 @@ constexpr std::array kLlama3Patterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 constexpr std::array kQwen2Patterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kQwen35Patterns{std::string_view(
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kSeedCoderPatterns{std::string_view(
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 constexpr std::array kGpt4oPatterns{std::string_view(
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
@@ -35,6 +40,31 @@ constexpr std::array kTekkenPatterns{
     std::string_view(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
                      R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
                      R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+// Letters with two cases, as the model's tokenizer.json lists them.
+constexpr std::string_view kDeepSeekLetters =
+    R"(\s?[)"
+    R"(A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}\x{295}-\x{2af})"
+    R"(\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-\x{38a}\x{38c}\x{38e}-\x{3a1})"
+    R"(\x{3a3}-\x{3f5}\x{3f7}-\x{481}\x{48a}-\x{52f}\x{531}-\x{556}\x{10a0}-\x{10c5}\x{13a0}-\x{13f5})"
+    R"(\x{13f8}-\x{13fd}\x{1c90}-\x{1cba}\x{1cbd}-\x{1cbf}\x{1d00}-\x{1d2b}\x{1d6b}-\x{1d77})"
+    R"(\x{1d79}-\x{1d9a}\x{1e00}-\x{1f15}\x{1f18}-\x{1f1d}\x{1f20}-\x{1f45}\x{1f48}-\x{1f4d})"
+    R"(\x{1f50}-\x{1f57}\x{1f59}\x{1f5b}\x{1f5d}\x{1f5f}-\x{1f7d}\x{1f80}-\x{1fb4}\x{1fb6}-\x{1fbc}\x{1fbe})"
+    R"(\x{1fc2}-\x{1fc4}\x{1fc6}-\x{1fcc}\x{1fd0}-\x{1fd3}\x{1fd6}-\x{1fdb}\x{1fe0}-\x{1fec})"
+    R"(\x{1ff2}-\x{1ff4}\x{1ff6}-\x{1ffc}\x{2102}\x{2107}\x{210a}-\x{2113}\x{2115}\x{2119}-\x{211d}\x{2124})"
+    R"(\x{2126}\x{2128}\x{212a}-\x{212d}\x{212f}-\x{2134}\x{2139}\x{213c}-\x{213f}\x{2145}-\x{2149}\x{214e})"
+    R"(\x{2183}\x{2184}\x{2c00}-\x{2c7b}\x{2c7e}-\x{2ce4}\x{2ceb}-\x{2cee}\x{2cf2}\x{2cf3}\x{a640}-\x{a66d})"
+    R"(\x{a680}-\x{a69b}\x{a722}-\x{a76f}\x{a771}-\x{a787}\x{a78b}-\x{a78e}\x{ab70}-\x{abbf})"
+    R"(\x{fb00}-\x{fb06}\x{fb13}-\x{fb17}\x{ff21}-\x{ff3a}\x{ff41}-\x{ff5a}\x{10400}-\x{1044f})"
+    R"(\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}-\x{10cb2}\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df})"
+    R"(\x{1e900}-\x{1e943})"
+    R"(]+)";
+constexpr std::array kDeepSeekLlmPatterns{
+    std::string_view(R"([\r\n])"),
+    kDeepSeekLetters,
+    std::string_view(R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)"),
+    std::string_view(R"(\s+$)"),
+    std::string_view(R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)"),
+    std::string_view(R"(\p{N})")};
 constexpr std::array kDeepSeekCoderPatterns{
     std::string_view(R"([\r\n])"), std::string_view(R"(\s?\p{L}+)"), std::string_view(R"(\s?\p{P}+)"),
     std::string_view(R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)"), std::string_view(R"(\p{N})")};
@@ -50,6 +80,12 @@ constexpr std::array kTypes{
     PreTokenizerType{"olmo", kGpt2Patterns},
     PreTokenizerType{"mpt", kGpt2Patterns},
     PreTokenizerType{"exaone4", kGpt2Patterns},
+    PreTokenizerType{"jais", kGpt2Patterns},
+    PreTokenizerType{"trillion", kGpt2Patterns},
+    PreTokenizerType{"mellum", kGpt2Patterns},
+    PreTokenizerType{"gigachat", kGpt2Patterns},
+    PreTokenizerType{"a.x-4.0", kGpt2Patterns},
+    PreTokenizerType{"granite-docling", kGpt2Patterns},
     PreTokenizerType{"falcon", kFalconPatterns},
     PreTokenizerType{"smollm", kSmolLmPatterns},
     PreTokenizerType{"starcoder", kSmolLmPatterns},
@@ -57,26 +93,38 @@ constexpr std::array kTypes{
     PreTokenizerType{"command-r", kSmolLmPatterns},
     PreTokenizerType{"codeshell", kSmolLmPatterns},
     PreTokenizerType{"exaone", kSmolLmPatterns},
+    PreTokenizerType{"minerva-7b", kSmolLmPatterns},
+    PreTokenizerType{"mellum2", kSmolLmPatterns},
     PreTokenizerType{"llama-bpe", kLlama3Patterns, true, true},
     PreTokenizerType{"llama3", kLlama3Patterns, true, true},
     PreTokenizerType{"llama-v3", kLlama3Patterns, true, true},
     PreTokenizerType{"falcon3", kLlama3Patterns, true, true},
     PreTokenizerType{"pixtral", kLlama3Patterns, true, true},
     PreTokenizerType{"lfm2", kLlama3Patterns, true, true},
+    PreTokenizerType{"falcon-h1", kLlama3Patterns, true, true},
+    PreTokenizerType{"midm-2.0", kLlama3Patterns, true, true},
     PreTokenizerType{"dbrx", kLlama3Patterns},
     PreTokenizerType{"smaug-bpe", kLlama3Patterns},
     PreTokenizerType{"chatglm-bpe", kLlama3Patterns},
-    PreTokenizerType{"glm4", kLlama3Patterns},
+    PreTokenizerType{"glm4", kLlama3Patterns, true},
     PreTokenizerType{"qwen2", kQwen2Patterns},
     PreTokenizerType{"deepseek-r1-qwen", kQwen2Patterns},
     PreTokenizerType{"megrez", kQwen2Patterns},
     PreTokenizerType{"stablelm2", kQwen2Patterns},
     PreTokenizerType{"hunyuan", kQwen2Patterns},
+    PreTokenizerType{"kormo", kQwen2Patterns},
+    PreTokenizerType{"solar-open", kQwen2Patterns},
+    PreTokenizerType{"grok-2", kQwen2Patterns},
+    PreTokenizerType{"qwen35", kQwen35Patterns},
+    PreTokenizerType{"seed-coder", kSeedCoderPatterns},
     PreTokenizerType{"gpt-4o", kGpt4oPatterns},
     PreTokenizerType{"llama4", kGpt4oPatterns},
+    PreTokenizerType{"kanana2", kGpt4oPatterns},
     PreTokenizerType{"tekken", kTekkenPatterns, true, true},
     PreTokenizerType{"deepseek-coder", kDeepSeekCoderPatterns},
+    PreTokenizerType{"deepseek-llm", kDeepSeekLlmPatterns},
     PreTokenizerType{"deepseek-v3", kDeepSeekV3Patterns},
+    PreTokenizerType{"hunyuan-dense", kDeepSeekV3Patterns},
 };
 
 // PCRE2 takes U+180E for white space, as Unicode did before 6.3; the tokenizers' own engines do not.

@@ -19,6 +19,10 @@ SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+CASED = ("A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ"
+         "ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ί"
+         "ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ"
+         "Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃")
 START = r"[^\r\n\p{L}\p{N}]?"
 
 
@@ -28,14 +32,22 @@ def split(*patterns):
 
 
 PLAIN = ByteLevel(add_prefix_space=False, use_regex=True)
-KINDS = {  # as in the tokenizer.json of GPT-2, SmolLM2, Llama 3, Qwen2.5, GPT-4o, Mistral Nemo, DeepSeek coder and V3
+# As in the tokenizer.json of GPT-2, SmolLM2, Llama 3, Qwen2.5 and 3.5, Seed-Coder, GPT-4o, Mistral Nemo, DeepSeek LLM, coder, V3.
+KINDS = {
     "gpt-2": PLAIN,
     "smollm": Sequence([Digits(individual_digits=True), PLAIN]),
     "llama-bpe": split(rf"{CONTRACTIONS}|{WORD}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}"),
     "qwen2": split(rf"{CONTRACTIONS}|{WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}"),
+    "qwen35": split(rf"{CONTRACTIONS}"
+                    rf"|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}"),
+    "seed-coder": split(rf"{CONTRACTIONS}|{WORD}|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}"),
     "gpt-4o": split(rf"{START}{UPPER}*{LOWER}+{CONTRACTIONS}?|{START}{UPPER}+{LOWER}*{CONTRACTIONS}?"
                     rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"),
     "tekken": split(rf"{START}{UPPER}*{LOWER}+|{START}{UPPER}+{LOWER}*|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"),
+    "deepseek-llm": Sequence([
+        *(Split(Regex(pattern), "isolated") for pattern in (
+            "[\r\n]", rf"\s?[{CASED}]+", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+")),
+        Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=False)]),
     "deepseek-coder": Sequence([
         Split(Regex("[\r\n]"), "isolated"), Split(Regex(r"\s?\p{L}+"), "isolated"), Split(Regex(r"\s?\p{P}+"), "isolated"),
         Split(Regex("[一-龥ࠀ-一가-퟿]+"), "isolated"), Digits(individual_digits=True),

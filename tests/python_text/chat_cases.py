@@ -130,6 +130,8 @@ SNIPPETS = r"""
 {% filter upper %}abc {{ s }}{% endfilter %}|{% filter replace('a', 'b') | upper %}aaa{% endfilter %}
 {{ 'x' is string }}|{{ 1 is number }}|{{ t is number }}|{{ t is boolean }}|{{ t is integer }}
 {{ 1 is integer }}|{{ f is float }}|{{ d is mapping }}|{{ l is sequence }}|{{ s is iterable }}
+{{ n|selectattr('a')|list }}|{{ 0|map('upper')|list }}|{{ false|reject|list }}|{{ n|select('odd')|list|length }}
+{{ n|rejectattr('a', 'equalto', 1)|list }}|{{ 1|map('upper')|list }}
 {{ d is iterable }}|{{ n is none }}|{{ n is iterable }}|{{ i is iterable }}
 {{ t is true }}|{{ 1 is true }}|{{ false is false }}|{{ n is not none }}|{{ i is odd }}|{{ i is even }}
 {{ 9 is divisibleby 3 }}|{{ 9 is divisibleby(2) }}|{{ 1 is sameas 1 }}|{{ 'a' is in 'abc' }}

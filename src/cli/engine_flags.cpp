@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "cli/config_file.h"
 #include "cli/demo_model.h"
 #include "cli/progress_bar.h"
 
@@ -47,7 +48,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   };
   add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine);
   add("--device", options.device, "Index or part of a name, see: inflight devices (default: best GPU, else CPU)",
-      kEngine);
+      kEngine)
+      ->envname("INFLIGHT_DEVICE");
   add("--max-model-len", params.max_model_len, "Tokens of a sequence, prompt and output (default: the model's)",
       kEngine);
   add("--block-size", params.block_size, "Tokens of a KV block: 8, 16, 32, 64, 128 (default: 16)", kEngine);
@@ -119,6 +121,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
              "A request for more than --max-tokens-limit gets the limit; off: is refused", kService);
   add("--log-interval-steps", params.log_interval_steps, "A line of figures to the log every so many steps", kService);
   add("--record", options.record_path, "Every decision to this file, for: inflight replay, inflight explain", kService);
+  add_config_options(command);
   return flags;
 }
 

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""--config and --print-config: where each value comes from, a printed file gives the same values again, one clear line for
+every mistake, and the engine runs with what the file says.    config_test.py PROGRAM"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+PROGRAM = sys.argv[1]
+
+
+def run(*args, **environment):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+
+
+class Config(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name, "serve.toml")
+
+    def printed(self, *args, **environment):
+        """{option: (value or None, source)}"""
+        done = run("serve", *args, "--print-config", **environment)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        settings, source = {}, ""
+        for line in done.stdout.splitlines()[1:]:
+            if line.startswith("# ") and " = " in line:
+                settings[line[2:].split(" = ")[0]] = (None, line.rsplit("# ", 1)[1])
+            elif line.startswith("# "):
+                source = line[2:]
+            else:
+                settings[line.split(" = ")[0]] = (*tomllib.loads(line).values(), source)
+        return settings, done.stdout
+
+    def bad(self, text, *args):
+        done = run("run", "-p", "x", *args)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    # checklist 142
+    def test_every_value_says_where_it_comes_from(self):
+        self.path.write_text('# ours\nmax-num-seqs = 8\npolicy = "lpm"\ncors-origin = ["http://a", "http://b"]\n'
+                             'enable-mixed-chunk = true\nport = 9000\n')
+        settings, text = self.printed("--config", self.path, "--port", 9001, "--api-key", "hush", INFLIGHT_DEVICE="0")
+        self.assertEqual(settings["max-num-seqs"], (8, "file"))
+        self.assertEqual(settings["policy"], ("lpm", "file"))
+        self.assertEqual(settings["cors-origin"], (["http://a", "http://b"], "file"))
+        self.assertEqual(settings["enable-mixed-chunk"], (True, "file"))
+        self.assertEqual(settings["port"], (9001, "flag"))
+        self.assertEqual(settings["device"], (0, "env"))
+        self.assertEqual(settings["block-size"], (None, "default since 0.1.0"))
+        self.assertNotIn("hush", text)
+
+    def test_what_is_printed_can_be_read_again(self):
+        arguments = ("--max-num-seqs", 5, "--policy", "hrrn", "--cors-origin", "*", "--kv-headroom", 0.25, "--overlap", "off")
+        settings, text = self.printed(*arguments)
+        self.path.write_text(text)
+        again, _ = self.printed("--config", self.path)
+        self.assertEqual({name: value for name, (value, _) in again.items()},
+                         {name: value for name, (value, _) in settings.items()})
+
+    def test_the_engine_runs_with_what_the_file_says(self):
+        self.path.write_text("max-model-len = 16\n")
+        ask = ("run", "--config", self.path, "-p", "Once", "-n", 20, "--ignore-eos", "--json")
+        short, whole = (json.loads(run(*arguments).stdout)["outputs"][0] for arguments in (ask, (*ask, "--max-model-len", 64)))
+        self.assertEqual(short["prompt_tokens"] + len(short["token_ids"]), 16)
+        self.assertEqual(len(whole["token_ids"]), 20)
+
+    def test_mistakes_get_one_line(self):
+        for text, message in [("max_num_seqs = 8\n", "'max_num_seqs' is no option of run"),
+                              ("[run]\nmax-num-seqs = 8\n", "is no option of run"),
+                              ("max-num-seqs = many\n", "max-num-seqs"), ("overlap = maybe\n", "overlap"),
+                              ("max-num-seqs = 1\nmax-num-seqs = 2\n", "max-num-seqs: At Most 1"),
+                              ("config = x\n", "'config' is no option"), ("block-size\n", "block-size")]:
+            self.path.write_text(text)
+            with self.subTest(text=text):
+                self.bad(message, "--config", self.path)
+        self.bad("nowhere.toml", "--config", "nowhere.toml")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -4,7 +4,8 @@
 //   norm:  y[t, k] = x[t', k] / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]
 //   rope:  rotates q and k by position, each head normed before where the model has weights for it, and writes k and v of
 //          the token to its place in the paged KV storage
-// Accumulation: float, 16 partial sums in a fixed order. Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
+// Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
+// Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
 
 // Number k of output `lane` within a panel of plain numbers (layouts: linear.cl).

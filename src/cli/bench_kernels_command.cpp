@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `inflight bench kernels`: the linear layers' kernels on their own, beside what the device's memory and arithmetic
-// allow.
+// `inflight bench kernels`: the kernels of linear layers and of the other operations of a step on their own, beside
+// what the device's memory and arithmetic allow.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "device/bandwidth.h"
 #include "device/device.h"
+#include "exec/stage_trial.h"
 #include "model/tensor_type.h"
 #include "ops/linear_choice.h"
 #include "ops/linear_trial.h"
@@ -24,10 +25,18 @@ struct KernelFlags {
   std::vector<int32_t> rows = {1, 8, 32, 512};
   int32_t depth = 1536;
   int32_t outputs = 4608;
+  std::vector<std::string> kv_types = {"f16", "q8_0"};
+  std::vector<int32_t> contexts = {4096};
+  int32_t heads = 14;
+  int32_t kv_heads = 2;
+  int32_t head_size = 64;
+  int32_t layers = 24;
   int32_t repeat = 9;
   bool as_json = false;
 };
 
+constexpr int32_t kVocabulary = 49'152;
+constexpr int32_t kPromptRows = 512;                // of a prompt's last step
 constexpr size_t kSpreadBytes = size_t{128} << 20;  // of weights, for few rows: they come from memory
 
 TensorType weight_type(const std::string& name) {
@@ -36,60 +45,132 @@ TensorType weight_type(const std::string& name) {
   return *type;
 }
 
-void bench_kernels(const KernelFlags& flags) {
-  Device device = Device::open({.spec = flags.device});
-  const std::string file = flags.kernel.empty() ? choose_linear_file(device) : flags.kernel;
-  LinearTrial trial(device, file);
-  if (const std::string wrong = verify_linear(trial); !wrong.empty()) fail(ErrorCode::Device, "{}: {}", file, wrong);
-  const double bandwidth = measure_read_bandwidth(device), peak_fma = measure_peak_flops(device);
-  const double peak_int8 = measure_peak_int8(device);
-  nlohmann::ordered_json all = {{"device", device.info().name},
-                                {"kernel", file},
-                                {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
-                                {"peak_fma_gflops", peak_fma * 1e-9},
-                                {"peak_int8_gops", peak_int8 * 1e-9},
-                                {"linear", nlohmann::ordered_json::array()}};
+struct Limits {
+  double bandwidth, peak_fma, peak_int8;  // bytes and operations a second
+};
+
+KvType kv_type(const std::string& name) {
+  for (const KvType type : {KvType::F16, KvType::F32, KvType::Q8_0}) {
+    if (name == to_string(type)) return type;
+  }
+  fail(ErrorCode::InvalidArgument, "no KV type '{}'; one of: f16, f32, q8_0", name);
+}
+
+// One sequence that decodes behind each context, and a prompt's last tokens there.
+void bench_stages(Device& device, const KernelFlags& flags, const Limits& limits, nlohmann::ordered_json& to) {
   if (!flags.as_json) {
-    fmt::print("{} on {}: reads {:.1f} GB/s, float FMA {:.0f} GFLOP/s, int8 {:.0f} Gop/s\n", file, device.info().name,
-               bandwidth * 1e-9, peak_fma * 1e-9, peak_int8 * 1e-9);
+    fmt::print("{:>10} {:>5} {:>8} {:>5} {:>10} {:>7} {:>7} {:>9} {:>7}\n", "stage", "KV", "context", "rows", "us",
+               "GB/s", "share", "GFLOP/s", "of peak");
+  }
+  StageTrialShape shape;
+  shape.spec = {.architecture = "llama",
+                .layer_count = flags.layers,
+                .hidden_size = flags.heads * flags.head_size,
+                .feed_forward_size = flags.heads * flags.head_size,
+                .head_count = flags.heads,
+                .kv_head_count = flags.kv_heads,
+                .head_size = flags.head_size,
+                .vocabulary_size = kVocabulary,
+                .rope_style = RopeStyle::HalfSplit,
+                .rope_dimension_count = flags.head_size};
+  for (const std::string& type : flags.kv_types) {
+    shape.kv_type = kv_type(type);
+    for (const int32_t context : flags.contexts) {
+      shape.context = shape.spec.context_length = context;
+      for (const int32_t rows : {1, std::min(context, kPromptRows)}) {
+        shape.rows = rows;
+        for (const StageTiming& timing : StageTrial(device, shape).time(flags.repeat)) {
+          const double bytes = timing.bytes / timing.median_seconds, flops = timing.flops / timing.median_seconds;
+          to.push_back({{"stage", to_string(timing.operation)},
+                        {"kv_cache_dtype", type},
+                        {"context", context},
+                        {"rows", rows},
+                        {"median_us", timing.median_seconds * 1e6},
+                        {"gb_per_second", bytes * 1e-9},
+                        {"bandwidth_fraction", bytes / limits.bandwidth},
+                        {"gflops", flops * 1e-9},
+                        {"peak_fraction", flops / limits.peak_fma}});
+          if (flags.as_json) continue;
+          fmt::print("{:>10} {:>5} {:>8} {:>5} {:>10.1f} {:>7.2f} {:>6.0f}% {:>9.1f} {:>6.0f}%\n",
+                     to_string(timing.operation), type, context, rows, timing.median_seconds * 1e6, bytes * 1e-9,
+                     bytes / limits.bandwidth * 100, flops * 1e-9, flops / limits.peak_fma * 100);
+        }
+      }
+    }
+  }
+}
+
+void bench_linear(LinearTrial& trial, const KernelFlags& flags, const Limits& limits, nlohmann::ordered_json& to) {
+  if (!flags.as_json) {
     fmt::print("{:>5} {:>6} {:>6} {:>5} {:>10} {:>7} {:>7} {:>9} {:>7}\n", "type", "K", "N", "rows", "us", "GB/s",
                "share", "GFLOP/s", "of peak");
   }
   for (const std::string& name : flags.types) {
     const TensorType type = weight_type(name);
     // Of the products that these weights take; where that of int8 is not known, of float ones.
-    const double peak = takes_bytes(static_cast<PanelType>(type)) && peak_int8 > 0 ? peak_int8 : peak_fma;
+    const double peak =
+        takes_bytes(static_cast<PanelType>(type)) && limits.peak_int8 > 0 ? limits.peak_int8 : limits.peak_fma;
     for (const int32_t rows : flags.rows) {
       const LinearShape shape{static_cast<PanelType>(type), flags.outputs, flags.depth, rows};
       const LinearTrial::Timing timing = trial.time(shape, flags.repeat, rows <= 64 ? kSpreadBytes : 0);
       const double bytes_rate = static_cast<double>(timing.weight_bytes) / timing.median_seconds;
       const double flops = 2.0 * rows * flags.depth * flags.outputs / timing.median_seconds;
-      all["linear"].push_back({{"type", to_string(type)},
-                               {"depth", flags.depth},
-                               {"outputs", flags.outputs},
-                               {"rows", rows},
-                               {"median_us", timing.median_seconds * 1e6},
-                               {"fastest_us", timing.seconds * 1e6},
-                               {"weights_gb_per_second", bytes_rate * 1e-9},
-                               {"bandwidth_fraction", bytes_rate / bandwidth},
-                               {"gflops", flops * 1e-9},
-                               {"peak_fraction", flops / peak}});
+      to.push_back({{"type", to_string(type)},
+                    {"depth", flags.depth},
+                    {"outputs", flags.outputs},
+                    {"rows", rows},
+                    {"median_us", timing.median_seconds * 1e6},
+                    {"fastest_us", timing.seconds * 1e6},
+                    {"weights_gb_per_second", bytes_rate * 1e-9},
+                    {"bandwidth_fraction", bytes_rate / limits.bandwidth},
+                    {"gflops", flops * 1e-9},
+                    {"peak_fraction", flops / peak}});
       if (!flags.as_json) {
         fmt::print("{:>5} {:>6} {:>6} {:>5} {:>10.1f} {:>7.2f} {:>6.0f}% {:>9.1f} {:>6.0f}%\n", to_string(type),
                    flags.depth, flags.outputs, rows, timing.median_seconds * 1e6, bytes_rate * 1e-9,
-                   bytes_rate / bandwidth * 100, flops * 1e-9, flops / peak * 100);
+                   bytes_rate / limits.bandwidth * 100, flops * 1e-9, flops / peak * 100);
       }
     }
   }
+}
+
+void bench_kernels(const KernelFlags& flags) {
+  if (flags.heads % flags.kv_heads != 0) {
+    fail(ErrorCode::InvalidArgument, "--kv-heads is {}, allowed: a divisor of --heads, {}", flags.kv_heads,
+         flags.heads);
+  }
+  for (const std::string& name : flags.kv_types) static_cast<void>(kv_type(name));
+  Device device = Device::open({.spec = flags.device});
+  const std::string file = flags.kernel.empty() ? choose_linear_file(device) : flags.kernel;
+  LinearTrial trial(device, file);
+  if (const std::string wrong = verify_linear(trial); !wrong.empty()) fail(ErrorCode::Device, "{}: {}", file, wrong);
+  const Limits limits{measure_read_bandwidth(device), measure_peak_flops(device), measure_peak_int8(device)};
+  nlohmann::ordered_json all = {{"device", device.info().name},
+                                {"kernel", file},
+                                {"read_bandwidth_gb_per_second", limits.bandwidth * 1e-9},
+                                {"peak_fma_gflops", limits.peak_fma * 1e-9},
+                                {"peak_int8_gops", limits.peak_int8 * 1e-9},
+                                {"linear", nlohmann::ordered_json::array()},
+                                {"stages", nlohmann::ordered_json::array()}};
+  if (!flags.as_json) {
+    fmt::print("{} on {}: reads {:.1f} GB/s, float FMA {:.0f} GFLOP/s, int8 {:.0f} Gop/s\n", file, device.info().name,
+               limits.bandwidth * 1e-9, limits.peak_fma * 1e-9, limits.peak_int8 * 1e-9);
+  }
+  bench_linear(trial, flags, limits, all["linear"]);
+  if (flags.layers > 0) bench_stages(device, flags, limits, all["stages"]);
   if (flags.as_json) fmt::print("{}\n", all.dump(2));
 }
 
 }  // namespace
 
 void add_bench_kernels(CLI::App& bench) {
-  CLI::App* const command = bench.add_subcommand("kernels", "Linear layers alone, beside the device's limits");
+  CLI::App* const command =
+      bench.add_subcommand("kernels", "Linear layers and the other stages of a step alone, beside the device's limits");
   const auto flags = std::make_shared<KernelFlags>();
   constexpr int32_t kSizeMax = 1 << 17, kRowsMax = 4096;
+  const auto multiple_of_32 = [](const std::string& text) {
+    return std::stoi(text) % 32 == 0 ? "" : "no multiple of 32";
+  };
   command->add_option("--device", flags->device, "Index, or a part of the name");
   command->add_option("--kernel", flags->kernel, "Kernel file instead of the chosen one, such as linear.cl");
   command->add_option("--types", flags->types, "Weight types")->delimiter(',')->capture_default_str();
@@ -99,10 +180,25 @@ void add_bench_kernels(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--depth", flags->depth, "K, a multiple of 32")
       ->check(CLI::Range(32, kSizeMax))
-      ->check(CLI::Validator(
-          [](const std::string& text) { return std::stoi(text) % 32 == 0 ? "" : "no multiple of 32"; }, ""))
+      ->check(CLI::Validator(multiple_of_32, ""))
       ->capture_default_str();
   command->add_option("--outputs", flags->outputs, "N")->check(CLI::Range(1, kSizeMax))->capture_default_str();
+  command->add_option("--kv-cache-dtypes", flags->kv_types, "KV types")->delimiter(',')->capture_default_str();
+  command->add_option("--contexts", flags->contexts, "Tokens that attention sees")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kSizeMax))
+      ->capture_default_str();
+  command->add_option("--heads", flags->heads, "Query heads")->check(CLI::Range(1, 256))->capture_default_str();
+  command->add_option("--kv-heads", flags->kv_heads, "KV heads, a divisor of --heads")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--head-size", flags->head_size, "Numbers of a head, a multiple of 32")
+      ->check(CLI::Range(32, 256))
+      ->check(CLI::Validator(multiple_of_32, ""))
+      ->capture_default_str();
+  command->add_option("--layers", flags->layers, "Layers that take turns; 0: linear layers only")
+      ->check(CLI::Range(0, 128))
+      ->capture_default_str();
   command->add_option("--repeat", flags->repeat, "Measurements of each")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

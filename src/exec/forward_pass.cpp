@@ -263,9 +263,8 @@ void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
   }
 }
 
-// Short items are drawn several at a time.
-void ForwardPass::batch_rows(Stage& stage) const {
-  stage.batch = std::clamp(stage.items / (worker_count_ * kTicketsPerWorker), 1, kBatchMax);
+int32_t ForwardPass::row_batch(int32_t items, int32_t worker_count) {
+  return std::clamp(items / (worker_count * kTicketsPerWorker), 1, kBatchMax);
 }
 
 // Each group waits for the last one before it that has items.

@@ -36,6 +36,8 @@ class ForwardPass {
   [[nodiscard]] int32_t round_size() const { return size_.logit_rows; }
   [[nodiscard]] int32_t stage_count_max(int32_t sampled_max) const;
   [[nodiscard]] int32_t counter_count_max(int32_t sampled_max) const;
+  // Items of a ticket where they are single rows: short ones are drawn several at a time.
+  [[nodiscard]] static int32_t row_batch(int32_t items, int32_t worker_count);
 
  private:
   // Stages that begin together; the next group waits for all of them.
@@ -50,7 +52,7 @@ class ForwardPass {
   void append_layers(const StepTables& tables);
   void append_logits(const StepTables& tables, int32_t first);
   void link_groups();
-  void batch_rows(Stage& stage) const;
+  void batch_rows(Stage& stage) const { stage.batch = row_batch(stage.items, worker_count_); }
 
   Arena arena_;
   ArenaSize size_;

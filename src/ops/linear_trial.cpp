@@ -148,6 +148,9 @@ double measure_rate(Device& device, Kernel& kernel, double operations_a_step) {
   const bool cpu = device.info().type == DeviceType::Cpu;
   const auto items = static_cast<size_t>(device.info().compute_units) * (cpu ? 1 : 1024);
   Buffer<float> out(device, "peak", items);
+  kernel.set_all(out, 1);
+  device.launch(kernel, {.global = items, .local = cpu ? size_t{1} : size_t{0}});
+  device.finish();  // drivers that compile at the first launch have done so
   double best = 0;
   for (int32_t steps = 1 << 14; steps <= 1 << 24; steps *= 4) {
     kernel.set_all(out, steps);

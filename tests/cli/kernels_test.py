@@ -30,12 +30,13 @@ class Kernels(unittest.TestCase):
                 self.assertEqual((clblast["state"], clblast["sets_tried"], clblast["sets_bad"]), ("good", 1, 0), clblast)
                 self.assertEqual(clblast["from_rows"] > 0, clblast["gflops"] > 1.1 * clblast["panel_gflops"])
             bench = run("bench", "kernels", "--json", "--rows", "1,3", "--types", "q4_0", "--depth", "64", "--outputs", "20",
-                        INFLIGHT_CACHE_DIR=folder)
+                        "--layers", "0", INFLIGHT_CACHE_DIR=folder)
             self.assertEqual(bench.returncode, 0, bench.stderr)
             self.assertEqual(json.loads(bench.stdout)["kernel"], found["chosen"])
 
     def test_figures_are_consistent(self):
-        done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512")
+        done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512",
+                   "--layers", "2", "--contexts", "70", "--heads", "4", "--kv-heads", "2", "--head-size", "32")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertEqual([(entry["type"], entry["rows"]) for entry in found["linear"]],
@@ -47,10 +48,22 @@ class Kernels(unittest.TestCase):
             peak = found["peak_fma_gflops"] if entry["type"] == "F16" or not found["peak_int8_gops"] else found["peak_int8_gops"]
             self.assertAlmostEqual(entry["peak_fraction"] * peak, entry["gflops"], delta=1e-6 * peak)
             self.assertLess(entry["peak_fraction"], 1.5)  # peak and kernel are minutes apart on a shared machine
+        stages = {(entry["stage"], entry["kv_cache_dtype"], entry["rows"]): entry for entry in found["stages"]}
+        self.assertEqual(len(stages), 7 * 2 * 2)
+        for kind, head_bytes in (("f16", 64), ("q8_0", 34)):
+            for rows, pairs in ((1, 70), (70, 70 * 71 / 2)):
+                entry = stages["attention", kind, rows]
+                seconds = entry["median_us"] * 1e-6
+                bytes_moved = 70 * 2 * 2 * head_bytes + rows * 4 * 32 * 8  # K and V of 2 heads; queries and what came out
+                self.assertAlmostEqual(entry["gb_per_second"] * seconds * 1e9, bytes_moved, delta=1)
+                self.assertAlmostEqual(entry["gflops"] * seconds * 1e9, 4 * 4 * 32 * pairs, delta=1)
+                self.assertAlmostEqual(entry["peak_fraction"] * found["peak_fma_gflops"], entry["gflops"], delta=1e-6)
 
     def test_wrong_use_is_told(self):
         for args, word in ((["--types", "q9_9"], "q9_9"), (["--depth", "33"], "32"), (["--rows", "0"], "rows"),
-                           (["--kernel", "nosuch.cl"], "nosuch.cl")):
+                           (["--kernel", "nosuch.cl"], "nosuch.cl"), (["--kv-cache-dtypes", "q3"], "q3"),
+                           (["--head-size", "48"], "32"),
+                           (["--heads", "6", "--kv-heads", "4"], "--kv-heads")):
             done = run("bench", "kernels", *args)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(word, done.stderr)

@@ -213,6 +213,7 @@ class People(unittest.TestCase):
         for _ in range(5):
             self.assertEqual(server.post("/v1/completions", STORY)["usage"]["completion_tokens"], 24)
         server.wait_idle(120)  # all of the slow one's tokens are made, though it has read none
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # the small one lets 4 KB a second through
         received = b""
         while not received.endswith(b"0\r\n\r\n"):  # and now it gets every one
             part = slow.recv(1 << 16)

@@ -29,6 +29,7 @@ struct BatchEntry {
   // The last scheduled token is the sequence's newest: its logits give one new token.
   bool samples = false;
   Phase phase = Phase::Prefill;
+  uint32_t adapter = 0;  // Request::adapter: whose low-rank products are added for these tokens; 0 = none
   // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks. kNoBlock: wholly before the sliding window
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;

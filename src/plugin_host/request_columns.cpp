@@ -106,7 +106,7 @@ void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
   if ((columns & INFLIGHT_COLUMN_GROUPS) != 0) {
     view_.prefix_group =
         column(prefix_group_, [](S s) { return s.keys.empty() ? root_key(s.request.cache_salt) : s.keys.front(); });
-    view_.adapter = column(adapter_, [](S) { return 0U; });
+    view_.adapter = column(adapter_, [](S s) { return s.request.adapter; });
   }
 }
 

@@ -142,6 +142,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
   std::vector<TokenId> prompt;
   prompt.swap(request.prompt);
+  const uint64_t given_salt = request.cache_salt;
   if (request.adapter != 0) {  // its K and V are the adapter's, too
     const TokenId adapter[] = {static_cast<TokenId>(request.adapter)};
     request.cache_salt = child_key(request.cache_salt, adapter);
@@ -155,7 +156,11 @@ int32_t Scheduler::add(Request request, TimeNs now) {
     last->next_choice_slot = next.slot;
     last = &next;
   }
-  if (trace_ != nullptr) trace_->on_add(first.id, first.request, first.tokens, now);
+  if (trace_ != nullptr) {  // with the salt as given: a replay comes through here again
+    const uint64_t own_salt = std::exchange(first.request.cache_salt, given_salt);
+    trace_->on_add(first.id, first.request, first.tokens, now);
+    first.request.cache_salt = own_salt;
+  }
   begin_waiting(first, now);
   record(EventType::Arrive, first, now, first.request.tenant, first.prompt_token_count);
   return first.slot;

@@ -178,6 +178,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   entry.input_on_device = end > host_known;
   entry.samples = end == sequence.known_token_count() && !sequence.pools();
   entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
+  entry.adapter = sequence.request.adapter;
   entry.block_table = sequence.block_table;
   entry.sampling = &sequence.request.sampling;
   if (sequence.may_need_logits) want_logits(sequence, entry);

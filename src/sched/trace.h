@@ -21,7 +21,7 @@ enum class AdmissionResult : uint8_t {
   NoTokenBudget,  // the step's tokens are used up
   NoInputBudget,  // the step's prompt tokens are used up
   OutOfMemory,    // its known tokens need more blocks than can be had
-  NoAdapter,      // its adapter cannot be loaded now
+  NoAdapter,      // max_loras other adapters run
   NotReady,       // something it needs is still on its way
   Policy,         // the policy said no
 };

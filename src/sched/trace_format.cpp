@@ -106,6 +106,7 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   put_signed(request.predicted_output_tokens);
   put(static_cast<uint64_t>(request.sampling.choice_count()));
   put((request.sampling.prompt_logprobs >= 0 ? 1U : 0U) | static_cast<uint64_t>(request.pooling) << 1U);
+  put(request.adapter);
   close();
 }
 
@@ -322,6 +323,8 @@ class Decoder {
     const auto wanted = small<uint32_t>("what is wanted of the prompt is unknown", 5);
     request.sampling.prompt_logprobs = (wanted & 1U) != 0 ? 0 : -1;
     request.pooling = static_cast<Pooling>(wanted >> 1U);
+    if (fields_.empty()) return add;  // written before there were adapters
+    request.adapter = small<uint32_t>("an adapter is out of range");
     return add;
   }
 

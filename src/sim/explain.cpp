@@ -34,7 +34,7 @@ std::string reason_text(AdmissionResult result, bool looked_at, const Refusal& r
       return fmt::format("{}: wants {} KV blocks, {} can be had", name, refusal.wanted_blocks,
                          refusal.available_blocks);
     case AdmissionResult::NoAdapter:
-      return name + ": its adapter cannot be loaded now";
+      return name + ": max_loras other adapters run";
     case AdmissionResult::NotReady:
       return name + ": another request is computing what it shares";
     case AdmissionResult::Policy:

@@ -72,6 +72,7 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
                          .priority = given.priority,
                          .tenant = given.tenant,
                          .itl_target = given.itl_target,
+                         .adapter = given.adapter,
                          .cache_salt = given.cache_salt,
                          .output_stream = (uint64_t{1} << 63) + workload.requests.size()};
       if (given.ttft_deadline != kNoDeadline) request.ttft_deadline = given.ttft_deadline - given.arrival;

@@ -34,6 +34,7 @@ Request random_request(Rng& rng) {
   if (rng.chance(0.5)) request.ttft_deadline = static_cast<TimeNs>(rng.below(1U << 30));
   if (rng.chance(0.5)) request.itl_target = 1000;
   request.predicted_output_tokens = rng.between(0, 100);
+  request.adapter = static_cast<uint32_t>(rng.below(3));
   return request;
 }
 
@@ -78,6 +79,7 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
     EXPECT_EQ(add.request.e2e_deadline, requests[i].e2e_deadline);
     EXPECT_EQ(add.request.itl_target, requests[i].itl_target);
     EXPECT_EQ(add.request.predicted_output_tokens, requests[i].predicted_output_tokens);
+    EXPECT_EQ(add.request.adapter, requests[i].adapter);
   }
   const auto& read = std::get<TracePlan>(records[51].content);
   EXPECT_EQ(records[51].time, 77);

@@ -27,6 +27,7 @@ Recording record(uint64_t seed, const std::string& schedule, const std::string& 
   options.config.preempt = static_cast<PreemptMode>(rng.below(3));
   options.config.host_blocks = 50;
   options.config.priority_preemption_threshold = 2;
+  options.config.max_loras = 2;
   options.blocks = {.block_count = 30, .block_token_count = 4};
   options.overlap = rng.chance(0.5);
   Recording recording;
@@ -50,6 +51,7 @@ Recording record(uint64_t seed, const std::string& schedule, const std::string& 
       request.end_tokens = {rng.between(0, 63)};
       request.priority = rng.between(-3, 3);
       request.tenant = static_cast<uint32_t>(rng.below(3));
+      request.adapter = static_cast<uint32_t>(rng.below(4));
       if (rng.chance(0.15)) request.n = rng.between(2, 5);
       request.prompt_logprobs = rng.chance(0.05);
       world->add(request);

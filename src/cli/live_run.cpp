@@ -154,6 +154,12 @@ RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest
     append_stream(segment.stream, segment.offset, segment.count, options.prompt_ids);
   }
   for (int32_t& id : options.prompt_ids) id %= vocabulary_size_;
+  if (const auto prompt = std::ssize(options.prompt_ids); prompt + request.output_tokens > max_model_len_) {
+    fail(ErrorCode::InvalidArgument,
+         "the workload has a request of {} prompt and {} output tokens, allowed: {} together"
+         " (max_model_len)",
+         prompt, request.output_tokens, max_model_len_);
+  }
   options.params.max_tokens = request.output_tokens;
   options.params.predicted_output_tokens = request.predicted_output_tokens;
   options.params.priority = request.priority;

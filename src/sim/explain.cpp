@@ -31,8 +31,11 @@ std::string reason_text(AdmissionResult result, bool looked_at, const Refusal& r
       return name + ": the step's prompt tokens went to others (max_prefill_tokens)";
     case AdmissionResult::OutOfMemory:
       if (!looked_at) return name + ": others before it do not fit, or somebody had to be preempted";
-      return fmt::format("{}: wants {} KV blocks, {} can be had", name, refusal.wanted_blocks,
-                         refusal.available_blocks);
+      return fmt::format("{}: wants {} KV blocks, {} can be had{}", name, refusal.wanted_blocks,
+                         refusal.available_blocks,
+                         refusal.wanted_blocks > refusal.available_blocks
+                             ? ""
+                             : ", of which output to come needs some (schedule_conservativeness, kv_headroom)");
     case AdmissionResult::NoAdapter:
       return name + ": max_loras other adapters run";
     case AdmissionResult::NotReady:

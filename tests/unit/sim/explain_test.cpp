@@ -65,6 +65,17 @@ TEST(Explain, TellsWhyItWaited) {
   EXPECT_EQ(told.lines.back().result, AdmissionResult::OutOfMemory);
   EXPECT_NE(told.lines.back().text.find("wants 15 KV blocks, "), std::string::npos) << told.lines.back().text;
   memory.world.run();
+
+  options.config.kv_headroom = 0.5;
+  Recorded reserve(options);  // blocks are there, but kept
+  reserve.world.add({.prompt = std::vector<TokenId>(60, 1), .max_tokens = 190});
+  for (int i = 0; i < 3; ++i) reserve.world.step();
+  reserve.world.add({.prompt = std::vector<TokenId>(100, 2), .max_tokens = 20});
+  reserve.world.step();
+  const std::string text = explain_request(decode_trace(reserve.bytes), 2, 0).lines.back().text;
+  EXPECT_NE(text.find("wants 25 KV blocks, 48 can be had, of which output to come needs some"), std::string::npos)
+      << text;
+  reserve.world.run();
 }
 
 TEST(Explain, TellsPreemptionAndCancellation) {

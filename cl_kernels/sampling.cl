@@ -198,8 +198,8 @@ static ulong walk_kept(const Distribution* d, Threshold threshold, ulong limit, 
     const uint16 keys = order_keys(logits);
     if (!any(keys >= threshold.key)) continue;
     if (!any(keys == threshold.key)) {
-      const long16 above = convert_long16(keys > threshold.key);
-      const ulong together = sum_ulongs(select((ulong16)(0), token_weights(d, logits), above));
+      const float16 above = select((float16)(-INFINITY), logits, keys > threshold.key);  // weight 0
+      const ulong together = sum_ulongs(token_weights(d, above));
       if (sum + together <= limit) {
         sum += together;
         continue;

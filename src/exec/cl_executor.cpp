@@ -59,6 +59,10 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       words_(device, "step upload", kWordsAtFirst),
       output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
+  if (const int32_t most = attention_context_max(device.info(), shape_); most < spec.context_length) {
+    log(LogLevel::Warning, "{} ends long loops without an error: beyond {} tokens of context answers are wrong there",
+        device.info().name, most);
+  }
   const int32_t logit_rows = options.max_num_seqs + limits::kPromptLogitsMax;
   const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
                                        .samples = logit_rows,

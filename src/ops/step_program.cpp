@@ -85,6 +85,12 @@ int32_t StepProgram::combine_slices(const KernelShape& shape) {
   return shape.head_count / shape.kv_head_count * shape.head_size % 32 == 0 ? shape.kv_head_count : 1;
 }
 
+int32_t attention_context_max(const DeviceInfo& device, const KernelShape& shape) {
+  if (device.type != DeviceType::Cpu || !device.small_items) return std::numeric_limits<int32_t>::max();
+  constexpr int32_t kProducts = 55'000;  // of a query and a key, numbers of all heads that share it: 65,535 iterations
+  return kProducts / (shape.head_count / shape.kv_head_count * shape.head_size);
+}
+
 int32_t row_parts(const DeviceInfo& device, int32_t rows) {
   if (!device.small_items) return 1;
   return device.type == DeviceType::Cpu ? rows : div_ceil(rows, kRowsOfSmallItem);

@@ -45,6 +45,10 @@ struct ClblastUse {
 // Parts that the rows of a linear layer are cut in, each with work-items of its own.
 [[nodiscard]] int32_t row_parts(const DeviceInfo& device, int32_t rows);
 
+// Tokens of context up to which attention is right on the device: all, but on Mesa's llvmpipe (DeviceInfo::small_items)
+// as many as a work-item gets through before its loops end; measured with all storage types.
+[[nodiscard]] int32_t attention_context_max(const DeviceInfo& device, const KernelShape& shape);
+
 class StepProgram {
  public:
   // Drivers that compile at the first launch (PoCL, about a second) do it here, and their compiler's memory is given

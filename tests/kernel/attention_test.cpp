@@ -189,6 +189,7 @@ class Attention : public testing::TestWithParam<Heads> {
 TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
   std::vector<Row> rows;
   for (const int32_t position : {0, 1, 7, 8, 15, 16, 17, 127, 128, 254, 255, 256, 257, 511, 512, 529}) {
+    if (position >= attention_context_max(device_.info(), shape())) break;
     rows.push_back({.position = position, .tile = 1, .split = false});
   }
   const std::vector<float> found = attend(rows);
@@ -202,6 +203,9 @@ TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
 }
 
 TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
+  if (attention_context_max(device_.info(), shape()) / 7 < kTokens) {  // a tile's rows are in one item
+    GTEST_SKIP() << "long loops are cut on this device";
+  }
   for (const int32_t first : {0, 9, 250, 500}) {
     std::vector<Row> alone, split, tiles;
     for (int32_t i = 0; i < 11; ++i) {

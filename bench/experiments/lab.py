@@ -15,12 +15,17 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 
 def call(*arguments):
-    """One run of the program; its JSON."""
-    command = [PROGRAM, *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    """One run of the program; its JSON, and the most memory it held (peak_memory_mb)."""
+    command = [PROGRAM, *map(str, arguments), "--json"]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(command)}: {errors.read().strip()}")
+        return {**json.load(out), "peak_memory_mb": usage.ru_maxrss / 1024}
 
 
 def sim(workload=None, **keys):

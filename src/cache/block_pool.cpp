@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "base/rng.h"
 
 namespace inflight {
@@ -17,33 +16,6 @@ BlockPool::BlockPool(int32_t block_count, std::optional<uint64_t> shuffle_seed)
     Rng rng(*shuffle_seed);
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[rng.below(i)]);
   }
-}
-
-std::optional<BlockId> BlockPool::try_take() {
-  if (free_.empty()) return std::nullopt;
-  const BlockId block = free_.back();
-  free_.pop_back();
-  references_[index(block)] = 1;
-  ++referenced_count_;
-  return block;
-}
-
-bool BlockPool::reference(BlockId block) {
-  const bool first = ++references_[index(block)] == 1;
-  if (first) ++referenced_count_;
-  return first;
-}
-
-bool BlockPool::dereference(BlockId block) {
-  INFLIGHT_CHECK(references_[index(block)] > 0);
-  const bool last = --references_[index(block)] == 0;
-  if (last) --referenced_count_;
-  return last;
-}
-
-void BlockPool::free(BlockId block) {
-  INFLIGHT_CHECK(references_[index(block)] == 0);
-  free_.push_back(block);
 }
 
 void BlockPool::check_invariants() const {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "base/ids.h"
 
 namespace inflight {
@@ -22,16 +23,35 @@ class BlockPool {
   BlockPool(int32_t block_count, std::optional<uint64_t> shuffle_seed);
 
   // Takes a free block with one reference; nullopt when none is free.   COST: O(1), whatever the occupancy.
-  [[nodiscard]] std::optional<BlockId> try_take();
+  [[nodiscard]] std::optional<BlockId> try_take() {
+    if (free_.empty()) return std::nullopt;
+    const BlockId block = free_.back();
+    free_.pop_back();
+    references_[index(block)] = 1;
+    ++referenced_count_;
+    return block;
+  }
 
   // One more reference to a referenced or stored block; returns true when it was the first.
-  bool reference(BlockId block);
+  bool reference(BlockId block) {
+    const bool first = ++references_[index(block)] == 1;
+    if (first) ++referenced_count_;
+    return first;
+  }
 
   // One reference less. Returns true when none is left: the block is then stored until free() or reference().
-  [[nodiscard]] bool dereference(BlockId block);
+  [[nodiscard]] bool dereference(BlockId block) {
+    INFLIGHT_CHECK(references_[index(block)] > 0);
+    const bool last = --references_[index(block)] == 0;
+    if (last) --referenced_count_;
+    return last;
+  }
 
   // Puts a stored block on the free list.  REQUIRES: no references.
-  void free(BlockId block);
+  void free(BlockId block) {
+    INFLIGHT_CHECK(references_[index(block)] == 0);
+    free_.push_back(block);
+  }
 
   [[nodiscard]] int32_t references(BlockId block) const { return references_[index(block)]; }
   [[nodiscard]] int32_t block_count() const { return static_cast<int32_t>(references_.size()); }

@@ -16,26 +16,21 @@ constexpr auto kLater = [](const auto& a, const auto& b) {
 
 }  // namespace
 
-EvictionQueue::EvictionQueue(int32_t block_count)
-    : stamps_(static_cast<size_t>(block_count), 0), queued_(static_cast<size_t>(block_count), 0) {
+EvictionQueue::EvictionQueue(int32_t block_count) : stamps_(static_cast<size_t>(block_count), 0) {
   heap_.reserve(2 * static_cast<size_t>(block_count) + 1);
   line_.reserve(2 * static_cast<size_t>(block_count) + 1);
 }
 
-bool EvictionQueue::valid(const Entry& entry) const {
-  const auto i = static_cast<size_t>(entry.block);
-  return queued_[i] != 0 && stamps_[i] == entry.stamp;
-}
-
 void EvictionQueue::push(BlockId block, EvictKey key, int64_t release_tick) {
   const auto i = static_cast<size_t>(block);
-  INFLIGHT_CHECK(queued_[i] == 0);
+  INFLIGHT_CHECK(!contains(block));
   // Keeps the reserved sizes: never allocates.
   if (std::max(heap_.size(), line_.size()) >= 2 * stamps_.size()) drop_stale();
-  queued_[i] = 1;
   ++count_;
   const Entry entry{key, release_tick, block, ++stamps_[i]};
   if (line_.empty() || kLater(entry, line_.back())) {
+    constexpr size_t kWorthwhile = 64;
+    if (line_begin_ > std::max(line_.size() / 2, kWorthwhile)) close_up();  // what is used stays in the CPU's caches
     line_.push_back(entry);
   } else {
     heap_.push_back(entry);
@@ -44,9 +39,8 @@ void EvictionQueue::push(BlockId block, EvictKey key, int64_t release_tick) {
 }
 
 void EvictionQueue::withdraw(BlockId block) {
-  const auto i = static_cast<size_t>(block);
-  if (queued_[i] == 0) return;
-  queued_[i] = 0;
+  if (!contains(block)) return;
+  ++stamps_[static_cast<size_t>(block)];
   --count_;
 }
 
@@ -72,10 +66,15 @@ std::optional<BlockId> EvictionQueue::try_pop() {
   }
 }
 
-void EvictionQueue::drop_stale() {
-  const auto stale = [this](const Entry& entry) { return !valid(entry); };
+// Forgets the places of those that have left the line.
+void EvictionQueue::close_up() {
   line_.erase(line_.begin(), line_.begin() + static_cast<std::ptrdiff_t>(line_begin_));
   line_begin_ = 0;
+}
+
+void EvictionQueue::drop_stale() {
+  const auto stale = [this](const Entry& entry) { return !valid(entry); };
+  close_up();
   std::erase_if(line_, stale);
   std::erase_if(heap_, stale);
   std::ranges::make_heap(heap_, kLater);

@@ -25,7 +25,7 @@ class EvictionQueue {
   // Takes out the candidate with the smallest (key0, key1, release_tick).   COST: as push(), amortised.
   [[nodiscard]] std::optional<BlockId> try_pop();
 
-  [[nodiscard]] bool contains(BlockId block) const { return queued_[static_cast<size_t>(block)] != 0; }
+  [[nodiscard]] bool contains(BlockId block) const { return stamps_[static_cast<size_t>(block)] % 2 != 0; }
   [[nodiscard]] int32_t count() const { return count_; }
 
  private:
@@ -35,14 +35,16 @@ class EvictionQueue {
     BlockId block;
     uint32_t stamp;
   };
-  [[nodiscard]] bool valid(const Entry& entry) const;
+  [[nodiscard]] bool valid(const Entry& entry) const {
+    return stamps_[static_cast<size_t>(entry.block)] == entry.stamp;
+  }
+  void close_up();
   void drop_stale();
 
   std::vector<Entry> line_;  // rising from line_begin_ on
   size_t line_begin_ = 0;
   std::vector<Entry> heap_;
-  std::vector<uint32_t> stamps_;  // by block: counts how often it was queued
-  std::vector<uint8_t> queued_;   // by block
+  std::vector<uint32_t> stamps_;  // by block: counts how often it came and went; odd = queued
   int32_t count_ = 0;
 };
 

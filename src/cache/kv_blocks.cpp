@@ -158,7 +158,9 @@ void KvBlocks::evict(BlockId block) {
   ++evicted_total_;
   policy_->on_evict(block);
   for (TreeObserver* const observer : observers_) observer->on_evict(block);
-  if (parent) enqueue_if_evictable(*parent);
+  if (!parent) return;
+  tree_.prefetch_remove(*parent);  // likely the next to go
+  enqueue_if_evictable(*parent);
 }
 
 int32_t KvBlocks::stored_among(std::span<const BlockId> blocks) const {

@@ -67,6 +67,9 @@ class KvBlocks {
   //           same as, any step that uses them.
   [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full);
 
+  // try_publish() of `block` under this key comes soon.
+  void prefetch_publish(BlockId block, PrefixKey key) const { tree_.prefetch_insert(block, key); }
+
   // Puts the block that already holds the same content in the place of table[full.index], which goes back to the pool:
   // the bits are the same, by the determinism contract.
   // REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the old block.

@@ -33,15 +33,6 @@ bool RadixTree::holds(BlockId block, const Content& content) const {
          std::ranges::equal(tokens(block), content.tokens);
 }
 
-std::optional<BlockId> RadixTree::find(const Content& content) const {
-  const uint32_t low = low_of(content.key);
-  for (size_t i = home(low); table_[i].block != kEmpty; i = (i + 1) & (table_.size() - 1)) {
-    const auto block = static_cast<BlockId>(table_[i].block);
-    if (table_[i].key_low == low && holds(block, content)) return block;
-  }
-  return std::nullopt;
-}
-
 void RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now) {
   RadixNode& node = nodes_[index(block)];
   INFLIGHT_CHECK(!node.stored);

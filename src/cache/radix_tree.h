@@ -64,13 +64,32 @@ class RadixTree {
   };
 
   // The node that holds just this content.   MODIFIES: nothing.   COST: O(B) on a hit.
-  [[nodiscard]] std::optional<BlockId> find(const Content& content) const;
+  [[nodiscard]] std::optional<BlockId> find(const Content& content) const {
+    const uint32_t low = low_of(content.key);
+    for (size_t i = home(low); table_[i].block != kEmpty; i = (i + 1) & (table_.size() - 1)) {
+      const auto block = static_cast<BlockId>(table_[i].block);
+      if (table_[i].key_low == low && holds(block, content)) return block;
+    }
+    return std::nullopt;
+  }
 
   // Makes `block` the node of this content.  REQUIRES: find(content) is nullopt, the parent is in the tree.
   void insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now);
 
   // Takes a node out.  REQUIRES: it has no children.
   void remove(BlockId block);
+
+  // `block` will soon be inserted with this key, or removed: what that touches on its way into the CPU's caches.
+  void prefetch_insert(BlockId block, PrefixKey key) const {
+    __builtin_prefetch(&table_[home(low_of(key))]);
+    __builtin_prefetch(&nodes_[index(block)], 1);
+    __builtin_prefetch(tokens(block).data(), 1);
+  }
+  void prefetch_remove(BlockId block) const {
+    const RadixNode& node = nodes_[index(block)];
+    __builtin_prefetch(&table_[home(low_of(node.key))], 1);
+    if (node.parent) __builtin_prefetch(&nodes_[index(*node.parent)], 1);
+  }
 
   void count_hit(BlockId block, TimeNs now);
   void touch(BlockId block, TimeNs now) { nodes_[index(block)].last_use = now; }

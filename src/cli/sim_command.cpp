@@ -30,12 +30,18 @@ namespace {
 std::string to_text(const SimResult& result) {
   const SchedulerStats& stats = result.scheduler;
   std::string text;
-  text += fmt::format("{} requests ({}) on {}, {} batching, policy {}\n", grouped(stats.requests_finished),
-                      result.workload, result.device, result.batching, result.schedule_policy);
+  const std::string devices = result.replicas > 1 ? fmt::format("{} x ", result.replicas) : "";
+  text += fmt::format("{} requests ({}) on {}{}, {} batching, policy {}\n", grouped(stats.requests_finished),
+                      result.workload, devices, result.device, result.batching, result.schedule_policy);
   text +=
       fmt::format("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s, {:.2f} requests/s\n", result.makespan_s(),
                   grouped(stats.steps), result.output_tokens_per_second(),
                   result.makespan_s() > 0 ? static_cast<double>(stats.requests_finished) / result.makespan_s() : 0.0);
+  const int64_t late = stats.requests_finished - result.deadlines_met;
+  if (result.rejected > 0 || late > 0) {
+    text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
+                        grouped(late), result.goodput());
+  }
   text += fmt::format("  useful slots {:.1f} %, static batching would reach {:.1f} % in {} cycles\n",
                       100.0 * result.useful_slot_share(), 100.0 * result.static_batching.efficiency,
                       grouped(result.static_batching.cycles));
@@ -90,6 +96,7 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
   }
   size_t width = 4;
   for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
+  fmt::print("latencies in ms\n");
   fmt::print("{:<{}} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>7} {:>8}\n", "run", width, "steps",
              "tokens/s", "TTFT p50", "TTFT p95", "E2E mean", "ITL p50", "ITL p99", "slots", "hits", "preempt");
   for (const ComparedRun& run : runs) {
@@ -100,21 +107,37 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
   }
 }
 
-// Along the last dimension, where its values are numbers: the curve's knee for each combination of the others.
-void print_knees(const std::vector<ComparedRun>& runs, const Dimension& last) {
+// Along the last dimension, where its values are rising numbers: a curve for each combination of the others; else none.
+std::vector<PlotSeries> curves_along(const Dimension& last, const std::vector<ComparedRun>& runs,
+                                     double (*figure)(const SimResult&)) {
   const size_t count = last.values.size();
+  std::vector<PlotSeries> curves;
   for (size_t begin = 0; begin + count <= runs.size(); begin += count) {
-    std::vector<double> x, y;
+    PlotSeries& curve = curves.emplace_back();
     for (size_t i = begin; i < begin + count; ++i) {
       const auto value = parse_number(runs[i].values.back());
-      if (!value) return;
-      x.push_back(*value);
-      y.push_back(runs[i].result.e2e.p95);
+      if (!value || (!curve.x.empty() && *value <= curve.x.back())) return {};
+      curve.x.push_back(*value);
+      curve.y.push_back(figure(runs[i].result));
     }
-    if (!std::ranges::is_sorted(x)) return;
-    std::string others;
-    for (size_t i = 0; i + 1 < runs[begin].values.size(); ++i) others += runs[begin].values[i] + " ";
-    fmt::print("{}E2E p95 doubles at {} = {:.4g}\n", others, last.key, knee_of(x, y));
+    const auto& values = runs[begin].values;
+    for (size_t i = 0; i + 1 < values.size(); ++i) curve.name += (i > 0 ? ", " : "") + values[i];
+  }
+  return curves;
+}
+
+double e2e_p95(const SimResult& result) { return result.e2e.p95; }
+double tokens_per_second(const SimResult& result) { return result.output_tokens_per_second(); }
+
+void print_knees(const Dimension& last, const std::vector<PlotSeries>& curves) {
+  for (const PlotSeries& curve : curves) {
+    const std::string who = curve.name.empty() ? "" : curve.name + ": ";
+    if (const auto knee = knee_of(curve.x, curve.y)) {
+      fmt::print("{}p95 of E2E is twice that at {} {} from {} {:.4g} on\n", who, last.key, curve.x.front(), last.key,
+                 *knee);
+    } else {
+      fmt::print("{}p95 of E2E stays below twice that at {} {}\n", who, last.key, curve.x.front());
+    }
   }
 }
 
@@ -133,11 +156,18 @@ void run_compare(const CLI::App& command) {
   }
   const bool as_json = command.count("--json") > 0;
   print_comparison(runs, as_json);
-  if (!as_json && dimensions.back().values.size() > 2) print_knees(runs, dimensions.back());
+  const Dimension& last = dimensions.back();
+  if (!as_json && last.values.size() > 2) print_knees(last, curves_along(last, runs, e2e_p95));
   if (html.empty()) return;
+  std::vector<Plot> plots;
+  if (last.values.size() > 1) {
+    plots = {{"p95 of E2E", last.key, "ms", curves_along(last, runs, e2e_p95)},
+             {"Throughput", last.key, "output tokens/s", curves_along(last, runs, tokens_per_second)}};
+    std::erase_if(plots, [](const Plot& plot) { return plot.series.empty(); });
+  }
   std::vector<ReportRun> report;
   for (const ComparedRun& run : runs) report.push_back({run.name, &run.result, &run.timeline});
-  write_text_file(html, html_report("inflight: simulated runs compared", report));
+  write_text_file(html, html_report("inflight: simulated runs compared", report, plots));
 }
 
 // Who watches the run, and what it writes where.
@@ -238,7 +268,15 @@ void add_sim_command(CLI::App& app) {
       ->description("Take a recording's decisions again (with --policy or --evict: another's) and compare each step")
       ->type_name("FILE");
   command->add_flag("--json")->description("One JSON object");
-  command->footer(workload_help());
+  command->footer(
+      "Examples:\n"
+      "  inflight sim --workload bimodal,requests=400 --max-num-seqs 8 --html report.html\n"
+      "  inflight sim --workload lengths=50,60,400,80 --batching static --max-num-seqs 4 --device unit\n"
+      "  inflight sim --trace azure.csv --policy lpm --device gpu-8b,tensor_parallel=8\n"
+      "  inflight sim --workload poisson,requests=500 --compare 'policy=fcfs|sjf' --compare rate=1:8:8\n"
+      "  inflight sim --workload prefix,rate=20 --replicas 4 --routing prefix\n"
+      "  inflight calibrate -m model.gguf -o here.json; inflight sim --workload bimodal --device here.json\n\n" +
+      workload_help());
   command->callback([command] { run_sim(*command); });
 }
 

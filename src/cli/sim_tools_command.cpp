@@ -99,6 +99,9 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
 void add_tune_limits_command(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("tune-limits", "Search the limits that serve a workload best, simulated");
+  command->footer(
+      "Example: inflight tune-limits --workload lognormal,rate=3,requests=500 --itl-p95-ms 60\n"
+      "Workloads are those of inflight sim --help.");
   add_sim_options(*command);
   const auto flags = std::make_shared<TuneFlags>();
   command->add_option("--ttft-p95-ms", flags->goal.ttft_p95_ms, "Goal: 95 % of the first tokens within; 0 = whatever");
@@ -110,6 +113,9 @@ void add_tune_limits_command(CLI::App& app) {
 void add_doctor_command(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("doctor", "Name what is wrong with how a trace is served, and the knob that mends it");
+  command->footer(
+      "Example: inflight doctor trace.jsonl --max-num-seqs 64\n"
+      "Traces and workloads are those of inflight sim --help.");
   add_sim_options(*command);
   const auto path = std::make_shared<std::string>();
   command->add_option("TRACE", *path, "Trace or recording, as --trace");

@@ -29,6 +29,7 @@ EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& 
   instance_.create([&](void** self) { return ops_.create(&instance_.host(), &given, &config.config(), self); });
   instance_.set_services(this);
   picked_.resize(static_cast<size_t>(environment.block_count));
+  make_columns();
 }
 
 void EvictAdapter::set_time(TimeNs now) {
@@ -45,44 +46,60 @@ void EvictAdapter::describe(std::string_view op, nlohmann::ordered_json& json) c
   json["answer"] = {{"units", std::vector(picked_.begin(), picked_.begin() + rows)}};
 }
 
-const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
-  const uint32_t columns = instance_.policy().unit_columns;
-  const auto column = [&](auto& storage, auto&& get) {
-    storage.resize(blocks.size());
-    for (size_t i = 0; i < blocks.size(); ++i) storage[i] = get(blocks[i], blocks_->tree().node(blocks[i]));
-    return storage.data();
+// The columns that the policy reads, each as long as a notification can be; the view points at them for good.
+void EvictAdapter::make_columns() {
+  const auto make = [this](uint64_t wanted, auto& storage) {
+    const bool reads = (instance_.policy().unit_columns & wanted) == wanted;
+    if (reads) storage.resize(static_cast<size_t>(environment_.block_count));
+    return reads ? storage.data() : nullptr;
   };
-  using N = const RadixNode&;
-  view_ = {};
   view_.struct_size = sizeof(view_);
+  view_.columns = instance_.policy().unit_columns;
+  view_.unit = make(0, unit_);
+  view_.key = make(0, key_);
+  view_.parent = make(INFLIGHT_UNIT_CHAIN, parent_);
+  view_.depth = make(INFLIGHT_UNIT_CHAIN, depth_);
+  view_.children = make(INFLIGHT_UNIT_CHAIN, children_);
+  view_.tokens = make(INFLIGHT_UNIT_SIZE, tokens_);
+  view_.bytes = make(INFLIGHT_UNIT_SIZE, bytes_);
+  view_.created_ns = make(INFLIGHT_UNIT_TIMES, created_);
+  view_.last_use_ns = make(INFLIGHT_UNIT_TIMES, last_use_);
+  view_.hits = make(INFLIGHT_UNIT_USE, hits_);
+  view_.references = make(INFLIGHT_UNIT_USE, references_);
+  view_.recompute_ns = make(INFLIGHT_UNIT_COST, recompute_);
+  view_.tenant = make(INFLIGHT_UNIT_OWNER, tenant_);
+  view_.priority = make(INFLIGHT_UNIT_OWNER, priority_);
+  // Equal for all.
+  std::ranges::fill(tokens_, count(environment_.block_token_count));
+  std::ranges::fill(bytes_, environment_.block_bytes);
+}
+
+const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
+  const uint64_t columns = view_.columns;
   view_.count = static_cast<uint32_t>(blocks.size());
-  view_.columns = columns;
-  view_.unit = column(unit_, [](BlockId block, N) { return count(to_integer(block)); });
-  view_.key = column(key_, [](BlockId, N node) { return node.key; });
-  if ((columns & INFLIGHT_UNIT_CHAIN) != 0) {
-    view_.parent = column(
-        parent_, [](BlockId, N node) { return node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT; });
-    view_.depth = column(depth_, [](BlockId, N node) { return count(node.depth); });
-    view_.children = column(children_, [](BlockId, N node) { return count(node.child_count); });
-  }
-  if ((columns & INFLIGHT_UNIT_SIZE) != 0) {
-    view_.tokens = column(tokens_, [&](BlockId, N) { return count(environment_.block_token_count); });
-    view_.bytes = column(bytes_, [&](BlockId, N) { return environment_.block_bytes; });
-  }
-  if ((columns & INFLIGHT_UNIT_TIMES) != 0) {
-    view_.created_ns = column(created_, [](BlockId, N node) { return node.created; });
-    view_.last_use_ns = column(last_use_, [](BlockId, N node) { return node.last_use; });
-  }
-  if ((columns & INFLIGHT_UNIT_USE) != 0) {
-    view_.hits = column(hits_, [](BlockId, N node) { return count(node.hit_count); });
-    view_.references = column(references_, [&](BlockId block, N) { return count(blocks_->pool().references(block)); });
-  }
-  if ((columns & INFLIGHT_UNIT_COST) != 0) {
-    view_.recompute_ns = column(recompute_, [this](BlockId, N node) { return recompute_time(node); });
-  }
-  if ((columns & INFLIGHT_UNIT_OWNER) != 0) {
-    view_.tenant = column(tenant_, [](BlockId, N node) { return node.owner.tenant; });
-    view_.priority = column(priority_, [](BlockId, N node) { return node.owner.priority; });
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const BlockId block = blocks[i];
+    const RadixNode& node = blocks_->tree().node(block);
+    unit_[i] = count(to_integer(block));
+    key_[i] = node.key;
+    if ((columns & INFLIGHT_UNIT_CHAIN) != 0) {
+      parent_[i] = node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT;
+      depth_[i] = count(node.depth);
+      children_[i] = count(node.child_count);
+    }
+    if ((columns & INFLIGHT_UNIT_TIMES) != 0) {
+      created_[i] = node.created;
+      last_use_[i] = node.last_use;
+    }
+    if ((columns & INFLIGHT_UNIT_USE) != 0) {
+      hits_[i] = count(node.hit_count);
+      references_[i] = count(blocks_->pool().references(block));
+    }
+    if ((columns & INFLIGHT_UNIT_COST) != 0) recompute_[i] = recompute_time(node);
+    if ((columns & INFLIGHT_UNIT_OWNER) != 0) {
+      tenant_[i] = node.owner.tenant;
+      priority_[i] = node.owner.priority;
+    }
   }
   return view_;
 }

@@ -50,6 +50,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
  private:
   using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);
   void notify(const char* name, Notification op, std::span<const BlockId> blocks);
+  void make_columns();
   const inflight_units_t& fill(std::span<const BlockId> blocks);
   [[nodiscard]] int64_t recompute_time(const RadixNode& node) const;
   [[nodiscard]] std::optional<uint32_t> stored_tokens(uint32_t slot) const override;

@@ -244,7 +244,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
       break;
     default:
       ++stats_.requests_finished;
-      if (!sequence.pools()) output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
+      if (!sequence.pools) output_estimator_.on_finish(sequence.request.tenant, sequence.output_token_count());
   }
 }
 
@@ -256,37 +256,43 @@ void Scheduler::release_host_blocks(Sequence& sequence) {
   sequence.swapped_token_count = 0;
 }
 
-std::optional<KvBlocks::FullBlock> Scheduler::next_full_block(Sequence& sequence) {
-  const int32_t width = blocks_.block_token_count();
+bool Scheduler::has_full_block(const Sequence& sequence) const {
   const int32_t usable = std::min(sequence.computed_token_count, static_cast<int32_t>(sequence.tokens.size()));
-  if ((sequence.published_block_count + 1) * width > usable) return std::nullopt;
-  if (sequence.published_block_count >= shareable_block_count_) return std::nullopt;
+  return (sequence.published_block_count + 1) * blocks_.block_token_count() <= usable &&
+         sequence.published_block_count < shareable_block_count_;
+}
+
+KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
+  const auto width = static_cast<size_t>(blocks_.block_token_count());
   const auto i = static_cast<size_t>(sequence.published_block_count);
-  const auto tokens =
-      std::span<const TokenId>(sequence.tokens).subspan(i * static_cast<size_t>(width), static_cast<size_t>(width));
+  const auto tokens = std::span<const TokenId>(sequence.tokens).subspan(i * width, width);
   const uint64_t salt = sequence.request.cache_salt;
   if (sequence.keys.size() == i) {
     sequence.keys.push_back(child_key(i == 0 ? root_key(salt) : sequence.keys.back(), tokens));
   }
-  return KvBlocks::FullBlock{.index = sequence.published_block_count,
-                             .salt = salt,
-                             .key = sequence.keys[i],
-                             .tokens = tokens,
-                             .owner = {sequence.request.tenant, sequence.request.priority}};
+  return {.index = sequence.published_block_count,
+          .salt = salt,
+          .key = sequence.keys[i],
+          .tokens = tokens,
+          .owner = {sequence.request.tenant, sequence.request.priority}};
 }
 
 void Scheduler::publish_full_blocks(Sequence& sequence) {
-  while (const auto full = next_full_block(sequence)) {
-    if (!blocks_.try_publish(sequence.block_table, *full)) return;
+  while (has_full_block(sequence)) {
+    constexpr size_t kAhead = 3;
+    const size_t ahead = static_cast<size_t>(sequence.published_block_count) + kAhead;
+    if (ahead < sequence.keys.size() && ahead < sequence.block_table.size()) {
+      blocks_.prefetch_publish(sequence.block_table[ahead], sequence.keys[ahead]);
+    }
+    if (!blocks_.try_publish(sequence.block_table, next_full_block(sequence))) return;
     ++sequence.published_block_count;
   }
 }
 
 void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence) {
-  while (const auto full = next_full_block(sequence)) {
-    if (!blocks_.try_publish(sequence.block_table, *full)) {
-      blocks_.adopt_twin(sequence.block_table, *full);
-    }
+  while (has_full_block(sequence)) {
+    const KvBlocks::FullBlock full = next_full_block(sequence);
+    if (!blocks_.try_publish(sequence.block_table, full)) blocks_.adopt_twin(sequence.block_table, full);
     ++sequence.published_block_count;
   }
 }
@@ -365,8 +371,7 @@ bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled, Ti
     record(EventType::FirstToken, sequence, now);
   }
   const auto [top_first, top_count] = keep_top_logprobs(sampled.top_logprobs);
-  output_.tokens.push_back({.request = sequence.request.id,
-                            .slot = sequence.slot,
+  output_.tokens.push_back({.slot = sequence.slot,
                             .token = sampled.token,
                             .logprob = sampled.logprob,
                             .top_first = top_first,
@@ -408,6 +413,7 @@ void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted
 }
 
 std::pair<int32_t, int32_t> Scheduler::keep_top_logprobs(std::span<const TokenLogprob> top) {
+  if (top.empty()) return {};
   const auto first = static_cast<int32_t>(output_.top_logprobs.size());
   output_.top_logprobs.insert(output_.top_logprobs.end(), top.begin(), top.end());
   return {first, static_cast<int32_t>(top.size())};

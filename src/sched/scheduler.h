@@ -43,7 +43,6 @@
 namespace inflight {
 
 struct TokenOutput {
-  RequestId request{};
   int32_t slot = 0;
   TokenId token = 0;
   float logprob = 0.0F;
@@ -244,8 +243,9 @@ class Scheduler {
   void release_held_choices(const Sequence& first, TimeNs now);
   [[nodiscard]] bool match_first_choice(const Sequence& sequence);
   void copy_from_first_choice(Sequence& sequence);
-  // The first block that is full of computed, known tokens and not published.
-  std::optional<KvBlocks::FullBlock> next_full_block(Sequence& sequence);
+  // A block is full of computed, known tokens and not published; the first such.
+  [[nodiscard]] bool has_full_block(const Sequence& sequence) const;
+  KvBlocks::FullBlock next_full_block(Sequence& sequence);
   // While planning: others may share the blocks in this very step, since a step stores K and V before attention reads.
   void publish_full_blocks(Sequence& sequence);
   // When no plan is being made: content that another sequence published meanwhile is then held once.

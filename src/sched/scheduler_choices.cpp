@@ -36,6 +36,8 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   } else {
     sequence.state = SequenceState::Waiting;
   }
+  sequence.adapter = request.adapter;
+  sequence.pools = request.pooling != Pooling::None;
   sequence.may_stop = !request.end_tokens.empty() || !request.sampling.stop_token_ids.empty();
   sequence.may_need_logits = sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
   if (blocks_.prefix_caching()) {

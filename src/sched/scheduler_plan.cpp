@@ -168,21 +168,24 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   const int32_t begin = sequence.computed_token_count;
   const int32_t end = begin + token_count;
   const auto host_known = static_cast<int32_t>(sequence.tokens.size());
-  BatchEntry& entry = plan_.entries.emplace_back();  // in place: 256 of them are made in a step
-  entry.sequence = sequence.id;
-  entry.row = sequence.row;
-  entry.computed_token_count = begin;
-  entry.scheduled_token_count = token_count;
-  entry.tokens = std::span<const TokenId>(sequence.tokens)
-                     .subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(end, host_known) - begin));
-  entry.input_on_device = end > host_known;
-  entry.samples = end == sequence.known_token_count() && !sequence.pools();
-  entry.phase = entry.samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
-  entry.adapter = sequence.request.adapter;
-  entry.block_table = sequence.block_table;
-  entry.sampling = &sequence.request.sampling;
+  const bool samples = end == sequence.known_token_count() && !sequence.pools;
+  const Phase phase = samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
+  const size_t known = static_cast<size_t>(std::min(end, host_known) - begin);
+  plan_.entries.push_back(
+      {.sequence = sequence.id,
+       .row = sequence.row,
+       .computed_token_count = begin,
+       .scheduled_token_count = token_count,
+       .tokens = std::span<const TokenId>(sequence.tokens).subspan(static_cast<size_t>(begin), known),
+       .input_on_device = end > host_known,
+       .samples = samples,
+       .phase = phase,
+       .adapter = sequence.adapter,
+       .block_table = sequence.block_table,
+       .sampling = &sequence.request.sampling});
+  BatchEntry& entry = plan_.entries.back();
   if (sequence.may_need_logits) want_logits(sequence, entry);
-  if (sequence.pools()) {
+  if (sequence.pools) {
     const bool last = end == sequence.prompt_token_count;
     entry.hidden_wanted = sequence.request.pooling == Pooling::Mean ? token_count : last ? 1 : 0;
     entry.prompt_token_count = sequence.prompt_token_count;
@@ -290,7 +293,7 @@ void Scheduler::end_step() {
     if (entry.logits_wanted > 0) next.with_logits.push_back({scheduled_[i], entry.sequence});
     plan_.logits_row_count += entry.logits_wanted;
     plan_.hidden_row_count += entry.hidden_wanted;
-    if (scheduled_[i]->pools() && entry.context_token_count() == scheduled_[i]->prompt_token_count) {
+    if (scheduled_[i]->pools && entry.context_token_count() == scheduled_[i]->prompt_token_count) {
       next.pooled.push_back({scheduled_[i], entry.sequence});
     }
     if (entry.phase == Phase::Prefill)

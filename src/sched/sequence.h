@@ -37,26 +37,32 @@ struct WaitingKey {
 
 inline constexpr TimeNs kNotYet = -1;
 
-struct Sequence {
-  SequenceId id{};
-  SequenceState state = SequenceState::Finished;
-  int32_t slot = 0;               // dense, reused; names the sequence to policies and to the engine's table
-  int32_t choice = 0;             // which answer to the request's prompt
-  int32_t next_choice_slot = -1;  // the request's next live sequence; -1 = this is the last
-  int32_t row = 0;                // place on the device while running
-  int32_t prompt_token_count = 0;
-  int32_t computed_token_count = 0;
-  int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
-  int32_t token_limit = 0;         // finishes by length when this many tokens are known
-  bool may_stop = false;           // it has tokens that end it
-  bool may_need_logits = false;    // the host may have to read some of its logits
+struct alignas(64) Sequence {
+  // What every step reads and writes of a decoding sequence comes first: two cache lines.
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
+  SequenceId id{};
+  SequenceState state = SequenceState::Finished;
+  bool may_stop = false;         // it has tokens that end it
+  bool may_need_logits = false;  // the host may have to read some of its logits
+  bool pools = false;            // request.pooling is not None
+  int32_t prompt_token_count = 0;
+  int32_t computed_token_count = 0;
+  int32_t unread_token_count = 0;     // sampled by submitted steps, not yet committed
+  int32_t token_limit = 0;            // finishes by length when this many tokens are known
+  int32_t slot = 0;                   // dense, reused; names the sequence to policies and to the engine's table
+  int32_t row = 0;                    // place on the device while running
+  int32_t choice = 0;                 // which answer to the request's prompt
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
-  int32_t released_block_count = 0;   // the first blocks of the table that are kNoBlock: behind the sliding window
-  std::vector<PrefixKey> keys;        // of each full block of `tokens` that may be in the radix tree
-  std::vector<BlockId> host_table;    // swapped out: logical index -> block in host memory, or kNoBlock; else empty
-  int32_t swapped_token_count = 0;    // tokens whose K and V they hold
+  TimeNs first_token_time = kNotYet;
+  TimeNs last_token_time = kNotYet;
+
+  uint32_t adapter = 0;              // request.adapter
+  int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
+  int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
+  std::vector<PrefixKey> keys;       // of each full block of `tokens` that may be in the radix tree
+  std::vector<BlockId> host_table;   // swapped out: logical index -> block in host memory, or kNoBlock; else empty
+  int32_t swapped_token_count = 0;   // tokens whose K and V they hold
 
   Request request;  // its prompt has moved to `tokens`
   WaitingKey waiting_key;
@@ -78,8 +84,6 @@ struct Sequence {
   int32_t recomputed_token_count = 0;  // computed again after preemptions
   TimeNs queued_time = 0;              // when it last began to wait
   TimeNs first_scheduled_time = kNotYet;
-  TimeNs first_token_time = kNotYet;
-  TimeNs last_token_time = kNotYet;
 
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
   [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
@@ -90,7 +94,6 @@ struct Sequence {
   [[nodiscard]] bool host_samples() const {
     return request.has_token_filter || request.sampling.needs_logits(known_token_count() - prompt_token_count);
   }
-  [[nodiscard]] bool pools() const { return request.pooling != Pooling::None; }
   // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
   [[nodiscard]] bool wants_prompt_logits() const {
     return request.sampling.prompt_logprobs >= 0 && prompt_logprob_count < prompt_token_count - 1;

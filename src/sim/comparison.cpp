@@ -117,14 +117,14 @@ std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vec
   return runs;
 }
 
-double knee_of(const std::vector<double>& x, const std::vector<double>& y) {
-  if (x.empty()) return 0.0;
+std::optional<double> knee_of(const std::vector<double>& x, const std::vector<double>& y) {
+  if (x.empty()) return std::nullopt;
   const double limit = 2.0 * y.front();
   for (size_t i = 1; i < x.size(); ++i) {
     if (y[i] <= limit) continue;
     return x[i - 1] + (x[i] - x[i - 1]) * (limit - y[i - 1]) / (y[i] - y[i - 1]);
   }
-  return x.back();
+  return std::nullopt;
 }
 
 }  // namespace inflight

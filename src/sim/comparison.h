@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,6 @@ struct CompareOptions {
 
 // Where a rising curve leaves its flat part: the largest x whose y is at most twice the first y, interpolated linearly.
 // REQUIRES: x rises.
-[[nodiscard]] double knee_of(const std::vector<double>& x, const std::vector<double>& y);
+[[nodiscard]] std::optional<double> knee_of(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace inflight

@@ -28,6 +28,7 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("sequence_us", p.sequence_us, 0.0, kTimeMax);
   visit("host_us", p.host_us, 0.0, kTimeMax);
   visit("host_sequence_us", p.host_sequence_us, 0.0, kTimeMax);
+  visit("pickup_us", p.pickup_us, 0.0, kTimeMax);
   visit("swap_block_us", p.swap_block_us, 0.0, kTimeMax);
   visit("kv_bytes_per_token", p.kv_bytes_per_token, 0.0, 1e9);
   visit("kv_tokens", p.kv_tokens, 16.0, 4e9);

@@ -41,6 +41,7 @@ struct DeviceProfile {
   double sequence_us = 0.0;          // each sequence: logits, sampling
   double host_us = 0.0;              // host time of a step
   double host_sequence_us = 0.0;     // host time of each sequence of a step
+  double pickup_us = 0.0;            // from the arrival of a request at an idle engine until that begins to plan
   double swap_block_us = 0.0;        // copying a KV block to or from host memory
   double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
   int64_t kv_tokens = 65536;         // what the KV storage holds

@@ -234,15 +234,22 @@ std::string svg_of(const Timeline& timeline, int32_t rows) {
   return svg + "</svg>\n";
 }
 
-std::string html_report(std::string_view title, std::span<const ReportRun> runs) {
+std::string html_report(std::string_view title, std::span<const ReportRun> runs, std::span<const Plot> plots) {
   std::string html = fmt::format(
       "<!doctype html><html lang='en'><meta charset='utf-8'><title>{}</title>"
-      "<style>:root{{color-scheme:light dark}}body{{font:14px sans-serif;margin:2em;max-width:1100px;background:#fff;"
+      "<style>:root{{color-scheme:light dark}}body{{font:14px sans-serif;margin:2em;max-width:1320px;background:#fff;"
       "color:#1c2430}}@media(prefers-color-scheme:dark){{body{{background:#12161c;color:#e6eaf0}}}}table{{border-"
-      "collapse:collapse;font-size:12px}}td,th{{border:1px solid #8888;padding:3px 6px;"
-      "text-align:right}}td:first-child{{text-align:left}}h2{{margin-top:2em}}</style><h1>{}</h1>\n",
+      "collapse:collapse;font-size:12px}}td,th{{border:1px solid #8888;padding:3px 6px;text-align:right}}"
+      "td{{white-space:nowrap}}td:first-child,th:first-child{{text-align:left}}h2{{margin-top:2em}}"
+      ".wide{{overflow-x:auto}}.plots{{display:flex;flex-wrap:wrap;gap:1em}}svg{{max-width:100%;height:auto}}"
+      "</style><h1>{}</h1>\n",
       escaped(title), escaped(title));
-  html += table_of(runs);
+  html += "<div class='wide'>" + table_of(runs) + "</div>\n";
+  if (!plots.empty()) {
+    html += "<h2>Along the sweep</h2>\n<div class='plots'>";
+    for (const Plot& plot : plots) html += svg_of(plot);
+    html += "</div>\n";
+  }
   Plot ttft{.title = "Time to first token",
             .x_label = "time to first token, ms",
             .y_label = "share of requests",
@@ -253,7 +260,7 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs)
     ttft.series.push_back(distribution_of(run, true));
     e2e.series.push_back(distribution_of(run, false));
   }
-  html += "<h2>Latencies</h2>\n" + svg_of(ttft) + svg_of(e2e);
+  html += "<h2>Latencies</h2>\n<div class='plots'>" + svg_of(ttft) + svg_of(e2e) + "</div>\n";
   for (const ReportRun& run : runs) {
     if (run.timeline == nullptr) continue;
     html += fmt::format(

@@ -17,7 +17,6 @@ struct ReportRun {
   const SimResult* result = nullptr;
   const Timeline* timeline = nullptr;  // may be null
 };
-[[nodiscard]] std::string html_report(std::string_view title, std::span<const ReportRun> runs);
 
 // One picture: points of several series joined by lines.
 struct PlotSeries {
@@ -32,5 +31,9 @@ struct Plot {
 [[nodiscard]] std::string svg_of(const Plot& plot);
 // Rows of the batch over time: prefill light, decode dark, preempted red; white is a slot that did nothing.
 [[nodiscard]] std::string svg_of(const Timeline& timeline, int32_t rows);
+
+// plots: of all runs together, for what was swept.
+[[nodiscard]] std::string html_report(std::string_view title, std::span<const ReportRun> runs,
+                                      std::span<const Plot> plots = {});
 
 }  // namespace inflight

@@ -74,8 +74,9 @@ LengthDistribution::LengthDistribution(std::string_view what, std::string_view t
     const auto [first, second] = split(parts, ':');
     kind_ = Kind::Mixture;
     a_ = number(share, 0.0, 1.0);
-    parts_.emplace_back(what, first);
-    parts_.emplace_back(what, second);
+    const std::string part = fmt::format("part of {} '{}'", what, text);
+    parts_.emplace_back(part, first);
+    parts_.emplace_back(part, second);
   } else if (head == "file") {
     kind_ = Kind::List;
     list_ = read_lengths(what, std::string(rest));

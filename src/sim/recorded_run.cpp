@@ -53,7 +53,8 @@ class Reader {
   template <typename Other>
   void apply(const Other&, TimeNs) {}
 
-  void apply(const TraceAdd& add, TimeNs) {
+  void apply(const TraceAdd& add, TimeNs now) {
+    if (live_.empty() && add.request.arrival > run_.end) run_.pickups.push_back(now - add.request.arrival);
     if (!first_sequence_) first_sequence_ = to_integer(add.sequence);
     live_[to_integer(add.sequence)] = {.arrival = std::max(add.request.arrival, run_.begin)};
     outputs_.add(add.sequence, add.prompt_token_count);

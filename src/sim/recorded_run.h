@@ -65,7 +65,8 @@ struct RecordedRun {
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t used_slots = 0;  // sequences of all steps
   LatencySummary ttft, itl, e2e;
-  uint64_t decision_hash = 0;  // as SimResult's; sequences count from the first of the run
+  std::vector<TimeNs> pickups;  // of requests that found the engine idle: from their arrival until it took them
+  uint64_t decision_hash = 0;   // as SimResult's; sequences count from the first of the run
 
   [[nodiscard]] double makespan_s() const { return static_cast<double>(end - begin) * 1e-9; }
 };

@@ -22,7 +22,7 @@ Replica::Replica(const Options& options, const DeviceModel& model, const Workloa
       policy_(make_schedule_policy(options.setup.schedule_policy, options.setup,
                                    {.seed = options.setup.seed, .simulated = true})),
       scheduler_(options.setup.config, blocks_, *policy_),
-      executor_(model, clock_, options.overlap),
+      executor_(model, clock_, options.overlap, options.setup.seed),
       loop_(scheduler_, executor_, clock_, options.overlap) {
   eviction_->attach(blocks_, scheduler_.latency_model());
   if (options.setup.latency) scheduler_.set_latency_model(LatencyModel(*options.setup.latency));
@@ -38,7 +38,7 @@ void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tok
 
 void Replica::add(int32_t index, TimeNs arrival) {
   const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
-  if (arrival > clock_.now()) idle_until(arrival);
+  if (arrival > clock_.now()) idle_until(arrival + static_cast<TimeNs>(model_.profile().pickup_us * 1e3));
   const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };
   Request request;
   request.id = static_cast<RequestId>(next_request_++);

@@ -54,7 +54,7 @@ constexpr std::array kKeys = {
     SimKey{"prefill_replicas", Type::Integer, "0", "of these, those that only prefill; the others then only decode"},
     SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
     SimKey{"time_limit_s", Type::Number, "0", "end of the run in virtual seconds; 0 = when all is done"},
-    SimKey{"seed", Type::Integer, "0", "of the policies' random numbers"},
+    SimKey{"seed", Type::Integer, "0", "of the random numbers of policies and of the device's jitter"},
     SimKey{"timeline", Type::OnOff, "off", "in the JSON too: who held which row when, and each step"},
 };
 

@@ -8,8 +8,8 @@
 
 namespace inflight {
 
-SimulatedExecutor::SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap)
-    : model_(model), clock_(clock), overlap_(overlap) {}
+SimulatedExecutor::SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap, uint64_t seed)
+    : model_(model), clock_(clock), overlap_(overlap), jitter_(seed + 1) {}
 
 void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
   const auto index = static_cast<size_t>(to_integer(sequence));

@@ -17,8 +17,8 @@ namespace inflight {
 
 class SimulatedExecutor final : public Executor {
  public:
-  // overlap: host work runs beside the device's.   LIFETIME: borrowed.
-  SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap);
+  // overlap: host work runs beside the device's. seed: of the jitter.   LIFETIME: borrowed.
+  SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap, uint64_t seed);
 
   // What a sequence will produce: set before it is scheduled.
   struct Script {
@@ -73,7 +73,7 @@ class SimulatedExecutor final : public Executor {
   TimeNs device_free_ = 0;
   TimeNs busy_time_ = 0;
   TimeNs prefill_time_ = 0;
-  Rng jitter_{1};
+  Rng jitter_;
   DecisionHash decision_hash_;
 };
 

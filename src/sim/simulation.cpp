@@ -358,6 +358,11 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
   if (setup.blocks.block_count < 1 || setup.blocks.block_count > limits::kBlocksMax) {
     fail(ErrorCode::InvalidArgument, "kv_blocks is {}, allowed: 1 to {}", setup.blocks.block_count, limits::kBlocksMax);
   }
+  if (int64_t{setup.blocks.block_count} * width < longest) {
+    fail(ErrorCode::InvalidArgument,
+         "the workload's longest request has {} tokens with its output, allowed: {} (kv_blocks {} of {} tokens)",
+         longest, int64_t{setup.blocks.block_count} * width, setup.blocks.block_count, width);
+  }
   setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
   setup.latency = DeviceModel(options.device).latency_model().coefficients();
   setup.config.validate(int64_t{setup.blocks.block_count} * width);

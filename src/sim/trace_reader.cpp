@@ -252,9 +252,13 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
   } else if (first.starts_with('{')) {
     workload = parse_openai_log(text, path);
   } else {
+    const auto printable = [](char c) { return (c >= ' ' && c <= '~') || c == '\t' || c == '\r'; };
+    const std::string what = text.empty() ? "is empty"
+                             : !std::ranges::all_of(first, printable)
+                                 ? "begins with bytes that are no ASCII text"
+                                 : fmt::format("begins with '{}'", first.substr(0, 60));
     fail(ErrorCode::InvalidArgument,
-         "{}: begins with '{}', allowed: an Azure or BurstGPT CSV header, Mooncake or OpenAI JSON lines, a recording",
-         path, first.substr(0, 60));
+         "{}: {}, allowed: an Azure or BurstGPT CSV header, Mooncake or OpenAI JSON lines, a recording", path, what);
   }
   if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: holds no requests", path);
   if (options.requests_max > 0 && options.requests_max < static_cast<int64_t>(workload.requests.size())) {

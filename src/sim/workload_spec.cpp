@@ -124,7 +124,8 @@ class Spec {
       list_.push_back(*value);
       rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     }
-    if (list_.empty()) fail(ErrorCode::InvalidArgument, "workload '{}' names no length", text_);
+    if (list_.empty())
+      fail(ErrorCode::InvalidArgument, "workload '{}' names no length, allowed: lengths=N,N,...", text_);
   }
 
   void read(std::string_view pairs) {

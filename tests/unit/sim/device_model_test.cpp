@@ -47,7 +47,7 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   EXPECT_EQ(to_json(parse_device_profile(to_json(profile))), to_json(profile));
   const DeviceModel model(profile);
   ManualClock clock;
-  SimulatedExecutor executor(model, clock, false);
+  SimulatedExecutor executor(model, clock, false, 0);
   BatchPlan plan;
   plan.entries.emplace_back();
   plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;

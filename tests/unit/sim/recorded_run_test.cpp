@@ -66,6 +66,21 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
   EXPECT_GT(preemptions, 0);
 }
 
+// Who arrives at an idle engine waits for it to wake; who arrives while it is busy does not wait for that.
+TEST(RecordedRun, SaysHowLongAnIdleEngineTookToWake) {
+  SimOptions options = options_of(true);
+  const char* const workload = "poisson,requests=50,rate=4,prompt=10-300,output=1-90";
+  const auto [awake, ignored] = record(workload, options);
+  options.device.pickup_us = 700.0;
+  const auto [result, records] = record(workload, options);
+  const RecordedRun run = read_recorded_run(records, 0);
+  EXPECT_GT(run.pickups.size(), 2U);
+  EXPECT_LT(run.pickups.size(), 50U);
+  for (const TimeNs pickup : run.pickups) EXPECT_EQ(pickup, 700'000);
+  EXPECT_GT(result.ttft.mean, awake.ttft.mean);
+  expect_same(run.ttft, result.ttft);
+}
+
 TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
   SimOptions options = options_of(false);
   options.device.host_us = options.device.host_sequence_us = 0.0;

@@ -191,6 +191,8 @@ TEST(Simulation, MistakesAreNamed) {
             "max_num_seqs is 'many', allowed: a whole number");
   EXPECT_EQ(message(R"({"workload": "closed", "max_model_len": 100})"),
             "the workload's longest request has 640 tokens with its output, allowed: 100 (max_model_len)");
+  EXPECT_EQ(message(R"({"workload": "closed", "kv_blocks": 10})"),
+            "the workload's longest request has 640 tokens with its output, allowed: 160 (kv_blocks 10 of 16 tokens)");
   EXPECT_NE(message(R"({"workload": "closed", "schedule_policy": "nobody"})").find("nobody"), std::string::npos);
 }
 

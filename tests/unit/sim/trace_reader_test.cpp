@@ -120,6 +120,13 @@ TEST(TraceReader, DamageIsNamed) {
   write_text_file(folder.file("x"), "hello\n");
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "begins with 'hello', allowed: an Azure or BurstGPT CSV header",
                         [&] { static_cast<void>(read_trace_workload(folder.file("x"), {})); });
+  for (const auto& [text, message] :
+       {std::pair{"", ": is empty, allowed: an Azure"},
+        {"\x7f\x45LF\n", ": begins with bytes that are no ASCII text, allowed: an Azure"}}) {
+    write_text_file(folder.file("x"), text);
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message,
+                          [&] { static_cast<void>(read_trace_workload(folder.file("x"), {})); });
+  }
 }
 
 TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {

@@ -144,6 +144,8 @@ TEST(Workload, MistakesAreNamed) {
   };
   expect("workload 'unimodal' is unknown, allowed: lengths, bimodal", "unimodal");
   expect("workload 'lengths' is unknown", "lengths");
+  expect("workload 'lengths=' names no length, allowed: lengths=N,N", "lengths=");
+  expect("part of output 'mix:0.8:10-50' is '', allowed: N, LOW-HIGH", "bimodal,output=mix:0.8:10-50");
   expect("workload length '0' in 'lengths=50,0', allowed: 1 to", "lengths=50,0");
   expect("workload key 'rat' in 'poisson,rat=3' is unknown, allowed: requests, seed", "poisson,rat=3");
   expect("workload key rate is '-3', allowed: 1e-06 to", "poisson,rate=-3");

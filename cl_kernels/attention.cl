@@ -12,14 +12,15 @@
 //   head of the group, the row's first partition) or -1 = write the result, partitions of the row, its first partition.
 //   Split items have one row. Partitions wholly before the window of the first row are in no list.
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
-//   Mapping: item = work-list entry; tiles of up to QUERY_TILE (8 or 1) queries share each K and V that is loaded.
+//   Mapping: item = work-list entry; tiles of up to QUERY_TILE (8 or 1) queries share each K and V that is loaded: the heads of
+//   a group, and in a prompt several rows. Where it decodes, each number of K and V is so read once.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
 //   HEAD_SIZE), WINDOW (W, 0 = none), QUERY_TILE. Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
 
 #define PARTITION 256
 #define SHARED_HEADS (HEADS / KV_HEADS)
-#define QUERIES_MAX 32  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
+#define QUERIES_MAX 64  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
 #define PARTIAL_WORDS (HEAD_SIZE + 2)
 
 #define CONCAT_(a, b) a##b
@@ -34,7 +35,7 @@
 #define PART_BYTES (34 * KV_GROUP)
 #define LOAD_K(i, p) CONCAT(convert_, KV_FLOATS)(CONCAT(vload, KV_GROUP)(i, (__global const char*)(p) + KV_SCALE_BYTES))
 #define END_PART(sum, score, p) fma(sum, LOAD_SCALES(0, p), score)
-#define LOAD_SCALES(i, p) CONCAT(vload_half, KV_GROUP)(i, (__global const half*)(p))
+#define LOAD_SCALES(i, p) CONCAT(load_halves_, KV_GROUP)((__global const half*)(p) + (i) * KV_GROUP)
 #define VALUES(p) ((__global const char*)(p) + HEAD_SIZE / 32 * KV_SCALE_BYTES)
 #define LOAD_V(i, j, p) CONCAT(convert_, HEAD_FLOATS)(CONCAT(vload, HEAD_VECTOR)(i, VALUES(p) + (j) * HEAD_SIZE))
 #else
@@ -42,13 +43,16 @@
 #define PART_BYTES KV_GROUP_BYTES
 #define END_PART(sum, score, p) (sum)
 #if KV_TYPE == TYPE_F16
-#define LOAD_K(i, p) CONCAT(vload_half, KV_GROUP)(i, (__global const half*)(p))
-#define LOAD_V(i, j, p) CONCAT(vload_half, HEAD_VECTOR)(i, (__global const half*)(p) + (j) * HEAD_SIZE)
+#define LOAD_K(i, p) CONCAT(load_halves_, KV_GROUP)((__global const half*)(p) + (i) * KV_GROUP)
+#define LOAD_V(i, j, p) CONCAT(load_halves_, HEAD_VECTOR)((__global const half*)(p) + (j) * HEAD_SIZE + (i) * HEAD_VECTOR)
 #else
 #define LOAD_K(i, p) CONCAT(vload, KV_GROUP)(i, (__global const float*)(p))
 #define LOAD_V(i, j, p) CONCAT(vload, HEAD_VECTOR)(i, (__global const float*)(p) + (j) * HEAD_SIZE)
 #endif
 #endif
+#define load_halves_2(p) vload_half2(0, p)
+#define load_halves_4(p) vload_half4(0, p)
+#define load_halves_8(p) vload_half8(0, p)
 #define STORE_HEAD CONCAT(vstore, HEAD_VECTOR)
 #define LOAD_HEAD CONCAT(vload, HEAD_VECTOR)
 #define SUM_GROUP CONCAT(sum_, KV_GROUP)
@@ -68,16 +72,17 @@
 #define UNSEEN(seen) (LANES > (seen))
 #endif
 
-// The weights of a group's tokens as its HEAD_VECTOR numbers i are multiplied by them.
-static const float* scale_weights(const float* weights, int i, __global const uchar* values, float* scaled)
-{
+// The weights of a group's tokens as numbers HEAD_VECTOR * i and following of V are multiplied by them: SCALED_WEIGHTS(p, q)
+// after SCALE_WEIGHTS(i, p, q).
 #if KV_TYPE == TYPE_Q8_0
-  CONCAT(vstore, KV_GROUP)(CONCAT(vload, KV_GROUP)(0, weights) * LOAD_SCALES(i * HEAD_VECTOR / 32, values), 0, scaled);
-  return scaled;
+#define SCALE_WEIGHTS(i, p, q)                                                                             \
+  CONCAT(vstore, KV_GROUP)(CONCAT(vload, KV_GROUP)(t, weights[q]) * LOAD_SCALES((i) * HEAD_VECTOR / 32, values), \
+                           0, scaled[p][q]);
+#define SCALED_WEIGHTS(p, q) scaled[p][q]
 #else
-  return weights;
+#define SCALE_WEIGHTS(i, p, q)
+#define SCALED_WEIGHTS(p, q) (weights[q] + t * KV_GROUP)
 #endif
-}
 
 // Running result of one query.
 typedef struct {
@@ -94,16 +99,43 @@ static void merge_partition(Softmax* to, float largest, float total, const float
   for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * old + sum[i] * new;
 }
 
-// K or V of a group of tokens. Blocks lie scattered, so that the processor does not find the next one by itself.
-static void prefetch_group(__global const uchar* from)
+// Where the groups of a partition lie: at[t] is K of group t, V is KV_HALF_BYTES behind it; then the first groups of the next
+// partition. Of groups that begin after token `last` it is the one of `last`.
+#define GROUPS_MAX (PARTITION / KV_GROUP)
+#define GROUPS_AHEAD 4
+static void find_groups(const Memory* memory, __global const int* table, int layer, int group, int begin, int last,
+                        __global const uchar** at)
 {
-  for (int at = 0; at < KV_GROUP_BYTES; at += 64) prefetch_line(from + at);
+  for (int t = 0; t < GROUPS_MAX + GROUPS_AHEAD; t++) {
+    const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);
+    at[t] = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
+  }
 }
 
-// K of the group that begins with `token`; V of the same is KV_HALF_BYTES behind it.
-static __global const uchar* kv_group(const Memory* memory, __global const int* table, int token, int layer, int group)
+// What is read GROUPS_AHEAD groups after K, or V, of group t of `groups`: first all K, then all V, then K of the next partition.
+// Blocks lie scattered, so that the processor does not find the next one by itself.
+static __global const uchar* after_keys(__global const uchar* const* at, int t, int groups)
 {
-  return kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
+  t += GROUPS_AHEAD;
+  return t < groups ? at[t] : at[min(t - groups, groups - 1)] + KV_HALF_BYTES;
+}
+static __global const uchar* after_values(__global const uchar* const* at, int t, int groups)
+{
+  t += GROUPS_AHEAD;
+  return t < groups ? at[t] + KV_HALF_BYTES : at[GROUPS_MAX + t - groups];
+}
+
+// The scores' exponentials over `largest`, their sum; groups [first, end) of 16 or 8.
+static float exponentials(float* scores, int first, int end, float largest)
+{
+  KV_FLOATS total = 0.0f;
+  for (int t = first; t < end; t++) {
+    const KV_FLOATS score = CONCAT(vload, KV_GROUP)(t, scores);
+    const KV_FLOATS p = select(EXP_GROUP(score - largest), (KV_FLOATS)(0.0f), score == (KV_FLOATS)(-INFINITY));
+    total += p;
+    CONCAT(vstore, KV_GROUP)(p, t, scores);
+  }
+  return SUM_GROUP(total);
 }
 
 // N queries over one partition; positions rise with q. results[q] = (a, m, l).
@@ -113,26 +145,24 @@ static __global const uchar* kv_group(const Memory* memory, __global const int* 
 //   blocks in which nothing is seen.
 #define HEAD_PARTS (HEAD_SIZE / HEAD_VECTOR)
 #define EACH(i, COUNT) _Pragma("unroll") for (int i = 0; i < COUNT; i++)
-#define DEFINE_PARTITION(N, GROUPS, PARTS)                                                                             \
-  static void partition_##N(const Memory* memory, __global const int* table, int layer, int group, int partition,      \
-                            const float* query, const int* position, float* sums, float* largests, float* totals)      \
+#define DEFINE_PARTITION(NAME, N, GROUPS, PARTS)                                                                       \
+  static void NAME(__global const uchar* const* at, int partition, const float* query, const int* position,            \
+                   float* sums, float* largests, float* totals)                                                        \
   {                                                                                                                    \
-    const int begin = partition * PARTITION;                                                                           \
+    const int begin = partition * PARTITION, last = position[N - 1];                                                   \
     const int first = max(FIRST_SEEN(position[0]) - begin, 0), first_group = first / KV_GROUP;                         \
-    const int count = min(position[N - 1] + 1 - begin, PARTITION);                                                     \
+    const int count = min(last + 1 - begin, PARTITION);                                                                \
     const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
+    const int masked = (position[0] + 1 - begin) / KV_GROUP - GROUPS + 1; /* from here on some do not see all */       \
     float weights[N][PARTITION];                                                                                       \
     KV_FLOATS most[N];                                                                                                 \
     EACH(q, N) most[q] = -INFINITY;                                                                                    \
     for (int t = first_group; t < groups; t += GROUPS) {                                                               \
-      __global const uchar* keys[GROUPS];                                                                              \
+      __global const uchar *keys[GROUPS], *ahead[GROUPS];                                                              \
       KV_FLOATS score[GROUPS][N];                                                                                      \
       EACH(u, GROUPS) {                                                                                                \
-        keys[u] = kv_group(memory, table, begin + min(t + u, groups - 1) * KV_GROUP, layer, group);                    \
-        if (GROUPS > 1) {                                                                                              \
-          prefetch_group(keys[u] + KV_HALF_BYTES);                                                                     \
-          prefetch_group(kv_group(memory, table, begin + min(t + u + GROUPS, groups - 1) * KV_GROUP, layer, group));   \
-        }                                                                                                              \
+        keys[u] = at[min(t + u, groups - 1)];                                                                          \
+        ahead[u] = after_keys(at, t + u, groups);                                                                      \
         EACH(q, N) score[u][q] = 0.0f;                                                                                 \
       }                                                                                                                \
       for (int i0 = 0; i0 < HEAD_SIZE; i0 += KEY_PART) {                                                               \
@@ -140,6 +170,7 @@ static __global const uchar* kv_group(const Memory* memory, __global const int* 
         EACH(u, GROUPS) EACH(q, N) sum[u][q] = 0.0f;                                                                   \
         for (int i = 0; i < KEY_PART; i++) {                                                                           \
           EACH(u, GROUPS) {                                                                                            \
+            prefetch_line(ahead[u] + (i0 + i) * (KV_GROUP_BYTES / HEAD_SIZE));                                         \
             const KV_FLOATS k = LOAD_K(i, keys[u]);                                                                    \
             EACH(q, N) sum[u][q] = fma(k, (KV_FLOATS)(query[q * HEAD_SIZE + i0 + i]), sum[u][q]);                      \
           }                                                                                                            \
@@ -150,44 +181,33 @@ static __global const uchar* kv_group(const Memory* memory, __global const int* 
         }                                                                                                              \
       }                                                                                                                \
       EACH(u, GROUPS) {                                                                                                \
-        const int at = min(t + u, groups - 1);                                                                         \
+        const int place = min(t + u, groups - 1);                                                                      \
         EACH(q, N) {                                                                                                   \
-          const KV_INTS seen = (KV_INTS)(position[q] - begin - at * KV_GROUP);                                         \
-          score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), UNSEEN(seen));                                     \
+          if (WINDOW || t >= masked) {                                                                                 \
+            const KV_INTS seen = (KV_INTS)(position[q] - begin - place * KV_GROUP);                                    \
+            score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), UNSEEN(seen));                                   \
+          }                                                                                                            \
           most[q] = fmax(most[q], score[u][q]);                                                                        \
-          CONCAT(vstore, KV_GROUP)(score[u][q], at, weights[q]);                                                       \
+          CONCAT(vstore, KV_GROUP)(score[u][q], place, weights[q]);                                                    \
         }                                                                                                              \
       }                                                                                                                \
     }                                                                                                                  \
-    EACH(q, N) {                                                                                                       \
-      const float largest = MAX_GROUP(most[q]);                                                                        \
-      KV_FLOATS total = 0.0f;                                                                                          \
-      for (int t = first_group; t < groups; t++) {                                                                     \
-        const KV_FLOATS score = CONCAT(vload, KV_GROUP)(t, weights[q]);                                                \
-        const KV_FLOATS p = select(EXP_GROUP(score - largest), (KV_FLOATS)(0.0f), score == (KV_FLOATS)(-INFINITY));    \
-        total += p;                                                                                                    \
-        CONCAT(vstore, KV_GROUP)(p, t, weights[q]);                                                                    \
-      }                                                                                                                \
-      largests[q] = largest;                                                                                           \
-      totals[q] = SUM_GROUP(total);                                                                                    \
-    }                                                                                                                  \
+    EACH(q, N) largests[q] = MAX_GROUP(most[q]);                                                                       \
+    for (int q = 0; q < N; q++) totals[q] = exponentials(weights[q], first_group, groups, largests[q]);                \
     for (int part = 0; part < HEAD_PARTS; part += PARTS) {                                                             \
       HEAD_FLOATS sum[PARTS][N];                                                                                       \
       EACH(p, PARTS) EACH(q, N) sum[p][q] = 0.0f;                                                                      \
       for (int t = first_group; t < groups; t++) {                                                                     \
-        __global const uchar* values =                                                                                 \
-            kv_group(memory, table, begin + t * KV_GROUP, layer, group) + KV_HALF_BYTES;                               \
+        __global const uchar* values = at[t] + KV_HALF_BYTES;                                                          \
+        __global const uchar* ahead = after_values(at, t, groups) + part * HEAD_VECTOR * (KV_HEAD_BYTES / HEAD_SIZE);  \
         float scaled[PARTS][N][KV_GROUP];                                                                              \
-        const float* weight[PARTS][N];                                                                                 \
-        EACH(p, PARTS) EACH(q, N) {                                                                                    \
-          const int i = min(part + p, HEAD_PARTS - 1);                                                                 \
-          weight[p][q] = scale_weights(weights[q] + t * KV_GROUP, i, values, scaled[p][q]);                            \
-        }                                                                                                              \
+        EACH(p, PARTS) EACH(q, N) { SCALE_WEIGHTS(min(part + p, HEAD_PARTS - 1), p, q) }                               \
         const int end = min(count - t * KV_GROUP, KV_GROUP);                                                           \
         for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                     \
+          prefetch_line(ahead + j * KV_HEAD_BYTES);                                                                    \
           EACH(p, PARTS) {                                                                                             \
             const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                    \
-            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(weight[p][q][j]), sum[p][q]);                                  \
+            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(SCALED_WEIGHTS(p, q)[j]), sum[p][q]);                          \
           }                                                                                                            \
         }                                                                                                              \
       }                                                                                                                \
@@ -195,14 +215,30 @@ static __global const uchar* kv_group(const Memory* memory, __global const int* 
     }                                                                                                                  \
   }
 #if QUERY_TILE == 1
-DEFINE_PARTITION(1, 1, 1)
+DEFINE_PARTITION(partition_1, 1, 1, 1)
 #else
-DEFINE_PARTITION(1, 4, 4)
-DEFINE_PARTITION(2, 4, 4)
-DEFINE_PARTITION(3, 2, 4)
-DEFINE_PARTITION(4, 2, 2)
-DEFINE_PARTITION(8, 1, 2)
+DEFINE_PARTITION(partition_1, 1, 4, 4)
+DEFINE_PARTITION(partition_2, 2, 4, 4)
+DEFINE_PARTITION(partition_3, 3, 4, 4)
+DEFINE_PARTITION(partition_4, 4, 4, 4)
+DEFINE_PARTITION(partition_8, 8, 2, 2)
+#if SHARED_HEADS > 4 && SHARED_HEADS < 8
+#define HAS_PARTITION_SHARED 1
+DEFINE_PARTITION(partition_shared, SHARED_HEADS, 2, 2)
 #endif
+#endif
+
+// Queries of the next tile, of `left`.
+static int tile_of(int left)
+{
+#if QUERY_TILE == 1
+  return 1;
+#endif
+#if HAS_PARTITION_SHARED
+  if (left == SHARED_HEADS) return left;
+#endif
+  return left >= 8 ? 8 : min(left, 4);
+}
 
 static void attention_item(const Memory* memory, __global const AttentionArgs* args, int item)
 {
@@ -228,26 +264,33 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       int q = 0, end = count;  // positions rise with the rows
       while (q < count && position[q] < partition * PARTITION) q++;
       while (end > q && FIRST_SEEN(position[end - 1]) >= (partition + 1) * PARTITION) end--;
+      __global const uchar* at[GROUPS_MAX + GROUPS_AHEAD];
+      find_groups(memory, table, args->layer, group, partition * PARTITION, position[count - 1], at);
       while (q < end) {
-        const int left = end - q, tile = QUERY_TILE == 1 ? 1 : left >= 8 ? 8 : min(left, 4);
+        const int left = end - q, tile = tile_of(left);
         float sums[QUERY_TILE * HEAD_SIZE], largests[QUERY_TILE], totals[QUERY_TILE];
         const float* from = query + q * HEAD_SIZE;
         switch (tile) {
           case 1:
-            partition_1(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            partition_1(at, partition, from, position + q, sums, largests, totals);
             break;
 #if QUERY_TILE > 1
           case 2:
-            partition_2(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            partition_2(at, partition, from, position + q, sums, largests, totals);
             break;
           case 3:
-            partition_3(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            partition_3(at, partition, from, position + q, sums, largests, totals);
             break;
           case 4:
-            partition_4(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            partition_4(at, partition, from, position + q, sums, largests, totals);
             break;
+#if HAS_PARTITION_SHARED
+          case SHARED_HEADS:
+            partition_shared(at, partition, from, position + q, sums, largests, totals);
+            break;
+#endif
           default:
-            partition_8(memory, table, args->layer, group, partition, from, position + q, sums, largests, totals);
+            partition_8(at, partition, from, position + q, sums, largests, totals);
 #endif
         }
         for (int t = 0; t < tile; t++, q++) {

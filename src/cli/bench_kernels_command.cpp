@@ -31,6 +31,7 @@ struct KernelFlags {
   int32_t kv_heads = 2;
   int32_t head_size = 64;
   int32_t layers = 24;
+  int32_t block_size = 16;
   int32_t repeat = 9;
   bool as_json = false;
 };
@@ -63,6 +64,7 @@ void bench_stages(Device& device, const KernelFlags& flags, const Limits& limits
                "GB/s", "share", "GFLOP/s", "of peak");
   }
   StageTrialShape shape;
+  shape.block_token_count = flags.block_size;
   shape.spec = {.architecture = "llama",
                 .layer_count = flags.layers,
                 .hidden_size = flags.heads * flags.head_size,
@@ -198,6 +200,9 @@ void add_bench_kernels(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--layers", flags->layers, "Layers that take turns; 0: linear layers only")
       ->check(CLI::Range(0, 128))
+      ->capture_default_str();
+  command->add_option("--block-size", flags->block_size, "Tokens of a KV block")
+      ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str();
   command->add_option("--repeat", flags->repeat, "Measurements of each")
       ->check(CLI::Range(1, 1000))

@@ -16,7 +16,6 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kBlockTokens = 16;
 constexpr std::byte kFill{0x2C};     // of K, V and the embedding: halves, floats and int8 of moderate size
 constexpr double kTolerance = 1e-3;  // of the value that equal values must give
 constexpr PanelType kTableType = PanelType::Q8_0;
@@ -31,7 +30,7 @@ KernelShape kernel_shape(const Device& device, const StageTrialShape& shape, con
           .head_size = shape.spec.head_size,
           .rope_pair_count = shape.spec.head_size / 2,
           .rope_interleaved = false,
-          .block_token_count = kBlockTokens,
+          .block_token_count = shape.block_token_count,
           .kv_type = shape.kv_type,
           .sliding_window = shape.spec.sliding_window,
           .blocks_a_chunk = blocks_a_chunk(device.info(), layout)};
@@ -71,7 +70,7 @@ double filled_value(KvType type) {
 StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
     : device_(device),
       shape_(shape),
-      layout_(KvLayout::of(shape.spec, kBlockTokens, shape.kv_type)),
+      layout_(KvLayout::of(shape.spec, shape.block_token_count, shape.kv_type)),
       kernel_shape_(kernel_shape(device, shape, layout_)),
       program_(device, kernel_shape_, LaunchMode::Automatic),
       arena_(trial_arena(shape)),
@@ -79,11 +78,12 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
       table_(device, "trial embedding",
              packed_bytes(kTableType, shape.spec.vocabulary_size, align_up(shape.spec.hidden_size, 32))),
       kv_(device, "trial KV",
-          layout_.bytes_per_block() * static_cast<size_t>(div_ceil(shape.context, kBlockTokens) * shape.sequences)),
+          layout_.bytes_per_block() *
+              static_cast<size_t>(div_ceil(shape.context, shape.block_token_count) * shape.sequences)),
       vectors_(device, "trial norm", static_cast<size_t>(align_up(shape.spec.hidden_size, kPanelOutputs))),
       activations_(device, "trial activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "trial tokens", static_cast<size_t>(shape.sequences) + 1),
-      upload_(shape.spec, kBlockTokens,
+      upload_(shape.spec, shape.block_token_count,
               {.counters = shape.spec.layer_count,
                .samples = shape.sequences,
                .spare_row = shape.sequences,
@@ -101,7 +101,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
   for (float& number : numbers) number = static_cast<float>(rng.uniform() * 4.0 - 2.0);
   activations_.write(numbers);
   for (int32_t i = 0; i < shape.rows; ++i) tokens_.push_back(rng.between(0, shape.spec.vocabulary_size - 1));
-  const int32_t blocks = div_ceil(shape.context, kBlockTokens);
+  const int32_t blocks = div_ceil(shape.context, shape.block_token_count);
   for (int32_t i = 0; i < blocks * shape.sequences; ++i) blocks_.push_back(BlockId{i});
   for (int32_t i = 0; i < shape.sequences; ++i) {
     BatchEntry entry;

@@ -21,6 +21,7 @@ namespace inflight {
 struct StageTrialShape {
   ModelSpec spec;  // layer_count: so many layers take turns, so that K and V come from memory
   KvType kv_type = KvType::F16;
+  int32_t block_token_count = 16;  // of KV storage
   int32_t sequences = 1;
   int32_t rows = 1;     // tokens that each computes: 1 = decode
   int32_t context = 1;  // tokens that each attends to with its last row; >= rows

@@ -12,7 +12,7 @@ namespace inflight {
 namespace {
 
 constexpr int32_t kAlignment = 16;          // words
-constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split into its partitions
+constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split at its partitions
 
 int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
 
@@ -93,14 +93,17 @@ void StepUpload::add_attention(const BatchPlan& plan) {
       const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
+      const int32_t run =
+          std::max(partitions * units * kv_head_count_ / (limits_.worker_count * kAttentionPerWorker), 1);
       for (int32_t group = 0; group < kv_head_count_; ++group) {
         if (!split) {
           items_.push_back({first, rows, group, begin, begin + partitions, kNone, partitions, begin});
           continue;
         }
-        for (int32_t partition = begin; partition < begin + partitions; ++partition) {
-          items_.push_back(
-              {first, rows, group, partition, partition + 1, slots + group * shared * partitions, partitions, begin});
+        // Runs of partitions: whoever reads one asks the memory for the next.
+        for (int32_t partition = begin; partition < begin + partitions; partition += run) {
+          items_.push_back({first, rows, group, partition, std::min(partition + run, begin + partitions),
+                            slots + group * shared * partitions, partitions, begin});
         }
       }
       for (int32_t i = first; i < first + rows; ++i) {

@@ -110,7 +110,7 @@ inline constexpr int32_t kStepCounterStride = 16;
 
 // Numbers that kernels and host agree on.
 inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
-inline constexpr int32_t kAttentionQueriesMax = 32;  // attention.cl QUERIES_MAX
+inline constexpr int32_t kAttentionQueriesMax = 64;  // attention.cl QUERIES_MAX
 inline constexpr int32_t kAttentionItemWords = 8;
 inline constexpr int32_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
 inline constexpr int32_t kSampleWords = 8;

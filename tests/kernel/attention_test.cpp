@@ -128,8 +128,11 @@ class Attention : public testing::TestWithParam<Heads> {
     return {bench.activations.begin() + out, bench.activations.begin() + out + static_cast<int64_t>(queries.size())};
   }
 
-  // Q8_0 by its definition: 32 numbers by their largest / 127, which is kept as a half.
+  // F16: each as a half. Q8_0 by its definition: 32 numbers by their largest / 127, which is kept as a half.
   [[nodiscard]] static std::vector<float> as_stored(std::vector<float> numbers) {
+    for (float& number : numbers) {
+      if (GetParam().kv == KvType::F16) number = float_of_half(half_of_float(number));
+    }
     for (size_t at = 0; at < numbers.size() && GetParam().kv == KvType::Q8_0; at += 32) {
       const auto block = std::span(numbers).subspan(at, 32);
       float largest = 0.0F;
@@ -223,6 +226,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                          testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
                                          Heads{"Single", 20, 1, 6, 128}, Heads{"Window", 6, 2, 16, 16, 100},
                                          Heads{"LongWindow", 4, 2, 8, 8, 300},
+                                         Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16},
+                                         Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
                                          Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
                                          Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
                          [](const auto& test) { return std::string(test.param.name); });

@@ -80,6 +80,19 @@ Rejection mistake_in(const http::request_header<>& head, const HttpLimits& limit
   return {0, ""};
 }
 
+// A header field that goes on in the next line (RFC 9112, 5.2): proxies join it or do not, so nobody may send it.
+bool has_folded_field(std::string_view head) {
+  return head.find("\r\n ") != head.npos || head.find("\r\n\t") != head.npos;
+}
+
+// A line that ends without CR: the parser would wait for the CR LF that some take it for (RFC 9112, 2.2).
+bool has_bare_line_feed(std::string_view text) {
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1)) {
+    if (at == 0 || text[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 // "http://host/path" as "/path".
 std::string_view path_of(std::string_view target) {
   if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != std::string_view::npos) {
@@ -147,11 +160,20 @@ bool HttpConnection::parse_some() {
   parser_->eager(state_ == State::Body);
   error_code error;
   const size_t used = parser_->put(asio::buffer(input_), error);
+  const bool folded = state_ == State::Head && has_folded_field(std::string_view(input_).substr(0, used));
   input_.erase(0, used);
   if (error == http::error::need_more) error = {};
   if (error) {
     const Rejection rejection = explain(error, host_.limits());
     reject(rejection.status, rejection.message);
+    return false;
+  }
+  if (folded) {
+    reject(400, "a header field goes on in the next line, one line each is allowed");
+    return false;
+  }
+  if (used == 0 && has_bare_line_feed(input_)) {
+    reject(400, "a line of the request ends in LF, CR LF is expected");
     return false;
   }
   if (state_ == State::Head) {

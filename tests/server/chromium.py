@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium driven through its DevTools protocol, with nothing but Python's own library."""
+"""A headless Chromium driven through its DevTools protocol, with nothing but Python's own library, and what tests of pages share."""
 import base64
 import json
 import os
@@ -7,8 +7,12 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
+
+from server_process import Server
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -121,6 +125,12 @@ class Page:
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
+    def report(self, name):
+        """A screenshot for people, where INFLIGHT_REPORT_DIR says."""
+        if folder := os.environ.get("INFLIGHT_REPORT_DIR"):
+            os.makedirs(folder, exist_ok=True)
+            self.screenshot(f"{folder}/{name}.png")
+
     def complaints(self):
         """What the page's console and the browser's log hold, and requests to other places."""
         found = []
@@ -139,3 +149,24 @@ class Page:
     def requested(self):
         return [event["params"]["request"]["url"] for event in self.browser.events
                 if event.get("sessionId") == self.session and event["method"] == "Network.requestWillBeSent"]
+
+
+class PageTest(unittest.TestCase):
+    """Tests of pages: one server and one browser for all tests of a class."""
+    program = None  # set by main()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(PageTest.program)
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.browser = Chromium()
+        cls.addClassCleanup(cls.browser.__exit__)
+
+
+def main():
+    """TEST.py PROGRAM [unittest arguments];  exit 77 where Chromium is absent."""
+    if PROGRAM is None:
+        print("skipped: no chromium on this machine (Debian: apt install chromium)")
+        sys.exit(77)
+    PageTest.program = sys.argv.pop(1)
+    unittest.main()

@@ -155,6 +155,18 @@ TEST(HttpServer, ContinuesOnRequest) {
   EXPECT_TRUE(client.read_all().ends_with("POST /p? [ok]"));
 }
 
+// Refused when it is read, not when the time for the rest has passed: nothing follows here.
+TEST(HttpServer, RefusesBareLineFeedsAtOnce) {
+  EchoServer server;
+  const std::string chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char* const body :
+       {"3\nabc\n0\n\n", "3\r\nabc\n", "3\r\nabc\r\n0\n\n", "3\r\nabc\r\n0\r\nA: b\n\n", "3;x\n"}) {
+    EXPECT_EQ(status_of(ask(server, chunked + body)), 400) << body;
+  }
+  EXPECT_EQ(status_of(ask(server, "GET / HTTP/1.1\nHost: h\n\n")), 400);
+  EXPECT_EQ(status_of(ask(server, "GET / HTTP/1.1\r\nHost: h\n\n")), 400);
+}
+
 struct BadRequest {
   const char* name;
   std::string bytes;
@@ -196,6 +208,12 @@ TEST(HttpServer, RefusesWhatIsAmbiguousOrMalformed) {
       {"no version", "GET /\r\n\r\n", 400},
       {"not HTTP", "\x16\x03\x01\x02hello\r\n\r\n", 400},
       {"target without slash", "GET other HTTP/1.1\r\n" + host + "\r\n", 400},
+      {"folded field", "GET / HTTP/1.1\r\n" + host + "A: b\r\n c\r\n\r\n", 400},
+      {"folded by a tab", "GET / HTTP/1.1\r\n" + host + "A: b\r\n\tc\r\n\r\n", 400},
+      {"folded to an empty line", "GET / HTTP/1.1\r\n" + host + "A: b\r\n \r\n\r\n", 400},
+      {"folded length", "POST / HTTP/1.1\r\n" + host + "Content-Length:\r\n 3\r\n\r\nabc", 400},
+      {"folded first field", "GET / HTTP/1.1\r\n " + host + host + "\r\n", 400},
+      {"line feed in a folded line", "GET / HTTP/1.1\r\n" + host + "A: b\n c\r\n\r\n", 400},
       {"expectation", "POST / HTTP/1.1\r\n" + host + "Expect: money\r\nContent-Length: 1\r\n\r\n", 417},
   };
   for (const BadRequest& bad : cases) {

@@ -2,57 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web page in a real browser, used with keyboard and eyes: what is drawn is compared with the engine's own counters.
     page_test.py PROGRAM [unittest arguments];  INFLIGHT_REPORT_DIR: screenshots go there. Exit 77 where Chromium is absent."""
-import os
 import re
-import sys
-import unittest
 
 import chromium
 from server_process import Server
 
-PROGRAM = sys.argv.pop(1)
 TEXT = "[...document.querySelectorAll('.message.theirs')].map(m => m.firstChild.textContent)"
 SET = "Object.assign(document.querySelector('#parameters [name={0}]'), {{value: '{1}'}}).dispatchEvent(new Event('change'))"
 
 
-def setUpModule():
-    global server, browser
-    server = Server(PROGRAM)
-    browser = chromium.Chromium()
+class WebPage(chromium.PageTest):
+    def page_of(self, width=1280, height=900, dark=False, port=None):
+        page = self.browser.open(f"http://127.0.0.1:{port or self.server.port}/", width, height, dark)
+        page.run("localStorage.clear(); sessionStorage.clear(); for (const name in kept) delete kept[name]; showParameters()")
+        page.wait("document.querySelectorAll('#parameters label').length > 5 || document.querySelector('#served.wrong')")
+        return page
 
-
-def tearDownModule():
-    browser.__exit__()
-    server.__exit__()
-
-
-def page_of(width=1280, height=900, dark=False, port=None):
-    page = browser.open(f"http://127.0.0.1:{port or server.port}/", width, height, dark)
-    page.run("localStorage.clear(); sessionStorage.clear(); for (const name in kept) delete kept[name]; showParameters()")
-    page.wait("document.querySelectorAll('#parameters label').length > 5 || document.querySelector('#served.wrong')")
-    return page
-
-
-def shoot(page, name):
-    if folder := os.environ.get("INFLIGHT_REPORT_DIR"):
-        os.makedirs(folder, exist_ok=True)
-        page.screenshot(f"{folder}/page-{name}.png")
-
-
-class WebPage(unittest.TestCase):
     def test_it_is_one_file_that_loads_nothing_else(self):
-        status, fields, body = server.request("GET", "/")
+        status, fields, body = self.server.request("GET", "/")
         self.assertEqual((status, fields.get_content_type()), (200, "text/html"))
         self.assertIn("default-src 'none'", fields["Content-Security-Policy"])
         self.assertEqual(re.findall(rb'(?:src|href)="(?!#|data:,"|/openapi.json")[^"]*"', body), [])
-        page = page_of()
+        page = self.page_of()
         page.wait("live.latest")
         places = {url for url in page.requested() if not url.startswith("data:")}
-        self.assertTrue(all(url.startswith(f"http://127.0.0.1:{server.port}/") for url in places), places)
+        self.assertTrue(all(url.startswith(f"http://127.0.0.1:{self.server.port}/") for url in places), places)
         self.assertEqual(page.complaints(), [])
 
     def test_a_conversation_by_keyboard(self):
-        page = page_of()
+        page = self.page_of()
         page.run(SET.format("max_tokens", 30))
         page.run(SET.format("temperature", 0))
         page.run("document.querySelector('.card textarea').focus()")
@@ -61,20 +39,20 @@ class WebPage(unittest.TestCase):
         facts = page.wait("document.querySelector('.facts')?.textContent")
         answer = page.run(TEXT)[0]
         body = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}], "max_tokens": 30, "temperature": 0}
-        self.assertEqual(answer, server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"])
+        self.assertEqual(answer, self.server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"])
         self.assertIn("30 tokens", facts)
         self.assertIn("length", facts)
         page.type("And then?")
         page.key("Enter")
         page.wait("document.querySelectorAll('.facts').length === 2")
         body["messages"] += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And then?"}]
-        self.assertEqual(page.run(TEXT)[1], server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"])
-        shoot(page, "light")
+        self.assertEqual(page.run(TEXT)[1], self.server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"])
+        page.report("page-light")
         self.assertEqual(page.complaints(), [])
 
     def test_options_are_those_of_the_server_and_reach_it(self):
-        page = page_of()
-        _, _, description = server.request("GET", "/openapi.json")
+        page = self.page_of()
+        _, _, description = self.server.request("GET", "/openapi.json")
         for mode, schema in (("chat", "ChatRequest"), ("completion", "CompletionRequest")):
             page.run(f"byId('mode').value = '{mode}'; byId('mode').dispatchEvent(new Event('change'))")
             shown = set(page.run("[...document.querySelectorAll('#parameters [name]')].map(c => c.name)"))
@@ -89,13 +67,13 @@ class WebPage(unittest.TestCase):
         page.run("chats[0].send('Once upon a time')")
         page.wait("!!document.querySelector('.facts')")
         body = {"prompt": "Once upon a time", "max_tokens": 12, "n": 3, "seed": 5, "ignore_eos": True}
-        wanted = [choice["text"] for choice in server.post("/v1/completions", body)["choices"]]
+        wanted = [choice["text"] for choice in self.server.post("/v1/completions", body)["choices"]]
         self.assertEqual(sorted(page.run(TEXT)), sorted(wanted))
         page.run("byId('toggle-options').click()")
-        shoot(page, "options")
+        page.report("page-options")
 
     def test_errors_are_shown(self):
-        page = page_of()
+        page = self.page_of()
         page.run(SET.format("top_p", 7))
         page.run("chats[0].send('Hello')")
         message = page.wait("document.querySelector('.message.wrong')?.textContent")
@@ -103,7 +81,7 @@ class WebPage(unittest.TestCase):
         self.assertEqual(page.run("chats[0].abort"), None)
 
     def test_stop_frees_the_engine(self):
-        page = page_of()
+        page = self.page_of()
         page.run(SET.format("max_tokens", 450))
         page.run(SET.format("n", 64))  # for a while
         page.run(SET.format("ignore_eos", "true"))
@@ -114,11 +92,11 @@ class WebPage(unittest.TestCase):
         page.key("Escape")
         self.assertIn("stopped", page.wait("document.querySelector('.facts')?.textContent"))
         self.assertTrue(page.run("document.querySelector('.stop').disabled"))
-        self.assertEqual(server.wait_idle(5)["inflight_kv_cache_usage_perc"], 0)
+        self.assertEqual(self.server.wait_idle(5)["inflight_kv_cache_usage_perc"], 0)
 
     def test_many_chats_show_as_one_batch(self):
         for dark in (False, True):
-            page = page_of(dark=dark)
+            page = self.page_of(dark=dark)
             page.run("byId('chat-count').value = '4'; byId('chat-count').dispatchEvent(new Event('change'))")
             page.run("byId('to-all').checked = true")
             page.run(SET.format("max_tokens", 120))
@@ -132,10 +110,10 @@ class WebPage(unittest.TestCase):
             page.wait("live.latest.running === 0 && most >= 16")
             lines = page.run("Math.max(...live.steps.flatMap(step => step.cells.map(cell => cell.line)))")
             self.assertLess(lines, 24)
-            shoot(page, "batch-dark" if dark else "batch-light")
+            page.report("page-batch-dark" if dark else "page-batch-light")
         page.wait("live.latest.running === 0")
         figures = page.run("live.latest")
-        counted = server.metrics()
+        counted = self.server.metrics()
         self.assertEqual(figures["tokens"]["output"], counted["inflight_generation_tokens_total"])
         self.assertEqual(figures["tokens"]["prompt"], counted["inflight_prompt_tokens_total"])
         for step in page.run("live.steps"):
@@ -173,18 +151,18 @@ class WebPage(unittest.TestCase):
           }
           return bad; })()"""
         for dark in (False, True):
-            page = page_of(420, 900, dark)
+            page = self.page_of(420, 900, dark)
             page.run("byId('toggle-options').click(); document.querySelector('details').open = true")
             page.run(SET.format("max_tokens", 8))
             page.run("chats[0].send('Hello')")
             page.wait("!!document.querySelector('.facts')")
             self.assertEqual(page.run(contrast), [])
             self.assertEqual(page.run("document.documentElement.scrollWidth"), 420)
-            shoot(page, "narrow-dark" if dark else "narrow-light")
+            page.report("page-narrow-dark" if dark else "page-narrow-light")
 
     def test_with_an_api_key(self):
-        with Server(PROGRAM, "--api-key", "secret") as guarded:
-            page = page_of(port=guarded.port)
+        with Server(self.program, "--api-key", "secret") as guarded:
+            page = self.page_of(port=guarded.port)
             self.assertIn("API key", page.wait("document.querySelector('#served.wrong')?.textContent"))
             page.run("keyField.value = 'secret'; keyField.dispatchEvent(new Event('change'))")
             page.wait("!document.querySelector('#served.wrong') && live.latest")
@@ -194,7 +172,4 @@ class WebPage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if chromium.PROGRAM is None:
-        print("skipped: no chromium on this machine (Debian: apt install chromium)")
-        sys.exit(77)
-    unittest.main()
+    chromium.main()

@@ -3,41 +3,13 @@
 """The page /widget in a real browser: sliders are moved, what is drawn is what `inflight sim` says for that position.
     widget_test.py PROGRAM [unittest arguments];  INFLIGHT_REPORT_DIR: screenshots go there. Exit 77 where Chromium is absent."""
 import json
-import os
 import re
 import subprocess
-import sys
-import unittest
 
 import chromium
-from server_process import Server
 
-PROGRAM = sys.argv.pop(1)
 PANES = ("batching", "chunks", "prefixes", "preemption", "policies")
 MOVE = "Object.assign(document.getElementById('{0}'), {{value: {1}}}).dispatchEvent(new Event('input'))"
-
-
-def setUpModule():
-    global server, browser
-    server = Server(PROGRAM)
-    browser = chromium.Chromium()
-
-
-def tearDownModule():
-    browser.__exit__()
-    server.__exit__()
-
-
-def page_of(dark=False):
-    page = browser.open(f"http://127.0.0.1:{server.port}/widget", 1180, 2600, dark)
-    page.wait(f"[...document.querySelectorAll('section')].filter(s => s.dataset.drawn).length === {len(PANES)}")
-    return page
-
-
-def shoot(page, name):
-    if folder := os.environ.get("INFLIGHT_REPORT_DIR"):
-        os.makedirs(folder, exist_ok=True)
-        page.screenshot(f"{folder}/widget-{name}.png")
 
 
 def move(page, slider, value):
@@ -49,21 +21,27 @@ def move(page, slider, value):
 
 
 def sim(*arguments):
-    return json.loads(subprocess.run([PROGRAM, "sim", *map(str, arguments), "--json"], capture_output=True, check=True).stdout)
+    command = [chromium.PageTest.program, "sim", *map(str, arguments), "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-class Widget(unittest.TestCase):
+class Widget(chromium.PageTest):
+    def page_of(self, dark=False):
+        page = self.browser.open(f"http://127.0.0.1:{self.server.port}/widget", 1180, 2600, dark)
+        page.wait(f"[...document.querySelectorAll('section')].filter(s => s.dataset.drawn).length === {len(PANES)}")
+        return page
+
     def test_it_loads_nothing_else(self):
-        status, fields, body = server.request("GET", "/widget")
+        status, fields, body = self.server.request("GET", "/widget")
         self.assertEqual((status, fields.get_content_type()), (200, "text/html"))
         self.assertIn("default-src 'none'", fields["Content-Security-Policy"])
         self.assertEqual(re.findall(rb'(?:src|href)="(?!data:,")[^"]*"', body), [])
-        page = page_of()
+        page = self.page_of()
         self.assertEqual(page.complaints(), [])
         self.assertEqual(page.run("[...document.querySelectorAll('.wrong')].map(e => e.textContent).join('')"), "")
 
     def test_static_against_continuous_is_what_sim_says(self):
-        page = page_of()
+        page = self.page_of()
         for values in ({"share": 40, "slots": 4}, {"share": 0, "slots": 16}, {"share": 100, "requests": 16}):
             now = {"share": 20, "short": 50, "long": 400, "slots": 8, "requests": 48, **values}
             for key, value in now.items():
@@ -84,8 +62,8 @@ class Widget(unittest.TestCase):
             self.assertEqual(bars, [now["requests"]] * 2)
 
     def test_each_pane_follows_its_sliders(self):
-        page = page_of()
-        shoot(page, "light")
+        page = self.page_of()
+        page.report("widget-light")
         cell = "Number(document.querySelector('#{0} tr:nth-child({1}) td:nth-child({2})').textContent.replaceAll(',', ''))"
         move(page, "chunks-budget", 0)
         small = page.run(cell.format("chunks", 2, 5))
@@ -103,7 +81,7 @@ class Widget(unittest.TestCase):
         move(page, "policies-rate", 14)
         fcfs, sjf = (page.run(cell.format("policies", row, 2)) for row in (2, 3))
         self.assertGreater(fcfs, sjf)
-        shoot(page_of(dark=True), "dark")
+        self.page_of(dark=True).report("widget-dark")
 
     def test_the_simulator_is_held_within_bounds(self):
         for spec, message in (
@@ -118,13 +96,10 @@ class Widget(unittest.TestCase):
             ({"workload": "closed", "max_num_seqs": "8"}, "'max_num_seqs' is \"8\", a number is expected"),
             ({"workload": "closed", "policy": "nobody"}, "nobody"),
         ):
-            status, _, body = server.request("POST", "/inflight/simulate", json.dumps(spec), {"Content-Type": "application/json"})
+            status, _, body = self.server.request("POST", "/inflight/simulate", spec)
             self.assertEqual(status, 400, (spec, body))
             self.assertIn(message, body["error"]["message"])
 
 
 if __name__ == "__main__":
-    if chromium.PROGRAM is None:
-        print("skipped: no chromium on this machine (Debian: apt install chromium)")
-        sys.exit(77)
-    unittest.main()
+    chromium.main()

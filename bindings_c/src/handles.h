@@ -27,6 +27,7 @@ struct inflight_stream {
   inflight::Engine& engine;
   inflight::OutputStream* output = nullptr;  // released by inflight_stream_destroy()
   inflight::RequestId request{};
+  std::vector<inflight::TokenId> shown_tokens{};  // of the detokenizers
   std::vector<Answer> answers{};
   int32_t top_count = 0;  // of the event's lists of most likely tokens
   // What the last event points into.

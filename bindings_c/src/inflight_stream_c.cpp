@@ -111,18 +111,22 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
     auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
     options.sampling.validate();  // n is used below
+    inflight::c::StructuredOutput structured;
+    if (options.pooling == inflight::Pooling::None) structured = inflight::c::read_structured_output(given, runtime);
+    options.filter_sleeps = structured.sleeps;
+    handle->shown_tokens = std::move(structured.shown_tokens);
     const int32_t answers = options.pooling == inflight::Pooling::None ? options.sampling.n : 1;
     for (int32_t i = 0; i < answers; ++i) {
       handle->answers.push_back({.detokenizer = {}, .stop = {stop, given.include_stop_str_in_output != 0}});
       if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
-        handle->answers.back().detokenizer.emplace(tokenizer->vocabulary(),
-                                                   inflight::DetokenizeOptions{.whole_text = false});
+        handle->answers.back().detokenizer.emplace(
+            tokenizer->vocabulary(),
+            inflight::DetokenizeOptions{
+                .show_control = given.show_special_tokens != 0, .shown = handle->shown_tokens, .whole_text = false});
       }
     }
     handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
-    inflight::FilterSource filter;
-    if (options.pooling == inflight::Pooling::None) filter = inflight::c::read_structured_output(given, runtime);
-    handle->output = runtime.engine().submit(std::move(options), std::move(filter));
+    handle->output = runtime.engine().submit(std::move(options), std::move(structured.filter));
     handle->request = handle->output->request();
     *stream = handle.release();
     return INFLIGHT_OK;

@@ -105,6 +105,24 @@ void read_processing(const inflight_request_params_t& params, const Runtime& run
   sampling.prompt_logprobs = params.prompt_logprobs;
 }
 
+FilterSource read_grammar(const inflight_request_params_t& params, const std::vector<std::string>& choices,
+                          Runtime& runtime) {
+  if (params.structured_json_object != 0) return runtime.grammar_filter(GrammarKind::JsonObject, "");
+  if (params.structured_json != nullptr) return runtime.grammar_filter(GrammarKind::JsonSchema, params.structured_json);
+  if (params.structured_regex != nullptr) return runtime.grammar_filter(GrammarKind::Regex, params.structured_regex);
+  if (params.structured_grammar != nullptr) return runtime.grammar_filter(GrammarKind::Gbnf, params.structured_grammar);
+  std::string grammar = "root ::=";
+  for (const std::string& choice : choices) {
+    grammar += grammar.ends_with('=') ? " \"" : " | \"";
+    for (const char letter : choice) {
+      if (letter == '"' || letter == '\\') grammar += '\\';
+      grammar += letter;
+    }
+    grammar += '"';
+  }
+  return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
+}
+
 uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
@@ -128,7 +146,7 @@ std::vector<std::string> read_stop_strings(const inflight_request_params_t& para
   return read_texts(params.stop, params.stop_count, limits::kStopStringsMax, "stop");
 }
 
-FilterSource read_structured_output(const inflight_request_params_t& params, Runtime& runtime) {
+StructuredOutput read_structured_output(const inflight_request_params_t& params, Runtime& runtime) {
   const auto choices =
       read_texts(params.structured_choice, params.structured_choice_count, limits::kBadWordsMax, "structured_choice");
   const char* const texts[] = {params.structured_json, params.structured_regex, params.structured_grammar};
@@ -142,21 +160,19 @@ FilterSource read_structured_output(const inflight_request_params_t& params, Run
         "set, allowed: at most one",
         given);
   }
-  if (params.structured_json_object != 0) return runtime.grammar_filter(GrammarKind::JsonObject, "");
-  if (params.structured_json != nullptr) return runtime.grammar_filter(GrammarKind::JsonSchema, params.structured_json);
-  if (params.structured_regex != nullptr) return runtime.grammar_filter(GrammarKind::Regex, params.structured_regex);
-  if (params.structured_grammar != nullptr) return runtime.grammar_filter(GrammarKind::Gbnf, params.structured_grammar);
-  if (choices.empty()) return {};
-  std::string grammar = "root ::=";
-  for (const std::string& choice : choices) {
-    grammar += grammar.ends_with('=') ? " \"" : " | \"";
-    for (const char letter : choice) {
-      if (letter == '"' || letter == '\\') grammar += '\\';
-      grammar += letter;
-    }
-    grammar += '"';
+  StructuredOutput output;
+  if (given > 0) output.filter = read_grammar(params, choices, runtime);
+  if (params.structured_tools == nullptr) return output;
+  Runtime::ToolFilter calls = runtime.tool_filter(params.structured_tools);
+  output.shown_tokens = runtime.tool_tokens();
+  if (given > 0 && !calls.sleeps) {
+    fail(ErrorCode::InvalidArgument,
+         "structured_tools asks for a call, and another structured_ field for something else");
   }
-  return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
+  if (given > 0) return output;
+  output.filter = std::move(calls.source);
+  output.sleeps = calls.sleeps;
+  return output;
 }
 
 namespace {
@@ -206,6 +222,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   }
   options.model = params.model;
   if (params.device != nullptr) options.device = params.device;
+  if (params.chat_template != nullptr) options.chat_template = params.chat_template;
 
   SchedulerConfig& config = options.scheduler;
   if (params.scheduling_profile != nullptr) apply_profile(params.scheduling_profile, options);

@@ -55,8 +55,13 @@ void write_struct(Struct source, Struct* target, const char* name) {
 // `runtime` tokenizes a text prompt.
 [[nodiscard]] SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime);
 
-// The filter of `structured_*`; empty: none is set.   ERRORS: InvalidArgument for several, Unsupported.
-[[nodiscard]] FilterSource read_structured_output(const inflight_request_params_t& params, Runtime& runtime);
+// What `structured_*` ask for.   ERRORS: InvalidArgument for several of them, Unsupported.
+struct StructuredOutput {
+  FilterSource filter;                // empty: any text may come
+  bool sleeps = false;                // SubmitOptions::filter_sleeps
+  std::vector<TokenId> shown_tokens;  // control tokens that the answer's text has
+};
+[[nodiscard]] StructuredOutput read_structured_output(const inflight_request_params_t& params, Runtime& runtime);
 
 // The texts at which an answer ends.
 [[nodiscard]] std::vector<std::string> read_stop_strings(const inflight_request_params_t& params);

@@ -170,12 +170,13 @@ typedef struct inflight_engine_params {
                                             "clblast" | "auto": what was measured to be faster ("auto")          */
   double kv_offloading_size;             /* GiB of host memory for stored KV that the device has no room for, 0..65536
                                             (0); copied back where that is faster than computing it again        */
+  const char* chat_template;             /* the text of a Jinja template, in the place of the model file's (NULL) */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0 }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
@@ -185,7 +186,8 @@ typedef int32_t inflight_pooling_t;
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {
   uint32_t struct_size;
-  int32_t max_tokens;           /* output tokens at most, >= 1 [256]                                             */
+  int32_t max_tokens;           /* output tokens at most [256]; 0 = the prompt is computed, its logprobs are told, and
+                                   the answer ends with length                                                   */
   const char* prompt;           /* text, tokenized with the model's vocabulary                                   */
   size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED [INFLIGHT_NUL_TERMINATED]                   */
   const int32_t* prompt_ids;    /* or token ids as they are                                                      */
@@ -237,7 +239,8 @@ typedef struct inflight_request_params {
   /* Structured output: the whole answer follows at most one of these. It is compiled while the request waits; what is
      wrong with it ends the stream with INFLIGHT_FINISH_ERROR. NULL or 0 = none. */
   uint8_t structured_json_object;       /* any JSON object                                                       */
-  uint8_t reserved2[2];
+  uint8_t show_special_tokens;          /* the answer's text has control tokens such as "<|im_start|>" too (0)   */
+  uint8_t reserved2;
   inflight_pooling_t pooling;           /* not NONE: an embedding of the prompt instead of an answer; the stream gives one
                                            event, and what says how tokens are drawn is not looked at            */
   const char* structured_json;          /* JSON Schema                                                           */
@@ -247,13 +250,20 @@ typedef struct inflight_request_params {
   size_t structured_choice_count;       /* at most 1024                                                          */
   double timeout_ms;                    /* the request ends with abort so long after submit; 0 = the engine's
                                            request_timeout_ms                                                    */
+  const char* structured_tools;         /* calls of functions, in the form that the chat template shows, as JSON:
+                                           {"tools": [{"type": "function", "function": {"name", "parameters"}}, ...],
+                                           "tool_choice": "auto" | "required" | {"type": "function", "function": {"name"}},
+                                           "parallel_tool_calls": true}. "auto" (the default): any text, but what begins as
+                                           a call goes on as one. The other structured_ fields go with "auto" only; then
+                                           the calls are not held to their form. The text has the control tokens that calls
+                                           are marked with (NULL)                                                */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
     1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
-    {0, 0}, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0 }
+    0, 0, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0, NULL }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 

@@ -151,7 +151,7 @@ struct EngineOptions {
   std::string model;
   std::string device{};
   std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
-  std::string linear_backend{};
+  std::string linear_backend{}, chat_template{};
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
 struct RequestOptions {
@@ -162,6 +162,7 @@ struct RequestOptions {
   std::vector<std::pair<int32_t, float>> logit_bias{};
   std::string structured_json{}, structured_regex{}, structured_grammar{};  // at most one, or
   std::vector<std::string> structured_choice{};                             // these
+  std::string structured_tools{};
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
 
@@ -179,6 +180,7 @@ class Engine {
     params.scheduling_profile = text(options.scheduling_profile);
     params.record_path = text(options.record_path);
     params.linear_backend = text(options.linear_backend);
+    params.chat_template = text(options.chat_template);
     detail::check(inflight_engine_create(&params, &handle_));
   }
   Engine(Engine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -218,6 +220,7 @@ class Engine {
     params.structured_json = text(options.structured_json);
     params.structured_regex = text(options.structured_regex);
     params.structured_grammar = text(options.structured_grammar);
+    params.structured_tools = text(options.structured_tools);
     const auto choice = pointers(options.structured_choice);
     if (!choice.empty()) params.structured_choice = choice.data(), params.structured_choice_count = choice.size();
     std::vector<int32_t> bias_ids;

@@ -9,6 +9,7 @@
 #include "cli/config_file.h"
 #include "cli/demo_model.h"
 #include "cli/progress_bar.h"
+#include "sim/text_file.h"
 
 namespace inflight::cli {
 namespace {
@@ -103,6 +104,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       "faster)",
       kEngine);
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
+  add("--chat-template", flags->chat_template, "A file with a Jinja template, in the place of the model's", kEngine);
 
   add("--max-num-queued-reqs", params.max_num_queued_reqs,
       "Requests waiting at most, one more is rejected (default: no limit)", kService);
@@ -128,6 +130,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
 Engine open_engine(EngineFlags& flags) {
   EngineOptions options = flags.options;
   if (options.model.empty()) options.model = demo_model_path();
+  if (!flags.chat_template.empty()) options.chat_template = read_text_file(flags.chat_template);
   options.params.overlap = flags.overlap == "on" ? 1 : 0;
   options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;
   options.params.deterministic = flags.deterministic == "on" ? 1 : 0;

@@ -16,6 +16,7 @@ struct EngineFlags {
   std::string kv_cache_dtype = "auto";
   std::string overlap = "on", prefix_caching = "on", deterministic = "on", clip_max_tokens = "on";
   std::string preempt_victim;  // empty: the default
+  std::string chat_template;   // a file; empty: the model's
   std::string profile_path;    // where the Chrome trace goes; empty: none
 };
 

@@ -92,6 +92,12 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
   add_source("--grammar", request->structured_grammar, "The answer follows this GBNF grammar: text, or @FILE");
   add_source("--json-schema", request->structured_json, "The answer is JSON of this schema: text, or @FILE");
   add_texts("--choice", request->structured_choice, "The answer is one of these texts; may be given several times");
+  add_source("--tools", request->structured_tools,
+             "Functions that the answer may call, as structured_tools of inflight.h: JSON, or @FILE");
+  command
+      .add_flag("--show-special-tokens", params.show_special_tokens,
+                "Give the text of control tokens of the answer too")
+      ->group("Answer");
   command.add_flag("--json-object", params.structured_json_object, "The answer is a JSON object")->group("Answer");
   command.add_flag("--ignore-eos", params.ignore_eos, "Go on through the model's end tokens")->group("Answer");
   return request;

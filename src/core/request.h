@@ -15,7 +15,8 @@ namespace inflight {
 inline constexpr TimeNs kNoDeadline = std::numeric_limits<TimeNs>::max();
 
 // What a request asks of the prompt's final hidden states (those the output layer reads), instead of tokens.
-enum class Pooling : uint8_t { None, Last, Mean };
+// Discard: nothing, but that the prompt is computed.
+enum class Pooling : uint8_t { None, Last, Mean, Discard };
 
 struct Request {
   RequestId id{};
@@ -32,7 +33,8 @@ struct Request {
   TimeNs itl_target = kNoDeadline;      // wanted gap between tokens
   int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
   Pooling pooling = Pooling::None;      // not None: nothing is generated
-  bool has_token_filter = false;        // every token is drawn by the host under a TokenFilter
+  bool has_token_filter = false;        // tokens are drawn by the host under a TokenFilter
+  bool filter_sleeps = false;           // not from the first one on, but when it wakes
 };
 
 // Why a stream ended, in OpenAI's words (abort and error are ours).

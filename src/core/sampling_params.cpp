@@ -27,7 +27,7 @@ void SamplingParams::validate() const {
   require(top_k >= 0, "top_k", top_k, "0 (all) or more");
   require(top_p > 0.0F && top_p <= 1.0F, "top_p", double{top_p}, "more than 0, at most 1");
   require(within(min_p, 0.0F, 1.0F), "min_p", double{min_p}, "0 to 1");
-  require(max_tokens >= 1, "max_tokens", max_tokens, "1 or more");
+  require(max_tokens >= 0, "max_tokens", max_tokens, "0 (none) or more");
   require_size(stop_token_ids.size(), "stop_token_ids", limits::kStopTokensMax);
   require(n >= 1 && n <= limits::kChoicesMax, "n", n, "1 to 128");
   require(best_of == 0 || (best_of >= n && best_of <= limits::kChoicesMax), "best_of", best_of,

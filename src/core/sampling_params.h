@@ -17,7 +17,7 @@ struct SamplingParams {
   float top_p = 1.0F;        // (0, 1]: keep the smallest set of most likely tokens whose probabilities reach top_p
   float min_p = 0.0F;        // [0, 1]: drop tokens less likely than min_p times the most likely one
   uint64_t seed = 0;         // equal seeds draw equal tokens at equal positions
-  int32_t max_tokens = 16;   // >= 1: output tokens at most
+  int32_t max_tokens = 16;   // output tokens at most; 0: the prompt alone
   bool ignore_eos = false;   // do not end at the model's end tokens
   std::vector<TokenId> stop_token_ids;  // end also at these
 

@@ -26,6 +26,12 @@ class TokenFilter {
   // `token`, one of those allowed, is the next one.
   virtual void accept(TokenId token) = 0;
 
+  // Whether tokens are drawn under it now. One that sleeps lets everything come.
+  [[nodiscard]] virtual bool is_awake() const { return true; }
+  // A token that came while it was asleep.  True: the token after the next one is the first to be drawn under it, or
+  // none if the next one, which may be on its way already, does not fit.
+  [[nodiscard]] virtual bool see([[maybe_unused]] TokenId token) { return false; }
+
   // The tokens that are certain to come next, now accepted; none where there is a choice, or the text may end.
   [[nodiscard]] virtual std::vector<TokenId> take_forced() { return {}; }
 

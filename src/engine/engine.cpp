@@ -54,6 +54,14 @@ Engine::~Engine() {
 Request Engine::checked_request(SubmitOptions& options) const {
   if (options.pooling != Pooling::None) options.sampling = {.max_tokens = 1};
   options.sampling.validate();
+  if (options.sampling.max_tokens == 0) {
+    options.pooling = Pooling::Discard;
+    if (options.sampling.choice_count() > 1) {
+      fail(ErrorCode::InvalidArgument, "{} answers are wanted, allowed with max_tokens 0: 1",
+           options.sampling.choice_count());
+    }
+    options.sampling = {.max_tokens = 1, .prompt_logprobs = options.sampling.prompt_logprobs};
+  }
   if (options_.service.max_tokens_limit > 0 &&
       options.sampling.max_tokens > options_.service.max_tokens_limit) {  // checklist 77
     if (!options_.service.clip_max_tokens) {
@@ -128,6 +136,7 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter) {
     command.expiry = command.request.arrival + options_.service.request_timeout;
   }
   command.request.has_token_filter = command.filter_source != nullptr;
+  command.request.filter_sleeps = options.filter_sleeps;
   OutputStream* stream = nullptr;
   {
     const std::scoped_lock lock(mutex_);

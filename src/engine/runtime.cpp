@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "engine/grammar_filter.h"
+#include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
 #include "model/model_loader.h"
-#include "text/chat_template.h"
+#include "text/grammar_tools.h"
 
 namespace inflight {
 namespace {
@@ -149,7 +149,7 @@ Runtime::Runtime(RuntimeOptions options)
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
-  chat_template_ = model.vocabulary.chat_template;
+  read_chat_template(model.vocabulary.chat_template);
 
   ClExecutorOptions executor = executor_options(options_, spec_);
   if (clblast_limits(model.weights, executor).depth > 0) {
@@ -188,7 +188,16 @@ Runtime::Runtime(RuntimeOptions options)
                  {"query_length", spec_.head_count * spec_.head_size},
                  {"context_length", spec_.context_length},
                  {"sliding_window", spec_.sliding_window},
-                 {"chat_template", !chat_template_.empty()}}},
+                 {"chat_template", chat_template_.has_value()}}},
+               {"tool_calls",
+                {{"begin", tool_format_.begin},
+                 {"middle", tool_format_.middle},
+                 {"separator", tool_format_.separator},
+                 {"end", tool_format_.end},
+                 {"begin_mark", tool_format_.begin_mark()},
+                 {"end_mark", tool_format_.end_mark()},
+                 {"ids", tool_format_.has_ids()},
+                 {"from_template", tool_format_.from_template}}},
                {"limits",
                 {{"max_num_seqs", config.max_num_seqs},
                  {"max_num_batched_tokens", config.max_num_batched_tokens},
@@ -235,26 +244,59 @@ const Tokenizer& Runtime::require_tokenizer() const {
   return *tokenizer_;
 }
 
-FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
+std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text) {
   const Tokenizer& tokenizer = require_tokenizer();
-  return [this, &tokenizer, kind, text = std::move(text)]() -> std::unique_ptr<TokenFilter> {
-    std::call_once(grammars_made_, [&] {
-      grammars_ = std::make_unique<GrammarStore>(tokenizer.vocabulary(), engine_->options().end_tokens);
-    });
-    std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text);
-    std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
-    matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
-    return std::make_unique<GrammarFilter>(std::move(matcher), tokenizer);
-  };
+  std::call_once(grammars_made_, [&] {
+    grammars_ = std::make_unique<GrammarStore>(tokenizer.vocabulary(), engine_->options().end_tokens);
+  });
+  std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text);
+  std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
+  matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
+  return std::make_unique<GrammarFilter>(std::move(matcher), tokenizer);
+}
+
+FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
+  static_cast<void>(require_tokenizer());
+  return [this, kind, text = std::move(text)] { return make_filter(kind, text); };
+}
+
+Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
+  const Vocabulary& vocabulary = require_tokenizer().vocabulary();
+  const ToolRequest request = read_tool_request(request_json);
+  std::string text = tool_grammar_text(request, tool_format_, vocabulary);
+  if (request.forced) return {grammar_filter(GrammarKind::ToolCalls, std::move(text)), false};
+  return {[this, &vocabulary, text = std::move(text)] {
+            return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text), vocabulary,
+                                                    tool_call_trigger(tool_format_), tool_format_.begin_mark().empty());
+          },
+          true};
+}
+
+// A model file's template that cannot be parsed is told to those who want it.
+void Runtime::read_chat_template(const std::string& from_file) {
+  const std::string& source = options_.chat_template.empty() ? from_file : options_.chat_template;
+  if (source.empty() || tokenizer_ == nullptr) return;
+  try {
+    chat_template_.emplace(source);
+  } catch (const Error& error) {
+    if (!options_.chat_template.empty()) throw;
+    chat_template_error_ = error.what();
+    return;
+  }
+  const Vocabulary& vocabulary = tokenizer_->vocabulary();
+  tool_format_ = find_tool_call_format(*chat_template_, chat_settings(vocabulary, 0));
+  tool_tokens_ = tool_call_tokens(tool_format_, vocabulary);
 }
 
 std::string Runtime::render_chat(std::string_view request_json) const {
-  if (chat_template_.empty()) {
+  if (!chat_template_error_.empty()) throw Error(ErrorCode::InvalidArgument, chat_template_error_);
+  if (!chat_template_) {
     fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", options_.model);
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  return inflight::render_chat(chat_template_, request_json, chat_settings(require_tokenizer().vocabulary(), seconds));
+  const ChatSettings settings = chat_settings(require_tokenizer().vocabulary(), seconds);
+  return chat_template_->render(adapt_to_format(tool_format_, request_json), settings);
 }
 
 std::string Runtime::trace_json() {

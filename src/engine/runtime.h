@@ -14,9 +14,12 @@
 #include "core/kv_layout.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "engine/grammar_filter.h"
 #include "ops/clblast_choice.h"
+#include "text/chat_template.h"
 #include "text/grammar.h"
 #include "text/tokenizer.h"
+#include "text/tool_call_format.h"
 
 namespace inflight {
 
@@ -40,6 +43,7 @@ struct RuntimeOptions {
   bool profile = false;
   bool deterministic = true;
   LinearBackend linear_backend = LinearBackend::Auto;
+  std::string chat_template;  // in the place of the model's; "": that
   ServiceOptions service;
   // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
   std::function<bool(double fraction, const char* what)> progress;
@@ -67,6 +71,16 @@ class Runtime {
   // ERRORS: Unsupported without a vocabulary.
   [[nodiscard]] FilterSource grammar_filter(GrammarKind kind, std::string text);
 
+  // What lets calls of functions come in the model's own form, as structured_tools of inflight.h asks.
+  // ERRORS: InvalidArgument naming what is wrong with the request; Unsupported without a vocabulary.
+  struct ToolFilter {
+    FilterSource source;
+    bool sleeps = false;  // the filter lets everything come until it wakes
+  };
+  [[nodiscard]] ToolFilter tool_filter(std::string_view request_json);
+  // Control tokens that calls are marked with.
+  [[nodiscard]] const std::vector<TokenId>& tool_tokens() const { return tool_tokens_; }
+
   // What runs here, as JSON: device, model, limits, memory.
   [[nodiscard]] const std::string& info_json() const { return info_; }
   // Kernel launches since creation as a Chrome trace; no events without `profile`.
@@ -74,11 +88,18 @@ class Runtime {
   [[nodiscard]] size_t device_bytes() const;
 
  private:
+  // ERRORS: InvalidArgument for the options' template when it cannot be parsed.
+  void read_chat_template(const std::string& from_file);
+  [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text);
+
   RuntimeOptions options_;
   Device device_;
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::string chat_template_;
+  std::optional<ChatTemplate> chat_template_;
+  std::string chat_template_error_;  // why there is none though the file has one
+  ToolCallFormat tool_format_;
+  std::vector<TokenId> tool_tokens_;
   std::once_flag grammars_made_;
   std::unique_ptr<GrammarStore> grammars_;  // with the first grammar
   std::string info_;

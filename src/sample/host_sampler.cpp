@@ -12,11 +12,12 @@
 namespace inflight {
 
 void HostSampler::set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> filter) {
-  filters_[to_integer(sequence)] = std::move(filter);
+  (filter->is_awake() ? filters_ : sleeping_)[to_integer(sequence)] = std::move(filter);
 }
 
 void HostSampler::forget(SequenceId sequence) {
   filters_.erase(to_integer(sequence));
+  sleeping_.erase(to_integer(sequence));
   pools_.erase(to_integer(sequence));
 }
 
@@ -35,7 +36,7 @@ const StepResult& HostSampler::wait() {
   const std::vector<BatchEntry>& wanted = wanted_[first_];
   first_ = (first_ + 1) % wanted_.size();
   --count_;
-  if (wanted.empty()) return read;
+  if (wanted.empty() && sleeping_.empty()) return read;
   result_ = read;
   top_.clear();
   forced_.clear();
@@ -59,7 +60,16 @@ const StepResult& HostSampler::wait() {
     INFLIGHT_CHECK(sampled != result_.sampled.end());
     draw_filtered(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
   }
+  if (!sleeping_.empty()) std::ranges::for_each(result_.sampled, [this](SampledToken& sampled) { watch(sampled); });
   return result_;
+}
+
+// Tells a filter that sleeps what came, whoever drew it.
+void HostSampler::watch(SampledToken& sampled) {
+  const auto found = sleeping_.find(to_integer(sampled.sequence));
+  if (found == sleeping_.end() || !sampled.valid) return;
+  sampled.filter_wakes = found->second->see(sampled.token);
+  if (found->second->is_awake()) filters_.insert(sleeping_.extract(found));
 }
 
 // A grammar that takes too much to follow ends its own request only.

@@ -22,7 +22,7 @@ class HostSampler final : public Executor {
   // LIFETIME: `device` is borrowed.
   HostSampler(Executor& device, int32_t vocabulary_size) : device_(device), vocabulary_size_(vocabulary_size) {}
 
-  // From now on every token of the sequence is drawn under the filter, until forget().
+  // From now on every token of the sequence is drawn under the filter, when it is awake, until forget().
   void set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> filter);
   // The sequence has ended: nothing is kept of it.
   void forget(SequenceId sequence);
@@ -31,6 +31,7 @@ class HostSampler final : public Executor {
   [[nodiscard]] const StepResult& wait() override;
 
  private:
+  void watch(SampledToken& sampled);
   void draw_filtered(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
@@ -39,7 +40,8 @@ class HostSampler final : public Executor {
 
   Executor& device_;
   int32_t vocabulary_size_;
-  std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> filters_;  // by sequence
+  std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> filters_;   // by sequence
+  std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> sleeping_;  // likewise, of those that are not awake
   // Sums over the prompt so far, in order of position, of prompts whose mean is asked for; by sequence.
   struct Pool {
     std::vector<double> sum;  // [E]

@@ -353,6 +353,8 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
     return;
   }
   INFLIGHT_CHECK(sampled.forced.empty() || sequence.unread_token_count == 0);
+  if (sampled.filter_wakes)
+    sequence.filtered_from = std::min(sequence.filtered_from, sequence.output_token_count() + 2);
   if (append_token(sequence, sampled, now)) return;
   for (const TokenId token : sampled.forced) {
     ++stats_.forced_tokens;
@@ -396,7 +398,8 @@ void Scheduler::commit_pooled(const StepResult& result, const Submitted& submitt
       output_.embeddings.push_back({sequence.slot, {pooled->values.begin(), pooled->values.end()}});
     }
     sequence.last_token_time = now;
-    finish(sequence, FinishReason::Stop, FinishCause::None, now);
+    const bool discards = sequence.request.pooling == Pooling::Discard;
+    finish(sequence, discards ? FinishReason::Length : FinishReason::Stop, FinishCause::None, now);
   }
 }
 

@@ -12,6 +12,7 @@
 //   [w * B, P - 1)   copied into a block of its own before the step's tokens are computed
 //   [P - 1, P)       computed again in the same step, with the same bits
 #include <algorithm>
+#include <limits>
 
 #include "sched/scheduler.h"
 
@@ -39,7 +40,9 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.adapter = request.adapter;
   sequence.pools = request.pooling != Pooling::None;
   sequence.may_stop = !request.end_tokens.empty() || !request.sampling.stop_token_ids.empty();
-  sequence.may_need_logits = sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
+  sequence.filtered_from = request.has_token_filter && !request.filter_sleeps ? 0 : std::numeric_limits<int32_t>::max();
+  sequence.may_need_logits =
+      request.has_token_filter || sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     const auto most = static_cast<size_t>(shareable_block_count_);

@@ -187,7 +187,8 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   if (sequence.may_need_logits) want_logits(sequence, entry);
   if (sequence.pools) {
     const bool last = end == sequence.prompt_token_count;
-    entry.hidden_wanted = sequence.request.pooling == Pooling::Mean ? token_count : last ? 1 : 0;
+    const Pooling pooling = sequence.request.pooling;
+    entry.hidden_wanted = pooling == Pooling::Mean ? token_count : last && pooling == Pooling::Last ? 1 : 0;
     entry.prompt_token_count = sequence.prompt_token_count;
   }
   scheduled_.push_back(&sequence);

@@ -58,6 +58,7 @@ struct alignas(64) Sequence {
   TimeNs last_token_time = kNotYet;
 
   uint32_t adapter = 0;              // request.adapter
+  int32_t filtered_from = 0;         // the first output token that is drawn under its filter
   int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
   int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
   std::vector<PrefixKey> keys;       // of each full block of `tokens` that may be in the radix tree
@@ -92,7 +93,8 @@ struct alignas(64) Sequence {
   }
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
   [[nodiscard]] bool host_samples() const {
-    return request.has_token_filter || request.sampling.needs_logits(known_token_count() - prompt_token_count);
+    const int32_t next = known_token_count() - prompt_token_count;
+    return next >= filtered_from || request.sampling.needs_logits(next);
   }
   // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
   [[nodiscard]] bool wants_prompt_logits() const {

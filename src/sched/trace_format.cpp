@@ -320,7 +320,7 @@ class Decoder {
     request.predicted_output_tokens = static_cast<int32_t>(signed_number());
     if (fields_.empty()) return add;  // written before there were choices
     request.sampling.n = small<int32_t>("the number of choices is out of range", limits::kChoicesMax);
-    const auto wanted = small<uint32_t>("what is wanted of the prompt is unknown", 5);
+    const auto wanted = small<uint32_t>("what is wanted of the prompt is unknown", 7);
     request.sampling.prompt_logprobs = (wanted & 1U) != 0 ? 0 : -1;
     request.pooling = static_cast<Pooling>(wanted >> 1U);
     if (fields_.empty()) return add;  // written before there were adapters

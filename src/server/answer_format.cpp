@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer_format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string_view>
 
 namespace inflight::server {
 
@@ -16,6 +19,17 @@ const char* finish_name(inflight_finish_reason_t reason) {
     default:
       return "error";
   }
+}
+
+std::string call_id(const AnswerInfo& info, size_t choice, size_t index) {
+  std::string id = fmt::format("call_{}_{}_{}", info.id, choice, index);
+  if (!info.short_call_ids) return id;
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char byte : id) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211ULL;
+  id.clear();
+  for (int i = 0; i < 9; ++i, hash /= kDigits.size()) id += kDigits[hash % kDigits.size()];
+  return id;
 }
 
 void append_event(const std::string& json, std::string& out) {

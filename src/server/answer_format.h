@@ -10,6 +10,7 @@
 
 #include "inflight/inflight.h"
 #include "server/generation_request.h"
+#include "server/tool_call_parser.h"
 
 namespace inflight::server {
 
@@ -25,9 +26,10 @@ struct TokenText {
 struct AnswerDelta {
   int32_t choice = 0;
   std::string text;
-  std::vector<TokenText> tokens{};  // filled when the request wants logprobs
-  std::vector<float> embedding{};   // of /v1/embeddings
-  std::vector<TokenText> prompt{};  // of a prompt's first answer, with prompt_logprobs
+  std::vector<int32_t> token_ids{};  // filled when the request wants them
+  std::vector<TokenText> tokens{};   // filled when the request wants logprobs
+  std::vector<float> embedding{};    // of /v1/embeddings
+  std::vector<TokenText> prompt{};   // of a prompt's first answer, with prompt_logprobs
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   // With finish reason stop: the text or the token that ended the answer; null: the model's own end.
   Json stop_reason{};
@@ -42,7 +44,10 @@ struct AnswerInfo {
   int64_t created_s = 0;
   std::string model;
   int32_t choice_count = 1;
-  std::vector<std::string> echoes{};  // completions with echo: each choice's prompt
+  std::vector<std::string> echoes{};               // completions with echo: each choice's prompt
+  std::vector<std::vector<int32_t>> prompt_ids{};  // with return_token_ids: of each prompt
+  CallMarks call_marks{};                          // of the model
+  bool short_call_ids = false;                     // it writes calls' ids, of nine letters or digits
 };
 
 class AnswerFormat {
@@ -71,6 +76,9 @@ class AnswerFormat {
 
 // "stop", "length", "abort" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);
+
+// The id of an answer's call.
+[[nodiscard]] std::string call_id(const AnswerInfo& info, size_t choice, size_t index);
 
 // "data: JSON\n\n"
 void append_event(const std::string& json, std::string& out);

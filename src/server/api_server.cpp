@@ -100,6 +100,8 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       options_(std::move(options)),
       started_s_(unix_time_s()),
       info_(Json::parse(engine.info_json())),
+      call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
+                  info_["tool_calls"]["end_mark"].get<std::string>()},
       load_(options_.watchdog_timeout),
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
       ready_([this] { http_.post([this] { pump_ready(); }); }) {
@@ -287,7 +289,9 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
   if (draining_) throw ApiError(503, "the server is shutting down", "", "shutting_down");
   AnswerInfo info{.id = fmt::format("{}{:x}", id_base_, request_count_),
                   .created_s = unix_time_s(),
-                  .model = options_.model_names.front()};
+                  .model = options_.model_names.front(),
+                  .call_marks = call_marks_,
+                  .short_call_ids = info_["tool_calls"]["ids"].get<bool>()};
   http_.work([this, id = exchange.id(), endpoint, tenant, info = std::move(info), body = std::move(request.body)] {
     try {
       auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));

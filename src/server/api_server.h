@@ -93,6 +93,7 @@ class ApiServer {
   ApiOptions options_;
   int64_t started_s_;
   Json info_;  // inflight_engine_info_json()
+  CallMarks call_marks_;
   LoadWatch load_;
   HttpServer http_;
   ReadyQueue ready_;

@@ -14,7 +14,8 @@ class ChatFormat final : public AnswerFormat {
  public:
   ChatFormat(const GenerationRequest& request, AnswerInfo info) : request_(request), info_(std::move(info)) {
     const bool with_tools = request.tool_choice.kind != ToolChoice::Kind::None;
-    for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(with_tools ? request.tools : Json::array());
+    for (int32_t i = 0; i < info_.choice_count; ++i)
+      choices_.emplace_back(with_tools ? request.tools : Json::array(), info_.call_marks);
   }
 
   void begin(std::string& out) override {
@@ -43,7 +44,7 @@ class ChatFormat final : public AnswerFormat {
       Json entry;
       entry["index"] = choice.call_count - 1;
       if (!call.name.empty()) {
-        entry["id"] = call_id(delta.choice, choice.call_count - 1);
+        entry["id"] = call_id(info_, static_cast<size_t>(delta.choice), static_cast<size_t>(choice.call_count) - 1);
         entry["type"] = "function";
         entry["function"]["name"] = call.name;
       }
@@ -74,6 +75,7 @@ class ChatFormat final : public AnswerFormat {
     append_deltas(found.calls, choice.calls);
     choice.call_count = static_cast<int32_t>(choice.calls.size());
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     if (!delta.prompt.empty()) prompt_.insert(prompt_.end(), delta.prompt.begin(), delta.prompt.end());
     if (delta.finish_reason == INFLIGHT_FINISH_NONE) return;
     choice.finish_reason = delta.finish_reason;
@@ -91,7 +93,7 @@ class ChatFormat final : public AnswerFormat {
       message["refusal"] = Json();
       const size_t allowed = request_.parallel_tool_calls ? choice.calls.size() : 1;
       for (size_t k = 0; k < std::min(allowed, choice.calls.size()); ++k) {
-        message["tool_calls"].push_back(call_json(choice.calls[k], i, static_cast<int32_t>(k)));
+        message["tool_calls"].push_back(call_json(choice.calls[k], static_cast<size_t>(i), k));
       }
       Json entry;
       entry["index"] = i;
@@ -99,21 +101,24 @@ class ChatFormat final : public AnswerFormat {
       entry["logprobs"] = request_.logprobs ? logprobs_json(choice.tokens) : Json();
       entry["finish_reason"] = reason(choice, choice.finish_reason);
       entry["stop_reason"] = choice.stop_reason;
+      if (request_.return_token_ids) entry["token_ids"] = choice.token_ids;
       answer["choices"].push_back(std::move(entry));
     }
     if (request_.prompt_logprobs >= 0)
       answer["prompt_logprobs"] = prompt_logprobs_json(prompt_, request_.prompt_logprobs);
+    if (request_.return_token_ids) answer["prompt_token_ids"] = info_.prompt_ids[0];
     answer["usage"] = usage_json(usage);
     return to_text(answer);
   }
 
  private:
   struct Choice {
-    explicit Choice(const Json& tools) : parser(tools) {}
+    Choice(const Json& tools, const CallMarks& marks) : parser(tools, marks) {}
     ToolCallParser parser;
     std::string text;
     std::vector<ToolCall> calls;
     std::vector<TokenText> tokens;
+    std::vector<int32_t> token_ids;
     int32_t call_count = 0;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
@@ -134,13 +139,9 @@ class ChatFormat final : public AnswerFormat {
     return finish_name(reason);
   }
 
-  [[nodiscard]] std::string call_id(int32_t choice, int32_t index) const {
-    return fmt::format("call_{}_{}_{}", info_.id, choice, index);
-  }
-
-  [[nodiscard]] Json call_json(const ToolCall& call, int32_t choice, int32_t index) const {
+  [[nodiscard]] Json call_json(const ToolCall& call, size_t choice, size_t index) const {
     Json json;
-    json["id"] = call_id(choice, index);
+    json["id"] = call_id(info_, choice, index);
     json["type"] = "function";
     json["function"]["name"] = call.name;
     json["function"]["arguments"] = call.arguments;

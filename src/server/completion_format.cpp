@@ -36,6 +36,7 @@ class CompletionFormat final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     choice.prompt.insert(choice.prompt.end(), delta.prompt.begin(), delta.prompt.end());
     if (delta.finish_reason == INFLIGHT_FINISH_NONE) return;
     choice.finish_reason = delta.finish_reason;
@@ -51,6 +52,10 @@ class CompletionFormat final : public AnswerFormat {
       choice["logprobs"] = request_.logprobs ? whole_logprobs(i) : Json();
       choice["finish_reason"] = finish_name(choices_[i].finish_reason);
       choice["stop_reason"] = choices_[i].stop_reason;
+      if (request_.return_token_ids) {
+        choice["token_ids"] = choices_[i].token_ids;
+        choice["prompt_token_ids"] = info_.prompt_ids[i / static_cast<size_t>(request_.params.n)];
+      }
       if (request_.prompt_logprobs >= 0)
         choice["prompt_logprobs"] = prompt_logprobs_json(prompt_of(i), request_.prompt_logprobs);
       answer["choices"].push_back(std::move(choice));
@@ -63,6 +68,7 @@ class CompletionFormat final : public AnswerFormat {
   struct Choice {
     std::string text;
     std::vector<TokenText> tokens, prompt;
+    std::vector<int32_t> token_ids;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
     size_t offset = 0;  // of the next token's text, in characters

@@ -237,7 +237,17 @@ void read_choice(const Json& value, GenerationRequest& request) { request.tool_c
 
 void read_template_variables(const Json& value, GenerationRequest& request) {
   if (!value.is_object()) refuse("chat_template_kwargs", value, "an object");
-  request.template_variables = value;
+  request.template_variables.update(value);
+}
+
+void read_documents(const Json& value, GenerationRequest& request) {
+  if (!value.is_array()) refuse("documents", value, "an array of objects");
+  request.template_variables["documents"] = value;
+}
+
+void read_skip_special_tokens(const Json& value, GenerationRequest& request) {
+  if (!value.is_boolean()) refuse("skip_special_tokens", value, "true or false");
+  request.params.show_special_tokens = value.get<bool>() ? 0 : 1;
 }
 
 void read_guided_json(const Json& value, GenerationRequest& request) {

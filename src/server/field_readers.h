@@ -27,6 +27,8 @@ void read_completion_logprobs(const Json& value, GenerationRequest& request);
 void read_tool_list(const Json& value, GenerationRequest& request);
 void read_choice(const Json& value, GenerationRequest& request);
 void read_template_variables(const Json& value, GenerationRequest& request);
+void read_documents(const Json& value, GenerationRequest& request);
+void read_skip_special_tokens(const Json& value, GenerationRequest& request);
 void read_structured_outputs(const Json& value, GenerationRequest& request);
 void read_guided_json(const Json& value, GenerationRequest& request);
 void read_guided_regex(const Json& value, GenerationRequest& request);

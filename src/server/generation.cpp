@@ -62,6 +62,7 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
   options.structured_regex = request.structured_regex;
   options.structured_grammar = request.structured_grammar;
   options.structured_choice = request.structured_choice;
+  options.structured_tools = request.structured_tools;
   return options;
 }
 
@@ -83,7 +84,6 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
   try {
     if (endpoint == kChat || endpoint == kResponses) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
-      request->params.add_special_tokens = 0;  // the template has written them
     }
     SubmittedRequest submitted{std::move(request), endpoint, std::move(info), {}};
     GenerationRequest& wanted = *submitted.request;
@@ -93,9 +93,11 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
         const std::string echo = prompt.ids.empty() ? prompt.text : engine.detokenize(prompt.ids);
         submitted.info.echoes.insert(submitted.info.echoes.end(), static_cast<size_t>(params.n), echo);
       }
-      if (params.prompt_logprobs >= 0 && prompt.ids.empty()) {  // its tokens are told
+      const bool told = params.prompt_logprobs >= 0 || wanted.return_token_ids;
+      if (told && prompt.ids.empty()) {
         prompt.ids = engine.tokenize(prompt.text, params.add_special_tokens != 0, params.parse_special_tokens != 0);
       }
+      if (wanted.return_token_ids) submitted.info.prompt_ids.push_back(prompt.ids);
       submitted.streams.push_back(engine.submit(options_for(wanted, prompt, tenant)));
     }
     submitted.info.choice_count = static_cast<int32_t>(submitted.streams.size()) * params.n;
@@ -176,6 +178,7 @@ AnswerDelta Generation::delta_of(size_t index, Event& event) {
   const bool asked_for = std::find(request_->stop_token_ids.begin(), request_->stop_token_ids.end(),
                                    event.stop_token_id) != request_->stop_token_ids.end();
   if (asked_for) delta.stop_reason = event.stop_token_id;
+  if (request_->return_token_ids) delta.token_ids = event.token_ids;
   if (request_->params.prompt_logprobs >= 0 && event.index == 0) delta.prompt = prompt_tokens(index, event);
   if (!request_->logprobs) return delta;
   size_t count = event.token_ids.size();

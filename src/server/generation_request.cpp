@@ -12,64 +12,36 @@
 namespace inflight::server {
 namespace {
 
-constexpr int32_t kForcedCallsMax = 16;           // a model that does not end its list is made to
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 constexpr int32_t kChatTokensDefault = 1 << 24;   // the context is shorter: it ends there
 
-// References to the schema's own root, for a schema that becomes part of another one.
-void move_references(Json& schema, const std::string& root) {
-  if (schema.is_object()) {
-    const auto reference = schema.find("$ref");
-    if (reference != schema.end() && reference->is_string() &&
-        reference->get_ref<const std::string&>().starts_with('#')) {
-      *reference = root + reference->get_ref<const std::string&>().substr(1);
-    }
-  }
-  if (!schema.is_structured()) return;
-  for (Json& inner : schema) move_references(inner, root);
-}
-
-// tool_choice "required" or a name: the answer is a JSON list of calls, which ToolCallParser reads.
-void force_calls(GenerationRequest& request) {
+// Functions go to the library, which holds the calls to the model's own form.
+void read_tools(GenerationRequest& request) {
   using Kind = ToolChoice::Kind;
   const ToolChoice& choice = request.tool_choice;
-  if (choice.kind != Kind::Required && choice.kind != Kind::Named) return;
-  if (request.tools.empty()) {
+  const bool forced = choice.kind == Kind::Required || choice.kind == Kind::Named;
+  if (request.tools.empty() && forced) {
     throw ApiError(400, "'tool_choice' asks for a call, but no 'tools' are given", "tool_choice");
   }
-  if (!request.structured_by.empty()) {
+  if (request.tools.empty() || choice.kind == Kind::None) return;
+  if (forced && !request.structured_by.empty()) {
     throw ApiError(400,
                    fmt::format("'{}' is not allowed with a 'tool_choice' that asks for a call", request.structured_by),
                    request.structured_by);
   }
-  Json schema;
   std::vector<std::string> names;
-  for (const Json& tool : request.tools) {
-    const Json& function = tool["function"];
-    names.push_back(function["name"]);
-    if (choice.kind == Kind::Named && names.back() != choice.name) continue;
-    const std::string place = fmt::format("tool{}", names.size());
-    Json call;
-    call["type"] = "object";
-    call["properties"]["name"]["const"] = names.back();
-    call["properties"]["arguments"]["$ref"] = "#/$defs/" + place;
-    call["required"] = Json::array({"name", "arguments"});
-    call["additionalProperties"] = false;
-    schema["items"]["anyOf"].push_back(std::move(call));
-    Json parameters = function.value("parameters", Json::object());
-    if (!parameters.contains("type")) parameters["type"] = "object";
-    move_references(parameters, "#/$defs/" + place);
-    schema["$defs"][place] = std::move(parameters);
-  }
-  if (schema.is_null()) {
+  for (const Json& tool : request.tools) names.push_back(tool["function"]["name"]);
+  if (choice.kind == Kind::Named && std::ranges::find(names, choice.name) == names.end()) {
     throw ApiError(400, fmt::format("'tool_choice' names '{}', the tools are: {}", choice.name, fmt::join(names, ", ")),
                    "tool_choice");
   }
-  schema["type"] = "array";
-  schema["minItems"] = 1;
-  schema["maxItems"] = request.parallel_tool_calls && choice.kind == Kind::Required ? kForcedCallsMax : 1;
-  request.structured_by = "tools";
-  request.structured_json = to_text(schema);
+  Json wanted;
+  wanted["tools"] = request.tools;
+  wanted["tool_choice"] = choice.kind == Kind::Required ? "required" : "auto";
+  if (choice.kind == Kind::Named) wanted["tool_choice"] = Json{{"function", {{"name", choice.name}}}};
+  wanted["parallel_tool_calls"] = request.parallel_tool_calls;
+  request.structured_tools = to_text(wanted);
+  if (request.structured_by.empty()) request.structured_by = "tools";
 }
 
 // Prompts times answers, those of best_of that are dropped included.
@@ -111,6 +83,7 @@ void read_prompt_logprobs(GenerationRequest& request) {
 GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   GenerationRequest request;
   request.params.temperature = 1.0F;  // OpenAI's default, not the C interface's
+  if (endpoint == kChat || endpoint == kResponses) request.params.add_special_tokens = 0;  // the template writes them
   read_fields(body, endpoint, request);
   if (endpoint == kCompletions) {
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
@@ -129,10 +102,16 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   if (body.contains("stream_options") && !body["stream_options"].is_null() && !request.stream) {
     throw ApiError(400, "'stream_options' is allowed with 'stream': true only", "stream_options");
   }
-  force_calls(request);
+  read_tools(request);
   read_prompt_logprobs(request);
+  if (request.return_token_ids && request.stream) {
+    throw ApiError(400, "'return_token_ids' cannot be streamed", "return_token_ids");
+  }
+  if (request.continue_final_message && request.add_generation_prompt) {
+    throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
+  }
   const int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
-  request.params.max_tokens = request.max_tokens > 0 ? request.max_tokens : tokens_default;
+  request.params.max_tokens = request.max_tokens >= 0 ? request.max_tokens : tokens_default;
   if (request.params.min_tokens > request.params.max_tokens) {
     throw ApiError(400,
                    fmt::format("'min_tokens' is {}, at most max_tokens = {} is allowed", request.params.min_tokens,
@@ -147,6 +126,7 @@ std::string chat_render_json(const GenerationRequest& request) {
   json["messages"] = request.messages;
   if (!request.tools.empty() && request.tool_choice.kind != ToolChoice::Kind::None) json["tools"] = request.tools;
   json["add_generation_prompt"] = request.add_generation_prompt;
+  if (request.continue_final_message) json["continue_final_message"] = true;
   return to_text(json);
 }
 

@@ -37,7 +37,7 @@ struct ToolChoice {
 struct GenerationRequest {
   std::string model;
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;  // its pointers are set at submit
-  int32_t max_tokens = 0;                                           // 0: the endpoint's default
+  int32_t max_tokens = -1;                                          // not given: the endpoint's default
   bool stream = false;
   bool include_usage = false;  // a last chunk with the token counts
   std::vector<int32_t> stop_token_ids;
@@ -46,10 +46,11 @@ struct GenerationRequest {
   std::string cache_salt;
   std::string user;     // without `tenant` and API keys: its requests are one tenant's
   int32_t tenant = -1;  // -1: not given
-  std::string structured_json, structured_regex, structured_grammar;
+  std::string structured_json, structured_regex, structured_grammar, structured_tools;
   std::vector<std::string> structured_choice;
-  std::string structured_by;  // the field that asked for it; "": none
-  bool logprobs = false;      // tell each token's
+  std::string structured_by;      // the field that asked for it; "": none
+  bool logprobs = false;          // tell each token's
+  bool return_token_ids = false;  // vLLM's: tell the ids of prompt and answer
   int32_t top_logprobs = 0;
   int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 
@@ -68,6 +69,7 @@ struct GenerationRequest {
   bool parallel_tool_calls = true;
   Json template_variables = Json::object();  // chat_template_kwargs
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // vLLM's: the answer goes on with the last message
 
   Json echoed = Json::object();  // responses: fields that the answer repeats
 };

@@ -117,11 +117,17 @@ Json fixed_schemas() {
       "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
-    "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [{"required": ["prompt"]},
-      {"required": ["content"]}, {"required": ["messages"]}], "properties": {
-      "model": {"type": "string"}, "prompt": {"type": ["string", "null"]}, "content": {"type": ["string", "null"]},
-      "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
-      "add_special_tokens": {"type": "boolean"}}},
+    "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [
+      {"required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+      {"required": ["content"], "properties": {"content": {"type": "string"}}},
+      {"required": ["messages"], "properties": {"messages": {"type": "array"}}}], "properties": {
+      "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
+      "content": {"type": ["string", "null"]},
+      "messages": {"type": ["array", "null"], "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
+      "tools": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Tool"}},
+      "chat_template_kwargs": {"type": ["object", "null"]}, "add_generation_prompt": {"type": ["boolean", "null"]},
+      "continue_final_message": {"type": ["boolean", "null"], "enum": [false, null]},
+      "add_special_tokens": {"type": ["boolean", "null"]}, "return_token_strs": {"type": ["boolean", "null"]}}},
     "Tokens": {"type": "object", "required": ["count", "tokens", "max_model_len"], "properties": {
       "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"type": "integer"}}}},

@@ -102,8 +102,11 @@ constexpr Field kFields[] = {
            "Text or a conversation"),
     custom("instructions", kResponses, read_instructions, R"({"type": "string"})", "System message before the input"),
 
-    integer("max_tokens", kCompletions | kChat, 1, kTokensMax, max_tokens,
-            "Output tokens at most (completions: 16; chat: what the context has room for)"),
+    integer(
+        "max_tokens", kCompletions, 0, kTokensMax, max_tokens,
+        "Output tokens at most (default 16); 0: nothing is generated, 'echo' and 'prompt_logprobs' tell of the prompt"),
+    integer("max_tokens", kChat, 1, kTokensMax, max_tokens,
+            "Output tokens at most (default: what the context has room for)"),
     integer("max_completion_tokens", kChat, 1, kTokensMax, max_tokens, "OpenAI's newer name of max_tokens"),
     integer("max_output_tokens", kResponses, 1, kTokensMax, max_tokens, "Output tokens at most"),
     integer(
@@ -173,6 +176,15 @@ constexpr Field kFields[] = {
         "ignore_eos", kEndpoints, [](Request& r) -> uint8_t& { return r.params.ignore_eos; },
         "Go on through the model's end tokens"),
 
+    custom("skip_special_tokens", kEndpoints, read_skip_special_tokens, R"({"type": "boolean"})",
+           "false: the text has control tokens such as <|im_start|> too (default true)"),
+    flag(
+        "add_special_tokens", kCompletions | kChat, [](Request& r) -> uint8_t& { return r.params.add_special_tokens; },
+        "Add the begin token to the prompt (default: completions true; chat false, since the template writes it)"),
+    boolean(
+        "return_token_ids", kCompletions | kChat, [](Request& r) -> bool& { return r.return_token_ids; },
+        "Give the ids of prompt and answer as prompt_token_ids and token_ids; not with 'stream'"),
+
     boolean(
         "stream", kEndpoints, [](Request& r) -> bool& { return r.stream; }, "Server-sent events"),
     custom(
@@ -204,9 +216,14 @@ constexpr Field kFields[] = {
         "Several calls in one answer"),
     custom("chat_template_kwargs", kChat | kResponses, read_template_variables, R"({"type": "object"})",
            "Further variables of the chat template"),
+    custom("documents", kChat, read_documents, R"({"type": "array", "items": {"type": "object"}})",
+           "Documents that the chat template writes, if it knows them"),
     boolean(
         "add_generation_prompt", kChat, [](Request& r) -> bool& { return r.add_generation_prompt; },
-        "End the prompt with the assistant's header"),
+        "End the prompt with the assistant's header (default true)"),
+    boolean(
+        "continue_final_message", kChat, [](Request& r) -> bool& { return r.continue_final_message; },
+        "The answer goes on with the last message; needs 'add_generation_prompt': false"),
     custom("response_format", kChat | kCompletions, read_response_format,
            R"({"type": "object", "required": ["type"], "anyOf": [
                {"properties": {"type": {"enum": ["text", "json_object"]}}},
@@ -280,6 +297,27 @@ constexpr Field kFields[] = {
     unsupported("functions", kChat, "null", "use 'tools'"),
     unsupported("function_call", kChat, "null", "use 'tool_choice'"),
     unsupported("suffix", kCompletions, "null", "insertion is not available"),
+    unsupported("prompt", kResponses, "null", "prompt templates are not stored: send the conversation as input"),
+    unsupported("top_logprobs", kResponses, "0", "log probabilities are told by /v1/chat/completions"),
+
+    ignored("request_id", kAllEndpoints, "vLLM's, accepted, without effect"),
+    ignored("guided_decoding_backend", kEndpoints, "vLLM's, accepted, without effect: there is one"),
+    ignored("max_tool_calls", kResponses, "Accepted, without effect"),
+    unsupported("spaces_between_special_tokens", kEndpoints, "true", "tokens are joined as the vocabulary says"),
+    unsupported("truncate_prompt_tokens", kAllEndpoints, "null",
+                "prompts are not shortened: shorten it, or see max_model_len"),
+    unsupported("allowed_token_ids", kEndpoints, "null", "use 'structured_outputs' or 'logit_bias'"),
+    unsupported("logits_processors", kEndpoints, "null", "requests bring no code"),
+    unsupported("use_beam_search", kEndpoints, "false", "use 'n' and 'best_of'"),
+    unsupported("length_penalty", kEndpoints, "1.0", "there is no beam search"),
+    unsupported("return_tokens_as_token_ids", kCompletions | kChat, "false", "use 'return_token_ids'"),
+    unsupported("guided_whitespace_pattern", kEndpoints, "null",
+                "JSON has at most one blank, or a new line with an indent"),
+    unsupported("chat_template", kChat, "null", "start the server with --chat-template"),
+    unsupported("echo", kChat, "false", "use 'continue_final_message'"),
+    unsupported("mm_processor_kwargs", kChat, "null", "the model reads text only"),
+    unsupported("kv_transfer_params", kEndpoints, "null", "there is one server"),
+    unsupported("vllm_xargs", kEndpoints, "null", "there are no further options"),
 };
 
 [[noreturn]] void refuse(std::string_view name, const std::string& message) {

@@ -15,7 +15,7 @@ class ResponseFormat final : public AnswerFormat {
   ResponseFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request),
         info_(std::move(info)),
-        parser_(request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools) {}
+        parser_(request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools, info_.call_marks) {}
 
   void begin(std::string& out) override {
     Json event;
@@ -190,7 +190,7 @@ class ResponseFormat final : public AnswerFormat {
     item["id"] = fmt::format("fc_{}_{}", info_.id, items_.size());
     item["type"] = "function_call";
     item["status"] = status;
-    item["call_id"] = fmt::format("call_{}_{}", info_.id, items_.size());
+    item["call_id"] = server::call_id(info_, 0, items_.size());
     item["name"] = call.name;
     item["arguments"] = call.arguments;
     return item;

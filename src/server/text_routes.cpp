@@ -8,6 +8,8 @@
 
 #include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/field_readers.h"
+#include "server/generation_request.h"
 
 namespace inflight::server {
 namespace {
@@ -23,7 +25,7 @@ void check_keys(const Json& body, std::initializer_list<std::string_view> known)
 // The one model answers, whatever its name.
 void check_model_field(const Json& body) {
   const auto model = body.find("model");
-  if (model != body.end() && !model->is_string()) {
+  if (model != body.end() && !model->is_string() && !model->is_null()) {
     throw ApiError(400, fmt::format("'model' is {}, a string is expected", describe(*model)), "model");
   }
 }
@@ -41,16 +43,35 @@ ApiError bad_request(const Failure& failure) {
   return {mine ? 500 : 400, failure.what()};
 }
 
-std::string text_of(Engine& engine, const Json& body) {
-  if (const auto messages = body.find("messages"); messages != body.end()) {
-    Json request;
-    request["messages"] = read_messages(*messages);
-    request["add_generation_prompt"] = true;
-    return engine.chat_render(to_text(request));
+// Null counts as absent.
+const Json* find(const Json& body, const char* key) {
+  const auto found = body.find(key);
+  return found == body.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool read_flag(const Json& body, const char* key, bool otherwise) {
+  const Json* const given = find(body, key);
+  if (given == nullptr) return otherwise;
+  if (!given->is_boolean()) {
+    throw ApiError(400, fmt::format("'{}' is {}, true or false is expected", key, describe(*given)), key);
   }
-  const char* const key = body.contains("content") ? "content" : "prompt";
-  const auto text = body.find(key);
-  if (text == body.end() || !text->is_string()) {
+  return given->get<bool>();
+}
+
+std::string text_of(Engine& engine, const Json& body) {
+  if (const Json* const messages = find(body, "messages")) {
+    GenerationRequest request;
+    request.messages = read_messages(*messages);
+    if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools);
+    if (const Json* const variables = find(body, "chat_template_kwargs")) read_template_variables(*variables, request);
+    request.add_generation_prompt = read_flag(body, "add_generation_prompt", true);
+    request.continue_final_message = read_flag(body, "continue_final_message", false);
+    return engine.chat_render(chat_render_json(request));
+  }
+  const Json* const content = find(body, "content");
+  const Json* const text = content != nullptr ? content : find(body, "prompt");
+  if (text == nullptr || !text->is_string()) {
+    const char* const key = content != nullptr ? "content" : "prompt";
     throw ApiError(400, fmt::format("'{}' must be a string (or give 'messages')", key), key);
   }
   return text->get<std::string>();
@@ -60,13 +81,11 @@ std::string text_of(Engine& engine, const Json& body) {
 
 std::string tokenize_answer(Engine& engine, const std::string& text, const Json& engine_info) {
   const Json body = parse_json_object(text);
-  check_keys(body, {"model", "prompt", "content", "messages", "add_special_tokens"});
+  check_keys(body, {"model", "prompt", "content", "messages", "tools", "chat_template_kwargs", "add_generation_prompt",
+                    "continue_final_message", "add_special_tokens", "return_token_strs"});
   check_model_field(body);
-  const auto given = body.find("add_special_tokens");
-  if (given != body.end() && !given->is_boolean()) {
-    throw ApiError(400, "'add_special_tokens' must be true or false", "add_special_tokens");
-  }
-  const bool special = given == body.end() ? !body.contains("messages") : given->get<bool>();
+  const bool special = read_flag(body, "add_special_tokens", find(body, "messages") == nullptr);
+  const bool with_texts = read_flag(body, "return_token_strs", false);
   try {
     const std::string prompt = text_of(engine, body);
     const std::vector<int32_t> ids = engine.tokenize(prompt, special);
@@ -74,6 +93,7 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
     answer["count"] = ids.size();
     answer["max_model_len"] = engine_info["limits"]["max_model_len"];
     answer["tokens"] = ids;
+    for (size_t i = 0; with_texts && i < ids.size(); ++i) answer["token_strs"].push_back(engine.token_text(ids[i]));
     return to_text(answer);
   } catch (const Failure& failure) {
     throw bad_request(failure);

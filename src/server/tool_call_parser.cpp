@@ -2,32 +2,32 @@
 #include "server/tool_call_parser.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace inflight::server {
 namespace {
 
-constexpr std::string_view kTagBegin = "<tool_call>";
-constexpr std::string_view kTagEnd = "</tool_call>";
-constexpr std::array<std::string_view, 2> kRestMarkers = {"[TOOL_CALLS]", "<|python_tag|>"};
 constexpr std::string_view kSpace = " \t\r\n";
-
-// The longest end of `text` that begins one of the markers.
-size_t marker_start(std::string_view text) {
-  size_t longest = 0;
-  for (const std::string_view marker : {kTagBegin, kRestMarkers[0], kRestMarkers[1]}) {
-    for (size_t length = std::min(marker.size() - 1, text.size()); length > longest; --length) {
-      if (text.ends_with(marker.substr(0, length))) longest = length;
-    }
-  }
-  return text.size() - longest;
-}
 
 }  // namespace
 
-ToolCallParser::ToolCallParser(const Json& tools) {
+ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own)
+    : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}} {
   for (const Json& tool : tools) names_.push_back(tool["function"]["name"].get<std::string>());
+  if (!own.begin.empty() && std::ranges::find(marks_, own.begin, &CallMarks::begin) == marks_.end()) {
+    marks_.push_back(own);
+  }
+}
+
+// Where the longest end of what is held begins that begins a mark.
+size_t ToolCallParser::mark_start() const {
+  size_t longest = 0;
+  for (const CallMarks& mark : marks_) {
+    for (size_t length = std::min(mark.begin.size() - 1, held_.size()); length > longest; --length) {
+      if (held_.ends_with(std::string_view(mark.begin).substr(0, length))) longest = length;
+    }
+  }
+  return held_.size() - longest;
 }
 
 ToolCallParser::Found ToolCallParser::push(std::string_view text) {
@@ -63,17 +63,17 @@ void ToolCallParser::step(Found& found, bool at_end) {
   }
 }
 
-// An answer that begins with a bracket may be a call without marker.
+// An answer that begins with a bracket may be a call without marks.
 bool ToolCallParser::scan_start(bool at_end) {
   const size_t first = held_.find_first_not_of(kSpace);
   if (first == std::string::npos && !at_end) return false;
-  const bool marked = first != std::string::npos && std::string_view(held_).substr(first).starts_with(kRestMarkers[0]);
-  const bool half_marked =
-      first != std::string::npos && !at_end && kRestMarkers[0].starts_with(std::string_view(held_).substr(first));
-  if (half_marked) return false;
-  const bool bracket = first != std::string::npos && (held_[first] == '{' || held_[first] == '[');
+  const std::string_view text = first == std::string::npos ? "" : std::string_view(held_).substr(first);
+  const bool marked = std::ranges::any_of(marks_, [&](const CallMarks& mark) { return text.starts_with(mark.begin); });
+  const bool may_be_marked =
+      std::ranges::any_of(marks_, [&](const CallMarks& mark) { return mark.begin.starts_with(text); });
+  if (!marked && may_be_marked && !at_end) return false;
   state_ = State::Text;
-  if (bracket && !marked) begin_calls("");
+  if (!marked && (text.starts_with('{') || text.starts_with('['))) begin_calls({});
   return true;
 }
 
@@ -83,30 +83,30 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
     if (held_.empty()) return false;
     after_call_ = false;
   }
-  size_t begin = held_.find(kTagBegin);
-  std::string_view marker = kTagBegin;
-  for (const std::string_view other : kRestMarkers) {
-    if (const size_t at = held_.find(other); at < begin) {
+  size_t begin = std::string::npos;
+  const CallMarks* found_mark = nullptr;
+  for (const CallMarks& mark : marks_) {
+    if (const size_t at = held_.find(mark.begin); at < begin) {
       begin = at;
-      marker = other;
+      found_mark = &mark;
     }
   }
-  if (begin == std::string::npos) {
-    const size_t end = at_end ? held_.size() : marker_start(held_);
+  if (found_mark == nullptr) {
+    const size_t end = at_end ? held_.size() : mark_start();
     found.text.append(held_, 0, end);
     held_.erase(0, end);
     return false;
   }
   found.text.append(held_, 0, begin);
-  held_.erase(0, begin + marker.size());
-  begin_calls(marker);
+  held_.erase(0, begin + found_mark->begin.size());
+  begin_calls(*found_mark);
   return true;
 }
 
-void ToolCallParser::begin_calls(std::string_view marker) {
+void ToolCallParser::begin_calls(const CallMarks& marks) {
   state_ = State::Calls;
-  marker_ = marker;
-  tagged_ = marker == kTagBegin;
+  marker_ = marks.begin;
+  end_mark_ = marks.end;
   scanned_ = 0;
   in_list_ = closed_ = told_ = false;
   call_count_ = 0;
@@ -128,7 +128,10 @@ bool ToolCallParser::scan_calls(Found& found, bool at_end) {
   }
   if (reader_ && reader_->begun()) tell(found, false);
   // A whole call without its end tag is one; half of one that was not told of is text.
-  if (at_end && (reader_ ? !told_ : call_count_ == 0)) give_up(found);
+  if (at_end && (reader_ ? !told_ : call_count_ == 0)) {
+    give_up(found);
+    return true;
+  }
   if (call_count_ > 0 && !reader_) {
     held_.clear();
     scanned_ = 0;
@@ -159,12 +162,12 @@ void ToolCallParser::tell(Found& found, bool ends) {
 // Before, between and behind calls: brackets of a list, what separates them, the end tag.
 ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
   const char byte = held_[scanned_];
-  if (tagged_ && byte == '<') {
+  if (!end_mark_.empty() && byte == end_mark_[0]) {
     const std::string_view rest = std::string_view(held_).substr(scanned_);
-    const bool half = rest.size() < kTagEnd.size() && kTagEnd.starts_with(rest);
+    const bool half = rest.size() < end_mark_.size() && end_mark_.starts_with(rest);
     if (half && !at_end) return Step::Wait;
-    if ((!half && !rest.starts_with(kTagEnd)) || call_count_ == 0) return Step::NoCall;
-    held_.erase(0, scanned_ + kTagEnd.size());
+    if ((!half && !rest.starts_with(end_mark_)) || call_count_ == 0) return Step::NoCall;
+    held_.erase(0, scanned_ + end_mark_.size());
     state_ = State::Text;
     after_call_ = true;
     return Step::Next;
@@ -183,13 +186,12 @@ ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
   return Step::Next;
 }
 
-// No call after all: what was held back is text, but for what separated it from a call before.
+// No call after all: the mark is text, and what stands behind it is looked at again, but for what separated it from a
+// call before.
 void ToolCallParser::give_up(Found& found) {
   state_ = State::Text;
-  std::string_view text = std::string_view(held_).substr(0, scanned_);
-  if (call_count_ > 0) text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n,;]")));
-  found.text += marker_ + std::string(text);
-  held_.erase(0, scanned_);
+  if (call_count_ > 0) held_.erase(0, std::min(held_.size(), held_.find_first_not_of(" \t\r\n,;]")));
+  found.text += marker_;
   scanned_ = 0;
 }
 

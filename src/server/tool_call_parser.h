@@ -2,8 +2,9 @@
 // Function calls in generated text, in the forms that models are trained to write:
 //   <tool_call>{"name": ..., "arguments": {...}}</tool_call>     Hermes, Qwen
 //   {"name": ..., "parameters": {...}}                           Llama 3, as the whole answer; <|python_tag|> before it
-//   [{"name": ..., "arguments": {...}}, ...]                     what a forced call is made to be, whatever the model
 //   [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]         Mistral
+//   [{"name": ..., "arguments": {...}}, ...]                     what models are told to write whose template has no
+//   form the same between other marks                                 as the chat template has them
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
 // name is known and its arguments begin; those come as the model writes them.
 #pragma once
@@ -34,10 +35,15 @@ struct ToolCall {
 // Joins pieces to calls.
 void append_deltas(const std::vector<ToolCallDelta>& deltas, std::vector<ToolCall>& calls);
 
+// What stands before the JSON of calls, and behind it (or nothing).
+struct CallMarks {
+  std::string begin, end;
+};
+
 class ToolCallParser {
  public:
-  // tools: as read_tools() gives them; none: everything is text.
-  explicit ToolCallParser(const Json& tools);
+  // tools: as read_tools() gives them; none: everything is text.   own: the model's marks, besides those above.
+  explicit ToolCallParser(const Json& tools, const CallMarks& own = {});
 
   struct Found {
     std::string text;  // to show: held back as long as it may become a call
@@ -59,18 +65,20 @@ class ToolCallParser {
   [[nodiscard]] Step read_call(Found& found);
   [[nodiscard]] Step between_calls(bool at_end);
   void tell(Found& found, bool ends);
-  void begin_calls(std::string_view marker);
+  void begin_calls(const CallMarks& marks);
+  [[nodiscard]] size_t mark_start() const;
   void give_up(Found& found);
 
   std::vector<std::string> names_;
+  std::vector<CallMarks> marks_;
   State state_ = State::Start;
   bool after_call_ = false;
   std::string held_;  // not yet shown or told
 
   // In state Calls.
-  std::string marker_;   // that introduced them, as long as none is certain
-  size_t scanned_ = 0;   // of held_
-  bool tagged_ = false;  // <tool_call> ends them
+  std::string marker_;    // that introduced them, as long as none is certain
+  std::string end_mark_;  // of them
+  size_t scanned_ = 0;    // of held_
   bool in_list_ = false, closed_ = false;
   size_t call_count_ = 0;                 // whole ones
   bool told_ = false;                     // of the one being read

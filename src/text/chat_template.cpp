@@ -15,6 +15,30 @@ ChatSettings chat_settings(const Vocabulary& vocabulary, int64_t unix_time_secon
   return {spelling(vocabulary.bos()), spelling(vocabulary.eos()), unix_time_seconds};
 }
 
+namespace {
+
+// As transformers: templates may trim the content, in front and behind.
+std::string cut_behind_last_message(std::string text, const nlohmann::ordered_json& request) {
+  const auto& messages = request["messages"];
+  const auto wrong = [](const char* what) { fail(ErrorCode::InvalidArgument, "continue_final_message: {}", what); };
+  if (request.contains("add_generation_prompt") && request["add_generation_prompt"] == true)
+    wrong("not with add_generation_prompt");
+  if (messages.empty() || !messages.back().is_object() || !messages.back().contains("content") ||
+      !messages.back()["content"].is_string()) {
+    wrong("the last message has no text to go on with");
+  }
+  constexpr const char* kSpace = " \t\r\n";
+  std::string content = messages.back()["content"];
+  content.erase(0, content.find_first_not_of(kSpace));
+  const std::string trimmed = content.substr(0, content.find_last_not_of(kSpace) + 1);
+  const size_t at = text.rfind(trimmed);
+  if (at == std::string::npos) wrong("the chat template does not write the last message as it is");
+  text.resize(at + (text.compare(at, content.size(), content) == 0 ? content.size() : trimmed.size()));
+  return text;
+}
+
+}  // namespace
+
 ChatTemplate::ChatTemplate(std::string_view source) : block_(jinja::parse(source)) {}
 
 std::string ChatTemplate::render(std::string_view request_json, const ChatSettings& settings) const {
@@ -39,8 +63,11 @@ std::string ChatTemplate::render(std::string_view request_json, const ChatSettin
   interpreter.set_global("tools", jinja::Value::none());
   interpreter.set_global("documents", jinja::Value::none());
   interpreter.set_global("add_generation_prompt", jinja::Value(false));
+  const bool continues = request.contains("continue_final_message") && request["continue_final_message"] == true;
+  request.erase("continue_final_message");
   for (const auto& [name, value] : request.items()) interpreter.set_global(name, interpreter.heap().from_json(value));
-  return interpreter.render(block_);
+  std::string text = interpreter.render(block_);
+  return continues ? cut_behind_last_message(std::move(text), request) : text;
 }
 
 std::string render_chat(std::string_view template_text, std::string_view request_json, const ChatSettings& settings) {

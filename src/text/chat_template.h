@@ -29,7 +29,8 @@ class ChatTemplate {
   // request_json: {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...], "add_generation_prompt":
   // true,
   //               ...}; every key is a variable of the template. Without "tools" that is none, without
-  //               "add_generation_prompt" false, as in transformers.
+  //               "add_generation_prompt" false, as in transformers. With "continue_final_message": true the text ends
+  //               with the last message's content, so that an answer goes on with it.
   // ERRORS: InvalidArgument for what is no JSON object, has no list "messages", or what the template itself refuses.
   [[nodiscard]] std::string render(std::string_view request_json, const ChatSettings& settings) const;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/detokenizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "text/utf8.h"
 
@@ -12,12 +14,14 @@ bool drops_space(const Vocabulary& vocabulary, const DetokenizeOptions& options)
 }
 
 // The bytes that `id` adds. drop_space: as Detokenizer::drop_space_; set false once something was printed.
-std::string_view printed_bytes(const Vocabulary& vocabulary, TokenId id, bool show_control, bool& drop_space) {
+std::string_view printed_bytes(const Vocabulary& vocabulary, TokenId id, const DetokenizeOptions& options,
+                               bool& drop_space) {
   if (!vocabulary.contains(id)) {
     fail(ErrorCode::InvalidArgument, "token id {} is outside the vocabulary, allowed: 0 to {}", id,
          vocabulary.size() - 1);
   }
-  if (vocabulary.is_control(id) && !show_control) return "";
+  const bool shown = options.show_control || std::ranges::find(options.shown, id) != options.shown.end();
+  if (vocabulary.is_control(id) && !shown) return "";
   std::string_view bytes = vocabulary.bytes(id);
   if (bytes.empty()) return bytes;
   if (drop_space && bytes[0] == ' ') bytes.remove_prefix(1);
@@ -32,7 +36,7 @@ Detokenizer::Detokenizer(const Vocabulary& vocabulary, const DetokenizeOptions& 
 
 std::string_view Detokenizer::push(TokenId id) {
   text_.clear();
-  pending_ += printed_bytes(vocabulary_, id, options_.show_control, drop_space_);
+  pending_ += printed_bytes(vocabulary_, id, options_, drop_space_);
   std::string_view rest = pending_;
   while (!rest.empty()) {
     const size_t length = valid_utf8_length(rest);
@@ -63,7 +67,7 @@ std::string detokenize_bytes(const Vocabulary& vocabulary, std::span<const Token
                              const DetokenizeOptions& options) {
   bool drop_space = drops_space(vocabulary, options);
   std::string bytes;
-  for (const TokenId id : ids) bytes += printed_bytes(vocabulary, id, options.show_control, drop_space);
+  for (const TokenId id : ids) bytes += printed_bytes(vocabulary, id, options, drop_space);
   return bytes;
 }
 

@@ -13,7 +13,8 @@
 namespace inflight {
 
 struct DetokenizeOptions {
-  bool show_control = false;  // print control tokens' spelling instead of nothing
+  bool show_control = false;         // print control tokens' spelling instead of nothing
+  std::span<const TokenId> shown{};  // or that of these.   LIFETIME: as the detokenizer's
   // SentencePiece puts a space before a text. True: the ids are a whole text, so drop it; false: they continue one.
   bool whole_text = true;
 };

@@ -11,6 +11,7 @@
 #include "text/grammar_gbnf.h"
 #include "text/grammar_json.h"
 #include "text/grammar_regex.h"
+#include "text/grammar_tools.h"
 #include "text/utf8.h"
 
 namespace inflight {
@@ -30,6 +31,8 @@ grammar::Program compile(GrammarKind kind, std::string_view text) {
       return grammar::compile_regex(text);
     case GrammarKind::Gbnf:
       return grammar::compile_gbnf(text);
+    case GrammarKind::ToolCalls:
+      return grammar::compile_tool_calls(text);
   }
   fail(ErrorCode::InvalidArgument, "unknown kind of grammar");
 }
@@ -215,8 +218,9 @@ bool GrammarMatcher::try_accept(TokenId token) {
     state_.ended = true;
     return true;
   }
-  if (!vocabulary_.contains(token) || vocabulary_.is_control(token) || vocabulary_.bytes(token).empty()) return false;
-  return try_accept_text(vocabulary_.bytes(token));
+  if (!vocabulary_.contains(token)) return false;
+  const std::string bytes = grammar_bytes(vocabulary_, token);
+  return !bytes.empty() && try_accept_text(bytes);
 }
 
 void GrammarMatcher::accept(TokenId token) {
@@ -257,7 +261,7 @@ std::string GrammarMatcher::forced_text() const {
 }
 
 GrammarStore::GrammarStore(const Vocabulary& vocabulary, std::vector<TokenId> end_tokens)
-    : vocabulary_(vocabulary), end_tokens_(std::move(end_tokens)), trie_(vocabulary) {}
+    : vocabulary_(vocabulary), end_tokens_(std::move(end_tokens)), trie_(vocabulary, end_tokens_) {}
 
 CompiledGrammar* GrammarStore::find(GrammarKind kind, std::string_view text) {
   const auto found =

@@ -30,8 +30,9 @@ namespace inflight {
 enum class GrammarKind : uint8_t {
   JsonObject,  // any JSON object; the text is not looked at
   JsonSchema,
-  Regex,  // the whole output matches
-  Gbnf,   // llama.cpp's notation; begins with rule "root"
+  Regex,      // the whole output matches
+  Gbnf,       // llama.cpp's notation; begins with rule "root"
+  ToolCalls,  // as tool_grammar_text() gives them
 };
 
 // Parses and compiles.   COST: milliseconds for usual schemas.   THREAD: any.

@@ -37,16 +37,15 @@ const std::map<std::string_view, std::string_view>& format_patterns() {
 
 class SchemaCompiler {
  public:
-  explicit SchemaCompiler(Json root) : root_(std::move(root)), text_(builder_) {}
+  SchemaCompiler(Json root, Builder& builder, JsonText& text)
+      : root_(std::move(root)), builder_(builder), text_(text) {}
 
-  Program compile() {
+  NodeId document() {
     const int32_t rule = builder_.new_rule("#");
     refs_["#"] = rule;
     const NodeId body = schema(root_, "#");
     builder_.define(rule, body);
-    const int32_t start = builder_.new_rule("document");
-    builder_.define(start, builder_.call(rule));
-    return builder_.compile(start);
+    return builder_.call(rule);
   }
 
  private:
@@ -355,22 +354,35 @@ class SchemaCompiler {
   }
 
   Json root_;
-  Builder builder_;
-  JsonText text_;
+  Builder& builder_;
+  JsonText& text_;
   std::map<std::string, int32_t> refs_;  // by the reference's text
   int depth_ = 0;
 };
 
 }  // namespace
 
+NodeId json_document(Builder& builder, JsonText& text, const Json& schema) {
+  try {
+    return SchemaCompiler(schema, builder, text).document();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
+  }
+}
+
 Program compile_json_schema(std::string_view schema) {
   Json root;
   try {
     root = Json::parse(schema);
-    return SchemaCompiler(std::move(root)).compile();
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
   }
+  Builder builder;
+  JsonText text(builder);
+  const NodeId document = json_document(builder, text, root);
+  const int32_t start = builder.new_rule("document");
+  builder.define(start, document);
+  return builder.compile(start);
 }
 
 }  // namespace inflight::grammar

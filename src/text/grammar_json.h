@@ -15,6 +15,7 @@
 
 #include <string_view>
 
+#include "text/grammar_json_text.h"
 #include "text/grammar_program.h"
 
 namespace inflight::grammar {
@@ -22,5 +23,8 @@ namespace inflight::grammar {
 // ERRORS: InvalidArgument for what is no JSON or no schema; Unsupported naming the keyword and its place, such as
 //         "JSON schema, #/properties/a: keyword 'not' is not supported".
 [[nodiscard]] Program compile_json_schema(std::string_view schema);
+
+// The same as a part of a larger grammar. References within the schema are to its own root.
+[[nodiscard]] NodeId json_document(Builder& builder, JsonText& text, const Json& schema);
 
 }  // namespace inflight::grammar

@@ -53,16 +53,26 @@ class Utf8Follower {
 
 uint8_t TokenTrie::kind_of(uint8_t ascii) { return kKinds[ascii]; }
 
-TokenTrie::TokenTrie(const Vocabulary& vocabulary) : nodes_(1) {
+std::string grammar_bytes(const Vocabulary& vocabulary, TokenId token) {
+  const std::string_view bytes = vocabulary.bytes(token);
+  if (vocabulary.type(token) == TokenType::Control) return kControlBegin + std::string(bytes) + kControlEnd;
+  const bool is_text = !vocabulary.is_control(token) && bytes.find_first_of("\xFE\xFF") == bytes.npos;
+  return is_text ? std::string(bytes) : "";
+}
+
+TokenTrie::TokenTrie(const Vocabulary& vocabulary, std::span<const TokenId> end_tokens) : nodes_(1) {
+  std::vector<std::pair<std::string, TokenId>> sorted;
   for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    const size_t size = vocabulary.bytes(id).size();
-    if (!vocabulary.is_control(id) && size > 0 && size <= kTokenBytesMax) tokens_.push_back(id);
+    std::string bytes = grammar_bytes(vocabulary, id);
+    const bool ends = std::ranges::find(end_tokens, id) != end_tokens.end();
+    if (!ends && !bytes.empty() && bytes.size() <= kTokenBytesMax) sorted.emplace_back(std::move(bytes), id);
   }
-  std::ranges::stable_sort(tokens_, [&](TokenId a, TokenId b) { return vocabulary.bytes(a) < vocabulary.bytes(b); });
+  std::ranges::sort(sorted);
   std::vector<size_t> path{0};  // nodes from the root to the last token's
   std::string_view before;
-  for (size_t index = 0; index < tokens_.size(); ++index) {
-    const std::string_view bytes = vocabulary.bytes(tokens_[index]);
+  for (size_t index = 0; index < sorted.size(); ++index) {
+    const std::string_view bytes = sorted[index].first;
+    tokens_.push_back(sorted[index].second);
     const auto shared = static_cast<size_t>(std::ranges::mismatch(before, bytes).in1 - before.begin());
     for (; path.size() > shared + 1; path.pop_back()) nodes_[path.back()].end = static_cast<int32_t>(nodes_.size());
     for (size_t depth = shared; depth < bytes.size(); ++depth) {

@@ -5,12 +5,19 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/vocabulary.h"
 
 namespace inflight {
+
+// The bytes that grammars know a token by: those of its text; a control token's spelling stands between two that no
+// text has, so that no text is taken for it. Empty: of no use in a grammar.
+inline constexpr char kControlBegin = '\xFF', kControlEnd = '\xFE';
+[[nodiscard]] std::string grammar_bytes(const Vocabulary& vocabulary, TokenId token);
 
 class TokenTrie {
  public:
@@ -31,8 +38,8 @@ class TokenTrie {
   // 0 to 29 for an ASCII byte: letters and digits by a few kinds, what JSON is made of each by its own.
   [[nodiscard]] static uint8_t kind_of(uint8_t ascii);
 
-  // Of the tokens that text is made of: not control, unknown or unused ones, nor those of more than 1,000 bytes.
-  explicit TokenTrie(const Vocabulary& vocabulary);
+  // Of the tokens that have grammar_bytes(), 1,000 at most, but for those that end a text.
+  TokenTrie(const Vocabulary& vocabulary, std::span<const TokenId> end_tokens);
 
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }  // [0] is the root
   [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }

@@ -2,7 +2,8 @@
 // The grammars' side of schema_test.py: reads one JSON object a line {"kind", "text", "accept": [texts], "walks",
 // "seed"} and answers each with {"accepted": [whether each text is given by the grammar], "walks": [random texts under
 // the mask]} or
-// {"error"}.    follow_grammar MODEL
+// {"error"}. Kind "tool_calls": "text" is what structured_tools of inflight.h is, "template" a chat template.
+//     follow_grammar MODEL
 #include <fmt/format.h>
 
 #include <bit>
@@ -14,7 +15,10 @@
 
 #include "base/error.h"
 #include "model/model_loader.h"
+#include "text/chat_template.h"
 #include "text/grammar.h"
+#include "text/grammar_tools.h"
+#include "text/tool_call_format.h"
 
 namespace {
 
@@ -25,6 +29,7 @@ using inflight::TokenId;
 GrammarKind kind_named(const std::string& name) {
   if (name == "json_object") return GrammarKind::JsonObject;
   if (name == "json_schema") return GrammarKind::JsonSchema;
+  if (name == "tool_calls") return GrammarKind::ToolCalls;
   return name == "regex" ? GrammarKind::Regex : GrammarKind::Gbnf;
 }
 
@@ -66,7 +71,13 @@ int main(int argc, char** argv) {
     nlohmann::json answer;
     try {
       const GrammarKind kind = kind_named(task["kind"]);
-      const std::string text = task["text"];
+      std::string text = task["text"];
+      if (kind == GrammarKind::ToolCalls) {
+        const inflight::ChatTemplate chat_template(task["template"].get<std::string>());
+        const auto format = find_tool_call_format(chat_template, {"<s>", "</s>", 0});
+        text = tool_grammar_text(inflight::read_tool_request(text), format, vocabulary);
+        answer["from_template"] = format.from_template;
+      }
       (void)store.matcher(kind, text);
       answer["accepted"] = nlohmann::json::array();
       for (const std::string document : task["accept"]) {

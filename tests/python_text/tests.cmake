@@ -13,3 +13,7 @@ set_tests_properties(python_schema PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
 add_test(NAME python_schema_suite COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/schema_suite_test.py
   $<TARGET_FILE:follow_grammar> ${PROJECT_SOURCE_DIR}/models/tinyworld/tinyworld-f16.gguf)
 set_tests_properties(python_schema_suite PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+add_test(NAME python_tool_calls COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/python_text/tool_calls_test.py
+  $<TARGET_FILE:render_chat> $<TARGET_FILE:follow_grammar> ${PROJECT_SOURCE_DIR}/models/tinyworld/tinyworld-f16.gguf
+  ${INFLIGHT_SHARED_DATA})
+set_tests_properties(python_tool_calls PROPERTIES LABELS unit SKIP_RETURN_CODE 77)

@@ -53,12 +53,15 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
       {"a <tool_ca", "a <tool_ca", {}},
       {"<tool_call>{\"name\": \"f\", \"arguments\": {}}", "", {"f{}"}},  // the end tag is missing
       {"<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_c", "", {"f{}"}},
+      {"<tool_call><tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "<tool_call>", {"f{}"}},
+      {R"(<own>[{"name": "f", "arguments": {}}]</own> text)", "text", {"f{}"}},  // the model's own marks
+      {"<own> <ow", "<own> <ow", {}},
       {"[1, 2]", "[1, 2]", {}},
       {"", "", {}},
   };
   for (const auto& each : cases) {
     for (size_t step = 1; step <= std::max<size_t>(1, each.text.size()); ++step) {
-      ToolCallParser parser(kTools);
+      ToolCallParser parser(kTools, {"<own>", "</own>"});
       std::string shown;
       std::vector<ToolCall> calls;
       const auto take = [&](const ToolCallParser::Found& found) {

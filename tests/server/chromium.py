@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium driven through its DevTools protocol, with nothing but Python's own library, and what tests of pages share."""
+"""A headless Chromium driven through its DevTools protocol, with nothing but Python's own library; what tests of pages share."""
 import base64
 import json
 import os

@@ -54,6 +54,56 @@ class Ends(unittest.TestCase):
         later = server.post("/v1/completions", {**STORY, "stop_token_ids": [comma], "min_tokens": 10})
         self.assertGreaterEqual(later["usage"]["completion_tokens"], 10)
 
+    def test_no_tokens_at_all_scores_the_prompt(self):
+        """As evaluation harnesses ask for it: the log probabilities are those that the same prompt has with an answer."""
+        scored = {**STORY, "echo": True, "logprobs": 1}
+        whole = server.post("/v1/completions", {**scored, "max_tokens": 1})["choices"][0]["logprobs"]
+        answer = server.post("/v1/completions", {**scored, "max_tokens": 0})
+        told = answer["choices"][0]["logprobs"]
+        self.assertEqual(told["tokens"], whole["tokens"][:-1])
+        self.assertEqual(told["token_logprobs"], whole["token_logprobs"][:-1])
+        self.assertEqual(answer["choices"][0]["text"], STORY["prompt"])
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        self.assertEqual(answer["usage"]["completion_tokens"], 0)
+        ids = [ids_of(text) for text in ("Once upon a time", "One day, a fox")]
+        several = server.post("/v1/completions", {**scored, "prompt": ids, "max_tokens": 0, "seed": 1})["choices"]
+        self.assertEqual(several[0]["logprobs"]["token_logprobs"], told["token_logprobs"])
+        self.assertEqual([len(each["logprobs"]["tokens"]) for each in several], [len(each) for each in ids])
+        events = server.stream("/v1/completions", {**STORY, "max_tokens": 0})
+        self.assertEqual([event["choices"][0]["finish_reason"] for event in events], ["length"])
+        refused = server.request("POST", "/v1/completions", {**STORY, "max_tokens": 0, "n": 2})
+        self.assertEqual((refused[0], "2 answers" in refused[2]["error"]["message"]), (400, True))
+
+    def test_token_ids_and_special_tokens(self):
+        body = {**CHAT, "max_tokens": 5, "ignore_eos": True, "return_token_ids": True}
+        answer = server.post("/v1/chat/completions", body)
+        self.assertEqual(answer["prompt_token_ids"], server.post("/tokenize", {"messages": CHAT["messages"]})["tokens"])
+        text = server.post("/detokenize", {"tokens": answer["choices"][0]["token_ids"]})["prompt"]
+        self.assertEqual(len(answer["choices"][0]["token_ids"]), 5)
+        self.assertEqual(text.strip(), answer["choices"][0]["message"]["content"].strip())
+        one = server.post("/v1/completions", {**STORY, "return_token_ids": True})["choices"][0]
+        self.assertEqual(one["prompt_token_ids"], ids_of(STORY["prompt"]))
+        self.assertEqual(len(one["token_ids"]), 24)
+        begin = server.post("/tokenize", {"prompt": "<|im_start|>"})["tokens"][-1]
+        led = {**STORY, "max_tokens": 2, "logit_bias": {str(begin): 100}}
+        self.assertEqual(server.post("/v1/completions", led)["choices"][0]["text"], "")
+        shown = server.post("/v1/completions", {**led, "skip_special_tokens": False})["choices"][0]["text"]
+        self.assertEqual(shown, "<|im_start|>" * 2)
+
+    def test_an_answer_goes_on_with_the_last_message(self):
+        turns = [*CHAT["messages"], {"role": "assistant", "content": "The sky is very"}]
+        body = {**CHAT, "messages": turns, "add_generation_prompt": False, "continue_final_message": True,
+                "return_token_ids": True}
+        answer = server.post("/v1/chat/completions", body)
+        prompt = server.post("/detokenize", {"tokens": answer["prompt_token_ids"]})["prompt"]
+        self.assertTrue(prompt.endswith("The sky is very"), prompt)
+        strings = server.post("/tokenize", {"messages": turns, "add_generation_prompt": False, "continue_final_message": True,
+                                            "return_token_strs": True})
+        self.assertEqual(strings["tokens"], answer["prompt_token_ids"])
+        self.assertTrue("".join(strings["token_strs"]).endswith("The sky is very"))
+        refused = server.request("POST", "/v1/chat/completions", {**CHAT, "continue_final_message": True})
+        self.assertEqual((refused[0], refused[2]["error"]["param"]), (400, "continue_final_message"))
+
     def test_ignore_eos_and_lengths(self):
         self.assertEqual(server.post("/v1/completions", {**STORY, "max_tokens": 300, "ignore_eos": True})["usage"]
                          ["completion_tokens"], 300)

@@ -110,6 +110,9 @@ class Errors(unittest.TestCase):
         self.check(400, "POST", "/detokenize", {"tokens": [1 << 30]}, says=str(1 << 30))
         self.check(400, "POST", "/tokenize", {"prompt": 4}, param="prompt", says="string")
         self.check(400, "POST", "/tokenize", {"prompt": "a", "model": 4}, param="model", says="string")
+        self.check(400, "POST", "/tokenize", {"content": None}, param="prompt", says="string")
+        with_null = {"prompt": "a", "content": None, "messages": None, "add_special_tokens": None, "model": None}
+        self.assertEqual(server.post("/tokenize", with_null), server.post("/tokenize", {"prompt": "a"}))
         message = {"role": "user", "content": "x", "name": 5}
         self.check(400, "POST", "/tokenize", {"messages": [message]}, param="messages[0].name", says="5")
         self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens", says="1.5")

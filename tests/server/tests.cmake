@@ -20,4 +20,5 @@ add_test(NAME server_structured COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE
 set_tests_properties(server_structured PROPERTIES LABELS server SKIP_RETURN_CODE 77 TIMEOUT 300)
 set_tests_properties(server_openai_sdk PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_bench_serve server server/bench_serve_test.py $<TARGET_FILE:inflight>)
+inflight_python_test(server_tools server server/tools_test.py $<TARGET_FILE:inflight> ${INFLIGHT_SHARED_DATA})
 inflight_python_test(server_docs server server/docs_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})

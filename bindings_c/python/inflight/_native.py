@@ -38,7 +38,8 @@ class EngineParams(ctypes.Structure):
         ("max_num_queued_tokens", c_int64), ("max_predicted_wait_ms", c_double), ("request_timeout_ms", c_double),
         ("watchdog_timeout_s", c_double), ("max_tokens_limit", c_int32), ("max_num_partial_prefills", c_int32),
         ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p),
-        ("linear_backend", c_char_p), ("kv_offloading_size", c_double)]
+        ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
+        ("chat_template", c_char_p)]
 
 
 class RequestParams(ctypes.Structure):
@@ -56,10 +57,11 @@ class RequestParams(ctypes.Structure):
         ("presence_penalty", c_float), ("frequency_penalty", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
         ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32), ("dry_sequence_breakers", POINTER(c_char_p)),
         ("dry_sequence_breaker_count", c_size_t), ("logprobs", c_int32), ("prompt_logprobs", c_int32),
-        ("include_stop_str_in_output", c_uint8), ("structured_json_object", c_uint8), ("reserved2", c_uint8 * 2),
+        ("include_stop_str_in_output", c_uint8), ("structured_json_object", c_uint8),
+        ("show_special_tokens", c_uint8), ("reserved2", c_uint8),
         ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
         ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t),
-        ("timeout_ms", c_double)]
+        ("timeout_ms", c_double), ("structured_tools", c_char_p)]
 
 
 class StreamEvent(ctypes.Structure):

@@ -400,7 +400,7 @@ TEST_F(CAbi, RefusesBadRequestsByName) {
   refused([](auto& r) { r.prompt = nullptr; }, "either prompt or prompt_ids");
   refused([&](auto& r) { r.prompt_ids = &id; }, "both");
   refused([](auto& r) { r.prompt = ""; }, "empty");
-  refused([](auto& r) { r.max_tokens = 0; }, "max_tokens");
+  refused([](auto& r) { r.max_tokens = -1; }, "max_tokens");
   refused([](auto& r) { r.temperature = -1.0F; }, "temperature");
   refused([](auto& r) { r.top_p = 0.0F; }, "top_p");
   refused([](auto& r) { r.tenant = 100000; }, "tenant");

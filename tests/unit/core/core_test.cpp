@@ -52,8 +52,8 @@ TEST(SamplingParams, DefaultsAreValidAndEachRangeIsChecked) {
   params.top_p = 0.0F;
   EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("top_p is 0"), std::string::npos);
   params = {};
-  params.max_tokens = 0;
-  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("max_tokens is 0"),
+  params.max_tokens = -1;
+  EXPECT_NE(message_of([&] { params.validate(); }, ErrorCode::InvalidArgument).find("max_tokens is -1"),
             std::string::npos);
   params = {};
   params.stop_token_ids.resize(65);

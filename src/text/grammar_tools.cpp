@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/grammar_tools.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/grammar_json.h"
+#include "text/special_tokens.h"
+#include "text/token_trie.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kCallsMax = 16;  // a model that does not end its calls is made to
+// Around control tokens in a grammar's text, which is JSON: kControlBegin and kControlEnd are no UTF-8.
+constexpr char kMarkBegin = '\x02', kMarkEnd = '\x03';
+
+[[noreturn]] void refuse(const std::string& message) {
+  fail(ErrorCode::InvalidArgument, "structured_tools: {}", message);
+}
+
+Json parse(std::string_view text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) refuse("not a JSON object");
+  return json;
+}
+
+// Control tokens that the text spells get marks around them.
+std::string mark_control_tokens(const std::string& text, const SpecialTokens& special, const Vocabulary& vocabulary) {
+  std::string marked;
+  size_t at = 0;
+  while (const auto match = special.find(text, at, true)) {
+    const bool control = vocabulary.is_control(match->id);
+    marked.append(text, at, match->offset - at);
+    if (control) marked += kMarkBegin;
+    marked.append(text, match->offset, match->length);
+    if (control) marked += kMarkEnd;
+    at = match->offset + match->length;
+  }
+  return marked.append(text, at);
+}
+
+// The function that the choice names; "": it names none.
+std::string chosen_name(const Json& choice) {
+  if (choice == "auto" || choice == "required") return "";
+  const Json function = choice.is_object() ? choice.value("function", choice) : Json();
+  const auto name = function.find("name");
+  if (!function.is_object() || name == function.end() || !name->is_string()) {
+    refuse("tool_choice must be \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}");
+  }
+  return name->get<std::string>();
+}
+
+}  // namespace
+
+ToolRequest read_tool_request(std::string_view json) {
+  const Json given = parse(json);
+  const auto tools = given.find("tools");
+  if (tools == given.end() || !tools->is_array() || tools->empty()) refuse("tools must be a list of functions");
+  const Json choice = given.value("tool_choice", Json("auto"));
+  const std::string chosen = chosen_name(choice);
+  ToolRequest request;
+  request.forced = choice != "auto";
+  for (size_t i = 0; i < tools->size(); ++i) {
+    const Json& tool = (*tools)[i];
+    const Json function = tool.is_object() ? tool.value("function", Json()) : Json();
+    if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) {
+      refuse(fmt::format("tools[{}].function has no name", i));
+    }
+    if (!chosen.empty() && function["name"] != chosen) continue;
+    Json kept;
+    kept["name"] = function["name"];
+    kept["parameters"] = function.value("parameters", Json::object());
+    if (!kept["parameters"].is_object()) refuse(fmt::format("tools[{}].function.parameters is no JSON schema", i));
+    request.functions.push_back(std::move(kept));
+  }
+  if (request.functions.empty()) refuse(fmt::format("tool_choice names '{}', which is none of the tools", chosen));
+  const Json parallel = given.value("parallel_tool_calls", Json(true));
+  if (!parallel.is_boolean()) refuse("parallel_tool_calls must be true or false");
+  request.parallel = parallel.get<bool>() && chosen.empty();
+  return request;
+}
+
+std::string tool_call_trigger(const ToolCallFormat& format) {
+  const std::string mark = format.begin_mark();
+  return mark.empty() ? format.begin : mark;
+}
+
+std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format, const Vocabulary& vocabulary) {
+  const SpecialTokens special(vocabulary);
+  const auto marked = [&](const std::string& text) { return mark_control_tokens(text, special, vocabulary); };
+  std::string begin = format.begin;
+  if (!request.forced) {
+    const std::string trigger = tool_call_trigger(format);
+    begin.erase(0, begin.find(trigger) + trigger.size());
+  }
+  Json text;
+  text["begin"] = marked(begin);
+  text["middle"] = marked(format.middle);
+  text["separator"] = request.parallel ? marked(format.separator) : "";
+  text["end"] = marked(format.end);
+  text["forced"] = request.forced;
+  text["functions"] = request.functions;
+  return text.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+namespace grammar {
+namespace {
+
+class ToolCalls {
+ public:
+  explicit ToolCalls(std::string_view text) : given_(parse(text)), text_(builder_) {}
+
+  Program compile() {
+    std::vector<NodeId> functions;
+    for (const Json& function : given_["functions"]) functions.push_back(call_of(function));
+    const int32_t call = builder_.new_rule("call");
+    builder_.define(call, builder_.any_of(std::move(functions)));
+    std::vector<NodeId> parts{literal("begin"), builder_.call(call)};
+    if (!given_["separator"].get_ref<const std::string&>().empty()) {
+      const NodeId more = builder_.sequence({literal("separator"), builder_.call(call)});
+      parts.push_back(builder_.repeat(more, 0, kCallsMax - 1));
+    }
+    parts.push_back(literal("end"));
+    const int32_t root = builder_.new_rule("calls");
+    builder_.define(root, builder_.sequence(std::move(parts)));
+    return builder_.compile(root);
+  }
+
+ private:
+  // NAME middle ARGUMENTS
+  NodeId call_of(const Json& function) {
+    const std::string name = function["name"].dump();
+    Json parameters = function["parameters"];
+    if (!parameters.contains("type")) parameters["type"] = "object";
+    try {
+      static_cast<void>(compile_json_schema(parameters.dump()));
+    } catch (const Error& error) {
+      // Where the model may call as it likes, a schema that cannot be followed is as if it were not there.
+      if (given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
+      parameters = Json{{"type", "object"}};
+    }
+    return builder_.sequence({builder_.literal(name.substr(1, name.size() - 2)), literal("middle"),
+                              json_document(builder_, text_, parameters)});
+  }
+
+  NodeId literal(const char* part) {
+    const auto& text = given_[part].get_ref<const std::string&>();
+    CharacterSet alphanumeric('0', '9');
+    alphanumeric.add('A', 'Z');
+    alphanumeric.add('a', 'z');
+    std::vector<NodeId> parts;
+    size_t at = 0;
+    for (size_t mark = text.find(kCallIdMark); mark != text.npos; mark = text.find(kCallIdMark, at)) {
+      parts.push_back(plain(text.substr(at, mark - at)));
+      const auto length = static_cast<int64_t>(kCallIdMark.size());
+      parts.push_back(builder_.repeat(builder_.characters(alphanumeric), length, length));
+      at = mark + kCallIdMark.size();
+    }
+    parts.push_back(plain(text.substr(at)));
+    return builder_.sequence(std::move(parts));
+  }
+
+  NodeId plain(std::string text) {
+    std::ranges::replace(text, kMarkBegin, kControlBegin);
+    std::ranges::replace(text, kMarkEnd, kControlEnd);
+    return builder_.literal(text);
+  }
+
+  Json given_;
+  Builder builder_;
+  JsonText text_;
+};
+
+}  // namespace
+
+Program compile_tool_calls(std::string_view text) { return ToolCalls(text).compile(); }
+
+}  // namespace grammar
+}  // namespace inflight

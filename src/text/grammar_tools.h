@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of functions as a grammar: in the model's own form (tool_call_format.h), with arguments that follow the
+// functions' JSON schemas.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "text/grammar_program.h"
+#include "text/tool_call_format.h"
+#include "text/vocabulary.h"
+
+namespace inflight {
+
+// What a request wants of its functions: {"tools": [{"type": "function", "function": {"name", "parameters", ...}},
+// ...], "tool_choice": "auto" | "required" | {"type": "function", "function": {"name": ...}}, "parallel_tool_calls":
+// true}.
+struct ToolRequest {
+  nlohmann::ordered_json functions = nlohmann::ordered_json::array();  // that may be called
+  bool forced = false;                                                 // the answer is calls and nothing else
+  bool parallel = true;                                                // several
+};
+// ERRORS: InvalidArgument naming the field, such as "structured_tools: tools[1].function has no name".
+[[nodiscard]] ToolRequest read_tool_request(std::string_view json);
+
+// The text of a grammar of kind ToolCalls. Not forced: it begins behind what marks calls, see tool_call_trigger().
+[[nodiscard]] std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format,
+                                            const Vocabulary& vocabulary);
+
+// What a model writes before its first call: the format's begin_mark(), or else, where the calls are all there is, the
+// first call up to the function's name.
+[[nodiscard]] std::string tool_call_trigger(const ToolCallFormat& format);
+
+namespace grammar {
+
+// ERRORS: as compile_json_schema(), naming the function.
+[[nodiscard]] Program compile_tool_calls(std::string_view text);
+
+}  // namespace grammar
+}  // namespace inflight

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tool_call_format.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "text/jinja_value.h"
+#include "text/special_tokens.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kName = "probe_function";
+constexpr std::string_view kArguments = R"({"probe_key": "probe_value"})";
+constexpr std::string_view kAnswer = "probe_answer";
+constexpr std::string_view kSystem = "probe_system";
+constexpr std::string_view kSpace = " \t\r\n";
+
+// What a template that knows no calls has the model told.
+constexpr std::string_view kInstruction =
+    "You can call functions. To call them, answer with nothing but a JSON list: "
+    "[{\"name\": NAME, \"arguments\": {...}}, ...]. The functions, one a line:";
+
+std::string_view trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kSpace);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+// As templates write JSON.
+std::string spaced_json(const Json& value) {
+  jinja::Heap heap;
+  return jinja::to_json(heap.from_json(value), {});
+}
+
+class Probe {
+ public:
+  Probe(const ChatTemplate& chat_template, const ChatSettings& settings)
+      : template_(chat_template), settings_(settings) {
+    function_["type"] = "function";
+    function_["function"]["name"] = kName;
+    function_["function"]["description"] = "probe";
+    function_["function"]["parameters"] =
+        Json::parse(R"({"type": "object", "properties": {"probe_key": {"type": "string"}}})");
+  }
+
+  // The texts around `count` calls; none: the template does not write them so.
+  [[nodiscard]] std::optional<ToolCallFormat> format_of_one() const {
+    const std::optional<std::string> body = body_of(1);
+    const std::optional<std::string> turn_end = end_of_turn();
+    if (!body || !turn_end) return std::nullopt;
+    ToolCallFormat format;
+    format.from_template = true;
+    const size_t name = body->find(kName);
+    const size_t arguments = body->find(kArguments, name == body->npos ? name : name + kName.size());
+    if (arguments == body->npos) return std::nullopt;
+    const size_t behind = arguments + kArguments.size();
+    const size_t end = body->find(*turn_end, behind);
+    if (end == body->npos) return std::nullopt;
+    format.begin = body->substr(0, name);
+    format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
+    format.end = body->substr(behind, end - behind);
+    const bool is_json =
+        format.begin.ends_with('"') && format.middle.starts_with('"') && format.end.find('}') != format.end.npos;
+    return is_json ? std::optional(format) : std::nullopt;
+  }
+
+  // What stands between two calls; empty: the template writes one only.
+  [[nodiscard]] std::string separator(const ToolCallFormat& format) const {
+    const std::optional<std::string> body = body_of(2);
+    const std::string first = format.begin + std::string(kName) + format.middle + std::string(kArguments);
+    const std::string second = std::string(kName) + format.middle + std::string(kArguments) + format.end;
+    if (!body || !body->starts_with(first)) return "";
+    const size_t at = body->find(second, first.size());
+    return at == body->npos ? "" : body->substr(first.size(), at - first.size());
+  }
+
+  [[nodiscard]] bool takes_system_message() const {
+    Json messages = Json::array({message("system", kSystem), message("user", "probe")});
+    const std::optional<std::string> text = render(std::move(messages), false);
+    return text && text->find(kSystem) != text->npos;
+  }
+
+ private:
+  static Json message(const char* role, std::string_view content) { return Json{{"role", role}, {"content", content}}; }
+
+  [[nodiscard]] std::optional<std::string> render(Json messages, bool add_generation_prompt) const {
+    Json request;
+    request["messages"] = std::move(messages);
+    request["tools"] = Json::array({function_});
+    request["add_generation_prompt"] = add_generation_prompt;
+    try {
+      return template_.render(request.dump(), settings_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  // What an answer of so many calls begins with, the end of its turn and the calls' results behind it.
+  [[nodiscard]] std::optional<std::string> body_of(int count) const {
+    Json messages = Json::array({message("user", "probe")});
+    const std::optional<std::string> prompt = render(messages, true);
+    Json answer = message("assistant", "");
+    for (int i = 0; i < count; ++i) {
+      Json call;
+      call["id"] = kCallIdMark;
+      call["type"] = "function";
+      call["function"]["name"] = kName;
+      call["function"]["arguments"] = Json::parse(kArguments);
+      answer["tool_calls"].push_back(std::move(call));
+    }
+    messages.push_back(std::move(answer));
+    for (int i = 0; i < count;
+         ++i) {  // with a result, so that it is no last message, which some templates treat otherwise
+      messages.push_back(message("tool", "probe"));
+      messages.back()["tool_call_id"] = kCallIdMark;
+      messages.back()["name"] = kName;
+    }
+    const std::optional<std::string> text = render(std::move(messages), false);
+    if (!prompt || !text || !text->starts_with(*prompt)) return std::nullopt;
+    return text->substr(prompt->size());
+  }
+
+  [[nodiscard]] std::optional<std::string> end_of_turn() const {
+    const std::optional<std::string> text =
+        render(Json::array({message("user", "probe"), message("assistant", kAnswer)}), false);
+    const size_t at = text ? text->rfind(kAnswer) : std::string::npos;
+    if (at == std::string::npos) return std::nullopt;
+    const std::string end(trim(std::string_view(*text).substr(at + kAnswer.size())));
+    return end.empty() ? std::nullopt : std::optional(end);
+  }
+
+  const ChatTemplate& template_;
+  const ChatSettings& settings_;
+  Json function_;
+};
+
+// Nine letters or digits, the same for the same id.
+void fit_id(Json& id) {
+  if (!id.is_string() || id.get_ref<const std::string&>().size() == kCallIdMark.size()) return;
+  std::string fitted;
+  for (const char letter : id.get_ref<const std::string&>()) {
+    const bool allowed =
+        (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    if (allowed) fitted += letter;
+  }
+  fitted.insert(0, kCallIdMark.size(), '0');
+  id = fitted.substr(fitted.size() - kCallIdMark.size());
+}
+
+void fit_ids(Json& messages) {
+  for (Json& message : messages) {
+    if (message.contains("tool_call_id")) fit_id(message["tool_call_id"]);
+    if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) continue;
+    for (Json& call : message["tool_calls"]) {
+      if (call.is_object() && call.contains("id")) fit_id(call["id"]);
+    }
+  }
+}
+
+std::string text_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Calls and results as the text that kInstruction asks for.
+void write_as_text(Json& messages) {
+  Json written = Json::array();
+  bool joins = false;  // the last message is of the user, and made of results
+  for (Json& message : messages) {
+    const bool result = text_in(message, "role") == "tool";
+    if (result) {
+      Json told;
+      told["tool_response"] = message.value("content", Json());
+      message = Json{{"role", "user"}, {"content", told.dump(-1, ' ', false, Json::error_handler_t::replace)}};
+    } else if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array()) {
+      Json list = Json::array();
+      for (const Json& call : *calls) {
+        const Json& function = call.is_object() && call.contains("function") ? call["function"] : call;
+        if (!function.is_object()) continue;
+        list.push_back(
+            Json{{"name", text_in(function, "name")}, {"arguments", function.value("arguments", Json::object())}});
+      }
+      const std::string content = text_in(message, "content");
+      message = Json{{"role", "assistant"}, {"content", content + (content.empty() ? "" : "\n") + spaced_json(list)}};
+    }
+    if (joins && text_in(message, "role") == "user") {
+      written.back()["content"] = text_in(written.back(), "content") + "\n" + text_in(message, "content");
+    } else {
+      written.push_back(std::move(message));
+    }
+    joins = result;
+  }
+  messages = std::move(written);
+}
+
+void tell_functions(bool system_message, const Json& tools, Json& messages) {
+  std::string told(kInstruction);
+  for (const Json& tool : tools) {
+    told += "\n" + spaced_json(tool.is_object() && tool.contains("function") ? tool["function"] : tool);
+  }
+  const bool has_system = !messages.empty() && text_in(messages[0], "role") == "system";
+  if (has_system || !system_message) {
+    if (messages.empty() || !messages[0].is_object()) return;
+    const std::string content = text_in(messages[0], "content");
+    messages[0]["content"] = has_system ? content + "\n\n" + told : told + "\n\n" + content;
+    return;
+  }
+  messages.insert(messages.begin(), Json{{"role", "system"}, {"content", told}});
+}
+
+}  // namespace
+
+std::string ToolCallFormat::begin_mark() const {
+  const std::string_view before = std::string_view(begin).substr(0, begin.find('{'));
+  return std::string(trim(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1)));
+}
+
+std::string ToolCallFormat::end_mark() const {
+  const size_t last = end.find_last_of("}]");
+  return last == end.npos ? "" : std::string(trim(std::string_view(end).substr(last + 1)));
+}
+
+ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings) {
+  const Probe probe(chat_template, settings);
+  ToolCallFormat format = probe.format_of_one().value_or(ToolCallFormat{});
+  if (format.from_template) format.separator = probe.separator(format);
+  format.system_message = probe.takes_system_message();
+  return format;
+}
+
+std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
+  const SpecialTokens special(vocabulary);
+  std::vector<TokenId> tokens;
+  for (const std::string& text : {format.begin, format.separator, format.end, std::string("<|python_tag|>")}) {
+    for (auto match = special.find(text, 0, true); match;
+         match = special.find(text, match->offset + match->length, true)) {
+      if (vocabulary.is_control(match->id)) tokens.push_back(match->id);
+    }
+  }
+  return tokens;
+}
+
+std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json) {
+  if (format.from_template && !format.has_ids()) return std::string(request_json);
+  Json request = Json::parse(request_json, nullptr, false);
+  const auto messages = request.is_object() ? request.find("messages") : request.end();
+  const bool well_formed = request.is_object() && messages != request.end() && messages->is_array() &&
+                           std::ranges::all_of(*messages, [](const Json& message) { return message.is_object(); });
+  if (!well_formed) return std::string(request_json);
+  if (format.has_ids()) fit_ids(*messages);
+  if (!format.from_template) {
+    write_as_text(*messages);
+    const auto tools = request.find("tools");
+    if (tools != request.end() && tools->is_array() && !tools->empty()) {
+      tell_functions(format.system_message, *tools, *messages);
+      request.erase("tools");
+    }
+  }
+  return request.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace inflight

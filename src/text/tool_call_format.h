@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a model writes calls of functions: its chat template says it. A conversation with a call in it is rendered, and
+// what stands around the call's name and arguments is the form. So whatever wraps {"name": ..., "arguments": {...}} is
+// found without a list of models: <tool_call>...</tool_call> (Hermes, Qwen), "parameters" (Llama 3), [TOOL_CALLS][...]
+// (Mistral). A template that writes no calls gets a form of our own, a JSON list, of which the conversation tells the
+// model (adapt_to_format()).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat_template.h"
+#include "text/vocabulary.h"
+
+namespace inflight {
+
+// Stands in the texts where the template writes a call's id, nine letters or digits (Mistral).
+inline constexpr std::string_view kCallIdMark = "CallIdNum";
+
+// An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object.
+struct ToolCallFormat {
+  std::string begin = R"([{"name": ")";
+  std::string middle = R"(", "arguments": )";
+  std::string separator = R"(}, {"name": ")";  // empty: one call an answer
+  std::string end = "}]";
+  bool from_template = false;  // else this form of our own
+  bool system_message = true;  // whether the template takes one
+
+  [[nodiscard]] bool has_ids() const { return end.find(kCallIdMark) != std::string::npos; }
+  // What no other answer has, before the JSON of the first call and behind that of the last; empty: nothing there.
+  [[nodiscard]] std::string begin_mark() const;
+  [[nodiscard]] std::string end_mark() const;
+};
+
+// Never fails: what cannot be found out has the form of our own.   COST: five short renderings.
+[[nodiscard]] ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings);
+
+// A chat request (ChatTemplate::render()) as the template can write it. Call ids of another length than the
+// form has are brought to it. Where the template knows no calls, the functions are told in the system message (in the
+// first message, where there can be none), calls become text and their results messages of the user.
+// What is no well-formed conversation stays as it is: render() says what is wrong.
+[[nodiscard]] std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json);
+
+// Control tokens that stand in the form, and Llama 3's mark of calls, which its template leaves out.
+[[nodiscard]] std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary);
+
+}  // namespace inflight

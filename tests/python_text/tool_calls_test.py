@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of functions in the model's own form: what published chat templates write for a call, by Python's jinja2, is what the
+grammar lets come, and what comes under the grammar is read by the rules that vLLM's parsers have for that form.
+    tool_calls_test.py RENDER_CHAT FOLLOW_GRAMMAR MODEL SHARED_DATA"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import jinja_test  # exits with 77 where jinja2 is missing
+
+FOLLOW, MODEL = sys.argv[2], sys.argv[3]
+DATA = pathlib.Path(sys.argv[4])
+END = {"Qwen": "<|im_end|>", "meta-llama": "<|eot_id|>", "mistralai": "</s>"}
+TOOLS = [{"type": "function", "function": {"name": name, "description": "a tool", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city"], "additionalProperties": False}}} for name in ("get_weather", "get-time.v2")]
+WEATHER, TIME = ("get_weather", {"city": "Zürich \"4\"", "days": 3}), ("get-time.v2", {"city": "{Rome}"})
+
+
+def hermes(text):
+    calls = map(json.loads, re.findall(r"<tool_call>(.*?)</tool_call>", text, re.S))
+    return [(call["name"], call["arguments"]) for call in calls]
+
+
+def llama(text):
+    call = json.loads(text)
+    return [(call["name"], call["parameters"])]
+
+
+def mistral(text):
+    calls = json.loads(text.split("[TOOL_CALLS]")[1])
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", call["id"]) for call in calls)
+    return [(call["name"], call["arguments"]) for call in calls]
+
+
+def own(text):
+    return [(call["name"], call["arguments"]) for call in json.loads(text)]
+
+
+READERS = {"Qwen": hermes, "meta-llama": llama, "mistralai": mistral}
+
+
+def templates():
+    for path in sorted((DATA / "chat_templates").glob("*.jinja")):
+        yield path.stem, path.stem.split("-")[0] if not path.stem.startswith("meta") else "meta-llama", path.read_text()
+
+
+def conversation(calls):
+    messages = [{"role": "user", "content": "What is the weather?"}]
+    if calls:
+        messages.append({"role": "assistant", "content": "", "tool_calls": [
+            {"id": f"call{i:05}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for i, (name, arguments) in enumerate(calls)]})
+        messages += [{"role": "tool", "content": "sunny", "tool_call_id": f"call{i:05}"} for i in range(len(calls))]
+    return messages
+
+
+def written(template, family, calls):
+    """What the template makes of an answer with these calls; None: it refuses."""
+    def render(messages, **more):
+        return jinja_test.truth(jinja_test.task_of(template, {"messages": messages, "tools": TOOLS, **more}))
+    prompt, whole = render(conversation([]), add_generation_prompt=True), render(conversation(calls))
+    if isinstance(whole, Exception):
+        return None
+    assert whole.startswith(prompt)
+    return whole[len(prompt):].split(END[family])[0]
+
+
+def follow(tasks):
+    text = "".join(json.dumps(task) + "\n" for task in tasks)
+    done = subprocess.run([FOLLOW, MODEL], input=text.encode(), capture_output=True, timeout=600, check=True)
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def task_of(template, accept=(), walks=0, **wanted):
+    return {"kind": "tool_calls", "template": template, "text": json.dumps({"tools": TOOLS, "tool_choice": "required", **wanted}),
+            "accept": list(accept), "walks": walks, "seed": 3}
+
+
+class ToolCalls(unittest.TestCase):
+    def setUp(self):
+        if not (DATA / "chat_templates").exists():
+            self.skipTest(f"needs {DATA}/chat_templates (set -DINFLIGHT_SHARED_DATA to its folder)")
+
+    def test_what_templates_write_is_what_the_grammar_gives(self):
+        seen = 0
+        for name, family, template in templates():
+            if family not in READERS:
+                continue
+            seen += 1
+            one, both = written(template, family, [WEATHER]), written(template, family, [WEATHER, TIME])
+            good = [one] + ([both] if both else [])
+            self.assertEqual(READERS[family](one), [WEATHER], name)  # what is compared with is right itself
+            bad = [one.replace("get_weather", "get_wether"), one[:-1], one + "x", one.replace("3", "0"),
+                   one.replace("city", "town"), " " + one]
+            everything, single, named = follow([
+                task_of(template, good + bad), task_of(template, good, parallel_tool_calls=False),
+                task_of(template, good, tool_choice={"type": "function", "function": {"name": "get-time.v2"}})])
+            self.assertTrue(everything["from_template"], name)
+            self.assertEqual(everything["accepted"], [True] * len(good) + [False] * len(bad), name)
+            self.assertEqual(single["accepted"], [True] + [False] * (len(good) - 1), name)
+            self.assertEqual(named["accepted"], [False] * len(good), name)
+        self.assertEqual(seen, 4)
+
+    def test_what_comes_under_the_grammar_is_calls(self):
+        for name, family, template in templates():
+            answer, = follow([task_of(template, walks=12)])
+            self.assertEqual(answer["from_template"], family in READERS, name)
+            for text in answer["walks"]:
+                if text.endswith("<no end>"):
+                    continue
+                calls = READERS.get(family, own)(text)
+                self.assertGreaterEqual(len(calls), 1, (name, text))
+                for called, arguments in calls:
+                    self.assertIn(called, ("get_weather", "get-time.v2"))
+                    self.assertIsInstance(arguments["city"], str)
+                    self.assertIn(arguments.get("days", 1), range(1, 10))
+                    self.assertLessEqual(set(arguments), {"city", "days"})
+
+    def test_templates_without_calls_are_told_of_them(self):
+        messages = [{"role": "system", "content": "Be brief."}, *conversation([WEATHER, TIME]),
+                    {"role": "user", "content": "Thanks!"}]
+        for name, family, template in templates():
+            if family in READERS:
+                continue
+            request = {"messages": messages[1:] if family == "google" else messages, "tools": TOOLS, "enable_thinking": False}
+            task = {**jinja_test.task_of(template, request), "adapt": True}
+            answer, = jinja_test.answers([task])
+            text = answer.get("text", "")
+            for part in ("get-time.v2", '{"name": "get_weather", "arguments": {"city": "Zürich \\"4\\"", "days": 3}}', "sunny",
+                         "What is the weather?", "Thanks!", "JSON list"):
+                self.assertIn(part, text, (name, answer))
+
+    def test_ids_of_other_length_are_brought_to_the_forms(self):
+        for name, family, template in templates():
+            if family != "mistralai":
+                continue
+            messages = json.loads(json.dumps(conversation([WEATHER])).replace("call00000", "call_0123456789abcdef"))
+            answer, = jinja_test.answers([{**jinja_test.task_of(template, {"messages": messages}), "adapt": True}])
+            self.assertIn('"id": "789abcdef"', answer.get("text", str(answer)), name)
+            self.assertIn('"call_id": "789abcdef"', answer["text"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

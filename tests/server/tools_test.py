@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of functions over HTTP in the form of published chat templates, which the demo model is given: forced and free calls,
+streamed and whole, several at once, and what the template writes for the very same call.
+    tools_test.py PROGRAM SHARED_DATA [unittest arguments]"""
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+from server_process import Server
+
+PROGRAM = sys.argv.pop(1)
+TEMPLATES = pathlib.Path(sys.argv.pop(1)) / "chat_templates"
+ASK = {"messages": [{"role": "user", "content": "What is the weather?"}], "max_tokens": 200, "temperature": 1, "seed": 4}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Rome", "Zürich"]}, "warm": {"type": "boolean"}},
+    "required": ["city", "warm"], "additionalProperties": False}}} for name in ("get_weather", "get_time")]
+MARKS = {"Qwen-Qwen2.5-7B-Instruct": "<tool_call>", "Qwen-Qwen3-0.6B": "<tool_call>",
+         "mistralai-Mistral-Nemo-Instruct-2407": "[TOOL_CALLS]", "meta-llama-Llama-3.1-8B-Instruct": "", "": ""}
+
+
+def joined(events):
+    """(content, calls, finish reason) of a streamed answer's chunks."""
+    content, calls, reason = "", [], None
+    for event in events:
+        for choice in event["choices"]:
+            content += choice["delta"].get("content") or ""
+            for part in choice["delta"].get("tool_calls", []):
+                if part["index"] == len(calls):
+                    calls.append({"id": part["id"], "type": part["type"], "function": {"name": part["function"]["name"],
+                                                                                       "arguments": ""}})
+                calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
+            reason = choice["finish_reason"] or reason
+    return content, calls, reason
+
+
+def squeezed(text):
+    """Without the blanks of JSON, where a model is free."""
+    return re.sub(r"\s", "", text)
+
+
+class Tools(unittest.TestCase):
+    def check(self, server, mark):
+        for choice, parallel in (("required", True), ("required", False),
+                                 ({"type": "function", "function": {"name": "get_time"}}, True)):
+            body = {**ASK, "tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": parallel}
+            answer = server.post("/v1/chat/completions", {**body, "return_token_ids": True})
+            message = answer["choices"][0]["message"]
+            calls = message["tool_calls"]
+            self.assertIsNone(message["content"])
+            self.assertEqual(answer["choices"][0]["finish_reason"], "tool_calls")
+            if not parallel or choice != "required":
+                self.assertEqual(len(calls), 1)
+            for call in calls:
+                self.assertIn(call["function"]["name"], ["get_time"] if choice != "required" else ["get_weather", "get_time"])
+                arguments = json.loads(call["function"]["arguments"])
+                self.assertEqual(list(arguments), ["city", "warm"])
+                self.assertEqual(call["type"], "function")
+            self.assertEqual(len({call["id"] for call in calls}), len(calls))
+            written = server.post("/detokenize", {"tokens": answer["choices"][0]["token_ids"]})["prompt"]
+            self.assertTrue(written.startswith(mark), written)
+            content, streamed, reason = joined(server.stream("/v1/chat/completions", body))
+            self.assertEqual((content, reason), ("", "tool_calls"))
+            self.assertEqual([call["function"] for call in streamed], [call["function"] for call in calls])
+            # The template writes the same call in the same way.
+            results = [{"role": "tool", "tool_call_id": call["id"], "content": "sunny"} for call in calls]
+            turns = [*ASK["messages"], message, *results]
+            ids = server.post("/tokenize", {"messages": turns, "tools": TOOLS})["tokens"]
+            rendered = server.post("/detokenize", {"tokens": ids})["prompt"]
+            wanted = re.sub(r'(?<="id": ")[a-zA-Z0-9]{9}', "", written.split("<|im_end|>")[0])
+            self.assertIn(squeezed(wanted), squeezed(re.sub(r'(?<="id": ")[a-zA-Z0-9]{9}', "", rendered)))
+            told = server.post("/v1/responses", {"input": "What is the weather?", "tools": TOOLS, "tool_choice": choice,
+                                                 "parallel_tool_calls": parallel, "max_output_tokens": 200, "temperature": 1,
+                                                 "seed": 4})
+            self.assertEqual({item["type"] for item in told["output"]}, {"function_call"})
+
+    def test_each_form(self):
+        if not TEMPLATES.exists():
+            self.skipTest(f"needs {TEMPLATES} (set -DINFLIGHT_SHARED_DATA to its folder)")
+        for name, mark in MARKS.items():
+            with self.subTest(name=name), tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+                if name:  # without what it says of the tools, for which the demo model's context is too short
+                    file.write("{%- set tools = none %}" + (TEMPLATES / f"{name}.jinja").read_text())
+                    file.flush()
+                with Server(PROGRAM, *(["--chat-template", file.name] if name else [])) as server:
+                    self.check(server, mark)
+
+    def test_free_calls(self):
+        """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
+        "{", and the template says that "<{" begins a call."""
+        template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
+                    "<{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}{% endfor %}"
+                    "[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write(template)
+            file.flush()
+            with Server(PROGRAM, "--chat-template", file.name) as server:
+                begin, brace = (server.post("/tokenize", {"prompt": text})["tokens"] for text in "<{")
+                self.assertEqual((len(begin), len(brace)), (1, 1))
+                led = {**ASK, "tools": TOOLS, "parallel_tool_calls": False,
+                       "logit_bias": {str(begin[0]): 100, str(brace[0]): 100}}
+                plain = {**led, "tools": [], "messages": ASK["messages"]}
+                for seed in range(1, 6):
+                    answer = server.post("/v1/chat/completions", {**led, "seed": seed})["choices"][0]
+                    content, calls, reason = joined(server.stream("/v1/chat/completions", {**led, "seed": seed}))
+                    free = server.post("/v1/chat/completions", {**plain, "seed": seed})["choices"][0]["message"]["content"]
+                    first = answer["message"]["tool_calls"][0]["function"]
+                    self.assertEqual(list(json.loads(first["arguments"])), ["city", "warm"])
+                    self.assertIn(first["name"], ("get_weather", "get_time"))
+                    self.assertEqual(answer["message"]["content"] or "", content)
+                    self.assertEqual([call["function"] for call in calls], [first])
+                    self.assertEqual((answer["finish_reason"], reason), ("tool_calls", "tool_calls"))
+                    # Up to the call it is what the model writes without tools.
+                    self.assertTrue(free.startswith(content + "<{"), (free, content))
+                unknown = {**TOOLS[0]["function"], "parameters": {"type": "object", "not": {}}}
+                odd = server.post("/v1/chat/completions", {**led, "tools": [{"type": "function", "function": unknown}],
+                                                           "max_tokens": 400})
+                self.assertEqual(odd["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather")
+
+
+if __name__ == "__main__":
+    unittest.main()

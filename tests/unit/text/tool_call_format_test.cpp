@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the form of calls is what the template writes, control tokens among it are tokens and not text, and what is no
+// request is refused by name. That published templates are understood is tests/python_text/tool_calls_test.py's to
+// show.
+//
+// Covers: text/grammar_tools.cpp
+#include "text/tool_call_format.h"
+
+#include <gtest/gtest.h>
+
+#include "model/model_loader.h"
+#include "support/expect_error.h"
+#include "support/test_data.h"
+#include "text/grammar.h"
+#include "text/grammar_tools.h"
+
+namespace inflight {
+namespace {
+
+const ChatSettings kSettings{"<s>", "</s>", 0};
+const std::string kTools = R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+    "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false}}}])";
+
+// A template that writes `begin` NAME `middle` ARGUMENTS `end` for each call.
+std::string template_of(const std::string& begin, const std::string& middle, const std::string& end) {
+  return "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}" + begin +
+         "{{ c.function.name }}" + middle + "{{ c.function.arguments | tojson }}" + end +
+         "{% endfor %}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+}
+
+ToolCallFormat format_of(const std::string& source) { return find_tool_call_format(ChatTemplate(source), kSettings); }
+
+TEST(ToolCallFormat, IsWhatTheTemplateWrites) {
+  const ToolCallFormat format = format_of(template_of("<call>\n{\"fn\": \"", "\", \"with\": ", "}\n</call>"));
+  EXPECT_TRUE(format.from_template);
+  EXPECT_EQ(format.begin, "<call>\n{\"fn\": \"");
+  EXPECT_EQ(format.middle, "\", \"with\": ");
+  EXPECT_EQ(format.separator, "}\n</call><call>\n{\"fn\": \"");
+  EXPECT_EQ(format.end, "}\n</call>");
+  EXPECT_EQ(format.begin_mark(), "<call>");
+  EXPECT_EQ(format.end_mark(), "</call>");
+  EXPECT_FALSE(format.has_ids());
+  EXPECT_EQ(format_of(template_of("[", "](", ")")).begin, ToolCallFormat{}.begin);  // no JSON: the form of our own
+  EXPECT_FALSE(format_of("{{ messages[0].content }}").from_template);
+  EXPECT_FALSE(format_of("{{ raise_exception('never') }}").system_message);
+  EXPECT_EQ(ToolCallFormat{}.begin_mark(), "");
+}
+
+TEST(ToolCallFormat, ControlTokensAreNoText) {
+  const Vocabulary vocabulary(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const TokenId mark = *vocabulary.find("<|im_start|>");
+  ASSERT_TRUE(vocabulary.is_control(mark));
+  GrammarStore store(vocabulary, {*vocabulary.eos()});
+  const ToolCallFormat format = format_of(template_of("<|im_start|>{\"name\": \"", "\", \"arguments\": ", "}"));
+  EXPECT_EQ(tool_call_tokens(format, vocabulary).front(), mark);
+  const std::string text =
+      tool_grammar_text(read_tool_request("{" + kTools + R"(, "tool_choice": "required"})"), format, vocabulary);
+  const auto matcher = store.matcher(GrammarKind::ToolCalls, text);
+  std::vector<uint32_t> mask(static_cast<size_t>(vocabulary.size() + 31) / 32);
+  matcher->allow(mask);
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const bool allowed = (mask[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32U) & 1U) != 0;
+    EXPECT_EQ(allowed, id == mark) << id;
+  }
+  EXPECT_FALSE(matcher->try_accept_text("<|im_start|>"));
+  EXPECT_TRUE(matcher->try_accept(mark));
+  EXPECT_TRUE(matcher->try_accept_text(R"({"name": "f", "arguments": {"a": 2}})"));
+  EXPECT_TRUE(matcher->is_complete());
+  EXPECT_TRUE(matcher->try_accept(mark));  // one more call
+  // Free calls begin behind their mark.
+  const auto free = store.matcher(GrammarKind::ToolCalls,
+                                  tool_grammar_text(read_tool_request("{" + kTools + "}"), format, vocabulary));
+  EXPECT_TRUE(free->try_accept_text(R"({"name": "f", "arguments": {"a": 1}})"));
+  EXPECT_TRUE(free->is_complete());
+}
+
+TEST(ToolCallFormat, BadRequestsAreNamed) {
+  const auto error = [](const std::string& text) {
+    return test::error_of(ErrorCode::InvalidArgument, [&] { static_cast<void>(read_tool_request(text)); });
+  };
+  EXPECT_EQ(error("[]"), "structured_tools: not a JSON object");
+  EXPECT_EQ(error("{}"), "structured_tools: tools must be a list of functions");
+  EXPECT_EQ(error(R"({"tools": [{}]})"), "structured_tools: tools[0].function has no name");
+  EXPECT_EQ(error("{" + kTools + R"(, "tool_choice": {"function": {"name": "g"}}})"),
+            "structured_tools: tool_choice names 'g', which is none of the tools");
+  EXPECT_NE(error("{" + kTools + R"(, "tool_choice": "maybe"})").find("tool_choice must be"), std::string::npos);
+  EXPECT_EQ(error("{" + kTools + R"(, "parallel_tool_calls": 1})"),
+            "structured_tools: parallel_tool_calls must be true or false");
+}
+
+// A schema that cannot be followed is an error where the call is forced, else the call is free of it.
+TEST(ToolCallFormat, SchemasThatCannotBeFollowed) {
+  const Vocabulary vocabulary(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const std::string tools = R"({"tools": [{"function": {"name": "f", "parameters": {"not": {}}}}], "tool_choice": )";
+  const auto text = [&](const char* choice) {
+    return tool_grammar_text(read_tool_request(tools + choice + "}"), ToolCallFormat{}, vocabulary);
+  };
+  EXPECT_NE(test::error_of(ErrorCode::Unsupported,
+                           [&] { static_cast<void>(compile_grammar(GrammarKind::ToolCalls, text("\"required\""))); })
+                .find("tool \"f\": JSON schema, #: keyword 'not'"),
+            std::string::npos);
+  static_cast<void>(compile_grammar(GrammarKind::ToolCalls, text("\"auto\"")));
+}
+
+}  // namespace
+}  // namespace inflight

@@ -107,7 +107,8 @@ def fidelity():
         device = found["profile"]["description"]
         details.append(
             f"{device}: {found['measured_steps']:,} steps, a held-out one is off by {found['held_out_error']:.1%} (median);"
-            f" the machine's own pace varied by ±{found['pace_spread']:.1%}"
+            f" others took {found['others_share']:.1%} of the processors, the machine's own pace varied by"
+            f" ±{found['pace_spread']:.1%}"
         )
         for check in found["checks"]:
             figures = [check[key] for key in FIGURES]

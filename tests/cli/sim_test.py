@@ -113,6 +113,7 @@ def check_calibrate(folder):
     found = json.loads(run("calibrate", "-o", profile, "--steps", steps, "--rounds", 1, "--json"))
     assert json.loads(profile.read_text()) == found["profile"]
     assert found["measured_steps"] == len(steps.read_text().splitlines()) - 1 >= 20, found
+    assert 0 <= found["others_share"] <= 1 and found["pace_spread"] > 0, found
     assert found["median_error"] > 0 and found["held_out_error"] > 0 and len(found["profile"]["linear_us"]) > 2
     assert ["same_decisions" in check and check["same_decisions"] for check in found["checks"]] == [True, True, False]
     for check in found["checks"]:

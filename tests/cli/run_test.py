@@ -105,7 +105,7 @@ class Run(unittest.TestCase):
         self.bad(2, "'x' is no token id", "run", "--prompt-ids", "1,x")
         self.bad(2, "temperature", "run", "-p", "x", "--temperature", "-1")
         self.bad(2, "top_p", "run", "-p", "x", "--top-p", "2")
-        self.bad(2, "max_tokens", "run", "-p", "x", "-n", "0")
+        self.bad(2, "max_tokens", "run", "-p", "x", "-n", "-1")
         self.bad(1, "nosuchdevice", "run", "-p", "x", "--device", "nosuchdevice")
         self.bad(1, "nosuchpolicy", "run", "-p", "x", "--policy", "nosuchpolicy")
         self.bad(1, "allowed: rag, batch, tenant, sla", "run", "-p", "x", "--scheduling-profile", "nosuch")

@@ -18,6 +18,9 @@
 #define OP_COMBINE 5
 #define OP_STATISTICS 6
 #define OP_SAMPLE 7
+#define OP_SHRINK 8  // these three with -D ADAPTERS=1 only
+#define OP_EXPAND 9
+#define OP_SWIGLU 10
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -59,6 +62,18 @@ typedef struct { int query, out, list, positions, tables, partials, layer; } Att
 typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;
 typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
+// The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.
+typedef struct {
+  int layer, target, targets;  // the first of them, how many
+  int in, depth;               // rows [T][depth] f32
+  int shrunk, max_rows, rank_max;
+  int tiles;      // in `step`
+  int slot_size;  // of an adapter, in units of 64 bytes
+  int out[3], outputs[3];
+  int part_panels[3];  // panels of a target, rounded up to whole items
+  int panels, parts;   // of an item of expand; items of a tile
+} AdapterArgs;
+typedef struct { int gate, up, depth, rows; Rows out; } SwigluArgs;
 
 typedef struct {
   int op;
@@ -76,6 +91,8 @@ typedef struct {
     CombineArgs combine;
     StatisticsArgs statistics;
     SampleArgs sample;
+    AdapterArgs adapter;
+    SwigluArgs swiglu;
     int words[26];
   } args;
 } Stage;  // 128 bytes
@@ -95,15 +112,16 @@ typedef struct {
   __global float* act;            // activations
   __global int* step;             // the uploaded step: counters, stages, tables; results come back in it
   __global int* row_tokens;       // [max_num_seqs] last token sampled for each row
+  __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
 } Memory;
 
 #define MEMORY_PARAMETERS                                                                                          \
   __global const uchar *weights0, __global const uchar *weights1, __global const uchar *weights2,                 \
       __global const uchar *weights3, __global uchar *kv0, __global uchar *kv1, __global uchar *kv2,              \
       __global uchar *kv3, __global const float *vectors, __global const float *angles, __global float *act,      \
-      __global int *step, __global int *row_tokens
+      __global int *step, __global int *row_tokens, __global const uchar *adapters
 #define MEMORY_ARGUMENTS \
-  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens }
+  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters }
 
 // Layout of `step`: word 0 stage count, word 1 offset of the stages, word 16 the ticket, then counters, one a cache line.
 #define STEP_STAGE_COUNT 0

@@ -65,6 +65,11 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_ROPE: rope_item(memory, &stage->args.rope, item); break;
     case OP_ATTENTION: attention_item(memory, &stage->args.attention, item); break;
     case OP_COMBINE: combine_item(memory, &stage->args.combine, item); break;
+#if ADAPTERS
+    case OP_SHRINK: shrink_item(memory, &stage->args.adapter, item); break;
+    case OP_EXPAND: expand_item(memory, &stage->args.adapter, item); break;
+    case OP_SWIGLU: swiglu_item(memory, &stage->args.swiglu, item); break;
+#endif
     case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;
     default: sample_item(memory, &stage->args.sample, item); break;
   }
@@ -84,6 +89,11 @@ DEFINE_STAGE_KERNEL(attention, attention)
 DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
+#if ADAPTERS
+DEFINE_STAGE_KERNEL(shrink, adapter)
+DEFINE_STAGE_KERNEL(expand, adapter)
+DEFINE_STAGE_KERNEL(swiglu, swiglu)
+#endif
 
 // Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
 __kernel void linear_stage(MEMORY_PARAMETERS, int index)

@@ -33,6 +33,11 @@ inline constexpr int32_t kSkipAheadMax = 64;            // waiting requests look
 inline constexpr int32_t kNewTokensEstimateMax = 4096;  // output tokens that admission expects of one sequence at most
 inline constexpr size_t kStopTokensMax = 64;            // per request
 
+// Adapters.
+inline constexpr int32_t kLorasMax = 1024;  // in one step
+inline constexpr int32_t kLoraRankMax = 512;
+inline constexpr size_t kLoraNameBytesMax = 256;
+
 // Generation options, per request.
 inline constexpr int32_t kChoicesMax = 128;  // n and best_of
 inline constexpr int32_t kLogprobsMax = 20;  // OpenAI's

@@ -74,6 +74,17 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.statistics_chunks = div_ceil(spec.vocabulary_size, kStatisticsChunk);
   arena.statistics = layout.take(size.logit_rows, int64_t{arena.statistics_chunks} * 4);
   arena.partials = layout.take(size.partial_slots, spec.head_size + 2);
+  if (size.lora_rank > 0) {
+    const auto with_floats = [&](StageRows some, int64_t columns) {
+      if (some.floats == kNone) some.floats = layout.take(rows, columns);
+      return some;
+    };
+    arena.adapted_normed = with_floats(arena.normed, spec.hidden_size);
+    arena.adapted_feed_forward = with_floats(arena.feed_forward, spec.feed_forward_size);
+    arena.gate = layout.take(rows, spec.feed_forward_size);
+    arena.up = layout.take(rows, spec.feed_forward_size);
+    arena.shrunk = layout.take(rows * 3, size.lora_rank);
+  }
   arena.floats = layout.used();
   return arena;
 }

@@ -14,6 +14,7 @@ struct ArenaSize {
   int32_t rows = 0;           // T, of a step
   int32_t logit_rows = 0;     // sampled rows computed at a time
   int32_t partial_slots = 0;  // of attention.cl
+  int32_t lora_rank = 0;      // of adapters at most; 0: there are none
 };
 
 struct Arena {
@@ -29,7 +30,12 @@ struct Arena {
   int32_t statistics = 0;  // [logit_rows][chunks][4]
   int32_t partials = 0;    // [partial_slots][D + 2]
   int32_t statistics_chunks = 0;
-  int64_t floats = 0;  // size of it all
+  // Where there are adapters, for steps that use them: the same rows with floats in any case, which A reads; gate and
+  // up by themselves; and what has been multiplied by A.
+  StageRows adapted_normed, adapted_feed_forward;
+  int32_t gate = kNone, up = kNone;  // [T][F]
+  int32_t shrunk = kNone;            // [3][T][lora_rank]
+  int64_t floats = 0;                // size of it all
 };
 
 // The format in which the device holds a matrix.

@@ -24,7 +24,8 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .block_token_count = options.kv.block_token_count,
           .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
-          .blocks_a_chunk = blocks_a_chunk(device, options.kv)};
+          .blocks_a_chunk = blocks_a_chunk(device, options.kv),
+          .adapters = options.max_loras > 0};
 }
 
 // Checks the plan before anything is allocated.
@@ -32,6 +33,12 @@ ArenaSize checked_size(const Device& device, const ModelSpec& spec, const ModelW
                        const ClExecutorOptions& options) {
   (void)plan_memory(device.info(), spec, weights, options);
   return arena_size(spec, options);
+}
+
+AdapterSizes adapter_sizes(const DeviceInfo& device, const ClExecutorOptions& options) {
+  if (options.max_loras == 0) return {};
+  return {.slot_size = static_cast<int32_t>(options.adapters->slot_bytes() / kWeightAlignment),
+          .panels = adapter_item_panels(device.small_items)};
 }
 
 std::span<const float> floats_of(const WeightView& view) {
@@ -53,7 +60,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       kv_(device, options),
       angles_(device, spec, floats_of(weights.rope_factors), position_count(spec, options)),
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count(),
-               program_.mode() == LaunchMode::Fused),
+               program_.mode() == LaunchMode::Fused, adapter_sizes(device.info(), options)),
+      adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs) + 1),
       words_(device, "step upload", kWordsAtFirst),
@@ -69,7 +77,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
                                        .worker_count = program_.worker_count(),
-                                       .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax};
+                                       .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax,
+                                       .adapter_tile_rows = adapter_tile_rows(device.info().small_items)};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }
@@ -92,6 +101,7 @@ StepMemory ClExecutor::memory() const {
   memory.activations = &activations_.memory();
   memory.step = &words_.memory();
   memory.row_tokens = &row_tokens_.memory();
+  memory.adapters = adapters_.memory();
   return memory;
 }
 
@@ -112,7 +122,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
-  const StepTables& tables = flight.upload.build(plan);
+  const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
                                   [](const BatchEntry& entry) { return entry.logits_wanted > 0; });

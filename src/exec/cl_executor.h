@@ -16,6 +16,7 @@
 #include "core/executor.h"
 #include "core/model_spec.h"
 #include "device/device.h"
+#include "exec/adapter_slots.h"
 #include "exec/forward_pass.h"
 #include "exec/kv_storage.h"
 #include "exec/memory_plan.h"
@@ -77,6 +78,7 @@ class ClExecutor final : public Executor {
   KvStorage kv_;
   RopeAngles angles_;
   ForwardPass forward_;
+  AdapterSlots adapters_;
   Buffer<float> activations_;
   Buffer<int32_t> row_tokens_;
   Buffer<int32_t> words_;

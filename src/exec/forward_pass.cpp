@@ -29,17 +29,35 @@ int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pa
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
                          const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t worker_count,
-                         bool fused)
-    : arena_(arena), size_(size), shape_(shape), worker_count_(worker_count), long_items_(fused ? worker_count : 0) {
-  add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena.hidden};
-  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-    add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
-  }
+                         bool fused, const AdapterSizes& adapters)
+    : arena_(arena),
+      size_(size),
+      shape_(shape),
+      worker_count_(worker_count),
+      long_items_(fused ? worker_count : 0),
+      adapters_(adapters) {
+  add_layers(spec, weights, store);
   layers_.swap(fitted_);
+  if (adapters.slot_size > 0) {
+    adapted_ = true;
+    arena_.normed = arena.adapted_normed;
+    arena_.feed_forward = arena.adapted_feed_forward;
+    add_layers(spec, weights, store);
+    adapted_layers_.swap(fitted_);
+    fitted_.clear();
+  }
   group_ = 0;
   add_logits(spec, weights, store);
   logits_.swap(fitted_);
   fitted_.clear();
+}
+
+void ForwardPass::add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
+  group_ = 0;
+  add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena_.hidden};
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
+  }
 }
 
 Stage& ForwardPass::add(Operation operation) {
@@ -94,20 +112,14 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
     args.out_stride = weight.rows;
     add_linear(args);
   };
-  const auto add_residual = [&](const WeightView& weight, const WeightView& bias, const StageRows& in) {
-    next_group();
-    LinearArgs args = linear(store, weight, bias);
-    args.in = in;
-    args.epilogue = Epilogue::Add;
-    args.out.floats = arena_.hidden;
-    args.out_stride = spec.hidden_size;
-    add_linear(args);
-  };
   add_norm(weights.attention_norm);
   next_group();
+  const int32_t products[] = {arena_.query, arena_.key, arena_.value}, residual[] = {arena_.hidden};
+  add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
   add_stored(weights.query, weights.query_bias, arena_.query);
   add_stored(weights.key, weights.key_bias, arena_.key);
   add_stored(weights.value, weights.value_bias, arena_.value);
+  add_expand();
   next_group();
   add(Operation::Rope).rope = {.query = arena_.query,
                                .key = arena_.key,
@@ -125,17 +137,65 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   StageRows attended_out = arena_.attended;
   attended_out.floats = kNone;
   add(Operation::Combine).combine = {.in = arena_.attended.floats, .partials = arena_.partials, .out = attended_out};
-  add_residual(weights.attention_output, weights.attention_output_bias, arena_.attended);
+  next_group();
+  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, residual});
+  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), arena_.attended);
+  add_expand();
   add_norm(weights.feed_forward_norm);
   next_group();
-  LinearArgs args = linear(store, weights.gate, weights.gate_bias);
-  args.weight[1] = store.matrix(weights.up);
-  args.bias[1] = store.vector(weights.up_bias);
-  args.in = arena_.normed;
-  args.out = arena_.feed_forward;
-  args.epilogue = Epilogue::Swiglu;
+  add_feed_forward(spec, weights, store, layer);
+  next_group();
+  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
+  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward);
+  add_expand();
+}
+
+// Adds the product to the hidden states.
+void ForwardPass::add_residual(LinearArgs args, const StageRows& in) {
+  args.in = in;
+  args.epilogue = Epilogue::Add;
+  args.out.floats = arena_.hidden;
+  args.out_stride = args.weight[0].outputs;
   add_linear(args);
-  add_residual(weights.down, weights.down_bias, arena_.feed_forward);
+}
+
+// silu(gate) * up: fused with the products, unless something is added to these before.
+void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                   int32_t layer) {
+  LinearArgs args = linear(store, weights.gate, weights.gate_bias);
+  args.in = arena_.normed;
+  if (!adapted_) {
+    args.weight[1] = store.matrix(weights.up);
+    args.bias[1] = store.vector(weights.up_bias);
+    args.out = arena_.feed_forward;
+    args.epilogue = Epilogue::Swiglu;
+    return add_linear(args);
+  }
+  const int32_t products[] = {arena_.gate, arena_.up};
+  add_shrink(spec, {layer, LoraTarget::Gate, arena_.normed.floats, products});
+  args.out.floats = arena_.gate;
+  args.out_stride = spec.feed_forward_size;
+  add_linear(args);
+  args.weight[0] = store.matrix(weights.up);
+  args.bias[0] = store.vector(weights.up_bias);
+  args.out.floats = arena_.up;
+  add_linear(args);
+  add_expand();
+  next_group();
+  add(Operation::Swiglu).swiglu = {
+      .gate = arena_.gate, .up = arena_.up, .depth = spec.feed_forward_size, .rows = 0, .out = arena_.feed_forward};
+}
+
+void ForwardPass::add_shrink(const ModelSpec& spec, const AdaptedMatrices& matrices) {
+  if (!adapted_) return;
+  adapter_args_ = adapter_args(spec, arena_, size_, adapters_, matrices);
+  add(Operation::Shrink).adapter = adapter_args_;
+}
+
+void ForwardPass::add_expand() {
+  if (!adapted_) return;
+  next_group();
+  add(Operation::Expand).adapter = adapter_args_;
 }
 
 void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
@@ -165,7 +225,7 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
 }
 
 int32_t ForwardPass::stage_count_max(int32_t sampled_max) const {
-  return static_cast<int32_t>(layers_.size()) +
+  return static_cast<int32_t>(std::max(layers_.size(), adapted_layers_.size())) +
          div_ceil(sampled_max, size_.logit_rows) * static_cast<int32_t>(logits_.size());
 }
 
@@ -203,6 +263,17 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       stage.combine.rows = tables.rows;
       stage.items =
           tables.splits || stage.combine.out.bytes != kNone ? tables.rows * StepProgram::combine_slices(shape_) : 0;
+      batch_rows(stage);
+      break;
+    case Operation::Shrink:
+    case Operation::Expand:
+      stage.adapter.tiles = tables.adapter_tiles;
+      stage.items = adapter_items(stage, tables.adapter_tile_count);
+      batch_rows(stage);
+      break;
+    case Operation::Swiglu:
+      stage.swiglu.rows = tables.rows;
+      stage.items = tables.rows * div_ceil(stage.swiglu.depth, kSwigluColumns);
       batch_rows(stage);
       break;
     case Operation::Statistics:
@@ -250,7 +321,8 @@ std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t 
 }
 
 void ForwardPass::append_layers(const StepTables& tables) {
-  fitted_.assign(layers_.begin(), layers_.end());
+  const std::vector<Stage>& layers = tables.adapter_tile_count > 0 ? adapted_layers_ : layers_;
+  fitted_.assign(layers.begin(), layers.end());
   for (Stage& stage : fitted_) fit_stage(stage, tables);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/model_spec.h"
+#include "exec/adapter_stages.h"
 #include "exec/arena.h"
 #include "exec/weight_store.h"
 #include "ops/step_program.h"
@@ -20,13 +21,15 @@ struct StepTables {
   int32_t combine = 0;                                 // [rows][2]
   bool splits = false;                                 // some row of the combine list was split
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
+  int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
   int32_t rows = 0, sampled = 0;
 };
 
 class ForwardPass {
  public:
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const KernelShape& shape, int32_t worker_count, bool fused);
+              const ArenaSize& size, const KernelShape& shape, int32_t worker_count, bool fused,
+              const AdapterSizes& adapters);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
@@ -44,6 +47,12 @@ class ForwardPass {
   void next_group() { ++group_; }
   Stage& add(Operation operation);
   void add_linear(const LinearArgs& args);
+  void add_residual(LinearArgs args, const StageRows& in);
+  void add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  void add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // With `adapted_`: shrink beside the linear layers, expand behind them.
+  void add_shrink(const ModelSpec& spec, const AdaptedMatrices& matrices);
+  void add_expand();
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
@@ -60,8 +69,12 @@ class ForwardPass {
   int32_t worker_count_;
   int32_t long_items_;  // of a linear stage
   int32_t group_ = 0;
-  std::vector<Stage> layers_;  // embedding and all layers
-  std::vector<Stage> logits_;  // one round of size_.logit_rows
+  AdapterSizes adapters_;
+  bool adapted_ = false;               // the stages being added are for steps with adapters
+  AdapterArgs adapter_args_{};         // of the last shrink
+  std::vector<Stage> layers_;          // embedding and all layers
+  std::vector<Stage> adapted_layers_;  // the same for steps with adapters
+  std::vector<Stage> logits_;          // one round of size_.logit_rows
   std::vector<Stage> fitted_;
 };
 

@@ -29,6 +29,7 @@ void check_options(const ClExecutorOptions& options) {
   require(options.kv_block_count, 1, limits::kBlocksMax, "kv_block_count");
   require(options.host_block_count, 0, limits::kBlocksMax, "host_block_count");
   require(options.max_num_seqs, 1, limits::kSequencesMax, "max_num_seqs");
+  require(options.max_loras, 0, limits::kLorasMax, "max_loras");
   require(options.max_num_batched_tokens, 1, limits::kBatchedTokensMax, "max_num_batched_tokens");
 }
 
@@ -89,7 +90,8 @@ ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options) {
   const int32_t longest = div_ceil(position_count(spec, options), kAttentionPartition);
   return {.rows = options.max_num_batched_tokens,
           .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(options.max_num_seqs, kLogitRowsMax),
-          .partial_slots = spec.head_count * (longest + kSplitRowPartitions)};
+          .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
+          .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0};
 }
 
 ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options) {
@@ -123,6 +125,14 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(spec, options)).floats) * sizeof(float) + angles +
       kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
+  if (options.max_loras > 0) {
+    plan.adapter_bytes = options.adapters->slot_bytes() * static_cast<size_t>(options.max_loras);
+    if (plan.adapter_bytes > device.allocation_bytes_max) {
+      fail(ErrorCode::OutOfMemory,
+           "max_loras is {} with max_lora_rank {}: {} bytes, device '{}' allows {} in one buffer", options.max_loras,
+           options.adapters->max_lora_rank(), plan.adapter_bytes, device.name, device.allocation_bytes_max);
+    }
+  }
   if (options.clblast.from_rows > 0) plan.activation_bytes += clblast_scratch_bytes(clblast_limits(weights, options));
   return plan;
 }

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/kv_layout.h"
 #include "core/model_spec.h"
 #include "device/device_info.h"
+#include "exec/adapter_store.h"
 #include "exec/arena.h"
 #include "model/weights.h"
 #include "ops/step_program.h"
@@ -27,6 +29,8 @@ struct ClExecutorOptions {
   // Keeps the logits of every sampled row of a step for ClExecutor::logits(), which takes the memory of max_num_seqs
   // rows.
   bool keep_logits = false;
+  int32_t max_loras = 0;                         // adapters of one step; 0: requests have none
+  std::shared_ptr<const AdapterStore> adapters;  // set where max_loras is not 0
   // Called while weights are packed: the share done, in [0, 1], and the tensor at hand. True stops with Error Rejected.
   std::function<bool(double fraction, const char* what)> progress;
 };
@@ -35,7 +39,8 @@ struct MemoryPlan {
   size_t weight_bytes = 0;      // panels, norms, biases
   size_t kv_bytes = 0;          // of options.kv_block_count blocks
   size_t activation_bytes = 0;  // and rotation angles and step uploads
-  [[nodiscard]] size_t total() const { return weight_bytes + kv_bytes + activation_bytes; }
+  size_t adapter_bytes = 0;     // of options.max_loras slots
+  [[nodiscard]] size_t total() const { return weight_bytes + kv_bytes + activation_bytes + adapter_bytes; }
 };
 
 // ERRORS: InvalidArgument naming the option; OutOfMemory for what does not fit the device's buffers.

@@ -33,7 +33,7 @@ int32_t StepUpload::append(size_t count) {
   return static_cast<int32_t>(offset);
 }
 
-const StepTables& StepUpload::build(const BatchPlan& plan) {
+const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32_t> adapter_slots) {
   INFLIGHT_CHECK(!plan.entries.empty());
   tables_ = {};
   words_.clear();
@@ -46,6 +46,7 @@ const StepTables& StepUpload::build(const BatchPlan& plan) {
   add_rows(plan);
   add_attention(plan);
   add_samples(plan);
+  add_adapters(plan, adapter_slots);
   return tables_;
 }
 
@@ -156,6 +157,31 @@ void StepUpload::add_samples(const BatchPlan& plan) {
     }
   }
   INFLIGHT_CHECK(sample == tables_.sampled);
+}
+
+// Rows that lie side by side and have one adapter, in tiles.
+void StepUpload::add_adapters(const BatchPlan& plan, std::span<const int32_t> slots) {
+  adapter_tiles_.clear();
+  int32_t row = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const int32_t end = row + plan.entries[i].scheduled_token_count;
+    for (; slots[i] != kNone && row < end;) {
+      int32_t* const last =
+          adapter_tiles_.empty() ? nullptr : &adapter_tiles_[adapter_tiles_.size() - kAdapterTileWords];
+      int32_t count = std::min(end - row, limits_.adapter_tile_rows);
+      if (last != nullptr && last[0] == slots[i] && last[1] + last[2] == row && last[2] < limits_.adapter_tile_rows) {
+        count = std::min(end - row, limits_.adapter_tile_rows - last[2]);
+        last[2] += count;
+      } else {
+        adapter_tiles_.insert(adapter_tiles_.end(), {slots[i], row, count});
+      }
+      row += count;
+    }
+    row = end;
+  }
+  tables_.adapter_tile_count = static_cast<int32_t>(adapter_tiles_.size()) / kAdapterTileWords;
+  tables_.adapter_tiles = append(adapter_tiles_.size());
+  std::ranges::copy(adapter_tiles_, words_.begin() + tables_.adapter_tiles);
 }
 
 void StepUpload::append_stages(std::span<const Stage> stages) {

@@ -25,6 +25,7 @@ struct StepUploadLimits {
   int32_t partial_slots = 0;
   int32_t worker_count = 1;
   int32_t item_queries = kAttentionQueriesMax;  // of an attention item, if one row has not more
+  int32_t adapter_tile_rows = 1;                // of a tile of rows of one adapter
 };
 
 class StepUpload {
@@ -32,8 +33,8 @@ class StepUpload {
   StepUpload(const ModelSpec& spec, int32_t block_token_count, const StepUploadLimits& limits);
 
   // Fills words() with everything but the stages.
-  // REQUIRES: the plan has entries.
-  const StepTables& build(const BatchPlan& plan);
+  // adapter_slots: of each entry's adapter, or kNone; empty: none has one.   REQUIRES: the plan has entries.
+  const StepTables& build(const BatchPlan& plan, std::span<const int32_t> adapter_slots = {});
   void append_stages(std::span<const Stage> stages);
 
   [[nodiscard]] std::vector<int32_t>& words() { return words_; }
@@ -43,6 +44,7 @@ class StepUpload {
   void add_rows(const BatchPlan& plan);
   void add_attention(const BatchPlan& plan);
   void add_samples(const BatchPlan& plan);
+  void add_adapters(const BatchPlan& plan, std::span<const int32_t> slots);
   int32_t append(size_t count);  // offset of that many new words
 
   int32_t head_count_, kv_head_count_, vocabulary_size_;
@@ -56,6 +58,7 @@ class StepUpload {
     [[nodiscard]] int64_t cost() const { return int64_t{rows} * (end_partition - first_partition); }
   };
   std::vector<AttentionItem> items_;
+  std::vector<int32_t> adapter_tiles_;  // slot, first row, rows
 };
 
 }  // namespace inflight

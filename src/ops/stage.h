@@ -18,8 +18,12 @@ enum class Operation : int32_t {
   Combine = 5,
   Statistics = 6,
   Sample = 7,
+  Shrink = 8,  // these three in programs with adapters only
+  Expand = 9,
+  Swiglu = 10,
 };
-inline constexpr int32_t kOperationCount = 8;
+inline constexpr int32_t kOperationCount = 11;
+inline constexpr int32_t kPlainOperationCount = 8;         // of programs without adapters
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2 };
@@ -81,6 +85,19 @@ struct SampleArgs {
   int32_t logits, statistics, vocabulary, chunks, list, results;
 };
 
+struct AdapterArgs {
+  int32_t layer, target, targets;
+  int32_t in, depth;
+  int32_t shrunk, max_rows, rank_max;
+  int32_t tiles, slot_size;
+  int32_t out[3], outputs[3], part_panels[3];
+  int32_t panels, parts;
+};
+struct SwigluArgs {
+  int32_t gate, up, depth, rows;
+  StageRows out;
+};
+
 struct Stage {
   Operation operation;
   int32_t items;
@@ -98,9 +115,11 @@ struct Stage {
     CombineArgs combine;
     StatisticsArgs statistics;
     SampleArgs sample;
+    AdapterArgs adapter;
+    SwigluArgs swiglu;
   };
 };
-static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26);
+static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26);
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
 
@@ -108,11 +127,26 @@ inline constexpr int32_t kStageWords = 32;
 inline constexpr int32_t kStepStageCount = 0, kStepStages = 1, kStepTicket = 16, kStepCounters = 32;
 inline constexpr int32_t kStepCounterStride = 16;
 
+// Where an adapter's matrices lie in its slot (lora.cl).
+struct AdapterPair {
+  PanelType type_a = PanelType::F32;
+  int32_t offset_a = 0;  // in units of kWeightAlignment bytes from the slot's begin
+  PanelType type_b = PanelType::F32;
+  int32_t offset_b = 0;
+  int32_t rank = 0;
+  float scale = 0.0F;
+  int32_t unused[2] = {0, 0};
+};
+static_assert(sizeof(AdapterPair) == 32);
+
 // Numbers that kernels and host agree on.
 inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
 inline constexpr int32_t kAttentionQueriesMax = 64;  // attention.cl QUERIES_MAX
 inline constexpr int32_t kAttentionItemWords = 8;
 inline constexpr int32_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
+inline constexpr int32_t kAdapterTileWords = 3;    // lora.cl ADAPTER_TILE_WORDS
+inline constexpr int32_t kAdapterPairs = 7;        // of a layer, lora.cl ADAPTER_PAIRS
+inline constexpr int32_t kSwigluColumns = 512;     // lora.cl SWIGLU_COLUMNS
 inline constexpr int32_t kSampleWords = 8;
 inline constexpr int32_t kResultWords = 8;
 

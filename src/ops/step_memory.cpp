@@ -13,6 +13,7 @@ uint32_t bind_memory(Kernel& kernel, const StepMemory& memory) {
   for (const DeviceMemory* one : {memory.vectors, memory.angles, memory.activations, memory.step, memory.row_tokens}) {
     next(one, one);
   }
+  next(memory.adapters, memory.vectors);
   return index;
 }
 

@@ -19,6 +19,7 @@ struct StepMemory {
   const DeviceMemory* activations = nullptr;
   const DeviceMemory* step = nullptr;
   const DeviceMemory* row_tokens = nullptr;
+  const DeviceMemory* adapters = nullptr;  // null: there are none
 };
 
 // Sets the kernel's first arguments; the number of the next one.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -58,6 +59,10 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, cons
   ProgramSource source{
       .files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
       .options = options_of(shape, device)};
+  if (shape.adapters) {
+    source.files.insert(source.files.end() - 1, "lora.cl");
+    source.options += " -D ADAPTERS=1";
+  }
   if (clblast) source.files.emplace_back(kDenseFile);
   return source;
 }
@@ -76,7 +81,8 @@ LaunchMode resolve(LaunchMode mode, const Device& device, bool clblast) {
 }  // namespace
 
 const char* to_string(Operation operation) {
-  constexpr std::array kNames = {"embed", "norm", "linear", "rope", "attention", "combine", "statistics", "sample"};
+  constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",   "attention", "combine",
+                                 "statistics", "sample", "shrink", "expand", "swiglu"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }
@@ -111,6 +117,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
     clblast_.emplace(device, program_, limits, clblast.parameters);
     clblast_from_rows_ = clblast.from_rows;
   }
+  stage_kernels_.resize(static_cast<size_t>(shape.adapters ? kOperationCount : kPlainOperationCount));
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
   }
@@ -133,8 +140,8 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
     device_.launch(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1});
     return;
   }
-  for (Kernel& kernel : stage_kernels_) bind_memory(kernel, memory);
-  constexpr uint32_t kIndexArgument = kWeightChunksMax + kKvChunksMax + 5;
+  uint32_t index_argument = 0;
+  for (Kernel& kernel : stage_kernels_) index_argument = bind_memory(kernel, memory);
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].items == 0) continue;
@@ -143,7 +150,7 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
       continue;
     }
     Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
-    kernel.set(kIndexArgument, static_cast<int32_t>(i));
+    kernel.set(index_argument, static_cast<int32_t>(i));
     const bool linear = stages[i].operation == Operation::Linear;
     const int32_t parts = linear ? row_parts(device_.info(), stages[i].linear.rows) : 1;
     device_.launch(kernel,

@@ -3,10 +3,10 @@
 // whole step in one launch (CPUs).   THREAD, ERRORS, LIFETIME: as device/device.h.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/kv_layout.h"
 #include "device/program.h"
@@ -28,6 +28,7 @@ struct KernelShape {
   KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
   int32_t blocks_a_chunk = 1;  // of KV storage
+  bool adapters = false;       // stages of lora.cl
 };
 
 enum class LaunchMode : int32_t {
@@ -72,8 +73,8 @@ class StepProgram {
   LaunchMode mode_;
   int32_t worker_count_ = 1;
   Program program_;
-  std::array<Kernel, kOperationCount> stage_kernels_;  // Stages
-  Kernel step_kernel_;                                 // Fused
+  std::vector<Kernel> stage_kernels_;  // Stages: by operation
+  Kernel step_kernel_;                 // Fused
   std::optional<ClblastLinear> clblast_;
   int32_t clblast_from_rows_ = 0;
 };

@@ -13,6 +13,7 @@ BatchEntry entry_of(const RunnerSequence& sequence, int32_t count) {
   BatchEntry entry;
   entry.sequence = sequence.id;
   entry.row = sequence.row;
+  entry.adapter = sequence.adapter;
   entry.computed_token_count = sequence.computed;
   entry.scheduled_token_count = count;
   entry.tokens = std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(count));

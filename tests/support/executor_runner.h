@@ -14,6 +14,7 @@ namespace inflight::test {
 struct RunnerSequence {
   SequenceId id{};
   int32_t row = 0;
+  uint32_t adapter = 0;
   std::vector<TokenId> tokens;  // prompt, then what was sampled
   int32_t computed = 0;
   std::vector<BlockId> blocks;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -82,6 +84,26 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.up = {matrix(weights.up), vector(weights.up_bias)};
     layer.down = {matrix(weights.down), vector(weights.down_bias)};
     layers_.push_back(std::move(layer));
+  }
+}
+
+void ReferenceModel::merge(const LowRank& adapted) {
+  Layer& layer = layers_.at(static_cast<size_t>(adapted.layer));
+  const std::map<std::string, Linear*> linears = {{"attn_q", &layer.query},  {"attn_k", &layer.key},
+                                                  {"attn_v", &layer.value},  {"attn_output", &layer.attention_output},
+                                                  {"ffn_gate", &layer.gate}, {"ffn_up", &layer.up},
+                                                  {"ffn_down", &layer.down}};
+  Matrix& weight = linears.at(adapted.target)->weight;
+  INFLIGHT_CHECK(weight.rows == adapted.outputs && weight.columns == adapted.depth);
+  const auto depth = static_cast<size_t>(adapted.depth), rank = static_cast<size_t>(adapted.rank);
+  for (size_t n = 0; n < static_cast<size_t>(adapted.outputs); ++n) {
+    for (size_t k = 0; k < depth; ++k) {
+      double product = 0.0;
+      for (size_t j = 0; j < rank; ++j) {
+        product += static_cast<double>(adapted.b[n * rank + j]) * static_cast<double>(adapted.a[j * depth + k]);
+      }
+      weight.numbers[n * depth + k] += adapted.scale * product;
+    }
   }
 }
 

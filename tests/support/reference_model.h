@@ -23,6 +23,7 @@
 
 #include "base/ids.h"
 #include "model/model_loader.h"
+#include "support/synthetic_adapter.h"
 
 namespace inflight::test {
 
@@ -30,6 +31,9 @@ class ReferenceModel {
  public:
   // `model` must outlive this object. Holds all weights as doubles: 8 bytes a parameter.
   explicit ReferenceModel(const LoadedModel& model);
+
+  // Merges a LoRA matrix into the weights: W += scale * B A, in doubles.
+  void merge(const LowRank& adapted);
 
   // Forgets all tokens fed so far.
   void reset();

@@ -49,10 +49,12 @@ void StageBench::run(std::vector<Stage> stages) {
   std::memcpy(&words[words_.size()], stages.data(), stages.size() * sizeof(Stage));
 
   Buffer<std::byte> weight_buffer(device_, "weights", weights.size()), kv_buffer(device_, "KV", kv.size());
+  Buffer<std::byte> adapter_buffer(device_, "adapters", adapters.size());
   Buffer<float> vector_buffer(device_, "vectors", vectors.size()), angle_buffer(device_, "angles", angles.size());
   Buffer<float> activation_buffer(device_, "activations", activations.size());
   Buffer<int32_t> word_buffer(device_, "words", words.size()), token_buffer(device_, "tokens", 4);
   weight_buffer.write(weights);
+  adapter_buffer.write(adapters);
   kv_buffer.write(kv);
   vector_buffer.write(vectors);
   angle_buffer.write(angles);
@@ -67,6 +69,7 @@ void StageBench::run(std::vector<Stage> stages) {
   memory.activations = &activation_buffer.memory();
   memory.step = &word_buffer.memory();
   memory.row_tokens = &token_buffer.memory();
+  memory.adapters = &adapter_buffer.memory();
   program_.run(memory, stages);
   activation_buffer.read(activations);
   kv_buffer.read(kv);

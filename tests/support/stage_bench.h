@@ -26,6 +26,7 @@ class StageBench {
   std::vector<float> vectors = std::vector<float>(16);
   std::vector<float> angles = std::vector<float>(16);
   std::vector<std::byte> weights = std::vector<std::byte>(64);
+  std::vector<std::byte> adapters = std::vector<std::byte>(64);
   std::vector<float> activations;
   std::vector<std::byte> kv;
   [[nodiscard]] std::span<const int32_t> words() const { return words_; }  // by the offsets of add_words()

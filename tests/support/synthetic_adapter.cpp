@@ -12,11 +12,13 @@
 namespace inflight::test {
 namespace {
 
-// Uniform in (-spread, spread), of 7 bits, so that it is exact in every float type; no number is 0.
+// Odd multiples of a power of two, up to 127 of them, near (-spread, spread): exact in every float type, and in Q8_0,
+// whose scale is that power since each block begins with 127 of it.
 std::vector<float> numbers(Rng& rng, int32_t count, float spread) {
   const float unit = std::exp2(std::round(std::log2(spread / 128.0F)));
   std::vector<float> all(static_cast<size_t>(count));
   for (float& number : all) number = unit * static_cast<float>(2 * rng.between(-64, 63) + 1);
+  for (size_t i = 0; i < all.size(); i += 32) all[i] = 127.0F * unit;
   return all;
 }
 

@@ -28,7 +28,7 @@ struct LowRank {
   std::string target;  // "attn_q"
   int32_t depth = 0, outputs = 0, rank = 0;
   double scale = 1.0;
-  std::vector<float> a, b;  // [rank, depth], [outputs, rank]; exact in F16 and BF16
+  std::vector<float> a, b;  // [rank, depth], [outputs, rank]; exact in F16, BF16 and Q8_0
 };
 [[nodiscard]] std::vector<LowRank> low_ranks(const SyntheticAdapter& adapter, const ModelSpec& spec);
 

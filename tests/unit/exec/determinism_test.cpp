@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first contract: tokens and logits of a request are bitwise the same whatever else runs, however its prompt is
 // cut, wherever its blocks lie, after a preemption by recomputing or swapping, and with two steps in flight.
-// Covers: exec/cl_executor.cpp, exec/step_upload.cpp, exec/kv_storage.cpp
+// Covers: exec/cl_executor.cpp, exec/step_upload.cpp, exec/kv_storage.cpp, exec/adapter_slots.cpp
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
 #include "support/executor_runner.h"
+#include "support/synthetic_adapter.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 
@@ -41,7 +42,8 @@ struct Schedule {
 
 class World {
  public:
-  World(ClExecutor& executor, const Schedule& schedule) : executor_(executor), schedule_(schedule) {
+  World(ClExecutor& executor, const Schedule& schedule, int32_t adapters)
+      : executor_(executor), schedule_(schedule), adapters_(adapters) {
     for (int32_t i = 0; i < kBlockCount; ++i) free_.push_back(BlockId{i});
     if (schedule.scattered) {
       Rng rng(77);
@@ -60,11 +62,12 @@ class World {
     return outcomes_;
   }
 
-  static test::RunnerSequence make(int32_t index) {
+  static test::RunnerSequence make(int32_t index, int32_t adapters) {
     constexpr int32_t kPromptTokens[kSequences] = {1, 17, 40, 300, 530, 257};
     test::RunnerSequence sequence;
     sequence.id = SequenceId{static_cast<uint64_t>(index) + 1};
     sequence.row = index;
+    sequence.adapter = static_cast<uint32_t>(index % (adapters + 1));
     Rng rng(static_cast<uint64_t>(index) + 1000);
     for (int32_t i = 0; i < kPromptTokens[index]; ++i) sequence.tokens.push_back(rng.between(0, 299));
     if (index % 2 == 1) {
@@ -108,7 +111,7 @@ class World {
 
   void run_group(const std::vector<int32_t>& members) {
     std::vector<test::RunnerSequence> sequences;
-    for (const int32_t i : members) sequences.push_back(make(i));
+    for (const int32_t i : members) sequences.push_back(make(i, adapters_));
     std::map<int32_t, size_t> prompt;
     for (const auto& sequence : sequences) prompt[sequence.row] = sequence.tokens.size();
     std::vector<bool> preempted(sequences.size(), false);
@@ -158,6 +161,7 @@ class World {
 
   ClExecutor& executor_;
   Schedule schedule_;
+  int32_t adapters_;
   std::vector<BlockId> free_;
   std::map<int32_t, Outcome> outcomes_;
   int32_t next_host_ = 0;
@@ -170,6 +174,7 @@ struct Case {
   KvType kv;
   LaunchMode mode;
   int32_t window = 0;
+  int32_t adapters = 0;  // sequence i has adapter i % (adapters + 1), 0 = none
 };
 
 class Determinism : public testing::TestWithParam<Case> {
@@ -182,6 +187,13 @@ class Determinism : public testing::TestWithParam<Case> {
     if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
     synthetic.query_key_value_bias = true;
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
+    std::shared_ptr<AdapterStore> store;
+    if (GetParam().adapters > 0) store = std::make_shared<AdapterStore>(model_->spec, 40);
+    for (int32_t i = 0; i < GetParam().adapters; ++i) {
+      const std::string name = "adapter" + std::to_string(i);
+      const test::SyntheticAdapter adapter{.rank = i == 0 ? 5 : 33, .seed = static_cast<uint64_t>(i) + 1};
+      held_.push_back(store->load(name, folder_.write(name, test::build_adapter(adapter, model_->spec).bytes())));
+    }
     executor_.emplace(device_, model_->spec, model_->weights,
                       ClExecutorOptions{.kv = KvLayout::of(model_->spec, kBlockTokens, GetParam().kv),
                                         .kv_block_count = kBlockCount,
@@ -189,7 +201,9 @@ class Determinism : public testing::TestWithParam<Case> {
                                         .max_num_seqs = kSequences,
                                         .max_num_batched_tokens = 512,
                                         .launch_mode = GetParam().mode,
-                                        .keep_logits = true});
+                                        .keep_logits = true,
+                                        .max_loras = GetParam().adapters,
+                                        .adapters = store});
   }
 
   void expect_same(const std::map<int32_t, Outcome>& found, const std::map<int32_t, Outcome>& expected) {
@@ -204,12 +218,13 @@ class Determinism : public testing::TestWithParam<Case> {
   test::TempFolder folder_;
   Device device_ = Device::open({});
   std::optional<LoadedModel> model_;
+  std::vector<std::shared_ptr<const PackedAdapter>> held_;
   std::optional<ClExecutor> executor_;
 };
 
 // checklist 11, 82, 83: prompts and decodes of any lengths in a step, blocks in any order, against each one alone.
 TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
-  const auto expected = World(*executor_, {.together = false}).run();
+  const auto expected = World(*executor_, {.together = false}, GetParam().adapters).run();
   ASSERT_EQ(expected.size(), size_t{kSequences});
   const std::map<const char*, Schedule> schedules = {
       {"together", {}},
@@ -222,17 +237,17 @@ TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
   };
   for (const auto& [name, schedule] : schedules) {
     SCOPED_TRACE(name);
-    expect_same(World(*executor_, schedule).run(), expected);
+    expect_same(World(*executor_, schedule, GetParam().adapters).run(), expected);
   }
 }
 
 // The sampled token stays on the device; the next step is submitted before it is read.
 TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
-  const auto expected = World(*executor_, {.together = false}).run();
+  const auto expected = World(*executor_, {.together = false}, GetParam().adapters).run();
   std::vector<test::RunnerSequence> sequences;
   int32_t next_block = 0;
   for (int32_t i = 0; i < kSequences; ++i) {
-    sequences.push_back(World::make(i));
+    sequences.push_back(World::make(i, GetParam().adapters));
     const auto tokens = static_cast<int32_t>(sequences.back().tokens.size()) + kOutputs;
     for (int32_t b = 0; b < div_ceil(tokens, kBlockTokens); ++b)
       sequences.back().blocks.push_back(BlockId{next_block++});
@@ -278,6 +293,7 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
                               .input_on_device = true,
                               .samples = true,
                               .phase = Phase::Decode,
+                              .adapter = sequence.adapter,
                               .block_table = sequence.blocks,
                               .sampling = &sequence.sampling});
       plan.scheduled_token_count += 1;
@@ -300,6 +316,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Determinism,
                                          Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
                                          Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
                                          Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100},
+                                         Case{"Adapters", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2},
+                                         Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0,
+                                              2},
+                                         Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
                                          Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused}),
                          [](const auto& test) { return std::string(test.param.name); });
 

@@ -164,6 +164,24 @@ inflight_status_t inflight_engine_drain(inflight_engine_t* engine, int32_t timeo
   });
 }
 
+inflight_status_t inflight_engine_load_lora_adapter(inflight_engine_t* engine, const char* lora_name,
+                                                    const char* lora_path) {
+  return guard([&] {
+    require(lora_name, "lora_name");
+    require(lora_path, "lora_path");
+    runtime_of(engine).load_lora_adapter(lora_name, lora_path);
+    return INFLIGHT_OK;
+  });
+}
+
+inflight_status_t inflight_engine_unload_lora_adapter(inflight_engine_t* engine, const char* lora_name) {
+  return guard([&] {
+    require(lora_name, "lora_name");
+    runtime_of(engine).unload_lora_adapter(lora_name);
+    return INFLIGHT_OK;
+  });
+}
+
 inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length) {
   return guard([&] {
     runtime_of(engine).engine().reconfigure(std::string(inflight::c::read_text(json, length, "json")));

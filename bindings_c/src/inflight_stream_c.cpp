@@ -126,7 +126,9 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
       }
     }
     handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
-    handle->output = runtime.engine().submit(std::move(options), std::move(structured.filter));
+    inflight::AdapterLease adapter;
+    if (given.lora_name != nullptr) adapter = runtime.lease_lora_adapter(given.lora_name);
+    handle->output = runtime.engine().submit(std::move(options), std::move(structured.filter), std::move(adapter));
     handle->request = handle->output->request();
     *stream = handle.release();
     return INFLIGHT_OK;

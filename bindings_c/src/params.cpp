@@ -275,6 +275,16 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   options.profile = params.profile != 0;
   options.deterministic = params.deterministic != 0;
   read_service(params, options.service);
+  for (const std::string& module :
+       read_texts(params.lora_modules, params.lora_module_count, limits::kLorasMax, "lora_modules")) {
+    const size_t equals = module.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == module.size()) {
+      fail(ErrorCode::InvalidArgument, "lora_modules has '{}', allowed: NAME=FILE", module);
+    }
+    options.lora_modules.push_back({module.substr(0, equals), module.substr(equals + 1)});
+  }
+  read_positive(params.max_loras, "max_loras", options.max_loras);
+  read_positive(params.max_lora_rank, "max_lora_rank", options.max_lora_rank);
   if (params.progress != nullptr) {
     options.progress = [progress = params.progress, context = params.progress_context](
                            double fraction, const char* what) { return progress(context, fraction, what) != 0; };

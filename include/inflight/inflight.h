@@ -171,12 +171,17 @@ typedef struct inflight_engine_params {
   double kv_offloading_size;             /* GiB of host memory for stored KV that the device has no room for, 0..65536
                                             (0); copied back where that is faster than computing it again        */
   const char* chat_template;             /* the text of a Jinja template, in the place of the model file's (NULL) */
+  const char* const* lora_modules;       /* "NAME=FILE" each: LoRA adapters (GGUF) there from the beginning (none) */
+  size_t lora_module_count;
+  int32_t max_loras;                     /* adapters in one batch, 1..1024 (as many as lora_modules; without these and 0
+                                            there are no adapters); each takes device memory for max_lora_rank   */
+  int32_t max_lora_rank;                 /* largest rank of an adapter, 1..512 (16, or what lora_modules need)   */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0 }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
@@ -257,13 +262,14 @@ typedef struct inflight_request_params {
                                            a call goes on as one. The other structured_ fields go with "auto" only; then
                                            the calls are not held to their form. The text has the control tokens that calls
                                            are marked with (NULL)                                                */
+  const char* lora_name;                /* the LoRA adapter it runs with; NULL = none                            */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
     1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
-    0, 0, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0, NULL }
+    0, 0, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0, NULL, NULL }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -337,6 +343,23 @@ INFLIGHT_API inflight_status_t inflight_engine_drain(inflight_engine_t* engine, 
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length);
 
+/** @brief Loads a LoRA adapter for requests to name in lora_name; the engine needs max_loras or lora_modules. Running requests
+ *  do not wait; the file is not needed afterwards.
+ *  @param[in] lora_name  1..256 bytes; free at the time.
+ *  @param[in] lora_path  a GGUF file as llama.cpp's convert_lora_to_gguf writes it, for this engine's model.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (the name is taken, the rank above max_lora_rank) |
+ *          INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_CORRUPT_FILE | INFLIGHT_ERROR_IO |
+ *          INFLIGHT_ERROR_UNSUPPORTED (made without adapters; another model's adapter)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_load_lora_adapter(inflight_engine_t* engine, const char* lora_name,
+                                                                 const char* lora_path);
+
+/** @brief Frees an adapter's name at once, and its memory when the last request that uses it has ended; these go on. An adapter
+ *  loaded under the name later is another one: it shares no stored KV with this.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_UNSUPPORTED
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_unload_lora_adapter(inflight_engine_t* engine, const char* lora_name);
+
 /** @brief Runs one step of a host_driven engine in the calling thread.
  *  @return INFLIGHT_OK | INFLIGHT_IDLE | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
  *          INFLIGHT_ERROR_ENGINE_FAILED
@@ -396,7 +419,8 @@ INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* e
 INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text,
                                                           size_t capacity, size_t* length);
 
-/** @brief What the engine runs on, as JSON: device, model, limits, memory. Same buffer rule as metrics_text.
+/** @brief What the engine runs on, as JSON: device, model, limits, memory, and the loras that can be named now, each {name,
+ *  path, rank, alpha, bytes}. Same buffer rule as metrics_text.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);

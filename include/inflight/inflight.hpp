@@ -152,6 +152,7 @@ struct EngineOptions {
   std::string device{};
   std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
   std::string linear_backend{}, chat_template{};
+  std::vector<std::string> lora_modules{};  // "NAME=FILE"
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
 struct RequestOptions {
@@ -163,6 +164,7 @@ struct RequestOptions {
   std::string structured_json{}, structured_regex{}, structured_grammar{};  // at most one, or
   std::vector<std::string> structured_choice{};                             // these
   std::string structured_tools{};
+  std::string lora_name{};              // "" = none
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
 
@@ -181,6 +183,10 @@ class Engine {
     params.record_path = text(options.record_path);
     params.linear_backend = text(options.linear_backend);
     params.chat_template = text(options.chat_template);
+    std::vector<const char*> modules;
+    for (const std::string& module : options.lora_modules) modules.push_back(module.c_str());
+    params.lora_modules = modules.empty() ? nullptr : modules.data();
+    params.lora_module_count = modules.size();
     detail::check(inflight_engine_create(&params, &handle_));
   }
   Engine(Engine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -221,6 +227,7 @@ class Engine {
     params.structured_regex = text(options.structured_regex);
     params.structured_grammar = text(options.structured_grammar);
     params.structured_tools = text(options.structured_tools);
+    params.lora_name = text(options.lora_name);
     const auto choice = pointers(options.structured_choice);
     if (!choice.empty()) params.structured_choice = choice.data(), params.structured_choice_count = choice.size();
     std::vector<int32_t> bias_ids;
@@ -285,6 +292,12 @@ class Engine {
   }
   void configure(std::string_view json) {
     detail::check(inflight_engine_configure(handle_, json.data(), json.size()));
+  }
+  void load_lora_adapter(const std::string& name, const std::string& path) {
+    detail::check(inflight_engine_load_lora_adapter(handle_, name.c_str(), path.c_str()));
+  }
+  void unload_lora_adapter(const std::string& name) {
+    detail::check(inflight_engine_unload_lora_adapter(handle_, name.c_str()));
   }
   void pause(inflight_pause_mode_t mode = INFLIGHT_PAUSE_ALL) { detail::check(inflight_engine_pause(handle_, mode)); }
   void resume() { detail::check(inflight_engine_resume(handle_)); }

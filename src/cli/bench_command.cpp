@@ -27,6 +27,7 @@ struct BenchFlags {
   int32_t repeat = 5;
   uint64_t seed = 1;
   bool as_json = false;
+  std::vector<std::string> adapters;  // of --lora: the sequences take them in turn
 };
 
 struct Sample {
@@ -50,7 +51,11 @@ RequestOptions random_request(const BenchFlags& flags, int32_t vocabulary_size, 
 Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
   const SteadyClock clock;
   std::vector<RequestOptions> requests;
-  for (int32_t i = 0; i < flags.batch; ++i) requests.push_back(random_request(flags, vocabulary_size, rng));
+  for (int32_t i = 0; i < flags.batch; ++i) {
+    requests.push_back(random_request(flags, vocabulary_size, rng));
+    if (!flags.adapters.empty())
+      requests.back().lora_name = flags.adapters[static_cast<size_t>(i) % flags.adapters.size()];
+  }
   std::vector<Stream> streams;
   const TimeNs begin = clock.now();
   for (const RequestOptions& request : requests) streams.push_back(engine.submit(request));
@@ -155,7 +160,8 @@ double median_of(std::vector<Sample> samples, double Sample::* figure) {
   return samples[samples.size() / 2].*figure;
 }
 
-void bench(const BenchFlags& flags, EngineFlags& engine_flags) {
+void bench(BenchFlags& flags, EngineFlags& engine_flags) {
+  flags.adapters = lora_names(engine_flags);
   if (engine_flags.options.params.max_num_seqs == 0)
     engine_flags.options.params.max_num_seqs = std::max(flags.batch, 1);
   if (engine_flags.options.params.max_model_len == 0) {

@@ -27,6 +27,20 @@ void add_switch(CLI::App& command, const char* name, std::string& value, const c
   command.add_option(name, value, help)->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group(group);
 }
 
+void add_lora_flags(CLI::App& command, EngineOptions& options) {
+  command
+      .add_option("--lora,--lora-modules", options.lora_modules,
+                  "NAME=FILE: a LoRA adapter (GGUF) that requests may name; may be given several times")
+      ->allow_extra_args(false)
+      ->group(kEngine);
+  command.add_option("--max-loras", options.params.max_loras, "Adapters in one batch (default: as many as --lora)")
+      ->group(kEngine);
+  command
+      .add_option("--max-lora-rank", options.params.max_lora_rank,
+                  "Largest rank of an adapter, up to 512 (default: 16, or what --lora needs)")
+      ->group(kEngine);
+}
+
 struct LoadProgress {
   size_t bytes;  // of the model file
   ProgressBar bar;
@@ -65,6 +79,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       ->capture_default_str();
   add("--device-memory-fraction", params.device_memory_fraction, "Share of the device's memory to use", kEngine)
       ->capture_default_str();
+  add_lora_flags(command, options);
   add("--profile", flags->profile_path, "Time every kernel and write a Chrome trace to this file", kEngine);
 
   add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
@@ -148,6 +163,12 @@ Engine open_engine(EngineFlags& flags) {
   };
   options.params.progress_context = &progress;
   return Engine(options);
+}
+
+std::vector<std::string> lora_names(const EngineFlags& flags) {
+  std::vector<std::string> names;
+  for (const std::string& module : flags.options.lora_modules) names.push_back(module.substr(0, module.find('=')));
+  return names;
 }
 
 void write_profile(Engine& engine, const EngineFlags& flags) {

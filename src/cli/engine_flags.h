@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "inflight/inflight.hpp"
 
@@ -24,6 +25,9 @@ struct EngineFlags {
 
 // Loads with a progress bar; no model given: the demo model.
 [[nodiscard]] Engine open_engine(EngineFlags& flags);
+
+// The names given with --lora.
+[[nodiscard]] std::vector<std::string> lora_names(const EngineFlags& flags);
 
 // Writes the Chrome trace where --profile asks for one.
 void write_profile(Engine& engine, const EngineFlags& flags);

@@ -135,7 +135,8 @@ class Clients {
 LiveEngine::LiveEngine(EngineFlags& flags)
     : own_recording_(make_recording_file(flags)),
       recording_(own_recording_.empty() ? flags.options.record_path : own_recording_),
-      engine_(open_engine(recording_to(flags, recording_))) {
+      engine_(open_engine(recording_to(flags, recording_))),
+      adapters_(lora_names(flags)) {
   const auto info = nlohmann::json::parse(engine_.info_json());
   model_ = info.at("model").at("name");
   device_ = info.at("device").at("name");
@@ -165,6 +166,12 @@ RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest
   options.params.priority = request.priority;
   options.params.tenant = request.tenant;
   options.params.ignore_eos = 1;
+  if (request.adapter > 0) {
+    if (adapters_.empty()) {
+      fail(ErrorCode::InvalidArgument, "the workload's requests have adapters, but none is loaded: --lora NAME=FILE");
+    }
+    options.lora_name = adapters_[(request.adapter - 1) % adapters_.size()];
+  }
   return options;
 }
 

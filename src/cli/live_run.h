@@ -40,6 +40,7 @@ class LiveEngine {
   std::string own_recording_;  // empty: --record named one
   std::string recording_;
   Engine engine_;
+  std::vector<std::string> adapters_;  // adapter i of a workload is number (i - 1) mod their count
   std::string model_, device_;
   int32_t vocabulary_size_ = 0;
   int32_t max_model_len_ = 0;

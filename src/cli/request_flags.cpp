@@ -54,6 +54,8 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
   add("--dry-allowed-length", params.dry_allowed_length, "Repetitions up to this length are free");
   add("--dry-penalty-last-n", params.dry_penalty_last_n, "Tokens looked back on; -1: all");
   add("--prompt-logprobs", params.prompt_logprobs, "The same of the prompt's tokens (--json); -1: none");
+  add("--lora-name", request->lora_name,
+      "The adapter it runs with, of those given with --lora (default: the only one)");
   add("--priority", params.priority, "Lower is sooner, with a policy that looks at it");
   add("--tenant", params.tenant, "On whose account, for policies that share the engine among tenants");
   add("--logprobs", params.logprobs, "Report so many most likely tokens of each position (--json); -1: none");

@@ -203,8 +203,10 @@ void print_json(const std::vector<Answer>& answers, size_t choices, const Timing
   print(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void run(const RunFlags& flags, EngineFlags& engine_flags, const RequestOptions& common) {
+void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& common) {
   const SteadyClock clock;
+  const std::vector<std::string> adapters = lora_names(engine_flags);
+  if (common.lora_name.empty() && adapters.size() == 1) common.lora_name = adapters.front();
   std::vector<RequestOptions> requests;
   if (!flags.chat) requests = requests_of(flags, common);  // what is wrong with them is said before loading
   const TimeNs load_begin = clock.now();

@@ -81,6 +81,10 @@ void add_serve_command(CLI::App& app) {
   add("--shutdown-timeout", flags->timeout_s, "Seconds that running answers have after SIGTERM")
       ->check(CLI::Range(0, 86'400));
   command->add_flag("--log-requests", flags->api.log_requests, "One line a request on standard error")->group(kServer);
+  command
+      ->add_flag("--allow-runtime-lora-updating", flags->api.allow_runtime_lora_updating,
+                 "Clients may load and unload LoRA adapters, from files of this machine")
+      ->group(kServer);
   const auto engine_flags = add_engine_flags(*command);
   command->callback([flags, engine_flags] { serve(*flags, *engine_flags); });
 }

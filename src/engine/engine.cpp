@@ -130,8 +130,9 @@ void Engine::check_queue_for(const Request& request) {
   }
 }
 
-OutputStream* Engine::submit(SubmitOptions options, FilterSource filter) {
-  SubmitCommand command{checked_request(options), nullptr, options.expiry, std::move(filter)};
+OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, AdapterLease adapter) {
+  SubmitCommand command{checked_request(options), nullptr, options.expiry, std::move(filter), std::move(adapter)};
+  command.request.adapter = command.adapter.id();
   if (command.expiry == kNoDeadline && options_.service.request_timeout > 0) {
     command.expiry = command.request.arrival + options_.service.request_timeout;
   }

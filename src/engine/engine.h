@@ -36,6 +36,7 @@
 #include "engine/step_watch.h"
 #include "engine/trace_recorder.h"
 #include "engine/watchdog.h"
+#include "exec/adapter_store.h"
 #include "plugin_host/policies.h"
 #include "plugin_host/policy_slots.h"
 #include "sample/host_sampler.h"
@@ -105,7 +106,8 @@ class Engine {
   // EngineFailed.
   // filter: makes what says which tokens may come; empty = any may. It runs on another thread; meanwhile the request
   // waits, and others go on. When it throws the request ends with reason error and the text.
-  [[nodiscard]] OutputStream* submit(SubmitOptions options, FilterSource filter = {});
+  // adapter: held until the request has ended.
+  [[nodiscard]] OutputStream* submit(SubmitOptions options, FilterSource filter = {}, AdapterLease adapter = {});
   // Ends the request with reason abort.
   void cancel(RequestId request);
   // Ends one answer with reason stop: its reader has found a stop string in it.
@@ -161,6 +163,7 @@ class Engine {
     OutputStream* stream;
     TimeNs expiry;
     FilterSource filter_source;
+    AdapterLease adapter;
   };
   struct CancelCommand {
     RequestId request;
@@ -213,6 +216,7 @@ class Engine {
     OutputStream* stream = nullptr;  // null: no request
     int32_t choice = 0;
     TimeNs last_token_time = kNotYet;
+    AdapterLease adapter{};
   };
 
   EngineOptions options_;

@@ -57,7 +57,8 @@ void Engine::add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter) {
   int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
   for (int32_t choice = 0; slot >= 0; ++choice) {
     if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
-    clients_[static_cast<size_t>(slot)] = {.stream = command.stream, .choice = choice};
+    clients_[static_cast<size_t>(slot)] = {
+        .stream = command.stream, .choice = choice, .adapter = command.adapter.again()};
     const Sequence& sequence = scheduler_.sequence(slot);
     slot = sequence.next_choice_slot;
     taken_tokens_ += prompt_tokens;
@@ -175,6 +176,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   sampler_.forget(finished.sequence);
   if (client.stream->push_finish(client.choice, finish)) client.stream->release();
   client.stream = nullptr;
+  client.adapter = {};
 }
 
 // At most one line in ten seconds (checklist 66).

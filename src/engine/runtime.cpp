@@ -24,6 +24,8 @@ using Json = nlohmann::ordered_json;
 // programs.
 constexpr double kSharedMemoryShare = 0.25;
 
+constexpr int32_t kLoraRankDefault = 16;  // vLLM's
+
 // Bytes of weights in the file that one step reads whatever its batch: all but an untied embedding, of which only the
 // scheduled tokens' rows are read.
 size_t weight_bytes_read_a_step(const ModelWeights& weights) {
@@ -151,7 +153,10 @@ Runtime::Runtime(RuntimeOptions options)
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
   read_chat_template(model.vocabulary.chat_template);
 
+  make_adapter_store();
   ClExecutorOptions executor = executor_options(options_, spec_);
+  executor.max_loras = options_.max_loras;
+  executor.adapters = adapters_.get();
   if (clblast_limits(model.weights, executor).depth > 0) {
     executor.clblast = choose_clblast(device_, options_.linear_backend);
   }
@@ -167,6 +172,7 @@ Runtime::Runtime(RuntimeOptions options)
          config.max_model_len, spec_.context_length);
   }
   config.sliding_window = spec_.sliding_window;
+  config.max_loras = options_.max_loras;
   config.validate(kv_tokens);
 
   auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
@@ -207,13 +213,16 @@ Runtime::Runtime(RuntimeOptions options)
                  {"kv_cache_dtype", to_string(options_.kv_type)},
                  {"kv_blocks", executor.kv_block_count},
                  {"host_kv_blocks", config.host_blocks},
-                 {"host_cache_blocks", config.host_cache_blocks}}},
+                 {"host_cache_blocks", config.host_cache_blocks},
+                 {"max_loras", options_.max_loras},
+                 {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
                {"memory",
                 {{"weight_bytes", plan.weight_bytes},
                  {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
                  {"kv_bytes", plan.kv_bytes},
                  {"kv_bytes_per_token", executor.kv.bytes_per_token()},
-                 {"activation_bytes", plan.activation_bytes}}}}
+                 {"activation_bytes", plan.activation_bytes},
+                 {"adapter_bytes", plan.adapter_bytes}}}}
               .dump(-1, ' ', false, Json::error_handler_t::replace);
 
   SchedulerSetup setup;
@@ -236,6 +245,54 @@ Runtime::Runtime(RuntimeOptions options)
 }
 
 Runtime::~Runtime() = default;
+
+void Runtime::make_adapter_store() {
+  const auto check = [](int32_t given, int32_t most, const char* name) {
+    if (given < 0 || given > most)
+      fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (default) to {}", name, given, most);
+  };
+  check(options_.max_loras, limits::kLorasMax, "max_loras");
+  check(options_.max_lora_rank, limits::kLoraRankMax, "max_lora_rank");
+  if (options_.max_loras == 0) {
+    options_.max_loras = static_cast<int32_t>(std::min(options_.lora_modules.size(), size_t{limits::kLorasMax}));
+  }
+  if (options_.max_loras == 0) return;
+  int32_t rank = options_.max_lora_rank;
+  if (rank == 0) {
+    rank = kLoraRankDefault;
+    for (const auto& module : options_.lora_modules) {
+      rank = std::max(rank, load_lora(module.path, spec_, limits::kLoraRankMax).rank);
+    }
+  }
+  adapters_ = std::make_unique<AdapterStore>(spec_, rank);
+  for (const auto& module : options_.lora_modules) adapters_->load(module.name, module.path);
+}
+
+AdapterStore& Runtime::require_adapters() const {
+  if (adapters_ == nullptr) {
+    fail(ErrorCode::Unsupported, "the engine was made without LoRA adapters: set max_loras or lora_modules");
+  }
+  return *adapters_;
+}
+
+void Runtime::load_lora_adapter(const std::string& name, const std::string& path) {
+  require_adapters().load(name, path);
+}
+
+void Runtime::unload_lora_adapter(const std::string& name) { require_adapters().unload(name); }
+
+AdapterLease Runtime::lease_lora_adapter(const std::string& name) const { return require_adapters().lease(name); }
+
+std::string Runtime::info_json() const {
+  Json loras = Json::array();
+  for (const AdapterSummary& one : adapters_ ? adapters_->list() : std::vector<AdapterSummary>()) {
+    loras.push_back(
+        {{"name", one.name}, {"path", one.path}, {"rank", one.rank}, {"alpha", one.alpha}, {"bytes", one.bytes}});
+  }
+  std::string text = info_;
+  text.insert(text.size() - 1, ",\"loras\":" + loras.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return text;
+}
 
 const Tokenizer& Runtime::require_tokenizer() const {
   if (tokenizer_ == nullptr) {

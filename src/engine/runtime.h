@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "engine/grammar_filter.h"
+#include "exec/adapter_store.h"
 #include "ops/clblast_choice.h"
 #include "text/chat_template.h"
 #include "text/grammar.h"
@@ -45,6 +46,14 @@ struct RuntimeOptions {
   LinearBackend linear_backend = LinearBackend::Auto;
   std::string chat_template;  // in the place of the model's; "": that
   ServiceOptions service;
+  // LoRA adapters there from the beginning.
+  struct LoraModule {
+    std::string name;
+    std::string path;
+  };
+  std::vector<LoraModule> lora_modules;
+  int32_t max_loras = 0;  // adapters in one batch, up to limits::kLorasMax; 0: as many as lora_modules; none: no LoRA
+  int32_t max_lora_rank = 0;  // up to limits::kLoraRankMax; 0: 16, or what lora_modules need
   // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
   std::function<bool(double fraction, const char* what)> progress;
 };
@@ -81,8 +90,14 @@ class Runtime {
   // Control tokens that calls are marked with.
   [[nodiscard]] const std::vector<TokenId>& tool_tokens() const { return tool_tokens_; }
 
-  // What runs here, as JSON: device, model, limits, memory.
-  [[nodiscard]] const std::string& info_json() const { return info_; }
+  // Adapters may be loaded and unloaded while requests run; nobody waits. Requests that use an unloaded one go on with
+  // it.   ERRORS: as AdapterStore's; Unsupported: the engine was made without adapters.
+  void load_lora_adapter(const std::string& name, const std::string& path);
+  void unload_lora_adapter(const std::string& name);
+  [[nodiscard]] AdapterLease lease_lora_adapter(const std::string& name) const;
+
+  // What runs here, as JSON: device, model, limits, memory, adapters.
+  [[nodiscard]] std::string info_json() const;
   // Kernel launches since creation as a Chrome trace; no events without `profile`.
   [[nodiscard]] std::string trace_json();
   [[nodiscard]] size_t device_bytes() const;
@@ -91,6 +106,8 @@ class Runtime {
   // ERRORS: InvalidArgument for the options' template when it cannot be parsed.
   void read_chat_template(const std::string& from_file);
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text);
+  void make_adapter_store();
+  [[nodiscard]] AdapterStore& require_adapters() const;
 
   RuntimeOptions options_;
   Device device_;
@@ -102,7 +119,8 @@ class Runtime {
   std::vector<TokenId> tool_tokens_;
   std::once_flag grammars_made_;
   std::unique_ptr<GrammarStore> grammars_;  // with the first grammar
-  std::string info_;
+  std::unique_ptr<AdapterStore> adapters_;  // null: without adapters
+  std::string info_;                        // but for the adapters
   std::mutex profile_mutex_;
   std::vector<ProfileRecord> profile_;  // what was taken from the device so far
   std::unique_ptr<Engine> engine_;      // last: its thread uses the device

@@ -2,15 +2,14 @@
 #include "exec/adapter_slots.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "ops/stage.h"
 
 namespace inflight {
 
-AdapterSlots::AdapterSlots(Device& device, std::shared_ptr<const AdapterStore> store, int32_t count)
-    : store_(std::move(store)), slots_(static_cast<size_t>(count)) {
+AdapterSlots::AdapterSlots(Device& device, const AdapterStore* store, int32_t count)
+    : store_(store), slots_(static_cast<size_t>(count)) {
   if (count > 0) memory_ = Buffer<std::byte>(device, "adapters", slots_.size() * store_->slot_bytes());
 }
 
@@ -19,8 +18,7 @@ int32_t AdapterSlots::slot_of(uint32_t adapter, uint64_t use) {
   if (slot == slots_.end()) {
     slot = std::ranges::min_element(slots_, {}, &Slot::last_use);
     INFLIGHT_CHECK(slot != slots_.end() && slot->last_use != use);
-    const auto packed = store_->find(adapter);
-    memory_.write(packed->bytes, static_cast<size_t>(slot - slots_.begin()) * store_->slot_bytes());
+    memory_.write(store_->find(adapter).bytes, static_cast<size_t>(slot - slots_.begin()) * store_->slot_bytes());
     slot->adapter = adapter;
   }
   slot->last_use = use;

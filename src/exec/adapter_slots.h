@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,11 +16,11 @@ namespace inflight {
 
 class AdapterSlots {
  public:
-  // count 0: no request may have an adapter; `store` may be null then.
-  AdapterSlots(Device& device, std::shared_ptr<const AdapterStore> store, int32_t count);
+  // count 0: no request may have an adapter; `store` may be null then.   LIFETIME: `store` is borrowed.
+  AdapterSlots(Device& device, const AdapterStore* store, int32_t count);
 
   // The slot of each entry's adapter, kNone for those without one.   LIFETIME: until the next call.
-  // REQUIRES: not more different adapters than slots; each is held by somebody.
+  // REQUIRES: not more different adapters than slots; there is a lease on each.
   // COST: nothing without adapters; for each that is copied its bytes, and the wait for the steps in flight.
   [[nodiscard]] std::span<const int32_t> place(const BatchPlan& plan);
 
@@ -34,7 +33,7 @@ class AdapterSlots {
     uint32_t adapter = 0;
     uint64_t last_use = 0;
   };
-  std::shared_ptr<const AdapterStore> store_;
+  const AdapterStore* store_;
   std::vector<Slot> slots_;
   Buffer<std::byte> memory_;
   std::vector<int32_t> of_entries_;

@@ -2,6 +2,7 @@
 #include "exec/adapter_store.h"
 
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -67,78 +68,105 @@ std::vector<std::byte> pack(const LoraFile& lora, const ModelSpec& spec) {
 
 }  // namespace
 
+AdapterLease::~AdapterLease() {
+  if (store_ != nullptr) store_->release(adapter_->id);
+}
+
+AdapterLease AdapterLease::again() const { return store_ == nullptr ? AdapterLease() : store_->lease_of(adapter_->id); }
+
 AdapterStore::AdapterStore(const ModelSpec& spec, int32_t max_lora_rank)
     : spec_(spec), max_lora_rank_(max_lora_rank), slot_bytes_(largest_bytes(spec, max_lora_rank)) {
   INFLIGHT_CHECK(max_lora_rank >= 1 && max_lora_rank <= limits::kLoraRankMax);
 }
 
-// REQUIRES: mutex_ is held.
+// REQUIRES of the next three: mutex_ is held.
 std::string AdapterStore::names() const {
   std::string all;
-  for (const auto& [name, adapter] : by_name_) all += (all.empty() ? "" : ", ") + name;
+  for (const auto& [name, id] : id_by_name_) all += (all.empty() ? "" : ", ") + name;
   return all.empty() ? "none" : all;
 }
 
-// REQUIRES: mutex_ is held.
 void AdapterStore::check_name(const std::string& name) const {
   if (name.empty() || name.size() > limits::kLoraNameBytesMax) {
     fail(ErrorCode::InvalidArgument, "the adapter's name has {} bytes, allowed: 1 to {}", name.size(),
          limits::kLoraNameBytesMax);
   }
-  if (by_name_.contains(name)) {
+  if (id_by_name_.contains(name)) {
     fail(ErrorCode::InvalidArgument, "adapter {} is loaded already: unload it first, or take another name",
          quote(name));
   }
 }
 
-std::shared_ptr<const PackedAdapter> AdapterStore::load(const std::string& name, const std::string& path) {
+uint32_t AdapterStore::id_of(const std::string& name) const {
+  const auto found = id_by_name_.find(name);
+  if (found == id_by_name_.end()) fail(ErrorCode::NotFound, "there is no adapter {}, loaded: {}", quote(name), names());
+  return found->second;
+}
+
+void AdapterStore::load(const std::string& name, const std::string& path) {
   {
     const std::scoped_lock lock(mutex_);
     check_name(name);
   }
   const LoraFile lora = load_lora(path, spec_, max_lora_rank_);
-  auto adapter = std::make_shared<PackedAdapter>();
-  adapter->name = name;
-  adapter->path = path;
-  adapter->alpha = lora.alpha;
-  adapter->rank = lora.rank;
-  adapter->bytes = pack(lora, spec_);
-  INFLIGHT_CHECK(adapter->bytes.size() <= slot_bytes_);
+  Entry entry{
+      .adapter = {.name = name, .path = path, .alpha = lora.alpha, .rank = lora.rank, .bytes = pack(lora, spec_)}};
+  INFLIGHT_CHECK(entry.adapter.bytes.size() <= slot_bytes_);
   const std::scoped_lock lock(mutex_);
   check_name(name);  // another thread may have taken it meanwhile
-  adapter->id = ++last_id_;
-  std::erase_if(by_id_, [](const auto& entry) { return entry.second.expired(); });
-  by_id_[adapter->id] = adapter;
-  by_name_[name] = adapter;
-  return adapter;
+  entry.adapter.id = ++last_id_;
+  id_by_name_[name] = last_id_;
+  by_id_.emplace(last_id_, std::move(entry));
 }
 
 void AdapterStore::unload(const std::string& name) {
   const std::scoped_lock lock(mutex_);
-  if (by_name_.erase(name) == 0) fail(ErrorCode::NotFound, "there is no adapter {}, loaded: {}", quote(name), names());
+  const auto entry = by_id_.find(id_of(name));
+  id_by_name_.erase(name);
+  entry->second.named = false;
+  if (entry->second.leases == 0) by_id_.erase(entry);
 }
 
-std::shared_ptr<const PackedAdapter> AdapterStore::find(const std::string& name) const {
+AdapterLease AdapterStore::lease(const std::string& name) {
   const std::scoped_lock lock(mutex_);
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) fail(ErrorCode::NotFound, "there is no adapter {}, loaded: {}", quote(name), names());
-  return found->second;
+  Entry& entry = by_id_.at(id_of(name));
+  ++entry.leases;
+  return {*this, entry.adapter};
 }
 
-std::shared_ptr<const PackedAdapter> AdapterStore::find(uint32_t id) const {
+AdapterLease AdapterStore::lease_of(uint32_t id) {
+  const std::scoped_lock lock(mutex_);
+  Entry& entry = by_id_.at(id);
+  ++entry.leases;
+  return {*this, entry.adapter};
+}
+
+void AdapterStore::release(uint32_t id) {
+  const std::scoped_lock lock(mutex_);
+  const auto entry = by_id_.find(id);
+  if (--entry->second.leases == 0 && !entry->second.named) by_id_.erase(entry);
+}
+
+const PackedAdapter& AdapterStore::find(uint32_t id) const {
   const std::scoped_lock lock(mutex_);
   const auto found = by_id_.find(id);
-  INFLIGHT_CHECK(found != by_id_.end());
-  auto adapter = found->second.lock();
-  INFLIGHT_CHECK(adapter != nullptr);
-  return adapter;
+  INFLIGHT_CHECK(found != by_id_.end() && found->second.leases > 0);
+  return found->second.adapter;
 }
 
-std::vector<std::shared_ptr<const PackedAdapter>> AdapterStore::list() const {
+std::vector<AdapterSummary> AdapterStore::list() const {
   const std::scoped_lock lock(mutex_);
-  std::vector<std::shared_ptr<const PackedAdapter>> all;
-  for (const auto& [name, adapter] : by_name_) all.push_back(adapter);
+  std::vector<AdapterSummary> all;
+  for (const auto& [name, id] : id_by_name_) {
+    const PackedAdapter& adapter = by_id_.at(id).adapter;
+    all.push_back({name, adapter.path, adapter.alpha, adapter.rank, adapter.bytes.size()});
+  }
   return all;
+}
+
+size_t AdapterStore::held_count() const {
+  const std::scoped_lock lock(mutex_);
+  return by_id_.size();
 }
 
 }  // namespace inflight

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "core/kv_layout.h"
@@ -29,8 +28,8 @@ struct ClExecutorOptions {
   // Keeps the logits of every sampled row of a step for ClExecutor::logits(), which takes the memory of max_num_seqs
   // rows.
   bool keep_logits = false;
-  int32_t max_loras = 0;                         // adapters of one step; 0: requests have none
-  std::shared_ptr<const AdapterStore> adapters;  // set where max_loras is not 0
+  int32_t max_loras = 0;                   // adapters of one step; 0: requests have none
+  const AdapterStore* adapters = nullptr;  // borrowed; set where max_loras is not 0
   // Called while weights are packed: the share done, in [0, 1], and the tensor at hand. True stops with Error Rejected.
   std::function<bool(double fraction, const char* what)> progress;
 };

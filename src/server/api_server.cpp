@@ -82,6 +82,8 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/v1/responses", &ApiServer::post_responses, false},
     {"POST", "/v1/embeddings", &ApiServer::post_embeddings, false},
     {"GET", "/v1/models", &ApiServer::get_models, false},
+    {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, false},
+    {"POST", "/v1/unload_lora_adapter", &ApiServer::post_unload_lora, false},
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
     {"GET", "/", &ApiServer::get_page, true},
@@ -232,7 +234,8 @@ void ApiServer::get_version(Exchange& exchange, HttpRequest&) {
 }
 
 void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
-  const auto describe_model = [this](const std::string& name) {
+  const Json loras = loaded_loras(engine_);
+  const auto describe_model = [&](const std::string& name) {
     Json model;
     model["id"] = name;
     model["object"] = "model";
@@ -240,11 +243,17 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
     model["owned_by"] = "inflight";
     model["root"] = options_.model_names.front();
     model["max_model_len"] = info_["limits"]["max_model_len"];
+    model["parent"] = nullptr;
+    for (const Json& lora : loras) {
+      if (lora["name"] != name) continue;
+      model["root"] = lora["path"];
+      model["parent"] = options_.model_names.front();
+    }
     return model;
   };
   if (request.path != "/v1/models") {
     const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-    check_model(name);
+    static_cast<void>(is_adapter(name));
     return exchange.respond({.body = to_text(describe_model(name))});
   }
   Json list;
@@ -253,6 +262,7 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
   for (const std::string& name : options_.model_names) {
     if (name != "default" || options_.model_names.front() == name) list["data"].push_back(describe_model(name));
   }
+  for (const Json& lora : loras) list["data"].push_back(describe_model(lora["name"]));
   exchange.respond({.body = to_text(list)});
 }
 
@@ -266,6 +276,15 @@ void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
 void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);
   answer_later(exchange, [this, body = std::move(request.body)] { return detokenize_answer(engine_, body); });
+}
+
+void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
+                             std::string (*answer)(Engine&, const std::string&)) {
+  check_json_type(request);
+  if (!options_.allow_runtime_lora_updating) {
+    throw ApiError(403, "adapters cannot be changed over HTTP: start the server with --allow-runtime-lora-updating");
+  }
+  answer_later(exchange, [this, answer, body = std::move(request.body)] { return answer(engine_, body); });
 }
 
 void ApiServer::answer_later(Exchange& exchange, std::function<std::string()> answer) {
@@ -295,9 +314,10 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
   http_.work([this, id = exchange.id(), endpoint, tenant, info = std::move(info), body = std::move(request.body)] {
     try {
       auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));
-      if (!wanted->model.empty()) check_model(wanted->model);
+      AnswerInfo named = info;
+      if (!wanted->model.empty() && is_adapter(wanted->model)) named.model = wanted->lora_name = wanted->model;
       check_dimensions(*wanted);
-      auto submitted = submit_request(engine_, std::move(wanted), endpoint, info, tenant);
+      auto submitted = submit_request(engine_, std::move(wanted), endpoint, std::move(named), tenant);
       http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
     } catch (const ApiError& error) {
       http_.post([this, id, error] { respond_error(id, error); });
@@ -328,9 +348,10 @@ void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
   open->respond(std::move(response));
 }
 
-void ApiServer::check_model(const std::string& name) const {
+bool ApiServer::is_adapter(const std::string& name) const {
   const auto& names = options_.model_names;
-  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return false;
+  if (has_lora(engine_, name)) return true;
   throw ApiError(404, fmt::format("the model '{}' does not exist, served: {}", name, names.front()), "model",
                  "model_not_found");
 }

@@ -14,6 +14,7 @@
 #include "server/generation.h"
 #include "server/http_server.h"
 #include "server/load_watch.h"
+#include "server/lora_routes.h"
 #include "server/ready_queue.h"
 
 namespace inflight::server {
@@ -26,6 +27,7 @@ struct ApiOptions {
   std::chrono::seconds watchdog_timeout{300};   // requests run, but no step ends for so long: unhealthy
   std::function<void(const std::string&)> log;  // one line an event; empty: none
   bool log_requests = false;
+  bool allow_runtime_lora_updating = false;  // clients may load and unload adapters, files of the server's machine
 };
 
 class ApiServer {
@@ -67,6 +69,11 @@ class ApiServer {
   void get_version(Exchange& exchange, HttpRequest& request);
   void get_models(Exchange& exchange, HttpRequest& request);
   void get_openapi(Exchange& exchange, HttpRequest& request);
+  void post_load_lora(Exchange& exchange, HttpRequest& request) { update_loras(exchange, request, load_lora_answer); }
+  void post_unload_lora(Exchange& exchange, HttpRequest& request) {
+    update_loras(exchange, request, unload_lora_answer);
+  }
+  void update_loras(Exchange& exchange, HttpRequest& request, std::string (*answer)(Engine&, const std::string&));
   void post_tokenize(Exchange& exchange, HttpRequest& request);
   void post_detokenize(Exchange& exchange, HttpRequest& request);
   void post_completions(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kCompletions); }
@@ -79,8 +86,8 @@ class ApiServer {
   // `answer` runs on a worker and makes the body; what it throws becomes an error answer.
   void answer_later(Exchange& exchange, std::function<std::string()> answer);
   void respond_error(uint64_t exchange, const ApiError& error);
-  // ERRORS: ApiError 404.
-  void check_model(const std::string& name) const;
+  // Whether it is an adapter's name, not the model's.   ERRORS: ApiError 404.
+  [[nodiscard]] bool is_adapter(const std::string& name) const;
   // ERRORS: ApiError 400.
   void check_dimensions(const GenerationRequest& request) const;
 

@@ -21,6 +21,8 @@ ApiError error_of(const Failure& failure) {
     case INFLIGHT_ERROR_INVALID_ARGUMENT:
     case INFLIGHT_ERROR_UNSUPPORTED:
       return {400, failure.what()};
+    case INFLIGHT_ERROR_NOT_FOUND:  // an adapter that was unloaded meanwhile
+      return {404, failure.what(), "model", "model_not_found"};
     case INFLIGHT_ERROR_REJECTED:
       return {429, failure.what(), "", "queue_full"};
     case INFLIGHT_ERROR_ENGINE_FAILED:
@@ -58,6 +60,7 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
   options.bad_words = request.bad_words;
   options.dry_sequence_breakers = request.dry_sequence_breakers;
   options.logit_bias = request.logit_bias;
+  options.lora_name = request.lora_name;
   options.structured_json = request.structured_json;
   options.structured_regex = request.structured_regex;
   options.structured_grammar = request.structured_grammar;

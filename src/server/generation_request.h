@@ -36,6 +36,7 @@ struct ToolChoice {
 
 struct GenerationRequest {
   std::string model;
+  std::string lora_name;                                            // the adapter that `model` names; "": none
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;  // its pointers are set at submit
   int32_t max_tokens = -1;                                          // not given: the endpoint's default
   bool stream = false;

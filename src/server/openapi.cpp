@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openapi.h"
 
+#include <initializer_list>
+#include <string_view>
+
 #include "inflight/version.h"
 #include "server/request_fields.h"
 
@@ -61,6 +64,20 @@ Json paths() {
   paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
   paths["/v1/models"]["get"].erase("security");
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
+  const auto texts = [&](std::initializer_list<const char*> names) {
+    Json schema = object;
+    for (const char* const name : names) {
+      schema["properties"][name] = text;
+      schema["required"].push_back(name);
+    }
+    return schema;
+  };
+  for (const char* const path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}) {
+    const bool load = std::string_view(path) == "/v1/load_lora_adapter";
+    paths[path]["post"] = load ? post_operation("Load a LoRA adapter", texts({"lora_name", "lora_path"}), object)
+                               : post_operation("Unload a LoRA adapter", texts({"lora_name"}), object);
+    add_errors(paths[path]["post"]["responses"], {"403"});
+  }
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
   paths["/"]["get"] = get_operation("The web page", "text/html", text);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // shrink, expand and swiglu of lora.cl against sums in double, over adapters as they are packed for the device: ranks
 // and sizes around 16, tiles of one and many rows, rows without an adapter, matrices that an adapter leaves alone. What
-// must not be written is poisoned. Covers: exec/adapter_stages.cpp
+// must not be written is poisoned.
+//
+// Covers: exec/adapter_stages.cpp
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <memory>
 
 #include "base/rng.h"
 #include "exec/adapter_stages.h"
@@ -72,8 +73,10 @@ void check(const test::SyntheticAdapter& first, const test::SyntheticAdapter& se
   bench.adapters.resize(2 * store.slot_bytes());
   for (size_t slot = 0; slot < 2; ++slot) {
     const auto file = folder.write("a" + std::to_string(slot), test::build_adapter(adapters[slot], spec).bytes());
-    const auto packed = store.load("a" + std::to_string(slot), file);
-    std::memcpy(bench.adapters.data() + slot * store.slot_bytes(), packed->bytes.data(), packed->bytes.size());
+    store.load("a" + std::to_string(slot), file);
+    const AdapterLease lease = store.lease("a" + std::to_string(slot));
+    const std::vector<std::byte>& packed = lease.adapter()->bytes;
+    std::memcpy(bench.adapters.data() + slot * store.slot_bytes(), packed.data(), packed.size());
   }
   Rng rng(7);
   const std::vector<float> x = random_numbers(rng, static_cast<size_t>(kRows * spec.hidden_size));

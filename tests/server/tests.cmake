@@ -6,6 +6,7 @@ target_link_libraries(server_parts PRIVATE inflight_static GTest::gtest GTest::g
 add_test(NAME server_parts COMMAND server_parts)
 set_tests_properties(server_parts PROPERTIES LABELS server TIMEOUT 300)
 inflight_python_test(server_serve server server/serve_test.py $<TARGET_FILE:inflight>)
+inflight_python_test(server_lora server server/lora_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})
 inflight_python_test(server_options server server/options_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_embeddings server server/embeddings_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_soak server server/soak_test.py $<TARGET_FILE:inflight>)

@@ -223,7 +223,8 @@ class Stream:
 
 class Engine:
     """A model on a device, with one batch for all who ask. Options as inflight_engine_params_t: max_num_seqs,
-    schedule_policy, ...; `progress(fraction, what)` is told how far loading has come (return True to give up)."""
+    schedule_policy, ...; `progress(fraction, what)` is told how far loading has come (return True to give up);
+    `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
 
     def __init__(self, model: typing.Union[str, os.PathLike[str]], **options: typing.Any) -> None:
         self._handle: typing.Optional[ctypes.c_void_p] = None
@@ -235,7 +236,13 @@ class Engine:
             params.progress = _native.ProgressFunction(
                 lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
 
-        kept = _fill(params, {"model": str(model), **options}, {"progress": set_progress})
+        def set_loras(modules: collections.abc.Mapping[str, str], kept: list[object]) -> None:
+            array = _strings([f"{name}={os.fspath(path)}" for name, path in modules.items()])
+            kept.append(array)
+            params.lora_modules = ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p))
+            params.lora_module_count = len(array)
+
+        kept = _fill(params, {"model": str(model), **options}, {"progress": set_progress, "lora_modules": set_loras})
         handle = ctypes.c_void_p()
         _check(_library.inflight_engine_create(ctypes.byref(params), ctypes.byref(handle)))
         del kept
@@ -267,7 +274,7 @@ class Engine:
     def submit(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
         max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
-        structured_json, structured_regex, ..."""
+        structured_json, structured_regex, lora_name, ..."""
         params = _native.RequestParams()
         _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
 
@@ -316,6 +323,14 @@ class Engine:
         if pooling not in _native.POOLING:
             raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
         return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding or []
+
+    def load_lora_adapter(self, lora_name: str, lora_path: typing.Union[str, os.PathLike[str]]) -> None:
+        """From now on requests may name it; the engine needs max_loras or lora_modules."""
+        _check(_library.inflight_engine_load_lora_adapter(self._live, lora_name.encode(), os.fsencode(lora_path)))
+
+    def unload_lora_adapter(self, lora_name: str) -> None:
+        """Requests that use it go on."""
+        _check(_library.inflight_engine_unload_lora_adapter(self._live, lora_name.encode()))
 
     def step(self) -> bool:
         """With host_driven=True: one step in this thread; False when nothing is to be done."""

@@ -39,7 +39,8 @@ class EngineParams(ctypes.Structure):
         ("watchdog_timeout_s", c_double), ("max_tokens_limit", c_int32), ("max_num_partial_prefills", c_int32),
         ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p),
         ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
-        ("chat_template", c_char_p)]
+        ("chat_template", c_char_p),
+        ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32)]
 
 
 class RequestParams(ctypes.Structure):
@@ -61,7 +62,7 @@ class RequestParams(ctypes.Structure):
         ("show_special_tokens", c_uint8), ("reserved2", c_uint8),
         ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
         ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t),
-        ("timeout_ms", c_double), ("structured_tools", c_char_p)]
+        ("timeout_ms", c_double), ("structured_tools", c_char_p), ("lora_name", c_char_p)]
 
 
 class StreamEvent(ctypes.Structure):
@@ -105,6 +106,8 @@ _FUNCTIONS = {
     "inflight_engine_set_policy": [c_void_p, c_char_p],
     "inflight_engine_set_policy_params": [c_void_p, c_char_p],
     "inflight_engine_configure": [c_void_p, c_char_p, c_size_t],
+    "inflight_engine_load_lora_adapter": [c_void_p, c_char_p, c_char_p],
+    "inflight_engine_unload_lora_adapter": [c_void_p, c_char_p],
     "inflight_engine_pause": [c_void_p, c_int32],
     "inflight_engine_resume": [c_void_p],
     "inflight_engine_drain": [c_void_p, c_int32],

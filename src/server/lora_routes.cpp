@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/lora_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+#include "server/api_error.h"
+
+namespace inflight::server {
+namespace {
+
+// Texts that are not empty, and no other fields.
+Json read_texts(const std::string& text, std::initializer_list<std::string_view> names) {
+  Json body = parse_json_object(text);
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(names, ", ")), name);
+  }
+  for (const std::string_view name : names) {
+    const auto value = body.find(std::string(name));
+    if (value != body.end() && value->is_string() && !value->get_ref<const std::string&>().empty()) continue;
+    throw ApiError(
+        400, fmt::format("'{}' is {}, a text is expected", name, value == body.end() ? "missing" : describe(*value)),
+        std::string(name));
+  }
+  return body;
+}
+
+ApiError error_of(const Failure& failure) {
+  switch (failure.status()) {
+    case INFLIGHT_ERROR_NOT_FOUND:
+      return {404, failure.what()};
+    case INFLIGHT_ERROR_INVALID_ARGUMENT:
+    case INFLIGHT_ERROR_UNSUPPORTED:
+    case INFLIGHT_ERROR_CORRUPT_FILE:
+    case INFLIGHT_ERROR_IO:
+      return {400, failure.what()};
+    default:
+      return {500, failure.what()};
+  }
+}
+
+std::string success(const std::string& name, const char* done) {
+  return to_text(Json{{"message", fmt::format("Success: LoRA adapter '{}' {} successfully.", name, done)}});
+}
+
+}  // namespace
+
+Json loaded_loras(Engine& engine) { return Json::parse(engine.info_json())["loras"]; }
+
+bool has_lora(Engine& engine, const std::string& name) {
+  const Json loras = loaded_loras(engine);
+  return std::any_of(loras.begin(), loras.end(), [&](const Json& lora) { return lora["name"] == name; });
+}
+
+std::string load_lora_answer(Engine& engine, const std::string& body) {
+  const Json given = read_texts(body, {"lora_name", "lora_path"});
+  const std::string name = given["lora_name"];
+  try {
+    engine.load_lora_adapter(name, given["lora_path"]);
+  } catch (const Failure& failure) {
+    throw error_of(failure);
+  }
+  return success(name, "added");
+}
+
+std::string unload_lora_answer(Engine& engine, const std::string& body) {
+  const std::string name = read_texts(body, {"lora_name"})["lora_name"];
+  try {
+    engine.unload_lora_adapter(name);
+  } catch (const Failure& failure) {
+    throw error_of(failure);
+  }
+  return success(name, "removed");
+}
+
+}  // namespace inflight::server

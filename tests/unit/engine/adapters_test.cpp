@@ -55,7 +55,7 @@ class Adapters : public testing::Test {
     std::vector<TokenId> tokens;
     StreamBatch batch;
     while (stream->next(std::nullopt, batch) == OutputStream::Next::Ready) {
-      EXPECT_NE(batch.finish.reason, FinishReason::Error) << batch.finish.error;
+      EXPECT_NE(batch.finish, FinishReason::Error) << batch.error;
       tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
     }
     stream->release();
@@ -194,12 +194,12 @@ TEST_F(Adapters, AnEngineWithoutThemSaysSo) {
                                           std::tuple(1, 513, "max_lora_rank is 513, allowed: 0 (default) to 512")}) {
     RuntimeOptions wrong = options(loras);
     wrong.max_lora_rank = rank;
-    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { const Runtime runtime(wrong); });
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { const Runtime refused(wrong); });
   }
   RuntimeOptions narrow = options(1);
   narrow.max_lora_rank = 8;
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "has rank 16, allowed: 1 to 8 (max_lora_rank)",
-                        [&] { const Runtime runtime(narrow); });
+                        [&] { const Runtime refused(narrow); });
 }
 
 }  // namespace

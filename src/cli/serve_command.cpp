@@ -53,7 +53,11 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
 
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);
-  fmt::print(stderr, "inflight: serving on http://{}:{}\n", flags.http.host, api.port());
+  if (flags.http.uds.empty()) {
+    fmt::print(stderr, "inflight: serving on http://{}:{}\n", flags.http.host, api.port());
+  } else {
+    fmt::print(stderr, "inflight: serving on unix:{}\n", flags.http.uds);
+  }
   api.run();
   write_profile(engine, engine_flags);
 }
@@ -68,6 +72,7 @@ void add_serve_command(CLI::App& app) {
     return command->add_option(name, value, help)->group(kServer)->capture_default_str();
   };
   add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one");
+  add("--uds", flags->http.uds, "Path of a Unix socket to listen on instead; who may open it may use the server");
   add("--port", flags->http.port, "Port to listen on; 0: any free one");
   add("--api-key", flags->api.api_keys, "Clients must send one of these keys (also: $INFLIGHT_API_KEY)");
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");

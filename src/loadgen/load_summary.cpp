@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "sim/comparison.h"
 #include "sim/html_report.h"
 #include "sim/parse_number.h"
 
@@ -150,6 +152,28 @@ std::string to_text(const LoadSummary& summary) {
   return text;
 }
 
+namespace {
+
+// Where latency leaves its flat part; "" for fewer than three rates.
+std::string knee_text(std::span<const LoadSummary> runs) {
+  std::map<double, double> curve;
+  for (const LoadSummary& run : runs) {
+    if (std::isfinite(run.request_rate)) curve[run.request_rate] = run.e2el.p95;
+  }
+  if (curve.size() < 3) return "";
+  std::vector<double> rates, latencies;
+  for (const auto& [rate, latency] : curve) {
+    rates.push_back(rate);
+    latencies.push_back(latency);
+  }
+  const std::string least = rate_text(rates.front());
+  const auto knee = knee_of(rates, latencies);
+  return knee ? fmt::format("p95 of E2E is twice that at {} requests/s from {:.4g} on\n", least, *knee)
+              : fmt::format("p95 of E2E stays below twice that at {} requests/s\n", least);
+}
+
+}  // namespace
+
 std::string to_table(std::span<const LoadSummary> runs) {
   std::string text =
       fmt::format("{:>8}{:>8}{:>7}{:>10}{:>10}{:>11}{:>11}{:>10}{:>10}{:>10}{:>10}\n", "rate", "done", "failed",
@@ -162,7 +186,7 @@ std::string to_table(std::span<const LoadSummary> runs) {
                     per_second(run.output_tokens, run.duration_s), run.ttft.p50, run.ttft.p99, run.itl.p50, run.itl.p99,
                     run.tpot.p99);
   }
-  return text + "rate, req/s, good/s: requests a second; latencies in ms\n";
+  return text + "rate, req/s, good/s: requests a second; latencies in ms\n" + knee_text(runs);
 }
 
 std::string sweep_html(std::string_view title, std::span<const LoadSummary> runs) {

@@ -41,7 +41,7 @@ struct LoadSummary {
 [[nodiscard]] LoadSummary summarize(const LoadRecords& records, const ServiceLevel& level);
 
 [[nodiscard]] nlohmann::ordered_json to_json(const LoadSummary& summary);
-// A block of lines for one run; a line a run for several.
+// A block of lines for one run; a line a run for several, and where latency leaves its flat part.
 [[nodiscard]] std::string to_text(const LoadSummary& summary);
 [[nodiscard]] std::string to_table(std::span<const LoadSummary> runs);
 // Latencies and throughput over the request rate, as one HTML page with inline SVG.

@@ -22,6 +22,10 @@ struct TokenText {
   std::vector<TokenText> top{};    // the most likely tokens there, best first
 };
 
+struct AnswerUsage {
+  int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+};
+
 // What arrived of one answer.
 struct AnswerDelta {
   int32_t choice = 0;
@@ -33,10 +37,7 @@ struct AnswerDelta {
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   // With finish reason stop: the text or the token that ended the answer; null: the model's own end.
   Json stop_reason{};
-};
-
-struct AnswerUsage {
-  int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  AnswerUsage usage{};  // of the answer until now
 };
 
 struct AnswerInfo {

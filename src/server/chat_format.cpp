@@ -29,6 +29,7 @@ class ChatFormat final : public AnswerFormat {
 
   void add(const AnswerDelta& delta, std::string& out) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
+    until_now_ = delta.usage;
     const bool last = delta.finish_reason != INFLIGHT_FINISH_NONE;
     ToolCallParser::Found found = read(choice, delta);
     Json logprobs = request_.logprobs && !delta.tokens.empty() ? logprobs_json(delta.tokens) : Json();
@@ -188,12 +189,13 @@ class ChatFormat final : public AnswerFormat {
     if (stop_reason != nullptr) choice["stop_reason"] = *stop_reason;
     Json chunk = envelope("chat.completion.chunk");
     chunk["choices"].push_back(std::move(choice));
-    if (request_.include_usage) chunk["usage"] = Json();
+    if (request_.include_usage) chunk["usage"] = request_.continuous_usage ? usage_json(until_now_) : Json();
     append_event(to_text(chunk), out);
   }
 
   const GenerationRequest& request_;
   const AnswerInfo info_;
+  AnswerUsage until_now_;  // of the answer that is being told of
   std::vector<Choice> choices_;
   std::vector<TokenText> prompt_;  // with prompt_logprobs
 };

@@ -136,6 +136,25 @@ Json read_input_item(const Json& item, const std::string& path) {
          fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output", path, describe(*type)));
 }
 
+// Some of the tools: {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, flat in
+// /v1/responses.
+ToolChoice read_allowed_tools(const Json& choice) {
+  const Json* const inner = find(choice, "allowed_tools");
+  const Json& given = inner == nullptr ? choice : *inner;
+  const std::string path = inner == nullptr ? "tool_choice" : "tool_choice.allowed_tools";
+  if (!given.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(given)));
+  const std::string& mode = text_at(given, "mode", path);
+  if (mode != "auto" && mode != "required") {
+    refuse(path + ".mode", fmt::format("'{}.mode' is '{}', allowed: auto, required", path, mode));
+  }
+  ToolChoice allowed{mode == "auto" ? ToolChoice::Kind::Auto : ToolChoice::Kind::Required, ""};
+  const Json* const tools = find(given, "tools");
+  if (tools == nullptr) refuse(path + ".tools", fmt::format("'{}.tools' is missing", path));
+  for (const Json& tool : read_tools(*tools)) allowed.allowed.push_back(tool["function"]["name"]);
+  if (allowed.allowed.empty()) refuse(path + ".tools", fmt::format("'{}.tools' names no tools", path));
+  return allowed;
+}
+
 }  // namespace
 
 Json read_messages(const Json& messages) {
@@ -211,8 +230,10 @@ ToolChoice read_tool_choice(const Json& choice) {
     const bool flat = inner == nullptr || !inner->is_object();
     return {Kind::Named, text_at(flat ? choice : *inner, "name", flat ? "tool_choice" : "tool_choice.function")};
   }
-  refuse("tool_choice", fmt::format("'tool_choice' is {}, allowed: \"none\", \"auto\", \"required\" or {{\"type\": "
-                                    "\"function\", \"function\": {{\"name\": ...}}}}",
+  if (choice.is_object() && choice.value("type", Json()) == "allowed_tools") return read_allowed_tools(choice);
+  refuse("tool_choice", fmt::format("'tool_choice' is {}, allowed: \"none\", \"auto\", \"required\", {{\"type\": "
+                                    "\"function\", \"function\": {{\"name\": ...}}}} or {{\"type\": "
+                                    "\"allowed_tools\", \"allowed_tools\": {{\"mode\", \"tools\"}}}}",
                                     describe(choice)));
 }
 

@@ -145,7 +145,7 @@ class CompletionFormat final : public AnswerFormat {
     }
     Json chunk = envelope();
     chunk["choices"].push_back(std::move(choice));
-    if (request_.include_usage) chunk["usage"] = Json();
+    if (request_.include_usage) chunk["usage"] = request_.continuous_usage ? usage_json(delta.usage) : Json();
     append_event(to_text(chunk), out);
   }
 

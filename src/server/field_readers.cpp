@@ -218,11 +218,15 @@ void read_stream_options(const Json& value, GenerationRequest& request) {
   if (!value.is_object()) refuse("stream_options", value, "an object");
   for (const auto& [name, option] : value.items()) {
     const std::string place = "stream_options." + name;
-    if (name != "include_usage" && name != "include_obfuscation") {
-      throw ApiError(400, fmt::format("unknown field '{}', allowed: include_usage, include_obfuscation", place), place);
+    if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats") {
+      throw ApiError(
+          400,
+          fmt::format("unknown field '{}', allowed: include_usage, include_obfuscation, continuous_usage_stats", place),
+          place);
     }
     if (!option.is_boolean() && !option.is_null()) refuse(place, option, "true or false");
     if (name == "include_usage") request.include_usage = option == true;
+    if (name == "continuous_usage_stats") request.continuous_usage = option == true;
   }
 }
 

@@ -175,7 +175,8 @@ bool Generation::pump(size_t index, std::string& out) {
 AnswerDelta Generation::delta_of(size_t index, Event& event) {
   AnswerDelta delta{.choice = static_cast<int32_t>(index) * request_->params.n + event.index,
                     .text = std::move(event.text),
-                    .finish_reason = event.finish_reason};
+                    .finish_reason = event.finish_reason,
+                    .usage = sources_[index].usage[static_cast<size_t>(event.index)]};
   delta.embedding = std::move(event.embedding);
   if (!event.stop_text.empty()) delta.stop_reason = event.stop_text;
   const bool asked_for = std::find(request_->stop_token_ids.begin(), request_->stop_token_ids.end(),

@@ -36,7 +36,14 @@ void read_tools(GenerationRequest& request) {
                    "tool_choice");
   }
   Json wanted;
-  wanted["tools"] = request.tools;
+  for (const std::string& name : choice.allowed.empty() ? names : choice.allowed) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      throw ApiError(400, fmt::format("'tool_choice' allows '{}', the tools are: {}", name, fmt::join(names, ", ")),
+                     "tool_choice");
+    }
+    wanted["tools"].push_back(request.tools[static_cast<size_t>(found - names.begin())]);
+  }
   wanted["tool_choice"] = choice.kind == Kind::Required ? "required" : "auto";
   if (choice.kind == Kind::Named) wanted["tool_choice"] = Json{{"function", {{"name", choice.name}}}};
   wanted["parallel_tool_calls"] = request.parallel_tool_calls;
@@ -55,7 +62,7 @@ void check_choices(const GenerationRequest& request) {
     throw ApiError(400, "'best_of' above 'n' cannot be streamed: all answers must be complete first", "best_of");
   }
   const int32_t each = std::max(params.n, params.best_of);
-  const auto count = static_cast<int64_t>(request.prompts.size()) * each;
+  const auto count = static_cast<int64_t>(std::max<size_t>(request.prompts.size(), 1)) * each;
   if (count > kChoicesMax) {
     throw ApiError(400,
                    fmt::format("{} prompts with {} = {} make {} answers, at most {} are allowed",
@@ -87,7 +94,6 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   read_fields(body, endpoint, request);
   if (endpoint == kCompletions) {
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
-    check_choices(request);
   } else if (endpoint == kEmbeddings) {
     if (request.prompts.empty()) throw ApiError(400, "'input' is missing", "input");
     if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MEAN;
@@ -96,6 +102,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
     const char* const field = endpoint == kChat ? "messages" : "input";
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
   }
+  check_choices(request);
   if (request.top_logprobs > 0 && !request.logprobs) {
     throw ApiError(400, "'top_logprobs' needs 'logprobs': true", "top_logprobs");
   }

@@ -31,7 +31,8 @@ struct Prompt {
 
 struct ToolChoice {
   enum class Kind { None, Auto, Required, Named } kind = Kind::Auto;
-  std::string name;  // Named
+  std::string name;                    // Named
+  std::vector<std::string> allowed{};  // Auto, Required: of these only; empty: of all
 };
 
 struct GenerationRequest {
@@ -40,7 +41,8 @@ struct GenerationRequest {
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;  // its pointers are set at submit
   int32_t max_tokens = -1;                                          // not given: the endpoint's default
   bool stream = false;
-  bool include_usage = false;  // a last chunk with the token counts
+  bool include_usage = false;     // a last chunk with the token counts
+  bool continuous_usage = false;  // vLLM's: and in each chunk those until then
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop, bad_words, dry_sequence_breakers;
   std::vector<std::pair<int32_t, float>> logit_bias;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/http/error.hpp>
 #include <iterator>
 #include <utility>
@@ -104,10 +105,10 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(asio::ip::tcp::socket socket, ConnectionHost& host)
+HttpConnection::HttpConnection(Socket socket, ConnectionHost& host)
     : socket_(std::move(socket)), host_(host), deadline_(Clock::now() + host.limits().idle_time) {
   error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);  // a Unix socket has no delay
 }
 
 void HttpConnection::start() { read(); }
@@ -347,7 +348,7 @@ void HttpConnection::finish_exchange() {
   }
   // Closing with unread input would make the kernel drop the answer on its way: first end our half.
   error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   state_ = State::Lingering;
   input_.clear();
   set_deadline(kLingerTime);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <array>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
@@ -41,8 +41,9 @@ class ConnectionHost {
 class HttpConnection final : public Exchange {
  public:
   using Clock = std::chrono::steady_clock;
+  using Socket = boost::asio::generic::stream_protocol::socket;
 
-  HttpConnection(boost::asio::ip::tcp::socket socket, ConnectionHost& host);
+  HttpConnection(Socket socket, ConnectionHost& host);
 
   void start();
   // Instead of start(): answers with 503 and closes.
@@ -91,7 +92,7 @@ class HttpConnection final : public Exchange {
   void release_body();
   void set_deadline(std::chrono::milliseconds after) { deadline_ = Clock::now() + after; }
 
-  boost::asio::ip::tcp::socket socket_;
+  Socket socket_;
   ConnectionHost& host_;
   State state_ = State::Idle;
   bool closed_ = false, reading_ = false, writing_ = false;

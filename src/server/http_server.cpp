@@ -2,15 +2,22 @@
 #include "server/http_server.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cstring>
 #include <ctime>
 #include <stdexcept>
 #include <unordered_map>
@@ -23,6 +30,7 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using Stream = asio::generic::stream_protocol;  // TCP or a Unix socket
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
@@ -51,9 +59,17 @@ class HttpServer::Core final : public ConnectionHost {
     workers_.stop();
     workers_.join();
     for (const auto& connection : connections_) connection->close();
+    if (!options_.uds.empty() && acceptor_.is_open()) ::unlink(options_.uds.c_str());
   }
 
-  [[nodiscard]] uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  [[nodiscard]] uint16_t port() const {
+    if (!options_.uds.empty()) return 0;
+    const Stream::endpoint at = acceptor_.local_endpoint();
+    tcp::endpoint endpoint;
+    endpoint.resize(at.size());
+    std::memcpy(endpoint.data(), at.data(), at.size());
+    return endpoint.port();
+  }
 
   void run() {
     accept();
@@ -125,22 +141,44 @@ class HttpServer::Core final : public ConnectionHost {
     std::function<void()> task;
   };
 
-  void listen() {
-    const std::string place = fmt::format("{}:{}", options_.host, options_.port);
-    error_code error;
+  [[nodiscard]] Stream::endpoint endpoint(error_code& error) {
+    if (!options_.uds.empty()) {
+      if (options_.uds.size() >= sizeof(sockaddr_un::sun_path)) {
+        error = asio::error::name_too_long;
+        return {};
+      }
+      return asio::local::stream_protocol::endpoint(options_.uds);
+    }
     tcp::resolver resolver(io_);
     const auto found = resolver.resolve(options_.host, std::to_string(options_.port), tcp::resolver::passive, error);
-    if (error || found.empty()) throw std::runtime_error(fmt::format("cannot resolve {}: {}", place, error.message()));
-    const tcp::endpoint endpoint = found.begin()->endpoint();
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+    return found.empty() ? Stream::endpoint() : found.begin()->endpoint();
+  }
+
+  // A socket file that nobody listens to any more.
+  void remove_dead_socket(const Stream::endpoint& endpoint) {
+    struct stat status{};
+    if (options_.uds.empty() || ::stat(options_.uds.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+    error_code error;
+    Stream::socket probe(io_);
+    probe.connect(endpoint, error);
+    if (error == asio::error::connection_refused) ::unlink(options_.uds.c_str());
+  }
+
+  void listen() {
+    const std::string place = options_.uds.empty() ? fmt::format("{}:{}", options_.host, options_.port) : options_.uds;
+    error_code error;
+    const Stream::endpoint at = endpoint(error);
+    if (error) throw std::runtime_error(fmt::format("cannot resolve {}: {}", place, error.message()));
+    remove_dead_socket(at);
+    acceptor_.open(at.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(at, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) throw std::runtime_error(fmt::format("cannot listen on {}: {}", place, error.message()));
   }
 
   void accept() {
-    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+    acceptor_.async_accept([this](const error_code& error, Stream::socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (error) {
         accept_timer_.expires_after(kAcceptRetryTime);
@@ -195,7 +233,7 @@ class HttpServer::Core final : public ConnectionHost {
   const HttpServerOptions options_;
   const Handler handler_;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
+  asio::basic_socket_acceptor<Stream> acceptor_;
   asio::steady_timer accept_timer_;
   asio::signal_set signals_;
   std::function<void()> signal_task_;

@@ -21,6 +21,7 @@ namespace inflight::server {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free one, see port()
+  std::string uds;       // path of a Unix socket in their place; "": none. A dead one there is replaced
   int32_t worker_count = 2;
   HttpLimits limits;
 };
@@ -46,7 +47,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
 
-  [[nodiscard]] uint16_t port() const;
+  [[nodiscard]] uint16_t port() const;  // 0: a Unix socket
 
   // The network thread is whoever calls this; returns after stop(), every connection closed.
   void run();

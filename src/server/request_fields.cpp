@@ -159,7 +159,7 @@ constexpr Field kFields[] = {
         "n", kCompletions | kChat, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.n; },
         "Answers to each prompt"),
     integer(
-        "best_of", kCompletions, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.best_of; },
+        "best_of", kCompletions | kChat, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.best_of; },
         "Generate so many, give the n of the highest mean log probability"),
     custom("stop", kEndpoints, read_stop,
            R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 256}, {"type": "array", "maxItems": 16,
@@ -189,9 +189,10 @@ constexpr Field kFields[] = {
         "stream", kEndpoints, [](Request& r) -> bool& { return r.stream; }, "Server-sent events"),
     custom(
         "stream_options", kEndpoints, read_stream_options,
-        R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}},
+        R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"},
+               "continuous_usage_stats": {"type": "boolean"}},
                "additionalProperties": false})",
-        "include_usage: a last event with the token counts"),
+        "include_usage: a last event with the token counts; continuous_usage_stats: each event with those until then"),
     custom("logprobs", kCompletions, read_completion_logprobs, R"({"type": "integer", "minimum": 0, "maximum": 20})",
            "Give each token's log probability and those of so many most likely ones"),
     boolean(
@@ -207,10 +208,15 @@ constexpr Field kFields[] = {
 
     custom("tools", kChat | kResponses, read_tool_list,
            R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
-    custom("tool_choice", kChat | kResponses, read_choice,
-           R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object",
-               "required": ["type"], "properties": {"type": {"enum": ["function"]}}}]})",
-           "Whether functions are called: as the model likes, some, or a named one"),
+    custom(
+        "tool_choice", kChat | kResponses, read_choice,
+        R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object", "required": ["type",
+               "function"], "properties": {"type": {"enum": ["function"]}, "function": {"type": "object",
+               "required": ["name"], "properties": {"name": {"type": "string"}}}}}, {"type": "object", "required": ["type",
+               "allowed_tools"], "properties": {"type": {"enum": ["allowed_tools"]}, "allowed_tools": {"type": "object",
+               "required": ["mode", "tools"], "properties": {"mode": {"enum": ["auto", "required"]}, "tools":
+               {"type": "array", "minItems": 1, "items": {"type": "object"}}}}}}]})",
+        "Whether functions are called: as the model likes, some, a named one, or some of these"),
     boolean(
         "parallel_tool_calls", kChat | kResponses, [](Request& r) -> bool& { return r.parallel_tool_calls; },
         "Several calls in one answer"),
@@ -319,6 +325,37 @@ constexpr Field kFields[] = {
     unsupported("kv_transfer_params", kEndpoints, "null", "there is one server"),
     unsupported("vllm_xargs", kEndpoints, "null", "there are no further options"),
 };
+
+// What no field's own schema can say. Not said: sums and orders of numbers (best_of and n, min_tokens and max_tokens,
+// prompts times answers), and that tool_choice names one of the tools.
+struct Rule {
+  unsigned endpoints;
+  std::string_view schema;
+};
+constexpr Rule kRules[] = {
+    {kEndpoints, R"({"if": {"required": ["stream_options"], "properties": {"stream_options": {"type": "object"}}},
+                     "then": {"required": ["stream"], "properties": {"stream": {"const": true}}}})"},
+    {kChat, R"({"if": {"required": ["top_logprobs"], "properties": {"top_logprobs": {"type": "integer", "minimum": 1}}},
+                "then": {"required": ["logprobs"], "properties": {"logprobs": {"const": true}}}})"},
+    {kCompletions | kChat, R"({"not": {"required": ["stream", "prompt_logprobs"],
+         "properties": {"stream": {"const": true}, "prompt_logprobs": {"type": "integer"}}}})"},
+    {kCompletions | kChat, R"({"not": {"required": ["stream", "return_token_ids"],
+         "properties": {"stream": {"const": true}, "return_token_ids": {"const": true}}}})"},
+    {kCompletions, R"({"not": {"required": ["stream", "echo", "logprobs"],
+         "properties": {"stream": {"const": true}, "echo": {"const": true}, "logprobs": {"type": "integer"}}}})"},
+    {kCompletions, R"({"if": {"required": ["max_tokens"], "properties": {"max_tokens": {"const": 0}}},
+         "then": {"properties": {"n": {"enum": [1, null]}, "best_of": {"enum": [1, null]}}}})"},
+    {kChat, R"({"if": {"required": ["continue_final_message"],
+                       "properties": {"continue_final_message": {"const": true}}},
+                "then": {"required": ["add_generation_prompt"],
+                         "properties": {"add_generation_prompt": {"const": false}}}})"},
+    {kChat | kResponses, R"({"if": {"required": ["tool_choice"],
+         "properties": {"tool_choice": {"anyOf": [{"type": "object"}, {"const": "required"}]}}},
+         "then": {"required": ["tools"], "properties": {"tools": {"type": "array", "minItems": 1}}}})"},
+};
+// At most one of these.
+constexpr std::string_view kStructured[] = {"response_format", "structured_outputs", "guided_json",
+                                            "guided_regex",    "guided_grammar",     "guided_choice"};
 
 [[noreturn]] void refuse(std::string_view name, const std::string& message) {
   throw ApiError(400, message, std::string(name));
@@ -443,6 +480,18 @@ Json nullable(Json schema) {
   return schema;
 }
 
+// Both are given.
+Json never_both(std::string_view one, std::string_view other) {
+  Json both;
+  for (const std::string_view name : {one, other}) {
+    both["required"].push_back(name);
+    both["properties"][std::string(name)] =
+        name == "response_format" ? Json{{"properties", {{"type", {{"pattern", "^json"}}}}}, {"type", "object"}}
+                                  : Json{{"not", {{"type", "null"}}}};
+  }
+  return Json{{"not", std::move(both)}};
+}
+
 }  // namespace
 
 std::span<const RequestField> request_fields() { return kFields; }
@@ -465,6 +514,12 @@ Json request_schema(unsigned endpoint) {
         field.name == content ? schema_of(field) : nullable(schema_of(field));
   }
   schema["required"] = Json::array({content});
+  for (const Rule& rule : kRules) {
+    if ((rule.endpoints & endpoint) != 0) schema["allOf"].push_back(Json::parse(rule.schema));
+  }
+  for (size_t i = 0; i < std::size(kStructured) && (endpoint & kEndpoints) != 0; ++i) {
+    for (size_t k = 0; k < i; ++k) schema["allOf"].push_back(never_both(kStructured[k], kStructured[i]));
+  }
   schema["additionalProperties"] = false;
   return schema;
 }

@@ -6,6 +6,7 @@
 import asyncio
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,14 @@ class BenchServe(unittest.TestCase):
         self.assertNotIn("nan", html)
         table = fake.bench("--num-prompts", "2", "--request-rate", "50,inf").stdout.splitlines()
         self.assertEqual(len(table), 4)
+
+    def test_a_sweep_tells_where_latency_leaves_its_flat_part(self):  # checklist 111
+        """A server that is slow from its 17th request on, which the third rate sends."""
+        fake = Fake(lambda number, _: [0.01, 1.5 if number >= 16 else 0.01])
+        table = fake.bench("--num-prompts", "8", "--request-rate", "100,200,400").stdout
+        knee = re.search(r"p95 of E2E is twice that at 100 requests/s from ([0-9.]+) on", table)
+        self.assertIsNotNone(knee, table)
+        self.assertTrue(100 < float(knee[1]) < 400, table)
 
     def test_workloads_and_traces_are_sent_as_they_are(self):
         fake = Fake(lambda _, body: [0.0] * body["max_tokens"])

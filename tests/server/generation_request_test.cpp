@@ -146,7 +146,7 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kCompletions, R"({"prompt": "x", "prompt_logprobs": 1, "stream": true})", "prompt_logprobs", "streamed"},
       {kCompletions, R"({"prompt": "x", "tenant": 4096})", "tenant", "4095"},
       {kChat, chat + R"("max_completion_tokens": 0})", "max_completion_tokens", "between 1"},
-      {kChat, chat + R"("best_of": 2})", "best_of", "unknown field"},
+      {kResponses, R"({"input": "x", "best_of": 2})", "best_of", "unknown field"},
       {kChat, chat + R"("top_logprobs": 2})", "top_logprobs", "'logprobs': true"},
       {kCompletions, R"({"prompt": "x", "n": true})", "n", "true"},
       {kCompletions, R"({"prompt": "x", "stream": 1})", "stream", "true or false"},
@@ -180,6 +180,27 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
   };
   for (const auto& each : cases) {
     const auto [param, message] = error_of(each.body, each.endpoint);
+    EXPECT_EQ(param, each.param) << each.body << ": " << message;
+    EXPECT_NE(message.find(each.says), std::string::npos) << each.body << ": " << message;
+  }
+}
+
+TEST(GenerationRequest, NamesWhatIsWrongWithAChoice) {
+  const std::string begin =
+      R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "name": "f"}], )";
+  const std::string allowed = R"("tool_choice": {"type": "allowed_tools", "allowed_tools": )";
+  const struct {
+    std::string body, param, says;
+  } cases[] = {
+      {allowed + R"({"mode": "auto", "tools": [{"type": "function", "name": "g"}]}}})", "tool_choice", "allows 'g'"},
+      {allowed + R"({"mode": "none", "tools": []}}})", "tool_choice.allowed_tools.mode", "auto, required"},
+      {allowed + R"({"mode": "auto", "tools": []}}})", "tool_choice.allowed_tools.tools", "no tools"},
+      {R"("tool_choice": {"type": "function", "function": {"name": "g"}}})", "tool_choice", "the tools are: f"},
+      {R"("n": 3, "best_of": 2})", "best_of", "at least"},
+      {R"("n": 2, "best_of": 3, "stream": true})", "best_of", "streamed"},
+  };
+  for (const auto& each : cases) {
+    const auto [param, message] = error_of(begin + each.body, kChat);
     EXPECT_EQ(param, each.param) << each.body << ": " << message;
     EXPECT_NE(message.find(each.says), std::string::npos) << each.body << ": " << message;
   }

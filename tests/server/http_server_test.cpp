@@ -3,7 +3,10 @@
 #include "server/http_server.h"
 
 #include <gtest/gtest.h>
+#include <sys/un.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -327,6 +330,50 @@ TEST(HttpServer, ClosesAfterTheAnswerWhenDraining) {
   server.http().post([&] { server.http().find(1)->respond({.body = "done"}); });
   const std::string answer = busy.read_all();
   EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
+}
+
+TEST(HttpServer, ListensOnAUnixSocket) {
+  std::string folder = (std::filesystem::temp_directory_path() / "inflight-uds-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/socket";
+  const auto talk = [&path] {
+    HttpServer server({.uds = path}, [](Exchange& exchange, const HttpRequest& request) {
+      exchange.respond({.body = request.method + " " + request.path});
+    });
+    EXPECT_EQ(server.port(), 0);
+    EXPECT_THROW(HttpServer({.uds = path}, {}), std::runtime_error);  // it is in use
+    std::thread thread([&server] { server.run(); });
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    const int client = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const std::string request = get("/over/unix");
+    EXPECT_EQ(::send(client, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+    std::string answer(4096, '\0');
+    for (size_t all = 0; all < answer.size();) {
+      const ssize_t got = ::recv(client, answer.data() + all, answer.size() - all, 0);
+      if (got <= 0) break;
+      all += static_cast<size_t>(got);
+    }
+    EXPECT_NE(answer.find("GET /over/unix"), std::string::npos) << answer;
+    ::close(client);
+    server.stop();
+    thread.join();
+  };
+  talk();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  const int dead = ::socket(AF_UNIX, SOCK_STREAM, 0);  // what a server leaves that was killed
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::close(dead);
+  talk();
+  std::ofstream(path) << "no socket";
+  EXPECT_THROW(HttpServer({.uds = path}, {}), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(HttpServer, SaysWhyItCannotListen) {

@@ -74,6 +74,15 @@ class Ends(unittest.TestCase):
         refused = server.request("POST", "/v1/completions", {**STORY, "max_tokens": 0, "n": 2})
         self.assertEqual((refused[0], "2 answers" in refused[2]["error"]["message"]), (400, True))
 
+    def test_usage_in_each_event(self):
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        for path, body in (("/v1/completions", STORY), ("/v1/chat/completions", CHAT)):
+            events = server.stream(path, {**body, "stream_options": options})
+            counts = [event["usage"]["completion_tokens"] for event in events]
+            self.assertEqual(counts, sorted(counts))
+            self.assertEqual(counts[-1], counts[-2])
+            self.assertEqual(len({event["usage"]["prompt_tokens"] for event in events[1:]}), 1)
+
     def test_token_ids_and_special_tokens(self):
         body = {**CHAT, "max_tokens": 5, "ignore_eos": True, "return_token_ids": True}
         answer = server.post("/v1/chat/completions", body)

@@ -22,7 +22,7 @@ class WebPage(chromium.PageTest):
         status, fields, body = self.server.request("GET", "/")
         self.assertEqual((status, fields.get_content_type()), (200, "text/html"))
         self.assertIn("default-src 'none'", fields["Content-Security-Policy"])
-        self.assertEqual(re.findall(rb'(?:src|href)="(?!#|data:,"|/openapi.json")[^"]*"', body), [])
+        self.assertEqual(re.findall(rb'(?:src|href)="(?!#|data:,"|/openapi.json"|/widget")[^"]*"', body), [])
         page = self.page_of()
         page.wait("live.latest")
         places = {url for url in page.requested() if not url.startswith("data:")}

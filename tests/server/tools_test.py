@@ -115,6 +115,12 @@ class Tools(unittest.TestCase):
                     self.assertEqual((answer["finish_reason"], reason), ("tool_calls", "tool_calls"))
                     # Up to the call it is what the model writes without tools.
                     self.assertTrue(free.startswith(content + "<{"), (free, content))
+                # Of several functions, those that are allowed.
+                allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOLS[1]]}}
+                for seed in range(1, 4):
+                    body = {**ASK, "tools": TOOLS, "tool_choice": allowed, "seed": seed}
+                    calls = server.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]
+                    self.assertEqual({call["function"]["name"] for call in calls}, {"get_time"})
                 unknown = {**TOOLS[0]["function"], "parameters": {"type": "object", "not": {}}}
                 odd = server.post("/v1/chat/completions", {**led, "tools": [{"type": "function", "function": unknown}],
                                                            "max_tokens": 400})

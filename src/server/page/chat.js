@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chats: options from the server's own description, several conversations at once, each streamed.
 const byId = id => document.getElementById(id);
+// 57.1, 571, 57,143
+const grouped = number => number.toLocaleString("en", {maximumFractionDigits: number < 100 ? 1 : 0});
 const element = (tag, properties, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
@@ -202,15 +204,15 @@ class Chat {
     if (atEnd) this.messages.scrollTop = this.messages.scrollHeight;
   }
   tell(answers, {first, usage, reason}, begin) {
-    const seconds = (performance.now() - first) / 1000;
+    const seconds = (performance.now() - begin) / 1000;  // of the whole answer: its end may come in one piece
     const facts = [`first token after ${(first - begin).toFixed(0)} ms`];
     if (usage) {
       facts.push(`${usage.completion_tokens} tokens`);
-      if (seconds > 0 && usage.completion_tokens > 1) facts.push(`${(usage.completion_tokens / seconds).toFixed(1)} tokens/s`);
+      if (seconds > 0) facts.push(`${grouped(usage.completion_tokens / seconds)} tokens/s`);
       const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
       facts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${cached} from the cache` : ""}`);
     }
-    facts.push(reason);
+    facts.push({stop: "complete", length: "cut at the length limit", tool_calls: "calls a function"}[reason] ?? reason);
     answers.at(-1).box.append(element("span", {className: "facts", textContent: facts.filter(Boolean).join(" · ")}));
     this.messages.scrollTop = this.messages.scrollHeight;
   }

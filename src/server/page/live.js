@@ -146,8 +146,8 @@ function showTiles(stats) {
   const tiles = {
     "running": `${stats.running} <small>of ${stats.max_num_seqs}</small>`,
     "waiting": stats.waiting,
-    "output tokens/s": rate("output").toFixed(0),
-    "computed tokens/s": rate("computed").toFixed(0),
+    "output tokens/s": grouped(rate("output")),
+    "computed tokens/s": grouped(rate("computed")),
     "prompt from the cache": `${share.toFixed(0)} %`,
     "preemptions": stats.preemptions,
     "TTFT p50 / p95 / p99, ms": tail(stats.ttft),

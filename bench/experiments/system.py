@@ -94,13 +94,12 @@ def same_decisions():
 
 def fidelity():
     same, decisions = same_decisions()
-    models = {"tinyworld": ([], 12, 80, 0.5)}  # arguments, rounds, requests of the Azure slice and its seconds
+    models = {"tinyworld": ([], 8, azure_slice(80, 0.5))}  # arguments, rounds, a trace
     if "INFLIGHT_MODEL" in os.environ:
-        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 2, 40, 12)
+        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 2, None)
     rows, details = [], []
     errors, beyond_noise = [], 0
-    for arguments, rounds, requests, seconds in models.values():
-        trace = azure_slice(requests, seconds)
+    for arguments, rounds, trace in models.values():
         found = call("calibrate", *arguments, "--rounds", str(rounds), *(["--trace", trace] if trace else []))
         if trace:
             os.unlink(trace)

@@ -77,6 +77,11 @@ struct Check {
   std::vector<SimResult> simulated;  // each with other draws of the jitter
 };
 
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2.0;
+}
+
 struct Figure {
   const char* key;
   double (*live)(const RecordedRun&);
@@ -202,22 +207,29 @@ class Calibration {
   // Those during which nothing else ran and the machine kept its speed: the probes before and after took about the
   // same. Where these are fewer than half: the half during which others took least.
   [[nodiscard]] std::vector<PacedRun> undisturbed(const std::vector<LiveRun>& runs) const {
-    constexpr double kTolerance = 1.1;
-    std::vector<double> sorted = probes_;
-    std::ranges::sort(sorted);
-    const double usual = sorted[sorted.size() / 2];
+    constexpr double kTolerance = 1.15;
+    const double usual = median_of(probes_);
     std::vector<const LiveRun*> by_others;
     for (const LiveRun& live : runs) by_others.push_back(&live);
     std::ranges::stable_sort(by_others, {}, &LiveRun::others);
     std::vector<PacedRun> calm, half;
     for (const LiveRun* const live : by_others) {
       const double before = probes_[live->probe_before], after = probes_[live->probe_before + 1];
-      const PacedRun run{&live->run, (before + after) / 2.0 / usual};
+      const PacedRun run{&live->run, probe_around(live->probe_before) / usual};
       const bool steady = std::max(before, after) <= kTolerance * std::min(before, after);
       if (live->others == 0.0 && steady) calm.push_back(run);
       if (2 * half.size() < runs.size()) half.push_back(run);
     }
     return calm.size() < half.size() ? half : calm;
+  }
+
+  // What the probe takes around a run: one alone says little, since it is short.
+  [[nodiscard]] double probe_around(size_t before) const {
+    constexpr size_t kEachSide = 3;
+    const size_t begin = before + 1 - std::min(before + 1, kEachSide);
+    const size_t end = std::min(before + 1 + kEachSide, probes_.size());
+    return median_of(
+        {probes_.begin() + static_cast<std::ptrdiff_t>(begin), probes_.begin() + static_cast<std::ptrdiff_t>(end)});
   }
 
   void fit() {
@@ -275,11 +287,6 @@ struct Compared {
 bool all_at_the_begin(const Workload& workload) {
   return std::ranges::all_of(workload.requests,
                              [](const SimRequest& r) { return r.arrival == 0 && r.after == kNoRequest; });
-}
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2.0;
 }
 
 Compared compare(const Check& check, const Figure& figure) {

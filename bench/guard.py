@@ -27,7 +27,8 @@ def run(command, **options):
     return done
 
 
-def build(source, folder):
+def build(source):
+    folder = os.path.join(source, "build", "guard")  # as far from the sources as every build folder: compiler caches hit
     run(["cmake", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], stdout=subprocess.DEVNULL)
     run(["cmake", "--build", folder, "--target", TARGET], stdout=subprocess.DEVNULL)
     return os.path.join(folder, "bin", TARGET)
@@ -96,8 +97,7 @@ def main():
         tree = os.path.join(folder, "base")
         run(["git", "-C", SOURCE, "worktree", "add", "--detach", "--quiet", tree, args.base])
         try:
-            programs = build(tree, os.path.join(folder, "build-base")), build(SOURCE, os.path.join(folder, "build-change"))
-            return guard(programs, args)
+            return guard((build(tree), build(SOURCE)), args)
         finally:
             run(["git", "-C", SOURCE, "worktree", "remove", "--force", tree])
 

@@ -24,9 +24,9 @@ constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"typ
 
 constexpr std::string_view kPromptSchema =
     R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
         {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1,
-         "items": {"type": "integer", "minimum": 0}}}]})";
+         "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}]})";
 
 constexpr int32_t& max_tokens(Request& request) { return request.max_tokens; }
 
@@ -170,7 +170,7 @@ constexpr Field kFields[] = {
         [](Request& r) -> uint8_t& { return r.params.include_stop_str_in_output; },
         "The stop text itself is part of the answer"),
     custom("stop_token_ids", kEndpoints, read_stop_token_ids,
-           R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0}})",
+           R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}})",
            "The answer ends at these"),
     flag(
         "ignore_eos", kEndpoints, [](Request& r) -> uint8_t& { return r.params.ignore_eos; },
@@ -327,7 +327,8 @@ constexpr Field kFields[] = {
 };
 
 // What no field's own schema can say. Not said: sums and orders of numbers (best_of and n, min_tokens and max_tokens,
-// prompts times answers), and that tool_choice names one of the tools.
+// prompts times answers), that tool_choice names one of the tools, and what the help texts say of 'stream' and of the
+// structured outputs: with more rules than these, programs that make requests from the document give up.
 struct Rule {
   unsigned endpoints;
   std::string_view schema;
@@ -337,12 +338,6 @@ constexpr Rule kRules[] = {
                      "then": {"required": ["stream"], "properties": {"stream": {"const": true}}}})"},
     {kChat, R"({"if": {"required": ["top_logprobs"], "properties": {"top_logprobs": {"type": "integer", "minimum": 1}}},
                 "then": {"required": ["logprobs"], "properties": {"logprobs": {"const": true}}}})"},
-    {kCompletions | kChat, R"({"not": {"required": ["stream", "prompt_logprobs"],
-         "properties": {"stream": {"const": true}, "prompt_logprobs": {"type": "integer"}}}})"},
-    {kCompletions | kChat, R"({"not": {"required": ["stream", "return_token_ids"],
-         "properties": {"stream": {"const": true}, "return_token_ids": {"const": true}}}})"},
-    {kCompletions, R"({"not": {"required": ["stream", "echo", "logprobs"],
-         "properties": {"stream": {"const": true}, "echo": {"const": true}, "logprobs": {"type": "integer"}}}})"},
     {kCompletions, R"({"if": {"required": ["max_tokens"], "properties": {"max_tokens": {"const": 0}}},
          "then": {"properties": {"n": {"enum": [1, null]}, "best_of": {"enum": [1, null]}}}})"},
     {kChat, R"({"if": {"required": ["continue_final_message"],
@@ -353,9 +348,6 @@ constexpr Rule kRules[] = {
          "properties": {"tool_choice": {"anyOf": [{"type": "object"}, {"const": "required"}]}}},
          "then": {"required": ["tools"], "properties": {"tools": {"type": "array", "minItems": 1}}}})"},
 };
-// At most one of these.
-constexpr std::string_view kStructured[] = {"response_format", "structured_outputs", "guided_json",
-                                            "guided_regex",    "guided_grammar",     "guided_choice"};
 
 [[noreturn]] void refuse(std::string_view name, const std::string& message) {
   throw ApiError(400, message, std::string(name));
@@ -480,18 +472,6 @@ Json nullable(Json schema) {
   return schema;
 }
 
-// Both are given.
-Json never_both(std::string_view one, std::string_view other) {
-  Json both;
-  for (const std::string_view name : {one, other}) {
-    both["required"].push_back(name);
-    both["properties"][std::string(name)] =
-        name == "response_format" ? Json{{"properties", {{"type", {{"pattern", "^json"}}}}}, {"type", "object"}}
-                                  : Json{{"not", {{"type", "null"}}}};
-  }
-  return Json{{"not", std::move(both)}};
-}
-
 }  // namespace
 
 std::span<const RequestField> request_fields() { return kFields; }
@@ -516,9 +496,6 @@ Json request_schema(unsigned endpoint) {
   schema["required"] = Json::array({content});
   for (const Rule& rule : kRules) {
     if ((rule.endpoints & endpoint) != 0) schema["allOf"].push_back(Json::parse(rule.schema));
-  }
-  for (size_t i = 0; i < std::size(kStructured) && (endpoint & kEndpoints) != 0; ++i) {
-    for (size_t k = 0; k < i; ++k) schema["allOf"].push_back(never_both(kStructured[k], kStructured[i]));
   }
   schema["additionalProperties"] = false;
   return schema;

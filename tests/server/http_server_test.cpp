@@ -332,6 +332,7 @@ TEST(HttpServer, ClosesAfterTheAnswerWhenDraining) {
   EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
 }
 
+// checklist 118: another process on the same machine feeds the engine without a network.
 TEST(HttpServer, ListensOnAUnixSocket) {
   std::string folder = (std::filesystem::temp_directory_path() / "inflight-uds-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);

@@ -61,6 +61,7 @@ class Lora(unittest.TestCase):
         one = self.server.request("GET", "/v1/models/b")
         self.assertEqual((one[0], one[2]["parent"]), (200, "base"))
 
+    # checklist 126
     def test_adapters_come_and_go(self):
         loaded = self.post("/v1/load_lora_adapter", {"lora_name": "c", "lora_path": self.files["c"]})
         self.assertEqual(loaded["message"], "Success: LoRA adapter 'c' added successfully.")

@@ -75,6 +75,7 @@ class Adapters : public testing::Test {
 
 constexpr int32_t kLengths[] = {50, 20, 90, 33};
 
+// checklist 26
 TEST_F(Adapters, EachRequestGetsItsTokensOfWhenItIsAlone) {
   std::vector<std::vector<TokenId>> alone;
   {
@@ -139,6 +140,7 @@ TEST_F(Adapters, StoredPrefixesAreTheirOwn) {
   }
 }
 
+// checklist 126
 TEST_F(Adapters, ComeAndGoWhileRequestsRun) {
   Runtime runtime(options(1));
   const auto info = [&] { return nlohmann::json::parse(runtime.info_json()); };

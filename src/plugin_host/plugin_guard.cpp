@@ -95,6 +95,20 @@ uintptr_t instruction_of(const void* context) {
 #endif
 }
 
+// Whether the thread had been waiting in the kernel: then it holds no lock of malloc's.
+bool was_in_system_call(const void* context) {
+  const auto* const behind = reinterpret_cast<const unsigned char*>(instruction_of(context));
+#if defined(__x86_64__)
+  constexpr unsigned char kCall[] = {0x0F, 0x05};  // syscall
+#elif defined(__aarch64__)
+  constexpr unsigned char kCall[] = {0x01, 0x00, 0x00, 0xD4};  // svc #0
+#else
+  constexpr unsigned char kCall[] = {0};
+  if (behind == nullptr) return true;
+#endif
+  return std::memcmp(behind - sizeof(kCall), kCall, sizeof(kCall)) == 0;
+}
+
 struct Handlers {
   std::array<struct sigaction, kCrashSignals.size()> before{};
   int cut_signal = 0;
@@ -127,8 +141,10 @@ void on_crash(int signal, siginfo_t* info, void* context) {
 void on_cut(int, siginfo_t*, void* context) {
   ThreadRecord* const record = t_record;
   if (record == nullptr || !is_cut(*record) || record->host_depth.load() > 0) return;
-  const bool safe = record->code.contains(instruction_of(context));
-  if (safe || record->cut_tries.fetch_add(1) >= kCutTriesMax) ::siglongjmp(*record->jump, kJumpedByWatchdog);
+  const int32_t tries = record->cut_tries.fetch_add(1);
+  const bool safe = record->code.contains(instruction_of(context)) ||
+                    (tries >= kCutTriesMax && was_in_system_call(context)) || tries >= kCutTriesLast;
+  if (safe) ::siglongjmp(*record->jump, kJumpedByWatchdog);
 }
 
 void install_handlers() {

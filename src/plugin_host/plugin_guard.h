@@ -5,11 +5,12 @@
 //   crash         SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT on this thread, a stack overflow included (the handlers run
 //                 on an alternate stack). Crashes elsewhere go to whoever handled them before.
 //   never returns a watchdog thread sees that one call lasts longer than it may and signals the thread. The handler
-//                 jumps out only when the thread is in the plugin's own code, at the end of a host function, or after
-//                 kCutTriesMax tries (it sleeps or waits): so not in the middle of malloc or of host code.
+//                 jumps out only when the thread is in the plugin's own code, at the end of a host function, or, after
+//                 kCutTriesMax tries, in a system call (it sleeps or waits): so not in the middle of malloc or of host
+//                 code, where a lock would stay taken. After kCutTriesLast tries it jumps from wherever it is.
 //
 // What the function had in hand (memory, locks of its own) is lost, and what it overwrote before it crashed stays
-// overwritten: containment is best effort, enough to end a run in good order. docs/decisions/plugin-guard.md has why.
+// overwritten: containment is best effort, enough to end a run in good order. docs/decisions/0020 has why.
 // THREAD: any; calls do not nest (an inner one runs unguarded). The first use installs the signal handlers.
 #pragma once
 
@@ -73,7 +74,8 @@ class WatchdogUser {
   WatchdogUser& operator=(const WatchdogUser&) = delete;
 };
 
-inline constexpr int kCutTriesMax = 30;     // a tick apart
-inline constexpr int kWatchdogTickMs = 10;  // accuracy of stuck_after_ms
+inline constexpr int kCutTriesMax = 30;      // a tick apart
+inline constexpr int kCutTriesLast = 1'000;  // likewise
+inline constexpr int kWatchdogTickMs = 10;   // accuracy of stuck_after_ms
 
 }  // namespace inflight

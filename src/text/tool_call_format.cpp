@@ -113,8 +113,8 @@ class Probe {
       answer["tool_calls"].push_back(std::move(call));
     }
     messages.push_back(std::move(answer));
-    for (int i = 0; i < count;
-         ++i) {  // with a result, so that it is no last message, which some templates treat otherwise
+    // With results, so that it is no last message, which some templates treat otherwise.
+    for (int i = 0; i < count; ++i) {
       messages.push_back(message("tool", "probe"));
       messages.back()["tool_call_id"] = kCallIdMark;
       messages.back()["name"] = kName;

@@ -58,6 +58,15 @@ inline std::vector<TokenId> output_alone(std::vector<TokenId> tokens, int32_t co
   return output;
 }
 
+// Number i of a crowd: prompts of 1 to 23 tokens, answers of up to 40, some of three choices, all drawn with a seed.
+inline SubmitOptions crowd_request(TokenId i) {
+  SubmitOptions request;
+  for (TokenId k = 0; k < 1 + i % 23; ++k) request.prompt.push_back((k * 5 + i) % 64);
+  request.sampling = {.temperature = 1.0F, .seed = static_cast<uint64_t>(i) + 1, .max_tokens = 1 + i % 40};
+  request.sampling.n = i % 7 == 0 ? 3 : 1;
+  return request;
+}
+
 struct Answer {
   std::vector<TokenId> tokens;
   StreamBatch last;

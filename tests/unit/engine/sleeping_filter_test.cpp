@@ -91,10 +91,7 @@ TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
       EngineWorld world(options);
       std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
       for (TokenId i = 0; i < 60; ++i) {
-        SubmitOptions request;
-        for (TokenId k = 0; k < 1 + i % 23; ++k) request.prompt.push_back((k * 5 + i) % 64);
-        request.sampling = {.temperature = 1.0F, .seed = static_cast<uint64_t>(i) + 1, .max_tokens = 1 + i % 40};
-        request.sampling.n = i % 7 == 0 ? 3 : 1;
+        SubmitOptions request = crowd_request(i);
         if (i % 6 == 0) request.sampling.min_tokens = i % 4;  // drawn by the host for another reason
         request.filter_sleeps = true;
         sent.emplace_back(request, world.engine->submit(request, [] { return std::make_unique<Sleeper>(); }));

@@ -149,7 +149,7 @@ Json fixed_schemas() {
       "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"type": "integer"}}}},
     "DetokenizeRequest": {"type": "object", "additionalProperties": false, "required": ["tokens"], "properties": {
-      "model": {"type": "string"},
+      "model": {"type": ["string", "null"]},
       "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}}
   })");
 }

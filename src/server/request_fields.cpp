@@ -23,7 +23,8 @@ constexpr double kTenantsMax = 4096;  // of the C interface
 constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"type": "string", "minLength": 1}})";
 
 constexpr std::string_view kPromptSchema =
-    R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
+    R"({"anyOf": [{"type": "string", "minLength": 1},
+        {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
         {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
         {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1,
          "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}]})";

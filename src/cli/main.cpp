@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/stderr_log.h"
 #include "inflight/inflight.hpp"
 #include "inflight/version.h"
 
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
   if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
     return report(mistake, 2);
   }
+  inflight::cli::log_to_stderr(INFLIGHT_LOG_WARNING);
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0) return report("cannot write to standard output", 1);

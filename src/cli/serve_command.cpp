@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/stderr_log.h"
 #include "server/api_server.h"
 
 namespace inflight::cli {
@@ -25,11 +26,6 @@ struct ServeFlags {
   int32_t timeout_s = 30;
   size_t max_body_megabytes = 16;
 };
-
-void log_line(void*, inflight_log_level_t level, const char* message, size_t length) {
-  constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-  fmt::print(stderr, "inflight: {}: {}\n", kNames[std::clamp(level, 0, 3)], std::string_view(message, length));
-}
 
 void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   if (const char* const key = std::getenv("INFLIGHT_API_KEY"); key != nullptr && *key != '\0') {
@@ -49,7 +45,7 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   flags.api.watchdog_timeout =
       std::chrono::seconds(std::llround(watchdog_s > 0.0 ? std::clamp(watchdog_s, 1.0, kNever) : kNever));
   flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };
-  inflight_set_log(log_line, nullptr, INFLIGHT_LOG_INFO);
+  log_to_stderr(INFLIGHT_LOG_INFO);
 
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);

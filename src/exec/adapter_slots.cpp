@@ -13,15 +13,15 @@ AdapterSlots::AdapterSlots(Device& device, const AdapterStore* store, int32_t co
   if (count > 0) memory_ = Buffer<std::byte>(device, "adapters", slots_.size() * store_->slot_bytes());
 }
 
-int32_t AdapterSlots::slot_of(uint32_t adapter, uint64_t use) {
+int32_t AdapterSlots::slot_of(uint32_t adapter) {
   auto slot = std::ranges::find(slots_, adapter, &Slot::adapter);
   if (slot == slots_.end()) {
     slot = std::ranges::min_element(slots_, {}, &Slot::last_use);
-    INFLIGHT_CHECK(slot != slots_.end() && slot->last_use != use);
+    INFLIGHT_CHECK(slot != slots_.end() && slot->last_use != uses_);
     memory_.write(store_->find(adapter).bytes, static_cast<size_t>(slot - slots_.begin()) * store_->slot_bytes());
     slot->adapter = adapter;
   }
-  slot->last_use = use;
+  slot->last_use = uses_;
   return static_cast<int32_t>(slot - slots_.begin());
 }
 
@@ -34,7 +34,7 @@ std::span<const int32_t> AdapterSlots::place(const BatchPlan& plan) {
     if (entry.adapter != 0 && slot != slots_.end()) slot->last_use = uses_;
   }
   for (size_t i = 0; i < plan.entries.size(); ++i) {
-    if (plan.entries[i].adapter != 0) of_entries_[i] = slot_of(plan.entries[i].adapter, uses_);
+    if (plan.entries[i].adapter != 0) of_entries_[i] = slot_of(plan.entries[i].adapter);
   }
   return of_entries_;
 }

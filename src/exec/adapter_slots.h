@@ -27,7 +27,7 @@ class AdapterSlots {
   [[nodiscard]] const DeviceMemory* memory() const { return slots_.empty() ? nullptr : &memory_.memory(); }
 
  private:
-  [[nodiscard]] int32_t slot_of(uint32_t adapter, uint64_t use);
+  [[nodiscard]] int32_t slot_of(uint32_t adapter);
 
   struct Slot {
     uint32_t adapter = 0;
@@ -37,7 +37,7 @@ class AdapterSlots {
   std::vector<Slot> slots_;
   Buffer<std::byte> memory_;
   std::vector<int32_t> of_entries_;
-  uint64_t uses_ = 0;
+  uint64_t uses_ = 0;  // calls of place()
 };
 
 }  // namespace inflight

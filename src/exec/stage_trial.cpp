@@ -5,10 +5,12 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/half.h"
 #include "base/math.h"
+#include "base/median.h"
 #include "base/rng.h"
 #include "exec/memory_plan.h"
 #include "ops/panel.h"
@@ -251,9 +253,7 @@ StageTiming StageTrial::time_operation(Operation operation, int32_t repeats) {
     if (i > 0) seconds.push_back(took.count() / shape_.spec.layer_count);  // the first one may compile
   }
   StageTiming timing = cost_of(operation);
-  const auto middle = seconds.begin() + static_cast<int64_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  timing.median_seconds = *middle;
+  timing.median_seconds = median_of(std::move(seconds));
   return timing;
 }
 

@@ -6,18 +6,13 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/rng.h"
 
 namespace inflight {
 namespace {
 
 using Vector = std::vector<double>;
-
-double median_of(Vector values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // The curve's points, then sequences, context of decodes, pairs of prompts.
 class Terms {

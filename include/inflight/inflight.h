@@ -411,9 +411,10 @@ INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* e
  *  recomputed}, preemptions; kv {blocks, block_size, free, cached, used, map}: map is "12u3.40c", run lengths of free (.),
  *  cached (c), used (u) and shared (s) blocks as of about the last call, null before that and above 65536 blocks;
  *  ttft and itl {count, p50_ms, p95_ms, p99_ms} of the last 2048, or null; steps [{step, begin_s, duration_ms, waiting,
- *  running, kv_blocks_used, kv_blocks_cached, finished, sequence_count, token_count, sequences, preempted}], where
- *  sequences are [id, 1 decode | 0 prefill, tokens, context tokens, tokens reused when it joined] (at most 512) and
- *  preempted are [id, tokens lost, blocks swapped out].
+ *  running, kv_blocks_used, kv_blocks_cached, kv_blocks_swapped (to and from host memory), swap_ms (of the device, for
+ *  that), finished, sequence_count, token_count, sequences, preempted}], where sequences are [id, 1 decode | 0
+ *  prefill, tokens, context tokens, tokens reused when it joined] (at most 512) and preempted are [id, tokens lost, blocks
+ *  swapped out].
  *  Buffer rule of inflight_engine_metrics_text(); the text may grow between two calls.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text,

@@ -62,6 +62,7 @@ struct StepResult {
   uint64_t step = 0;                           // the plan's
   std::vector<SampledToken> sampled;           // one for each plan entry with `samples`, in the plan's order
   TimeNs duration = 0;                         // from submit to finished, as the executor measured or modelled it
+  TimeNs swap_duration = 0;                    // of this, copying blocks to and from host memory; 0: none, or not known
   std::vector<EntryLogits> logits;             // one for each plan entry with `logits_wanted` > 0, in the plan's order
   std::vector<EntryHidden> hidden;             // one for each plan entry with `hidden_wanted` > 0, in the plan's order
   std::vector<PromptLogprob> prompt_logprobs;  // made by the host from `logits`

@@ -98,12 +98,12 @@ void DeviceMemory::read(size_t offset, std::span<std::byte> to) const {
            "clEnqueueReadBuffer", label_);
 }
 
-Event DeviceMemory::read_async(size_t offset, std::span<std::byte> to) const {
+Completion DeviceMemory::read_async(size_t offset, std::span<std::byte> to) const {
   INFLIGHT_CHECK(!to.empty() && offset <= bytes_ && to.size() <= bytes_ - offset);
   cl_event event = nullptr;
   cl_check(clEnqueueReadBuffer(state_->queue(), raw_, CL_FALSE, offset, to.size(), to.data(), 0, nullptr, &event),
            "clEnqueueReadBuffer", label_);
-  return Event(event);
+  return Completion(event);
 }
 
 void DeviceMemory::clear(size_t offset, size_t bytes) {

@@ -35,7 +35,7 @@ class DeviceMemory {
   void write(size_t offset, std::span<const std::byte> from);
   void read(size_t offset, std::span<std::byte> to) const;
   void write_async(size_t offset, std::span<const std::byte> from);
-  [[nodiscard]] Event read_async(size_t offset, std::span<std::byte> to) const;
+  [[nodiscard]] Completion read_async(size_t offset, std::span<std::byte> to) const;
   // Enqueued: sets [offset, offset + bytes) to zero.
   void clear(size_t offset, size_t bytes);
   // Enqueued: copies within or between buffers of one device. The ranges do not overlap.
@@ -70,7 +70,7 @@ class Buffer {
   void write_async(std::span<const T> from, size_t offset = 0) {
     memory_.write_async(offset * sizeof(T), std::as_bytes(from));
   }
-  [[nodiscard]] Event read_async(std::span<T> to, size_t offset = 0) const {
+  [[nodiscard]] Completion read_async(std::span<T> to, size_t offset = 0) const {
     return memory_.read_async(offset * sizeof(T), std::as_writable_bytes(to));
   }
   void clear() { memory_.clear(0, memory_.bytes()); }

@@ -10,9 +10,9 @@
 
 namespace inflight {
 
-Event::Event(Event&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+Completion::Completion(Completion&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
 
-Event& Event::operator=(Event&& other) noexcept {
+Completion& Completion::operator=(Completion&& other) noexcept {
   if (this != &other) {
     release();
     raw_ = std::exchange(other.raw_, nullptr);
@@ -20,16 +20,30 @@ Event& Event::operator=(Event&& other) noexcept {
   return *this;
 }
 
-Event::~Event() { release(); }
+Completion::~Completion() { release(); }
 
-void Event::release() noexcept {
+void Completion::release() noexcept {
   if (raw_ != nullptr) clReleaseEvent(raw_);
   raw_ = nullptr;
 }
 
-void Event::wait() const {
+void Completion::wait() const {
   INFLIGHT_CHECK(valid());
   cl_check(clWaitForEvents(1, &raw_), "clWaitForEvents");
+}
+
+std::future<TimeNs> Completion::completion_time() const {
+  INFLIGHT_CHECK(valid());
+  using Promise = std::promise<TimeNs>;
+  auto promise = std::make_unique<Promise>();
+  std::future<TimeNs> time = promise->get_future();
+  const auto tell = [](cl_event, cl_int, void* data) {
+    const std::unique_ptr<Promise> told(static_cast<Promise*>(data));
+    told->set_value(SteadyClock().now());
+  };
+  cl_check(clSetEventCallback(raw_, CL_COMPLETE, tell, promise.get()), "clSetEventCallback");
+  static_cast<void>(promise.release());  // the callback's now
+  return time;
 }
 
 Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) {}
@@ -80,6 +94,12 @@ void Device::launch(const Kernel& kernel, const LaunchShape& shape) {
     const std::lock_guard lock(state_->pending_mutex);
     state_->pending.push_back({kernel.name(), cl::Event(event, false)});
   }
+}
+
+Completion Device::marker() {
+  cl_event event = nullptr;
+  cl_check(clEnqueueMarkerWithWaitList(state_->queue(), 0, nullptr, &event), "clEnqueueMarkerWithWaitList");
+  return Completion(event);
 }
 
 void Device::flush() { cl_check(clFlush(state_->queue()), "clFlush"); }

@@ -9,12 +9,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/device_info.h"
 
 struct _cl_event;          // NOLINT: OpenCL's names
@@ -51,19 +53,23 @@ struct LaunchShape {
 };
 
 // Completion of one command.
-class Event {
+class Completion {
  public:
-  Event() = default;
-  explicit Event(_cl_event* raw) : raw_(raw) {}  // takes the reference
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event();
+  Completion() = default;
+  explicit Completion(_cl_event* raw) : raw_(raw) {}  // takes the reference
+  Completion(Completion&& other) noexcept;
+  Completion& operator=(Completion&& other) noexcept;
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+  ~Completion();
 
   // Blocks until the command is done.  REQUIRES: valid().   ERRORS: Device when the command failed.
   void wait() const;
   [[nodiscard]] bool valid() const { return raw_ != nullptr; }
+
+  // When the command is done or has failed, by SteadyClock, as the driver's callback tells: some microseconds late.
+  // REQUIRES: valid().   ERRORS: Device.
+  [[nodiscard]] std::future<TimeNs> completion_time() const;
 
  private:
   void release() noexcept;
@@ -82,6 +88,8 @@ class Device {
 
   // Enqueues a kernel with the arguments it has been given.
   void launch(const Kernel& kernel, const LaunchShape& shape);
+  // Done when everything enqueued so far is.
+  [[nodiscard]] Completion marker();
   // Hands everything enqueued to the device.
   void flush();
   // Blocks until everything enqueued is done.

@@ -241,6 +241,7 @@ class Engine {
   int64_t observed_steps_ = 0;   // what metrics_ and the log have seen
   int64_t observed_tokens_ = 0;
   TimeNs observed_scheduling_ = 0;
+  TimeNs observed_swap_ = 0;
   RateWindow departures_;
   // Requests with an expiry, the earliest on top; those that have ended stay until it comes.
   using Expiry = std::pair<TimeNs, RequestId>;

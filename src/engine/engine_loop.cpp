@@ -267,6 +267,10 @@ bool Engine::round() {
 
 void Engine::observe_step() {
   times_.step = loop_.times();
+  if (const TimeNs swap = loop_.times().swap - observed_swap_; swap > 0) {
+    metrics_.on_swap(swap);
+    observed_swap_ += swap;
+  }
   const SchedulerStats& stats = scheduler_.stats();
   if (stats.steps == observed_steps_) return;
   const TimeNs scheduling = loop_.times().plan + loop_.times().commit;

@@ -97,12 +97,12 @@ void write_memory(PrometheusText& out, const EngineStats& stats, const MetricsIn
   out.counter("kv_swap_blocks_total", "KV blocks copied to host memory (out) and back (in).");
   out.sample(static_cast<double>(stats.scheduler.swapped_out_blocks), {{"direction", "out"}});
   out.sample(static_cast<double>(stats.scheduler.swapped_in_blocks), {{"direction", "in"}});
-  out.counter("kv_offload_blocks_total", "KV blocks of evicted prefixes copied to host memory (out) and back (in).");
-  out.sample(static_cast<double>(stats.scheduler.offloaded_blocks), {{"direction", "out"}});
-  out.sample(static_cast<double>(stats.scheduler.restored_blocks), {{"direction", "in"}});
   out.counter("kv_swap_bytes_total", "The same in bytes.");
   out.sample(bytes(stats.scheduler.swapped_out_blocks), {{"direction", "out"}});
   out.sample(bytes(stats.scheduler.swapped_in_blocks), {{"direction", "in"}});
+  out.counter("kv_offload_blocks_total", "KV blocks of evicted prefixes copied to host memory (out) and back (in).");
+  out.sample(static_cast<double>(stats.scheduler.offloaded_blocks), {{"direction", "out"}});
+  out.sample(static_cast<double>(stats.scheduler.restored_blocks), {{"direction", "in"}});
 }
 
 void write_engine(PrometheusText& out, const EngineStats& stats) {
@@ -213,6 +213,8 @@ std::string EngineMetrics::text(const EngineStats& stats, TimeNs now, std::strin
   histogram(out, "request_params_max_tokens", "max_tokens of a request.", max_tokens_);
   histogram(out, "request_params_n", "n of a request.", choices_);
   histogram(out, "iteration_tokens_total", "Tokens computed in a step.", iteration_tokens_);
+  histogram(out, "kv_swap_seconds",
+            "Device time a step for copying KV blocks to and from host memory, offloaded ones too.", swap_time_);
   histogram(out, "scheduler_step_seconds", "Host time to plan and commit a step.", schedule_time_);
   return out.take();
 }

@@ -58,6 +58,9 @@ class EngineMetrics {
   // A step with its tokens and the host time that planning and committing took.
   void on_step(int64_t scheduled_tokens, TimeNs scheduling);
 
+  // A step that copied KV blocks to or from host memory, and how long that took.
+  void on_swap(TimeNs duration) { swap_time_.observe(seconds(duration)); }
+
   [[nodiscard]] std::string text(const EngineStats& stats, TimeNs now, std::string_view prefix) const;
 
  private:
@@ -75,6 +78,7 @@ class EngineMetrics {
   Histogram decode_time_{latency_bounds()};
   Histogram inference_time_{latency_bounds()};
   Histogram schedule_time_{latency_bounds()};
+  Histogram swap_time_{latency_bounds()};
   Histogram iteration_tokens_{count_bounds()};
   Histogram prompt_tokens_{count_bounds()};
   Histogram generation_tokens_{count_bounds()};

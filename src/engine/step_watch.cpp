@@ -39,6 +39,7 @@ void StepWatch::submit(const BatchPlan& plan) {
   step.begin = clock_.now();
   step.sequence_count = static_cast<int32_t>(plan.entries.size());
   step.token_count = plan.scheduled_token_count;
+  step.swapped_blocks = static_cast<int32_t>(plan.swap_out.size() + plan.swap_in.size());
   step.finished = 0;
   step.shares.clear();
   step.preempted.clear();
@@ -65,6 +66,7 @@ const StepResult& StepWatch::wait() {
   step.end = clock_.now();
   step.begin = std::max(step.begin, last_end_);  // with overlap it was submitted while the one before still ran
   last_end_ = step.end;
+  step.swap = result.swap_duration;
   if (done_count_ == done_.size()) done_.emplace_back();
   std::swap(done_[done_count_++], step);
   return result;
@@ -123,9 +125,11 @@ void StepWatch::append(std::string& text, const Step& step) const {
   const auto out = std::back_inserter(text);
   fmt::format_to(out,
                  R"({{"step":{},"begin_s":{:.6f},"duration_ms":{:.3f},"waiting":{},"running":{},"kv_blocks_used":{},)"
-                 R"("kv_blocks_cached":{},"finished":{},"sequence_count":{},"token_count":{},"sequences":[)",
+                 R"("kv_blocks_cached":{},"kv_blocks_swapped":{},"swap_ms":{:.3f},"finished":{},"sequence_count":{},)"
+                 R"("token_count":{},"sequences":[)",
                  step.number, seconds(step.begin), milliseconds(step.end - step.begin), step.waiting, step.running,
-                 step.blocks_referenced, step.blocks_stored, step.finished, step.sequence_count, step.token_count);
+                 step.blocks_referenced, step.blocks_stored, step.swapped_blocks, milliseconds(step.swap),
+                 step.finished, step.sequence_count, step.token_count);
   for (const Share& share : step.shares) {
     fmt::format_to(out, "{}[{},{},{},{},{}]", text.back() == '[' ? "" : ",", share.sequence, share.decode ? 1 : 0,
                    share.tokens, share.context, share.reused);

@@ -88,6 +88,8 @@ class StepWatch final : public Executor {
     int32_t token_count = 0;
     std::vector<Share> shares;
     std::vector<Preempted> preempted;
+    int32_t swapped_blocks = 0;  // to and from host memory
+    TimeNs swap = 0;             // what that took on the device
     int32_t finished = 0;
     int32_t waiting = 0, running = 0, blocks_referenced = 0, blocks_stored = 0;
   };

@@ -207,8 +207,8 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.sampled.clear();
   flight.told.clear();
   flight.told_hidden.clear();
-  flight.done = Event();
-  kv_.move_blocks(plan);
+  flight.done = Completion();
+  flight.swap_time = kv_.move_blocks(plan);
   if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
     flight.results.resize(kResultWords);
     flight.done = words_.read_async(flight.results);
@@ -228,6 +228,7 @@ const StepResult& ClExecutor::wait() {
   result_.step = flight.step;
   result_.duration = finish - std::max(flight.submitted, last_finish_);
   last_finish_ = finish;
+  result_.swap_duration = flight.swap_time.take();
   result_.logits = flight.told;
   logits_.swap(flight.logits);  // the spans keep pointing into it
   result_.hidden = flight.told_hidden;

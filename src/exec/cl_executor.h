@@ -56,7 +56,8 @@ class ClExecutor final : public Executor {
     std::vector<EntryLogits> told;
     std::vector<float> hidden;  // what was wanted of the step, see told_hidden
     std::vector<EntryHidden> told_hidden;
-    Event done;  // not valid: done at submit
+    KvStorage::SwapTime swap_time;
+    Completion done;  // not valid: done at submit
     uint64_t step = 0;
     TimeNs submitted = 0;
   };

@@ -2,13 +2,15 @@
 #include "exec/kv_storage.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 
 namespace inflight {
 
 KvStorage::KvStorage(Device& device, const ClExecutorOptions& options)
-    : block_bytes_(options.kv.bytes_per_block()),
+    : device_(device),
+      block_bytes_(options.kv.bytes_per_block()),
       block_count_(options.kv_block_count),
       host_block_count_(options.host_block_count),
       blocks_a_chunk_(inflight::blocks_a_chunk(device.info(), options.kv)),
@@ -34,7 +36,19 @@ std::span<std::byte> KvStorage::host_block(BlockId block) {
   return bytes;
 }
 
-void KvStorage::move_blocks(const BatchPlan& plan) {
+TimeNs KvStorage::SwapTime::take() {
+  // The callbacks may run a little after the step's end; a driver that forgets one costs no more than this.
+  constexpr std::chrono::milliseconds kPatience{100};
+  if (!begin_.valid() || begin_.wait_for(kPatience) != std::future_status::ready ||
+      end_.wait_for(kPatience) != std::future_status::ready) {
+    return 0;
+  }
+  return std::max<TimeNs>(end_.get() - begin_.get(), 0);
+}
+
+KvStorage::SwapTime KvStorage::move_blocks(const BatchPlan& plan) {
+  const bool swaps = !plan.swap_out.empty() || !plan.swap_in.empty();
+  const Completion before = swaps ? device_.marker() : Completion();
   for (const SwapCopy& copy : plan.swap_out) {
     const Place from = place(copy.device);
     (void)from.memory->read_async(from.offset, host_block(copy.host));
@@ -43,10 +57,12 @@ void KvStorage::move_blocks(const BatchPlan& plan) {
     const Place to = place(copy.device);
     to.memory->write_async(to.offset, host_block(copy.host));
   }
+  SwapTime time = swaps ? SwapTime(before, device_.marker()) : SwapTime();
   for (const BlockCopy& copy : plan.copies) {
     const Place from = place(copy.from), to = place(copy.to);
     to.memory->copy_from(*from.memory, from.offset, to.offset, block_bytes_);
   }
+  return time;
 }
 
 }  // namespace inflight

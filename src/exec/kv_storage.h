@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <vector>
 
+#include "base/clock.h"
 #include "core/batch_plan.h"
 #include "device/buffer.h"
 #include "exec/memory_plan.h"
@@ -17,8 +19,21 @@ class KvStorage {
  public:
   KvStorage(Device& device, const ClExecutorOptions& options);
 
+  // How long the copies between device and host of one plan take.
+  class SwapTime {
+   public:
+    SwapTime() = default;  // of a plan without any: 0
+    SwapTime(const Completion& before, const Completion& after)
+        : begin_(before.completion_time()), end_(after.completion_time()) {}
+    // REQUIRES: the step is done; once.   0 when the driver does not tell in time.
+    [[nodiscard]] TimeNs take();
+
+   private:
+    std::future<TimeNs> begin_, end_;
+  };
+
   // The plan's swap_out, swap_in and copies, in this order.
-  void move_blocks(const BatchPlan& plan);
+  [[nodiscard]] SwapTime move_blocks(const BatchPlan& plan);
 
   [[nodiscard]] const std::vector<Buffer<std::byte>>& chunks() const { return chunks_; }
   [[nodiscard]] int32_t blocks_a_chunk() const { return blocks_a_chunk_; }
@@ -31,6 +46,7 @@ class KvStorage {
   [[nodiscard]] Place place(BlockId block);
   [[nodiscard]] std::span<std::byte> host_block(BlockId block);
 
+  Device& device_;
   size_t block_bytes_;
   int32_t block_count_;
   int32_t host_block_count_;

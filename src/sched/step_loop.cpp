@@ -30,6 +30,7 @@ void StepLoop::read_oldest() {
   --in_flight_;
   const TimeNs finished = clock_.now();
   times_.wait += finished - submitted;
+  times_.swap += result.swap_duration;
   scheduler_.commit(result, finished);
   times_.commit += clock_.now() - finished;
 }

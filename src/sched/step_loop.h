@@ -18,6 +18,7 @@ struct StepTimes {
   TimeNs submit = 0;
   TimeNs wait = 0;
   TimeNs commit = 0;
+  TimeNs swap = 0;  // the device's, copying KV blocks to and from host memory
 };
 
 class StepLoop {

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/token_executor.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/rng.h"
 #include "support/oracle_executor.h"
 
 namespace inflight::test {
 
+std::span<TokenId> TokenExecutor::block(BlockId id) {
+  return std::span(slots_).subspan(static_cast<size_t>(to_integer(id) * width_), static_cast<size_t>(width_));
+}
+
+void TokenExecutor::move_blocks(const BatchPlan& plan) {
+  for (const SwapCopy& copy : plan.swap_out) {
+    const std::span<TokenId> from = block(copy.device);
+    host_blocks_[copy.host].assign(from.begin(), from.end());
+  }
+  for (const SwapCopy& copy : plan.swap_in) std::ranges::copy(host_blocks_.at(copy.host), block(copy.device).begin());
+  for (const BlockCopy& copy : plan.copies) std::ranges::copy(block(copy.from), block(copy.to).begin());
+}
+
 void TokenExecutor::submit(const BatchPlan& plan) {
   paused.wait(true);
   if (failing) fail(ErrorCode::Device, "the device is gone");
-  for (const BlockCopy& copy : plan.copies) {
-    for (int32_t i = 0; i < width_; ++i) {
-      slots_[static_cast<size_t>(to_integer(copy.to) * width_ + i)] =
-          slots_[static_cast<size_t>(to_integer(copy.from) * width_ + i)];
-    }
-  }
+  move_blocks(plan);
   for (const BatchEntry& entry : plan.entries) {
     for (int32_t i = 0; i < entry.scheduled_token_count; ++i) {
       const auto k = static_cast<size_t>(i);
@@ -23,7 +33,8 @@ void TokenExecutor::submit(const BatchPlan& plan) {
           k < entry.tokens.size() ? entry.tokens[k] : row_tokens_[static_cast<size_t>(entry.row)];
     }
   }
-  Done done{.result = {.step = plan.step, .duration = step_time}, .logits = {}};
+  const auto swapped = static_cast<TimeNs>(plan.swap_out.size() + plan.swap_in.size());
+  Done done{.result = {.step = plan.step, .duration = step_time, .swap_duration = swapped * kSwapTime}, .logits = {}};
   for (const BatchEntry& entry : plan.entries) {
     if (entry.logits_wanted > 0) {
       std::vector<float>& rows = done.logits.emplace_back();

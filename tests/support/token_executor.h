@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace inflight::test {
 class TokenExecutor final : public Executor {
  public:
   static constexpr int32_t kVocabulary = 64;
+  static constexpr TimeNs kSwapTime = 10'000;  // said to be, of a block copied to or from host memory
 
   TokenExecutor(int32_t block_count, int32_t width, int32_t rows)
       : width_(width), slots_(static_cast<size_t>(block_count * width)), row_tokens_(static_cast<size_t>(rows)) {}
@@ -37,11 +39,14 @@ class TokenExecutor final : public Executor {
     StepResult result;
     std::vector<std::vector<float>> logits;  // what the result points into
   };
+  std::span<TokenId> block(BlockId id);
+  void move_blocks(const BatchPlan& plan);
   TokenId& slot(const BatchEntry& entry, int32_t position);
   std::vector<TokenId> prefix(const BatchEntry& entry, int32_t count);
 
   int32_t width_;
   std::vector<TokenId> slots_, row_tokens_;
+  std::map<BlockId, std::vector<TokenId>> host_blocks_;
   std::deque<Done> done_;
   Done current_;
 };

@@ -123,6 +123,24 @@ TEST(Device, ProfilesLaunchesInOrder) {
   EXPECT_TRUE(device.take_profile().empty());
 }
 
+TEST(Device, TellsWhenCommandsWereDone) {
+  Device device = Device::open({});
+  const SteadyClock clock;
+  Buffer<float> data(device, "data", size_t{1} << 22);
+  std::vector<float> numbers(size_t{1} << 22, 1.0F);
+  const TimeNs begin = clock.now();
+  const Completion before = device.marker();
+  std::future<TimeNs> first = before.completion_time();
+  const Completion read = data.read_async(numbers);
+  std::future<TimeNs> last = read.completion_time();
+  read.wait();
+  ASSERT_EQ(last.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  const TimeNs first_time = first.get(), last_time = last.get();
+  EXPECT_LE(begin, first_time);
+  EXPECT_LT(first_time, last_time);  // 16 MiB lie between them
+  EXPECT_LE(last_time, clock.now());
+}
+
 TEST(Device, MeasuresItsReadBandwidth) {
   Device device = Device::open({});
   const double rate = measure_read_bandwidth(device);

@@ -137,6 +137,39 @@ TEST(StepWatch, NamesWhoWasPreempted) {
   EXPECT_EQ(finished, 4);
 }
 
+// checklist 116: how many blocks a step copied to and from host memory and how long that took, a step and in all.
+TEST(StepWatch, TellsWhatSwapsTook) {
+  EngineOptions options = EngineWorld::host_driven(engine_options(16));
+  options.setup.config.max_model_len = 64;
+  options.setup.config.schedule_conservativeness = 0.0;
+  options.setup.config.preempt = PreemptMode::Swap;
+  options.setup.config.host_blocks = 64;
+  EngineWorld world(options);
+  std::vector<OutputStream*> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(submit(*world.engine, numbers(7 * i, 8), 30));
+  world.run();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(read_answer(streams[static_cast<size_t>(i)]).tokens, output_alone(numbers(7 * i, 8), 30));
+  }
+  const SchedulerStats& stats = world.engine->stats().scheduler;
+  EXPECT_GT(stats.swapped_out_blocks, 0);
+  EXPECT_LE(stats.swapped_in_blocks, stats.swapped_out_blocks);  // some are found on the device again
+  int64_t blocks = 0, steps = 0;
+  const Json seen = look(*world.engine);
+  for (const Json& step : seen["steps"]) {
+    const auto swapped = step["kv_blocks_swapped"].get<int64_t>();
+    EXPECT_NEAR(step["swap_ms"].get<double>(), static_cast<double>(swapped * TokenExecutor::kSwapTime) * 1e-6, 1e-9);
+    blocks += swapped;
+    steps += swapped > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(blocks, stats.swapped_out_blocks + stats.swapped_in_blocks);
+  const std::string text = world.engine->metrics_text();
+  EXPECT_NE(text.find(fmt::format("inflight_kv_swap_seconds_count {}\n", steps)), std::string::npos) << text;
+  const auto sum = text.find("inflight_kv_swap_seconds_sum ");
+  ASSERT_NE(sum, std::string::npos);
+  EXPECT_NEAR(std::stod(text.substr(sum + 29)), static_cast<double>(blocks * TokenExecutor::kSwapTime) * 1e-9, 1e-12);
+}
+
 TEST(StepWatch, MapsEveryBlock) {
   EngineWorld world(EngineWorld::host_driven());
   EXPECT_TRUE(look(*world.engine)["kv"]["map"].is_null());  // nobody has asked before

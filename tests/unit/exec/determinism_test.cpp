@@ -144,6 +144,8 @@ class World {
       if (plan.empty()) continue;
       executor_.submit(plan);
       const StepResult& result = executor_.wait();
+      ASSERT_EQ(result.swap_duration > 0, !plan.swap_out.empty());  // checklist 116
+      ASSERT_LE(result.swap_duration, result.duration);
       const auto logits = executor_.logits();
       ASSERT_EQ(result.sampled.size(), sampled.size());
       for (const BatchEntry& entry : plan.entries) {

@@ -33,11 +33,11 @@
 #if KV_TYPE == TYPE_Q8_0
 #define KEY_PART 32
 #define PART_BYTES (34 * KV_GROUP)
-#define LOAD_K(i, p) CONCAT(convert_, KV_FLOATS)(CONCAT(vload, KV_GROUP)(i, (__global const char*)(p) + KV_SCALE_BYTES))
+#define LOAD_K(i, p) CONCAT(load_bytes_, KV_GROUP)((__global const char*)(p) + KV_SCALE_BYTES + (i) * KV_GROUP)
 #define END_PART(sum, score, p) fma(sum, LOAD_SCALES(0, p), score)
 #define LOAD_SCALES(i, p) CONCAT(load_halves_, KV_GROUP)((__global const half*)(p) + (i) * KV_GROUP)
 #define VALUES(p) ((__global const char*)(p) + HEAD_SIZE / 32 * KV_SCALE_BYTES)
-#define LOAD_V(i, j, p) CONCAT(convert_, HEAD_FLOATS)(CONCAT(vload, HEAD_VECTOR)(i, VALUES(p) + (j) * HEAD_SIZE))
+#define LOAD_V(i, j, p) CONCAT(load_bytes_, HEAD_VECTOR)(VALUES(p) + (j) * HEAD_SIZE + (i) * HEAD_VECTOR)
 #else
 #define KEY_PART HEAD_SIZE
 #define PART_BYTES KV_GROUP_BYTES
@@ -53,6 +53,12 @@
 #define load_halves_2(p) vload_half2(0, p)
 #define load_halves_4(p) vload_half4(0, p)
 #define load_halves_8(p) vload_half8(0, p)
+#define load_bytes_2(p) convert_float2(vload2(0, p))
+#define load_bytes_4(p) convert_float4(vload4(0, p))
+#define load_bytes_8(p) convert_float8(vload8(0, p))
+// One load at any address (PoCL's vload16 of bytes takes eight).
+typedef char16 __attribute__((aligned(1))) char16_anywhere;
+#define load_bytes_16(p) convert_float16(*(__global const char16_anywhere*)(p))
 #define STORE_HEAD CONCAT(vstore, HEAD_VECTOR)
 #define LOAD_HEAD CONCAT(vload, HEAD_VECTOR)
 #define SUM_GROUP CONCAT(sum_, KV_GROUP)
@@ -72,16 +78,15 @@
 #define UNSEEN(seen) (LANES > (seen))
 #endif
 
-// The weights of a group's tokens as numbers HEAD_VECTOR * i and following of V are multiplied by them: SCALED_WEIGHTS(p, q)
-// after SCALE_WEIGHTS(i, p, q).
+// The weights of group t's tokens as the 32 numbers with number HEAD_VECTOR * i of V are multiplied by them.
 #if KV_TYPE == TYPE_Q8_0
-#define SCALE_WEIGHTS(i, p, q)                                                                             \
-  CONCAT(vstore, KV_GROUP)(CONCAT(vload, KV_GROUP)(t, weights[q]) * LOAD_SCALES((i) * HEAD_VECTOR / 32, values), \
-                           0, scaled[p][q]);
-#define SCALED_WEIGHTS(p, q) scaled[p][q]
+#define SCALE_BLOCKS(PARTS) (((PARTS) * HEAD_VECTOR + 31) / 32)
+#define SCALED_WEIGHTS(i, t, q) (weights[q][t] * LOAD_SCALES((i) * HEAD_VECTOR / 32, values))
+#define SCALE_BLOCK(p) ((p) * HEAD_VECTOR / 32)
 #else
-#define SCALE_WEIGHTS(i, p, q)
-#define SCALED_WEIGHTS(p, q) (weights[q] + t * KV_GROUP)
+#define SCALE_BLOCKS(PARTS) 1
+#define SCALED_WEIGHTS(i, t, q) weights[q][t]
+#define SCALE_BLOCK(p) 0
 #endif
 
 // Running result of one query.
@@ -126,14 +131,14 @@ static __global const uchar* after_values(__global const uchar* const* at, int t
 }
 
 // The scores' exponentials over `largest`, their sum; groups [first, end) of 16 or 8.
-static float exponentials(float* scores, int first, int end, float largest)
+static float exponentials(KV_FLOATS* scores, int first, int end, float largest)
 {
   KV_FLOATS total = 0.0f;
   for (int t = first; t < end; t++) {
-    const KV_FLOATS score = CONCAT(vload, KV_GROUP)(t, scores);
+    const KV_FLOATS score = scores[t];
     const KV_FLOATS p = select(EXP_GROUP(score - largest), (KV_FLOATS)(0.0f), score == (KV_FLOATS)(-INFINITY));
     total += p;
-    CONCAT(vstore, KV_GROUP)(p, t, scores);
+    scores[t] = p;
   }
   return SUM_GROUP(total);
 }
@@ -154,7 +159,7 @@ static float exponentials(float* scores, int first, int end, float largest)
     const int count = min(last + 1 - begin, PARTITION);                                                                \
     const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
     const int masked = (position[0] + 1 - begin) / KV_GROUP - GROUPS + 1; /* from here on some do not see all */       \
-    float weights[N][PARTITION];                                                                                       \
+    KV_FLOATS weights[N][GROUPS_MAX];                                                                                  \
     KV_FLOATS most[N];                                                                                                 \
     EACH(q, N) most[q] = -INFINITY;                                                                                    \
     for (int t = first_group; t < groups; t += GROUPS) {                                                               \
@@ -188,7 +193,7 @@ static float exponentials(float* scores, int first, int end, float largest)
             score[u][q] = select(score[u][q], (KV_FLOATS)(-INFINITY), UNSEEN(seen));                                   \
           }                                                                                                            \
           most[q] = fmax(most[q], score[u][q]);                                                                        \
-          CONCAT(vstore, KV_GROUP)(score[u][q], place, weights[q]);                                                    \
+          weights[q][place] = score[u][q];                                                                             \
         }                                                                                                              \
       }                                                                                                                \
     }                                                                                                                  \
@@ -200,14 +205,18 @@ static float exponentials(float* scores, int first, int end, float largest)
       for (int t = first_group; t < groups; t++) {                                                                     \
         __global const uchar* values = at[t] + KV_HALF_BYTES;                                                          \
         __global const uchar* ahead = after_values(at, t, groups) + part * HEAD_VECTOR * (KV_HEAD_BYTES / HEAD_SIZE);  \
-        float scaled[PARTS][N][KV_GROUP];                                                                              \
-        EACH(p, PARTS) EACH(q, N) { SCALE_WEIGHTS(min(part + p, HEAD_PARTS - 1), p, q) }                               \
+        KV_FLOATS scaled[SCALE_BLOCKS(PARTS)][N];                                                                      \
+        EACH(p, PARTS) {                                                                                               \
+          EACH(q, N) scaled[SCALE_BLOCK(p)][q] = SCALED_WEIGHTS(min(part + p, HEAD_PARTS - 1), t, q);                  \
+        }                                                                                                              \
         const int end = min(count - t * KV_GROUP, KV_GROUP);                                                           \
         for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                     \
           prefetch_line(ahead + j * KV_HEAD_BYTES);                                                                    \
           EACH(p, PARTS) {                                                                                             \
             const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                    \
-            EACH(q, N) sum[p][q] = fma(v, (HEAD_FLOATS)(SCALED_WEIGHTS(p, q)[j]), sum[p][q]);                          \
+            EACH(q, N) {                                                                                               \
+              sum[p][q] = fma(v, (HEAD_FLOATS)(((const float*)&scaled[SCALE_BLOCK(p)][q])[j]), sum[p][q]);             \
+            }                                                                                                          \
           }                                                                                                            \
         }                                                                                                              \
       }                                                                                                                \

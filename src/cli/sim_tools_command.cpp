@@ -89,6 +89,7 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
   for (const Finding& finding : findings) {
     fmt::print("{}: {}\n  try: {}\n", finding.problem, finding.evidence, finding.knob);
   }
+  fmt::print("{}\n", describe_growth(result.kv_growth));
   fmt::print("{} requests, {:.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p95 {:.2f} ms\n",
              grouped(result.scheduler.requests_finished), result.output_tokens_per_second(), result.ttft.p95,
              result.itl.p95);

@@ -36,14 +36,18 @@ std::optional<Finding> memory_pressure(const SimResult& result) {
   const auto count = static_cast<double>(std::max<size_t>(result.requests.size(), 1));
   const bool preempts = static_cast<double>(stats.preemptions) > 0.05 * count;
   if (result.recompute_tax() <= 0.02 && !preempts && !lacks_blocks(result)) return std::nullopt;
+  const KvGrowthParts growth = result.kv_growth.to_peak();
   return Finding{
       "memory_pressure",
       fmt::format("{} preemptions of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} % used on "
                   "average, {:.0f} % at most",
                   stats.preemptions, result.requests.size(), 100 * result.recompute_tax(), 100 * result.kv_usage_mean,
                   100 * result.kv_usage_max),
-      "more --kv-blocks, --schedule-conservativeness 1, a lower --max-num-seqs, or --preempt swap with "
-      "--host-kv-blocks"};
+      fmt::format("{}, more --kv-blocks, or --preempt swap with --host-kv-blocks",
+                  growth.by_concurrency > growth.by_length
+                      ? "a lower --max-num-seqs: it is the number of sequences that fills the storage"
+                      : "--schedule-conservativeness 1 or a lower --max-model-len: it is their length that fills the "
+                        "storage")};
 }
 
 // The request that waited longest of those that many later ones were started before.

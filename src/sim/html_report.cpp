@@ -49,7 +49,7 @@ double tick_of(double range) {
 // As many decimals as the ticks' distance needs.
 std::string tick_text(double value, double step) {
   const double digits = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
-  return fmt::format("{:.{}f}", value, static_cast<int>(digits));
+  return fmt::format("{:.{}f}", value + 0.0, static_cast<int>(digits));  // no "-0"
 }
 
 struct Axis {
@@ -158,6 +158,23 @@ std::string load_plot(const ReportRun& run) {
   return svg_of(plot);
 }
 
+// What either factor has added to the first use, and both.
+std::string kv_plot(const ReportRun& run) {
+  const KvGrowth& growth = run.result->kv_growth;
+  PlotSeries concurrency{"by more sequences", {}, {}}, length{"by longer sequences", {}, {}}, both{"both", {}, {}};
+  for (const KvUse& use : growth.samples()) {
+    const KvGrowthParts parts = split_kv_growth(growth.first(), use);
+    for (PlotSeries* series : {&concurrency, &length, &both}) series->x.push_back(static_cast<double>(use.time) * 1e-9);
+    concurrency.y.push_back(parts.by_concurrency);
+    length.y.push_back(parts.by_length);
+    both.y.push_back(parts.by_concurrency + parts.by_length);
+  }
+  return svg_of({.title = run.name + ": KV use since the first step",
+                 .x_label = "time, s",
+                 .y_label = "tokens of KV",
+                 .series = {concurrency, length, both}});
+}
+
 }  // namespace
 
 std::string svg_of(const Plot& plot) {
@@ -241,7 +258,8 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
       "color:#1c2430}}@media(prefers-color-scheme:dark){{body{{background:#12161c;color:#e6eaf0}}}}table{{border-"
       "collapse:collapse;font-size:12px}}td,th{{border:1px solid #8888;padding:3px 6px;text-align:right}}"
       "td{{white-space:nowrap}}td:first-child,th:first-child{{text-align:left}}h2{{margin-top:2em}}"
-      ".wide{{overflow-x:auto}}.plots{{display:flex;flex-wrap:wrap;gap:1em}}svg{{max-width:100%;height:auto}}"
+      ".wide{{overflow-x:auto}}.plots{{display:flex;flex-wrap:wrap;gap:1em}}.plots>*{{flex:1 1 "
+      "480px;max-width:640px}}svg{{max-width:100%;height:auto}}"
       "</style><h1>{}</h1>\n",
       escaped(title), escaped(title));
   html += "<div class='wide'>" + table_of(runs) + "</div>\n";
@@ -261,6 +279,13 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
     e2e.series.push_back(distribution_of(run, false));
   }
   html += "<h2>Latencies</h2>\n<div class='plots'>" + svg_of(ttft) + svg_of(e2e) + "</div>\n";
+  html +=
+      "<h2>Why KV use grew</h2><p>More sequences at once (--max-num-seqs), or longer ones (--max-model-len).</p>\n"
+      "<div class='plots'>";
+  for (const ReportRun& run : runs) {
+    html += fmt::format("<div>{}<p>{}.</p></div>", kv_plot(run), escaped(describe_growth(run.result->kv_growth)));
+  }
+  html += "</div>\n";
   for (const ReportRun& run : runs) {
     if (run.timeline == nullptr) continue;
     html += fmt::format(

@@ -148,6 +148,9 @@ void Replica::note_usage() {
   usage_sum_ += static_cast<double>(clock_.now() - usage_until_) * used;
   usage_until_ = clock_.now();
   usage_max_ = std::max(usage_max_, used);
+  kv_growth_.note({.time = clock_.now(),
+                   .sequences = scheduler_.running_count(),
+                   .tokens = int64_t{used} * blocks_.block_token_count()});
 }
 
 void Replica::collect() {
@@ -243,6 +246,7 @@ void Replica::add_to(SimResult& result) const {
   const auto blocks = static_cast<double>(blocks_.pool().block_count());
   if (usage_until_ > 0) result.kv_usage_mean += usage_sum_ / static_cast<double>(usage_until_) / blocks;
   result.kv_usage_max = std::max(result.kv_usage_max, usage_max_ / blocks);
+  if (kv_growth_.peak().tokens > result.kv_growth.peak().tokens) result.kv_growth = kv_growth_;
   if (clock_.now() > 0) {
     result.device_busy_share += static_cast<double>(executor_.busy_time()) / static_cast<double>(clock_.now());
     result.prefill_time_share +=

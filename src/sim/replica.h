@@ -16,6 +16,7 @@
 #include "sched/step_loop.h"
 #include "sim/decision_hash.h"
 #include "sim/device_model.h"
+#include "sim/kv_growth.h"
 #include "sim/latency_histogram.h"
 #include "sim/sim_result.h"
 #include "sim/simulated_executor.h"
@@ -107,6 +108,7 @@ class Replica {
   TimeNs usage_until_ = 0;  // usage_sum_ covers the time before
   double usage_sum_ = 0.0;  // referenced blocks * ns
   int32_t usage_max_ = 0;
+  KvGrowth kv_growth_;
 };
 
 }  // namespace inflight

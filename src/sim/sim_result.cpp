@@ -14,6 +14,20 @@ namespace {
 double share(double part, double whole) { return whole > 0.0 ? part / whole : 0.0; }
 double milliseconds(double ns) { return ns * 1e-6; }
 
+nlohmann::ordered_json kv_growth_json(const KvGrowth& growth) {
+  const auto use_json = [](const KvUse& use) {
+    return nlohmann::ordered_json{{"time_s", milliseconds(static_cast<double>(use.time)) * 1e-3},
+                                  {"sequences", use.sequences},
+                                  {"tokens_per_sequence", use.tokens_per_sequence()},
+                                  {"tokens", use.tokens}};
+  };
+  const KvGrowthParts parts = growth.to_peak();
+  return {{"first", use_json(growth.first())},
+          {"peak", use_json(growth.peak())},
+          {"by_concurrency_tokens", parts.by_concurrency},
+          {"by_length_tokens", parts.by_length}};
+}
+
 }  // namespace
 
 LatencySummary LatencySummary::of(std::vector<TimeNs> durations) {
@@ -116,6 +130,7 @@ std::string to_json(const SimResult& result) {
       {"prefix_hit_rate", result.prefix_hit_rate()},
       {"kv_usage_mean", result.kv_usage_mean},
       {"kv_usage_max", result.kv_usage_max},
+      {"kv_growth", kv_growth_json(result.kv_growth)},
       {"evicted_blocks", result.evicted_blocks},
       {"device_busy_share", result.device_busy_share},
       {"prefill_time_share", result.prefill_time_share},

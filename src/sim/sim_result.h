@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "core/request.h"
 #include "sched/scheduler.h"
+#include "sim/kv_growth.h"
 #include "sim/latency_histogram.h"
 #include "sim/workload.h"
 
@@ -53,6 +54,7 @@ struct SimResult {
   int64_t deadlines_met = 0;                       // requests within all their deadlines (all that have none)
   double fairness = 1.0;                           // Jain's index of the tenants' tokens served a second of demand
   double kv_usage_mean = 0.0, kv_usage_max = 0.0;  // share of the blocks referenced, over time
+  KvGrowth kv_growth;                              // of the replica with the highest peak
   double device_busy_share = 0.0;
   double prefill_time_share = 0.0;  // of the device's busy time, steps that carried prompt tokens
   int64_t evicted_blocks = 0;

@@ -75,7 +75,8 @@ TEST(HtmlReport, IsOneFileWithNothingFromOutside) {
     return found;
   };
   EXPECT_EQ(count("<svg"), count("</svg>"));
-  EXPECT_EQ(count("<svg"), 4U);  // two latency plots, a timeline and its load
+  EXPECT_EQ(count("<svg"), 6U);  // two latency plots, KV use of both, a timeline and its load
+  EXPECT_EQ(count("KV grew from"), 2U);
   EXPECT_GE(count("<title>sequence"), 30U);
   EXPECT_EQ(html.find("nan"), std::string::npos);
 }

@@ -86,6 +86,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
   };
   for (const TokenId token : options.prompt) check_token("prompt id", token);
   for (const TokenId token : options.sampling.stop_token_ids) check_token("stop token id", token);
+  for (const auto& [token, bias] : options.sampling.logit_bias) check_token("logit bias id", token);
   if (options.predicted_output_tokens < 0) {
     fail(ErrorCode::InvalidArgument, "predicted_output_tokens is {}, allowed: 0 (none) or more",
          options.predicted_output_tokens);

@@ -266,7 +266,7 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
   exchange.respond({.body = to_text(list)});
 }
 
-void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_document()}); }
+void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_document(info_)}); }
 
 void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);

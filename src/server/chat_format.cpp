@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/answer_format.h"
 #include "server/tool_call_parser.h"
@@ -33,10 +34,11 @@ class ChatFormat final : public AnswerFormat {
     const bool last = delta.finish_reason != INFLIGHT_FINISH_NONE;
     ToolCallParser::Found found = read(choice, delta);
     Json logprobs = request_.logprobs && !delta.tokens.empty() ? logprobs_json(delta.tokens) : Json();
-    if (!found.text.empty() || !logprobs.is_null()) {
+    const bool with_ids = request_.return_token_ids && !delta.token_ids.empty();
+    if (!found.text.empty() || !logprobs.is_null() || with_ids) {
       Json content;
       content["content"] = found.text;
-      append_chunk(delta.choice, std::move(content), std::move(logprobs), out);
+      append_chunk(delta.choice, std::move(content), std::move(logprobs), out, Json(), nullptr, &delta.token_ids);
     }
     for (const ToolCallDelta& call : found.calls) {
       if (!call.name.empty()) ++choice.call_count;
@@ -180,15 +182,19 @@ class ChatFormat final : public AnswerFormat {
   }
 
   void append_chunk(int32_t index, Json delta, Json logprobs, std::string& out, Json finish_reason = Json(),
-                    const Json* stop_reason = nullptr) const {
+                    const Json* stop_reason = nullptr, const std::vector<int32_t>* token_ids = nullptr) {
     Json choice;
     choice["index"] = index;
     choice["delta"] = std::move(delta);
     choice["logprobs"] = std::move(logprobs);
     choice["finish_reason"] = std::move(finish_reason);
     if (stop_reason != nullptr) choice["stop_reason"] = *stop_reason;
+    if (request_.return_token_ids && token_ids != nullptr) choice["token_ids"] = *token_ids;
     Json chunk = envelope("chat.completion.chunk");
     chunk["choices"].push_back(std::move(choice));
+    if (request_.return_token_ids && !std::exchange(told_prompt_ids_, true)) {
+      chunk["prompt_token_ids"] = info_.prompt_ids[0];
+    }
     if (request_.include_usage) chunk["usage"] = request_.continuous_usage ? usage_json(until_now_) : Json();
     append_event(to_text(chunk), out);
   }
@@ -198,6 +204,7 @@ class ChatFormat final : public AnswerFormat {
   AnswerUsage until_now_;  // of the answer that is being told of
   std::vector<Choice> choices_;
   std::vector<TokenText> prompt_;  // with prompt_logprobs
+  bool told_prompt_ids_ = false;   // streaming
 };
 
 }  // namespace

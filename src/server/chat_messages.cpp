@@ -208,13 +208,19 @@ Json read_tools(const Json& tools) {
     Json tool = Json::object();
     tool["type"] = "function";
     tool["function"]["name"] = name;
-    for (const char* const key : {"description", "parameters", "strict"}) {
-      if (const Json* const value = find(function, key)) tool["function"][key] = *value;
-    }
-    if (const Json* const schema = find(function, "parameters"); schema != nullptr && !schema->is_object()) {
-      refuse(place + ".parameters",
-             fmt::format("'{}.parameters' is {}, a JSON Schema is expected", place, describe(*schema)));
-    }
+    if (find(function, "description") != nullptr)
+      tool["function"]["description"] = text_at(function, "description", place);
+    const auto add_kind = [&](const char* key, bool (Json::*fits)() const, const char* expected) {
+      const Json* const value = find(function, key);
+      if (value == nullptr) return;
+      if (!(value->*fits)()) {
+        refuse(fmt::format("{}.{}", place, key),
+               fmt::format("'{}.{}' is {}, {} is expected", place, key, describe(*value), expected));
+      }
+      tool["function"][key] = *value;
+    };
+    add_kind("parameters", &Json::is_object, "a JSON Schema");
+    add_kind("strict", &Json::is_boolean, "true or false");
     result.push_back(std::move(tool));
   }
   return result;

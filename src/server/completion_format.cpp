@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/answer_format.h"
 
@@ -54,7 +55,7 @@ class CompletionFormat final : public AnswerFormat {
       choice["stop_reason"] = choices_[i].stop_reason;
       if (request_.return_token_ids) {
         choice["token_ids"] = choices_[i].token_ids;
-        choice["prompt_token_ids"] = info_.prompt_ids[i / static_cast<size_t>(request_.params.n)];
+        choice["prompt_token_ids"] = prompt_ids_of(i);
       }
       if (request_.prompt_logprobs >= 0)
         choice["prompt_logprobs"] = prompt_logprobs_json(prompt_of(i), request_.prompt_logprobs);
@@ -71,12 +72,17 @@ class CompletionFormat final : public AnswerFormat {
     std::vector<int32_t> token_ids;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
-    size_t offset = 0;  // of the next token's text, in characters
+    size_t offset = 0;      // of the next token's text, in characters
+    bool told_ids = false;  // streaming: of the prompt
   };
 
   // The answers to a prompt share what was told of it with the first one.
   [[nodiscard]] const std::vector<TokenText>& prompt_of(size_t choice) const {
     return choices_[choice - choice % static_cast<size_t>(request_.params.n)].prompt;
+  }
+
+  [[nodiscard]] const std::vector<int32_t>& prompt_ids_of(size_t choice) const {
+    return info_.prompt_ids[choice / static_cast<size_t>(request_.params.n)];
   }
 
   Json whole_logprobs(size_t i) {
@@ -142,6 +148,11 @@ class CompletionFormat final : public AnswerFormat {
     if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
       choice["finish_reason"] = finish_name(delta.finish_reason);
       choice["stop_reason"] = delta.stop_reason;
+    }
+    if (request_.return_token_ids) {
+      choice["token_ids"] = delta.token_ids;
+      bool& told = choices_[static_cast<size_t>(delta.choice)].told_ids;
+      if (!std::exchange(told, true)) choice["prompt_token_ids"] = prompt_ids_of(static_cast<size_t>(delta.choice));
     }
     Json chunk = envelope();
     chunk["choices"].push_back(std::move(choice));

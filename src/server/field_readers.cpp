@@ -142,6 +142,10 @@ void read_embedding_input(const Json& value, GenerationRequest& request) {
   request.prompts = read_prompt_list("input", value, kEmbeddingCountMax);
 }
 
+void read_dimensions(const Json& value, GenerationRequest& request) {
+  request.dimensions = static_cast<int32_t>(integer_in("dimensions", value, 1, INT32_MAX));
+}
+
 void read_encoding_format(const Json& value, GenerationRequest& request) {
   if (value != "float" && value != "base64") refuse("encoding_format", value, R"("float" or "base64")");
   request.base64 = value == "base64";

@@ -165,7 +165,7 @@ bool Generation::pump(size_t index, std::string& out) {
     const AnswerDelta delta = delta_of(index, *event);
     if (!request_->stream) {
       format_->collect(delta);
-    } else if (!delta.text.empty() || !delta.tokens.empty() || ends) {
+    } else if (!delta.text.empty() || !delta.tokens.empty() || !delta.token_ids.empty() || ends) {
       format_->add(delta, out);
     }
   }

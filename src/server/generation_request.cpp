@@ -111,9 +111,6 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   }
   read_tools(request);
   read_prompt_logprobs(request);
-  if (request.return_token_ids && request.stream) {
-    throw ApiError(400, "'return_token_ids' cannot be streamed", "return_token_ids");
-  }
   if (request.continue_final_message && request.add_generation_prompt) {
     throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
   }

@@ -48,7 +48,8 @@ Json post_operation(const char* summary, Json request, Json response) {
 
 Json generation(const char* summary, const char* request, const char* response) {
   Json operation = post_operation(summary, reference(request), reference(response));
-  operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = Json{{"type", "string"}};
+  operation["responses"]["200"]["content"]["text/event-stream"]["schema"] =
+      Json{{"description", "Server-sent events, with 'stream': true"}};
   return operation;
 }
 
@@ -78,11 +79,24 @@ Json paths() {
                                : post_operation("Unload a LoRA adapter", texts({"lora_name"}), object);
     add_errors(paths[path]["post"]["responses"], {"403"});
   }
+  Json& one_model = paths["/v1/models/{model}"]["get"];
+  one_model = get_operation("A served model", "application/json", reference("Model"));
+  one_model["operationId"] = "get_model";
+  one_model.erase("security");
+  one_model["parameters"] =
+      Json::array({Json{{"name", "model"}, {"in", "path"}, {"required", true}, {"schema", Json{{"type", "string"}}}}});
+  add_errors(one_model["responses"], {"401", "404"});
+  paths["/v1/models"]["get"]["responses"]["200"]["links"]["model"] =
+      Json{{"operationId", "get_model"}, {"parameters", Json{{"model", "$response.body#/data/0/id"}}}};
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
+  paths["/tokenize"]["post"]["responses"]["200"]["links"]["text"] =
+      Json{{"operationId", "detokenize"}, {"requestBody", Json{{"tokens", "$response.body#/tokens"}}}};
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
+  paths["/detokenize"]["post"]["operationId"] = "detokenize";
   paths["/"]["get"] = get_operation("The web page", "text/html", text);
   paths["/widget"]["get"] = get_operation("The page of what batching does", "text/html", text);
-  paths["/inflight/simulate"]["post"] = post_operation("Run the simulator, within bounds", object, object);
+  paths["/inflight/simulate"]["post"] =
+      post_operation("Run the simulator, within bounds", reference("SimulateRequest"), object);
   Json& stats = paths["/inflight/stats"]["get"];
   stats = get_operation("The latest steps of the batch and figures of now", "application/json", object);
   stats.erase("security");
@@ -102,9 +116,8 @@ Json paths() {
   return paths;
 }
 
-// The shapes that are not made from the table.
-Json fixed_schemas() {
-  return Json::parse(R"({
+// The shapes that are not made from the table, with the numbers of with_limits().
+constexpr std::string_view kFixedSchemas = R"json({
     "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
       "required": ["message", "type", "param", "code"], "properties": {"message": {"type": "string"},
       "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
@@ -117,8 +130,8 @@ Json fixed_schemas() {
     "Tool": {"type": "object", "required": ["type", "function"], "properties": {
       "type": {"type": "string", "enum": ["function"]},
       "function": {"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"}, "description": {"type": "string"},
-        "parameters": {"type": "object"}, "strict": {"type": "boolean"}}}}},
+        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"}, "description": {"type": ["string", "null"]},
+        "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}}}},
     "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
       "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
       "total_tokens": {"type": "integer"}, "prompt_tokens_details": {"type": "object"}}},
@@ -133,7 +146,8 @@ Json fixed_schemas() {
       "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"], "properties": {
       "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
-      "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]}}}},
+      "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+    "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"]},
     "TokenizeRequest": {"type": "object", "additionalProperties": false, "anyOf": [
       {"required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
       {"required": ["content"], "properties": {"content": {"type": "string"}}},
@@ -150,13 +164,34 @@ Json fixed_schemas() {
       "tokens": {"type": "array", "items": {"type": "integer"}}}},
     "DetokenizeRequest": {"type": "object", "additionalProperties": false, "required": ["tokens"], "properties": {
       "model": {"type": ["string", "null"]},
-      "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}}
-  })");
-}
+      "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}}}},
+    "SimulateRequest": {"type": "object", "additionalProperties": false, "required": ["workload"], "properties": {
+      "workload": {"type": "string", "maxLength": 500, "allOf": [
+        {"pattern": "^(bimodal|closed|uniform|poisson|gamma|ramp|lognormal|prefix|multiturn|branches|tenants)(,|$)"},
+        {"pattern": "^[a-z]+(,requests=[1-9][0-9]{0,2})?(,seed=[0-9]{1,4})?$"}],
+        "description": "KIND,key=value,...: these, and what else `inflight sim --help` tells"},
+      "device": {"type": "string", "enum": ["unit", "pocl-135m", "pocl-tinyworld", "gpu-7b", "gpu-8b"]},
+      "policy": {"type": "string", "pattern": "^[a-z0-9_-]+$", "description": "A scheduling policy; 404: no such one"},
+      "evict": {"type": "string", "pattern": "^[a-z0-9_-]+$", "description": "An eviction strategy; 404: no such one"},
+      "batching": {"type": "string", "enum": ["continuous", "prefill_first", "dynamic", "static"]},
+      "preempt_victim": {"type": "string",
+        "enum": ["last_admitted", "lowest_priority", "fewest_output", "most_freeable", "cheapest"]},
+      "prefix_caching": {"type": "string", "enum": ["on", "off"]}, "overlap": {"type": "string", "enum": ["on", "off"]},
+      "timeline": {"type": "string", "enum": ["on", "off"]},
+      "max_num_seqs": {"type": "integer", "minimum": 1, "maximum": 65536},
+      "max_num_batched_tokens": {"type": "integer", "minimum": 1, "maximum": 1048576,
+        "description": "At least max_num_seqs"},
+      "kv_blocks": {"type": "integer", "minimum": 1, "maximum": 268435456,
+        "description": "Must hold the longest request, 16 tokens each"},
+      "max_batch_delay_ms": {"type": "number", "minimum": 0, "maximum": 3600000}}}
+  })json";
 
 }  // namespace
 
-std::string openapi_document() {
+std::string openapi_document(const Json& engine_info) {
+  const SchemaLimits limits{.vocabulary_size = engine_info["model"]["vocabulary_size"],
+                            .max_model_len = engine_info["limits"]["max_model_len"],
+                            .embedding_length = engine_info["model"]["embedding_length"]};
   Json document;
   document["openapi"] = "3.1.0";
   document["info"] = Json{{"title", "inflight"},
@@ -166,11 +201,11 @@ std::string openapi_document() {
   document["security"] = Json::array({Json{{"key", Json::array()}}, Json::object()});
   document["paths"] = paths();
   document["components"]["securitySchemes"]["key"] = Json{{"type", "http"}, {"scheme", "bearer"}};
-  document["components"]["schemas"] = fixed_schemas();
-  document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions);
-  document["components"]["schemas"]["ChatRequest"] = request_schema(kChat);
-  document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses);
-  document["components"]["schemas"]["EmbeddingRequest"] = request_schema(kEmbeddings);
+  document["components"]["schemas"] = Json::parse(with_limits(kFixedSchemas, limits));
+  document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions, limits);
+  document["components"]["schemas"]["ChatRequest"] = request_schema(kChat, limits);
+  document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses, limits);
+  document["components"]["schemas"]["EmbeddingRequest"] = request_schema(kEmbeddings, limits);
   return to_text(document);
 }
 

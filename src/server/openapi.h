@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "server/json_body.h"
+
 namespace inflight::server {
 
-// JSON.
-[[nodiscard]] std::string openapi_document();
+// JSON, with the limits of the loaded model.   engine_info: inflight_engine_info_json().
+[[nodiscard]] std::string openapi_document(const Json& engine_info);
 
 }  // namespace inflight::server

@@ -22,12 +22,14 @@ constexpr double kTokensMax = 1 << 24;
 constexpr double kTenantsMax = 4096;  // of the C interface
 constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"type": "string", "minLength": 1}})";
 
+// In the schemas, $NAME stands for a number of the model, see SchemaLimits.
 constexpr std::string_view kPromptSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
         {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
-        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
-        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1,
-         "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}]})";
+        {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
+         "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}},
+        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
+         "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}}}]})";
 
 constexpr int32_t& max_tokens(Request& request) { return request.max_tokens; }
 
@@ -62,9 +64,9 @@ constexpr Field boolean(std::string_view name, unsigned endpoints, bool& (*at)(R
 constexpr Field flag(std::string_view name, unsigned endpoints, uint8_t& (*at)(Request&), std::string_view help) {
   return {.name = name, .endpoints = endpoints, .kind = Kind::Boolean, .help = help, .flag = at};
 }
-constexpr Field text(std::string_view name, unsigned endpoints, double bytes_max, std::string& (*at)(Request&),
+constexpr Field text(std::string_view name, unsigned endpoints, double max, std::string& (*at)(Request&),
                      std::string_view help) {
-  return {.name = name, .endpoints = endpoints, .kind = Kind::Text, .help = help, .max = bytes_max, .text = at};
+  return {.name = name, .endpoints = endpoints, .kind = Kind::Text, .help = help, .max = max, .text = at};
 }
 constexpr Field custom(std::string_view name, unsigned endpoints, void (*read)(const Json&, Request&),
                        std::string_view schema, std::string_view help) {
@@ -86,9 +88,8 @@ constexpr Field kFields[] = {
     custom("input", kEmbeddings, read_embedding_input, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
     custom("encoding_format", kEmbeddings, read_encoding_format, R"({"type": "string", "enum": ["float", "base64"]})",
            "Numbers, or their bytes in base 64 (default float)"),
-    integer(
-        "dimensions", kEmbeddings, 1, kInt32Max, [](Request& r) -> int32_t& { return r.dimensions; },
-        "The model's own length; embeddings are not shortened"),
+    custom("dimensions", kEmbeddings, read_dimensions, R"({"type": "integer", "enum": [$EMBEDDING_LENGTH]})",
+           "The model's own length; embeddings are not shortened"),
     custom("pooling", kEmbeddings, read_pooling, R"({"type": "string", "enum": ["mean", "last"]})",
            "Of which tokens: the mean of all, or the last (default mean)"),
     boolean(
@@ -152,7 +153,8 @@ constexpr Field kFields[] = {
     custom("dry_sequence_breakers", kEndpoints, read_dry_sequence_breakers, kTextListSchema,
            "DRY: tokens with such a text end repetitions (default newline : \" *)"),
     custom("logit_bias", kEndpoints, read_logit_bias,
-           R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
+           R"({"type": "object", "propertyNames": {"pattern": "$TOKEN_PATTERN"},
+               "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
            "Token ids and what is added to their logits; -100 bans, 100 forces"),
     custom("bad_words", kEndpoints, read_bad_words, kTextListSchema, "Texts that are never completed"),
     custom("seed", kEndpoints, read_seed, R"({"type": "integer"})", "Equal seeds draw equal answers"),
@@ -171,7 +173,7 @@ constexpr Field kFields[] = {
         [](Request& r) -> uint8_t& { return r.params.include_stop_str_in_output; },
         "The stop text itself is part of the answer"),
     custom("stop_token_ids", kEndpoints, read_stop_token_ids,
-           R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}})",
+           R"({"type": "array", "maxItems": 64, "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}})",
            "The answer ends at these"),
     flag(
         "ignore_eos", kEndpoints, [](Request& r) -> uint8_t& { return r.params.ignore_eos; },
@@ -184,7 +186,7 @@ constexpr Field kFields[] = {
         "Add the begin token to the prompt (default: completions true; chat false, since the template writes it)"),
     boolean(
         "return_token_ids", kCompletions | kChat, [](Request& r) -> bool& { return r.return_token_ids; },
-        "Give the ids of prompt and answer as prompt_token_ids and token_ids; not with 'stream'"),
+        "Give the ids of prompt and answer as prompt_token_ids and token_ids"),
 
     boolean(
         "stream", kEndpoints, [](Request& r) -> bool& { return r.stream; }, "Server-sent events"),
@@ -339,6 +341,8 @@ constexpr Rule kRules[] = {
                      "then": {"required": ["stream"], "properties": {"stream": {"const": true}}}})"},
     {kChat, R"({"if": {"required": ["top_logprobs"], "properties": {"top_logprobs": {"type": "integer", "minimum": 1}}},
                 "then": {"required": ["logprobs"], "properties": {"logprobs": {"const": true}}}})"},
+    {kCompletions, R"({"if": {"required": ["stream"], "properties": {"stream": {"const": true}}},
+                       "then": {"properties": {"prompt_logprobs": {"type": "null"}}}})"},
     {kCompletions, R"({"if": {"required": ["max_tokens"], "properties": {"max_tokens": {"const": 0}}},
          "then": {"properties": {"n": {"enum": [1, null]}, "best_of": {"enum": [1, null]}}}})"},
     {kChat, R"({"if": {"required": ["continue_final_message"],
@@ -394,9 +398,11 @@ void read_boolean(const Field& field, const Json& value, Request& request) {
 }
 
 void read_string(const Field& field, const Json& value, Request& request) {
-  if (!value.is_string() || value.get_ref<const std::string&>().size() > static_cast<size_t>(field.max)) {
-    refuse(field.name,
-           fmt::format("'{}' is {}, a string of at most {} bytes is expected", field.name, describe(value), field.max));
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };  // a character
+  if (!value.is_string() ||
+      static_cast<double>(std::ranges::count_if(value.get_ref<const std::string&>(), begins)) > field.max) {
+    refuse(field.name, fmt::format("'{}' is {}, a string of at most {} characters is expected", field.name,
+                                   describe(value), field.max));
   }
   field.text(request) = value.get<std::string>();
 }
@@ -430,7 +436,19 @@ const Field* find_field(std::string_view name, unsigned endpoint) {
   return nullptr;
 }
 
-Json schema_of(const Field& field) {
+// Numbers from 0 to `last`, as a regular expression over their digits.
+std::string pattern_up_to(int32_t last) {
+  const std::string digits = std::to_string(last);
+  std::string pattern = digits.size() == 1 ? "" : fmt::format("[0-9]{{1,{}}}|", digits.size() - 1);
+  for (size_t i = 0; i < digits.size(); ++i) {  // the first difference stands at i
+    if (digits[i] == '0') continue;
+    pattern += fmt::format("{}[0-{}][0-9]{{{}}}|", digits.substr(0, i), static_cast<char>(digits[i] - 1),
+                           digits.size() - 1 - i);
+  }
+  return "^(" + pattern + digits + ")$";
+}
+
+Json schema_of(const Field& field, const SchemaLimits& limits) {
   Json schema = Json::object();
   switch (field.kind) {
     case Kind::Integer:
@@ -449,10 +467,10 @@ Json schema_of(const Field& field) {
       break;
     case Kind::Text:
       schema["type"] = "string";
-      schema["maxLength"] = static_cast<int64_t>(field.max) / 4;  // of characters, which have up to four bytes
+      schema["maxLength"] = static_cast<int64_t>(field.max);
       break;
     case Kind::Custom:
-      schema = Json::parse(field.schema);
+      schema = Json::parse(with_limits(field.schema, limits));
       break;
     case Kind::Ignored:
       break;
@@ -485,14 +503,29 @@ void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request
   }
 }
 
-Json request_schema(unsigned endpoint) {
+std::string with_limits(std::string_view schema, const SchemaLimits& limits) {
+  std::string text(schema);
+  const std::pair<std::string_view, std::string> values[] = {
+      {"$PROMPT_TOKENS", std::to_string(limits.max_model_len - 1)},  // one is left to answer
+      {"$LAST_TOKEN", std::to_string(limits.vocabulary_size - 1)},
+      {"$TOKEN_PATTERN", pattern_up_to(limits.vocabulary_size - 1)},
+      {"$EMBEDDING_LENGTH", std::to_string(limits.embedding_length)}};
+  for (const auto& [name, value] : values) {
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name)) {
+      text.replace(at, name.size(), value);
+    }
+  }
+  return text;
+}
+
+Json request_schema(unsigned endpoint, const SchemaLimits& limits) {
   Json schema = Json::object();
   schema["type"] = "object";
   const char* const content = endpoint == kCompletions ? "prompt" : endpoint == kChat ? "messages" : "input";
   for (const Field& field : kFields) {
     if ((field.endpoints & endpoint) == 0) continue;
     schema["properties"][std::string(field.name)] =
-        field.name == content ? schema_of(field) : nullable(schema_of(field));
+        field.name == content ? schema_of(field, limits) : nullable(schema_of(field, limits));
   }
   schema["required"] = Json::array({content});
   for (const Rule& rule : kRules) {

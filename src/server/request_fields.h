@@ -29,7 +29,7 @@ struct RequestField {
   unsigned endpoints;
   Kind kind;
   std::string_view help;
-  // Integer, Number: the range. Text: `max` bytes.
+  // Integer, Number: the range. Text: `max` characters.
   double min = 0, max = 0;
   bool above_min = false;  // Number: the range begins above `min`
   // Where the value goes: the one that fits the kind (Integer: integer or counter).
@@ -50,7 +50,18 @@ struct RequestField {
 // ERRORS: ApiError 400 naming the field: unknown, unsupported, wrong type, out of range.
 void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request);
 
+// What the loaded model allows.
+struct SchemaLimits {
+  int32_t vocabulary_size = 0;
+  int32_t max_model_len = 0;  // tokens of prompt and answer
+  int32_t embedding_length = 0;
+};
+
 // JSON Schema of an endpoint's request body.
-[[nodiscard]] Json request_schema(unsigned endpoint);
+[[nodiscard]] Json request_schema(unsigned endpoint, const SchemaLimits& limits);
+
+// A schema's text with the model's numbers for $PROMPT_TOKENS, $LAST_TOKEN, $TOKEN_PATTERN (of ids as text) and
+// $EMBEDDING_LENGTH.
+[[nodiscard]] std::string with_limits(std::string_view schema, const SchemaLimits& limits);
 
 }  // namespace inflight::server

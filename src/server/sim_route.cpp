@@ -100,8 +100,8 @@ std::string simulate_answer(const std::string& body) {
   size_t length = 0;
   const inflight_status_t status = inflight_sim_run(text.data(), text.size(), result.data(), result.size(), &length);
   if (status != INFLIGHT_OK) {
-    const bool theirs = status == INFLIGHT_ERROR_INVALID_ARGUMENT || status == INFLIGHT_ERROR_NOT_FOUND;
-    throw ApiError(theirs ? 400 : 500, inflight_last_error());
+    if (status == INFLIGHT_ERROR_NOT_FOUND) throw ApiError(404, inflight_last_error());  // a policy
+    throw ApiError(status == INFLIGHT_ERROR_INVALID_ARGUMENT ? 400 : 500, inflight_last_error());
   }
   result.resize(length);
   return result;

@@ -58,7 +58,18 @@ bool read_flag(const Json& body, const char* key, bool otherwise) {
   return given->get<bool>();
 }
 
+// Null: not given.
+const Json* find_text(const Json& body, const char* key) {
+  const Json* const text = find(body, key);
+  if (text != nullptr && !text->is_string()) {
+    throw ApiError(400, fmt::format("'{}' is {}, a string is expected", key, describe(*text)), key);
+  }
+  return text;
+}
+
 std::string text_of(Engine& engine, const Json& body) {
+  const Json* const content = find_text(body, "content");
+  const Json* const prompt = find_text(body, "prompt");
   if (const Json* const messages = find(body, "messages")) {
     GenerationRequest request;
     request.messages = read_messages(*messages);
@@ -68,12 +79,8 @@ std::string text_of(Engine& engine, const Json& body) {
     request.continue_final_message = read_flag(body, "continue_final_message", false);
     return engine.chat_render(chat_render_json(request));
   }
-  const Json* const content = find(body, "content");
-  const Json* const text = content != nullptr ? content : find(body, "prompt");
-  if (text == nullptr || !text->is_string()) {
-    const char* const key = content != nullptr ? "content" : "prompt";
-    throw ApiError(400, fmt::format("'{}' must be a string (or give 'messages')", key), key);
-  }
+  const Json* const text = content != nullptr ? content : prompt;
+  if (text == nullptr) throw ApiError(400, "'prompt' is missing: give a string, or 'messages'", "prompt");
   return text->get<std::string>();
 }
 

@@ -243,10 +243,9 @@ Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
   if (json.is_null()) return Value::none();
   if (json.is_boolean()) return Value(json.get<bool>());
   if (json.is_string()) return string(json.get<std::string>());
-  if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    fail(ErrorCode::InvalidArgument, "chat template: number {} is too large", json.get<uint64_t>());
-  }
-  if (json.is_number_integer()) return Value(json.get<int64_t>());
+  // Larger ones are floats, as the JSON reader has those beyond 64 bits.
+  const bool large = json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (json.is_number_integer() && !large) return Value(json.get<int64_t>());
   if (json.is_number()) return Value(json.get<double>());
   if (json.is_array()) {
     const Value value = list();

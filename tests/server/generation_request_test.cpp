@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <string>
+
 #include "server/api_error.h"
 #include "server/request_fields.h"
 
@@ -257,12 +260,30 @@ TEST(GenerationRequest, ReadsAResponsesConversation) {
 
 TEST(RequestFields, TheSchemaListsWhatIsRead) {
   for (const unsigned endpoint : {kCompletions, kChat, kResponses}) {
-    const Json schema = request_schema(endpoint);
+    const Json schema =
+        request_schema(endpoint, {.vocabulary_size = 1024, .max_model_len = 512, .embedding_length = 8});
     EXPECT_EQ(schema["additionalProperties"], false);
     for (const RequestField& field : request_fields()) {
       EXPECT_EQ(schema["properties"].contains(std::string(field.name)) || (field.endpoints & endpoint) == 0, true)
           << field.name;
     }
+  }
+}
+
+TEST(RequestFields, TheSchemaHasTheModelsNumbers) {
+  const SchemaLimits limits{.vocabulary_size = 1000, .max_model_len = 512, .embedding_length = 8};
+  const Json prompt = request_schema(kCompletions, limits)["properties"]["prompt"];
+  EXPECT_EQ(prompt["anyOf"][2]["maxItems"], 511);
+  EXPECT_EQ(prompt["anyOf"][2]["items"]["maximum"], 999);
+  EXPECT_EQ(request_schema(kEmbeddings, limits)["properties"]["dimensions"]["enum"], Json::parse("[8, null]"));
+}
+
+TEST(RequestFields, TheTokenPatternHoldsForIdsOfTheVocabularyOnly) {
+  for (const int32_t size : {1, 7, 10, 11, 100, 256, 1000, 1024, 2010}) {
+    const std::regex pattern(with_limits("$TOKEN_PATTERN", {.vocabulary_size = size}));
+    for (int32_t id = 0; id < 3000; ++id) EXPECT_EQ(std::regex_match(std::to_string(id), pattern), id < size) << size;
+    EXPECT_FALSE(std::regex_match("", pattern));
+    EXPECT_FALSE(std::regex_match("-1", pattern));
   }
 }
 

@@ -93,6 +93,13 @@ class Ends(unittest.TestCase):
         one = server.post("/v1/completions", {**STORY, "return_token_ids": True})["choices"][0]
         self.assertEqual(one["prompt_token_ids"], ids_of(STORY["prompt"]))
         self.assertEqual(len(one["token_ids"]), 24)
+        for path, given, whole in (("/v1/chat/completions", body, answer["choices"][0]["token_ids"]),
+                                   ("/v1/completions", {**STORY, "return_token_ids": True}, one["token_ids"])):
+            events = [event for event in server.stream(path, given)]
+            told = [event["choices"][0].get("prompt_token_ids", event.get("prompt_token_ids")) for event in events]
+            self.assertEqual(told[0], one["prompt_token_ids"] if "prompt" in given else answer["prompt_token_ids"])
+            self.assertEqual(told[1:], [None] * (len(told) - 1))
+            self.assertEqual(sum((event["choices"][0].get("token_ids", []) for event in events), []), whole)
         begin = server.post("/tokenize", {"prompt": "<|im_start|>"})["tokens"][-1]
         led = {**STORY, "max_tokens": 2, "logit_bias": {str(begin): 100}}
         self.assertEqual(server.post("/v1/completions", led)["choices"][0]["text"], "")
@@ -119,6 +126,11 @@ class Ends(unittest.TestCase):
 
 
 class Logits(unittest.TestCase):
+    def test_bias_of_what_is_no_token(self):
+        refused = server.request("POST", "/v1/completions", {**STORY, "logit_bias": {"1024": 1}})
+        self.assertEqual((refused[0], refused[2]["error"]["message"]),
+                         (400, "logit bias id 1024 is no token, allowed: 0 to 1023"))
+
     def test_bias_forces_and_bans(self):
         comma, dog = ids_of(",")[-1], ids_of(" dog")[-1]
         self.assertTrue(choice()["text"].startswith(","))

@@ -70,6 +70,11 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"), "chat template line 1: an integer is too large");
 }
 
+TEST(ChatTemplate, WritesNumbersBeyondSixtyFourBitsAsFloats) {
+  const char* const request = R"({"messages": [], "a": 9223372036854775807, "b": 10000000000000000000, "c": 1e30})";
+  EXPECT_EQ(render_chat("{{ a }} {{ b }} {{ c }}", request, {}), "9223372036854775807 1e+19 1e+30");
+}
+
 TEST(ChatTemplate, RefusesRequestsThatAreNone) {
   const auto refuse = [](const std::string& request) {
     return test::error_of(ErrorCode::InvalidArgument, [&] { (void)render_chat("x", request, {}); });

@@ -2,15 +2,15 @@
 // `inflight serve`: the OpenAI-compatible server (server/api_server.h) on one engine.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/restart.h"
 #include "cli/stderr_log.h"
 #include "server/api_server.h"
 
@@ -27,6 +27,16 @@ struct ServeFlags {
   size_t max_body_megabytes = 16;
 };
 
+// The next process begins a record of its own.
+void keep_record(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  std::filesystem::rename(path, path + ".failed", error);
+  fmt::print(stderr, "inflight: {}\n",
+             error ? fmt::format("the record {} is lost: {}", path, error.message())
+                   : fmt::format("what was recorded is in {}.failed", path));
+}
+
 void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   if (const char* const key = std::getenv("INFLIGHT_API_KEY"); key != nullptr && *key != '\0') {
     flags.api.api_keys.emplace_back(key);
@@ -40,21 +50,17 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   }
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
-  const double watchdog_s = engine_flags.options.params.watchdog_timeout_s;
-  constexpr double kNever = 1e9;
-  flags.api.watchdog_timeout =
-      std::chrono::seconds(std::llround(watchdog_s > 0.0 ? std::clamp(watchdog_s, 1.0, kNever) : kNever));
   flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };
   log_to_stderr(INFLIGHT_LOG_INFO);
+  flags.http.listener = inherited_listener();
 
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);
-  if (flags.http.uds.empty()) {
-    fmt::print(stderr, "inflight: serving on http://{}:{}\n", flags.http.host, api.port());
-  } else {
-    fmt::print(stderr, "inflight: serving on unix:{}\n", flags.http.uds);
+  fmt::print(stderr, "inflight: serving on {}\n", api.address());
+  if (api.run() == server::ApiServer::End::EngineFailed) {
+    keep_record(engine_flags.options.record_path);
+    restart_process(api.listener());
   }
-  api.run();
   write_profile(engine, engine_flags);
 }
 
@@ -81,6 +87,12 @@ void add_serve_command(CLI::App& app) {
   add("--http-workers", flags->http.worker_count, "Threads that read and tokenize requests")->check(CLI::Range(1, 256));
   add("--shutdown-timeout", flags->timeout_s, "Seconds that running answers have after SIGTERM")
       ->check(CLI::Range(0, 86'400));
+  command
+      ->add_flag(
+          "--restart-on-failure", flags->api.give_up_on_failure,
+          "When the engine fails, or a step takes longer than --watchdog-timeout: every request ends with an error, "
+          "and the program starts again in its place, on the same socket")
+      ->group(kServer);
   command->add_flag("--log-requests", flags->api.log_requests, "One line a request on standard error")->group(kServer);
   command
       ->add_flag("--allow-runtime-lora-updating", flags->api.allow_runtime_lora_updating,

@@ -104,18 +104,20 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       info_(Json::parse(engine.info_json())),
       call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
                   info_["tool_calls"]["end_mark"].get<std::string>()},
-      load_(options_.watchdog_timeout),
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
       ready_([this] { http_.post([this] { pump_ready(); }); }) {
   if (options_.model_names.empty()) options_.model_names = {model_name_of(info_), "default"};
   std::random_device random;
   id_base_ = fmt::format("{:08x}{:08x}", random(), random());
-  http_.every(seconds(1), [this] { load_.observe(engine_.stats(), Clock::now()); });
+  http_.every(milliseconds(200), [this] { watch_engine(); });
   http_.every(milliseconds(100), [this] { end_drain_when_empty(); });
   http_.on_signal([this] { begin_drain(); });
 }
 
-void ApiServer::run() { http_.run(); }
+ApiServer::End ApiServer::run() {
+  http_.run();
+  return gave_up_ ? End::EngineFailed : End::Stopped;
+}
 
 void ApiServer::stop() {
   http_.post([this] { begin_drain(); });
@@ -189,9 +191,7 @@ uint32_t ApiServer::check_key(const HttpRequest& request) const {
 
 void ApiServer::get_health(Exchange& exchange, HttpRequest&) {
   if (load_.failed()) throw ApiError(503, "the engine has failed", "", "engine_failed");
-  if (load_.hung()) {
-    throw ApiError(503, fmt::format("no step has ended for {} s", options_.watchdog_timeout.count()), "", "hung");
-  }
+  if (load_.hung()) throw ApiError(503, "a step of the engine hangs", "", "hung");
   exchange.respond({.body = R"({"status":"ok"})"});
 }
 
@@ -373,6 +373,32 @@ void ApiServer::pump_ready() {
     Exchange* const open = http_.find(id);
     if (open != nullptr && open->producer() != nullptr) open->producer()->proceed();
   }
+}
+
+void ApiServer::watch_engine() {
+  load_.observe(engine_.stats(), Clock::now());
+  if (options_.give_up_on_failure && !draining_ && (load_.failed() || load_.hung())) give_up();
+}
+
+void ApiServer::give_up() {
+  constexpr seconds kTellTime{2};  // for the errors to reach their readers
+  draining_ = gave_up_ = true;
+  drain_end_ = Clock::now() + kTellTime;
+  http_.stop_accepting();
+  const ApiError error(503, load_.failed() ? "the engine has failed" : "a step of the engine hangs", "",
+                       "engine_failed");
+  const std::vector<uint64_t> open = http_.open_exchanges();
+  log(fmt::format("{}: {} requests end with an error", error.what(), open.size()));
+  for (const uint64_t id : open) {
+    Exchange* const exchange = http_.find(id);
+    if (exchange == nullptr) continue;
+    if (exchange->producer() != nullptr) {
+      exchange->producer()->fail(error);
+    } else {
+      respond_error(id, error);
+    }
+  }
+  http_.close_idle();
 }
 
 void ApiServer::begin_drain() {

@@ -24,9 +24,9 @@ struct ApiOptions {
   std::vector<std::string> api_keys;      // empty: everybody may
   std::vector<std::string> cors_origins;  // web pages of other origins that may; "*": all
   std::chrono::seconds shutdown_timeout{30};    // for running answers after SIGTERM
-  std::chrono::seconds watchdog_timeout{300};   // requests run, but no step ends for so long: unhealthy
   std::function<void(const std::string&)> log;  // one line an event; empty: none
   bool log_requests = false;
+  bool give_up_on_failure = false;  // engine failed, or a step hangs: every answer ends with an error, run() returns
   bool allow_runtime_lora_updating = false;  // clients may load and unload adapters, files of the server's machine
 };
 
@@ -37,9 +37,13 @@ class ApiServer {
   ApiServer(const ApiServer&) = delete;
   ApiServer& operator=(const ApiServer&) = delete;
 
-  [[nodiscard]] uint16_t port() const { return http_.port(); }
-  // Until SIGINT, SIGTERM or stop(); then the running answers have shutdown_timeout. A second signal ends at once.
-  void run();
+  [[nodiscard]] std::string address() const { return http_.address(); }
+  [[nodiscard]] int listener() const { return http_.listener(); }
+  enum class End {
+    Stopped,       // by a signal or stop(); the running answers have had shutdown_timeout. A second signal ends at once
+    EngineFailed,  // only with give_up_on_failure
+  };
+  End run();
   // Any thread: as SIGTERM.
   void stop();
 
@@ -92,6 +96,8 @@ class ApiServer {
   void check_dimensions(const GenerationRequest& request) const;
 
   void pump_ready();
+  void watch_engine();
+  void give_up();
   void begin_drain();
   void end_drain_when_empty();
   void log(const std::string& line) const;
@@ -107,6 +113,7 @@ class ApiServer {
   uint64_t request_count_ = 0;
   std::string id_base_;  // of this process, for request ids
   bool draining_ = false;
+  bool gave_up_ = false;
   std::chrono::steady_clock::time_point drain_end_;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/api_error.h"
 #include "server/http_types.h"
 
 namespace inflight::server {
@@ -22,6 +23,8 @@ class Producer {
   virtual ~Producer() = default;
   // What was written has been sent, or something new has come: go on.
   virtual void proceed() = 0;
+  // The answer ends here, with an error.
+  virtual void fail(const ApiError& error) = 0;
   // Several times a second.
   virtual void on_tick(std::chrono::steady_clock::time_point now) { static_cast<void>(now); }
 };

@@ -158,7 +158,7 @@ bool Generation::pump(size_t index, std::string& out) {
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) {
-      fail(*event, out);
+      fail(error_of(*event), out);
       return false;
     }
     if (request_->stream) begin(out);
@@ -170,6 +170,13 @@ bool Generation::pump(size_t index, std::string& out) {
     }
   }
   return true;
+}
+
+ApiError Generation::error_of(const Event& event) const {
+  const bool refused =
+      event.error_status == INFLIGHT_ERROR_INVALID_ARGUMENT || event.error_status == INFLIGHT_ERROR_UNSUPPORTED;
+  return refused ? ApiError(400, event.error, request_->structured_by, "invalid_grammar")
+                 : ApiError(500, event.error, "", "engine_failed");
 }
 
 AnswerDelta Generation::delta_of(size_t index, Event& event) {
@@ -243,13 +250,14 @@ void Generation::begin(std::string& out) {
   format_->begin(out);
 }
 
-void Generation::fail(const Event& event, std::string& out) {
+void Generation::fail(const ApiError& error) {
+  std::string out;
+  if (!done_) fail(error, out);
+}
+
+void Generation::fail(const ApiError& error, std::string& out) {
   done_ = true;
   for (Source& source : sources_) source.stream.cancel();
-  const bool refused =
-      event.error_status == INFLIGHT_ERROR_INVALID_ARGUMENT || event.error_status == INFLIGHT_ERROR_UNSUPPORTED;
-  const ApiError error = refused ? ApiError(400, event.error, request_->structured_by, "invalid_grammar")
-                                 : ApiError(500, event.error, "", "engine_failed");
   if (!begun_) return exchange_.respond(error.response());
   exchange_.write(out + error_event(error));
   exchange_.end_stream();

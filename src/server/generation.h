@@ -42,6 +42,7 @@ class Generation final : public Producer {
 
   // Sends what has come.
   void proceed() override;
+  void fail(const ApiError& error) override;
   // Proxies close silent connections: now and then a comment.
   void on_tick(std::chrono::steady_clock::time_point now) override;
 
@@ -60,11 +61,12 @@ class Generation final : public Producer {
 
   // False: the answer has ended with an error.
   bool pump(size_t index, std::string& out);
+  [[nodiscard]] ApiError error_of(const Event& event) const;
   [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
   [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
   [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);
   void begin(std::string& out);
-  void fail(const Event& event, std::string& out);
+  void fail(const ApiError& error, std::string& out);
   [[nodiscard]] AnswerUsage usage() const;
   void finish(std::string& out);
 

@@ -62,14 +62,22 @@ class HttpServer::Core final : public ConnectionHost {
     if (!options_.uds.empty() && acceptor_.is_open()) ::unlink(options_.uds.c_str());
   }
 
-  [[nodiscard]] uint16_t port() const {
-    if (!options_.uds.empty()) return 0;
+  [[nodiscard]] std::string address() const {
     const Stream::endpoint at = acceptor_.local_endpoint();
+    if (at.protocol().family() == AF_UNIX) {
+      sockaddr_un path{};
+      std::memcpy(&path, at.data(), std::min(at.size(), sizeof path - 1));
+      return fmt::format("unix:{}", path.sun_path);
+    }
     tcp::endpoint endpoint;
     endpoint.resize(at.size());
     std::memcpy(endpoint.data(), at.data(), at.size());
-    return endpoint.port();
+    const asio::ip::address host = endpoint.address();
+    const std::string name = host.is_v6() ? "[" + host.to_string() + "]" : host.to_string();
+    return fmt::format("http://{}:{}", name, endpoint.port());
   }
+
+  [[nodiscard]] int listener() { return acceptor_.native_handle(); }
 
   void run() {
     accept();
@@ -98,6 +106,14 @@ class HttpServer::Core final : public ConnectionHost {
     const auto found = exchanges_.find(exchange);
     return found == exchanges_.end() ? nullptr : found->second;
   }
+
+  [[nodiscard]] std::vector<uint64_t> open_exchanges() const {
+    std::vector<uint64_t> ids;
+    for (const auto& [id, exchange] : exchanges_) ids.push_back(id);
+    return ids;
+  }
+
+  void stop_accepting() { acceptor_.cancel(); }
 
   void close_idle() {
     draining_ = true;
@@ -165,6 +181,7 @@ class HttpServer::Core final : public ConnectionHost {
   }
 
   void listen() {
+    if (options_.listener >= 0) return take_listener();
     const std::string place = options_.uds.empty() ? fmt::format("{}:{}", options_.host, options_.port) : options_.uds;
     error_code error;
     const Stream::endpoint at = endpoint(error);
@@ -175,6 +192,18 @@ class HttpServer::Core final : public ConnectionHost {
     if (!error) acceptor_.bind(at, error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) throw std::runtime_error(fmt::format("cannot listen on {}: {}", place, error.message()));
+  }
+
+  void take_listener() {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    int listens = 0;
+    socklen_t listens_size = sizeof listens;
+    if (::getsockopt(options_.listener, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
+        ::getsockname(options_.listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      throw std::runtime_error(fmt::format("file descriptor {} is no socket that listens", options_.listener));
+    }
+    acceptor_.assign(Stream(address.ss_family, SOCK_STREAM), options_.listener);
   }
 
   void accept() {
@@ -252,7 +281,8 @@ HttpServer::HttpServer(const HttpServerOptions& options, Handler handler)
     : core_(std::make_unique<Core>(options, std::move(handler))) {}
 HttpServer::~HttpServer() = default;
 
-uint16_t HttpServer::port() const { return core_->port(); }
+std::string HttpServer::address() const { return core_->address(); }
+int HttpServer::listener() const { return core_->listener(); }
 void HttpServer::run() { core_->run(); }
 void HttpServer::stop() { core_->stop(); }
 void HttpServer::post(Task task) { core_->post(std::move(task)); }
@@ -260,6 +290,8 @@ void HttpServer::work(Task task) { core_->work(std::move(task)); }
 void HttpServer::every(milliseconds period, std::function<void()> task) { core_->every(period, std::move(task)); }
 void HttpServer::on_signal(std::function<void()> task) { core_->on_signal(std::move(task)); }
 Exchange* HttpServer::find(uint64_t exchange) { return core_->find(exchange); }
+std::vector<uint64_t> HttpServer::open_exchanges() const { return core_->open_exchanges(); }
+void HttpServer::stop_accepting() { core_->stop_accepting(); }
 void HttpServer::close_idle() { core_->close_idle(); }
 HttpStats HttpServer::stats() const { return core_->stats(); }
 

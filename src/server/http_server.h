@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/exchange.h"
 #include "server/http_types.h"
@@ -22,6 +23,7 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free one, see port()
   std::string uds;       // path of a Unix socket in their place; "": none. A dead one there is replaced
+  int listener = -1;  // an open socket that listens already, in the place of them all; -1: none. The server closes it
   int32_t worker_count = 2;
   HttpLimits limits;
 };
@@ -47,7 +49,9 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
 
-  [[nodiscard]] uint16_t port() const;  // 0: a Unix socket
+  // Where it listens, as people write it: "http://127.0.0.1:8000", "unix:/run/inflight.sock".
+  [[nodiscard]] std::string address() const;
+  [[nodiscard]] int listener() const;  // the socket's file descriptor
 
   // The network thread is whoever calls this; returns after stop(), every connection closed.
   void run();
@@ -64,6 +68,9 @@ class HttpServer {
   void on_signal(std::function<void()> task);
   // Network thread: null when that exchange is over.
   [[nodiscard]] Exchange* find(uint64_t exchange);
+  [[nodiscard]] std::vector<uint64_t> open_exchanges() const;
+  // Network thread. Who connects from now on waits in the socket's queue, for whoever listens there next.
+  void stop_accepting();
   // Network thread. Connections without an open exchange are closed; the others close after their answer.
   void close_idle();
   [[nodiscard]] HttpStats stats() const;

@@ -13,12 +13,9 @@ constexpr int32_t kRetryAfterMax_s = 60;
 }  // namespace
 
 void LoadWatch::observe(const inflight_stats_t& stats, Clock::time_point now) {
-  const bool idle = stats.requests_running == 0 && stats.requests_waiting == 0;
-  if (idle || stats.steps != steps_ || progress_time_ == Clock::time_point{}) progress_time_ = now;
-  steps_ = stats.steps;
   waiting_ = stats.requests_waiting;
   failed_ = stats.failed != 0;
-  hung_ = now - progress_time_ >= watchdog_timeout_;
+  hung_ = stats.hung != 0;
   samples_.push_back({now, stats.requests_finished + stats.requests_aborted + stats.requests_failed});
   while (now - samples_.front().time > kPaceWindow) samples_.pop_front();
 }

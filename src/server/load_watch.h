@@ -15,12 +15,10 @@ class LoadWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit LoadWatch(std::chrono::seconds watchdog_timeout) : watchdog_timeout_(watchdog_timeout) {}
-
-  // The counters of now; call about once a second.
+  // The counters of now; call some times a second.
   void observe(const inflight_stats_t& stats, Clock::time_point now);
 
-  // Requests run, but no step has ended for the watchdog's time.
+  // A step takes longer than the engine's watchdog_timeout_s.
   [[nodiscard]] bool hung() const { return hung_; }
   // The engine has stopped for good.
   [[nodiscard]] bool failed() const { return failed_; }
@@ -32,11 +30,8 @@ class LoadWatch {
     Clock::time_point time;
     uint64_t finished;
   };
-  std::chrono::seconds watchdog_timeout_;
   std::deque<Sample> samples_;
   int32_t waiting_ = 0;
-  uint64_t steps_ = 0;
-  Clock::time_point progress_time_{};
   bool hung_ = false;
   bool failed_ = false;
 };

@@ -33,7 +33,10 @@ class EchoServer {
   EchoServer(const EchoServer&) = delete;
   EchoServer& operator=(const EchoServer&) = delete;
 
-  [[nodiscard]] uint16_t port() const { return server_.port(); }
+  [[nodiscard]] uint16_t port() const {
+    const std::string address = server_.address();
+    return static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  }
   HttpServer& http() { return server_; }
   HttpStats stats() {
     std::promise<HttpStats> promise;
@@ -50,6 +53,7 @@ class EchoServer {
     Endless(Exchange& exchange, std::promise<void>& gone) : exchange_(exchange), gone_(gone) {}
     ~Endless() override { gone_.set_value(); }
     void proceed() override { exchange_.write(std::string(1000, 'x')); }
+    void fail(const ApiError& error) override { exchange_.respond(error.response()); }
 
    private:
     Exchange& exchange_;
@@ -341,7 +345,7 @@ TEST(HttpServer, ListensOnAUnixSocket) {
     HttpServer server({.uds = path}, [](Exchange& exchange, const HttpRequest& request) {
       exchange.respond({.body = request.method + " " + request.path});
     });
-    EXPECT_EQ(server.port(), 0);
+    EXPECT_EQ(server.address(), "unix:" + path);
     EXPECT_THROW(HttpServer({.uds = path}, {}), std::runtime_error);  // it is in use
     std::thread thread([&server] { server.run(); });
     sockaddr_un address{};

@@ -270,7 +270,7 @@ class Watchdog(unittest.TestCase):
             while (found := stuck.request("GET", "/health"))[0] == 200:
                 pass
             self.assertEqual((found[0], found[2]["error"]["code"]), (503, "hung"))
-            self.assertIn("no step has ended", found[2]["error"]["message"])
+            self.assertIn("a step of the engine hangs", found[2]["error"]["message"])
             while stuck.request("GET", "/health")[0] == 503:  # the step comes back at last
                 pass
             self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))

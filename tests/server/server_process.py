@@ -2,6 +2,7 @@
 """A running `inflight serve` and a plain client for it: what the server's tests share."""
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -13,9 +14,11 @@ import time
 class Server:
     """with Server(PROGRAM, "--max-num-seqs", "2") as server: ..."""
 
-    def __init__(self, program, *flags):
+    def __init__(self, program, *flags, environment=None, stdin=None):
+        """environment: variables beside those of this process."""
         self.lines = []
-        self.process = subprocess.Popen([program, "serve", "--port", "0", *flags], stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, "serve", "--port", "0", *flags], stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(environment or {})}, stdin=stdin)
         self.port = None
         for line in self.process.stderr:
             self.lines.append(line)

@@ -107,14 +107,16 @@ def fidelity():
         details.append(
             f"{device}: {found['measured_steps']:,} steps, a held-out one is off by {found['held_out_error']:.1%} (median);"
             f" others took {found['others_share']:.1%} of the processors, the machine's own pace varied by"
-            f" ±{found['pace_spread']:.1%}"
+            f" ±{found['pace_spread']:.1%}; {found['training_runs_used']} of {found['training_runs']} training runs were"
+            " undisturbed"
         )
         for check in found["checks"]:
             figures = [check[key] for key in FIGURES]
             errors += [abs(figure["error"]) for figure in figures]
-            beyond_noise += sum(abs(figure["error"]) > max(0.05, figure["live_spread"]) for figure in figures)
+            beyond_noise += sum(abs(figure["error"]) > max(0.05, figure["paced_spread"]) for figure in figures)
             cells = (
-                f"{figure['live']:.4g} / {figure['simulated']:.4g} ({figure['error']:+.1%}; ±{figure['live_spread']:.1%})"
+                f"{figure['live']:.4g} / {figure['simulated']:.4g} ({figure['error']:+.1%};"
+                f" ±{figure['paced_spread']:.1%}, raw ±{figure['live_spread']:.1%})"
                 for figure in figures
             )
             name = "Azure conversations, an eighth of their lengths" if check["workload"] == trace else f"`{check['workload']}`"
@@ -125,10 +127,11 @@ def fidelity():
         [
             (
                 "Live: `inflight calibrate` fits the device model to mixed traffic on the running engine (threaded, overlap on)"
-                " and serves workloads that the fit has not seen, several times each, in turns. Each cell is live (median) /"
-                " simulated (median of 15 runs with other draws of the machine's noise; error; ± half of the way from the"
-                " lowest to the highest live run). Steps: whether the simulator took just the steps of every live run. A"
-                " small run, made again and again between the others, says by how much the machine itself changed its pace."
+                " and serves workloads that the fit has not seen (other lengths, arrivals and seeds), several times each, in"
+                " turns. A small run before and after each of them says at which pace the machine went; each is predicted at its"
+                " own. Each cell is live (median of the runs) / simulated (likewise, each the median of 15 draws of the machine's"
+                " noise; error; ± half of the way from the lowest to the highest live run over its own prediction; raw: over the"
+                " median). Steps: whether the simulator took just the steps of every live run."
                 "\n\n" + ".\n\n".join(details) + "."
             ),
             table(["model and device", "workload", "same steps", *FIGURES.values()], rows),

@@ -14,7 +14,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// The curve's points, then sequences, context of decodes, pairs of prompts.
+// The curve's points, then kCounts.
 class Terms {
  public:
   explicit Terms(std::span<const MeasuredStep> steps) {
@@ -33,7 +33,7 @@ class Terms {
     }
   }
 
-  [[nodiscard]] size_t count() const { return points_.size() + 3; }
+  [[nodiscard]] size_t count() const { return points_.size() + kCounts; }
   // Steps of about the same length have the same number.
   [[nodiscard]] size_t kind_of(const DeviceWork& work) const {
     const auto above = std::ranges::lower_bound(points_, work.tokens) - points_.begin();
@@ -41,7 +41,8 @@ class Terms {
   }
   [[nodiscard]] const std::vector<int64_t>& points() const { return points_; }
 
-  [[nodiscard]] Vector features(const DeviceWork& work) const {
+  [[nodiscard]] Vector features(const MeasuredStep& step) const {
+    const DeviceWork& work = step.work;
     Vector x(count(), 0.0);
     const auto above = std::ranges::lower_bound(points_, work.tokens);
     const auto i = static_cast<size_t>(above - points_.begin());
@@ -57,10 +58,15 @@ class Terms {
     x[points_.size()] = static_cast<double>(work.sequences);
     x[points_.size() + 1] = static_cast<double>(work.decode_context);
     x[points_.size() + 2] = static_cast<double>(work.prefill_pairs);
+    x[points_.size() + 3] = static_cast<double>(work.prompts);
+    x[points_.size() + 4] = work.prompts > 0 && work.sequences > work.prompts ? 1.0 : 0.0;
+    x[points_.size() + 5] = step.after_idle ? 1.0 : 0.0;
     return x;
   }
 
  private:
+  static constexpr size_t kCounts =
+      6;  // sequences, context of decodes, pairs of prompts, prompts; whether mixed, after idle
   std::vector<int64_t> points_;
 };
 
@@ -194,7 +200,7 @@ Vector fit(std::span<const MeasuredStep> steps, const Terms& terms) {
   std::vector<Vector> rows;
   rows.reserve(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
-    rows.push_back(terms.features(steps[i].work));
+    rows.push_back(terms.features(steps[i]));
     for (double& value : rows.back()) value /= scales[i];
   }
   Vector weights(terms.count(), 0.0), trust(steps.size(), 1.0), errors(steps.size(), 0.0);
@@ -214,23 +220,40 @@ Vector fit(std::span<const MeasuredStep> steps, const Terms& terms) {
 double median_error(std::span<const MeasuredStep> steps, const Terms& terms, const Vector& weights) {
   Vector errors;
   for (const MeasuredStep& step : steps) {
-    errors.push_back(std::abs(dot(terms.features(step.work), weights) / step.seconds - 1.0));
+    errors.push_back(std::abs(dot(terms.features(step), weights) / step.seconds - 1.0));
   }
   return median_of(std::move(errors));
 }
 
-// Equally likely values of what steps took over what they should have taken; the longest half per cent left out.
-Vector jitter_of(Vector ratios) {
-  constexpr size_t kValues = 40;
-  constexpr double kKept = 0.995;
-  Vector values;
-  if (ratios.size() < kValues) return values;
-  std::ranges::sort(ratios);
-  for (size_t i = 0; i < kValues; ++i) {
-    const double place = kKept * (static_cast<double>(i) + 0.5) / kValues * static_cast<double>(ratios.size());
-    values.push_back(ratios[static_cast<size_t>(place)]);
+struct Ratio {
+  double expected_us;
+  double value;  // what the step took over what it should have taken
+};
+
+// Of steps that should take about as long (within a factor of two, or more where these are few), the longest half per
+// cent left out: what disturbs a short step by half of its time is nothing for a long one.
+std::vector<Jitter> jitter_of(std::vector<Ratio> ratios) {
+  constexpr size_t kValues = 40, kStepsMin = 5 * kValues;
+  constexpr double kKept = 0.995, kWidth = 2.0;
+  std::vector<Jitter> classes;
+  std::ranges::sort(ratios, {}, &Ratio::expected_us);
+  for (size_t begin = 0; begin < ratios.size() && ratios.size() >= kValues;) {
+    size_t end = begin;
+    while (end < ratios.size() && (end - begin < kStepsMin || ratios.size() - end < kStepsMin ||
+                                   ratios[end].expected_us < kWidth * ratios[begin].expected_us)) {
+      ++end;
+    }
+    Vector sorted, values;
+    for (size_t i = begin; i < end; ++i) sorted.push_back(ratios[i].value);
+    std::ranges::sort(sorted);
+    for (size_t i = 0; i < kValues; ++i) {
+      const double place = kKept * (static_cast<double>(i) + 0.5) / kValues * static_cast<double>(sorted.size());
+      values.push_back(sorted[static_cast<size_t>(place)]);
+    }
+    classes.push_back({classes.empty() ? 0.0 : ratios[begin].expected_us, std::move(values)});
+    begin = end;
   }
-  return values;
+  return classes;
 }
 
 }  // namespace
@@ -255,13 +278,15 @@ CalibrationFit fit_device_profile(std::span<const MeasuredStep> steps, const Dev
   }
 
   double predicted = 0.0, measured = 0.0;
-  Vector decode_ratios, prompt_ratios;
+  std::vector<Ratio> decode_ratios, prompt_ratios;
   for (const MeasuredStep& step : steps) {
-    const double expected = dot(terms.features(step.work), weights);
+    const double expected = dot(terms.features(step), weights);
     predicted += expected;
     measured += step.seconds;
-    if (expected > 0.0)
-      (step.work.prefill_pairs > 0 ? prompt_ratios : decode_ratios).push_back(step.seconds / expected);
+    if (expected > 0.0) {
+      (step.work.prefill_pairs > 0 ? prompt_ratios : decode_ratios)
+          .push_back({expected * 1e6, step.seconds / expected});
+    }
   }
   found.total_error = predicted / measured - 1.0;
 
@@ -275,6 +300,9 @@ CalibrationFit fit_device_profile(std::span<const MeasuredStep> steps, const Dev
   profile.sequence_us = weights[points] * 1e6;
   profile.kv_read_ns = weights[points + 1] * 1e9;
   profile.pair_ns = weights[points + 2] * 1e9;
+  profile.prompt_us = weights[points + 3] * 1e6;
+  profile.mixed_us = weights[points + 4] * 1e6;
+  found.wake_us = weights[points + 5] * 1e6;
   return found;
 }
 

@@ -25,6 +25,8 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("token_us", p.token_us, 0.0, kTimeMax);
   visit("kv_read_ns", p.kv_read_ns, 0.0, kTimeMax);
   visit("pair_ns", p.pair_ns, 0.0, kTimeMax);
+  visit("prompt_us", p.prompt_us, 0.0, kTimeMax);
+  visit("mixed_us", p.mixed_us, 0.0, kTimeMax);
   visit("sequence_us", p.sequence_us, 0.0, kTimeMax);
   visit("host_us", p.host_us, 0.0, kTimeMax);
   visit("host_sequence_us", p.host_sequence_us, 0.0, kTimeMax);
@@ -144,12 +146,31 @@ void set_field(DeviceProfile& profile, std::string_view key, std::string_view te
   fail(ErrorCode::InvalidArgument, "device field '{}' is unknown, allowed:{}", key, names);
 }
 
-void check_jitter(const char* key, const std::vector<double>& values) {
-  for (const double value : values) {
-    if (!(value >= 0.0 && value <= kJitterMax)) {
+void check_jitter(const char* key, const std::vector<Jitter>& jitter) {
+  double before = -1.0;
+  for (const auto& [from_us, values] : jitter) {
+    if (!(from_us > before && from_us <= kTimeMax) || values.empty()) {
+      fail(ErrorCode::InvalidArgument, "device field {} has {} values from {} us on, allowed: some, from rising times",
+           key, values.size(), from_us);
+    }
+    before = from_us;
+    for (const double value : values) {
+      if (value >= 0.0 && value <= kJitterMax) continue;
       fail(ErrorCode::InvalidArgument, "device field {} holds {}, allowed: 0 to {}", key, value, kJitterMax);
     }
   }
+}
+
+Json jitter_json(const std::vector<Jitter>& jitter) {
+  Json json = Json::array();
+  for (const auto& [from_us, values] : jitter) json.push_back({from_us, values});
+  return json;
+}
+
+std::vector<Jitter> parse_jitter(const Json& json) {
+  std::vector<Jitter> jitter;
+  for (const Json& one : json) jitter.push_back({one.at(0).get<double>(), one.at(1).get<std::vector<double>>()});
+  return jitter;
 }
 
 void check_linear_curve(const std::vector<LinearCost>& points) {
@@ -204,6 +225,7 @@ DeviceWork DeviceWork::of(const BatchPlan& plan) {
       work.decode_context += entry.context_token_count();
     } else {
       work.prefill_pairs += count * entry.computed_token_count + count * (count + 1) / 2;
+      ++work.prompts;
     }
   }
   return work;
@@ -227,6 +249,10 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
   double linear = p.linear_time_us(tokens) * 1e3;
   const double attention =
       p.kv_read_ns * static_cast<double>(work.decode_context) + p.pair_ns * static_cast<double>(work.prefill_pairs);
+  const bool mixed = work.prompts > 0 && work.sequences > work.prompts;
+  const double each =
+      1e3 * (p.sequence_us * static_cast<double>(work.sequences) + p.prompt_us * static_cast<double>(work.prompts) +
+             (mixed ? p.mixed_us : 0.0) + p.swap_block_us * static_cast<double>(work.swapped_blocks));
   double stages = 1.0;
   if (p.pipeline_parallel > 1) {
     // The step is cut into up to as many parts as there are stages; each part reads the weights again, and the pipe
@@ -239,13 +265,10 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
     return static_cast<TimeNs>(
         p.overhead_us * 1e3 +
         ((linear + attention) / devices + exchange_ns_ * parts + exchange_ns_per_token_ * tokens) * share +
-        hop * (parts + stages - 2.0) + p.sequence_us * 1e3 * static_cast<double>(work.sequences) +
-        p.swap_block_us * 1e3 * static_cast<double>(work.swapped_blocks));
+        hop * (parts + stages - 2.0) + each);
   }
   return static_cast<TimeNs>(p.overhead_us * 1e3 + (linear + attention) / devices + exchange_ns_ +
-                             exchange_ns_per_token_ * tokens +
-                             p.sequence_us * 1e3 * static_cast<double>(work.sequences) +
-                             p.swap_block_us * 1e3 * static_cast<double>(work.swapped_blocks));
+                             exchange_ns_per_token_ * tokens + each);
 }
 
 TimeNs DeviceModel::host_time(const DeviceWork& work) const {
@@ -307,8 +330,8 @@ std::string to_json(const DeviceProfile& profile) {
   Json json = {{"name", profile.name}, {"description", profile.description}};
   for_each_number(profile, [&](const char* key, const auto& value, double, double) { json[key] = value; });
   for (const LinearCost& point : profile.linear_us) json["linear_us"].push_back({point.tokens, point.us});
-  if (!profile.decode_jitter.empty()) json["decode_jitter"] = profile.decode_jitter;
-  if (!profile.prompt_jitter.empty()) json["prompt_jitter"] = profile.prompt_jitter;
+  if (!profile.decode_jitter.empty()) json["decode_jitter"] = jitter_json(profile.decode_jitter);
+  if (!profile.prompt_jitter.empty()) json["prompt_jitter"] = jitter_json(profile.prompt_jitter);
   return json.dump(2);
 }
 
@@ -321,8 +344,8 @@ DeviceProfile parse_device_profile(std::string_view json_text) {
     for_each_number(profile, [&](const char* key, auto& value, double, double) {
       if (json.contains(key)) json.at(key).get_to(value);
     });
-    if (json.contains("decode_jitter")) json.at("decode_jitter").get_to(profile.decode_jitter);
-    if (json.contains("prompt_jitter")) json.at("prompt_jitter").get_to(profile.prompt_jitter);
+    if (json.contains("decode_jitter")) profile.decode_jitter = parse_jitter(json.at("decode_jitter"));
+    if (json.contains("prompt_jitter")) profile.prompt_jitter = parse_jitter(json.at("prompt_jitter"));
     if (json.contains("linear_us")) {
       for (const Json& point : json.at("linear_us")) {
         profile.linear_us.push_back({point.at(0).get<int64_t>(), point.at(1).get<double>()});

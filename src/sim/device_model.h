@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a simulated device takes for a step:
 //   step = overhead + linear(tokens) + kv_read * context of the decodes + pair * attended pairs of prompts
-//          + sequence * sequences + swap * blocks
+//          + prompt * prompts + mixed (where there are both) + sequence * sequences + swap * blocks
 // then divided over tensor- and pipeline-parallel devices, with what they must exchange. linear() is the roofline
 // max(weights, tokens * token): few rows cost as much as reading the weights once, many rows cost arithmetic (Williams
 // et al. 2009); or a measured curve, since kernels that take rows in tiles cost in steps. Host time (planning,
@@ -26,6 +26,13 @@ struct LinearCost {
   double us = 0.0;
 };
 
+// Of steps that should take from_us or longer (up to the next point): what they take over what they should, equally
+// likely values.
+struct Jitter {
+  double from_us = 0.0;
+  std::vector<double> values;
+};
+
 struct DeviceProfile {
   std::string name = "custom";
   std::string description;
@@ -33,15 +40,16 @@ struct DeviceProfile {
   double weights_us = 0.0;              // reading all weights once
   double token_us = 0.0;                // arithmetic of one token's linear layers
   std::vector<LinearCost> linear_us{};  // instead of these two: lines between points of rising tokens
-  // What steps take over what the formula says, equally likely values, drawn for each step: of steps without and with
-  // prompt tokens. Empty: just what it says.
-  std::vector<double> decode_jitter{}, prompt_jitter{};
+  // Drawn for each step, of steps without and with prompt tokens; rising from_us. Empty: just what the formula says.
+  std::vector<Jitter> decode_jitter{}, prompt_jitter{};
   double kv_read_ns = 0.0;           // reading the K and V of one context token of a decoding sequence
   double pair_ns = 0.0;              // one (query, key) pair of a prompt's attention, over all layers and heads
+  double prompt_us = 0.0;            // each prompt or chunk of one
+  double mixed_us = 0.0;             // a step with decodes and prompts: launches of its own for either
   double sequence_us = 0.0;          // each sequence: logits, sampling
   double host_us = 0.0;              // host time of a step
   double host_sequence_us = 0.0;     // host time of each sequence of a step
-  double pickup_us = 0.0;            // from the arrival of a request at an idle engine until that begins to plan
+  double pickup_us = 0.0;            // a request that finds the engine idle waits longer: until that has woken
   double swap_block_us = 0.0;        // copying a KV block to or from host memory
   double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
   int64_t kv_tokens = 65536;         // what the KV storage holds
@@ -65,6 +73,7 @@ struct DeviceWork {
   int64_t sequences = 0;       // entries
   int64_t decode_context = 0;  // context tokens of the decodes
   int64_t prefill_pairs = 0;   // attended pairs of the other entries
+  int64_t prompts = 0;         // the other entries
   int64_t swapped_blocks = 0;
   [[nodiscard]] static DeviceWork of(const BatchPlan& plan);
 };

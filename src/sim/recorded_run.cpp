@@ -99,6 +99,7 @@ class Reader {
     if (ended_ == run_.steps.size() || run_.steps[ended_].number != commit.step) return;
     RecordedStep& step = run_.steps[ended_++];
     step.ended = now;
+    step.after_idle = idle_;
     step.duration = now - (idle_ ? std::max(run_.end, step.planned) : run_.end);
     run_.end = now;
     idle_ = false;

@@ -54,7 +54,8 @@ struct RecordedStep {
   uint64_t number = 0;
   TimeNs planned = 0;
   TimeNs ended = 0;
-  TimeNs duration = 0;  // since the step before had ended; since it was planned where nobody was left then
+  TimeNs duration = 0;      // since the step before had ended; since it was planned where nobody was left then
+  bool after_idle = false;  // nobody was left when the step before had ended
   DeviceWork work;
 };
 

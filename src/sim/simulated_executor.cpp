@@ -30,8 +30,10 @@ SimulatedExecutor::Launched SimulatedExecutor::launch(const DeviceWork& work) {
 
 TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
   const DeviceProfile& profile = model_.profile();
-  const std::vector<double>& values = work.prefill_pairs > 0 ? profile.prompt_jitter : profile.decode_jitter;
-  if (values.empty()) return device;
+  const std::vector<Jitter>& jitter = work.prefill_pairs > 0 ? profile.prompt_jitter : profile.decode_jitter;
+  if (jitter.empty()) return device;
+  const auto above = std::ranges::upper_bound(jitter, static_cast<double>(device) * 1e-3, {}, &Jitter::from_us);
+  const std::vector<double>& values = (above == jitter.begin() ? above : above - 1)->values;
   return static_cast<TimeNs>(static_cast<double>(device) * values[jitter_.below(values.size())]);
 }
 
@@ -44,7 +46,7 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(count_ < static_cast<size_t>(kStepsInFlightMax));
   DeviceWork work = DeviceWork::of(plan);
   if (prefill_free_) {
-    work.prefill_pairs = 0;
+    work.prefill_pairs = work.prompts = 0;
     work.tokens = work.sequences;
   }
   const Launched launched = launch(work);

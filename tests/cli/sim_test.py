@@ -4,6 +4,7 @@
 
 sim, tune-limits, doctor, calibrate and bench sched: keys, files, exit status, one-line errors."""
 
+import csv
 import json
 import pathlib
 import statistics
@@ -107,19 +108,28 @@ def check_tools():
 
 
 def check_calibrate(folder):
-    """What calibrate says that its profile predicts is the median of what sim predicts with it and fifteen seeds; where
-    nobody comes by the clock, the engine and the simulator decide the same."""
-    profile, steps = folder / "here.json", folder / "steps.csv"
+    """What calibrate says that its profile predicts for each live run is the median of what sim predicts with it, its
+    jitter at the pace of that run, and fifteen seeds; where nobody comes by the clock, the engine and the simulator decide
+    the same."""
+    profile, steps, paced = folder / "here.json", folder / "steps.csv", folder / "paced.json"
     found = json.loads(run("calibrate", "-o", profile, "--steps", steps, "--rounds", 1, "--json"))
     assert json.loads(profile.read_text()) == found["profile"]
-    assert found["measured_steps"] == len(steps.read_text().splitlines()) - 1 >= 20, found
+    lines = list(csv.DictReader(steps.open()))
+    assert found["measured_steps"] == sum(line["workload"] == "training" and float(line["us"]) > 0 for line in lines) >= 20
+    assert {line["workload"] for line in lines} == {"training", *(check["workload"] for check in found["checks"])}
+    assert all(float(line["predicted_us"]) > 0 for line in lines)
     assert 0 <= found["others_share"] <= 1 and found["pace_spread"] > 0, found
     assert found["median_error"] > 0 and found["held_out_error"] > 0 and len(found["profile"]["linear_us"]) > 2
     assert ["same_decisions" in check and check["same_decisions"] for check in found["checks"]] == [True, True, False]
     for check in found["checks"]:
+        ((decode, prompt),) = check["paces"]
+        device = json.loads(profile.read_text())
+        for key, pace in ("decode_jitter", decode), ("prompt_jitter", prompt):
+            device[key] = [[since, [value * pace for value in values]] for since, values in device.get(key, [[0, [1]]])]
+        paced.write_text(json.dumps(device))
         again = ["--max-num-seqs", 32, "--max-num-batched-tokens", 512, "--prefix-caching", "off"]
         seeds = range(15)
-        runs = [run("sim", "--workload", check["workload"], "--device", profile, *again, "--seed", s, "--json") for s in seeds]
+        runs = [run("sim", "--workload", check["workload"], "--device", paced, *again, "--seed", s, "--json") for s in seeds]
         simulated = statistics.median(json.loads(one)["makespan_s"] for one in runs)
         assert abs(simulated / check["makespan_s"]["simulated"] - 1) < 1e-6, (check, simulated)
         assert 0 < check["makespan_s"]["lowest"] <= check["makespan_s"]["live"] <= check["makespan_s"]["highest"]

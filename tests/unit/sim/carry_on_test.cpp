@@ -69,8 +69,8 @@ TEST(CarryOn, EqualToStepByStep) {
 // A step's jitter is that step's, however it is run.
 TEST(CarryOn, EqualWithJitter) {
   DeviceProfile profile = find_device_profile("pocl-135m");
-  profile.decode_jitter = {0.8, 1.0, 1.1, 2.0};
-  profile.prompt_jitter = {0.9, 1.2};
+  profile.decode_jitter = {{0.0, {0.8, 1.0, 1.1, 2.0}}, {1500.0, {0.9, 1.3}}};
+  profile.prompt_jitter = {{0.0, {0.9, 1.2}}};
   const test::TempFolder folder;
   write_text_file(folder.file("noisy.json"), to_json(profile));
   int64_t skipped = 0;

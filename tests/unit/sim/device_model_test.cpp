@@ -43,7 +43,7 @@ TEST(DeviceModel, AMeasuredCurveInsteadOfTheRoofline) {
 
 TEST(DeviceModel, JitterIsDrawnForEachStep) {
   DeviceProfile profile = simple();
-  profile.decode_jitter = {1.0, 3.0};
+  profile.decode_jitter = {{0.0, {1.0, 3.0}}};
   EXPECT_EQ(to_json(parse_device_profile(to_json(profile))), to_json(profile));
   const DeviceModel model(profile);
   ManualClock clock;
@@ -62,7 +62,17 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   }
   EXPECT_EQ(single + triple, 400);
   EXPECT_NEAR(static_cast<double>(single), 200.0, 50.0);
-  profile.prompt_jitter = {-1.0};
+  profile.decode_jitter = {{0.0, {1.0}}, {static_cast<double>(once) * 1e-3, {2.0}}};  // of its length and longer
+  const DeviceModel by_length(profile);
+  SimulatedExecutor other(by_length, clock, false, 0);
+  other.submit(plan);
+  EXPECT_EQ(other.wait().duration, 2 * once);
+  profile.decode_jitter.push_back({0.0, {1.0}});
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument,
+                        "decode_jitter has 1 values from 0 us on, allowed: some, from rising",
+                        [&] { profile.validate(); });
+  profile.decode_jitter.clear();
+  profile.prompt_jitter = {{0.0, {-1.0}}};
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prompt_jitter holds -1, allowed: 0 to",
                         [&] { profile.validate(); });
 }

@@ -116,7 +116,7 @@ typedef struct {
                                   float16* acc)                                                                           \
   {                                                                                                                       \
     for (int k = 0; k < depth / 32; k++) {                                                                                \
-      const Block a = block_##TYPE(panel, k);                                                                             \
+      const Block a = block_##TYPE(panel, k, depth / 32, 0);                                                              \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -129,8 +129,11 @@ typedef struct {
   static void integer_pair_##TYPE(__global const uchar* panel, __global const uchar* panel_b, const LinearInput* in,      \
                                   int row0, int rows, int depth, float16* acc, float16* acc_b)                            \
   {                                                                                                                       \
-    for (int k = 0; k < depth / 32; k++) {                                                                                \
-      const Block a = block_##TYPE(panel, k), b = block_##TYPE(panel_b, k);                                               \
+    const int blocks = depth / 32, bytes = panel_bytes(TYPE_##TYPE##_0, depth);                                           \
+    /* where b follows a, what is read next follows both */                                                               \
+    const long skip = panel_b - panel == bytes ? bytes : 0;                                                               \
+    for (int k = 0; k < blocks; k++) {                                                                                    \
+      const Block a = block_##TYPE(panel, k, blocks, skip), b = block_##TYPE(panel_b, k, blocks, skip);                   \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -151,26 +154,29 @@ typedef struct {
     if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
-// Asks for the block AHEAD blocks on: the next block is needed sooner than the processor finds out by itself when many rows
-// meet this one. Reaches behind the last panel; prefetches do not fault.
-#define AHEAD 12
-#define PREFETCH(at) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(block), "i"(at));
-#define PREFETCH_5(at) PREFETCH(at) PREFETCH(at + 64) PREFETCH(at + 128) PREFETCH(at + 192) PREFETCH(at + 256)
-#define PREFETCH_9(at) PREFETCH_5(at) PREFETCH(at + 320) PREFETCH(at + 384) PREFETCH(at + 448) PREFETCH(at + 512)
+// Asks for the block AHEAD blocks on: it is needed sooner than the processor finds out by itself when many rows meet this one.
+// What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind the last panel; prefetches do
+// not fault.
+#define AHEAD 6
+#define PREFETCH(at) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(ahead), "i"(at));
+#define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
+#define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
 
-INLINE Block block_Q8(__global const uchar* panel, int k)
+INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = panel + 544 * k;
-  PREFETCH_9(544 * AHEAD)
+  __global const uchar* ahead = block + 544 * AHEAD + (k + AHEAD < blocks ? 0 : skip);
+  PREFETCH_9
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
   return b;
 }
-INLINE Block block_Q4(__global const uchar* panel, int k)
+INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = panel + 288 * k;
-  PREFETCH_5(288 * AHEAD)
+  __global const uchar* ahead = block + 288 * AHEAD + (k + AHEAD < blocks ? 0 : skip);
+  PREFETCH_5
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   _Pragma("unroll") for (int j = 0; j < 4; j++)

@@ -14,12 +14,13 @@ prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context 
 program that loads the model and gives one token; bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200
 output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
 These two are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them) and run in
-process by OpenVINO GenAI; beside their tokens a second stands what a stream gets between its 95 % slowest pair of tokens
-("p95": 1 / inter-token latency). llama.cpp runs with flash attention off and on, the better counts.
+process by OpenVINO GenAI; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
+second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with flash attention off and on, the better counts.
 A figure is tokens a second, median (least - most) of the rounds; a ratio is taken within each round, then its median and
 range. Results of other models and tests that the --json file has already are kept.
 """
 import argparse
+import contextlib
 import csv
 import json
 import pathlib
@@ -66,13 +67,20 @@ def free_port():
         return found.getsockname()[1]
 
 
-def served(options, test, port, *server):
-    """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it."""
-    url = f"http://127.0.0.1:{port}"
+@contextlib.contextmanager
+def trace_of(options, test):
+    """The flag for its requests as a trace, all at the begin."""
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
         trace.write("TIMESTAMP,ContextTokens,GeneratedTokens\n")
         trace.writelines(f"2023-11-16 18:00:00.0000000,{prompt},{output}\n" for prompt, output in requests_of(options, test))
         trace.flush()
+        yield "--trace", trace.name, "--trace-speed", 0
+
+
+def served(options, test, port, *server):
+    """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it."""
+    url = f"http://127.0.0.1:{port}"
+    with trace_of(options, test) as trace:
         process = subprocess.Popen([str(word) for word in server], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in range(600):
@@ -81,8 +89,8 @@ def served(options, test, port, *server):
                     break
                 except OSError:
                     time.sleep(0.1)
-            found = json.loads(output_of(options.inflight, "bench", "serve", "--base-url", url, "--trace", trace.name,
-                                         "--trace-speed", 0, "--vocab-size", VOCABULARY, "--json"))
+            found = json.loads(output_of(options.inflight, "bench", "serve", "--base-url", url, *trace, "--vocab-size",
+                                         VOCABULARY, "--json"))
         finally:
             process.terminate()
             process.wait()
@@ -127,7 +135,8 @@ def openvino(options, model, test):
         return {}
     if test in SERVED:
         text = output_of(options.openvino, script, folder, json.dumps(requests_of(options, test)), options.threads, SLOTS)
-        return {"": json.loads(text.splitlines()[-1])["tokens_per_second"]}
+        found = json.loads(text.splitlines()[-1])["tokens_per_second"]
+        return {"": found, " in process": found}
     prompt, output, batch, kind = shape_of(test)
     text = output_of(options.openvino, script, folder, max(prompt, 16), output, batch, kind, options.threads)
     return {"": json.loads(text.splitlines()[-1])["tokens_per_second"]}
@@ -137,9 +146,11 @@ def inflight(options, model, test):
     if test == "cold":
         return cold(options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
     if test in SERVED:
-        port = free_port()
-        return served(options, test, port, options.inflight, "serve", "-m", model, "--port", port, "--max-num-seqs", SLOTS,
-                      "--max-model-len", context_of(options, test))
+        port, limits = free_port(), ("-m", model, "--max-num-seqs", SLOTS, "--max-model-len", context_of(options, test))
+        with trace_of(options, test) as trace:
+            alone = json.loads(output_of(options.inflight, "bench", "workload", *trace, *limits, "--json"))
+        return (served(options, test, port, options.inflight, "serve", "--port", port, *limits) |
+                {" in process": alone["output_tokens_per_second"]})
     prompt, output, batch, kind = shape_of(test)
     bench = ["throughput", "--batch", batch] if batch > 1 else ["latency"]
     found = json.loads(output_of(options.inflight, "bench", *bench, "--prompt-tokens", prompt, "--output-tokens", output, "-m",
@@ -166,7 +177,7 @@ def measure(options):
             rounds = [(inflight(options, model, test), {name: run(options, model, test) for name, run in peers.items()})
                       for _ in range(options.rounds)]
             for name in peers:
-                for figure in ("", " p95"):
+                for figure in ("", " p95", " in process"):
                     pairs = [(ours[figure], theirs[name][figure]) for ours, theirs in rounds if figure in theirs[name]]
                     if not pairs:
                         continue

@@ -15,9 +15,9 @@ program that loads the model and gives one token; bimodal = 64 requests at once,
 output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
 These two are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them) and run in
 process by OpenVINO GenAI; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
-second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with flash attention off and on, the better counts.
-A figure is tokens a second, median (least - most) of the rounds; a ratio is taken within each round, then its median and
-range. Results of other models and tests that the --json file has already are kept.
+second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with
+flash attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a ratio is
+taken within each round, then its median and range. Results of other models and tests that the --json file has already are kept.
 """
 import argparse
 import contextlib

@@ -68,15 +68,15 @@ const Json* find_text(const Json& body, const char* key) {
 }
 
 std::string text_of(Engine& engine, const Json& body) {
+  GenerationRequest request;
+  if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools);
+  if (const Json* const variables = find(body, "chat_template_kwargs")) read_template_variables(*variables, request);
+  request.add_generation_prompt = read_flag(body, "add_generation_prompt", true);
+  request.continue_final_message = read_flag(body, "continue_final_message", false);
   const Json* const content = find_text(body, "content");
   const Json* const prompt = find_text(body, "prompt");
   if (const Json* const messages = find(body, "messages")) {
-    GenerationRequest request;
     request.messages = read_messages(*messages);
-    if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools);
-    if (const Json* const variables = find(body, "chat_template_kwargs")) read_template_variables(*variables, request);
-    request.add_generation_prompt = read_flag(body, "add_generation_prompt", true);
-    request.continue_final_message = read_flag(body, "continue_final_message", false);
     return engine.chat_render(chat_render_json(request));
   }
   const Json* const text = content != nullptr ? content : prompt;

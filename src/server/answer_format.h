@@ -72,7 +72,7 @@ class AnswerFormat {
 [[nodiscard]] std::unique_ptr<AnswerFormat> completion_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> chat_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> response_format(const GenerationRequest& request, AnswerInfo info);
-
+[[nodiscard]] std::unique_ptr<AnswerFormat> messages_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> embedding_format(const GenerationRequest& request, AnswerInfo info);
 
 // "stop", "length", "abort" or "error".

@@ -25,6 +25,7 @@ std::string ApiError::body() const {
     return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
   };
   nlohmann::ordered_json error;
+  error["type"] = "error";  // Anthropic's clients look for it
   error["error"]["message"] = what();
   error["error"]["type"] = type();
   error["error"]["param"] = text_or_null(param_);

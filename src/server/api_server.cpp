@@ -36,10 +36,13 @@ bool same_secret(std::string_view given, std::string_view secret) {
   return difference == 0;
 }
 
-std::string_view bearer_of(const HttpRequest& request) {
+// OpenAI's clients send a bearer token, Anthropic's a header of their own.
+std::string_view key_of(const HttpRequest& request) {
   std::string_view value = request.header("authorization");
   constexpr std::string_view kScheme = "bearer ";
-  if (value.size() < kScheme.size() || !same_word(value.substr(0, kScheme.size()), kScheme)) return "";
+  if (value.size() < kScheme.size() || !same_word(value.substr(0, kScheme.size()), kScheme)) {
+    return request.header("x-api-key");
+  }
   value.remove_prefix(kScheme.size());
   value.remove_prefix(std::min(value.size(), value.find_first_not_of(' ')));
   return value;
@@ -80,6 +83,8 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/v1/completions", &ApiServer::post_completions, false},
     {"POST", "/v1/chat/completions", &ApiServer::post_chat, false},
     {"POST", "/v1/responses", &ApiServer::post_responses, false},
+    {"POST", "/v1/messages", &ApiServer::post_messages, false},
+    {"POST", "/v1/messages/count_tokens", &ApiServer::post_count_tokens, false},
     {"POST", "/v1/embeddings", &ApiServer::post_embeddings, false},
     {"GET", "/v1/models", &ApiServer::get_models, false},
     {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, false},
@@ -146,7 +151,8 @@ void ApiServer::add_cors_headers(Exchange& exchange, const HttpRequest& request)
     exchange.add_header({"Vary", "Origin"});
     if (request.method == "OPTIONS") {
       exchange.add_header({"Access-Control-Allow-Methods", "GET, POST, OPTIONS"});
-      exchange.add_header({"Access-Control-Allow-Headers", "Authorization, Content-Type"});
+      exchange.add_header({"Access-Control-Allow-Headers",
+                           "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"});
       exchange.add_header({"Access-Control-Max-Age", "600"});
     }
     return;
@@ -177,14 +183,15 @@ void ApiServer::route(Exchange& exchange, HttpRequest& request) {
 
 uint32_t ApiServer::check_key(const HttpRequest& request) const {
   if (options_.api_keys.empty()) return 0;
-  const std::string_view given = bearer_of(request);
+  const std::string_view given = key_of(request);
   uint32_t tenant = 0;
   for (size_t i = 0; i < options_.api_keys.size(); ++i) {  // all of them: the time tells nothing
     if (same_secret(given, options_.api_keys[i])) tenant = static_cast<uint32_t>(i + 1);
   }
   if (tenant == 0) {
-    throw ApiError(401, given.empty() ? "no API key: send 'Authorization: Bearer KEY'" : "wrong API key", "",
-                   "invalid_api_key");
+    throw ApiError(401,
+                   given.empty() ? "no API key: send 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'" : "wrong API key",
+                   "", "invalid_api_key");
   }
   return tenant;
 }
@@ -278,6 +285,11 @@ void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
   answer_later(exchange, [this, body = std::move(request.body)] { return detokenize_answer(engine_, body); });
 }
 
+void ApiServer::post_count_tokens(Exchange& exchange, HttpRequest& request) {
+  check_json_type(request);
+  answer_later(exchange, [this, body = std::move(request.body)] { return count_tokens_answer(engine_, body); });
+}
+
 void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
                              std::string (*answer)(Engine&, const std::string&)) {
   check_json_type(request);
@@ -311,6 +323,7 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
                   .model = options_.model_names.front(),
                   .call_marks = call_marks_,
                   .short_call_ids = info_["tool_calls"]["ids"].get<bool>()};
+  if (endpoint == kMessages) exchange.add_header({"Request-Id", info.id});  // where Anthropic's clients look
   http_.work([this, id = exchange.id(), endpoint, tenant, info = std::move(info), body = std::move(request.body)] {
     try {
       auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));

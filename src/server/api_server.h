@@ -83,6 +83,8 @@ class ApiServer {
   void post_completions(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kCompletions); }
   void post_chat(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kChat); }
   void post_responses(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kResponses); }
+  void post_messages(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kMessages); }
+  void post_count_tokens(Exchange& exchange, HttpRequest& request);
   void post_embeddings(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kEmbeddings); }
 
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);

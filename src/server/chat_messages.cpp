@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMessageCountMax = 10'000;
 constexpr size_t kToolCountMax = 512;
-constexpr size_t kNameBytesMax = 64;
+constexpr size_t kNameBytesMax = 128;  // Anthropic's
 
 [[noreturn]] void refuse(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
 

@@ -116,7 +116,8 @@ void set_structured(const std::string& field, std::string_view kind, const Json&
   }
 }
 
-// `response_format`, or `text.format` of /v1/responses, which holds the schema itself.
+}  // namespace
+
 void read_format(const std::string& field, const Json& value, GenerationRequest& request) {
   if (!value.is_object() || !value.contains("type")) refuse(field, value, "an object with 'type'");
   const Json& type = value["type"];
@@ -131,8 +132,6 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
   set_structured(place + ".schema", "json", holder["schema"], request);
   request.echoed["format"] = value;
 }
-
-}  // namespace
 
 void read_prompts(const Json& value, GenerationRequest& request) {
   request.prompts = read_prompt_list("prompt", value, kPromptCountMax);
@@ -173,6 +172,10 @@ void read_instructions(const Json& value, GenerationRequest& request) {
 
 void read_stop(const Json& value, GenerationRequest& request) {
   request.stop = read_texts("stop", value, true, kStopTextsMax);
+}
+
+void read_stop_sequences(const Json& value, GenerationRequest& request) {
+  request.stop = read_texts("stop_sequences", value, false, kStopTextsMax);
 }
 
 void read_bad_words(const Json& value, GenerationRequest& request) {

@@ -3,6 +3,8 @@
 // ERRORS (all): ApiError 400 naming the field.
 #pragma once
 
+#include <string>
+
 #include "server/generation_request.h"
 #include "server/json_body.h"
 
@@ -19,6 +21,7 @@ void read_instructions(const Json& value, GenerationRequest& request);
 void read_top_k(const Json& value, GenerationRequest& request);
 void read_seed(const Json& value, GenerationRequest& request);
 void read_stop(const Json& value, GenerationRequest& request);
+void read_stop_sequences(const Json& value, GenerationRequest& request);
 void read_bad_words(const Json& value, GenerationRequest& request);
 void read_dry_sequence_breakers(const Json& value, GenerationRequest& request);
 void read_logit_bias(const Json& value, GenerationRequest& request);
@@ -37,5 +40,8 @@ void read_guided_grammar(const Json& value, GenerationRequest& request);
 void read_guided_choice(const Json& value, GenerationRequest& request);
 void read_response_format(const Json& value, GenerationRequest& request);
 void read_text_format(const Json& value, GenerationRequest& request);
+
+// `response_format`, or another field of that form, which may hold the schema itself.
+void read_format(const std::string& field, const Json& value, GenerationRequest& request);
 
 }  // namespace inflight::server

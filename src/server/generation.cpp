@@ -72,12 +72,16 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
 std::unique_ptr<AnswerFormat> format_for(unsigned endpoint, const GenerationRequest& request, AnswerInfo info) {
   if (endpoint == kCompletions) return completion_format(request, std::move(info));
   if (endpoint == kEmbeddings) return embedding_format(request, std::move(info));
+  if (endpoint == kMessages) return messages_format(request, std::move(info));
   if (endpoint == kChat) return chat_format(request, std::move(info));
   return response_format(request, std::move(info));
 }
 
-// The format is the endpoint's own; a stream's errors end it in the same way for all.
-std::string error_event(const ApiError& error) { return "data: " + error.body() + "\n\n"; }
+// A stream's errors end it in the same way for all; where events have types, this one has.
+std::string error_event(const ApiError& error, unsigned endpoint) {
+  const bool typed = endpoint == kMessages || endpoint == kResponses;
+  return (typed ? "event: error\ndata: " : "data: ") + error.body() + "\n\n";
+}
 
 }  // namespace
 
@@ -85,7 +89,7 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
                                 AnswerInfo info, uint32_t key_tenant) {
   const uint32_t tenant = tenant_of(*request, key_tenant);
   try {
-    if (endpoint == kChat || endpoint == kResponses) {
+    if ((endpoint & kConversations) != 0) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
     }
     SubmittedRequest submitted{std::move(request), endpoint, std::move(info), {}};
@@ -114,6 +118,7 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
     : engine_(engine),
       exchange_(exchange),
       request_(std::move(submitted.request)),
+      endpoint_(submitted.endpoint),
       format_(format_for(submitted.endpoint, *request_, std::move(submitted.info))),
       waker_{queue, exchange.id()},
       last_write_(std::chrono::steady_clock::now()) {
@@ -259,7 +264,7 @@ void Generation::fail(const ApiError& error, std::string& out) {
   done_ = true;
   for (Source& source : sources_) source.stream.cancel();
   if (!begun_) return exchange_.respond(error.response());
-  exchange_.write(out + error_event(error));
+  exchange_.write(out + error_event(error, endpoint_));
   exchange_.end_stream();
 }
 

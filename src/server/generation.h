@@ -73,6 +73,7 @@ class Generation final : public Producer {
   Engine& engine_;
   Exchange& exchange_;
   std::unique_ptr<GenerationRequest> request_;
+  const unsigned endpoint_;
   std::unique_ptr<AnswerFormat> format_;
   Waker waker_;
   std::vector<Source> sources_;  // after waker_: their streams call it until they are destroyed

@@ -90,7 +90,7 @@ void read_prompt_logprobs(GenerationRequest& request) {
 GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   GenerationRequest request;
   request.params.temperature = 1.0F;  // OpenAI's default, not the C interface's
-  if (endpoint == kChat || endpoint == kResponses) request.params.add_special_tokens = 0;  // the template writes them
+  if ((endpoint & kConversations) != 0) request.params.add_special_tokens = 0;  // the template writes them
   read_fields(body, endpoint, request);
   if (endpoint == kCompletions) {
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
@@ -98,8 +98,8 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
     if (request.prompts.empty()) throw ApiError(400, "'input' is missing", "input");
     if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MEAN;
     return request;
-  } else if (!body.contains(endpoint == kChat ? "messages" : "input") || request.messages.empty()) {
-    const char* const field = endpoint == kChat ? "messages" : "input";
+  } else if (const char* const field = endpoint == kResponses ? "input" : "messages";
+             !body.contains(field) || request.messages.empty()) {
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
   }
   check_choices(request);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client asks for, checked: the common form of /v1/completions, /v1/chat/completions, /v1/responses and
-// /v1/embeddings.
+// What a client asks for, checked: the common form of /v1/completions, /v1/chat/completions, /v1/responses,
+// /v1/messages and /v1/embeddings.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,9 @@ inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kResponses = 4;
 inline constexpr unsigned kEmbeddings = 8;
-inline constexpr unsigned kEndpoints = kCompletions | kChat | kResponses;  // those that generate
+inline constexpr unsigned kMessages = 16;  // Anthropic's
+inline constexpr unsigned kConversations = kChat | kResponses | kMessages;
+inline constexpr unsigned kEndpoints = kCompletions | kConversations;  // those that generate
 inline constexpr unsigned kAllEndpoints = kEndpoints | kEmbeddings;
 
 inline constexpr int32_t kChoicesMax = 128;  // answers of one HTTP request

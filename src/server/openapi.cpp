@@ -60,6 +60,12 @@ Json paths() {
   paths["/v1/completions"]["post"] = generation("Continue a text", "CompletionRequest", "Completion");
   paths["/v1/chat/completions"]["post"] = generation("Answer a conversation", "ChatRequest", "ChatCompletion");
   paths["/v1/responses"]["post"] = generation("Answer a conversation (responses)", "ResponseRequest", "Response");
+  paths["/v1/messages"]["post"] =
+      generation("Answer a conversation (Anthropic's form)", "MessagesRequest", "MessagesAnswer");
+  Json count = object;
+  count["properties"]["input_tokens"]["type"] = "integer";
+  paths["/v1/messages/count_tokens"]["post"] =
+      post_operation("Tokens of a conversation", reference("MessagesRequest"), std::move(count));
   paths["/v1/embeddings"]["post"] =
       post_operation("Texts as vectors", reference("EmbeddingRequest"), reference("EmbeddingList"));
   paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
@@ -118,7 +124,8 @@ Json paths() {
 
 // The shapes that are not made from the table, with the numbers of with_limits().
 constexpr std::string_view kFixedSchemas = R"json({
-    "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
+    "Error": {"type": "object", "required": ["type", "error"], "properties": {"type": {"enum": ["error"]},
+      "error": {"type": "object",
       "required": ["message", "type", "param", "code"], "properties": {"message": {"type": "string"},
       "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
     "Message": {"type": "object", "required": ["role", "content"], "properties": {
@@ -130,8 +137,23 @@ constexpr std::string_view kFixedSchemas = R"json({
     "Tool": {"type": "object", "required": ["type", "function"], "properties": {
       "type": {"type": "string", "enum": ["function"]},
       "function": {"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"}, "description": {"type": ["string", "null"]},
+        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "description": {"type": ["string", "null"]},
         "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}}}},
+    "TextBlock": {"type": "object", "required": ["type", "text"], "properties": {
+      "type": {"type": "string", "enum": ["text"]}, "text": {"type": "string"}}},
+    "AnthropicMessage": {"type": "object", "required": ["role", "content"], "properties": {
+      "role": {"type": "string", "enum": ["user", "assistant"]},
+      "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/TextBlock"}}]}}},
+    "AnthropicTool": {"type": "object", "required": ["name", "input_schema"], "properties": {
+      "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "type": {"enum": ["custom", null]},
+      "description": {"type": ["string", "null"]}, "input_schema": {"type": "object"},
+      "strict": {"type": ["boolean", "null"]}}},
+    "MessagesAnswer": {"type": "object", "required": ["id", "type", "role", "model", "content", "stop_reason",
+      "stop_sequence", "usage"], "properties": {"content": {"type": "array", "items": {"type": "object"}},
+      "stop_reason": {"type": "string", "enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use",
+        "model_context_window_exceeded"]},
+      "usage": {"type": "object", "required": ["input_tokens", "cache_read_input_tokens", "output_tokens"]}}},
     "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
       "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
       "total_tokens": {"type": "integer"}, "prompt_tokens_details": {"type": "object"}}},
@@ -205,6 +227,7 @@ std::string openapi_document(const Json& engine_info) {
   document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions, limits);
   document["components"]["schemas"]["ChatRequest"] = request_schema(kChat, limits);
   document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses, limits);
+  document["components"]["schemas"]["MessagesRequest"] = request_schema(kMessages, limits);
   document["components"]["schemas"]["EmbeddingRequest"] = request_schema(kEmbeddings, limits);
   return to_text(document);
 }

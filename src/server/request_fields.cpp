@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "server/anthropic_messages.h"
 #include "server/api_error.h"
 #include "server/field_readers.h"
 
@@ -102,6 +103,12 @@ constexpr Field kFields[] = {
            R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1,
            "items": {"$ref": "#/components/schemas/Message"}}]})",
            "Text or a conversation"),
+    custom("messages", kMessages, read_anthropic_messages,
+           R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/AnthropicMessage"}})",
+           "The conversation, in Anthropic's form; an answer that the last message begins goes on"),
+    custom("system", kMessages, read_anthropic_system,
+           R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/TextBlock"}}]})",
+           "System message before the conversation"),
     custom("instructions", kResponses, read_instructions, R"({"type": "string"})", "System message before the input"),
 
     integer(
@@ -109,6 +116,9 @@ constexpr Field kFields[] = {
         "Output tokens at most (default 16); 0: nothing is generated, 'echo' and 'prompt_logprobs' tell of the prompt"),
     integer("max_tokens", kChat, 1, kTokensMax, max_tokens,
             "Output tokens at most (default: what the context has room for)"),
+    integer(
+        "max_tokens", kMessages, 0, kTokensMax, max_tokens,
+        "Output tokens at most (default: what the context has room for); 0: the prompt is stored, nothing generated"),
     integer("max_completion_tokens", kChat, 1, kTokensMax, max_tokens, "OpenAI's newer name of max_tokens"),
     integer("max_output_tokens", kResponses, 1, kTokensMax, max_tokens, "Output tokens at most"),
     integer(
@@ -164,7 +174,10 @@ constexpr Field kFields[] = {
     integer(
         "best_of", kCompletions | kChat, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.best_of; },
         "Generate so many, give the n of the highest mean log probability"),
-    custom("stop", kEndpoints, read_stop,
+    custom("stop_sequences", kMessages, read_stop_sequences,
+           R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 256}})",
+           "The answer ends before any of these texts"),
+    custom("stop", kEndpoints & ~kMessages, read_stop,
            R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 256}, {"type": "array", "maxItems": 16,
                "items": {"type": "string", "minLength": 1, "maxLength": 256}}]})",
            "The answer ends before any of these texts"),
@@ -191,7 +204,7 @@ constexpr Field kFields[] = {
     boolean(
         "stream", kEndpoints, [](Request& r) -> bool& { return r.stream; }, "Server-sent events"),
     custom(
-        "stream_options", kEndpoints, read_stream_options,
+        "stream_options", kEndpoints & ~kMessages, read_stream_options,
         R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"},
                "continuous_usage_stats": {"type": "boolean"}},
                "additionalProperties": false})",
@@ -211,6 +224,14 @@ constexpr Field kFields[] = {
 
     custom("tools", kChat | kResponses, read_tool_list,
            R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
+    custom("tools", kMessages, read_anthropic_tools,
+           R"({"type": "array", "items": {"$ref": "#/components/schemas/AnthropicTool"}})",
+           "Functions that the model may call; those that Anthropic runs are not available"),
+    custom("tool_choice", kMessages, read_anthropic_tool_choice,
+           R"({"type": "object", "required": ["type"], "properties": {"disable_parallel_tool_use": {"type": "boolean"}},
+               "anyOf": [{"properties": {"type": {"enum": ["auto", "any", "none"]}}},
+                         {"required": ["name"], "properties": {"type": {"enum": ["tool"]}, "name": {"type": "string"}}}]})",
+           "Whether functions are called: as the model likes, some, a named one, none"),
     custom(
         "tool_choice", kChat | kResponses, read_choice,
         R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object", "required": ["type",
@@ -223,7 +244,7 @@ constexpr Field kFields[] = {
     boolean(
         "parallel_tool_calls", kChat | kResponses, [](Request& r) -> bool& { return r.parallel_tool_calls; },
         "Several calls in one answer"),
-    custom("chat_template_kwargs", kChat | kResponses, read_template_variables, R"({"type": "object"})",
+    custom("chat_template_kwargs", kConversations, read_template_variables, R"({"type": "object"})",
            "Further variables of the chat template"),
     custom("documents", kChat, read_documents, R"({"type": "array", "items": {"type": "object"}})",
            "Documents that the chat template writes, if it knows them"),
@@ -257,6 +278,11 @@ constexpr Field kFields[] = {
     custom("guided_choice", kEndpoints, read_guided_choice,
            R"({"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}})",
            "Older name of structured_outputs.choice"),
+    custom("output_config", kMessages, read_output_config,
+           R"({"type": "object", "additionalProperties": false, "properties": {"effort": {}, "format": {"anyOf": [
+               {"type": "null"}, {"type": "object", "required": ["type", "schema"],
+               "properties": {"type": {"enum": ["json_schema"]}, "schema": {"type": "object"}}}]}}})",
+           "format: the answer is JSON of a schema; effort: accepted, without effect"),
     custom("text", kResponses, read_text_format, R"({"type": "object"})", "Form of the answer"),
 
     integer(
@@ -285,11 +311,21 @@ constexpr Field kFields[] = {
     text(
         "user", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.user; },
         "Without 'tenant' and API keys: each user is a tenant"),
+    custom("metadata", kMessages, read_anthropic_metadata,
+           R"({"type": "object", "properties": {"user_id": {"type": ["string", "null"]}}})", "user_id: as 'user'"),
+    ignored("thinking", kMessages, "Accepted, without effect: use 'chat_template_kwargs'"),
+    ignored("cache_control", kMessages, "Accepted, without effect: prefixes are found by content"),
+    ignored("context_management", kMessages, "Accepted, without effect"),
+    ignored("inference_geo", kMessages, "Accepted, without effect"),
+    ignored("speed", kMessages, "Accepted, without effect"),
+    unsupported("thread", kMessages, "null", "conversations are not stored: send the whole one"),
+    unsupported("container", kMessages, "null", "there are no containers here"),
+    unsupported("mcp_servers", kMessages, "[]", "tools are the client's"),
     ignored("metadata", kChat | kResponses, "Accepted, without effect"),
     ignored("safety_identifier", kChat | kResponses, "Accepted, without effect"),
     ignored("prompt_cache_key", kChat | kResponses, "Accepted, without effect: prefixes are found by content"),
     ignored("prompt_cache_retention", kChat | kResponses, "Accepted, without effect"),
-    ignored("service_tier", kChat | kResponses, "Accepted, without effect"),
+    ignored("service_tier", kConversations, "Accepted, without effect"),
     ignored("verbosity", kChat, "Accepted, without effect"),
     ignored("reasoning_effort", kChat, "Accepted, without effect"),
     ignored("reasoning", kResponses, "Accepted, without effect"),
@@ -337,7 +373,8 @@ struct Rule {
   std::string_view schema;
 };
 constexpr Rule kRules[] = {
-    {kEndpoints, R"({"if": {"required": ["stream_options"], "properties": {"stream_options": {"type": "object"}}},
+    {kEndpoints & ~kMessages,
+     R"({"if": {"required": ["stream_options"], "properties": {"stream_options": {"type": "object"}}},
                      "then": {"required": ["stream"], "properties": {"stream": {"const": true}}}})"},
     {kChat, R"({"if": {"required": ["top_logprobs"], "properties": {"top_logprobs": {"type": "integer", "minimum": 1}}},
                 "then": {"required": ["logprobs"], "properties": {"logprobs": {"const": true}}}})"},
@@ -521,7 +558,9 @@ std::string with_limits(std::string_view schema, const SchemaLimits& limits) {
 Json request_schema(unsigned endpoint, const SchemaLimits& limits) {
   Json schema = Json::object();
   schema["type"] = "object";
-  const char* const content = endpoint == kCompletions ? "prompt" : endpoint == kChat ? "messages" : "input";
+  const char* const content = endpoint == kCompletions                ? "prompt"
+                              : (endpoint & (kChat | kMessages)) != 0 ? "messages"
+                                                                      : "input";
   for (const Field& field : kFields) {
     if ((field.endpoints & endpoint) == 0) continue;
     schema["properties"][std::string(field.name)] =

@@ -107,6 +107,16 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
   }
 }
 
+std::string count_tokens_answer(Engine& engine, const std::string& text) {
+  const GenerationRequest request = read_generation_request(parse_json_object(text), kMessages);
+  try {
+    const std::string prompt = engine.chat_render(chat_render_json(request));
+    return to_text(Json{{"input_tokens", engine.tokenize(prompt, false).size()}});
+  } catch (const Failure& failure) {
+    throw bad_request(failure);
+  }
+}
+
 std::string detokenize_answer(Engine& engine, const std::string& text) {
   const Json body = parse_json_object(text);
   check_keys(body, {"model", "tokens"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// /tokenize and /detokenize, in vLLM's form.
+// /tokenize and /detokenize in vLLM's form, /v1/messages/count_tokens in Anthropic's.
 #pragma once
 
 #include <string>
@@ -15,5 +15,8 @@ namespace inflight::server {
 
 // {"tokens": ids} to {"prompt": text}.   ERRORS, THREAD: the same.
 [[nodiscard]] std::string detokenize_answer(Engine& engine, const std::string& body);
+
+// A body of /v1/messages to {"input_tokens"}: the length of its prompt.   ERRORS, THREAD: the same.
+[[nodiscard]] std::string count_tokens_answer(Engine& engine, const std::string& body);
 
 }  // namespace inflight::server

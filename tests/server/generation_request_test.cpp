@@ -6,6 +6,7 @@
 
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "server/api_error.h"
 #include "server/request_fields.h"
@@ -99,14 +100,24 @@ TEST(GenerationRequest, ReadsPromptsInAllFourForms) {
   EXPECT_EQ(read(R"({"prompt": [[5], [6, 7]]})", kCompletions).prompts[1].ids, (std::vector<int32_t>{6, 7}));
 }
 
+struct Fault {
+  unsigned endpoint;
+  std::string body;
+  const char* param;
+  const char* says;
+};
+
+void expect_faults(const std::vector<Fault>& faults) {
+  for (const Fault& each : faults) {
+    const auto [param, message] = error_of(each.body, each.endpoint);
+    EXPECT_EQ(param, each.param) << each.body << ": " << message;
+    EXPECT_NE(message.find(each.says), std::string::npos) << each.body << ": " << message;
+  }
+}
+
 TEST(GenerationRequest, NamesTheFieldAtFault) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )";
-  const struct {
-    unsigned endpoint;
-    std::string body;
-    const char* param;
-    const char* says;
-  } cases[] = {
+  expect_faults({
       {kCompletions, R"({})", "prompt", "missing"},
       {kCompletions, R"({"prompt": null})", "prompt", "missing"},
       {kCompletions, R"({"prompt": {}})", "prompt", "an object"},
@@ -172,7 +183,7 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kChat, chat + R"("top_logprobs": 21})", "top_logprobs", "between"},
       {kChat, chat + R"("tools": [{"type": "web"}]})", "tools[0].type", "web"},
       {kChat, chat + R"("tools": [{"type": "function", "function": {"name": "a b"}}]})", "tools[0].function.name",
-       "1 to 64"},
+       "1 to 128"},
       {kChat, chat + R"("tool_choice": "maybe"})", "tool_choice", "maybe"},
       {kChat, chat + R"("response_format": {"type": "xml"}})", "response_format.type", "xml"},
       {kChat, chat + R"("functions": []})", "functions", "use 'tools'"},
@@ -180,12 +191,27 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kResponses, R"({"instructions": "x"})", "input", "missing"},
       {kResponses, R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "not stored"},
       {kResponses, R"({"input": [{"type": "item_reference"}]})", "input[0].type", "item_reference"},
-  };
-  for (const auto& each : cases) {
-    const auto [param, message] = error_of(each.body, each.endpoint);
-    EXPECT_EQ(param, each.param) << each.body << ": " << message;
-    EXPECT_NE(message.find(each.says), std::string::npos) << each.body << ": " << message;
-  }
+  });
+}
+
+TEST(GenerationRequest, NamesTheFieldAtFaultOfAnthropicsForm) {
+  const std::string turn = R"({"messages": [{"role": "user", "content": )";
+  expect_faults({
+      {kMessages, turn + R"([{"type": "image", "source": {}}]}]})", "messages[0].content[0].type", "'image', allowed"},
+      {kMessages, turn + R"([{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}]})",
+       "messages[0].content[0].type", "allowed for role user: text, tool_result"},
+      {kMessages, turn + R"([{"type": "tool_result"}]}]})", "messages[0].content[0].tool_use_id", "null"},
+      {kMessages, turn + R"([]}]})", "messages", "no content"},
+      {kMessages, turn + R"("x"}], "tools": [{"type": "web_search_20250305", "name": "web_search"}]})", "tools[0].type",
+       "allowed: custom"},
+      {kMessages, turn + R"("x"}], "tools": [{"name": "f"}]})", "tools[0].input_schema", "a JSON Schema"},
+      {kMessages, turn + R"("x"}], "tool_choice": {"type": "required"}})", "tool_choice.type", "auto, any, tool, none"},
+      {kMessages, turn + R"("x"}], "tool_choice": {"type": "any"}})", "tool_choice", "no 'tools'"},
+      {kMessages, turn + R"("x"}], "stop": "y"})", "stop", "unknown"},
+      {kMessages, turn + R"("x"}], "output_config": {"format": {"type": "xml"}}})", "output_config.format.type", "xml"},
+      {kMessages, R"({"messages": [{"role": "system", "content": "x"}]})", "messages[0].role", "user, assistant"},
+      {kMessages, R"({"max_tokens": 4})", "messages", "missing"},
+  });
 }
 
 TEST(GenerationRequest, NamesWhatIsWrongWithAChoice) {
@@ -258,8 +284,42 @@ TEST(GenerationRequest, ReadsAResponsesConversation) {
   EXPECT_EQ(request.tools[0]["function"]["name"], "f");
 }
 
+// Truth: Anthropic's published reference of the Messages API.
+TEST(GenerationRequest, ReadsAnAnthropicConversation) {
+  const GenerationRequest request = read(R"({"system": [{"type": "text", "text": "S"}, {"type": "text", "text": "T"}],
+      "max_tokens": 5, "stop_sequences": ["x"], "metadata": {"user_id": "u"},
+      "messages": [{"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b",
+      "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "c"}]},
+      {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"},
+      {"type": "text", "text": "d"}, {"type": "tool_use", "id": "t1", "name": "f", "input": {"k": 1}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text",
+      "text": "4"}]}, {"type": "text", "text": "e"}]}],
+      "tools": [{"name": "f", "description": "D", "input_schema": {"type": "object"}}],
+      "tool_choice": {"type": "any", "disable_parallel_tool_use": true}})",
+                                         kMessages);
+  EXPECT_EQ(request.messages, Json::parse(R"([{"role": "system", "content": "ST"}, {"role": "user", "content": "a\nbc"},
+      {"role": "assistant", "content": "d", "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f",
+      "arguments": {"k": 1}}}]}, {"role": "tool", "tool_call_id": "t1", "content": "4"},
+      {"role": "user", "content": "e"}])"));
+  EXPECT_EQ(request.tools, Json::parse(R"([{"type": "function", "function": {"name": "f", "description": "D",
+      "parameters": {"type": "object"}}}])"));
+  EXPECT_EQ(request.tool_choice.kind, ToolChoice::Kind::Required);
+  EXPECT_FALSE(request.parallel_tool_calls);
+  EXPECT_EQ(request.params.max_tokens, 5);
+  EXPECT_EQ(request.stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(request.user, "u");
+  EXPECT_FALSE(request.continue_final_message);
+  const GenerationRequest begun = read(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}], "output_config": {"effort": "low", "format": {"type": "json_schema",
+      "schema": {"type": "object"}}}})",
+                                       kMessages);
+  EXPECT_TRUE(begun.continue_final_message);
+  EXPECT_FALSE(begun.add_generation_prompt);
+  EXPECT_EQ(begun.structured_json, R"({"type":"object"})");
+}
+
 TEST(RequestFields, TheSchemaListsWhatIsRead) {
-  for (const unsigned endpoint : {kCompletions, kChat, kResponses}) {
+  for (const unsigned endpoint : {kCompletions, kChat, kResponses, kMessages, kEmbeddings}) {
     const Json schema =
         request_schema(endpoint, {.vocabulary_size = 1024, .max_model_len = 512, .embedding_length = 8});
     EXPECT_EQ(schema["additionalProperties"], false);

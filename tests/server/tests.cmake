@@ -17,6 +17,7 @@ inflight_python_test(server_page server server/page_test.py $<TARGET_FILE:inflig
 inflight_python_test(server_widget server server/widget_test.py $<TARGET_FILE:inflight>)
 set_tests_properties(server_page server_widget PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_openai server server/openai_test.py $<TARGET_FILE:inflight>)
+inflight_python_test(server_messages server server/messages_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_openai_sdk server server/openai_sdk_test.py $<TARGET_FILE:inflight>)
 find_program(SYSTEM_PYTHON3 python3 PATHS /usr/bin NO_DEFAULT_PATH)  # sees Debian's python3-* packages
 add_test(NAME server_structured COMMAND ${SYSTEM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/server/structured_test.py

@@ -83,8 +83,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add("--profile", flags->profile_path, "Time every kernel and write a Chrome trace to this file", kEngine);
 
   add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
-  add("--max-num-batched-tokens", params.max_num_batched_tokens, "Tokens computed in a step (default: 512)",
-      kScheduling);
+  add("--max-num-batched-tokens", params.max_num_batched_tokens,
+      "Tokens computed in a step (default: 256 on a CPU, else 512; at least --max-num-seqs)", kScheduling);
   add("--chunked-prefill-size,--chunk", params.max_prefill_tokens, "Of these, prompt tokens (default: all)",
       kScheduling);
   add("--long-prefill-token-threshold", params.long_prefill_token_threshold, "Of these, of one prompt (default: all)",

@@ -125,6 +125,13 @@ class Ends(unittest.TestCase):
                          ["completion_tokens"], 300)
 
 
+class Budget(unittest.TestCase):
+    def test_tokens_of_a_step(self):
+        for flags, wanted in (((), 256), (("--max-num-seqs", "300"), 300), (("--max-num-batched-tokens", "70"), 70)):
+            with Server(PROGRAM, *flags) as one:
+                self.assertEqual(one.request("GET", "/inflight/stats")[2]["max_num_batched_tokens"], wanted, flags)
+
+
 class Logits(unittest.TestCase):
     def test_bias_of_what_is_no_token(self):
         refused = server.request("POST", "/v1/completions", {**STORY, "logit_bias": {"1024": 1}})

@@ -141,9 +141,9 @@ void LiveCalibration::append_steps(std::string& csv, const std::string& name,
 
 void LiveCalibration::probe() { probes_.push_back(engine_.run(probe_)); }
 
-// Again, a few times at most, while others take the processors or the machine changes its pace.
+// Once more where others took the processors or the machine changed its pace.
 LiveRun LiveCalibration::live_run(const Workload& workload) {
-  constexpr int kAttempts = 3;
+  constexpr int kAttempts = 2;
   constexpr double kOthersMax = 0.05;
   constexpr double kTicks = 0.01;  // seconds: what OtherLoad cannot see
   LiveRun live;
@@ -223,19 +223,42 @@ void LiveCalibration::fit() {
     for (const RecordedRun& run : probes_) durations.push_back(seconds(run.steps.at(i).duration));
     usual_.push_back(std::max(median_of(std::move(durations)), 1e-9));
   }
-  std::vector<MeasuredStep> steps;
   std::vector<double> pickups;  // seconds
-  for (const LiveRun* const live : undisturbed(training_)) {
-    const Pace pace = pace_of(*live);
+  std::vector<Pace> paces;
+  const auto used = undisturbed(training_);
+  for (const LiveRun* const live : used) {
+    paces.push_back(pace_of(*live));
     for (const TimeNs pickup : live->run.pickups) pickups.push_back(seconds(pickup));
-    for (const RecordedStep& step : live->run.steps) {
-      if (step.duration > 0) steps.push_back({step.work, seconds(step.duration) / of(pace, step), step.after_idle});
+  }
+  fit_steps(used, paces);
+  for (size_t i = 0; i < used.size(); ++i) paces[i].prompt *= prompt_error(*used[i], paces[i]);
+  fit_steps(used, paces);
+  // A request that finds the engine idle waits until its thread has woken, and then for a slow first step.
+  if (!pickups.empty()) fit_.profile.pickup_us = 1e6 * median_of(std::move(pickups)) + fit_.wake_us;
+}
+
+void LiveCalibration::fit_steps(const std::vector<const LiveRun*>& runs, const std::vector<Pace>& paces) {
+  std::vector<MeasuredStep> steps;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (const RecordedStep& step : runs[i]->run.steps) {
+      if (step.duration > 0) steps.push_back({step.work, seconds(step.duration) / of(paces[i], step), step.after_idle});
     }
   }
   fit_ = fit_device_profile(steps, base_);
   step_count_ = steps.size();
-  // A request that finds the engine idle waits until its thread has woken, and then for a slow first step.
-  if (!pickups.empty()) fit_.profile.pickup_us = 1e6 * median_of(std::move(pickups)) + fit_.wake_us;
+}
+
+// What a training run's own steps with prompts took over what is predicted for them, their median. A probe has few such
+// steps and they are long, so that the pace may change among them; what that adds is no noise of single steps.
+double LiveCalibration::prompt_error(const LiveRun& live, const Pace& pace) const {
+  constexpr size_t kStepsMin = 8;
+  const DeviceModel model(fit_.profile);
+  std::vector<double> ratios;
+  for (const RecordedStep& step : live.run.steps) {
+    if (!has_prompts(step) || step.after_idle || step.duration <= 0) continue;
+    ratios.push_back(seconds(step.duration) / pace.prompt / std::max(seconds(model.device_time(step.work)), 1e-9));
+  }
+  return ratios.size() < kStepsMin ? 1.0 : median_of(std::move(ratios));
 }
 
 SimResult LiveCalibration::simulate(const Workload& workload, const Pace& pace, int draw) const {

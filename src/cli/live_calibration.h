@@ -66,6 +66,8 @@ class LiveCalibration {
   void train();
   void check_round();
   void fit();
+  void fit_steps(const std::vector<const LiveRun*>& runs, const std::vector<Pace>& paces);
+  [[nodiscard]] double prompt_error(const LiveRun& live, const Pace& pace) const;
   [[nodiscard]] SimResult simulate(const Workload& workload, const Pace& pace, int draw) const;
   [[nodiscard]] Pace pace_between(size_t probe, size_t other) const;
   [[nodiscard]] double drift(const LiveRun& live) const;

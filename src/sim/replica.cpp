@@ -38,7 +38,9 @@ void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tok
 
 void Replica::add(int32_t index, TimeNs arrival) {
   const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
-  if (arrival > clock_.now()) idle_until(arrival + static_cast<TimeNs>(model_.profile().pickup_us * 1e3));
+  if (idle() && arrival >= clock_.now()) {
+    idle_until(arrival + static_cast<TimeNs>(model_.profile().pickup_us * 1e3));
+  }
   const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };
   Request request;
   request.id = static_cast<RequestId>(next_request_++);

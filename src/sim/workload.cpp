@@ -4,40 +4,10 @@
 #include <algorithm>
 
 namespace inflight {
-namespace {
-
-// Two words of 30 bits name a stream: tokens at even positions come from one, at odd positions from the other.
-struct StreamWords {
-  uint32_t even, odd;
-};
-
-StreamWords words_of(uint64_t stream) {
-  // The finaliser of SplitMix64 (Steele et al. 2014).
-  uint64_t hash = stream + 0x9e3779b97f4a7c15ULL;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
-  hash ^= hash >> 31;
-  return {static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)};
-}
-
-constexpr uint32_t kStride = 2654435761U;  // odd: positions differ from each other
-constexpr uint32_t kMask = 0x3fffffffU;
-
-}  // namespace
-
-TokenId stream_token(uint64_t stream, int32_t position) {
-  const StreamWords words = words_of(stream);
-  const auto p = static_cast<uint32_t>(position);
-  return static_cast<TokenId>(((p % 2 == 0 ? words.even : words.odd) + p * kStride) & kMask);
-}
 
 void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
-  const StreamWords words = words_of(stream);
-  const auto first = static_cast<uint32_t>(position);
-  for (uint32_t i = 0; i < tokens.size(); ++i) {
-    const uint32_t p = first + i;
-    tokens[i] = static_cast<TokenId>(((p % 2 == 0 ? words.even : words.odd) + p * kStride) & kMask);
-  }
+  const StreamWords words(stream);
+  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = words.token(static_cast<uint32_t>(position) + i);
 }
 
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens) {

@@ -20,8 +20,30 @@ namespace inflight {
 // The simulated model's end token; no stream holds it.
 inline constexpr TokenId kSimEndToken = 0x7fffffff;
 
+// Two words of 30 bits name a stream: tokens at even positions come from one, at odd positions from the other.
+struct StreamWords {
+  uint32_t even, odd;
+
+  explicit StreamWords(uint64_t stream) {
+    // The finaliser of SplitMix64 (Steele et al. 2014).
+    uint64_t hash = stream + 0x9e3779b97f4a7c15ULL;
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
+    hash ^= hash >> 31;
+    even = static_cast<uint32_t>(hash);
+    odd = static_cast<uint32_t>(hash >> 32);
+  }
+  [[nodiscard]] TokenId token(uint32_t position) const {
+    constexpr uint32_t kStride = 2654435761U;  // odd: positions differ from each other
+    constexpr uint32_t kMask = 0x3fffffffU;
+    return static_cast<TokenId>(((position % 2 == 0 ? even : odd) + position * kStride) & kMask);
+  }
+};
+
 // The token at `position` of a stream.
-[[nodiscard]] TokenId stream_token(uint64_t stream, int32_t position);
+[[nodiscard]] inline TokenId stream_token(uint64_t stream, int32_t position) {
+  return StreamWords(stream).token(static_cast<uint32_t>(position));
+}
 // Appends the tokens at [position, position + count).
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens);
 

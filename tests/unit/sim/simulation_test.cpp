@@ -65,6 +65,18 @@ TEST(Simulation, EqualLengthsGainNothing) {  // checklist 133
   EXPECT_LE(fixed["steps"].get<double>() / continuous["steps"].get<double>(), 1.05);
 }
 
+TEST(Simulation, AnIdleEngineTakesTimeToWake) {
+  const nlohmann::json device = {{"device", "unit,pickup_us=500"}, {"overlap", "off"}};
+  nlohmann::json spec = device;
+  spec["workload"] = "lengths=2,2";  // both are there at the begin: it wakes once
+  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.0025);
+  spec["workload"] = "poisson,requests=20,rate=1,prompt=4,output=2";  // far apart: it wakes for each
+  const auto apart = run(spec);
+  EXPECT_DOUBLE_EQ(apart["ttft_ms"]["p50"], 1.5);
+  EXPECT_DOUBLE_EQ(apart["ttft_ms"]["max"], 1.5);
+  EXPECT_DOUBLE_EQ(apart["itl_ms"]["mean"], 1.0);
+}
+
 // PLUGINS (d): 1,256 requests, 639 tokens each to compute.
 TEST(Simulation, ClosedLoopComputesEveryTokenOnce) {
   const auto result = run({{"workload", "closed,requests=1256,prompt=512,output=128"},

@@ -11,6 +11,8 @@
 
 namespace inflight {
 
+inline constexpr const char* kPluginSuffix = ".ifp.so";
+
 struct LoadedFile {
   void* handle = nullptr;  // of dlopen
   void* query = nullptr;   // the entry symbol

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <string_view>
 
 #include "base/error.h"
@@ -128,9 +127,6 @@ std::unique_ptr<PluginModule> PluginModule::from_query(inflight_plugin_query_fn 
 }
 
 std::unique_ptr<PluginModule> PluginModule::load(const std::string& path) {
-  if (std::filesystem::exists(path) && !std::string_view(path).ends_with(kPluginSuffix)) {
-    fail(ErrorCode::Plugin, "{}: plugin files are named *{}", path, kPluginSuffix);
-  }
   const LoadedFile file = load_plugin_file(path);
   std::unique_ptr<PluginModule> module;
   std::exception_ptr error;

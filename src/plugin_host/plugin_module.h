@@ -12,8 +12,6 @@
 
 namespace inflight {
 
-inline constexpr const char* kPluginSuffix = ".ifp.so";
-
 // LIFETIME: a loaded file stays in the process for good: its descriptors and code may be referred to from anywhere.
 class PluginModule {
  public:

@@ -2,12 +2,11 @@
 #include "plugin_host/plugin_registry.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "plugin_host/builtin_policies.h"
+#include "plugin_host/plugin_folders.h"
 #include "plugin_host/plugin_notes.h"
 
 namespace inflight {
@@ -21,16 +20,6 @@ const inflight_policy_t* member_of(const PluginModule& module, const std::string
     if (name.empty() || name == policy->id || name == short_name(*policy)) return policy;
   }
   return nullptr;
-}
-
-std::vector<std::string> plugin_files(const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().string().ends_with(kPluginSuffix)) files.push_back(entry.path().string());
-  }
-  std::ranges::sort(files);
-  return files;
 }
 
 std::string_view short_name_of(std::string_view id) { return id.substr(id.rfind('.') + 1); }
@@ -50,26 +39,6 @@ bool promises(const std::string& file, const std::string& name, uint32_t kind) {
 const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "eviction strategy" : "scheduling policy"; }
 
 }  // namespace
-
-std::vector<std::string> user_plugin_folders() {
-  std::vector<std::string> folders;
-  if (const char* path = ::secure_getenv("INFLIGHT_PLUGIN_PATH"); path != nullptr) {
-    std::string_view rest = path;
-    while (!rest.empty()) {
-      const size_t colon = rest.find(':');
-      if (colon != 0) folders.emplace_back(rest.substr(0, colon));
-      rest = colon == std::string_view::npos ? std::string_view{} : rest.substr(colon + 1);
-    }
-  }
-  if (const char* data = ::secure_getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0') {
-    folders.push_back(std::string(data) + "/inflight/plugins-1");
-  } else if (const char* home = ::secure_getenv("HOME"); home != nullptr && *home != '\0') {
-    folders.push_back(std::string(home) + "/.local/share/inflight/plugins-1");
-  }
-  return folders;
-}
-
-std::string installed_plugin_folder() { return INFLIGHT_PLUGIN_DIR; }
 
 PluginRegistry::PluginRegistry() {
   for (const inflight_plugin_query_fn query : builtin_policy_queries()) {

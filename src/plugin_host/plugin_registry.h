@@ -57,8 +57,4 @@ class PluginRegistry {
 // The one of the process: loading the same file twice must give the same module.
 [[nodiscard]] PluginRegistry& plugin_registry();
 
-// Folders that are searched before and after the built-in policies.
-[[nodiscard]] std::vector<std::string> user_plugin_folders();
-[[nodiscard]] std::string installed_plugin_folder();
-
 }  // namespace inflight

@@ -4,6 +4,7 @@
 // Method: SchedulerWorld (every output compared with the request alone) on one seeded workload; faulty plugins from
 // tests/plugins make one mistake each.
 // Covers: plugin_host/plugin_module.cpp, plugin_host/plugin_registry.cpp, plugin_host/plugin_notes.cpp
+// Covers: plugin_host/plugin_folders.cpp
 // Covers: plugin_host/policy_instance.cpp, plugin_host/request_columns.cpp, plugin_host/policies.cpp
 // Covers: plugin_host/sched_adapter.cpp, plugin_host/evict_adapter.cpp
 #include <gtest/gtest.h>

@@ -72,7 +72,9 @@ double of(const Pace& pace, const RecordedStep& step) { return has_prompts(step)
 LiveCalibration::LiveCalibration(EngineFlags& engine_flags, const Options& options)
     : engine_(limited(engine_flags)),
       overlap_(engine_flags.overlap == "on"),
-      base_{.name = options.name, .description = engine_.model() + " on " + engine_.device()},
+      base_{.name = options.name,
+            .description = engine_.model() + " on " + engine_.device(),
+            .sliding_window = engine_.sliding_window()},
       probe_(make_workload(kProbe)) {
   if (engine_.max_model_len() < kModelLength) {
     fail(ErrorCode::InvalidArgument, "the model's length is {} tokens, calibrate needs {}", engine_.max_model_len(),

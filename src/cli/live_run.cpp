@@ -140,6 +140,7 @@ LiveEngine::LiveEngine(EngineFlags& flags)
   const auto info = nlohmann::json::parse(engine_.info_json());
   model_ = info.at("model").at("name");
   device_ = info.at("device").at("name");
+  sliding_window_ = info.at("model").at("sliding_window");
   vocabulary_size_ = info.at("model").at("vocabulary_size");
   max_model_len_ = info.at("limits").at("max_model_len");
   max_num_seqs_ = info.at("limits").at("max_num_seqs");

@@ -26,6 +26,7 @@
 
 #include "cache/host_tier.h"
 #include "cache/kv_blocks.h"
+#include "core/attended_tokens.h"
 #include "core/batch_plan.h"
 #include "core/executor.h"
 #include "core/step_result.h"
@@ -302,7 +303,9 @@ class Scheduler {
   void note_adapter(const Sequence& sequence);
   void note_computing(const Sequence& sequence);
   [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
-  [[nodiscard]] int64_t attended_tokens(int32_t computed, int32_t count) const;
+  [[nodiscard]] int64_t attended_tokens(int32_t computed, int32_t count) const {
+    return inflight::attended_tokens(computed, count, config_.sliding_window);
+  }
 
   SchedulerConfig config_;
   const SchedulerConfig capacity_;  // what the rows, blocks and arrays were made for

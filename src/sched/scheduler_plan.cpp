@@ -10,14 +10,6 @@ namespace inflight {
 
 int32_t Scheduler::blocks_for(int32_t token_count) const { return div_ceil(token_count, blocks_.block_token_count()); }
 
-// Pairs of a query among `count` tokens and a token that it attends to, the queries beginning at position `computed`.
-int64_t Scheduler::attended_tokens(int32_t computed, int32_t count) const {
-  // Those whose window reaches back to position 0 see position + 1 tokens, the others the whole window.
-  const int32_t growing = config_.sliding_window == 0 ? count : std::clamp(config_.sliding_window - computed, 0, count);
-  return int64_t{growing} * computed + int64_t{growing} * (growing + 1) / 2 +
-         int64_t{count - growing} * config_.sliding_window;
-}
-
 const BatchPlan& Scheduler::plan(TimeNs now) {
   begin_step(now);
   if (limits_.shape == StepShape::DecodeFirst) schedule_decodes(now);

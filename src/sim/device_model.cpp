@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "core/attended_tokens.h"
 #include "sim/text_file.h"
 
 namespace inflight {
@@ -34,6 +36,7 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("swap_block_us", p.swap_block_us, 0.0, kTimeMax);
   visit("kv_bytes_per_token", p.kv_bytes_per_token, 0.0, 1e9);
   visit("kv_tokens", p.kv_tokens, 16.0, 4e9);
+  visit("sliding_window", p.sliding_window, 0.0, limits::kContextTokensMax);
   visit("layers", p.layers, 1.0, 1024.0);
   visit("tensor_parallel", p.tensor_parallel, 1.0, 64.0);
   visit("pipeline_parallel", p.pipeline_parallel, 1.0, 64.0);
@@ -214,17 +217,17 @@ void DeviceProfile::validate() const {
   });
 }
 
-DeviceWork DeviceWork::of(const BatchPlan& plan) {
+DeviceWork DeviceWork::of(const BatchPlan& plan, int32_t sliding_window) {
   DeviceWork work;
   work.tokens = plan.scheduled_token_count;
   work.sequences = static_cast<int64_t>(plan.entries.size());
   work.swapped_blocks = static_cast<int64_t>(plan.swap_in.size() + plan.swap_out.size());
   for (const BatchEntry& entry : plan.entries) {
-    const int64_t count = entry.scheduled_token_count;
+    const int64_t attended = attended_tokens(entry.computed_token_count, entry.scheduled_token_count, sliding_window);
     if (entry.phase == Phase::Decode) {
-      work.decode_context += entry.context_token_count();
+      work.decode_context += attended;
     } else {
-      work.prefill_pairs += count * entry.computed_token_count + count * (count + 1) / 2;
+      work.prefill_pairs += attended;
       ++work.prompts;
     }
   }
@@ -277,6 +280,7 @@ TimeNs DeviceModel::host_time(const DeviceWork& work) const {
 }
 
 TimeNs DeviceModel::transfer_time(int64_t tokens) const {
+  if (profile_.sliding_window > 0) tokens = std::min<int64_t>(tokens, profile_.sliding_window);
   return static_cast<TimeNs>(profile_.link_latency_us * 1e3 +
                              profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
 }

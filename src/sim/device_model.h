@@ -53,6 +53,7 @@ struct DeviceProfile {
   double swap_block_us = 0.0;        // copying a KV block to or from host memory
   double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
   int64_t kv_tokens = 65536;         // what the KV storage holds
+  int32_t sliding_window = 0;        // last tokens that a token of the model attends to; 0 = all
   int32_t layers = 32;               // for what parallel devices exchange
   int32_t tensor_parallel = 1;       // devices that share each layer, 1..64
   int32_t pipeline_parallel = 1;     // devices that hold a share of the layers each, 1..64
@@ -71,11 +72,12 @@ struct DeviceProfile {
 struct DeviceWork {
   int64_t tokens = 0;          // scheduled
   int64_t sequences = 0;       // entries
-  int64_t decode_context = 0;  // context tokens of the decodes
+  int64_t decode_context = 0;  // tokens that the decodes attend to
   int64_t prefill_pairs = 0;   // attended pairs of the other entries
   int64_t prompts = 0;         // the other entries
   int64_t swapped_blocks = 0;
-  [[nodiscard]] static DeviceWork of(const BatchPlan& plan);
+  // sliding_window: the model's, as DeviceProfile has it.
+  [[nodiscard]] static DeviceWork of(const BatchPlan& plan, int32_t sliding_window);
 };
 
 class DeviceModel {
@@ -84,7 +86,7 @@ class DeviceModel {
 
   [[nodiscard]] TimeNs device_time(const DeviceWork& work) const;
   [[nodiscard]] TimeNs host_time(const DeviceWork& work) const;
-  // Moving the K and V of `tokens` tokens to another machine.
+  // Moving the K and V of a prompt of `tokens` tokens (those in its window) to another machine.
   [[nodiscard]] TimeNs transfer_time(int64_t tokens) const;
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 

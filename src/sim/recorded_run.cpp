@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "sched/setup_json.h"
 #include "sim/decision_hash.h"
 
 namespace inflight {
@@ -29,7 +30,7 @@ namespace {
 
 class Reader {
  public:
-  explicit Reader(TimeNs begin) { run_.begin = run_.end = begin; }
+  Reader(TimeNs begin, int32_t sliding_window) : sliding_window_(sliding_window) { run_.begin = run_.end = begin; }
 
   void apply(const TraceRecord& record) {
     std::visit([&](const auto& content) { apply(content, record.time); }, record.content);
@@ -79,7 +80,7 @@ class Reader {
       one.phase = entry.scheduled == 1 && entry.computed > 0 ? Phase::Decode : Phase::Prefill;
       decided.scheduled_token_count += entry.scheduled;
     }
-    step.work = DeviceWork::of(decided);
+    step.work = DeviceWork::of(decided, sliding_window_);
     hash_.add(decided);
     run_.used_slots += step.work.sequences;
     run_.steps.push_back(step);
@@ -115,6 +116,7 @@ class Reader {
     ++run_.finished;
   }
 
+  const int32_t sliding_window_;
   RecordedRun run_;
   bool idle_ = true;  // when the last step had ended
   size_t ended_ = 0;  // steps
@@ -137,7 +139,11 @@ RecordedRun read_recorded_run(std::span<const TraceRecord> records, TimeNs begin
       first = i + 1;
     }
   }
-  Reader reader(begin);
+  int32_t sliding_window = 0;
+  if (const auto* setup = records.empty() ? nullptr : std::get_if<TraceBegin>(&records.front().content)) {
+    sliding_window = parse_setup_json(setup->configuration_json).config.sliding_window;
+  }
+  Reader reader(begin, sliding_window);
   for (const TraceRecord& record : records.subspan(first)) reader.apply(record);
   return reader.take();
 }

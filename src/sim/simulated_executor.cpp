@@ -44,7 +44,7 @@ TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const
 
 void SimulatedExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(count_ < static_cast<size_t>(kStepsInFlightMax));
-  DeviceWork work = DeviceWork::of(plan);
+  DeviceWork work = DeviceWork::of(plan, model_.profile().sliding_window);
   if (prefill_free_) {
     work.prefill_pairs = work.prompts = 0;
     work.tokens = work.sequences;

@@ -363,6 +363,7 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
          "the workload's longest request has {} tokens with its output, allowed: {} (kv_blocks {} of {} tokens)",
          longest, int64_t{setup.blocks.block_count} * width, setup.blocks.block_count, width);
   }
+  setup.config.sliding_window = options.device.sliding_window;
   setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
   setup.latency = DeviceModel(options.device).latency_model().coefficients();
   setup.config.validate(int64_t{setup.blocks.block_count} * width);

@@ -52,7 +52,7 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   plan.entries.emplace_back();
   plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;
   plan.entries[0].phase = Phase::Decode;
-  const TimeNs once = model.device_time(DeviceWork::of(plan));
+  const TimeNs once = model.device_time(DeviceWork::of(plan, 0));
   int64_t single = 0, triple = 0;
   for (int i = 0; i < 400; ++i) {
     executor.submit(plan);
@@ -75,6 +75,34 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   profile.prompt_jitter = {{0.0, {-1.0}}};
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prompt_jitter holds -1, allowed: 0 to",
                         [&] { profile.validate(); });
+}
+
+// checklist 47: a window of 100 tokens: a decode at 250 reads 100, a prompt's tokens 90 to 109 see 91 to 100, then 100
+// each.
+TEST(DeviceModel, ASlidingWindowBoundsWhatIsAttendedTo) {
+  BatchPlan plan;
+  plan.entries.resize(2);
+  plan.entries[0].computed_token_count = 250;
+  plan.entries[0].scheduled_token_count = 1;
+  plan.entries[0].phase = Phase::Decode;
+  plan.entries[1].computed_token_count = 90;
+  plan.entries[1].scheduled_token_count = 20;
+  plan.entries[1].phase = Phase::Prefill;
+  int64_t all = 0, seen = 0;
+  for (int position = 90; position < 110; ++position) {
+    all += position + 1;
+    seen += std::min(position + 1, 100);
+  }
+  EXPECT_EQ(DeviceWork::of(plan, 0).decode_context, 251);
+  EXPECT_EQ(DeviceWork::of(plan, 0).prefill_pairs, all);
+  EXPECT_EQ(DeviceWork::of(plan, 100).decode_context, 100);
+  EXPECT_EQ(DeviceWork::of(plan, 100).prefill_pairs, seen);
+  DeviceProfile profile = simple();
+  profile.kv_bytes_per_token = 1000;
+  const TimeNs whole = DeviceModel(profile).transfer_time(100);
+  profile.sliding_window = 100;
+  EXPECT_EQ(DeviceModel(profile).transfer_time(5000), whole);
+  EXPECT_EQ(parse_device_profile(to_json(profile)).sliding_window, 100);
 }
 
 TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {

@@ -28,6 +28,7 @@ Recording record(uint64_t seed, const std::string& schedule, const std::string& 
   options.config.host_blocks = 50;
   options.config.priority_preemption_threshold = 2;
   options.config.max_loras = 2;
+  options.config.sliding_window = rng.chance(0.3) ? rng.between(5, 40) : 0;
   options.blocks = {.block_count = 30, .block_token_count = 4};
   options.overlap = rng.chance(0.5);
   Recording recording;

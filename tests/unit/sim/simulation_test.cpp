@@ -56,6 +56,22 @@ TEST(Simulation, ABacklogKeepsEverySlotFilled) {  // checklist 131; with overlap
   EXPECT_GE(result["backlog_slot_share"], 0.99);
 }
 
+// checklist 47: a sequence of 400 tokens keeps the window and a block more (blocks are given back whole), so that four
+// run in what one would fill; the recording of such a run is replayed step by step.
+TEST(Simulation, ASlidingWindowKeepsOnlyItsBlocks) {
+  nlohmann::json spec = {{"workload", "closed,requests=4,prompt=16,output=384"},
+                         {"device", "unit,sliding_window=64"},
+                         {"kv_blocks", 25},
+                         {"prefix_caching", "off"}};
+  const auto windowed = run(spec);
+  EXPECT_EQ(windowed["preemptions"], 0);
+  EXPECT_LE(windowed["kv_growth"]["peak"]["tokens_per_sequence"], 64 + 16);
+  // Each position p computes min(p + 1, 64) pairs; the last of 400 tokens is never computed.
+  EXPECT_EQ(windowed["attended_tokens"], 4 * (64 * 65 / 2 + (399 - 64) * 64));
+  spec["device"] = "unit";
+  EXPECT_GT(run(spec)["preemptions"], 0);
+}
+
 TEST(Simulation, EqualLengthsGainNothing) {  // checklist 133
   nlohmann::json spec = {
       {"workload", "closed,requests=64,prompt=16,output=50"}, {"max_num_seqs", 8}, {"device", "unit"}};

@@ -15,7 +15,9 @@ inflight_python_test(server_embeddings server server/embeddings_test.py $<TARGET
 inflight_python_test(server_soak server server/soak_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_page server server/page_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_widget server server/widget_test.py $<TARGET_FILE:inflight>)
-set_tests_properties(server_page server_widget PROPERTIES SKIP_RETURN_CODE 77)
+inflight_python_test(server_widget_file server server/widget_file_test.py $<TARGET_FILE:inflight>
+  ${PROJECT_BINARY_DIR}/widget/widget.html)
+set_tests_properties(server_page server_widget server_widget_file PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_openai server server/openai_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_messages server server/messages_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_openai_sdk server server/openai_sdk_test.py $<TARGET_FILE:inflight>)

@@ -115,7 +115,9 @@ def fidelity():
         for check in found["checks"]:
             figures = [check[key] for key in FIGURES]
             errors += [abs(figure["error"]) for figure in figures]
-            beyond_noise += sum(abs(figure["error"]) > max(0.05, figure["paced_spread"]) for figure in figures)
+            beyond_noise += sum(
+                abs(figure["error"]) > max(0.05, min(figure["live_spread"], figure["paced_spread"])) for figure in figures
+            )
             cells = (
                 f"{figure['live']:.4g} / {figure['simulated']:.4g} ({figure['error']:+.1%};"
                 f" ±{figure['paced_spread']:.1%}, raw ±{figure['live_spread']:.1%})"
@@ -133,7 +135,8 @@ def fidelity():
                 " turns. A small run before and after each of them says at which pace the machine went; each is predicted at its"
                 " own. Each cell is live (median of the runs) / simulated (likewise, each the median of 15 draws of the machine's"
                 " noise; error; ± half of the way from the lowest to the highest live run over its own prediction; raw: over the"
-                " median). Steps: whether the simulator took just the steps of every live run."
+                " median; the smaller of the two counts as what the machine does). Steps: whether the simulator took just the"
+                " steps of every live run."
                 "\n\n" + ".\n\n".join(details) + "."
             ),
             table(["model and device", "workload", "same steps", *FIGURES.values()], rows),

@@ -10,6 +10,7 @@ namespace inflight {
 namespace {
 
 constexpr TimeNs kSecond = 1'000'000'000;
+constexpr double kSecondsMax = 9e9;  // since 1970, in the year 2255: what nanoseconds can count
 
 // Days from 1970-01-01 of a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").
 int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
@@ -51,7 +52,7 @@ std::vector<std::string_view> split_csv(std::string_view line) {
 
 std::optional<TimeNs> parse_time(std::string_view text) {
   if (const auto seconds = parse_number(text)) {
-    if (!(*seconds >= 0.0 && *seconds < 9e9)) return std::nullopt;
+    if (!(*seconds >= 0.0 && *seconds < kSecondsMax)) return std::nullopt;
     return static_cast<TimeNs>(*seconds * 1e9);
   }
   // YYYY-MM-DD?hh:mm:ss
@@ -70,6 +71,7 @@ std::optional<TimeNs> parse_time(std::string_view text) {
     return std::nullopt;
   }
   const int64_t seconds = days_from_civil(part[0], part[1], part[2]) * 86400 + part[3] * 3600 + part[4] * 60 + part[5];
+  if (seconds < 0 || static_cast<double>(seconds) >= kSecondsMax) return std::nullopt;
   std::string_view rest = text.substr(kLength);
   double fraction = 0.0;
   if (rest.starts_with('.')) {

@@ -268,8 +268,13 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
   std::ranges::stable_sort(workload.requests, {}, &SimRequest::arrival);
   const TimeNs begin = workload.requests.front().arrival;
   for (SimRequest& request : workload.requests) {
-    const auto since = static_cast<double>(request.arrival - begin);
-    request.arrival = options.speed == 0.0 ? 0 : static_cast<TimeNs>(since / options.speed);
+    constexpr double kSecondsMax = 4e9;  // so that ends can be counted too
+    const double since = options.speed == 0.0 ? 0.0 : static_cast<double>(request.arrival - begin) / options.speed;
+    if (since > kSecondsMax * 1e9) {
+      fail(ErrorCode::CorruptFile, "{}: a request comes {:.3g} s after the first one, allowed: up to {:.0f} s", path,
+           since * 1e-9, kSecondsMax);
+    }
+    request.arrival = static_cast<TimeNs>(since);
   }
   workload.name = path.substr(path.rfind('/') + 1);
   return workload;

@@ -28,6 +28,9 @@ TEST(TraceReader, Times) {
   EXPECT_EQ(parse_time("2.5"), 2500 * kMs);
   EXPECT_FALSE(parse_time("2023-13-16 18:17:03"));
   EXPECT_FALSE(parse_time("yesterday"));
+  EXPECT_FALSE(parse_time("0001-01-01 00:00:00"));
+  EXPECT_FALSE(parse_time("9999-12-31 23:59:59"));
+  EXPECT_EQ(parse_time("2254-01-01 00:00:00"), 8'962'185'600LL * 1000 * kMs);
   EXPECT_FALSE(parse_time("-1"));
 }
 
@@ -36,6 +39,8 @@ TEST(TraceReader, AzureCsv) {
   write_text_file(folder.file("azure.csv"),
                   "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
                   "2023-11-16 18:17:04.9799600,3180,8\n2023-11-16 18:17:05.0000000,10,0\n");
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "s after the first one, allowed: up to 4000000000 s",
+                        [&] { static_cast<void>(read_trace_workload(folder.file("azure.csv"), {.speed = 1e-12})); });
   const Workload workload = read_trace_workload(folder.file("azure.csv"), {.speed = 2.0});
   ASSERT_EQ(workload.requests.size(), 2U);  // the one without output is no request
   EXPECT_EQ(workload.requests[0].prompt_tokens, 4808);

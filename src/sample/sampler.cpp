@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -16,6 +17,33 @@ namespace {
 constexpr size_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
 constexpr size_t kLanes = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The loops over the vocabulary exist twice: as the program is built, and for processors with fused multiply-add, where
+// std::fma is an instruction instead of a call. It is rounded once either way, so the bits are the same.
+#define INFLIGHT_IN_BOTH [[gnu::always_inline]] inline
+#ifdef __x86_64__
+#define INFLIGHT_FMA [[gnu::target("avx2,fma")]]
+const bool kHasFma = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+#else
+#define INFLIGHT_FMA
+constexpr bool kHasFma = false;
+#endif
+
+INFLIGHT_IN_BOTH float exp_body(float x) {
+  if (x < -87.0F) x = -87.0F;
+  const float shifted = std::fma(x, 1.44269504F, 12582912.0F);
+  const float n = shifted - 12582912.0F;
+  float r = std::fma(n, -0.693359375F, x);
+  r = std::fma(n, 2.12194440e-4F, r);
+  float p = 1.9875691500e-4F;
+  for (const float coefficient :
+       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
+    p = std::fma(p, r, coefficient);
+  }
+  p = std::fma(p, r * r, r) + 1.0F;
+  const uint32_t power = (std::bit_cast<uint32_t>(shifted) - 0x4B400000U) << 23;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + power);
+}
 
 // The kernels' order of adding up 16 lanes.
 float sum_lanes(std::array<float, kLanes> lanes) {
@@ -32,6 +60,20 @@ struct Statistics {
   bool nan = false;
 };
 
+INFLIGHT_IN_BOTH float exp_sum_body(std::span<const float> logits, float largest) {
+  std::array<float, kLanes> lanes{};
+  const size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t begin = 0; begin < whole; begin += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += exp_body(logits[begin + lane] - largest);
+  }
+  for (size_t i = whole; i < logits.size(); ++i) {
+    if (logits[i] != -kInfinity) lanes[i % kLanes] += exp_body(logits[i] - largest);
+  }
+  return sum_lanes(lanes);
+}
+float exp_sum(std::span<const float> logits, float largest) { return exp_sum_body(logits, largest); }
+INFLIGHT_FMA float exp_sum_fma(std::span<const float> logits, float largest) { return exp_sum_body(logits, largest); }
+
 Statistics chunk_statistics(std::span<const float> logits) {
   Statistics result;
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -41,33 +83,25 @@ Statistics chunk_statistics(std::span<const float> logits) {
       result.id = i;
     }
   }
-  std::array<float, kLanes> lanes{};
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const bool tail = i >= logits.size() / kLanes * kLanes;
-    if (tail && logits[i] == -kInfinity) continue;
-    lanes[i % kLanes] += exp_nonpositive(logits[i] - result.largest);
-  }
-  result.sum = sum_lanes(lanes);
+  result.sum = kHasFma ? exp_sum_fma(logits, result.largest) : exp_sum(logits, result.largest);
   return result;
 }
 
 Statistics statistics_of(std::span<const float> logits) {
   Statistics all;
-  const auto chunk_of = [&](size_t begin) {
-    return logits.subspan(begin, std::min(kStatisticsChunk, logits.size() - begin));
-  };
-  // Twice over the chunks instead of a list of their results: nothing is allocated.
+  std::vector<Statistics> chunks;
+  chunks.reserve(logits.size() / kStatisticsChunk + 1);
   for (size_t begin = 0; begin < logits.size(); begin += kStatisticsChunk) {
-    const Statistics chunk = chunk_statistics(chunk_of(begin));
+    const Statistics& chunk =
+        chunks.emplace_back(chunk_statistics(logits.subspan(begin, std::min(kStatisticsChunk, logits.size() - begin))));
     all.nan = all.nan || chunk.nan;
     if (chunk.largest > all.largest) {
       all.largest = chunk.largest;
       all.id = begin + chunk.id;
     }
   }
-  for (size_t begin = 0; begin < logits.size(); begin += kStatisticsChunk) {
-    const Statistics chunk = chunk_statistics(chunk_of(begin));
-    const float scaled = chunk.sum * exp_nonpositive(chunk.largest - all.largest);
+  for (const Statistics& chunk : chunks) {
+    const float scaled = chunk.sum * exp_body(chunk.largest - all.largest);
     all.sum = all.sum + scaled;
   }
   return all;
@@ -91,10 +125,30 @@ float logit_of_key(uint32_t key) {
   return std::bit_cast<float>(key ^ ((key & 0x80000000U) != 0 ? 0x80000000U : 0xFFFFFFFFU));
 }
 
+// Weight floor(w * 2^40) of each logit: sums of these are exact in any order.
+struct Scale {
+  float largest, inverse_temperature, min_p;
+};
+INFLIGHT_IN_BOTH uint64_t weight_body(float logit, const Scale& scale) {
+  const float w = exp_body((logit - scale.largest) * scale.inverse_temperature);
+  return w < scale.min_p ? 0 : static_cast<uint64_t>(static_cast<int64_t>(w * 0x1p40F));
+}
+INFLIGHT_IN_BOTH void weigh_body(std::span<const float> logits, const Scale& scale, std::span<uint64_t> weights) {
+  for (size_t i = 0; i < logits.size(); ++i) weights[i] = weight_body(logits[i], scale);
+}
+void weigh(std::span<const float> logits, const Scale& scale, std::span<uint64_t> weights) {
+  weigh_body(logits, scale, weights);
+}
+INFLIGHT_FMA void weigh_fma(std::span<const float> logits, const Scale& scale, std::span<uint64_t> weights) {
+  weigh_body(logits, scale, weights);
+}
+
 class Distribution {
  public:
   Distribution(std::span<const float> logits, float largest, const SamplingParams& sampling)
-      : logits_(logits), largest_(largest), inverse_temperature_(1.0F / sampling.temperature), min_p_(sampling.min_p) {}
+      : logits_(logits), scale_{largest, 1.0F / sampling.temperature, sampling.min_p}, weights_(logits.size()) {
+    kHasFma ? weigh_fma(logits, scale_, weights_) : weigh(logits, scale_, weights_);
+  }
 
   enum class By { Count, Mass };
   // The shortest prefix, in the order (larger logit, lower id), whose count or weight reaches `wanted`.
@@ -103,17 +157,17 @@ class Distribution {
     uint64_t above = 0;
     for (int shift = 24; shift >= 0; shift -= 8) {
       std::array<uint64_t, 256> bins{};
-      for (const float logit : logits_) {
-        const uint32_t key = order_key(logit);
+      for (size_t i = 0; i < logits_.size(); ++i) {
+        const uint32_t key = order_key(logits_[i]);
         if (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8)) continue;
-        const uint64_t mass = weight(logit);
+        const uint64_t mass = weights_[i];
         bins[(key >> shift) & 255] += by == By::Mass ? mass : uint64_t{mass != 0};
       }
       uint32_t bin = 255;
       while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
       prefix |= bin << shift;
     }
-    const uint64_t each = by == By::Mass ? weight(logit_of_key(prefix)) : 1;
+    const uint64_t each = by == By::Mass ? weight_body(logit_of_key(prefix), scale_) : 1;
     const uint64_t missing = wanted - above;  // at least 1: the walk stops before `above` reaches it
     Threshold threshold{.key = prefix};
     if (each != 0) {
@@ -132,7 +186,7 @@ class Distribution {
     for (size_t i = 0; i < logits_.size(); ++i) {
       const uint32_t key = order_key(logits_[i]);
       if (key < threshold.key) continue;
-      const uint64_t mass = weight(logits_[i]);
+      const uint64_t mass = weights_[i];
       if (mass == 0) continue;
       if (key == threshold.key) {
         if (threshold.ties == 0) continue;
@@ -148,14 +202,9 @@ class Distribution {
   }
 
  private:
-  // floor(w * 2^40): sums of these are exact in any order.
-  [[nodiscard]] uint64_t weight(float logit) const {
-    const float w = exp_nonpositive((logit - largest_) * inverse_temperature_);
-    return w < min_p_ ? 0 : static_cast<uint64_t>(w * 0x1p40F);
-  }
-
   std::span<const float> logits_;
-  float largest_, inverse_temperature_, min_p_;
+  Scale scale_;
+  std::vector<uint64_t> weights_;
 };
 
 TokenId draw(const Distribution& distribution, size_t vocabulary_size, const SamplingParams& sampling,
@@ -178,21 +227,7 @@ TokenId draw(const Distribution& distribution, size_t vocabulary_size, const Sam
 
 }  // namespace
 
-float exp_nonpositive(float x) {
-  if (x < -87.0F) x = -87.0F;
-  const float shifted = std::fma(x, 1.44269504F, 12582912.0F);
-  const float n = shifted - 12582912.0F;
-  float r = std::fma(n, -0.693359375F, x);
-  r = std::fma(n, 2.12194440e-4F, r);
-  float p = 1.9875691500e-4F;
-  for (const float coefficient :
-       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
-    p = std::fma(p, r, coefficient);
-  }
-  p = std::fma(p, r * r, r) + 1.0F;
-  const uint32_t power = (std::bit_cast<uint32_t>(shifted) - 0x4B400000U) << 23;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + power);
-}
+float exp_nonpositive(float x) { return exp_body(x); }
 
 Draw draw_token(std::span<const float> logits, const SamplingParams& sampling, int32_t position) {
   INFLIGHT_CHECK(!logits.empty());

@@ -74,7 +74,7 @@ Json paths() {
   const auto texts = [&](std::initializer_list<const char*> names) {
     Json schema = object;
     for (const char* const name : names) {
-      schema["properties"][name] = text;
+      schema["properties"][name] = Json{{"type", "string"}, {"minLength", 1}};
       schema["required"].push_back(name);
     }
     return schema;

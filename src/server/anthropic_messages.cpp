@@ -22,20 +22,6 @@ void check_object(const std::string& path, const Json& value) {
   if (!value.is_object()) refuse(path, value, "an object");
 }
 
-// Null: absent.
-const Json* find(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-const std::string& text_at(const Json& object, const char* key, const std::string& path) {
-  const Json* const value = find(object, key);
-  if (value == nullptr || !value->is_string()) {
-    refuse(path + "." + key, value == nullptr ? Json() : *value, "a string");
-  }
-  return value->get_ref<const std::string&>();
-}
-
 // A text, or blocks of text.
 std::string read_text(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();

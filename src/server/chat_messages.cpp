@@ -17,21 +17,6 @@ constexpr size_t kNameBytesMax = 128;  // Anthropic's
 
 [[noreturn]] void refuse(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
 
-const Json* find(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-const std::string& text_at(const Json& object, const char* key, const std::string& path) {
-  const Json* const value = find(object, key);
-  const std::string place = path + "." + key;
-  if (value == nullptr) refuse(place, fmt::format("'{}' is missing, a string is expected", place));
-  if (!value->is_string()) {
-    refuse(place, fmt::format("'{}' is {}, a string is expected", place, describe(*value)));
-  }
-  return value->get_ref<const std::string&>();
-}
-
 // A text, or parts that are all text.
 std::string read_content(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();

@@ -68,4 +68,19 @@ std::string describe(const Json& value) {
   return text.size() <= kShownMax ? text : value.is_string() ? "a string" : "a number";
 }
 
+const Json* find(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+const std::string& text_at(const Json& object, const char* key, const std::string& path) {
+  const Json* const value = find(object, key);
+  if (value == nullptr || !value->is_string()) {
+    const std::string place = path + "." + key;
+    const std::string what = value == nullptr ? "missing" : describe(*value);
+    throw ApiError(400, fmt::format("'{}' is {}, a string is expected", place, what), place);
+  }
+  return value->get_ref<const std::string&>();
+}
+
 }  // namespace inflight::server

@@ -24,4 +24,11 @@ inline constexpr int kJsonDepthMax = 128;
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
 
+// A member of `object`; null: absent, or null.   LIFETIME: as the object's.
+[[nodiscard]] const Json* find(const Json& object, const char* key);
+
+// The text of a member.   path: the object's place in the request, for errors.
+// ERRORS: ApiError 400: missing, or no string.   LIFETIME: as the object's.
+[[nodiscard]] const std::string& text_at(const Json& object, const char* key, const std::string& path);
+
 }  // namespace inflight::server

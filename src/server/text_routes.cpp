@@ -43,12 +43,6 @@ ApiError bad_request(const Failure& failure) {
   return {mine ? 500 : 400, failure.what()};
 }
 
-// Null counts as absent.
-const Json* find(const Json& body, const char* key) {
-  const auto found = body.find(key);
-  return found == body.end() || found->is_null() ? nullptr : &*found;
-}
-
 bool read_flag(const Json& body, const char* key, bool otherwise) {
   const Json* const given = find(body, key);
   if (given == nullptr) return otherwise;

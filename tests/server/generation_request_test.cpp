@@ -200,7 +200,7 @@ TEST(GenerationRequest, NamesTheFieldAtFaultOfAnthropicsForm) {
       {kMessages, turn + R"([{"type": "image", "source": {}}]}]})", "messages[0].content[0].type", "'image', allowed"},
       {kMessages, turn + R"([{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}]})",
        "messages[0].content[0].type", "allowed for role user: text, tool_result"},
-      {kMessages, turn + R"([{"type": "tool_result"}]}]})", "messages[0].content[0].tool_use_id", "null"},
+      {kMessages, turn + R"([{"type": "tool_result"}]}]})", "messages[0].content[0].tool_use_id", "missing"},
       {kMessages, turn + R"([]}]})", "messages", "no content"},
       {kMessages, turn + R"("x"}], "tools": [{"type": "web_search_20250305", "name": "web_search"}]})", "tools[0].type",
        "allowed: custom"},

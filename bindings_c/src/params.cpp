@@ -260,9 +260,8 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_number(params.max_batch_delay_ms, kInitial.max_batch_delay_ms, config.max_batch_delay_ms);
   read_number(params.schedule_conservativeness, kInitial.schedule_conservativeness, config.schedule_conservativeness);
   read_number(params.kv_headroom, kInitial.kv_headroom, config.kv_headroom);
-  options.step_tokens_by_device = !profile && params.max_num_batched_tokens == 0;
-  if (profile && params.max_num_batched_tokens == 0) {
-    config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_num_seqs);
+  if (params.max_num_batched_tokens == 0) {
+    config.max_num_batched_tokens = profile ? std::max(config.max_num_batched_tokens, config.max_num_seqs) : 0;
   }
   if (params.priority_preemption_threshold != INFLIGHT_NO_PREEMPTION) {
     config.priority_preemption_threshold = params.priority_preemption_threshold;

@@ -67,6 +67,23 @@ double seconds(TimeNs time) { return static_cast<double>(time) * 1e-9; }
 bool has_prompts(const RecordedStep& step) { return step.work.prefill_pairs > 0; }
 double of(const Pace& pace, const RecordedStep& step) { return has_prompts(step) ? pace.prompt : pace.decode; }
 
+std::vector<double> step_seconds(const RecordedRun& run) {
+  std::vector<double> durations;
+  for (const RecordedStep& step : run.steps) durations.push_back(std::max(seconds(step.duration), 1e-9));
+  return durations;
+}
+
+// What a probe's steps took over `others`, the seconds of the same steps: the medians of both kinds.
+Pace pace_over(const RecordedRun& probe, const std::vector<double>& others) {
+  INFLIGHT_CHECK(probe.steps.size() == others.size());
+  std::vector<double> decode, prompt;
+  for (size_t i = 0; i < others.size(); ++i) {
+    const RecordedStep& step = probe.steps[i];
+    (has_prompts(step) ? prompt : decode).push_back(seconds(step.duration) / others[i]);
+  }
+  return {median_of(std::move(decode)), median_of(std::move(prompt))};
+}
+
 }  // namespace
 
 LiveCalibration::LiveCalibration(EngineFlags& engine_flags, const Options& options)
@@ -173,37 +190,17 @@ void LiveCalibration::check_round() {
   }
 }
 
-// What the steps of one probe took over those of another, the medians of both kinds.
-Pace LiveCalibration::pace_between(size_t probe, size_t other) const {
-  const auto& steps = probes_[probe].steps;
-  const auto& others = probes_[other].steps;
-  INFLIGHT_CHECK(steps.size() == others.size());
-  std::vector<double> decode, prompt;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const double ratio = seconds(steps[i].duration) / std::max(seconds(others[i].duration), 1e-9);
-    (has_prompts(steps[i]) ? prompt : decode).push_back(ratio);
-  }
-  return {median_of(std::move(decode)), median_of(std::move(prompt))};
-}
-
 // By what factor the pace changed during a run.
 double LiveCalibration::drift(const LiveRun& live) const {
-  const Pace pace = pace_between(live.probe_before + 1, live.probe_before);
+  const Pace pace = pace_over(probes_[live.probe_before + 1], step_seconds(probes_[live.probe_before]));
   return std::max({pace.decode, 1.0 / pace.decode, pace.prompt, 1.0 / pace.prompt});
 }
 
 // Between the probes before and after it.
 Pace LiveCalibration::pace_of(const LiveRun& live) const {
-  std::vector<double> decode[2], prompt[2];
-  Pace sides[2];
-  for (size_t side = 0; side < 2; ++side) {
-    const auto& steps = probes_[live.probe_before + side].steps;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      (has_prompts(steps[i]) ? prompt : decode)[side].push_back(seconds(steps[i].duration) / usual_[i]);
-    }
-    sides[side] = {median_of(std::move(decode[side])), median_of(std::move(prompt[side]))};
-  }
-  return {std::sqrt(sides[0].decode * sides[1].decode), std::sqrt(sides[0].prompt * sides[1].prompt)};
+  const Pace before = pace_over(probes_[live.probe_before], usual_);
+  const Pace after = pace_over(probes_[live.probe_before + 1], usual_);
+  return {std::sqrt(before.decode * after.decode), std::sqrt(before.prompt * after.prompt)};
 }
 
 // Those during which nothing else ran and the machine kept its pace. Where these are fewer than half: the half that is

@@ -69,7 +69,6 @@ class LiveCalibration {
   void fit_steps(const std::vector<const LiveRun*>& runs, const std::vector<Pace>& paces);
   [[nodiscard]] double prompt_error(const LiveRun& live, const Pace& pace) const;
   [[nodiscard]] SimResult simulate(const Workload& workload, const Pace& pace, int draw) const;
-  [[nodiscard]] Pace pace_between(size_t probe, size_t other) const;
   [[nodiscard]] double drift(const LiveRun& live) const;
   [[nodiscard]] Pace pace_of(const LiveRun& live) const;
   [[nodiscard]] std::vector<const LiveRun*> undisturbed(const std::vector<LiveRun>& runs) const;

@@ -83,9 +83,9 @@ ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpe
           .progress = options.progress};
 }
 
-int32_t default_step_tokens(const SchedulerConfig& config, DeviceType device) {
+int32_t default_step_tokens(int32_t max_num_seqs, DeviceType device) {
   constexpr int32_t kCpuStepTokens = 256;
-  return std::max(device == DeviceType::Cpu ? kCpuStepTokens : config.max_num_batched_tokens, config.max_num_seqs);
+  return std::max(device == DeviceType::Cpu ? kCpuStepTokens : SchedulerConfig{}.max_num_batched_tokens, max_num_seqs);
 }
 
 void check_sizes(const RuntimeOptions& options) {
@@ -152,8 +152,8 @@ int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
 
 Runtime::Runtime(RuntimeOptions options)
     : options_(std::move(options)), device_(Device::open({.spec = options_.device, .profile = options_.profile})) {
-  if (options_.step_tokens_by_device) {
-    options_.scheduler.max_num_batched_tokens = default_step_tokens(options_.scheduler, device_.info().type);
+  if (int32_t& tokens = options_.scheduler.max_num_batched_tokens; tokens == 0) {
+    tokens = default_step_tokens(options_.scheduler.max_num_seqs, device_.info().type);
   }
   check_sizes(options_);
   const LoadedModel model = load_model(options_.model);

@@ -21,7 +21,7 @@ namespace inflight::server {
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;  // 0: any free one, see port()
+  uint16_t port = 8000;  // 0: any free one, see address()
   std::string uds;       // path of a Unix socket in their place; "": none. A dead one there is replaced
   int listener = -1;  // an open socket that listens already, in the place of them all; -1: none. The server closes it
   int32_t worker_count = 2;

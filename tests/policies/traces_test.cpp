@@ -51,7 +51,7 @@ class PublishedTrace : public testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedTrace, IsServedByEveryPolicy) {
   const std::string path = std::string(INFLIGHT_SHARED_DATA "/traces/") + GetParam();
-  if (!std::filesystem::exists(path)) GTEST_SKIP();
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   const Sums sums = sums_of(path);
   std::vector<std::string> problems;
   int runs = 0;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "base/parallel.h"
 
 namespace inflight {
 namespace {
@@ -38,6 +39,31 @@ void pack_q4_0(const std::byte* row, int32_t depth, size_t lane, std::byte* pane
     std::memcpy(panel + 2 * lane, row, 2);
     for (size_t piece = 0; piece < 4; ++piece) {
       std::memcpy(panel + kScalesBytes + piece * 64 + lane * 4, row + 2 + piece * 4, 4);
+    }
+  }
+}
+
+// One panel of a matrix whose rows have `stride` bytes.
+void pack_panel(const MatrixRows& matrix, size_t stride, int32_t panel, std::span<std::byte> to) {
+  const int32_t begin = panel * kPanelOutputs, end = std::min(begin + kPanelOutputs, matrix.outputs);
+  if (end - begin < kPanelOutputs) std::memset(to.data(), 0, to.size());
+  for (int32_t output = begin; output < end; ++output) {
+    const std::byte* const row = matrix.rows.data() + stride * static_cast<size_t>(output);
+    const auto lane = static_cast<size_t>(output - begin);
+    switch (matrix.type) {
+      case PanelType::F32:
+        pack_numbers<float>(row, matrix.depth, lane, to.data());
+        break;
+      case PanelType::F16:
+      case PanelType::BF16:
+        pack_numbers<uint16_t>(row, matrix.depth, lane, to.data());
+        break;
+      case PanelType::Q8_0:
+        pack_q8_0(row, matrix.depth, lane, to.data());
+        break;
+      case PanelType::Q4_0:
+        pack_q4_0(row, matrix.depth, lane, to.data());
+        break;
     }
   }
 }
@@ -90,29 +116,11 @@ void pack_panels(const MatrixRows& matrix, std::span<std::byte> to) {
   const size_t bytes = panel_bytes(matrix.type, matrix.depth);
   INFLIGHT_CHECK(to.size() == packed_bytes(matrix.type, matrix.outputs, matrix.depth) &&
                  matrix.rows.size() == stride * static_cast<size_t>(matrix.outputs));
-  for (int32_t begin = 0; begin < matrix.outputs; begin += kPanelOutputs, to = to.subspan(bytes)) {
-    const int32_t end = std::min(begin + kPanelOutputs, matrix.outputs);
-    if (end - begin < kPanelOutputs) std::memset(to.data(), 0, bytes);
-    for (int32_t output = begin; output < end; ++output) {
-      const std::byte* const row = matrix.rows.data() + stride * static_cast<size_t>(output);
-      const auto lane = static_cast<size_t>(output - begin);
-      switch (matrix.type) {
-        case PanelType::F32:
-          pack_numbers<float>(row, matrix.depth, lane, to.data());
-          break;
-        case PanelType::F16:
-        case PanelType::BF16:
-          pack_numbers<uint16_t>(row, matrix.depth, lane, to.data());
-          break;
-        case PanelType::Q8_0:
-          pack_q8_0(row, matrix.depth, lane, to.data());
-          break;
-        case PanelType::Q4_0:
-          pack_q4_0(row, matrix.depth, lane, to.data());
-          break;
-      }
+  in_parallel(to.size() / bytes, [&](size_t begin, size_t end) {
+    for (size_t panel = begin; panel < end; ++panel) {
+      pack_panel(matrix, stride, static_cast<int32_t>(panel), to.subspan(panel * bytes, bytes));
     }
-  }
+  });
 }
 
 }  // namespace inflight

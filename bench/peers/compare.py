@@ -11,8 +11,9 @@ interpreter of an environment with openvino-genai, GGUF the file's name without 
 shape for OpenVINO.
 Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
 prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
-program that loads the model and gives one token, its caches warm; bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200
-output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
+program that loads the model and gives one token, its caches warm; bimodal = 64 requests at once, 128 prompt tokens, 51 with
+16 and 13 with 200 output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output
+tokens, at once.
 These two are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them) and run in
 process by OpenVINO GenAI; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
 second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with

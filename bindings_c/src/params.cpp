@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "sched/profiles.h"
+#include "sched/speculative_config.h"
 
 namespace inflight::c {
 namespace {
@@ -285,6 +286,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   }
   read_positive(params.max_loras, "max_loras", options.max_loras);
   read_positive(params.max_lora_rank, "max_lora_rank", options.max_lora_rank);
+  if (params.speculative_config != nullptr) read_speculative_config(params.speculative_config, config);
   if (params.progress != nullptr) {
     options.progress = [progress = params.progress, context = params.progress_context](
                            double fraction, const char* what) { return progress(context, fraction, what) != 0; };

@@ -176,12 +176,16 @@ typedef struct inflight_engine_params {
   int32_t max_loras;                     /* adapters in one batch, 1..1024 (as many as lora_modules; without these and 0
                                             there are no adapters); each takes device memory for max_lora_rank   */
   int32_t max_lora_rank;                 /* largest rank of an adapter, 1..512 (16, or what lora_modules need)   */
+  const char* speculative_config;        /* JSON, vLLM's: {"method": "ngram", "num_speculative_tokens": 1..64,
+                                            "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 4}:
+                                            tokens are guessed from what stands in the request's own text and verified
+                                            several at a time; the answers stay the same (none)                  */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0 }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, {0, 0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

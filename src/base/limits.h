@@ -38,6 +38,8 @@ inline constexpr int32_t kLorasMax = 1024;  // in one step
 inline constexpr int32_t kLoraRankMax = 512;
 inline constexpr size_t kLoraNameBytesMax = 256;
 
+inline constexpr int32_t kDraftTokensMax = 64;  // guessed ahead of a sequence's newest token
+
 // Generation options, per request.
 inline constexpr int32_t kChoicesMax = 128;  // n and best_of
 inline constexpr int32_t kLogprobsMax = 20;  // OpenAI's

@@ -17,6 +17,9 @@ namespace {
 constexpr const char* kEngine = "Engine";
 constexpr const char* kScheduling = "Scheduling";
 constexpr const char* kService = "Service";
+constexpr const char* kSpeculativeHelp =
+    R"(JSON: {"method": "ngram", "num_speculative_tokens": 4}: guess tokens from the request's own text and verify several )"
+    "at a time; the answers stay the same (default: none)";
 
 // By vLLM's names and GGUF's.
 const std::map<std::string, inflight_kv_type_t> kKvTypes = {
@@ -112,6 +115,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       ->capture_default_str();
   add("--priority-preemption-threshold", params.priority_preemption_threshold,
       "A request replaces running ones whose priority is worse by more than this (default: never)", kScheduling);
+  add("--speculative-config", options.speculative_config, kSpeculativeHelp, kScheduling);
   add_switch(command, "--overlap", flags->overlap, "Plan a step while the one before runs");
   add_switch(command, "--prefix-caching", flags->prefix_caching, "Keep and share the KV of finished prompts");
   add("--linear-backend", options.linear_backend,

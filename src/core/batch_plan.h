@@ -12,7 +12,8 @@
 
 namespace inflight {
 
-// decode = the entry computes exactly one token, the sequence's newest; prefill = any other entry, recompute included.
+// decode = the entry computes one token, the sequence's newest, and guesses of what follows it; prefill = any other
+// entry, recompute included.
 enum class Phase : uint8_t { Prefill, Decode };
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled).
@@ -30,6 +31,9 @@ struct BatchEntry {
   bool samples = false;
   Phase phase = Phase::Prefill;
   uint32_t adapter = 0;  // Request::adapter: whose low-rank products are added for these tokens; 0 = none
+  // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
+  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and logits_wanted exclude it.
+  int32_t draft_token_count = 0;
   // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks. kNoBlock: wholly before the sliding window
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
@@ -51,8 +55,11 @@ struct BatchEntry {
   [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }
   [[nodiscard]] int32_t end_told_position() const { return std::min(context_token_count() + 1, prompt_token_count); }
 
-  // What attention sees at the step's end; also the position of the token that is sampled.
+  // What attention sees at the step's end.
   [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }
+  // Of the (first) token that is sampled.
+  [[nodiscard]] int32_t sampled_position() const { return context_token_count() - draft_token_count; }
+  [[nodiscard]] std::span<const TokenId> drafts() const { return tokens.last(static_cast<size_t>(draft_token_count)); }
 };
 
 // Copies whole blocks before the step's tokens are computed (copy-on-write).

@@ -27,7 +27,17 @@ struct SampledToken {
   std::span<const TokenLogprob> top_logprobs = {};  // where wanted: most likely first. LIFETIME: as the result's
   // What must follow it, by a grammar: known without computing it. Made by the host. LIFETIME: as the result's
   std::span<const TokenId> forced = {};
+  // With guesses (BatchEntry::draft_token_count): what follows it, one token for each guess, from the first on, that
+  // was what was drawn. LIFETIME: as the result's
+  std::span<const TokenLogprob> further = {};
 };
+
+// Verifies guesses: `last` is the token drawn before the first of them. draw(i) gives what was drawn behind guess i, a
+// TokenLogprob; asked for in order, while the guesses are right. What it gave is appended to `further`.
+template <typename Draw>
+void verify_drafts(std::span<const TokenId> drafts, TokenId last, std::vector<TokenLogprob>& further, Draw&& draw) {
+  for (size_t i = 0; i < drafts.size() && drafts[i] == last; ++i) last = further.emplace_back(draw(i)).token;
+}
 
 // The unmodified logits of some of an entry's tokens.   LIFETIME: as the result's.
 struct EntryLogits {

@@ -63,6 +63,9 @@ void write_tokens(PrometheusText& out, const SchedulerStats& stats) {
   counter("generation_tokens_total", "Output tokens.", stats.output_tokens);
   counter("forced_tokens_total", "Of these, known without drawing them: a grammar left no choice.",
           stats.forced_tokens);
+  counter("spec_decode_num_drafts_total", "Times that tokens of a sequence were guessed.", stats.drafts);
+  counter("spec_decode_num_draft_tokens_total", "Tokens guessed.", stats.draft_tokens);
+  counter("spec_decode_num_accepted_tokens_total", "Of these, tokens that were what was drawn.", stats.accepted_tokens);
   counter("prefix_cache_queries_total", "Prompt tokens looked up among stored KV blocks.", stats.prompt_tokens);
   counter("prefix_cache_hits_total", "Of these, tokens found.", stats.cached_tokens);
   counter("host_prefix_cache_hits_total", "Of these, tokens copied back from host memory.", stats.host_cached_tokens);

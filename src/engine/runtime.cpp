@@ -163,6 +163,7 @@ Runtime::Runtime(RuntimeOptions options)
 
   make_adapter_store();
   ClExecutorOptions executor = executor_options(options_, spec_);
+  executor.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   executor.max_loras = options_.max_loras;
   executor.adapters = adapters_.get();
   if (clblast_limits(model.weights, executor).depth > 0) {
@@ -222,6 +223,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"kv_blocks", executor.kv_block_count},
                  {"host_kv_blocks", config.host_blocks},
                  {"host_cache_blocks", config.host_cache_blocks},
+                 {"num_speculative_tokens", config.num_speculative_tokens},
                  {"max_loras", options_.max_loras},
                  {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
                {"memory",

@@ -71,7 +71,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
     log(LogLevel::Warning, "{} ends long loops without an error: beyond {} tokens of context answers are wrong there",
         device.info().name, most);
   }
-  const int32_t logit_rows = options.max_num_seqs + limits::kPromptLogitsMax;
+  const int32_t logit_rows = sampled_rows_max(options) + limits::kPromptLogitsMax;
   const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
                                        .samples = logit_rows,
                                        .spare_row = options.max_num_seqs,
@@ -118,7 +118,10 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
     INFLIGHT_CHECK(entry.row >= 0 && entry.row < options_.max_num_seqs && entry.scheduled_token_count >= 1);
     positions = std::max(positions, entry.context_token_count());
     logit_rows += static_cast<size_t>(logits_count(entry));
-    if (entry.samples) flight.sampled.push_back({entry.sequence, logit_rows - 1});
+    if (!entry.samples) continue;
+    const std::span<const TokenId> drafts = entry.drafts();
+    flight.sampled.push_back({entry.sequence, logit_rows - 1 - drafts.size(), drafts.size()});
+    flight.drafts.insert(flight.drafts.end(), drafts.begin(), drafts.end());
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
@@ -205,6 +208,7 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.step = plan.step;
   flight.submitted = clock_.now();
   flight.sampled.clear();
+  flight.drafts.clear();
   flight.told.clear();
   flight.told_hidden.clear();
   flight.done = Completion();
@@ -233,18 +237,35 @@ const StepResult& ClExecutor::wait() {
   logits_.swap(flight.logits);  // the spans keep pointing into it
   result_.hidden = flight.told_hidden;
   hidden_.swap(flight.hidden);
-  result_.sampled.clear();
-  for (const Flight::Sampled& sampled : flight.sampled) {
-    const int32_t* const words = &flight.results[sampled.result * kResultWords];
-    const auto number = [words](size_t index) { return static_cast<double>(std::bit_cast<float>(words[index])); };
-    const bool valid = words[1] != 0;
-    const double logprob = number(2) - number(3) - std::log(number(4));
-    result_.sampled.push_back({.sequence = sampled.sequence,
-                               .token = words[0],
-                               .logprob = valid ? static_cast<float>(logprob) : 0.0F,
-                               .valid = valid});
-  }
+  read_sampled(flight);
   return result_;
+}
+
+void ClExecutor::read_sampled(const Flight& flight) {
+  result_.sampled.clear();
+  further_.clear();
+  further_.reserve(flight.drafts.size());  // spans point into it
+  const auto is_valid = [&](size_t result) { return flight.results[result * kResultWords + 1] != 0; };
+  const auto read = [&](size_t result) -> TokenLogprob {
+    const int32_t* const words = &flight.results[result * kResultWords];
+    const auto number = [words](size_t index) { return static_cast<double>(std::bit_cast<float>(words[index])); };
+    return {words[0], static_cast<float>(number(2) - number(3) - std::log(number(4)))};
+  };
+  const TokenId* draft = flight.drafts.data();
+  for (const Flight::Sampled& sampled : flight.sampled) {
+    const bool valid = is_valid(sampled.result);
+    const TokenLogprob first = valid ? read(sampled.result) : TokenLogprob{};
+    const size_t begin = further_.size();
+    size_t usable = 0;  // guesses with finite logits behind them
+    while (valid && usable < sampled.drafts && is_valid(sampled.result + 1 + usable)) ++usable;
+    verify_drafts({draft, usable}, first.token, further_, [&](size_t i) { return read(sampled.result + 1 + i); });
+    draft += sampled.drafts;
+    result_.sampled.push_back({.sequence = sampled.sequence,
+                               .token = first.token,
+                               .logprob = first.logprob,
+                               .valid = valid,
+                               .further = std::span(further_).subspan(begin)});
+  }
 }
 
 std::vector<std::vector<float>> ClExecutor::logits() {

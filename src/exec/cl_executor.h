@@ -49,9 +49,11 @@ class ClExecutor final : public Executor {
     std::vector<int32_t> results;  // as read back
     struct Sampled {
       SequenceId sequence;
-      size_t result;  // index of its words in results
+      size_t result;  // index of its (first) words in results
+      size_t drafts;  // how many of the flight's, in order
     };
     std::vector<Sampled> sampled;
+    std::vector<TokenId> drafts;
     std::vector<float> logits;  // what was wanted of the step, see told
     std::vector<EntryLogits> told;
     std::vector<float> hidden;  // what was wanted of the step, see told_hidden
@@ -66,6 +68,7 @@ class ClExecutor final : public Executor {
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_hidden(const BatchPlan& plan, Flight& flight);
   void reserve_words(size_t words);
+  void read_sampled(const Flight& flight);
   [[nodiscard]] StepMemory memory() const;
 
   Device& device_;
@@ -88,6 +91,7 @@ class ClExecutor final : public Executor {
   int32_t flight_count_ = 0;
   StepResult result_;
   std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
+  std::vector<TokenLogprob> further_;   // what result_.sampled points into
   std::vector<float> output_norm_;      // [E]
   SteadyClock clock_;
   TimeNs last_finish_ = 0;

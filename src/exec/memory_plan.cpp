@@ -86,10 +86,15 @@ int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) 
   return static_cast<int32_t>(std::min(stored, int64_t{spec.context_length}));
 }
 
+int32_t sampled_rows_max(const ClExecutorOptions& options) {
+  const int64_t rows = int64_t{options.max_num_seqs} * (1 + options.num_speculative_tokens);
+  return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
+}
+
 ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options) {
   const int32_t longest = div_ceil(position_count(spec, options), kAttentionPartition);
   return {.rows = options.max_num_batched_tokens,
-          .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(options.max_num_seqs, kLogitRowsMax),
+          .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(sampled_rows_max(options), kLogitRowsMax),
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
           .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0};
 }

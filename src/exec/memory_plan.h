@@ -23,6 +23,7 @@ struct ClExecutorOptions {
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
   int32_t max_num_seqs = 256;            // device rows; sequences of one step
   int32_t max_num_batched_tokens = 512;  // of one step
+  int32_t num_speculative_tokens = 0;    // BatchEntry::draft_token_count at most
   LaunchMode launch_mode = LaunchMode::Automatic;
   ClblastUse clblast;
   // Keeps the logits of every sampled row of a step for ClExecutor::logits(), which takes the memory of max_num_seqs
@@ -57,6 +58,9 @@ struct ChunkPlace {
   int32_t chunk = 0;
   size_t offset = 0;
 };
+// Tokens that a step draws at most.
+[[nodiscard]] int32_t sampled_rows_max(const ClExecutorOptions& options);
+
 // Distributes pieces, in order, over at most kWeightChunksMax buffers. ENSURES: places[i] for sizes[i];
 // chunk_bytes: the size of each buffer.   ERRORS: OutOfMemory naming what the device allows.
 struct ChunkPlan {

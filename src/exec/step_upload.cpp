@@ -141,11 +141,12 @@ void StepUpload::add_samples(const BatchPlan& plan) {
     for (int32_t i = 0; i < count; ++i, ++sample) {
       words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - count + i;
       // Rows without a token to draw are given greedy sampling, whose outcome nobody reads.
-      const bool draws = entry.samples && i + 1 == count && !entry.host_samples;
+      const bool draws = entry.samples && i + 1 + entry.draft_token_count >= count && !entry.host_samples;
+      const bool stays = draws && entry.draft_token_count == 0;  // on the device, for the next step
       const SamplingParams& sampling = *entry.sampling;
       const float inverse_temperature = draws && sampling.temperature > 0.0F ? 1.0F / sampling.temperature : 0.0F;
-      const int32_t values[kSampleWords] = {draws ? entry.row : limits_.spare_row,
-                                            entry.context_token_count(),
+      const int32_t values[kSampleWords] = {stays ? entry.row : limits_.spare_row,
+                                            entry.context_token_count() - (count - 1 - i),
                                             static_cast<int32_t>(sampling.seed),
                                             static_cast<int32_t>(sampling.seed >> 32),
                                             bits(inverse_temperature),

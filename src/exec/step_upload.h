@@ -15,7 +15,7 @@ namespace inflight {
 
 // Rows of the entry whose logits are computed: its last ones.
 [[nodiscard]] inline int32_t logits_count(const BatchEntry& entry) {
-  return std::max(entry.logits_wanted, entry.samples ? 1 : 0);
+  return std::max(entry.logits_wanted, entry.samples ? 1 + entry.draft_token_count : 0);
 }
 
 struct StepUploadLimits {

@@ -18,7 +18,7 @@ namespace inflight {
 
 // What a step did, or would do.
 struct StepWork {
-  int32_t prefill_tokens = 0;
+  int32_t prefill_tokens = 0;  // with guesses
   int32_t decode_sequences = 0;
   int64_t attended_tokens = 0;
   int32_t swapped_blocks = 0;

@@ -107,6 +107,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   within("max_model_len", config.max_model_len, capacity_.max_model_len);
   within("max_requests", config.max_requests, capacity_.max_requests);
   INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window);
+  INFLIGHT_CHECK(config.num_speculative_tokens == capacity_.num_speculative_tokens);
   INFLIGHT_CHECK(config.host_cache_blocks == capacity_.host_cache_blocks);
   if (config.schedule_conservativeness != config_.schedule_conservativeness) {
     new_token_ratio_ = NewTokenRatio(config.schedule_conservativeness);
@@ -130,8 +131,10 @@ Sequence* Scheduler::take_slot() {
   fresh.block_table.swap(sequence->block_table);
   fresh.keys.swap(sequence->keys);
   fresh.host_table.swap(sequence->host_table);
+  fresh.guessed.swap(sequence->guessed);
   fresh.tokens.clear();
   fresh.keys.clear();
+  fresh.guessed.clear();
   *sequence = std::move(fresh);
   return sequence;
 }
@@ -356,6 +359,7 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   if (sampled.filter_wakes)
     sequence.filtered_from = std::min(sequence.filtered_from, sequence.output_token_count() + 2);
   if (append_token(sequence, sampled, now)) return;
+  if (!sequence.guessed.empty()) return commit_drafts(sequence, sampled, now);
   for (const TokenId token : sampled.forced) {
     ++stats_.forced_tokens;
     if (append_token(sequence, {.token = token}, now)) return;

@@ -116,7 +116,10 @@ struct SchedulerStats {
   int64_t prompt_tokens = 0;  // of admitted requests
   int64_t cached_tokens = 0;  // of these, found stored
   int64_t output_tokens = 0;
-  int64_t forced_tokens = 0;  // of these, known without drawing them: a grammar left no choice
+  int64_t forced_tokens = 0;    // of these, known without drawing them: a grammar left no choice
+  int64_t drafts = 0;           // times that tokens of a sequence were guessed (speculative decoding)
+  int64_t draft_tokens = 0;     // tokens guessed
+  int64_t accepted_tokens = 0;  // of these, what was drawn
   int64_t scheduled_tokens = 0;
   int64_t preemptions = 0;
   int64_t recomputed_tokens = 0;
@@ -156,7 +159,7 @@ class Scheduler {
   bool cancel_choice(RequestId request, int32_t choice, FinishReason reason, TimeNs now);
 
   // Decides the next step. A plan that is not empty must be submitted and its result committed, in order; at most
-  // Executor::kStepsInFlightMax plans may be uncommitted.
+  // Executor::kStepsInFlightMax plans may be uncommitted, with speculative decoding one.
   // LIFETIME: valid until the next call of any non-const function.
   const BatchPlan& plan(TimeNs now);
 
@@ -264,6 +267,10 @@ class Scheduler {
   void release_passed_blocks(Sequence& sequence);
   void end_step();
   void release_host_blocks(Sequence& sequence);
+  // scheduler_drafts.cpp: speculative decoding
+  void add_drafts();
+  [[nodiscard]] int32_t room_for_drafts(Sequence& sequence, int32_t wanted);
+  void commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now);
   // scheduler_carry_on.cpp: equal steps at once
   [[nodiscard]] bool only_carries_on() const;
   void take_carried_tokens(Sequence& sequence, int32_t carried, CarriedSteps& steps);

@@ -37,6 +37,7 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   } else {
     sequence.state = SequenceState::Waiting;
   }
+  sequence.draft_limit = config_.num_speculative_tokens;
   sequence.adapter = request.adapter;
   sequence.pools = request.pooling != Pooling::None;
   sequence.may_stop = !request.end_tokens.empty() || !request.sampling.stop_token_ids.empty();

@@ -53,6 +53,10 @@ void SchedulerConfig::validate(int64_t kv_token_count) const {
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);
   require("host_blocks", host_blocks, 0, limits::kBlocksMax);
   require("host_cache_blocks", host_cache_blocks, 0, limits::kBlocksMax - host_blocks);
+  require("num_speculative_tokens", num_speculative_tokens, 0, limits::kDraftTokensMax);
+  require("prompt_lookup_max", prompt_lookup_max, 1, limits::kDraftTokensMax);
+  require("prompt_lookup_min", prompt_lookup_min, 1, prompt_lookup_max);
+  require("disable_by_batch_size", disable_by_batch_size, 0, limits::kSequencesMax);
   require("max_loras", max_loras, 0, limits::kSequencesMax);
   require("kv_headroom", kv_headroom, 0.0, 0.99);
   if (max_num_batched_tokens < max_num_seqs) {

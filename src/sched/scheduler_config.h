@@ -65,7 +65,13 @@ struct SchedulerConfig {
   int32_t host_blocks = 0;  // KV blocks in host memory for swapping; 0 = never swap
   // KV blocks in host memory, behind those for swapping, for prefixes that were evicted from the device; 0 = none.
   int32_t host_cache_blocks = 0;
-  int32_t max_loras = 0;  // distinct adapters (Request::adapter) running at once; 0 = no limit
+  // Speculative decoding by looking up the newest tokens among those before (vLLM's speculative_config, method
+  // "ngram"): tokens guessed ahead for one sequence at most, 0..limits::kDraftTokensMax; 0 = none.
+  int32_t num_speculative_tokens = 0;
+  int32_t prompt_lookup_min = 2;  // how many of the newest tokens are looked up: the longest run that is found counts
+  int32_t prompt_lookup_max = 5;
+  int32_t disable_by_batch_size = 0;  // no guesses while more sequences than this run; 0 = always
+  int32_t max_loras = 0;              // distinct adapters (Request::adapter) running at once; 0 = no limit
   // A waiting sequence whose priority is better than a running one's by more than this takes its place; off when
   // absent.
   std::optional<int32_t> priority_preemption_threshold;

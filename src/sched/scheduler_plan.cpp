@@ -25,6 +25,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
   }
   if (limits_.shape == StepShape::PrefillOnly && plan_.entries.empty()) schedule_decodes(now);
   if (plan_.empty() && submitted_count_ == 0 && !wake_time_) go_on_without_policy(now);
+  if (config_.num_speculative_tokens > 0) add_drafts();
   end_step();
   if (trace_ != nullptr) {
     trace_->on_plan({.plan = plan_, .refusals = refusals_, .pass_end = pass_end_, .preemptions = preemptions_}, now);
@@ -33,7 +34,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
 }
 
 void Scheduler::begin_step(TimeNs now) {
-  INFLIGHT_CHECK(submitted_count_ < submitted_.size());
+  INFLIGHT_CHECK(submitted_count_ < (config_.num_speculative_tokens > 0 ? 1 : submitted_.size()));
   blocks_.set_time(now);
   if (!events_.empty()) {
     policy_->on_events(events_);
@@ -278,6 +279,7 @@ void Scheduler::end_step() {
     plan_.scheduled_token_count += entry.scheduled_token_count;
     if (entry.phase == Phase::Decode) {
       ++next.work.decode_sequences;
+      next.work.prefill_tokens += entry.draft_token_count;
     } else {
       next.work.prefill_tokens += entry.scheduled_token_count;
     }

@@ -61,9 +61,12 @@ struct alignas(64) Sequence {
   int32_t filtered_from = 0;         // the first output token that is drawn under its filter
   int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
   int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
-  std::vector<PrefixKey> keys;       // of each full block of `tokens` that may be in the radix tree
-  std::vector<BlockId> host_table;   // swapped out: logical index -> block in host memory, or kNoBlock; else empty
-  int32_t swapped_token_count = 0;   // tokens whose K and V they hold
+  // While guesses are computed: the newest token, then the guesses; else empty.
+  std::vector<TokenId> guessed;
+  int32_t draft_limit = 0;          // guesses next time at most: one more than were right the last time
+  std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
+  std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
+  int32_t swapped_token_count = 0;  // tokens whose K and V they hold
 
   Request request;  // its prompt has moved to `tokens`
   WaitingKey waiting_key;

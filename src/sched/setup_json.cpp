@@ -29,6 +29,10 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("kv_headroom", config.kv_headroom);
   visit("host_kv_blocks", config.host_blocks);
   visit("host_cache_blocks", config.host_cache_blocks);
+  visit("num_speculative_tokens", config.num_speculative_tokens);
+  visit("prompt_lookup_min", config.prompt_lookup_min);
+  visit("prompt_lookup_max", config.prompt_lookup_max);
+  visit("disable_by_batch_size", config.disable_by_batch_size);
   visit("max_loras", config.max_loras);
   visit("kv_blocks", setup.blocks.block_count);
   visit("block_size", setup.blocks.block_token_count);

@@ -23,9 +23,13 @@ struct StepTimes {
 
 class StepLoop {
  public:
-  // overlap: step N+1 is planned and submitted before the result of step N is read.   LIFETIME: all borrowed.
+  // overlap: step N+1 is planned and submitted before the result of step N is read; not with speculative decoding,
+  // which needs the newest tokens.   LIFETIME: all borrowed.
   StepLoop(Scheduler& scheduler, Executor& executor, const Clock& clock, bool overlap)
-      : scheduler_(scheduler), executor_(executor), clock_(clock), depth_(overlap ? 2 : 1) {}
+      : scheduler_(scheduler),
+        executor_(executor),
+        clock_(clock),
+        depth_(overlap && scheduler.config().num_speculative_tokens == 0 ? 2 : 1) {}
 
   // Plans and submits at most one step and commits at most one; all in flight when the host draws tokens of it. False:
   // there was nothing to do.

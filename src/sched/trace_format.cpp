@@ -163,10 +163,12 @@ void TraceEncoder::on_commit(const StepResult& result, TimeNs now) {
   }
   for (size_t row = 0; row < result.sampled.size(); ++row) {
     const std::span<const TokenId> forced = result.sampled[row].forced;
-    if (forced.empty()) continue;
+    const std::span<const TokenLogprob> further = result.sampled[row].further;  // one of them is empty
+    if (forced.empty() && further.empty()) continue;
     put(row);
-    put(forced.size());
+    put(forced.size() + further.size());
     for (const TokenId token : forced) put(static_cast<uint64_t>(token));
+    for (const TokenLogprob& one : further) put(static_cast<uint64_t>(one.token));
   }
   close();
 }
@@ -369,7 +371,7 @@ class Decoder {
     }
     while (!fields_.empty()) {
       const uint64_t row = number();
-      commit.forced.push_back({static_cast<size_t>(row), tokens(count())});
+      commit.following.push_back({static_cast<size_t>(row), tokens(count())});
     }
     return commit;
   }

@@ -108,12 +108,12 @@ struct TraceCommit {
   uint64_t step = 0;
   TimeNs duration = 0;
   std::vector<TokenId> tokens;  // -1: the logits were not finite; empty without inputs
-  // Tokens that follow that of the row, one of the plan's that sample, without being drawn.
-  struct Forced {
+  // Tokens that follow that of the row, one of the plan's that sample: SampledToken::forced or further.
+  struct Following {
     size_t row = 0;
     std::vector<TokenId> tokens;
   };
-  std::vector<Forced> forced;
+  std::vector<Following> following;
 };
 struct TraceFinish {
   SequenceId sequence{};

@@ -14,16 +14,16 @@ void RecordedOutputs::on_plan(const TracePlan& plan) {
   std::vector<SequenceId> sampled;
   for (const TracePlan::Entry& entry : plan.entries) {
     const auto known = known_tokens_.find(to_integer(entry.sequence));
-    if (known == known_tokens_.end() || entry.computed + entry.scheduled != known->second) continue;
+    if (known == known_tokens_.end() || entry.computed + entry.scheduled < known->second) continue;
     ++known->second;
     sampled.push_back(entry.sequence);
   }
   submitted_.push_back({plan.step, std::move(sampled)});
 }
 
-int32_t RecordedOutputs::forced_tokens(const TraceCommit& commit, size_t row) {
-  const auto forced = std::ranges::find(commit.forced, row, &TraceCommit::Forced::row);
-  return forced == commit.forced.end() ? 0 : static_cast<int32_t>(forced->tokens.size());
+int32_t RecordedOutputs::following_tokens(const TraceCommit& commit, size_t row) {
+  const auto found = std::ranges::find(commit.following, row, &TraceCommit::Following::row);
+  return found == commit.following.end() ? 0 : static_cast<int32_t>(found->tokens.size());
 }
 
 namespace {

@@ -31,16 +31,16 @@ class RecordedOutputs {
       const SequenceId sequence = sampled[row];
       const auto known = known_tokens_.find(to_integer(sequence));
       if (known == known_tokens_.end()) continue;
-      const int32_t forced = forced_tokens(commit, row);
-      known->second += forced;
-      visit(sequence, 1 + forced);
+      const int32_t following = following_tokens(commit, row);
+      known->second += following;
+      visit(sequence, 1 + following);
     }
     submitted_.pop_front();
   }
   void on_finish(SequenceId sequence) { known_tokens_.erase(to_integer(sequence)); }
 
  private:
-  [[nodiscard]] static int32_t forced_tokens(const TraceCommit& commit, size_t row);
+  [[nodiscard]] static int32_t following_tokens(const TraceCommit& commit, size_t row);
 
   std::unordered_map<uint64_t, int32_t> known_tokens_;  // of live sequences, the unread ones included
   struct Submitted {

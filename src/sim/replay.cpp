@@ -100,7 +100,7 @@ class Replay {
     Submitted submitted;
     for (const BatchEntry& entry : plan.entries) {
       entries.push_back({entry.sequence, entry.computed_token_count, entry.scheduled_token_count});
-      if (entry.samples) submitted.sampled.push_back(entry.sequence);
+      if (entry.samples) submitted.sampled.push_back({entry.sequence, entry.draft_token_count > 0});
       for (int32_t p = entry.first_told_position(); entry.logits_wanted > 0 && p < entry.end_told_position(); ++p) {
         submitted.prompt_logprobs.push_back({.sequence = entry.sequence, .position = p});
       }
@@ -117,16 +117,23 @@ class Replay {
       fail(ErrorCode::CorruptFile, "the recording's result of step {} does not fit its plan", commit.step);
     }
     StepResult result{.step = commit.step, .sampled = {}, .duration = commit.duration};
+    const std::vector<Submitted::Row>& rows = submitted_.front().sampled;
     for (size_t i = 0; i < commit.tokens.size(); ++i) {
       const TokenId token = commit.tokens[i];
-      result.sampled.push_back(
-          {.sequence = submitted_.front().sampled[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
+      result.sampled.push_back({.sequence = rows[i].sequence, .token = token, .logprob = 0.0F, .valid = token >= 0});
     }
-    for (const TraceCommit::Forced& forced : commit.forced) {
-      if (forced.row >= result.sampled.size()) {
-        fail(ErrorCode::CorruptFile, "the recording's forced tokens of step {} have no row", commit.step);
+    std::vector<std::vector<TokenLogprob>> further(commit.following.size());
+    for (size_t i = 0; i < further.size(); ++i) {
+      const auto& [row, tokens] = commit.following[i];
+      if (row >= result.sampled.size()) {
+        fail(ErrorCode::CorruptFile, "the recording's further tokens of step {} have no row", commit.step);
       }
-      result.sampled[forced.row].forced = forced.tokens;
+      if (rows[row].has_drafts) {
+        for (const TokenId token : tokens) further[i].push_back({token, 0.0F});
+        result.sampled[row].further = further[i];
+      } else {
+        result.sampled[row].forced = tokens;
+      }
     }
     result.prompt_logprobs = std::move(submitted_.front().prompt_logprobs);
     submitted_.pop_front();
@@ -166,7 +173,11 @@ class Replay {
   std::unordered_map<uint64_t, std::pair<RequestId, int32_t>> choice_of_;  // by sequence
   // What the result of a step in flight has to hold.
   struct Submitted {
-    std::vector<SequenceId> sampled;
+    struct Row {
+      SequenceId sequence{};
+      bool has_drafts = false;
+    };
+    std::vector<Row> sampled;
     std::vector<PromptLogprob> prompt_logprobs;
   };
   std::deque<Submitted> submitted_;

@@ -57,10 +57,18 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   flight.result.duration = launched.duration;
   flight.result.sampled.clear();
   flight.positions.clear();
+  flight.further.clear();
+  flight.further.reserve(static_cast<size_t>(plan.scheduled_token_count));  // spans point into it
   for (const BatchEntry& entry : plan.entries) {
     if (!entry.samples) continue;
-    const int32_t position = entry.context_token_count();
-    flight.result.sampled.push_back({.sequence = entry.sequence, .token = token_at(entry.sequence, position)});
+    const int32_t position = entry.sampled_position();
+    const TokenId token = token_at(entry.sequence, position);
+    const size_t begin = flight.further.size();
+    verify_drafts(entry.drafts(), token, flight.further, [&](size_t i) -> TokenLogprob {
+      return {token_at(entry.sequence, position + 1 + static_cast<int32_t>(i)), 0.0F};
+    });
+    flight.result.sampled.push_back(
+        {.sequence = entry.sequence, .token = token, .further = std::span(flight.further).subspan(begin)});
     flight.positions.push_back(position);
   }
 }

@@ -50,7 +50,8 @@ class SimulatedExecutor final : public Executor {
  private:
   struct Flight {
     StepResult result;
-    std::vector<int32_t> positions;  // of the sampled tokens
+    std::vector<int32_t> positions;     // of the sampled tokens
+    std::vector<TokenLogprob> further;  // what result points into
     TimeNs finished = 0;
   };
   struct Launched {

@@ -96,6 +96,15 @@ class Run(unittest.TestCase):
             self.assertEqual(replayed["requests"], 2)
             self.assertIn("decode", self.good("explain", path, 2))
 
+    def test_guesses_change_nothing(self):  # checklist 124
+        story = "The cat sat. The dog ran. The cat sat. The dog"
+        for options in ((), ("--temperature", "0.8", "--seed", "7"), ("--overlap", "off")):
+            words = ("run", "-p", story, "-p", "Once", "-n", 50, "--json", *options)
+            guessing = self.good(*words, "--speculative-config", '{"num_speculative_tokens": 5}')
+            self.assertEqual(json.loads(guessing)["outputs"], json.loads(self.good(*words))["outputs"])
+        self.bad(2, "num_speculative_tokens is 0, allowed: 1 to 64", "run", "-p", "x", "--speculative-config",
+                 '{"num_speculative_tokens": 0}')
+
     def test_mistakes_get_one_clear_line(self):
         self.bad(1, "missing.gguf", "run", "-m", "missing.gguf", "-p", "x")
         self.bad(2, "the prompt is empty", "run", "-p", "")

@@ -114,6 +114,13 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
   if (seed % 3 == 0) world.config.sliding_window = rng.between(1, 80);
   if (seed % 2 == 0) world.config.host_cache_blocks = rng.between(1, 120);
   if (seed % 5 < 2) world.config.max_loras = rng.between(1, 3);
+  if (seed % 7 < 3) {
+    world.config.num_speculative_tokens = rng.between(1, 8);
+    world.config.prompt_lookup_max = rng.between(1, 4);
+    world.config.prompt_lookup_min = rng.between(1, world.config.prompt_lookup_max);
+    world.config.disable_by_batch_size = rng.chance(0.3) ? rng.between(1, 6) : 0;
+    world.vocabulary_size = rng.between(2, 12);  // so that guesses are right at times
+  }
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
   world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);
@@ -136,7 +143,7 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
 // What the simulations have really exercised: a run that never preempts proves nothing about preemption.
 struct Coverage {
   int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
-          copied = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0;
+          copied = 0, accepted = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0;
   std::map<std::string, int64_t> policies;  // shipped ones: in how many runs
 };
 
@@ -197,6 +204,9 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   coverage.restored += stats.restored_blocks;
   coverage.without_adapter += stats.admissions[static_cast<size_t>(AdmissionResult::NoAdapter)];
   coverage.evictions += world.blocks().evicted_total();
+  EXPECT_LE(stats.accepted_tokens, world.executor().accepted_count());
+  EXPECT_LE(stats.accepted_tokens, stats.draft_tokens);
+  coverage.accepted += stats.accepted_tokens;
   coverage.copied += world.executor().copied_block_count();
   coverage.host_sampled += world.executor().host_sampled_count();
   for (const auto& [id, record] : world.records()) coverage.prompt_logprobs += record.told_prompt_tokens;
@@ -235,6 +245,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.aborted, wanted / 1000);
   EXPECT_GT(coverage.finished, wanted / 20);
   EXPECT_GT(coverage.copied, wanted / 200);
+  EXPECT_GT(coverage.accepted, wanted / 20);
   EXPECT_GT(coverage.host_sampled, wanted / 50);
   EXPECT_GT(coverage.restored, wanted / 100);
   EXPECT_GT(coverage.without_adapter, wanted / 100);

@@ -72,14 +72,15 @@ void OracleExecutor::write(const BatchEntry& entry) {
   INFLIGHT_CHECK(static_cast<int32_t>(entry.tokens.size()) ==
                  entry.scheduled_token_count - (entry.input_on_device ? 1 : 0));
   INFLIGHT_CHECK(static_cast<int32_t>(entry.block_table.size()) >= div_ceil(end, options_.block_token_count));
-  INFLIGHT_CHECK(static_cast<int32_t>(truth.tokens.size()) >= end);
+  INFLIGHT_CHECK(static_cast<int32_t>(truth.tokens.size()) >= end - entry.draft_token_count);
   uint64_t hash = truth.salt;
   for (int32_t i = 0; i < begin; ++i) hash = extend_hash(hash, truth.tokens[static_cast<size_t>(i)]);
   for (int32_t i = begin; i < end; ++i) {
     const auto offset = static_cast<size_t>(i - begin);
     const TokenId token =
         offset < entry.tokens.size() ? entry.tokens[offset] : row_tokens_.at(static_cast<size_t>(entry.row));
-    INFLIGHT_CHECK(token == truth.tokens[static_cast<size_t>(i)]);
+    const bool guessed = i >= end - entry.draft_token_count;
+    INFLIGHT_CHECK(guessed || token == truth.tokens[static_cast<size_t>(i)]);
     hash = extend_hash(hash, token);
     slot_of(entry, i) = {token, i, hash};
   }
@@ -91,7 +92,7 @@ void OracleExecutor::check(const BatchEntry& entry) {
   uint64_t hash = truth.salt;
   const int32_t window = options_.sliding_window;
   const int32_t first_seen = window > 0 ? std::max(entry.computed_token_count - window + 1, 0) : 0;
-  for (int32_t i = 0; i < entry.context_token_count(); ++i) {
+  for (int32_t i = 0; i < entry.sampled_position(); ++i) {
     const TokenId token = truth.tokens[static_cast<size_t>(i)];
     hash = extend_hash(hash, token);
     if (i < first_seen) continue;
@@ -133,19 +134,34 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   for (const BatchEntry& entry : plan.entries) check(entry);
 
   StepResult result{.step = plan.step, .sampled = {}, .duration = 1000 + 10 * tokens};
+  std::vector<TokenLogprob>& further = further_.emplace_back();
+  further.reserve(static_cast<size_t>(tokens));  // spans point into it
   for (const BatchEntry& entry : plan.entries) {
     if (entry.logits_wanted > 0) tell_logprobs(entry, result);
     if (!entry.samples) continue;
     SequenceTruth& truth = truth_(entry.sequence);
-    const auto context = static_cast<size_t>(entry.context_token_count());
-    if (truth.tokens.size() == context) {
-      truth.tokens.push_back(oracle_next_token(truth.tokens, options_.vocabulary_size, entry.sampling->seed));
-    }
-    const TokenId token = truth.tokens[context];
+    const auto token_at = [&](size_t position) {
+      if (truth.tokens.size() == position) {
+        truth.tokens.push_back(oracle_next_token(truth.tokens, options_.vocabulary_size, entry.sampling->seed));
+      }
+      return truth.tokens[position];
+    };
+    const auto context = static_cast<size_t>(entry.sampled_position());
+    const TokenId token = token_at(context);
+    INFLIGHT_CHECK(entry.draft_token_count == 0 || (entry.phase == Phase::Decode && !entry.input_on_device));
+    INFLIGHT_CHECK(entry.draft_token_count <= options_.draft_tokens);
+    const size_t begin = further.size();
+    verify_drafts(entry.drafts(), token, further,
+                  [&](size_t i) { return TokenLogprob{token_at(context + 1 + i), -1.0F}; });
+    accepted_count_ += static_cast<int64_t>(further.size() - begin);
     // What the host draws never is on the device.
     row_tokens_[static_cast<size_t>(entry.row)] = entry.host_samples ? -1 : token;
     host_sampled_count_ += entry.host_samples;
-    result.sampled.push_back({.sequence = entry.sequence, .token = token, .logprob = -1.0F, .valid = true});
+    result.sampled.push_back({.sequence = entry.sequence,
+                              .token = token,
+                              .logprob = -1.0F,
+                              .valid = true,
+                              .further = std::span(further).subspan(begin)});
     if (entry.host_samples) result.sampled.back().top_logprobs = top_;
   }
   INFLIGHT_CHECK(static_cast<int32_t>(result.sampled.size()) == plan.sampled_row_count);
@@ -156,6 +172,8 @@ const StepResult& OracleExecutor::wait() {
   INFLIGHT_CHECK(!results_.empty());
   current_ = std::move(results_.front());
   results_.pop_front();
+  current_further_ = std::move(further_.front());
+  further_.pop_front();
   if (clock_ != nullptr) clock_->advance(current_.duration);
   return current_;
 }

@@ -34,6 +34,7 @@ class OracleExecutor final : public Executor {
     int32_t block_token_count = 16;
     int32_t row_count = 0;
     int32_t token_budget = 0;
+    int32_t draft_tokens = 0;  // of an entry at most
     int32_t vocabulary_size = 64;
     int32_t sliding_window = 0;
   };
@@ -51,6 +52,7 @@ class OracleExecutor final : public Executor {
   [[nodiscard]] int64_t checked_slot_count() const { return checked_slot_count_; }
   [[nodiscard]] int64_t copied_block_count() const { return copied_block_count_; }
   [[nodiscard]] int64_t host_sampled_count() const { return host_sampled_count_; }
+  [[nodiscard]] int64_t accepted_count() const { return accepted_count_; }
 
  private:
   struct Slot {
@@ -74,10 +76,14 @@ class OracleExecutor final : public Executor {
   std::vector<TokenLogprob> top_;    // what every position reports
   std::deque<StepResult> results_;
   StepResult current_;
+  // What results_ and current_ point into.
+  std::deque<std::vector<TokenLogprob>> further_;
+  std::vector<TokenLogprob> current_further_;
   int64_t computed_token_count_ = 0;
   int64_t checked_slot_count_ = 0;
   int64_t copied_block_count_ = 0;
   int64_t host_sampled_count_ = 0;
+  int64_t accepted_count_ = 0;  // guesses that were right
 };
 
 }  // namespace inflight::test

@@ -46,6 +46,7 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
            .block_token_count = options.blocks.block_token_count,
            .row_count = options.config.max_num_seqs,
            .token_budget = options.config.max_num_batched_tokens,
+           .draft_tokens = options.config.num_speculative_tokens,
            .vocabulary_size = options.vocabulary_size,
            .sliding_window = options.config.sliding_window},
           [this](SequenceId id) -> SequenceTruth& { return records_.at(key_of_sequence_.at(id)).truth; }, &clock_),

@@ -34,7 +34,10 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     }
   }
   const auto swapped = static_cast<TimeNs>(plan.swap_out.size() + plan.swap_in.size());
-  Done done{.result = {.step = plan.step, .duration = step_time, .swap_duration = swapped * kSwapTime}, .logits = {}};
+  const auto logprob_of = [](TokenId token) { return -0.5F - 0.01F * static_cast<float>(token); };
+  Done done{.result = {.step = plan.step, .duration = step_time, .swap_duration = swapped * kSwapTime},
+            .logits = {},
+            .further = {}};
   for (const BatchEntry& entry : plan.entries) {
     if (entry.logits_wanted > 0) {
       std::vector<float>& rows = done.logits.emplace_back();
@@ -47,14 +50,18 @@ void TokenExecutor::submit(const BatchPlan& plan) {
           {.sequence = entry.sequence, .first_position = first, .row_count = entry.logits_wanted, .values = rows});
     }
     if (!entry.samples) continue;
-    const TokenId next = entry.host_samples ? -1
-                                            : oracle_next_token(prefix(entry, entry.context_token_count()), kVocabulary,
-                                                                entry.sampling->seed);
+    const auto token_at = [&](int32_t position) {
+      return oracle_next_token(prefix(entry, position), kVocabulary, entry.sampling->seed);
+    };
+    const TokenId next = entry.host_samples ? -1 : token_at(entry.sampled_position());
+    std::vector<TokenLogprob>& further = done.further.emplace_back();
+    verify_drafts(entry.drafts(), next, further, [&](size_t i) {
+      const TokenId token = token_at(entry.sampled_position() + 1 + static_cast<int32_t>(i));
+      return TokenLogprob{token, logprob_of(token)};
+    });
     row_tokens_[static_cast<size_t>(entry.row)] = next;
-    done.result.sampled.push_back({.sequence = entry.sequence,
-                                   .token = next,
-                                   .logprob = -0.5F - 0.01F * static_cast<float>(next),
-                                   .valid = true});
+    done.result.sampled.push_back(
+        {.sequence = entry.sequence, .token = next, .logprob = logprob_of(next), .valid = true, .further = further});
   }
   done_.push_back(std::move(done));
 }

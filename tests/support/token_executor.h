@@ -38,6 +38,7 @@ class TokenExecutor final : public Executor {
   struct Done {
     StepResult result;
     std::vector<std::vector<float>> logits;  // what the result points into
+    std::deque<std::vector<TokenLogprob>> further;
   };
   std::span<TokenId> block(BlockId id);
   void move_blocks(const BatchPlan& plan);

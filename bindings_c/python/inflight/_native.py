@@ -40,7 +40,8 @@ class EngineParams(ctypes.Structure):
         ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p),
         ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
         ("chat_template", c_char_p),
-        ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32)]
+        ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32),
+        ("speculative_config", c_char_p)]
 
 
 class RequestParams(ctypes.Structure):

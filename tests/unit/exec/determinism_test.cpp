@@ -25,6 +25,7 @@ constexpr int32_t kBlockCount = 400;
 constexpr int32_t kHostBlocks = 200;
 constexpr int32_t kSequences = 6;
 constexpr int32_t kOutputs = 12;
+constexpr int32_t kDrafts = 5;
 
 struct Outcome {
   std::vector<TokenId> tokens;  // sampled
@@ -204,10 +205,34 @@ class Determinism : public testing::TestWithParam<Case> {
                                         .host_block_count = kHostBlocks,
                                         .max_num_seqs = kSequences,
                                         .max_num_batched_tokens = 512,
+                                        .num_speculative_tokens = kDrafts,
                                         .launch_mode = GetParam().mode,
                                         .keep_logits = true,
                                         .max_loras = GetParam().adapters,
                                         .adapters = &*adapters_});
+  }
+
+  // With all but the last of their prompts' tokens computed, one by one, so that all sequences then decode together;
+  // those from `first_waiting` on with none.
+  std::vector<test::RunnerSequence> begun(int32_t first_waiting) {
+    std::vector<test::RunnerSequence> sequences;
+    int32_t next_block = 0;
+    for (int32_t i = 0; i < kSequences; ++i) {
+      test::RunnerSequence& sequence = sequences.emplace_back(World::make(i, GetParam().adapters));
+      const auto tokens = static_cast<int32_t>(sequence.tokens.size());
+      for (int32_t b = 0; b < div_ceil(tokens + kOutputs + kDrafts, kBlockTokens); ++b) {
+        sequence.blocks.push_back(BlockId{next_block++});
+      }
+      while (i < first_waiting && sequence.computed + 1 < tokens) {
+        BatchPlan plan;
+        const int32_t count = std::min(tokens - 1 - sequence.computed, 200);
+        test::add_entry(plan, sequence, count);
+        executor_->submit(plan);
+        (void)executor_->wait();
+        sequence.computed += count;
+      }
+    }
+    return sequences;
   }
 
   void expect_same(const std::map<int32_t, Outcome>& found, const std::map<int32_t, Outcome>& expected) {
@@ -249,26 +274,7 @@ TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
 // The sampled token stays on the device; the next step is submitted before it is read.
 TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
   const auto expected = World(*executor_, {.together = false}, GetParam().adapters).run();
-  std::vector<test::RunnerSequence> sequences;
-  int32_t next_block = 0;
-  for (int32_t i = 0; i < kSequences; ++i) {
-    sequences.push_back(World::make(i, GetParam().adapters));
-    const auto tokens = static_cast<int32_t>(sequences.back().tokens.size()) + kOutputs;
-    for (int32_t b = 0; b < div_ceil(tokens, kBlockTokens); ++b)
-      sequences.back().blocks.push_back(BlockId{next_block++});
-    if (i == kSequences - 1) continue;
-    // Prompts one by one, so that all sequences then decode together.
-    BatchPlan plan;
-    for (auto& sequence = sequences.back(); sequence.computed + 1 < static_cast<int32_t>(sequence.tokens.size());) {
-      plan.clear();
-      const auto rest = static_cast<int32_t>(sequence.tokens.size()) - 1 - sequence.computed;
-      const int32_t count = std::min(rest, 200);
-      test::add_entry(plan, sequence, count);
-      executor_->submit(plan);
-      (void)executor_->wait();
-      sequence.computed += count;
-    }
-  }
+  std::vector<test::RunnerSequence> sequences = begun(kSequences - 1);
   std::vector<Outcome> found(kSequences);
   const auto read = [&] {
     const StepResult& result = executor_->wait();
@@ -311,6 +317,62 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
   for (int32_t i = 0; i < kSequences; ++i) {
     EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens);
     EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs);
+  }
+}
+
+// checklist 124: guesses right up to any place, wrong ones behind which all goes on, beside others with more or fewer.
+TEST_P(Determinism, VerifiedGuessesGiveTheSameTokens) {
+  const auto expected = World(*executor_, {.together = false}, GetParam().adapters).run();
+  std::vector<test::RunnerSequence> sequences = begun(kSequences);
+  std::vector<Outcome> found(kSequences);
+  Rng rng(3);
+  int32_t accepted = 0;
+  for (bool busy = true; busy;) {
+    BatchPlan plan;
+    std::vector<std::vector<TokenId>> guessed(kSequences);  // the newest token, then guesses
+    std::vector<int32_t> right(kSequences);
+    for (size_t i = 0; i < kSequences; ++i) {
+      const size_t done = found[i].tokens.size();
+      if (done >= kOutputs) continue;
+      test::RunnerSequence& sequence = sequences[i];
+      test::add_entry(plan, sequence, 1);
+      const auto most = std::min(kDrafts, kOutputs - 1 - static_cast<int32_t>(done));
+      const int32_t drafts = rng.between(0, most);
+      right[i] = rng.between(0, drafts);
+      guessed[i].push_back(sequence.tokens.back());
+      for (int32_t d = 0; d < drafts; ++d) {
+        const TokenId next = expected.at(static_cast<int32_t>(i)).tokens[done + static_cast<size_t>(d)];
+        guessed[i].push_back(d < right[i] ? next : (next + 1 + d) % 300);
+      }
+      BatchEntry& entry = plan.entries.back();
+      entry.tokens = guessed[i];
+      entry.draft_token_count = drafts;
+      entry.scheduled_token_count += drafts;
+      plan.scheduled_token_count += drafts;
+    }
+    busy = !plan.empty();
+    if (!busy) break;
+    executor_->submit(plan);
+    for (const SampledToken& sampled : executor_->wait().sampled) {
+      const size_t i = static_cast<size_t>(sampled.sequence) - 1;
+      ASSERT_EQ(sampled.further.size(), static_cast<size_t>(right[i]));
+      found[i].tokens.push_back(sampled.token);
+      found[i].logprobs.push_back(sampled.logprob);
+      for (const TokenLogprob& one : sampled.further) {
+        found[i].tokens.push_back(one.token);
+        found[i].logprobs.push_back(one.logprob);
+      }
+      accepted += right[i];
+      sequences[i].computed += 1 + right[i];
+      for (int32_t t = right[i]; t >= 0; --t) {
+        sequences[i].tokens.push_back(found[i].tokens[found[i].tokens.size() - 1 - static_cast<size_t>(t)]);
+      }
+    }
+  }
+  EXPECT_GT(accepted, 15);
+  for (int32_t i = 0; i < kSequences; ++i) {
+    EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens) << "sequence " << i;
+    EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs) << "sequence " << i;
   }
 }
 

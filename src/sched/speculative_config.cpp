@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/speculative_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace inflight {
+
+void read_speculative_config(std::string_view text, SchedulerConfig& config) {
+  using Json = nlohmann::ordered_json;
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    fail(ErrorCode::InvalidArgument, "speculative_config is '{}', allowed: a JSON object such as {}", text,
+         R"({"method": "ngram", "num_speculative_tokens": 4})");
+  }
+  const auto number = [&](const std::string& key, int32_t least, int32_t most) {
+    const Json& value = json.at(key);
+    if (!value.is_number_integer() || value < least || value > most) {
+      fail(ErrorCode::InvalidArgument, "speculative_config: {} is {}, allowed: {} to {}", key, value.dump(), least,
+           most);
+    }
+    return value.get<int32_t>();
+  };
+  if (!json.contains("num_speculative_tokens")) {
+    fail(ErrorCode::InvalidArgument, "speculative_config has no num_speculative_tokens, allowed: 1 to {}",
+         limits::kDraftTokensMax);
+  }
+  for (const auto& [key, value] : json.items()) {
+    if (key == "method") {
+      if (value == "ngram") continue;
+      fail(ErrorCode::InvalidArgument, "speculative_config: method is {}, allowed: \"ngram\"", value.dump());
+    } else if (key == "num_speculative_tokens") {
+      config.num_speculative_tokens = number(key, 1, limits::kDraftTokensMax);
+    } else if (key == "prompt_lookup_min") {
+      config.prompt_lookup_min = number(key, 1, limits::kDraftTokensMax);
+      if (!json.contains("prompt_lookup_max")) config.prompt_lookup_max = config.prompt_lookup_min;
+    } else if (key == "prompt_lookup_max") {
+      config.prompt_lookup_max = number(key, 1, limits::kDraftTokensMax);
+      if (!json.contains("prompt_lookup_min")) config.prompt_lookup_min = config.prompt_lookup_max;
+    } else if (key == "disable_by_batch_size") {
+      config.disable_by_batch_size = number(key, 0, limits::kSequencesMax);
+    } else {
+      fail(
+          ErrorCode::InvalidArgument,
+          "speculative_config has '{}', allowed: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max, "
+          "disable_by_batch_size",
+          key);
+    }
+  }
+  if (config.prompt_lookup_min > config.prompt_lookup_max) {
+    fail(ErrorCode::InvalidArgument,
+         "speculative_config: prompt_lookup_min is {}, allowed: at most prompt_lookup_max ({})",
+         config.prompt_lookup_min, config.prompt_lookup_max);
+  }
+}
+
+}  // namespace inflight

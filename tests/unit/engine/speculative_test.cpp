@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: an engine that guesses tokens (checklist 124) answers as one that does not: drawn and greedy, several choices,
+// under pressure, beside grammars and penalties; it counts what it guessed, and its recordings replay. Method: an
+// executor whose tokens are a function of the prefix; the demo model against itself.
+#include <gtest/gtest.h>
+
+#include "engine/metrics.h"
+#include "engine/runtime.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
+#include "support/engine_world.h"
+#include "support/temp_folder.h"
+
+namespace inflight::test {
+namespace {
+
+TEST(SpeculativeEngine, AnswersAreThoseOfDecodingOneByOne) {
+  for (const bool overlap : {true, false}) {
+    const TempFolder folder;
+    EngineOptions options = EngineWorld::host_driven(engine_options(60));
+    options.overlap = overlap;  // steps with guesses are not planned ahead either way
+    options.setup.config.num_speculative_tokens = 4;
+    options.setup.config.prompt_lookup_min = 1;
+    options.service.record_path = folder.file("run.trace");
+    {
+      EngineWorld world(options);
+      std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
+      for (TokenId i = 0; i < 60; ++i) {
+        SubmitOptions request = crowd_request(i);
+        request.sampling.max_tokens += 30;
+        sent.emplace_back(request, world.engine->submit(request));
+        world.engine->step();
+      }
+      world.run();
+      const SchedulerStats stats = world.engine->stats().scheduler;
+      EXPECT_GT(stats.preemptions, 0);
+      EXPECT_GT(stats.draft_tokens, 500);
+      EXPECT_GT(stats.accepted_tokens, 10);
+      for (auto& [request, stream] : sent) {
+        const auto answers = read_answers(stream, request.sampling.n);
+        for (int32_t k = 0; k < request.sampling.n; ++k) {
+          EXPECT_EQ(answers[static_cast<size_t>(k)].tokens,
+                    output_alone(request.prompt, request.sampling.max_tokens, choice_seed(request.sampling.seed, k)));
+        }
+      }
+    }
+    const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
+    EXPECT_FALSE(replayed.difference.has_value());
+    EXPECT_GT(replayed.plans, 50);
+  }
+}
+
+struct Found {
+  std::vector<Answer> answers;
+  SchedulerStats stats;
+};
+
+Found demo_answers(int32_t speculative_tokens) {
+  RuntimeOptions options;
+  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.scheduler.max_num_seqs = 8;
+  options.scheduler.num_speculative_tokens = speculative_tokens;
+  Runtime runtime(options);
+  std::vector<OutputStream*> streams;
+  const auto send = [&](const char* text, SamplingParams sampling, bool filtered = false) {
+    SubmitOptions request;
+    request.prompt = runtime.require_tokenizer().encode(text);
+    request.sampling = std::move(sampling);
+    streams.push_back(
+        filtered ? runtime.engine().submit(request, runtime.grammar_filter(GrammarKind::Regex, "( [a-z]{2,6})+"))
+                 : runtime.engine().submit(request));
+  };
+  const char* const story = "The cat sat. The dog ran. The cat sat. The dog ran. The cat sat. The dog";
+  send(story, {.max_tokens = 60});
+  send(story, {.temperature = 0.7F, .seed = 3, .max_tokens = 60});
+  send("Once upon a time", {.temperature = 1.0F, .top_k = 40, .top_p = 0.9F, .seed = 9, .max_tokens = 60});
+  send(story, {.max_tokens = 40, .ignore_eos = true});
+  send(story, {.max_tokens = 30, .repetition_penalty = 1.3F});
+  send(story, {.max_tokens = 30}, true);
+  Found found;
+  for (OutputStream* const stream : streams) found.answers.push_back(read_answer(stream));
+  runtime.engine().pause(PauseMode::All);
+  found.stats = runtime.engine().stats().scheduler;
+  return found;
+}
+
+TEST(SpeculativeEngine, TheDemoModelTellsTheSameStories) {
+  const Found plain = demo_answers(0), guessing = demo_answers(5);
+  for (size_t i = 0; i < plain.answers.size(); ++i) {
+    EXPECT_EQ(guessing.answers[i].tokens, plain.answers[i].tokens) << "request " << i;
+    EXPECT_EQ(guessing.answers[i].last.finish, plain.answers[i].last.finish) << "request " << i;
+  }
+  EXPECT_EQ(plain.stats.draft_tokens, 0);
+  EXPECT_GT(guessing.stats.accepted_tokens, 5);
+  EXPECT_GE(guessing.stats.draft_tokens, guessing.stats.accepted_tokens);
+  EXPECT_EQ(guessing.stats.output_tokens, plain.stats.output_tokens);
+}
+
+}  // namespace
+}  // namespace inflight::test

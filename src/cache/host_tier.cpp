@@ -77,14 +77,13 @@ bool HostTier::keep(BlockId device, int32_t depth) {
   const RadixNode& node = device_.tree().node(device);
   std::optional<BlockId> parent;
   if (depth > 0) parent = table_.back();
-  const auto tokens = device_.tree().tokens(device);
-  if (const auto copy = host_.tree().find({node.key, node.salt, parent, tokens})) {
+  const RadixTree::Content content{node.key, node.salt, parent, device_.tree().tokens(device)};
+  if (const auto copy = host_.tree().find(content)) {
     table_.push_back(*copy);
     host_.share(std::span(table_).last(1));
   } else {
     if (!host_.try_extend(table_, 1)) return false;
-    const bool published = host_.try_publish(
-        table_, {.index = depth, .salt = node.salt, .key = node.key, .tokens = tokens, .owner = node.owner});
+    const bool published = host_.try_publish(table_, {.index = depth, .content = content, .owner = node.owner});
     INFLIGHT_CHECK(published);
     copies_.push_back({.device = device, .host = plan_id(table_.back())});
   }

@@ -63,24 +63,17 @@ bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
   return true;
 }
 
-RadixTree::Content KvBlocks::content_of(std::span<const BlockId> table, const FullBlock& full) {
-  std::optional<BlockId> parent;
-  if (full.index > 0) parent = table[static_cast<size_t>(full.index - 1)];
-  return {full.key, full.salt, parent, full.tokens};
-}
-
 bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {
-  const RadixTree::Content content = content_of(table, full);
-  if (tree_.find(content)) return false;
+  if (tree_.find(full.content)) return false;
   const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
-  tree_.insert(content, inserted[0], full.owner, now_);
+  tree_.insert(full.content, inserted[0], full.owner, now_);
   policy_->on_insert(inserted);
   for (TreeObserver* const observer : observers_) observer->on_insert(inserted[0]);
   return true;
 }
 
 void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
-  const auto twin = tree_.find(content_of(table, full));
+  const auto twin = tree_.find(full.content);
   INFLIGHT_CHECK(twin.has_value());
   const BlockId pinned[] = {*twin};
   if (pool_.reference(*twin)) {

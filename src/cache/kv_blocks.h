@@ -56,14 +56,12 @@ class KvBlocks {
   // One full block of a sequence's table, with what it holds.
   struct FullBlock {
     int32_t index = 0;  // in the table
-    uint64_t salt = 0;
-    PrefixKey key = 0;
-    std::span<const TokenId> tokens;  // B tokens
+    RadixTree::Content content;
     NodeOwner owner;
   };
   // Makes table[full.index] findable; false when another block holds the same content already.
-  // REQUIRES: the blocks before it are published; its K and V are computed by a step that is submitted before, or is
-  // the
+  // REQUIRES: the blocks before it are published, the last of them is its parent; its K and V are computed by a step
+  // that is submitted before, or is the
   //           same as, any step that uses them.
   [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full);
 
@@ -110,7 +108,6 @@ class KvBlocks {
   void check_invariants() const;
 
  private:
-  [[nodiscard]] static RadixTree::Content content_of(std::span<const BlockId> table, const FullBlock& full);
   [[nodiscard]] bool try_evict_one();
   [[nodiscard]] std::optional<BlockId> next_victim();
   void evict(BlockId block);

@@ -57,8 +57,8 @@ class RadixTree {
 
   // What a block of tokens is looked up by.
   struct Content {
-    PrefixKey key;
-    uint64_t salt;
+    PrefixKey key = 0;
+    uint64_t salt = 0;
     std::optional<BlockId> parent;
     std::span<const TokenId> tokens;  // B tokens
   };

@@ -273,10 +273,10 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
   if (sequence.keys.size() == i) {
     sequence.keys.push_back(child_key(i == 0 ? root_key(salt) : sequence.keys.back(), tokens));
   }
+  std::optional<BlockId> parent;
+  if (i > 0) parent = sequence.block_table[i - 1];
   return {.index = sequence.published_block_count,
-          .salt = salt,
-          .key = sequence.keys[i],
-          .tokens = tokens,
+          .content = {sequence.keys[i], salt, parent, tokens},
           .owner = {sequence.request.tenant, sequence.request.priority}};
 }
 

@@ -274,7 +274,9 @@ class Scheduler {
   // scheduler_carry_on.cpp: equal steps at once
   [[nodiscard]] bool only_carries_on() const;
   void take_carried_tokens(Sequence& sequence, int32_t carried, CarriedSteps& steps);
-  void publish_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps);
+  [[nodiscard]] bool fills_block(const Sequence& sequence, int32_t carried) const;
+  void prefetch_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps);
+  void publish_carried(Sequence& sequence, int32_t carried);
   // scheduler_preemption.cpp: taking blocks from running sequences
   Sequence& choose_victim(const Need& need);
   Sequence& victim_by_rule();

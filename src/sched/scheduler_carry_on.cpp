@@ -97,7 +97,8 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     view_.last_step_duration = duration;
     last_token = now;
     pending = work;
-    for (Sequence* sequence : carried.publish) publish_carried(*sequence, done + 1, steps);
+    for (Sequence* sequence : carried.publish) prefetch_carried(*sequence, done + 1, steps);
+    for (Sequence* sequence : carried.publish) publish_carried(*sequence, done + 1);
     work.attended_tokens += work.decode_sequences;
   }
   if (done == 0) return 0;
@@ -136,10 +137,20 @@ void Scheduler::take_carried_tokens(Sequence& sequence, int32_t carried, Carried
   steps.read_tokens(sequence, have, std::span(sequence.tokens).subspan(static_cast<size_t>(have)));
 }
 
-void Scheduler::publish_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps) {
-  const int32_t width = blocks_.block_token_count();
-  if ((sequence.published_block_count + 1) * width != sequence.computed_token_count + carried) return;
+bool Scheduler::fills_block(const Sequence& sequence, int32_t carried) const {
+  return (sequence.published_block_count + 1) * blocks_.block_token_count() == sequence.computed_token_count + carried;
+}
+
+// publish_carried() comes next: the block's tokens and key, and what publishing will touch into the CPU's caches.
+void Scheduler::prefetch_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps) {
+  if (!fills_block(sequence, carried)) return;
   take_carried_tokens(sequence, carried, steps);
+  const KvBlocks::FullBlock full = next_full_block(sequence);
+  blocks_.prefetch_publish(sequence.block_table[static_cast<size_t>(full.index)], full.content.key);
+}
+
+void Scheduler::publish_carried(Sequence& sequence, int32_t carried) {
+  if (!fills_block(sequence, carried)) return;
   const int32_t computed = sequence.computed_token_count;
   sequence.computed_token_count += carried;
   publish_or_adopt_full_blocks(sequence);

@@ -23,9 +23,9 @@ class DecisionHash {
     repeats_ = 0;
     last_.clear();
     for (const BatchEntry& entry : plan.entries) {
-      fold(to_integer(entry.sequence));
-      fold(static_cast<uint64_t>(entry.computed_token_count) << 32 |
-           static_cast<uint32_t>(entry.scheduled_token_count));
+      const uint64_t tokens =
+          static_cast<uint64_t>(entry.computed_token_count) << 32 | static_cast<uint32_t>(entry.scheduled_token_count);
+      fold(std::rotl(to_integer(entry.sequence) * 0xd1342543de82ef95ULL, 29) ^ tokens);
       last_.push_back({entry.sequence, entry.context_token_count()});
     }
     for (const auto* copies : {&plan.swap_out, &plan.swap_in}) fold(copies->size());

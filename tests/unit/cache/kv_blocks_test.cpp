@@ -52,11 +52,10 @@ class KvBlocksTest : public testing::Test {
   }
 
   static KvBlocks::FullBlock full(const Holder& holder, size_t i, uint64_t salt = 0) {
-    return {.index = static_cast<int32_t>(i),
-            .salt = salt,
-            .key = holder.keys[i],
-            .tokens = std::span(holder.tokens).subspan(i * kWidth, kWidth),
-            .owner = {}};
+    std::optional<BlockId> parent;
+    if (i > 0) parent = holder.table[i - 1];
+    const auto tokens = std::span(holder.tokens).subspan(i * kWidth, kWidth);
+    return {.index = static_cast<int32_t>(i), .content = {holder.keys[i], salt, parent, tokens}, .owner = {}};
   }
 
   int32_t stored_prefix(const std::vector<TokenId>& tokens, uint64_t salt = 0) {
@@ -187,7 +186,7 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
     ASSERT_TRUE(blocks.try_extend(tables[i], 1));
     ASSERT_TRUE(blocks.try_publish(
         tables[i],
-        {.index = 0, .salt = 0, .key = child_key(root_key(0), tokens[i]), .tokens = tokens[i], .owner = {}}));
+        {.index = 0, .content = {child_key(root_key(0), tokens[i]), 0, std::nullopt, tokens[i]}, .owner = {}}));
   }
   blocks.release(tables[0]);
   blocks.release(tables[1]);
@@ -229,10 +228,12 @@ TEST(KvBlocks, ABlockCostsTheSameAtAnyOccupancy) {
       const int32_t rest = blocks.available_count();
       ASSERT_TRUE(blocks.try_extend(table, rest));
       PrefixKey key = root_key(0);
+      std::optional<BlockId> parent;
       for (int32_t i = 0; i < rest; ++i) {
         const std::vector<TokenId> tokens = {i, i};
         key = child_key(key, tokens);
-        ASSERT_TRUE(blocks.try_publish(table, {.index = i, .salt = 0, .key = key, .tokens = tokens, .owner = {}}));
+        ASSERT_TRUE(blocks.try_publish(table, {.index = i, .content = {key, 0, parent, tokens}, .owner = {}}));
+        parent = table[static_cast<size_t>(i)];
       }
       blocks.release(table);
       policy.calls = 0;
@@ -258,10 +259,12 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
   std::vector<BlockId> table;
   ASSERT_TRUE(blocks.try_extend(table, 2));
   PrefixKey key = root_key(0);
+  std::optional<BlockId> parent;
   for (int32_t i = 0; i < 2; ++i) {
     const auto part = std::span<const TokenId>(tokens).subspan(static_cast<size_t>(i) * kWidth, kWidth);
     key = child_key(key, part);
-    ASSERT_TRUE(blocks.try_publish(table, {.index = i, .salt = 0, .key = key, .tokens = part, .owner = {}}));
+    ASSERT_TRUE(blocks.try_publish(table, {.index = i, .content = {key, 0, parent, part}, .owner = {}}));
+    parent = table[static_cast<size_t>(i)];
   }
   blocks.release(table);
   std::vector<BlockId> taken;
@@ -281,7 +284,7 @@ TEST(KvBlocks, AnotherStrategyLearnsOfWhatIsStored) {
   std::vector<BlockId> table;
   ASSERT_TRUE(blocks.try_extend(table, 1));
   const KvBlocks::FullBlock full{
-      .index = 0, .salt = 0, .key = child_key(root_key(0), tokens), .tokens = tokens, .owner = {}};
+      .index = 0, .content = {child_key(root_key(0), tokens), 0, std::nullopt, tokens}, .owner = {}};
   ASSERT_TRUE(blocks.try_publish(table, full));
   blocks.release(table);
   Recorder recorder;

@@ -326,13 +326,17 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
 }
 
 // Merges the partitions of rows that were split (list: 2 ints a row: partial slot of its head 0 or -1, partitions) and
-// writes the next layer's int8 rows. Item = (row, slice); slices are KV heads where these are whole blocks of 32.
+// writes the next layer's int8 rows, or else copies the rows that were not split where that is another place.
+// Item = (row, slice); slices are KV heads where these are whole blocks of 32.
 #define COMBINE_SLICES ((SHARED_HEADS * HEAD_SIZE) % 32 == 0 ? KV_HEADS : 1)
 static void combine_item(const Memory* memory, __global const CombineArgs* args, int item)
 {
   const int row = item / COMBINE_SLICES, slice = item % COMBINE_SLICES, heads = HEADS / COMBINE_SLICES;
   const int partial = memory->step[args->list + 2 * row], partitions = memory->step[args->list + 2 * row + 1];
-  __global float* out = memory->act + args->in + (size_t)row * (HEADS * HEAD_SIZE);
+  const int begin = slice * heads * HEAD_SIZE, end = begin + heads * HEAD_SIZE;
+  const size_t at = (size_t)row * (HEADS * HEAD_SIZE);
+  __global float* in = memory->act + args->in + at;
+  __global float* out = args->out.floats < 0 ? in : memory->prepared + args->out.floats + at;
   for (int head = slice * heads; partial >= 0 && head < (slice + 1) * heads; head++) {
     Softmax state;
     state.largest = -INFINITY;
@@ -348,9 +352,12 @@ static void combine_item(const Memory* memory, __global const CombineArgs* args,
     const float scale = 1.0f / state.total;
     for (int i = 0; i < HEAD_SIZE; i++) out[head * HEAD_SIZE + i] = state.sum[i] * scale;
   }
-  if (args->out.bytes < 0) return;
-  for (int column = slice * heads * HEAD_SIZE; column < (slice + 1) * heads * HEAD_SIZE; column += 32) {
-    write_block(memory, &args->out, args->rows, row, column, HEADS * HEAD_SIZE, vload16(0, out + column),
-                vload16(1, out + column));
+  __global const float* from = partial < 0 ? in : out;
+  if (args->out.bytes < 0) {
+    for (int i = begin; from != out && i < end; i++) out[i] = from[i];
+    return;
+  }
+  for (int column = begin; column < end; column += 32) {
+    write_bytes(memory->prepared, &args->out, args->rows, row, column, vload16(0, from + column), vload16(1, from + column));
   }
 }

@@ -44,7 +44,7 @@ __kernel void finish_linear(MEMORY_PARAMETERS, int index, int first, int panels,
     if (swiglu) result[p] = silu(result[p]) * (vload16(at, up) + bias_of(&memory, args->bias[1], first + pair + p));
   }
   if (swiglu) {
-    write_block(&memory, &args->out, args->rows, row, column, outputs, result[0], result[1]);
+    write_block(memory.act, &args->out, args->rows, row, column, outputs, result[0], result[1]);
     return;
   }
   __global float* out = memory.act + args->out.floats + (size_t)row * args->out_stride + column;

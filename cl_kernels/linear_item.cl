@@ -9,12 +9,33 @@
 //   first `long_items` items have `long_panels`: memory is read fastest in long pieces, and short items at the end let the
 //   workers finish together. Test: tests/kernel/linear_test.cpp.
 
+// Writes 32 columns of one of `rows` rows as int8. column is a multiple of 32.
+static void write_bytes(__global float* act, __global const Rows* to, int rows, int row, int column, float16 a, float16 b)
+{
+  // Magnitudes have the order of their bits; infinity and NaN are the largest.
+  const float largest = as_float(max_int_16(max(as_int16(a) & 0x7FFFFFFF, as_int16(b) & 0x7FFFFFFF)));
+  const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+  const float poison = largest - largest;  // NaN and infinity must not vanish in the integers
+  const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
+  const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
+  const size_t block = (size_t)(column / 32) * rows + row;
+  __global char* bytes = (__global char*)(act + to->bytes) + block * 32;
+  *(__global char16*)bytes = convert_char16(qa);
+  *(__global char16*)(bytes + 16) = convert_char16(qb);
+  act[to->scales + block] = largest * (1.0f / 127.0f) + poison;
+  const int16 both = qa + qb;
+  const int8 eight = both.lo + both.hi;
+  const int4 four = eight.lo + eight.hi;
+  const int low = -8 * (four.x + four.y), high = -8 * (four.z + four.w);
+  vstore2((int2)((low & 0xFFFF) | (high << 16), low + high), block, (__global int*)act + to->sums);
+}
+
 // Writes up to 32 columns of one of `rows` rows from two vectors. column is a multiple of 32; below `depth`.
-static void write_block(const Memory* memory, __global const Rows* to, int rows, int row, int column, int depth, float16 a,
+static void write_block(__global float* act, __global const Rows* to, int rows, int row, int column, int depth, float16 a,
                         float16 b)
 {
   if (to->floats >= 0) {
-    __global float* out = memory->act + to->floats + (size_t)row * depth + column;
+    __global float* out = act + to->floats + (size_t)row * depth + column;
     if (column + 32 <= depth) {
       STORE_16(a, out);
       STORE_16(b, out + 16);
@@ -25,24 +46,7 @@ static void write_block(const Memory* memory, __global const Rows* to, int rows,
       for (int i = 0; i < depth - column; i++) out[i] = values[i];
     }
   }
-  if (to->bytes >= 0) {
-    // Magnitudes have the order of their bits; infinity and NaN are the largest.
-    const float largest = as_float(max_int_16(max(as_int16(a) & 0x7FFFFFFF, as_int16(b) & 0x7FFFFFFF)));
-    const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-    const float poison = largest - largest;  // NaN and infinity must not vanish in the integers
-    const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
-    const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
-    const size_t block = (size_t)(column / 32) * rows + row;
-    __global char* bytes = (__global char*)(memory->act + to->bytes) + block * 32;
-    *(__global char16*)bytes = convert_char16(qa);
-    *(__global char16*)(bytes + 16) = convert_char16(qb);
-    memory->act[to->scales + block] = largest * (1.0f / 127.0f) + poison;
-    const int16 both = qa + qb;
-    const int8 eight = both.lo + both.hi;
-    const int4 four = eight.lo + eight.hi;
-    const int low = -8 * (four.x + four.y), high = -8 * (four.z + four.w);
-    vstore2((int2)((low & 0xFFFF) | (high << 16), low + high), block, (__global int*)memory->act + to->sums);
-  }
+  if (to->bytes >= 0) write_bytes(act, to, rows, row, column, a, b);
 }
 
 static float16 silu(float16 g)
@@ -73,8 +77,9 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
   __global const Weight* gate = args->weight;  // or the only one
   const int type = gate->type, depth = gate->depth, outputs = gate->outputs, bytes = panel_bytes(type, depth);
   const int swiglu = args->epilogue == EPILOGUE_SWIGLU, add = args->epilogue == EPILOGUE_ADD;
-  const LinearInput in = {memory->act + args->in.floats, (__global const char*)(memory->act + args->in.bytes),
-                          memory->act + args->in.scales, (__global const int*)(memory->act + args->in.sums), args->rows};
+  __global const float* from = memory->prepared;
+  const LinearInput in = {from + args->in.floats, (__global const char*)(from + args->in.bytes), from + args->in.scales,
+                          (__global const int*)(from + args->in.sums), args->rows};
   // Rows outside: their tile stays in a nearer cache than these weights, which are read in order.
   for (int row0 = begin_row; row0 < end_row; row0 += LINEAR_ROWS) {
     const int rows = min(LINEAR_ROWS, end_row - row0);
@@ -110,7 +115,7 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
       }
       for (int r = 0; r < rows; r++) {
         if (swiglu) {
-          write_block(memory, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
+          write_block(memory->act, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
           continue;
         }
         __global float* out = memory->act + args->out.floats + (size_t)(row0 + r) * args->out_stride + first * 16;

@@ -108,6 +108,6 @@ static void swiglu_item(const Memory* memory, __global const SwigluArgs* args, i
       }
       for (int i = 0; i < 2; i++) h[i] = silu(vload16(i, g)) * vload16(i, u);
     }
-    write_block(memory, &args->out, args->rows, row, column, depth, h[0], h[1]);
+    write_block(memory->act, &args->out, args->rows, row, column, depth, h[0], h[1]);
   }
 }

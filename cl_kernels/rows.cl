@@ -72,7 +72,7 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
       a = vload16(0, values);
       b = vload16(1, values);
     }
-    write_block(memory, &args->out, args->rows, row, column, depth, a, b);
+    write_block(memory->prepared, &args->out, args->rows, row, column, depth, a, b);
   }
 }
 

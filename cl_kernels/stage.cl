@@ -59,7 +59,7 @@ typedef struct {
   float epsilon;
 } RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
-typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;
+typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
 typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.
@@ -81,7 +81,8 @@ typedef struct {
   int counter;       // index of the counter that each finished item adds to
   int wait_counter;  // -1: begin at once
   int wait_count;
-  int batch;         // items of a ticket of run_step, so that small ones do not cost more to draw than to do
+  int batch;         // items of a ticket of run_step, so that small ones do not cost more to draw than to do; 0: no tickets,
+                     // each worker does them all, into its own copy, before its first item of the next stages of this counter
   union {
     EmbedArgs embed;
     NormArgs norm;
@@ -113,6 +114,7 @@ typedef struct {
   __global int* step;             // the uploaded step: counters, stages, tables; results come back in it
   __global int* row_tokens;       // [max_num_seqs] last token sampled for each row
   __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
+  __global float* prepared;       // act, or this worker's own copy of the rows that norm and combine write for linear
 } Memory;
 
 #define MEMORY_PARAMETERS                                                                                          \
@@ -121,11 +123,13 @@ typedef struct {
       __global uchar *kv3, __global const float *vectors, __global const float *angles, __global float *act,      \
       __global int *step, __global int *row_tokens, __global const uchar *adapters
 #define MEMORY_ARGUMENTS \
-  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters }
+  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters, act }
 
-// Layout of `step`: word 0 stage count, word 1 offset of the stages, word 16 the ticket, then counters, one a cache line.
+// Layout of `step`: word 0 stage count, word 1 offset of the stages, word 2 floats from one worker's copy of prepared rows to
+// the next one's, word 16 the ticket, then counters, one a cache line.
 #define STEP_STAGE_COUNT 0
 #define STEP_STAGES 1
+#define STEP_COPY_STRIDE 2
 #define STEP_TICKET 16
 #define STEP_COUNTERS 32
 #define STEP_COUNTER_STRIDE 16

@@ -5,6 +5,8 @@
 //     draw tickets; ticket n is the n-th `batch` of items of the step, in the order of the stages. Before it begins, its worker
 //     waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
 //     workers that run: also a single worker, or workers that run one after the other, come to the end.
+//     A norm or combine stage of few rows has no tickets: each worker does all of it for itself before its first item of the
+//     linear stages that read it. That takes less than a wait for each other.
 
 // Writes of other workers before their add to the counter are seen after the wait; own writes before the add are
 // seen by whoever waits for it. On CPUs (the only users of run_step) global memory is coherent.
@@ -106,17 +108,25 @@ __kernel void linear_stage(MEMORY_PARAMETERS, int index)
   linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
 }
 
-static int ticket_count(__global const Stage* stage) { return (stage->items + stage->batch - 1) / stage->batch; }
+static int ticket_count(__global const Stage* stage)
+{
+  return stage->batch == 0 ? 0 : (stage->items + stage->batch - 1) / stage->batch;
+}
 
 __kernel void run_step(MEMORY_PARAMETERS)
 {
-  const Memory memory = MEMORY_ARGUMENTS;
+  Memory memory = MEMORY_ARGUMENTS;
   const int stage_count = step[STEP_STAGE_COUNT];
   __global const Stage* stages = (__global const Stage*)(step + step[STEP_STAGES]);
-  int stage = 0, first = 0;  // first ticket of the stage
+  __global float* copy = act + (size_t)get_global_id(0) * step[STEP_COPY_STRIDE];
+  int stage = 0, first = 0, group = -1;  // first: ticket of the stage; group: counter of the last item
+  __global const Stage* prepares = 0;    // the last stage without tickets that was passed
   while (true) {
     const int ticket = atomic_inc((__global volatile int*)step + STEP_TICKET);
-    while (stage < stage_count && ticket >= first + ticket_count(stages + stage)) first += ticket_count(stages + stage++);
+    for (; stage < stage_count && ticket >= first + ticket_count(stages + stage); stage++) {
+      first += ticket_count(stages + stage);
+      if (stages[stage].batch == 0) prepares = stages + stage;
+    }
     if (stage == stage_count) return;
     __global const Stage* current = stages + stage;
     const int begin = (ticket - first) * current->batch, end = min(begin + current->batch, current->items);
@@ -124,7 +134,13 @@ __kernel void run_step(MEMORY_PARAMETERS)
       wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count,
                weights_ahead(&memory, current, stages + stage_count, begin));
     }
-    for (int item = begin; item < end; item++) run_item(&memory, current, item);
+    const int has_copy = prepares && prepares->counter == current->counter;
+    const int own_items = has_copy && group != current->counter ? prepares->items : 0;
+    memory.prepared = has_copy ? copy : act;
+    group = current->counter;
+    for (int item = -own_items; item < end - begin; item++) {
+      run_item(&memory, item < 0 ? prepares : current, item < 0 ? item + own_items : begin + item);
+    }
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     atomic_add((__global volatile int*)step + STEP_COUNTERS + current->counter * STEP_COUNTER_STRIDE, end - begin);
   }

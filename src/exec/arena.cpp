@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/arena.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 
@@ -84,6 +85,13 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
     arena.gate = layout.take(rows, spec.feed_forward_size);
     arena.up = layout.take(rows, spec.feed_forward_size);
     arena.shrunk = layout.take(rows * 3, size.lora_rank);
+  }
+  if (size.copies > 0) {
+    const int64_t before = layout.used();
+    arena.copy = layout.take_rows(size.copy_rows, std::max<int64_t>(spec.hidden_size, query), true,
+                                  normed.bytes || attended.bytes || sampled.bytes);
+    arena.copy_stride = static_cast<int32_t>(layout.used() - before);
+    layout.take(size.copies - 1, arena.copy_stride);
   }
   arena.floats = layout.used();
   return arena;

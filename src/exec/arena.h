@@ -15,6 +15,8 @@ struct ArenaSize {
   int32_t logit_rows = 0;     // sampled rows computed at a time
   int32_t partial_slots = 0;  // of attention.cl
   int32_t lora_rank = 0;      // of adapters at most; 0: there are none
+  int32_t copies = 0;         // of prepared rows: one for each worker of a fused step, copy_rows each
+  int32_t copy_rows = 0;
 };
 
 struct Arena {
@@ -35,7 +37,11 @@ struct Arena {
   StageRows adapted_normed, adapted_feed_forward;
   int32_t gate = kNone, up = kNone;  // [T][F]
   int32_t shrunk = kNone;            // [3][T][lora_rank]
-  int64_t floats = 0;                // size of it all
+  // A worker's own copy of normed, attended or sampled rows, in steps of up to copy_rows of them; the next worker's
+  // lies copy_stride floats on.
+  StageRows copy;
+  int32_t copy_stride = 0;
+  int64_t floats = 0;  // size of it all
 };
 
 // The format in which the device holds a matrix.

@@ -32,7 +32,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
 ArenaSize checked_size(const Device& device, const ModelSpec& spec, const ModelWeights& weights,
                        const ClExecutorOptions& options) {
   (void)plan_memory(device.info(), spec, weights, options);
-  return arena_size(spec, options);
+  return arena_size(device.info(), spec, options);
 }
 
 AdapterSizes adapter_sizes(const DeviceInfo& device, const ClExecutorOptions& options) {
@@ -78,7 +78,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .partial_slots = size_.partial_slots,
                                        .worker_count = program_.worker_count(),
                                        .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax,
-                                       .adapter_tile_rows = adapter_tile_rows(device.info().small_items)};
+                                       .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
+                                       .copy_stride = arena_.copy_stride};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
   }

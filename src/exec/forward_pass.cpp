@@ -15,6 +15,7 @@ constexpr int32_t kShortItemsPart = 4;              // a fused step's workers be
 constexpr int32_t kTicketsPerWorker = 8;            // of a stage of rows
 constexpr int32_t kBatchMax = 16;                   // rows of a ticket
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
+constexpr int32_t kMergedMax = 256;                 // partitions of heads that each worker merges for itself
 
 // Panels of one item; even for pairs: rows are written in blocks of two panels.
 int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pairs) {
@@ -36,20 +37,27 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       worker_count_(worker_count),
       long_items_(fused ? worker_count : 0),
       adapters_(adapters) {
-  add_layers(spec, weights, store);
-  layers_.swap(fitted_);
+  const auto take = [&](std::vector<Stage>& to) {
+    to.swap(fitted_);
+    fitted_.clear();
+  };
+  for (const bool copied : {false, true}) {
+    copied_ = copied;
+    if (copied && !fused) break;
+    add_layers(spec, weights, store);
+    take(copied ? copied_layers_ : layers_);
+    group_ = 0;
+    add_logits(spec, weights, store);
+    take(copied ? copied_logits_ : logits_);
+  }
+  copied_ = false;
   if (adapters.slot_size > 0) {
     adapted_ = true;
     arena_.normed = arena.adapted_normed;
     arena_.feed_forward = arena.adapted_feed_forward;
     add_layers(spec, weights, store);
-    adapted_layers_.swap(fitted_);
-    fitted_.clear();
+    take(adapted_layers_);
   }
-  group_ = 0;
-  add_logits(spec, weights, store);
-  logits_.swap(fitted_);
-  fitted_.clear();
 }
 
 void ForwardPass::add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
@@ -66,6 +74,24 @@ Stage& ForwardPass::add(Operation operation) {
   stage.counter = group_;
   stage.batch = 1;
   return fitted_.emplace_back(stage);
+}
+
+Stage& ForwardPass::add_preparation(Operation operation) {
+  Stage& stage = add(operation);
+  if (copied_) {
+    stage.batch = 0;
+  } else {
+    next_group();
+  }
+  return stage;
+}
+
+StageRows ForwardPass::prepared(const StageRows& rows) const {
+  if (!copied_) return rows;
+  StageRows copy = arena_.copy;
+  if (rows.floats == kNone) copy.floats = kNone;
+  if (rows.bytes == kNone) copy.bytes = kNone;
+  return copy;
 }
 
 LinearArgs ForwardPass::linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const {
@@ -98,22 +124,21 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                             int32_t layer) {
   const auto add_norm = [&](const WeightView& weight) {
     next_group();
-    add(Operation::Norm).norm = {.in = arena_.hidden,
-                                 .rows_from = kNone,
-                                 .weight = store.vector(weight),
-                                 .depth = spec.hidden_size,
-                                 .epsilon = spec.norm_epsilon,
-                                 .out = arena_.normed};
+    add_preparation(Operation::Norm).norm = {.in = arena_.hidden,
+                                             .rows_from = kNone,
+                                             .weight = store.vector(weight),
+                                             .depth = spec.hidden_size,
+                                             .epsilon = spec.norm_epsilon,
+                                             .out = prepared(arena_.normed)};
   };
   const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
     LinearArgs args = linear(store, weight, bias);
-    args.in = arena_.normed;
+    args.in = prepared(arena_.normed);
     args.out.floats = out;
     args.out_stride = weight.rows;
     add_linear(args);
   };
   add_norm(weights.attention_norm);
-  next_group();
   const int32_t products[] = {arena_.query, arena_.key, arena_.value}, residual[] = {arena_.hidden};
   add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
   add_stored(weights.query, weights.query_bias, arena_.query);
@@ -134,15 +159,15 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add(Operation::Attention).attention = {
       .query = arena_.query, .out = arena_.attended.floats, .partials = arena_.partials, .layer = layer};
   next_group();
-  StageRows attended_out = arena_.attended;
-  attended_out.floats = kNone;
-  add(Operation::Combine).combine = {.in = arena_.attended.floats, .partials = arena_.partials, .out = attended_out};
-  next_group();
+  StageRows attended_out = prepared(arena_.attended);
+  if (!copied_) attended_out.floats = kNone;
+  if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
+  add_preparation(Operation::Combine).combine = {
+      .in = arena_.attended.floats, .partials = arena_.partials, .out = attended_out};
   add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, residual});
-  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), arena_.attended);
+  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended));
   add_expand();
   add_norm(weights.feed_forward_norm);
-  next_group();
   add_feed_forward(spec, weights, store, layer);
   next_group();
   add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
@@ -163,7 +188,7 @@ void ForwardPass::add_residual(LinearArgs args, const StageRows& in) {
 void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                    int32_t layer) {
   LinearArgs args = linear(store, weights.gate, weights.gate_bias);
-  args.in = arena_.normed;
+  args.in = prepared(arena_.normed);
   if (!adapted_) {
     args.weight[1] = store.matrix(weights.up);
     args.bias[1] = store.vector(weights.up_bias);
@@ -199,15 +224,14 @@ void ForwardPass::add_expand() {
 }
 
 void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
-  add(Operation::Norm).norm = {.in = arena_.hidden,
-                               .rows_from = 0,
-                               .weight = store.vector(weights.output_norm),
-                               .depth = spec.hidden_size,
-                               .epsilon = spec.norm_epsilon,
-                               .out = arena_.sampled};
-  next_group();
+  add_preparation(Operation::Norm).norm = {.in = arena_.hidden,
+                                           .rows_from = 0,
+                                           .weight = store.vector(weights.output_norm),
+                                           .depth = spec.hidden_size,
+                                           .epsilon = spec.norm_epsilon,
+                                           .out = prepared(arena_.sampled)};
   LinearArgs args = linear(store, weights.output, WeightView{});
-  args.in = arena_.sampled;
+  args.in = prepared(arena_.sampled);
   args.out.floats = arena_.logits;
   args.out_stride = spec.vocabulary_size;
   add_linear(args);
@@ -261,8 +285,9 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
     case Operation::Combine:
       stage.combine.list = tables.combine;
       stage.combine.rows = tables.rows;
-      stage.items =
-          tables.splits || stage.combine.out.bytes != kNone ? tables.rows * StepProgram::combine_slices(shape_) : 0;
+      stage.items = tables.partial_slots > 0 || stage.combine.out.bytes != kNone || stage.batch == 0
+                        ? tables.rows * StepProgram::combine_slices(shape_)
+                        : 0;
       batch_rows(stage);
       break;
     case Operation::Shrink:
@@ -321,16 +346,20 @@ std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t 
 }
 
 void ForwardPass::append_layers(const StepTables& tables) {
-  const std::vector<Stage>& layers = tables.adapter_tile_count > 0 ? adapted_layers_ : layers_;
+  const bool copied = !copied_layers_.empty() && tables.rows <= size_.copy_rows && tables.partial_slots <= kMergedMax;
+  const std::vector<Stage>& layers = tables.adapter_tile_count > 0 ? adapted_layers_
+                                     : copied                      ? copied_layers_
+                                                                   : layers_;
   fitted_.assign(layers.begin(), layers.end());
   for (Stage& stage : fitted_) fit_stage(stage, tables);
 }
 
 void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
   const int32_t groups = fitted_.empty() ? 0 : fitted_.back().counter + 1;
-  for (Stage stage : logits_) {
+  const int32_t count = std::min(size_.logit_rows, tables.sampled - first);
+  for (Stage stage : !copied_logits_.empty() && count <= size_.copy_rows ? copied_logits_ : logits_) {
     stage.counter += groups;
-    fit_logits(stage, tables, first, std::min(size_.logit_rows, tables.sampled - first));
+    fit_logits(stage, tables, first, count);
     fitted_.push_back(stage);
   }
 }
@@ -350,7 +379,7 @@ void ForwardPass::link_groups() {
     }
     fitted_[i].wait_counter = before;
     fitted_[i].wait_count = before_items;
-    items += fitted_[i].items;
+    if (fitted_[i].batch > 0) items += fitted_[i].items;
   }
 }
 

@@ -19,7 +19,7 @@ struct StepTables {
   int32_t tokens = 0, positions = 0, tables = 0;       // [rows]
   int32_t attention = 0, attention_count = 0;          // work list
   int32_t combine = 0;                                 // [rows][2]
-  bool splits = false;                                 // some row of the combine list was split
+  int32_t partial_slots = 0;                           // of the rows of the combine list that were split
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
   int32_t rows = 0, sampled = 0;
@@ -46,6 +46,9 @@ class ForwardPass {
   // Stages that begin together; the next group waits for all of them.
   void next_group() { ++group_; }
   Stage& add(Operation operation);
+  // A stage that makes rows for the group behind it: with `copied_` by each worker for itself, else a group of its own.
+  Stage& add_preparation(Operation operation);
+  [[nodiscard]] StageRows prepared(const StageRows& rows) const;
   void add_linear(const LinearArgs& args);
   void add_residual(LinearArgs args, const StageRows& in);
   void add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
@@ -61,7 +64,9 @@ class ForwardPass {
   void append_layers(const StepTables& tables);
   void append_logits(const StepTables& tables, int32_t first);
   void link_groups();
-  void batch_rows(Stage& stage) const { stage.batch = row_batch(stage.items, worker_count_); }
+  void batch_rows(Stage& stage) const {
+    if (stage.batch > 0) stage.batch = row_batch(stage.items, worker_count_);
+  }
 
   Arena arena_;
   ArenaSize size_;
@@ -71,10 +76,13 @@ class ForwardPass {
   int32_t group_ = 0;
   AdapterSizes adapters_;
   bool adapted_ = false;               // the stages being added are for steps with adapters
+  bool copied_ = false;                // and these for steps whose workers have copies of prepared rows
   AdapterArgs adapter_args_{};         // of the last shrink
   std::vector<Stage> layers_;          // embedding and all layers
+  std::vector<Stage> copied_layers_;   // the same for steps of few rows, if these are fused
   std::vector<Stage> adapted_layers_;  // the same for steps with adapters
   std::vector<Stage> logits_;          // one round of size_.logit_rows
+  std::vector<Stage> copied_logits_;   // of few
   std::vector<Stage> fitted_;
 };
 

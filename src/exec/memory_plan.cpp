@@ -14,6 +14,7 @@ namespace {
 
 constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
+constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
 constexpr size_t kStepUploadBytes = size_t{1} << 20;  // as allocated at first
 
 size_t packed_bytes_of(const WeightView& weight) {
@@ -91,12 +92,14 @@ int32_t sampled_rows_max(const ClExecutorOptions& options) {
   return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
 }
 
-ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options) {
+ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   const int32_t longest = div_ceil(position_count(spec, options), kAttentionPartition);
   return {.rows = options.max_num_batched_tokens,
           .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(sampled_rows_max(options), kLogitRowsMax),
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
-          .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0};
+          .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0,
+          .copies = device.host_code ? device.compute_units : 0,
+          .copy_rows = std::max(kCopiedRows / device.compute_units, 1)};
 }
 
 ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options) {
@@ -128,8 +131,8 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   const size_t angles = static_cast<size_t>(position_count(spec, options)) *
                         static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
   plan.activation_bytes =
-      static_cast<size_t>(lay_out_arena(spec, weights, arena_size(spec, options)).floats) * sizeof(float) + angles +
-      kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
+      static_cast<size_t>(lay_out_arena(spec, weights, arena_size(device, spec, options)).floats) * sizeof(float) +
+      angles + kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
   if (options.max_loras > 0) {
     plan.adapter_bytes = options.adapters->slot_bytes() * static_cast<size_t>(options.max_loras);
     if (plan.adapter_bytes > device.allocation_bytes_max) {

@@ -76,7 +76,7 @@ struct ChunkPlan {
 
 // KV blocks in one buffer: a power of two that depends on device and layout only.
 [[nodiscard]] int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv);
-[[nodiscard]] ArenaSize arena_size(const ModelSpec& spec, const ClExecutorOptions& options);
+[[nodiscard]] ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options);
 // Of the model's matrices of floats.
 [[nodiscard]] ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options);
 // Tokens that one sequence can have: positions that need rotation angles.

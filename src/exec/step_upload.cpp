@@ -112,13 +112,13 @@ void StepUpload::add_attention(const BatchPlan& plan) {
         words_[static_cast<size_t>(tables_.combine + 2 * i + 1)] = partitions;
       }
       if (split) slots += needed;
-      tables_.splits = tables_.splits || split;
     }
     row = end;
   }
   // The longest first, so that the workers come to the end together.
   std::stable_sort(items_.begin(), items_.end(),
                    [](const AttentionItem& a, const AttentionItem& b) { return a.cost() > b.cost(); });
+  tables_.partial_slots = slots;
   tables_.attention_count = static_cast<int32_t>(items_.size());
   tables_.attention = append(items_.size() * kAttentionItemWords);
   int32_t* word = &words_[static_cast<size_t>(tables_.attention)];
@@ -190,6 +190,7 @@ void StepUpload::append_stages(std::span<const Stage> stages) {
   std::memcpy(&words_[static_cast<size_t>(offset)], stages.data(), stages.size_bytes());
   words_[kStepStageCount] = static_cast<int32_t>(stages.size());
   words_[kStepStages] = offset;
+  words_[kStepCopyStride] = limits_.copy_stride;
 }
 
 }  // namespace inflight

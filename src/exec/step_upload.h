@@ -26,6 +26,7 @@ struct StepUploadLimits {
   int32_t worker_count = 1;
   int32_t item_queries = kAttentionQueriesMax;  // of an attention item, if one row has not more
   int32_t adapter_tile_rows = 1;                // of a tile of rows of one adapter
+  int32_t copy_stride = 0;                      // Arena's
 };
 
 class StepUpload {

@@ -199,17 +199,20 @@ class Determinism : public testing::TestWithParam<Case> {
       adapters_->load(name, folder_.write(name, test::build_adapter(adapter, model_->spec).bytes()));
       leases_.push_back(adapters_->lease(name));
     }
-    executor_.emplace(device_, model_->spec, model_->weights,
-                      ClExecutorOptions{.kv = KvLayout::of(model_->spec, kBlockTokens, GetParam().kv),
-                                        .kv_block_count = kBlockCount,
-                                        .host_block_count = kHostBlocks,
-                                        .max_num_seqs = kSequences,
-                                        .max_num_batched_tokens = 512,
-                                        .num_speculative_tokens = kDrafts,
-                                        .launch_mode = GetParam().mode,
-                                        .keep_logits = true,
-                                        .max_loras = GetParam().adapters,
-                                        .adapters = &*adapters_});
+    executor_.emplace(device_, model_->spec, model_->weights, options(GetParam().mode));
+  }
+
+  ClExecutorOptions options(LaunchMode mode) {
+    return {.kv = KvLayout::of(model_->spec, kBlockTokens, GetParam().kv),
+            .kv_block_count = kBlockCount,
+            .host_block_count = kHostBlocks,
+            .max_num_seqs = kSequences,
+            .max_num_batched_tokens = 512,
+            .num_speculative_tokens = kDrafts,
+            .launch_mode = mode,
+            .keep_logits = true,
+            .max_loras = GetParam().adapters,
+            .adapters = &*adapters_};
   }
 
   // With all but the last of their prompts' tokens computed, one by one, so that all sequences then decode together;
@@ -268,6 +271,16 @@ TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
   for (const auto& [name, schedule] : schedules) {
     SCOPED_TRACE(name);
     expect_same(World(*executor_, schedule, GetParam().adapters).run(), expected);
+  }
+}
+
+// Where a step has few rows, the workers of a fused one norm, merge and quantise them each for itself.
+TEST_P(Determinism, AFusedStepGivesTheBitsOfALaunchAStage) {
+  const bool fused = GetParam().mode == LaunchMode::Fused;
+  ClExecutor other(device_, model_->spec, model_->weights, options(fused ? LaunchMode::Stages : LaunchMode::Fused));
+  for (const Schedule& schedule : {Schedule{.chunk = 23, .together = false}, Schedule{}}) {
+    expect_same(World(*executor_, schedule, GetParam().adapters).run(),
+                World(other, schedule, GetParam().adapters).run());
   }
 }
 

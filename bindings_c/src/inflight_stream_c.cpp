@@ -72,6 +72,8 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.cached_token_count = batch.cached_token_count;
   event.output_token_count = batch.output_token_count;
   event.preemption_count = batch.preemption_count;
+  event.draft_token_count = batch.draft_token_count;
+  event.accepted_token_count = batch.accepted_token_count;
   event.index = batch.index;
   const inflight::StopMatcher& stop = stream.answers[static_cast<size_t>(batch.index)].stop;
   event.stop_text = stop.stopped() ? stop.matched().c_str() : nullptr;

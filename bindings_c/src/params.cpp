@@ -335,6 +335,10 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
   options.itl_target = deadline(params.itl_target_ms, "itl_target_ms", 0);
   options.expiry = deadline(params.timeout_ms, "timeout_ms", now);
   options.predicted_output_tokens = params.predicted_output_tokens;
+  if (params.prediction != nullptr) {
+    options.prediction =
+        runtime.require_tokenizer().encode(params.prediction, {.add_special = false, .parse_special = false});
+  }
   if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MEAN) {
     fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean)", params.pooling);
   }

@@ -267,13 +267,15 @@ typedef struct inflight_request_params {
                                            the calls are not held to their form. The text has the control tokens that calls
                                            are marked with (NULL)                                                */
   const char* lora_name;                /* the LoRA adapter it runs with; NULL = none                            */
+  const char* prediction;               /* a text that the answer is likely to repeat, for an engine with speculative_config
+                                           to guess from; the answer stays the same (NULL)                       */
 } inflight_request_params_t;
 
 #define INFLIGHT_REQUEST_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_request_params_t), 256, NULL, INFLIGHT_NUL_TERMINATED, NULL, 0, 0.0f, 1.0f, 0.0f, 0, \
     0, NULL, 0, 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 1, 1, 0,                                                         \
     1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.75f, 2, -1, NULL, 0, -1, -1, 0, 0,       \
-    0, 0, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0, NULL, NULL }
+    0, 0, INFLIGHT_POOLING_NONE, NULL, NULL, NULL, NULL, 0, 0.0, NULL, NULL, NULL }
 
 /* ------------------------------------------------------------------------------------------------ engine */
 
@@ -476,11 +478,13 @@ typedef struct inflight_stream_event {
   const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
                              length not normalised; else NULL */
   size_t embedding_size;
+  int32_t draft_token_count;    /* with a finish_reason: tokens that were guessed (speculative_config)           */
+  int32_t accepted_token_count; /* of these, what was drawn                                                      */
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
   { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, \
-    NULL, NULL, 0, NULL, -1, 0, NULL, 0 }
+    NULL, NULL, 0, NULL, -1, 0, NULL, 0, 0, 0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

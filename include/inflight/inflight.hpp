@@ -68,6 +68,7 @@ struct Event {
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   std::string error;
   int32_t prompt_token_count = 0, cached_token_count = 0, output_token_count = 0, preemption_count = 0;
+  int32_t draft_token_count = 0, accepted_token_count = 0;  // with a finish_reason
   int32_t index = 0;  // which answer
   using Top = std::vector<inflight_token_logprob_t>;
   std::vector<Top> top_logprobs;  // one a token, with RequestOptions.params.logprobs
@@ -107,6 +108,8 @@ class Stream {
     result.cached_token_count = event.cached_token_count;
     result.output_token_count = event.output_token_count;
     result.preemption_count = event.preemption_count;
+    result.draft_token_count = event.draft_token_count;
+    result.accepted_token_count = event.accepted_token_count;
     result.index = event.index;
     const auto lists = [&event](const inflight_token_logprob_t* tops, size_t count) {
       std::vector<Event::Top> all(tops == nullptr ? 0 : count);
@@ -164,7 +167,8 @@ struct RequestOptions {
   std::string structured_json{}, structured_regex{}, structured_grammar{};  // at most one, or
   std::vector<std::string> structured_choice{};                             // these
   std::string structured_tools{};
-  std::string lora_name{};              // "" = none
+  std::string lora_name{};   // "" = none
+  std::string prediction{};  // "" = none
   inflight_request_params_t params = INFLIGHT_REQUEST_PARAMS_INIT;
 };
 
@@ -229,6 +233,7 @@ class Engine {
     params.structured_grammar = text(options.structured_grammar);
     params.structured_tools = text(options.structured_tools);
     params.lora_name = text(options.lora_name);
+    params.prediction = text(options.prediction);
     const auto choice = pointers(options.structured_choice);
     if (!choice.empty()) params.structured_choice = choice.data(), params.structured_choice_count = choice.size();
     std::vector<int32_t> bias_ids;

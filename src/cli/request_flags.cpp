@@ -56,6 +56,8 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
   add("--prompt-logprobs", params.prompt_logprobs, "The same of the prompt's tokens (--json); -1: none");
   add("--lora-name", request->lora_name,
       "The adapter it runs with, of those given with --lora (default: the only one)");
+  add("--prediction", request->prediction,
+      "A text that the answer is likely to repeat, for --speculative-config to guess from");
   add("--priority", params.priority, "Lower is sooner, with a policy that looks at it");
   add("--tenant", params.tenant, "On whose account, for policies that share the engine among tenants");
   add("--logprobs", params.logprobs, "Report so many most likely tokens of each position (--json); -1: none");

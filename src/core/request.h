@@ -32,6 +32,7 @@ struct Request {
   TimeNs e2e_deadline = kNoDeadline;    // absolute time by which the last token is wanted
   TimeNs itl_target = kNoDeadline;      // wanted gap between tokens
   int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
+  std::vector<TokenId> prediction;      // what the client expects in the output: speculative decoding guesses from it
   Pooling pooling = Pooling::None;      // not None: nothing is generated
   bool has_token_filter = false;        // tokens are drawn by the host under a TokenFilter
   bool filter_sleeps = false;           // not from the first one on, but when it wakes

@@ -94,6 +94,8 @@ Request Engine::checked_request(SubmitOptions& options) const {
   if (options.tenant >= limits::kTenantsMax) {
     fail(ErrorCode::InvalidArgument, "tenant is {}, allowed: 0 to {}", options.tenant, limits::kTenantsMax - 1);
   }
+  const bool speculates = options_.setup.config.num_speculative_tokens > 0;
+  options.prediction.resize(speculates ? std::min(options.prediction.size(), static_cast<size_t>(limit)) : 0);
   return {.id = {},
           .prompt = std::move(options.prompt),
           .sampling = std::move(options.sampling),
@@ -106,6 +108,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
           .e2e_deadline = options.e2e_deadline,
           .itl_target = options.itl_target,
           .predicted_output_tokens = options.predicted_output_tokens,
+          .prediction = std::move(options.prediction),
           .pooling = options.pooling};
 }
 

@@ -81,6 +81,7 @@ struct SubmitOptions {
   TimeNs itl_target = kNoDeadline;
   TimeNs expiry = kNoDeadline;          // by the engine's clock: then the request ends with abort, wherever it is
   int32_t predicted_output_tokens = 0;  // 0 = none
+  std::vector<TokenId> prediction;      // Request::prediction; at most max_model_len of them are kept
   bool filter_sleeps = false;           // the filter lets everything come until it wakes
   Pooling pooling = Pooling::None;      // not None: an embedding is wanted, `sampling` is not looked at
 };

@@ -170,6 +170,8 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   OutputStream::Finish finish{
       .reason = finished.reason,
       .preemption_count = sequence.preemption_count,
+      .draft_token_count = sequence.draft_token_count,
+      .accepted_token_count = sequence.accepted_token_count,
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
   if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();

@@ -63,6 +63,8 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
     pending.finish = finish.reason;
     pending.stop_token = finish.stop_token;
     pending.preemption_count = finish.preemption_count;
+    pending.draft_token_count = finish.draft_token_count;
+    pending.accepted_token_count = finish.accepted_token_count;
     pending.error = finish.error;
     pending.error_code = finish.error_code;
     last = --unfinished_ == 0;
@@ -142,6 +144,8 @@ OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> t
   batch.cached_token_count = pending.cached_token_count;
   batch.output_token_count = pending.output_token_count;
   batch.preemption_count = pending.preemption_count;
+  batch.draft_token_count = pending.draft_token_count;
+  batch.accepted_token_count = pending.accepted_token_count;
   choice->told_end = batch.finish != FinishReason::None;
   return Next::Ready;
 }

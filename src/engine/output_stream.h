@@ -43,6 +43,8 @@ struct StreamBatch {
   int32_t cached_token_count = 0;  // of the prompt, found stored
   int32_t output_token_count = 0;
   int32_t preemption_count = 0;
+  // With the finish: tokens that were guessed (speculative decoding), and of these what was drawn.
+  int32_t draft_token_count = 0, accepted_token_count = 0;
 };
 
 class OutputStream {
@@ -67,6 +69,7 @@ class OutputStream {
     FinishReason reason = FinishReason::None;
     std::optional<TokenId> stop_token = {};
     int32_t preemption_count = 0;
+    int32_t draft_token_count = 0, accepted_token_count = 0;
     std::string error = {};
     ErrorCode error_code = ErrorCode::EngineFailed;
   };

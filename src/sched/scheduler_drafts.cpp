@@ -24,7 +24,8 @@ void Scheduler::add_drafts() {
     const int32_t before_limit = sequence.token_limit - 1 - static_cast<int32_t>(sequence.tokens.size());
     const int32_t most = std::min({sequence.draft_limit, tokens_left_, before_limit});
     sequence.guessed.assign(1, sequence.tokens.back());
-    look_up_ngram(sequence.tokens, {config_.prompt_lookup_min, config_.prompt_lookup_max}, most, sequence.guessed);
+    look_up_ngram(sequence.tokens, sequence.request.prediction, {config_.prompt_lookup_min, config_.prompt_lookup_max},
+                  most, sequence.guessed);
     const int32_t count = room_for_drafts(sequence, static_cast<int32_t>(sequence.guessed.size()) - 1);
     if (count <= 0) {
       sequence.guessed.clear();
@@ -57,6 +58,8 @@ void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, T
   INFLIGHT_CHECK(accepted <= drafts);
   sequence.draft_limit = std::min(accepted + 1, config_.num_speculative_tokens);
   sequence.guessed.clear();
+  sequence.draft_token_count += drafts;
+  sequence.accepted_token_count += accepted;
   stats_.accepted_tokens += accepted;
   for (const TokenLogprob& further : sampled.further) {
     ++sequence.computed_token_count;  // the token before it was a guess: its K and V are stored

@@ -84,6 +84,8 @@ struct alignas(64) Sequence {
   int32_t prefix_hit_token_count = 0;   // of the prompt, at the first admission
   int32_t predicted_output_tokens = 0;  // in all; 0 = no estimate
   int32_t preemption_count = 0;
+  int32_t draft_token_count = 0;       // guesses that were verified
+  int32_t accepted_token_count = 0;    // of these, right ones
   int32_t lost_token_count = 0;        // computed tokens that the last preemption dropped
   int32_t recomputed_token_count = 0;  // computed again after preemptions
   TimeNs queued_time = 0;              // when it last began to wait

@@ -107,6 +107,10 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   put(static_cast<uint64_t>(request.sampling.choice_count()));
   put((request.sampling.prompt_logprobs >= 0 ? 1U : 0U) | static_cast<uint64_t>(request.pooling) << 1U);
   put(request.adapter);
+  put(with_inputs_ ? request.prediction.size() : 0);
+  if (with_inputs_) {
+    for (const TokenId token : request.prediction) put(static_cast<uint64_t>(token));
+  }
   close();
 }
 
@@ -327,6 +331,8 @@ class Decoder {
     request.pooling = static_cast<Pooling>(wanted >> 1U);
     if (fields_.empty()) return add;  // written before there were adapters
     request.adapter = small<uint32_t>("an adapter is out of range");
+    if (fields_.empty()) return add;  // written before there were predictions
+    request.prediction = tokens(count());
     return add;
   }
 

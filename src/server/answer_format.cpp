@@ -44,6 +44,10 @@ Json usage_json(const AnswerUsage& usage) {
   json["completion_tokens"] = usage.output_tokens;
   json["total_tokens"] = usage.prompt_tokens + usage.output_tokens;
   json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  if (usage.draft_tokens > 0) {
+    json["completion_tokens_details"]["accepted_prediction_tokens"] = usage.accepted_tokens;
+    json["completion_tokens_details"]["rejected_prediction_tokens"] = usage.draft_tokens - usage.accepted_tokens;
+  }
   return json;
 }
 

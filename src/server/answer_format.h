@@ -24,6 +24,7 @@ struct TokenText {
 
 struct AnswerUsage {
   int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  int64_t draft_tokens = 0, accepted_tokens = 0;  // of answers that have ended: guessed tokens, and right ones
 };
 
 // What arrived of one answer.

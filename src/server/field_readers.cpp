@@ -288,6 +288,22 @@ void read_response_format(const Json& value, GenerationRequest& request) {
   read_format("response_format", value, request);
 }
 
+void read_prediction(const Json& value, GenerationRequest& request) {
+  constexpr const char* kAllowed = R"({"type": "content", "content": a text or a list of text parts})";
+  if (!value.is_object() || text_at(value, "type", "prediction") != "content") refuse("prediction", value, kAllowed);
+  const Json* const content = find(value, "content");
+  if (content != nullptr && content->is_array()) {
+    for (const Json& part : *content) {
+      if (!part.is_object() || text_at(part, "type", "prediction.content") != "text") {
+        refuse("prediction.content", part, "parts of type text");
+      }
+      request.prediction += text_at(part, "text", "prediction.content");
+    }
+  } else {
+    request.prediction = text_at(value, "content", "prediction");
+  }
+}
+
 void read_text_format(const Json& value, GenerationRequest& request) {
   if (!value.is_object()) refuse("text", value, "an object");
   for (const auto& [name, option] : value.items()) {

@@ -39,6 +39,7 @@ void read_guided_regex(const Json& value, GenerationRequest& request);
 void read_guided_grammar(const Json& value, GenerationRequest& request);
 void read_guided_choice(const Json& value, GenerationRequest& request);
 void read_response_format(const Json& value, GenerationRequest& request);
+void read_prediction(const Json& value, GenerationRequest& request);
 void read_text_format(const Json& value, GenerationRequest& request);
 
 // `response_format`, or another field of that form, which may hold the schema itself.

@@ -61,6 +61,7 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
   options.dry_sequence_breakers = request.dry_sequence_breakers;
   options.logit_bias = request.logit_bias;
   options.lora_name = request.lora_name;
+  options.prediction = request.prediction;
   options.structured_json = request.structured_json;
   options.structured_regex = request.structured_regex;
   options.structured_grammar = request.structured_grammar;
@@ -159,7 +160,9 @@ bool Generation::pump(size_t index, std::string& out) {
     if (!event) return true;
     source.usage[static_cast<size_t>(event->index)] = {.prompt_tokens = event->prompt_token_count,
                                                        .cached_tokens = event->cached_token_count,
-                                                       .output_tokens = event->output_token_count};
+                                                       .output_tokens = event->output_token_count,
+                                                       .draft_tokens = event->draft_token_count,
+                                                       .accepted_tokens = event->accepted_token_count};
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) {
@@ -234,7 +237,11 @@ AnswerUsage Generation::usage() const {
   for (const Source& source : sources_) {
     total.prompt_tokens += source.usage[0].prompt_tokens;  // the answers to a prompt share it
     total.cached_tokens += source.usage[0].cached_tokens;
-    for (const AnswerUsage& usage : source.usage) total.output_tokens += usage.output_tokens;
+    for (const AnswerUsage& usage : source.usage) {
+      total.output_tokens += usage.output_tokens;
+      total.draft_tokens += usage.draft_tokens;
+      total.accepted_tokens += usage.accepted_tokens;
+    }
   }
   return total;
 }

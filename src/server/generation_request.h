@@ -49,8 +49,9 @@ struct GenerationRequest {
   std::vector<std::string> stop, bad_words, dry_sequence_breakers;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::string cache_salt;
-  std::string user;     // without `tenant` and API keys: its requests are one tenant's
-  int32_t tenant = -1;  // -1: not given
+  std::string prediction;  // a text that the answer is likely to repeat
+  std::string user;        // without `tenant` and API keys: its requests are one tenant's
+  int32_t tenant = -1;     // -1: not given
   std::string structured_json, structured_regex, structured_grammar, structured_tools;
   std::vector<std::string> structured_choice;
   std::string structured_by;      // the field that asked for it; "": none

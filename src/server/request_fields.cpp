@@ -32,6 +32,11 @@ constexpr std::string_view kPromptSchema =
         {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
          "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}}}]})";
 
+constexpr std::string_view kPredictionSchema =
+    R"({"type": "object", "required": ["type", "content"], "properties": {"type": {"enum": ["content"]}, "content":
+        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type", "text"],
+         "properties": {"type": {"enum": ["text"]}, "text": {"type": "string"}}}}]}}})";
+
 constexpr int32_t& max_tokens(Request& request) { return request.max_tokens; }
 
 constexpr Field integer(std::string_view name, unsigned endpoints, double min, double max, int32_t& (*at)(Request&),
@@ -254,6 +259,8 @@ constexpr Field kFields[] = {
     boolean(
         "continue_final_message", kChat, [](Request& r) -> bool& { return r.continue_final_message; },
         "The answer goes on with the last message; needs 'add_generation_prompt': false"),
+    custom("prediction", kChat | kCompletions, read_prediction, kPredictionSchema,
+           "A text that the answer is likely to repeat, for a server with --speculative-config to guess from"),
     custom("response_format", kChat | kCompletions, read_response_format,
            R"({"type": "object", "required": ["type"], "anyOf": [
                {"properties": {"type": {"enum": ["text", "json_object"]}}},
@@ -337,7 +344,6 @@ constexpr Field kFields[] = {
     unsupported("conversation", kResponses, "null", "conversations are not stored: send them as input"),
     unsupported("modalities", kChat, R"(["text"])", "the model writes text only"),
     unsupported("audio", kChat, "null", "the model writes text only"),
-    unsupported("prediction", kChat, "null", "predicted outputs are not available"),
     unsupported("web_search_options", kChat, "null", "there is no web search here"),
     unsupported("functions", kChat, "null", "use 'tools'"),
     unsupported("function_call", kChat, "null", "use 'tool_choice'"),

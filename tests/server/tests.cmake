@@ -11,6 +11,7 @@ target_link_libraries(hanging_driver PRIVATE ${CMAKE_DL_LIBS})
 if(NOT INFLIGHT_SANITIZE)  # whose libraries must be loaded first
   inflight_python_test(server_restart server server/restart_test.py $<TARGET_FILE:inflight> $<TARGET_FILE:hanging_driver>)
 endif()
+inflight_python_test(server_speculative server server/speculative_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_lora server server/lora_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})
 inflight_python_test(server_options server server/options_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_embeddings server server/embeddings_test.py $<TARGET_FILE:inflight>)

@@ -274,7 +274,7 @@ class Engine:
     def submit(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
         max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
-        structured_json, structured_regex, lora_name, ..."""
+        structured_json, structured_regex, lora_name, prediction, ..."""
         params = _native.RequestParams()
         _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
 

@@ -63,7 +63,8 @@ class RequestParams(ctypes.Structure):
         ("show_special_tokens", c_uint8), ("reserved2", c_uint8),
         ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
         ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t),
-        ("timeout_ms", c_double), ("structured_tools", c_char_p), ("lora_name", c_char_p)]
+        ("timeout_ms", c_double), ("structured_tools", c_char_p), ("lora_name", c_char_p),
+        ("prediction", c_char_p)]
 
 
 class StreamEvent(ctypes.Structure):
@@ -74,7 +75,8 @@ class StreamEvent(ctypes.Structure):
         ("output_token_count", c_int32), ("preemption_count", c_int32), ("index", c_int32), ("top_count", c_int32),
         ("top_logprobs", POINTER(TokenLogprob)), ("prompt_logprobs", POINTER(c_float)),
         ("prompt_top_logprobs", POINTER(TokenLogprob)), ("prompt_logprob_count", c_size_t), ("stop_text", c_char_p),
-        ("stop_token_id", c_int32), ("error_status", c_int32), ("embedding", POINTER(c_float)), ("embedding_size", c_size_t)]
+        ("stop_token_id", c_int32), ("error_status", c_int32), ("embedding", POINTER(c_float)), ("embedding_size", c_size_t),
+        ("draft_token_count", c_int32), ("accepted_token_count", c_int32)]
 
 
 class Stats(ctypes.Structure):

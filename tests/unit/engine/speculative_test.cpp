@@ -75,10 +75,17 @@ Found demo_answers(int32_t speculative_tokens) {
   send(story, {.temperature = 0.7F, .seed = 3, .max_tokens = 60});
   send("Once upon a time", {.temperature = 1.0F, .top_k = 40, .top_p = 0.9F, .seed = 9, .max_tokens = 60});
   send(story, {.max_tokens = 40, .ignore_eos = true});
+  Found found;
+  const auto read = [&] {
+    for (OutputStream* const stream : streams) found.answers.push_back(read_answer(stream));
+    streams.clear();
+  };
+  read();
+  // The host draws: nobody's tokens are guessed beside them.
   send(story, {.max_tokens = 30, .repetition_penalty = 1.3F});
   send(story, {.max_tokens = 30}, true);
-  Found found;
-  for (OutputStream* const stream : streams) found.answers.push_back(read_answer(stream));
+  send(story, {.max_tokens = 60});
+  read();
   runtime.engine().pause(PauseMode::All);
   found.stats = runtime.engine().stats().scheduler;
   return found;
@@ -94,6 +101,31 @@ TEST(SpeculativeEngine, TheDemoModelTellsTheSameStories) {
   EXPECT_GT(guessing.stats.accepted_tokens, 5);
   EXPECT_GE(guessing.stats.draft_tokens, guessing.stats.accepted_tokens);
   EXPECT_EQ(guessing.stats.output_tokens, plain.stats.output_tokens);
+}
+
+// A prediction that is right nearly everywhere: most tokens come several at a time; the answer is the same.
+TEST(SpeculativeEngine, PredictedOutputsTakeFewSteps) {
+  const TempFolder folder;
+  EngineOptions options = EngineWorld::host_driven();
+  options.setup.config.num_speculative_tokens = 8;
+  options.service.record_path = folder.file("run.trace");
+  {
+    EngineWorld world(options);
+    SubmitOptions request{.prompt = {3, 9, 27}};
+    request.sampling.max_tokens = 100;
+    const std::vector<TokenId> expected = output_alone(request.prompt, 100);
+    request.prediction = expected;
+    request.prediction[50] = (expected[50] + 1) % TokenExecutor::kVocabulary;
+    OutputStream* const stream = world.engine->submit(request);
+    world.run();
+    const Answer answer = read_answer(stream);
+    EXPECT_EQ(answer.tokens, expected);
+    EXPECT_LT(world.engine->stats().scheduler.steps, 35);
+    EXPECT_GT(answer.last.accepted_token_count, 70);
+    EXPECT_GT(answer.last.draft_token_count, answer.last.accepted_token_count);
+  }
+  const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
+  EXPECT_FALSE(replayed.difference.has_value());
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-Tokens guesses(const Tokens& tokens, int32_t least, int32_t most, int32_t count) {
+Tokens guesses(const Tokens& tokens, int32_t least, int32_t most, int32_t count, const Tokens& prediction = {}) {
   Tokens result = {-7};  // stays
-  look_up_ngram(tokens, {least, most}, count, result);
+  look_up_ngram(tokens, prediction, {least, most}, count, result);
   EXPECT_EQ(result.front(), -7);
   result.erase(result.begin());
   return result;
@@ -37,6 +37,15 @@ TEST(NgramLookup, ContinuesWhatStoodThereBefore) {
   EXPECT_EQ(guesses({5, 5}, 1, 4, 3), (Tokens{5, 5, 5}));
   EXPECT_EQ(guesses({5}, 1, 4, 3), (Tokens{}));
   EXPECT_EQ(guesses({5, 5}, 1, 4, 0), (Tokens{}));
+}
+
+TEST(NgramLookup, PrefersWhatIsExpected) {
+  const Tokens prediction = {4, 5, 6, 1, 2, 8, 9};
+  EXPECT_EQ(guesses({1, 2, 3, 4, 1, 2}, 1, 3, 9, prediction), (Tokens{8, 9}));  // of equal length; up to its end
+  EXPECT_EQ(guesses({1, 2, 3, 4, 1, 2}, 1, 3, 1, prediction), (Tokens{8}));
+  EXPECT_EQ(guesses({3, 1, 2, 7, 3, 1, 2}, 1, 3, 1, prediction), (Tokens{7}));  // the longer run
+  EXPECT_EQ(guesses({3, 8, 9}, 1, 3, 2, prediction), (Tokens{}));               // nothing follows there
+  EXPECT_EQ(guesses({4}, 1, 3, 2, prediction), (Tokens{5, 6}));
 }
 
 // By the definition: for each length from the longest, each place from the last.

@@ -85,7 +85,7 @@ bool same_decisions(const Check& check) {
 
 Json to_json(const Check& check) {
   Json json = {{"workload", check.name}, {"live_runs", check.live.size()}, {"live_runs_used", check.used.size()}};
-  for (const Pace& pace : check.paces) json["paces"].push_back({pace.decode, pace.prompt});
+  for (const Pace& pace : check.paces) json["paces"].push_back({{"decode", pace.decode}, {"prompt", pace.prompt}});
   if (all_at_the_begin(check.workload)) json["same_decisions"] = same_decisions(check);
   for (const Figure& figure : kFigures) {
     const Compared c = compare(check, figure);

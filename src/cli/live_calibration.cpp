@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/clock.h"
@@ -24,7 +25,7 @@ constexpr int32_t kKvBlocks = kSlots * (kModelLength / 16 + 1);
 constexpr int kDraws = 15;
 constexpr double kDriftMax = 1.1;  // of the pace, during a run that is used
 constexpr const char* kMixed = "uniform,requests=80,prompt=8-256,output=8-128,seed=57";
-constexpr const char* kProbe = "uniform,requests=24,prompt=16-96,output=16-48,seed=77";
+constexpr const char* kProbe = "uniform,requests=24,prompt=16-96,output=8-120,seed=77";  // every number of rows
 
 EngineFlags& limited(EngineFlags& flags) {
   auto& params = flags.options.params;
@@ -42,30 +43,36 @@ Workload training_workload(size_t number, double most) {
   static const std::vector<std::string> kAtOnce = {
       "requests=60,prompt=4-300", "requests=60,prompt=4-40",  "requests=2,prompt=4-300",  "requests=4,prompt=4-300",
       "requests=7,prompt=4-300",  "requests=12,prompt=4-300", "requests=20,prompt=4-300", "requests=28,prompt=4-300"};
-  constexpr double kShares[] = {0.3, 0.7};
+  constexpr std::pair<int, double> kShares[] = {{10, 0.1}, {30, 0.3}, {30, 0.7}};  // requests, share
   const size_t kind = number % (kAtOnce.size() + (most > 0.0 ? std::size(kShares) : 0));
-  const std::string spec = kind < kAtOnce.size() ? kAtOnce[kind]
-                                                 : fmt::format("requests=30,prompt=4-300,arrivals=poisson,rate={:.4g}",
-                                                               kShares[kind - kAtOnce.size()] * most);
+  const auto by_the_clock = [&](int requests, double share) {
+    return fmt::format("requests={},prompt=4-300,arrivals=poisson,rate={:.4g}", requests, share * most);
+  };
+  const std::string spec =
+      kind < kAtOnce.size() ? kAtOnce[kind] : std::apply(by_the_clock, kShares[kind - kAtOnce.size()]);
   return make_workload(fmt::format("uniform,{},output=8-120,seed={}", spec, 100 + number));
 }
 
-// The machine so many times as slow: its jitter is.
+// The machine so many times as slow: its jitter is, and by what few rows differ from many their linear layers.
 DeviceProfile at_pace(DeviceProfile profile, const Pace& pace) {
+  const double many = pace.decode.back();
+  for (LinearCost& point : profile.linear_us) point.us *= pace.decode[Pace::kind_of(point.tokens)] / many;
   const auto scale = [](std::vector<Jitter>& jitter, double factor) {
     if (jitter.empty()) jitter = {{0.0, {1.0}}};
     for (Jitter& one : jitter) {
       for (double& value : one.values) value *= factor;
     }
   };
-  scale(profile.decode_jitter, pace.decode);
+  scale(profile.decode_jitter, many);
   scale(profile.prompt_jitter, pace.prompt);
   return profile;
 }
 
 double seconds(TimeNs time) { return static_cast<double>(time) * 1e-9; }
 bool has_prompts(const RecordedStep& step) { return step.work.prefill_pairs > 0; }
-double of(const Pace& pace, const RecordedStep& step) { return has_prompts(step) ? pace.prompt : pace.decode; }
+double of(const Pace& pace, const RecordedStep& step) {
+  return has_prompts(step) ? pace.prompt : pace.decode[Pace::kind_of(step.work.tokens)];
+}
 
 std::vector<double> step_seconds(const RecordedRun& run) {
   std::vector<double> durations;
@@ -73,18 +80,33 @@ std::vector<double> step_seconds(const RecordedRun& run) {
   return durations;
 }
 
-// What a probe's steps took over `others`, the seconds of the same steps: the medians of both kinds.
+// What a probe's steps took over `others`, the seconds of the same steps: the medians of each kind, or of the next one
+// where these are few.
 Pace pace_over(const RecordedRun& probe, const std::vector<double>& others) {
   INFLIGHT_CHECK(probe.steps.size() == others.size());
-  std::vector<double> decode, prompt;
+  constexpr size_t kFew = 5;
+  Pace pace;
+  std::array<std::vector<double>, std::tuple_size_v<decltype(Pace::decode)>> decode;
+  std::vector<double> prompt;
   for (size_t i = 0; i < others.size(); ++i) {
     const RecordedStep& step = probe.steps[i];
-    (has_prompts(step) ? prompt : decode).push_back(seconds(step.duration) / others[i]);
+    (has_prompts(step) ? prompt : decode[Pace::kind_of(step.work.tokens)])
+        .push_back(seconds(step.duration) / others[i]);
   }
-  return {median_of(std::move(decode)), median_of(std::move(prompt))};
+  for (size_t kind = decode.size(); kind-- > 0;) {
+    const bool few = decode[kind].size() < kFew && kind + 1 < decode.size();
+    pace.decode[kind] = few ? pace.decode[kind + 1] : median_of(std::move(decode[kind]));
+  }
+  pace.prompt = median_of(std::move(prompt));
+  return pace;
 }
 
 }  // namespace
+
+size_t Pace::kind_of(int64_t rows) {
+  const auto width = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(rows, 1))));
+  return std::min(width, std::tuple_size_v<decltype(Pace::decode)>) - 1;
+}
 
 LiveCalibration::LiveCalibration(EngineFlags& engine_flags, const Options& options)
     : engine_(limited(engine_flags)),
@@ -136,7 +158,9 @@ double LiveCalibration::pace_spread() const {
 
 std::string LiveCalibration::steps_csv() const {
   std::string csv =
-      "workload,run,after_idle,tokens,sequences,prompts,decode_context,prefill_pairs,us,us_at_usual_pace,predicted_"
+      "workload,run,after_idle,wake,warm,idle,tokens,sequences,prompts,decode_context,prefill_pairs,us,us_at_usual_"
+      "pace,"
+      "predicted_"
       "us\n";
   append_steps(csv, "training", undisturbed(training_));
   for (const Check& check : checks_) append_steps(csv, check.name, check.used);
@@ -151,9 +175,10 @@ void LiveCalibration::append_steps(std::string& csv, const std::string& name,
     for (const RecordedStep& step : runs[i]->run.steps) {
       const DeviceWork& work = step.work;
       const double us = static_cast<double>(step.duration) * 1e-3;
-      csv += fmt::format("\"{}\",{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f}\n", name, i, step.after_idle ? 1 : 0,
-                         work.tokens, work.sequences, work.prompts, work.decode_context, work.prefill_pairs, us,
-                         us / of(pace, step), static_cast<double>(model.device_time(work)) * 1e-3);
+      csv += fmt::format("\"{}\",{},{},{:.3f},{:.3f},{:.3f},{},{},{},{},{},{:.3f},{:.3f},{:.3f}\n", name, i,
+                         step.after_idle ? 1 : 0, work.wake, work.warm, work.idle, work.tokens, work.sequences,
+                         work.prompts, work.decode_context, work.prefill_pairs, us, us / of(pace, step),
+                         static_cast<double>(model.device_time(work)) * 1e-3);
     }
   }
 }
@@ -193,14 +218,19 @@ void LiveCalibration::check_round() {
 // By what factor the pace changed during a run.
 double LiveCalibration::drift(const LiveRun& live) const {
   const Pace pace = pace_over(probes_[live.probe_before + 1], step_seconds(probes_[live.probe_before]));
-  return std::max({pace.decode, 1.0 / pace.decode, pace.prompt, 1.0 / pace.prompt});
+  const double many = pace.decode.back();
+  return std::max({many, 1.0 / many, pace.prompt, 1.0 / pace.prompt});
 }
 
 // Between the probes before and after it.
 Pace LiveCalibration::pace_of(const LiveRun& live) const {
   const Pace before = pace_over(probes_[live.probe_before], usual_);
   const Pace after = pace_over(probes_[live.probe_before + 1], usual_);
-  return {std::sqrt(before.decode * after.decode), std::sqrt(before.prompt * after.prompt)};
+  Pace pace{.prompt = std::sqrt(before.prompt * after.prompt)};
+  for (size_t kind = 0; kind < pace.decode.size(); ++kind) {
+    pace.decode[kind] = std::sqrt(before.decode[kind] * after.decode[kind]);
+  }
+  return pace;
 }
 
 // Those during which nothing else ran and the machine kept its pace. Where these are fewer than half: the half that is
@@ -232,15 +262,14 @@ void LiveCalibration::fit() {
   fit_steps(used, paces);
   for (size_t i = 0; i < used.size(); ++i) paces[i].prompt *= prompt_error(*used[i], paces[i]);
   fit_steps(used, paces);
-  // A request that finds the engine idle waits until its thread has woken, and then for a slow first step.
-  if (!pickups.empty()) fit_.profile.pickup_us = 1e6 * median_of(std::move(pickups)) + fit_.wake_us;
+  if (!pickups.empty()) fit_.profile.pickup_us = 1e6 * median_of(std::move(pickups));
 }
 
 void LiveCalibration::fit_steps(const std::vector<const LiveRun*>& runs, const std::vector<Pace>& paces) {
   std::vector<MeasuredStep> steps;
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const RecordedStep& step : runs[i]->run.steps) {
-      if (step.duration > 0) steps.push_back({step.work, seconds(step.duration) / of(paces[i], step), step.after_idle});
+      if (step.duration > 0) steps.push_back({step.work, seconds(step.duration) / of(paces[i], step)});
     }
   }
   fit_ = fit_device_profile(steps, base_);

@@ -2,6 +2,7 @@
 // The simulator's device model fitted to the live engine, and checked against runs of it that the fit has not seen.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +15,13 @@
 
 namespace inflight::cli {
 
-// What steps took over what the same steps usually take, without and with prompts: memory and arithmetic are not slowed
-// down by the same.
+// What steps took over what the same steps usually take: few rows wait for memory, many rows and prompts for
+// arithmetic, which are not slowed down by the same.
 struct Pace {
-  double decode = 1.0, prompt = 1.0;
+  std::array<double, 5> decode{1.0, 1.0, 1.0, 1.0, 1.0};  // of 1, 2 to 3, 4 to 7, 8 to 15, 16 and more rows
+  double prompt = 1.0;
+
+  [[nodiscard]] static size_t kind_of(int64_t rows);  // the index into `decode`
 };
 
 struct LiveRun {

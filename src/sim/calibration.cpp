@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -60,13 +61,15 @@ class Terms {
     x[points_.size() + 2] = static_cast<double>(work.prefill_pairs);
     x[points_.size() + 3] = static_cast<double>(work.prompts);
     x[points_.size() + 4] = work.prompts > 0 && work.sequences > work.prompts ? 1.0 : 0.0;
-    x[points_.size() + 5] = step.after_idle ? 1.0 : 0.0;
+    x[points_.size() + 5] = work.wake;
+    x[points_.size() + 6] = work.warm;
+    x[points_.size() + 7] = work.idle;
     return x;
   }
 
  private:
-  static constexpr size_t kCounts =
-      6;  // sequences, context of decodes, pairs of prompts, prompts; whether mixed, after idle
+  // Sequences, context of decodes, pairs of prompts, prompts, mixed, wake, warm, idle.
+  static constexpr size_t kCounts = 8;
   std::vector<int64_t> points_;
 };
 
@@ -167,14 +170,16 @@ class LeastSquares {
   Vector right_;
 };
 
-// A point of the curve lies between its neighbours unless its steps say otherwise.
-void add_smoothness(LeastSquares& equations, const Terms& terms, const Vector& weights) {
+// A point of the curve lies between its neighbours unless its steps say otherwise. Errors are relative to the point, or
+// to a part of `scales` (one a point): one that came out as zero once would else stay there.
+void add_smoothness(LeastSquares& equations, const Terms& terms, const Vector& weights, const Vector& scales) {
   const auto& points = terms.points();
   constexpr double kWeight = 2.0;  // as so many steps
+  constexpr double kPart = 0.2;
   for (size_t i = 1; i + 1 < points.size(); ++i) {
     const auto low = static_cast<double>(points[i - 1]), here = static_cast<double>(points[i]),
                high = static_cast<double>(points[i + 1]);
-    const double value = std::max(weights[i], 1e-9);
+    const double value = std::max(weights[i], kPart * scales[i]);
     Vector x(terms.count(), 0.0);
     x[i] = 1.0 / value;
     x[i - 1] = -(high - here) / (high - low) / value;
@@ -183,20 +188,42 @@ void add_smoothness(LeastSquares& equations, const Terms& terms, const Vector& w
   }
 }
 
-// What a step's error is measured against: the median of its kind. (Its own duration would make one that seems to take
-// no time, since its end was seen late and that of the next one in time, weigh more than all others.)
+// What a step's error is measured against: the median of its kind, or of some more of about as many tokens where these
+// are few. (Its own duration would make one that seems to take no time, since its end was seen late and that of the
+// next one in time, weigh more than all others.)
 Vector scales_of(std::span<const MeasuredStep> steps, const Terms& terms) {
-  std::map<size_t, Vector> seconds;
-  for (const MeasuredStep& step : steps) seconds[terms.kind_of(step.work)].push_back(step.seconds);
-  std::map<size_t, double> medians;
-  for (auto& [kind, values] : seconds) medians[kind] = median_of(std::move(values));
-  Vector scales;
-  for (const MeasuredStep& step : steps) scales.push_back(std::max(medians.at(terms.kind_of(step.work)), 1e-9));
+  constexpr size_t kFew = 9;
+  Vector scales(steps.size());
+  for (const bool prompts : {false, true}) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if ((steps[i].work.prefill_pairs > 0) == prompts) order.push_back(i);
+    }
+    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(steps[i].work.tokens, i); });
+    for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+      const size_t kind = terms.kind_of(steps[order[begin]].work);
+      while (end < order.size() && terms.kind_of(steps[order[end]].work) == kind) ++end;
+      size_t first = begin, last = end;
+      while (last - first < std::min(kFew, order.size())) {
+        if (first > 0) --first;
+        if (last < order.size()) ++last;
+      }
+      Vector seconds;
+      for (size_t i = first; i < last; ++i) seconds.push_back(steps[order[i]].seconds);
+      const double median = std::max(median_of(std::move(seconds)), 1e-9);
+      for (size_t i = begin; i < end; ++i) scales[order[i]] = median;
+    }
+  }
   return scales;
 }
 
 Vector fit(std::span<const MeasuredStep> steps, const Terms& terms) {
   const Vector scales = scales_of(steps, terms);
+  Vector point_scales(terms.points().size(), std::numeric_limits<double>::max());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    double& scale = point_scales[terms.kind_of(steps[i].work) / 2];
+    scale = std::min(scale, scales[i]);
+  }
   std::vector<Vector> rows;
   rows.reserve(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -208,7 +235,7 @@ Vector fit(std::span<const MeasuredStep> steps, const Terms& terms) {
   for (int round = 0; round < kRounds; ++round) {
     LeastSquares equations(terms.count());
     for (size_t i = 0; i < rows.size(); ++i) equations.add(rows[i], steps[i].seconds / scales[i], trust[i]);
-    if (round > 0) add_smoothness(equations, terms, weights);
+    if (round > 0) add_smoothness(equations, terms, weights, point_scales);
     weights = equations.solve();
     for (size_t i = 0; i < rows.size(); ++i) errors[i] = std::abs(dot(rows[i], weights) - steps[i].seconds / scales[i]);
     const double scale = std::max(1.5 * median_of(errors), 1e-6);
@@ -302,7 +329,9 @@ CalibrationFit fit_device_profile(std::span<const MeasuredStep> steps, const Dev
   profile.pair_ns = weights[points + 2] * 1e9;
   profile.prompt_us = weights[points + 3] * 1e6;
   profile.mixed_us = weights[points + 4] * 1e6;
-  found.wake_us = weights[points + 5] * 1e6;
+  profile.wake_us = weights[points + 5] * 1e6;
+  profile.warm_us = weights[points + 6] * 1e6;
+  profile.idle_us = weights[points + 7] * 1e6;
   return found;
 }
 

@@ -12,11 +12,9 @@ namespace inflight {
 struct MeasuredStep {
   DeviceWork work;
   double seconds = 0.0;
-  bool after_idle = false;  // nothing ran before: its threads had to wake up
 };
 struct CalibrationFit {
   DeviceProfile profile;        // the fitted terms; the others as in the base
-  double wake_us = 0.0;         // how much longer a step takes after nothing ran; not in the profile
   double median_error = 0.0;    // of |predicted - measured| / measured
   double held_out_error = 0.0;  // the same, of steps predicted by a fit to the other four fifths of the steps
   double total_error = 0.0;     // of the sum of all, without jitter: predicted / measured - 1

@@ -33,6 +33,9 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("host_us", p.host_us, 0.0, kTimeMax);
   visit("host_sequence_us", p.host_sequence_us, 0.0, kTimeMax);
   visit("pickup_us", p.pickup_us, 0.0, kTimeMax);
+  visit("wake_us", p.wake_us, 0.0, kTimeMax);
+  visit("warm_us", p.warm_us, 0.0, kTimeMax);
+  visit("idle_us", p.idle_us, 0.0, kTimeMax);
   visit("swap_block_us", p.swap_block_us, 0.0, kTimeMax);
   visit("kv_bytes_per_token", p.kv_bytes_per_token, 0.0, 1e9);
   visit("kv_tokens", p.kv_tokens, 16.0, 4e9);
@@ -234,6 +237,31 @@ DeviceWork DeviceWork::of(const BatchPlan& plan, int32_t sliding_window) {
   return work;
 }
 
+namespace {
+// What is left of the share after so long.
+double faded(TimeNs duration) {
+  constexpr double kWindow = 1e8;
+  return std::exp(-static_cast<double>(duration) / kWindow);
+}
+}  // namespace
+
+void AfterRest::rested(TimeNs from, TimeNs until) {
+  constexpr double kUnit = 1e5;
+  wake_ = std::log2(1.0 + static_cast<double>(until - from) / kUnit);
+  idle_ = 1.0 - (1.0 - idle_ * faded(from - since_)) * faded(until - from);
+  since_ = until;
+  steps_ = 0;
+}
+
+void AfterRest::count(DeviceWork& work, TimeNs now) {
+  constexpr double kKept = 0.7;
+  constexpr TimeNs kForgotten = 1'000'000'000;
+  work.wake = steps_ == 0 ? wake_ : 0.0;
+  work.warm = steps_ >= 2 && steps_ < kWarmSteps ? std::pow(kKept, steps_ - 2) : 0.0;
+  work.idle = now - since_ < kForgotten ? idle_ * faded(now - since_) : 0.0;
+  ++steps_;
+}
+
 DeviceModel::DeviceModel(const DeviceProfile& profile) : profile_(profile) {
   profile_.validate();
   if (profile_.tensor_parallel > 1) {
@@ -255,7 +283,8 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
   const bool mixed = work.prompts > 0 && work.sequences > work.prompts;
   const double each =
       1e3 * (p.sequence_us * static_cast<double>(work.sequences) + p.prompt_us * static_cast<double>(work.prompts) +
-             (mixed ? p.mixed_us : 0.0) + p.swap_block_us * static_cast<double>(work.swapped_blocks));
+             (mixed ? p.mixed_us : 0.0) + p.swap_block_us * static_cast<double>(work.swapped_blocks) +
+             p.wake_us * work.wake + p.warm_us * work.warm + p.idle_us * work.idle);
   double stages = 1.0;
   if (p.pipeline_parallel > 1) {
     // The step is cut into up to as many parts as there are stages; each part reads the weights again, and the pipe

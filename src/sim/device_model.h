@@ -2,6 +2,8 @@
 // How long a simulated device takes for a step:
 //   step = overhead + linear(tokens) + kv_read * context of the decodes + pair * attended pairs of prompts
 //          + prompt * prompts + mixed (where there are both) + sequence * sequences + swap * blocks
+//          + wake (the first one after a rest, by its length) + warm (the ones that follow it, less and less)
+//          + idle * share of the time in which nothing ran
 // then divided over tensor- and pipeline-parallel devices, with what they must exchange. linear() is the roofline
 // max(weights, tokens * token): few rows cost as much as reading the weights once, many rows cost arithmetic (Williams
 // et al. 2009); or a measured curve, since kernels that take rows in tiles cost in steps. Host time (planning,
@@ -50,6 +52,9 @@ struct DeviceProfile {
   double host_us = 0.0;              // host time of a step
   double host_sequence_us = 0.0;     // host time of each sequence of a step
   double pickup_us = 0.0;            // a request that finds the engine idle waits longer: until that has woken
+  double wake_us = 0.0;              // the first step after a rest: for each doubling of the rest, see AfterRest
+  double warm_us = 0.0;              // the steps after that one: the first of them, the others less and less
+  double idle_us = 0.0;              // each step of an engine that has nothing to do most of the time
   double swap_block_us = 0.0;        // copying a KV block to or from host memory
   double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
   int64_t kv_tokens = 65536;         // what the KV storage holds
@@ -76,8 +81,33 @@ struct DeviceWork {
   int64_t prefill_pairs = 0;   // attended pairs of the other entries
   int64_t prompts = 0;         // the other entries
   int64_t swapped_blocks = 0;
+  double wake = 0.0, warm = 0.0, idle = 0.0;  // how many times wake_us, warm_us and idle_us, see AfterRest
   // sliding_window: the model's, as DeviceProfile has it.
   [[nodiscard]] static DeviceWork of(const BatchPlan& plan, int32_t sliding_window);
+};
+
+inline constexpr TimeNs kRestBeforeTheBegin = 20'000'000;  // as between two runs that `inflight calibrate` makes
+
+// What a rest costs the steps after it: threads and processors have gone to sleep, caches and tables hold something
+// else. The first one takes wake_us * log2(1 + rest / 0.1 ms); the next was submitted beside it, the ones that follow
+// take warm_us, and each 0.7 times what the one before took. All take idle_us * the share of the last 0.1 s in which
+// nothing ran (exponentially weighted): a machine that has little to do runs slower.
+class AfterRest {
+ public:
+  AfterRest() = default;
+  explicit AfterRest(TimeNs since) : since_(since) {}
+
+  // Nothing ran between these times.   REQUIRES: neither is before the last one given here or to count().
+  void rested(TimeNs from, TimeNs until);
+  // The work of the step that is submitted at `now`, in the order of the steps.   MODIFIES: work.wake, warm and idle.
+  void count(DeviceWork& work, TimeNs now);
+
+ private:
+  double wake_ = 0.0;
+  double idle_ = 0.0;           // the share at since_
+  TimeNs since_ = 0;            // when the last rest ended
+  int64_t steps_ = kWarmSteps;  // since then
+  static constexpr int64_t kWarmSteps = 30;
 };
 
 class DeviceModel {

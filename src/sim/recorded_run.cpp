@@ -30,7 +30,11 @@ namespace {
 
 class Reader {
  public:
-  Reader(TimeNs begin, int32_t sliding_window) : sliding_window_(sliding_window) { run_.begin = run_.end = begin; }
+  // rest_begin: when the last step before the run had ended.
+  Reader(TimeNs begin, TimeNs rest_begin, int32_t sliding_window)
+      : sliding_window_(sliding_window), last_end_(rest_begin), after_rest_(rest_begin) {
+    run_.begin = run_.end = begin;
+  }
 
   void apply(const TraceRecord& record) {
     std::visit([&](const auto& content) { apply(content, record.time); }, record.content);
@@ -102,7 +106,9 @@ class Reader {
     step.ended = now;
     step.after_idle = idle_;
     step.duration = now - (idle_ ? std::max(run_.end, step.planned) : run_.end);
-    run_.end = now;
+    if (idle_) after_rest_.rested(last_end_, step.planned);
+    after_rest_.count(step.work, step.planned);
+    run_.end = last_end_ = now;
     idle_ = false;
   }
 
@@ -119,6 +125,8 @@ class Reader {
   const int32_t sliding_window_;
   RecordedRun run_;
   bool idle_ = true;  // when the last step had ended
+  TimeNs last_end_;
+  AfterRest after_rest_;
   size_t ended_ = 0;  // steps
   std::optional<uint64_t> first_sequence_;
   std::unordered_map<uint64_t, Live> live_;
@@ -133,17 +141,19 @@ class Reader {
 RecordedRun read_recorded_run(std::span<const TraceRecord> records, TimeNs begin) {
   // Requests may have come while the engine was held: the run begins after the last commit before `begin`.
   size_t first = 0;
+  TimeNs rest_begin = begin - kRestBeforeTheBegin;
   for (size_t i = 0; i < records.size() && records[i].time < begin; ++i) {
     if (std::holds_alternative<TraceCommit>(records[i].content) ||
         std::holds_alternative<TraceFinish>(records[i].content)) {
       first = i + 1;
+      rest_begin = records[i].time;
     }
   }
   int32_t sliding_window = 0;
   if (const auto* setup = records.empty() ? nullptr : std::get_if<TraceBegin>(&records.front().content)) {
     sliding_window = parse_setup_json(setup->configuration_json).config.sliding_window;
   }
-  Reader reader(begin, sliding_window);
+  Reader reader(begin, rest_begin, sliding_window);
   for (const TraceRecord& record : records.subspan(first)) reader.apply(record);
   return reader.take();
 }

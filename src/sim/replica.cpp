@@ -39,6 +39,7 @@ void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tok
 void Replica::add(int32_t index, TimeNs arrival) {
   const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
   if (idle() && arrival >= clock_.now()) {
+    executor_.end_rest(arrival);
     idle_until(arrival + static_cast<TimeNs>(model_.profile().pickup_us * 1e3));
   }
   const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };

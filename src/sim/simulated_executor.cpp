@@ -17,8 +17,13 @@ void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
   scripts_[index] = script;
 }
 
-SimulatedExecutor::Launched SimulatedExecutor::launch(const DeviceWork& work) {
+void SimulatedExecutor::end_rest(TimeNs now) {
+  after_rest_.rested(busy_time_ == 0 ? -kRestBeforeTheBegin : device_free_, now);
+}
+
+SimulatedExecutor::Launched SimulatedExecutor::launch(DeviceWork work) {
   const TimeNs now = clock_.now();
+  after_rest_.count(work, now);
   const TimeNs host = model_.host_time(work);
   const TimeNs device = jittered(work, model_.device_time(work));
   device_free_ = std::max(now + host, device_free_) + device;

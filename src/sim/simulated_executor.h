@@ -40,6 +40,9 @@ class SimulatedExecutor final : public Executor {
   [[nodiscard]] TimeNs wait_carried();
   void end_carried(int64_t steps);
 
+  // A request came at `now`, when nothing was to be done: the next step is the first one after a rest.
+  void end_rest(TimeNs now);
+
   // Prompt tokens cost nothing but their last one's logits: their K and V came from another machine.
   void set_prefill_free() { prefill_free_ = true; }
 
@@ -58,7 +61,7 @@ class SimulatedExecutor final : public Executor {
     TimeNs finished = 0;
     TimeNs duration = 0;
   };
-  Launched launch(const DeviceWork& work);
+  Launched launch(DeviceWork work);
   [[nodiscard]] TimeNs jittered(const DeviceWork& work, TimeNs device);
   [[nodiscard]] TokenId token_at(SequenceId sequence, int32_t position) const;
 
@@ -74,6 +77,7 @@ class SimulatedExecutor final : public Executor {
   TimeNs device_free_ = 0;
   TimeNs busy_time_ = 0;
   TimeNs prefill_time_ = 0;
+  AfterRest after_rest_{-kRestBeforeTheBegin};
   Rng jitter_;
   DecisionHash decision_hash_;
 };

@@ -66,11 +66,14 @@ TEST(CarryOn, EqualToStepByStep) {
   EXPECT_GT(skipped, 10'000);
 }
 
-// A step's jitter is that step's, however it is run.
+// A step's jitter is that step's, however it is run, and so is what a rest costs the steps after it.
 TEST(CarryOn, EqualWithJitter) {
   DeviceProfile profile = find_device_profile("pocl-135m");
   profile.decode_jitter = {{0.0, {0.8, 1.0, 1.1, 2.0}}, {1500.0, {0.9, 1.3}}};
   profile.prompt_jitter = {{0.0, {0.9, 1.2}}};
+  profile.wake_us = 500.0;
+  profile.warm_us = 2000.0;
+  profile.idle_us = 3000.0;
   const test::TempFolder folder;
   write_text_file(folder.file("noisy.json"), to_json(profile));
   int64_t skipped = 0;

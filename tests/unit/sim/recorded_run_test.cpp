@@ -84,15 +84,21 @@ TEST(RecordedRun, SaysHowLongAnIdleEngineTookToWake) {
 TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
   SimOptions options = options_of(false);
   options.device.host_us = options.device.host_sequence_us = 0.0;
+  options.device.wake_us = 300.0;
+  options.device.warm_us = 200.0;
+  options.device.idle_us = 1000.0;
   const DeviceModel model(options.device);
   const auto [result, records] = record("poisson,requests=50,rate=4,prompt=10-300,output=1-90", options);
   const RecordedRun run = read_recorded_run(records, 0);
-  int64_t prompts = 0;
+  int64_t prompts = 0, rests = 0;
   for (const RecordedStep& step : run.steps) {
     EXPECT_EQ(step.duration, model.device_time(step.work)) << step.number;
     prompts += step.work.prefill_pairs > 0;
+    rests += step.work.wake > 0.0;
+    EXPECT_EQ(step.work.wake > 0.0, step.after_idle);
   }
   EXPECT_GT(prompts, 10);
+  EXPECT_GT(rests, 2);
 }
 
 // What was before, even an open engine's warming up, is not in it; who came while it was held arrived at the begin.

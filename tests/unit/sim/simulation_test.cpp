@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "sim/sim_spec.h"
@@ -91,6 +92,24 @@ TEST(Simulation, AnIdleEngineTakesTimeToWake) {
   EXPECT_DOUBLE_EQ(apart["ttft_ms"]["p50"], 1.5);
   EXPECT_DOUBLE_EQ(apart["ttft_ms"]["max"], 1.5);
   EXPECT_DOUBLE_EQ(apart["itl_ms"]["mean"], 1.0);
+}
+
+// A run begins after a rest of 20 ms: log2(1 + 20 / 0.1) = 7.6511 times wake_us, nothing, warm_us, 0.7 warm_us, ...; of
+// the last 0.1 s 1 - exp(-0.2) = 0.18127 were idle, exp(-0.01) of that a millisecond later.
+TEST(Simulation, TheFirstStepsAfterARestAreSlow) {
+  nlohmann::json spec = {{"device", "unit,wake_us=100,warm_us=50"}, {"workload", "lengths=4,4"}, {"overlap", "off"}};
+  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
+  spec["overlap"] = "on";
+  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
+  spec = {{"device", "unit,idle_us=1000"}, {"workload", "lengths=2"}, {"overlap", "off"}};
+  const double first = 1e-3 * (1.0 + 0.181269), second = 1e-3 * (1.0 + 0.181269 * std::exp(-10.0 * first));
+  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), first + second, 1e-8);
+  // Ten seconds apart on average: all of the last 0.1 s.
+  spec["workload"] = "poisson,requests=21,rate=0.1,prompt=4,output=1";
+  EXPECT_NEAR(run(spec)["ttft_ms"]["p50"].get<double>(), 2.0, 1e-3);
+  spec["device"] = "unit,wake_us=100";
+  const double log2_of_ten_seconds = 16.61;
+  EXPECT_NEAR(run(spec)["ttft_ms"]["p50"].get<double>(), 1.0 + 0.1 * log2_of_ten_seconds, 0.1);
 }
 
 // PLUGINS (d): 1,256 requests, 639 tokens each to compute.

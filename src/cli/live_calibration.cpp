@@ -24,7 +24,7 @@ constexpr int32_t kModelLength = 512;  // prompt and output of the longest reque
 constexpr int32_t kKvBlocks = kSlots * (kModelLength / 16 + 1);
 constexpr int kDraws = 15;
 constexpr double kDriftMax = 1.1;  // of the pace, during a run that is used
-constexpr const char* kMixed = "uniform,requests=80,prompt=8-256,output=8-128,seed=57";
+constexpr const char* kMixed = "uniform,requests=80,prompt=8-256,output=8-128,seed=203";
 constexpr const char* kProbe = "uniform,requests=24,prompt=16-96,output=8-120,seed=77";  // every number of rows
 
 EngineFlags& limited(EngineFlags& flags) {
@@ -126,7 +126,7 @@ LiveCalibration::LiveCalibration(EngineFlags& engine_flags, const Options& optio
   fit();
   most_ = 80.0 / simulate(make_workload(kMixed), {}, 0).makespan_s();
   for (const std::string& spec :
-       {std::string("bimodal,requests=96,seed=41,output=mix:0.8:10-50:100-200"),
+       {std::string("bimodal,requests=96,seed=211,output=mix:0.8:10-50:100-200"),
         std::string("closed,requests=64,prompt=128,output=64"),
         fmt::format("{},arrivals=poisson,rate={:.4g}", kMixed, 0.7 * most_)}) {  // 70 % of what can be served
     checks_.push_back({.name = spec, .workload = make_workload(spec)});

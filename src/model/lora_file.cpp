@@ -102,11 +102,12 @@ class LoraReader {
            tensor.shape());
     }
     LoraPair& pair = lora_.layers[place->layer][place->target];
-    (is_a ? pair.a : pair.b) = {.name = std::string(tensor.name),
-                                .type = *type,
-                                .rows = static_cast<int32_t>(tensor.rows()),
-                                .columns = static_cast<int32_t>(tensor.columns()),
-                                .bytes = tensor.bytes};
+    WeightView& matrix = is_a ? pair.a : pair.b;
+    matrix = {.name = std::string(tensor.name),
+              .type = *type,
+              .rows = static_cast<int32_t>(tensor.rows()),
+              .columns = static_cast<int32_t>(tensor.columns()),
+              .bytes = tensor.bytes};
   }
 
   void check_pairs() {

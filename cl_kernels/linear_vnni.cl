@@ -10,6 +10,7 @@
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 64
 #define STRETCH_DEPTH 256  // F16: 8 KiB of the panel
+#define FLOATS_AHEAD 2048  // bytes of a panel of floats that are asked for before they are read
 #define INLINE static inline __attribute__((always_inline))
 
 // M(row, its register for the integer sum, its register for the scale)
@@ -248,20 +249,22 @@ DEFINE_INTEGER_ROWS(Q4)
   "vpmovzxwd (%[w]), %%zmm16\nvpslld $16, %%zmm16, %%zmm16\n"               \
   "vpmovzxwd (%[w],%[b]), %%zmm17\nvpslld $16, %%zmm17, %%zmm17\n"
 #define DEFINE_FLOAT_PAIR(TYPE, ROWS, BYTES)                                                                              \
-  INLINE void float_pair_##TYPE##_##ROWS(__global const uchar* w, long b, __global const float* x, long stride,           \
-                                         long count, float16* acc_a, float16* acc_b)                                      \
+  INLINE void float_pair_##TYPE##_##ROWS(__global const uchar* w, long b, long ahead, __global const float* x,            \
+                                         long stride, long count, float16* acc_a, float16* acc_b)                         \
   {                                                                                                                       \
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
+    __global const uchar* next = w + ahead;                                                                               \
     __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     "prefetcht0 2048(%[w])\n"                                                                            \
-                     "prefetcht0 2048(%[w],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                          \
+                     "prefetcht0 (%[next])\n"                                                                             \
+                     "prefetcht0 (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
                      "add $" #BYTES ", %[w]\n"                                                                            \
+                     "add $" #BYTES ", %[next]\n"                                                                         \
                      "add $4, %[x]\n"                                                                                     \
                      "add $4, %[y]\n"                                                                                     \
                      "add $4, %[z]\n"                                                                                     \
                      "dec %[n]\n"                                                                                         \
                      "jnz 1b\n" PAIR_SUMS_##ROWS(PAIR_STORE)                                                              \
-                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(count)                                \
+                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(count), [next] "+r"(next)             \
                      : [b] "r"(b), [s] "r"(4 * stride), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                            \
                      : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10",     \
                        "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "memory");                 \
@@ -270,7 +273,7 @@ DEFINE_INTEGER_ROWS(Q4)
 #define FLOATS(TYPE, ROWS, r)                                                                                             \
   {                                                                                                                       \
     if (b) {                                                                                                              \
-      float_pair_##TYPE##_##ROWS(w, b - a, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                    \
+      float_pair_##TYPE##_##ROWS(w, b - a, ahead, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                    \
     } else {                                                                                                              \
       floats_##TYPE##_##ROWS(w, x + (size_t)r * depth, depth, count, acc_a + r);                                          \
     }                                                                                                                     \
@@ -288,10 +291,13 @@ DEFINE_INTEGER_ROWS(Q4)
                                 int rows, int depth, float16* acc_a, float16* acc_b)                                      \
   {                                                                                                                       \
     const int stretch = rows < 8 ? depth : STRETCH_DEPTH;                                                                 \
-    for (int k = 0; k < depth; k += stretch) {                                                                            \
+    const int last = max(depth - FLOATS_AHEAD / BYTES, 0);                                                                \
+    for (int k = 0, count; k < depth; k += count) {                                                                       \
       __global const uchar* w = a + (size_t)k * BYTES;                                                                    \
       __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
-      const int count = min(stretch, depth - k);                                                                          \
+      count = min(stretch, (k < last ? last : depth) - k);                                                                \
+      /* where b follows a, what is read next follows both */                                                             \
+      const long ahead = FLOATS_AHEAD + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                           \
       int r = 0;                                                                                                          \
       for (; r + 8 <= rows; r += 8) FLOATS(TYPE, 8, r)                                                                    \
       if ((rows - r) & 4) {                                                                                               \

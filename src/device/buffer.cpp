@@ -58,6 +58,7 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
     raw_ = std::exchange(other.raw_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
     label_ = std::exchange(other.label_, {});
+    in_place_ = std::exchange(other.in_place_, {});
   }
   return *this;
 }
@@ -66,6 +67,10 @@ DeviceMemory::~DeviceMemory() { release(); }
 
 void DeviceMemory::release() noexcept {
   if (raw_ == nullptr) return;
+  if (!in_place_.empty()) {
+    static_cast<void>(clEnqueueUnmapMemObject(state_->queue(), raw_, in_place_.data(), 0, nullptr, nullptr));
+    in_place_ = {};
+  }
   const cl_int status = clReleaseMemObject(raw_);
   raw_ = nullptr;
   if (status != CL_SUCCESS) log(LogLevel::Warning, "releasing {}: {}", label_, cl_status_name(status));
@@ -134,6 +139,15 @@ std::span<std::byte> DeviceMemory::map_for_write(size_t offset, size_t bytes) {
 void DeviceMemory::unmap(std::span<std::byte> mapped) {
   cl_check(clEnqueueUnmapMemObject(state_->queue(), raw_, mapped.data(), 0, nullptr, nullptr),
            "clEnqueueUnmapMemObject", label_);
+}
+
+std::span<std::byte> DeviceMemory::in_place() {
+  if (!state_->info.host_code || !in_place_.empty()) return in_place_;
+  cl_int status = CL_SUCCESS;
+  void* const address = clEnqueueMapBuffer(state_->queue(), raw_, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes_, 0,
+                                           nullptr, nullptr, &status);
+  cl_check(status, "clEnqueueMapBuffer", label_);
+  return in_place_ = {static_cast<std::byte*>(address), bytes_};
 }
 
 }  // namespace inflight

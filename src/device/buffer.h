@@ -43,6 +43,9 @@ class DeviceMemory {
   // Blocks; the bytes as host memory until unmap(). For packing weights in place.
   [[nodiscard]] std::span<std::byte> map_for_write(size_t offset, size_t bytes);
   void unmap(std::span<std::byte> mapped);
+  // The bytes as host memory while the buffer lives, where kernels are code of this process (DeviceInfo::host_code);
+  // else empty. Whoever uses it sees to it that no command does at the same time.
+  [[nodiscard]] std::span<std::byte> in_place();
 
  private:
   void release() noexcept;
@@ -50,6 +53,7 @@ class DeviceMemory {
   _cl_mem* raw_ = nullptr;
   size_t bytes_ = 0;
   std::string label_;
+  std::span<std::byte> in_place_;
 };
 
 template <typename T>
@@ -74,6 +78,10 @@ class Buffer {
     return memory_.read_async(offset * sizeof(T), std::as_writable_bytes(to));
   }
   void clear() { memory_.clear(0, memory_.bytes()); }
+  [[nodiscard]] std::span<T> in_place() {
+    const std::span<std::byte> bytes = memory_.in_place();
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
 
  private:
   DeviceMemory memory_;

@@ -84,16 +84,17 @@ void Device::note_launch(const char* name, _cl_event* event) {
   state_->pending.push_back({name, owned});
 }
 
-void Device::launch(const Kernel& kernel, const LaunchShape& shape) {
+void Device::launch(const Kernel& kernel, const LaunchShape& shape, Completion* done) {
   cl_event event = nullptr;
-  cl_check(
-      clEnqueueNDRangeKernel(state_->queue(), kernel.raw(), 1, nullptr, &shape.global,
-                             shape.local == 0 ? nullptr : &shape.local, 0, nullptr, state_->profile ? &event : nullptr),
-      "clEnqueueNDRangeKernel", kernel.name());
+  const bool wanted = state_->profile || done != nullptr;
+  cl_check(clEnqueueNDRangeKernel(state_->queue(), kernel.raw(), 1, nullptr, &shape.global,
+                                  shape.local == 0 ? nullptr : &shape.local, 0, nullptr, wanted ? &event : nullptr),
+           "clEnqueueNDRangeKernel", kernel.name());
   if (state_->profile) {
     const std::lock_guard lock(state_->pending_mutex);
-    state_->pending.push_back({kernel.name(), cl::Event(event, false)});
+    state_->pending.push_back({kernel.name(), cl::Event(event, done != nullptr)});
   }
+  if (done != nullptr) *done = Completion(event);
 }
 
 Completion Device::marker() {

@@ -86,8 +86,8 @@ class Device {
 
   [[nodiscard]] const DeviceInfo& info() const;
 
-  // Enqueues a kernel with the arguments it has been given.
-  void launch(const Kernel& kernel, const LaunchShape& shape);
+  // Enqueues a kernel with the arguments it has been given. done: set to when it has run; null = nobody asks.
+  void launch(const Kernel& kernel, const LaunchShape& shape, Completion* done = nullptr);
   // Done when everything enqueued so far is.
   [[nodiscard]] Completion marker();
   // Hands everything enqueued to the device.

@@ -64,7 +64,6 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs) + 1),
-      words_(device, "step upload", kWordsAtFirst),
       output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
   if (const int32_t most = attention_context_max(device.info(), shape_); most < spec.context_length) {
@@ -82,6 +81,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .copy_stride = arena_.copy_stride};
   for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
+    reserve_words(flights_.back(), kWordsAtFirst);
   }
 }
 
@@ -93,23 +93,24 @@ ClExecutor::~ClExecutor() {
   }
 }
 
-StepMemory ClExecutor::memory() const {
+StepMemory ClExecutor::memory(const Flight& flight) const {
   StepMemory memory;
   for (size_t i = 0; i < weights_.chunks().size(); ++i) memory.weights.at(i) = &weights_.chunks()[i].memory();
   for (size_t i = 0; i < kv_.chunks().size(); ++i) memory.kv.at(i) = &kv_.chunks()[i].memory();
   memory.vectors = &weights_.vectors().memory();
   memory.angles = &angles_.table().memory();
   memory.activations = &activations_.memory();
-  memory.step = &words_.memory();
+  memory.step = &flight.words.memory();
   memory.row_tokens = &row_tokens_.memory();
   memory.adapters = adapters_.memory();
   return memory;
 }
 
-void ClExecutor::reserve_words(size_t words) {
-  if (words <= words_.size()) return;
-  device_.finish();
-  words_ = Buffer<int32_t>(device_, "step upload", std::bit_ceil(words));
+// REQUIRES: no command uses the flight's words.
+void ClExecutor::reserve_words(Flight& flight, size_t words) {
+  if (words <= flight.words.size()) return;
+  flight.words = Buffer<int32_t>(device_, "step upload", std::bit_ceil(words));
+  if (program_.mode() == LaunchMode::Fused) flight.in_place = flight.words.in_place();
 }
 
 void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
@@ -136,10 +137,18 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   }
   const std::span<const Stage> stages = forward_.fit(tables);
   flight.upload.append_stages(stages);
-  reserve_words(flight.upload.words().size());
-  words_.write_async(flight.upload.words());
-  program_.run(memory(), stages);
-  flight.done = words_.read_async(flight.results, static_cast<size_t>(flight.upload.results_offset()));
+  const std::vector<int32_t>& words = flight.upload.words();
+  reserve_words(flight, words.size());
+  const auto results = static_cast<size_t>(flight.upload.results_offset());
+  if (flight.in_place.empty()) {
+    flight.words.write_async(words);
+    program_.run(memory(flight), stages);
+    flight.done = flight.words.read_async(flight.results, results);
+  } else {  // one command in place of three, each of which wakes threads of the driver
+    std::ranges::copy(words, flight.in_place.begin());
+    program_.run(memory(flight), stages, &flight.done);
+    flight.results_in_place = flight.in_place.subspan(results, flight.results.size());
+  }
   read_hidden(plan, flight);
 }
 
@@ -177,14 +186,14 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
     const auto rows = static_cast<size_t>(std::min(forward_.round_size(), tables.sampled - first));
     const std::span<const Stage> stages = forward_.fit_round(tables, first);
     flight.upload.append_stages(stages);
-    reserve_words(flight.upload.words().size());
-    words_.write(flight.upload.words());
-    program_.run(memory(), stages);
+    reserve_words(flight, flight.upload.words().size());
+    flight.words.write(flight.upload.words());
+    program_.run(memory(flight), stages);
     const auto begin = static_cast<size_t>(first);
     activations_.read(std::span(flight.logits).subspan(begin * vocabulary, rows * vocabulary),
                       static_cast<size_t>(arena_.logits));
-    words_.read(std::span(flight.results).subspan(begin * kResultWords, rows * kResultWords),
-                static_cast<size_t>(flight.upload.results_offset()) + begin * kResultWords);
+    flight.words.read(std::span(flight.results).subspan(begin * kResultWords, rows * kResultWords),
+                      static_cast<size_t>(flight.upload.results_offset()) + begin * kResultWords);
   }
   size_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
@@ -211,12 +220,13 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.sampled.clear();
   flight.drafts.clear();
   flight.told.clear();
+  flight.results_in_place = {};
   flight.told_hidden.clear();
   flight.done = Completion();
   flight.swap_time = kv_.move_blocks(plan);
   if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
     flight.results.resize(kResultWords);
-    flight.done = words_.read_async(flight.results);
+    flight.done = flight.words.read_async(flight.results);
   } else {
     upload_and_run(plan, flight);
   }
@@ -227,6 +237,7 @@ const StepResult& ClExecutor::wait() {
   INFLIGHT_CHECK(flight_count_ > 0);
   Flight& flight = flights_[static_cast<size_t>(first_flight_)];
   if (flight.done.valid()) flight.done.wait();
+  std::ranges::copy(flight.results_in_place, flight.results.begin());
   first_flight_ = (first_flight_ + 1) % kStepsInFlightMax;
   --flight_count_;
   const TimeNs finish = clock_.now();

@@ -58,6 +58,9 @@ class ClExecutor final : public Executor {
     std::vector<EntryLogits> told;
     std::vector<float> hidden;  // what was wanted of the step, see told_hidden
     std::vector<EntryHidden> told_hidden;
+    Buffer<int32_t> words;        // the step on the device
+    std::span<int32_t> in_place;  // the same for the host to write and read, if the step is fused; else empty
+    std::span<const int32_t> results_in_place;  // where wait() finds the results; else they are read back
     KvStorage::SwapTime swap_time;
     Completion done;  // not valid: done at submit
     uint64_t step = 0;
@@ -67,9 +70,9 @@ class ClExecutor final : public Executor {
   void upload_and_run(const BatchPlan& plan, Flight& flight);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_hidden(const BatchPlan& plan, Flight& flight);
-  void reserve_words(size_t words);
+  void reserve_words(Flight& flight, size_t words);
   void read_sampled(const Flight& flight);
-  [[nodiscard]] StepMemory memory() const;
+  [[nodiscard]] StepMemory memory(const Flight& flight) const;
 
   Device& device_;
   ModelSpec spec_;
@@ -85,7 +88,6 @@ class ClExecutor final : public Executor {
   AdapterSlots adapters_;
   Buffer<float> activations_;
   Buffer<int32_t> row_tokens_;
-  Buffer<int32_t> words_;
   std::vector<Flight> flights_;  // a ring
   int32_t first_flight_ = 0;
   int32_t flight_count_ = 0;

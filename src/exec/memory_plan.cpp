@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
 constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
-constexpr size_t kStepUploadBytes = size_t{1} << 20;  // as allocated at first
+constexpr size_t kStepUploadBytes = size_t{2} << 20;  // of the two steps in flight, as allocated at first
 
 size_t packed_bytes_of(const WeightView& weight) {
   return packed_bytes(panel_type(weight), weight.rows, weight.columns);

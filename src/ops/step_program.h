@@ -57,8 +57,9 @@ class StepProgram {
   StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast = {},
               const ClblastLimits& limits = {});
 
-  // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
-  void run(const StepMemory& memory, std::span<const Stage> stages);
+  // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host. done: set to when they are
+  // done; fused steps only.
+  void run(const StepMemory& memory, std::span<const Stage> stages, Completion* done = nullptr);
 
   [[nodiscard]] LaunchMode mode() const { return mode_; }
   // Work-items of a fused step; else about as many as the device keeps busy at a time.

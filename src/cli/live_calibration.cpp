@@ -158,10 +158,8 @@ double LiveCalibration::pace_spread() const {
 
 std::string LiveCalibration::steps_csv() const {
   std::string csv =
-      "workload,run,after_idle,wake,warm,idle,tokens,sequences,prompts,decode_context,prefill_pairs,us,us_at_usual_"
-      "pace,"
-      "predicted_"
-      "us\n";
+      "workload,run,after_idle,wake,warm,idle,tokens,sequences,prompts,"
+      "decode_context,prefill_pairs,us,us_at_usual_pace,predicted_us\n";
   append_steps(csv, "training", undisturbed(training_));
   for (const Check& check : checks_) append_steps(csv, check.name, check.used);
   return csv;

@@ -239,7 +239,7 @@ class People(unittest.TestCase):
 
     def test_sigterm_lets_answers_end(self):
         with Server(PROGRAM) as leaving:
-            connection, answer = leaving.open_stream("/v1/completions", {**ENDLESS, "n": 48})  # for a while
+            connection, answer = leaving.open_stream("/v1/completions", {**ENDLESS, "n": 128})  # for a while
             answer.readline()
             leaving.terminate()
             while leaving.request("GET", "/ready")[0] != 503:

@@ -245,7 +245,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.aborted, wanted / 1000);
   EXPECT_GT(coverage.finished, wanted / 20);
   EXPECT_GT(coverage.copied, wanted / 200);
-  EXPECT_GT(coverage.accepted, wanted / 20);
+  EXPECT_GT(coverage.accepted, wanted / 100);
   EXPECT_GT(coverage.host_sampled, wanted / 50);
   EXPECT_GT(coverage.restored, wanted / 100);
   EXPECT_GT(coverage.without_adapter, wanted / 100);

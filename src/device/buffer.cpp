@@ -127,13 +127,17 @@ void DeviceMemory::copy_from(const DeviceMemory& source, size_t source_offset, s
            "clEnqueueCopyBuffer", label_);
 }
 
-std::span<std::byte> DeviceMemory::map_for_write(size_t offset, size_t bytes) {
+std::span<std::byte> DeviceMemory::map(uint64_t flags, size_t offset, size_t bytes) {
   INFLIGHT_CHECK(offset <= bytes_ && bytes <= bytes_ - offset && bytes > 0);
   cl_int status = CL_SUCCESS;
-  void* const address = clEnqueueMapBuffer(state_->queue(), raw_, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, offset,
-                                           bytes, 0, nullptr, nullptr, &status);
+  void* const address =
+      clEnqueueMapBuffer(state_->queue(), raw_, CL_TRUE, flags, offset, bytes, 0, nullptr, nullptr, &status);
   cl_check(status, "clEnqueueMapBuffer", label_);
   return {static_cast<std::byte*>(address), bytes};
+}
+
+std::span<std::byte> DeviceMemory::map_for_write(size_t offset, size_t bytes) {
+  return map(CL_MAP_WRITE_INVALIDATE_REGION, offset, bytes);
 }
 
 void DeviceMemory::unmap(std::span<std::byte> mapped) {
@@ -142,12 +146,8 @@ void DeviceMemory::unmap(std::span<std::byte> mapped) {
 }
 
 std::span<std::byte> DeviceMemory::in_place() {
-  if (!state_->info.host_code || !in_place_.empty()) return in_place_;
-  cl_int status = CL_SUCCESS;
-  void* const address = clEnqueueMapBuffer(state_->queue(), raw_, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes_, 0,
-                                           nullptr, nullptr, &status);
-  cl_check(status, "clEnqueueMapBuffer", label_);
-  return in_place_ = {static_cast<std::byte*>(address), bytes_};
+  if (state_->info.host_code && in_place_.empty()) in_place_ = map(CL_MAP_READ | CL_MAP_WRITE, 0, bytes_);
+  return in_place_;
 }
 
 }  // namespace inflight

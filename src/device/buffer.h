@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -49,6 +50,7 @@ class DeviceMemory {
 
  private:
   void release() noexcept;
+  [[nodiscard]] std::span<std::byte> map(uint64_t flags, size_t offset, size_t bytes);
   DeviceState* state_ = nullptr;
   _cl_mem* raw_ = nullptr;
   size_t bytes_ = 0;

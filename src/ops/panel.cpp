@@ -2,7 +2,10 @@
 #include "ops/panel.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/math.h"
@@ -12,59 +15,83 @@ namespace inflight {
 namespace {
 
 constexpr int32_t kBlock = 32;  // depths of a quantised block
-constexpr size_t kScalesBytes = size_t{2} * kPanelOutputs;
+constexpr size_t kLanes = kPanelOutputs;
+constexpr size_t kScaleBytes = 2;
+constexpr size_t kPieceBytes = 16;  // of a row, that move at once
 
-// One output's row into its lane of a panel of plain numbers.
-template <typename Number>
-void pack_numbers(const std::byte* row, int32_t depth, size_t lane, std::byte* panel) {
-  for (size_t k = 0; k < static_cast<size_t>(depth); ++k) {
-    std::memcpy(panel + (k * kPanelOutputs + lane) * sizeof(Number), row + k * sizeof(Number), sizeof(Number));
-  }
+using Rows = std::array<const std::byte*, kLanes>;  // of one panel
+
+template <typename Item>
+struct Piece {
+  [[gnu::vector_size(kPieceBytes)]] Item items;
+};
+
+// a0 b0 a1 b1 ... of two pieces of n items: the first n into `low`, the others into `high`.
+template <typename Item, size_t... i>
+void zip(Piece<Item> a, Piece<Item> b, Piece<Item>& low, Piece<Item>& high, std::index_sequence<i...> /*items*/) {
+  constexpr size_t n = sizeof...(i);
+  low.items = __builtin_shufflevector(a.items, b.items, (i / 2 + i % 2 * n)...);
+  high.items = __builtin_shufflevector(a.items, b.items, (n / 2 + i / 2 + i % 2 * n)...);
 }
 
-// Blocks in the file: half scale, then `bytes` of numbers. In the panel: 16 scales, then pieces of 4 bytes, lane by
-// lane.
-void pack_q8_0(const std::byte* row, int32_t depth, size_t lane, std::byte* panel) {
-  for (int32_t block = 0; block < depth / kBlock; ++block, row += 34, panel += 544) {
-    std::memcpy(panel + 2 * lane, row, 2);
-    for (size_t piece = 0; piece < 8; ++piece) {
-      std::memcpy(panel + kScalesBytes + piece * 64 + lane * 4, row + 2 + piece * 4, 4);
+// The next kPieceBytes, n items, of n rows: item k of each goes to the n places from to[k * kLanes] on.
+template <typename Item>
+void transpose_piece(const std::byte* const* rows, size_t offset, std::byte* to) {
+  constexpr size_t n = kPieceBytes / sizeof(Item);
+  std::array<Piece<Item>, n> lines, zipped;
+  for (size_t i = 0; i < n; ++i) std::memcpy(&lines[i], rows[i] + offset, kPieceBytes);
+  for (size_t zips = 1; zips < n; zips *= 2) {  // log2(n) times: line i with line i + n / 2
+    for (size_t i = 0; i < n / 2; ++i) {
+      zip(lines[i], lines[i + n / 2], zipped[2 * i], zipped[2 * i + 1], std::make_index_sequence<n>());
+    }
+    lines = zipped;
+  }
+  for (size_t i = 0; i < n; ++i) std::memcpy(to + i * kLanes * sizeof(Item), &lines[i], kPieceBytes);
+}
+
+// `count` items of each row from `offset` bytes on, item by item, those of the lanes side by side.
+template <typename Item>
+void interleave(const Rows& rows, size_t offset, size_t count, std::byte* to) {
+  constexpr size_t n = kPieceBytes / sizeof(Item);
+  size_t item = 0;
+  for (; item + n <= count; item += n) {
+    for (size_t lane = 0; lane < kLanes; lane += n) {
+      transpose_piece<Item>(&rows[lane], offset + item * sizeof(Item), to + (item * kLanes + lane) * sizeof(Item));
+    }
+  }
+  for (; item < count; ++item) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      std::memcpy(to + (item * kLanes + lane) * sizeof(Item), rows[lane] + offset + item * sizeof(Item), sizeof(Item));
     }
   }
 }
 
-// Byte i of a block holds numbers i (low nibble) and 16 + i (high), in the file as in the panel.
-void pack_q4_0(const std::byte* row, int32_t depth, size_t lane, std::byte* panel) {
-  for (int32_t block = 0; block < depth / kBlock; ++block, row += 18, panel += 288) {
-    std::memcpy(panel + 2 * lane, row, 2);
-    for (size_t piece = 0; piece < 4; ++piece) {
-      std::memcpy(panel + kScalesBytes + piece * 64 + lane * 4, row + 2 + piece * 4, 4);
-    }
+// Blocks in the file: half scale, then numbers. In the panel: 16 scales, then pieces of 4 bytes, lane by lane. Byte i
+// of a block of Q4_0 holds numbers i (low nibble) and 16 + i (high), in the file as in the panel.
+void interleave_blocks(const Rows& rows, size_t stride, size_t block_bytes, std::byte* to) {
+  for (size_t offset = 0; offset < stride; offset += block_bytes, to += block_bytes * kLanes) {
+    interleave<uint16_t>(rows, offset, 1, to);
+    interleave<uint32_t>(rows, offset + kScaleBytes, (block_bytes - kScaleBytes) / 4, to + kScaleBytes * kLanes);
   }
 }
 
 // One panel of a matrix whose rows have `stride` bytes.
-void pack_panel(const MatrixRows& matrix, size_t stride, int32_t panel, std::span<std::byte> to) {
-  const int32_t begin = panel * kPanelOutputs, end = std::min(begin + kPanelOutputs, matrix.outputs);
-  if (end - begin < kPanelOutputs) std::memset(to.data(), 0, to.size());
-  for (int32_t output = begin; output < end; ++output) {
-    const std::byte* const row = matrix.rows.data() + stride * static_cast<size_t>(output);
-    const auto lane = static_cast<size_t>(output - begin);
-    switch (matrix.type) {
-      case PanelType::F32:
-        pack_numbers<float>(row, matrix.depth, lane, to.data());
-        break;
-      case PanelType::F16:
-      case PanelType::BF16:
-        pack_numbers<uint16_t>(row, matrix.depth, lane, to.data());
-        break;
-      case PanelType::Q8_0:
-        pack_q8_0(row, matrix.depth, lane, to.data());
-        break;
-      case PanelType::Q4_0:
-        pack_q4_0(row, matrix.depth, lane, to.data());
-        break;
-    }
+void pack_panel(const MatrixRows& matrix, size_t stride, size_t panel, std::byte* to) {
+  const size_t begin = panel * kLanes, end = std::min(begin + kLanes, static_cast<size_t>(matrix.outputs));
+  const std::vector<std::byte> absent(end - begin < kLanes ? stride : 0);
+  Rows rows;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    rows[lane] = begin + lane < end ? matrix.rows.data() + stride * (begin + lane) : absent.data();
+  }
+  switch (matrix.type) {
+    case PanelType::F32:
+      return interleave<uint32_t>(rows, 0, stride / 4, to);
+    case PanelType::F16:
+    case PanelType::BF16:
+      return interleave<uint16_t>(rows, 0, stride / 2, to);
+    case PanelType::Q8_0:
+    case PanelType::Q4_0:
+      return interleave_blocks(rows, stride, static_cast<size_t>(panel_unit(matrix.type).bytes), to);
   }
 }
 
@@ -118,7 +145,7 @@ void pack_panels(const MatrixRows& matrix, std::span<std::byte> to) {
                  matrix.rows.size() == stride * static_cast<size_t>(matrix.outputs));
   in_parallel(to.size() / bytes, [&](size_t begin, size_t end) {
     for (size_t panel = begin; panel < end; ++panel) {
-      pack_panel(matrix, stride, static_cast<int32_t>(panel), to.subspan(panel * bytes, bytes));
+      pack_panel(matrix, stride, panel, to.data() + panel * bytes);
     }
   });
 }

@@ -148,7 +148,7 @@ void HttpConnection::parse() {
 }
 
 bool HttpConnection::parse_some() {
-  if (state_ == State::Idle) {
+  if (state_ == State::Fresh || state_ == State::Idle) {
     input_.erase(0, input_.find_first_not_of("\r\n"));  // empty lines before a request are to be ignored
     if (input_.empty()) return false;
     state_ = State::Head;
@@ -363,6 +363,7 @@ void HttpConnection::check(Clock::time_point now) {
   if (state_ == State::Answering && producer_) return producer_->on_tick(now);
   if (now <= deadline_) return;
   switch (state_) {
+    case State::Fresh:
     case State::Idle:
     case State::Lingering:
       return close();

@@ -51,7 +51,7 @@ class HttpConnection final : public Exchange {
   // Applies the time limits. Call now and then.
   void check(Clock::time_point now);
   void close();
-  // Closes once nothing is being answered.
+  // Closes if a request has been answered and the next has not begun: a first one may be on its way.
   void close_when_idle();
   [[nodiscard]] bool retired() const { return closed_ && !reading_ && !writing_; }
 
@@ -68,6 +68,7 @@ class HttpConnection final : public Exchange {
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class State {
+    Fresh,      // before the first request
     Idle,       // between requests
     Head,       // a request's header is coming
     Body,       // its body
@@ -94,7 +95,7 @@ class HttpConnection final : public Exchange {
 
   Socket socket_;
   ConnectionHost& host_;
-  State state_ = State::Idle;
+  State state_ = State::Fresh;
   bool closed_ = false, reading_ = false, writing_ = false;
   Clock::time_point deadline_;
   Clock::time_point write_deadline_;

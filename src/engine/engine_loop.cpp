@@ -237,7 +237,10 @@ void Engine::pause_or_go_on() {
     loop_.drain();
     deliver();
   }
-  scheduler_.hold_admissions(wanted == PauseMode::New);
+  if (const bool holds = wanted == PauseMode::New; holds || pause_ == PauseMode::New) {
+    scheduler_.hold_admissions(holds);
+    recorder_.hold(holds, clock_.now());
+  }
   {
     const std::scoped_lock lock(mutex_);
     pause_ = wanted;

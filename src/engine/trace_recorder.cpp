@@ -72,6 +72,9 @@ void TraceRecorder::parameters(const std::string& spec, TimeNs now) {
 void TraceRecorder::limits(const std::string& json, TimeNs now) {
   record([&](TraceEncoder& to) { to.limits(json, now); });
 }
+void TraceRecorder::hold(bool holds, TimeNs now) {
+  record([&](TraceEncoder& to) { to.hold(holds, now); });
+}
 void TraceRecorder::on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) {
   record([&](TraceEncoder& to) { to.on_add(sequence, request, prompt, now); });
 }

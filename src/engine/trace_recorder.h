@@ -26,6 +26,7 @@ class TraceRecorder final : public SchedulerTrace {
   void policy(const std::string& spec, TimeNs now);
   void parameters(const std::string& spec, TimeNs now);
   void limits(const std::string& json, TimeNs now);
+  void hold(bool holds, TimeNs now);
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
   void on_cancel(SequenceId sequence, bool whole_request, FinishReason reason, TimeNs now) override;
   void on_plan(const PlanTrace& plan, TimeNs now) override;

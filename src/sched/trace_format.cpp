@@ -73,6 +73,12 @@ void TraceEncoder::parameters(std::string_view spec, TimeNs now) {
 
 void TraceEncoder::limits(std::string_view json, TimeNs now) { text_record(TraceRecordType::Limits, json, now); }
 
+void TraceEncoder::hold(bool holds, TimeNs now) {
+  open(TraceRecordType::Hold, now);
+  put(holds ? 1 : 0);
+  close();
+}
+
 void TraceEncoder::reset() {
   last_time_ = 0;
   last_sequence_ = 0;
@@ -299,6 +305,9 @@ class Decoder {
         return true;
       case TraceRecordType::Limits:
         record.content = TraceLimits{text()};
+        return true;
+      case TraceRecordType::Hold:
+        record.content = TraceHold{number() != 0};
         return true;
     }
     return false;

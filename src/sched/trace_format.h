@@ -12,6 +12,7 @@
 //   Policy    text: the policy from here on
 //   Parameters  text: new parameters of the policy in force
 //   Limits    text: JSON of the limits that change
+//   Hold      whether from here on nobody is admitted (Scheduler::hold_admissions)
 //   Reset     differences begin anew at zero: what is before may be missing
 #pragma once
 
@@ -37,7 +38,8 @@ enum class TraceRecordType : uint8_t {
   Policy = 7,
   Reset = 8,
   Parameters = 9,
-  Limits = 10
+  Limits = 10,
+  Hold = 11
 };
 
 inline constexpr uint64_t kTraceVersion = 1;
@@ -53,6 +55,7 @@ class TraceEncoder final : public SchedulerTrace {
   void policy(std::string_view spec, TimeNs now);
   void parameters(std::string_view spec, TimeNs now);
   void limits(std::string_view json, TimeNs now);
+  void hold(bool holds, TimeNs now);
   // What follows can be read without what is before.
   void reset();
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
@@ -128,10 +131,13 @@ struct TraceParameters {
 struct TraceLimits {
   std::string json;
 };
+struct TraceHold {
+  bool holds = false;
+};
 struct TraceRecord {
   TimeNs time = 0;
   std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TracePolicy, TraceParameters,
-               TraceLimits>
+               TraceLimits, TraceHold>
       content;
 };
 

@@ -76,6 +76,7 @@ class Explainer {
   void apply(const TracePolicy&) {}
   void apply(const TraceParameters&) {}
   void apply(const TraceLimits&) {}
+  void apply(const TraceHold&) {}
   void apply(const TraceCommit&) {}
   void apply(const TraceAdd&) {}
   void apply(const TraceCancel& cancel) {

@@ -156,6 +156,8 @@ class Replay {
     scheduler_.reconfigure(with_limits(scheduler_.config(), limits.json));
   }
 
+  void apply(const TraceHold& hold, TimeNs) { scheduler_.hold_admissions(hold.holds); }
+
   void replace_policy(const std::string& spec, TimeNs now) {
     if (plugin_registry().kind_of(parse_policy_spec(spec)) == INFLIGHT_KIND_SCHED) {
       policies_.replace(make_schedule_policy(spec, setup_, policy_options()), now);

@@ -64,11 +64,14 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
     {
       EngineWorld world(options);
       std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
+      world.engine->pause(PauseMode::New);  // until all are there, however long the making of their filters takes
       for (TokenId i = 0; i < 60; ++i) {
         SubmitOptions request = crowd_request(i);
         sent.emplace_back(request, world.engine->submit(request, [] { return std::make_unique<Forcing>(); }));
-        world.engine->step();
       }
+      do world.engine->step();
+      while (world.engine->stats().compiling > 0);
+      world.engine->resume();
       world.run();
       EXPECT_GT(world.engine->stats().scheduler.preemptions, 0);
       EXPECT_GT(world.engine->stats().scheduler.forced_tokens, 100);

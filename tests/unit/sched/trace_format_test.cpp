@@ -97,17 +97,23 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<TracePolicy>(records[55].content).spec, "vtc:weight_output=3");
 }
 
-TEST(TraceFormat, KeepsChangesOfParametersAndLimits) {
+TEST(TraceFormat, KeepsChangesOfParametersLimitsAndAdmission) {
   Written written;
   written.encoder.begin("{}");
   written.encoder.parameters("lpm:max_waiting=3", 5);
   written.encoder.limits(R"({"max_num_seqs": 2})", 9);
+  written.encoder.hold(true, 12);
+  written.encoder.hold(false, 20);
   const auto records = decode_trace(written.bytes);
-  ASSERT_EQ(records.size(), 3U);
+  ASSERT_EQ(records.size(), 5U);
   EXPECT_EQ(records[1].time, 5);
   EXPECT_EQ(std::get<TraceParameters>(records[1].content).spec, "lpm:max_waiting=3");
   EXPECT_EQ(records[2].time, 9);
   EXPECT_EQ(std::get<TraceLimits>(records[2].content).json, R"({"max_num_seqs": 2})");
+  EXPECT_EQ(records[3].time, 12);
+  EXPECT_TRUE(std::get<TraceHold>(records[3].content).holds);
+  EXPECT_EQ(records[4].time, 20);
+  EXPECT_FALSE(std::get<TraceHold>(records[4].content).holds);
 }
 
 TEST(SetupJson, ChangesOnlyLimitsThatMayChange) {

@@ -12,9 +12,10 @@ import time
 import batching
 import lab
 import policies
+import speculation
 import system
 
-ROWS = {**batching.ROWS, **policies.ROWS, **system.ROWS}
+ROWS = {**batching.ROWS, **policies.ROWS, **speculation.ROWS, **system.ROWS}
 PAGE = lab.ROOT / "docs/RESULTS.md"
 HEAD = """# Published results, reproduced
 

@@ -39,7 +39,7 @@ double prefix_hit_rate(const RecordedRun& run) {
 }
 
 std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"workload", flags.workload.empty() ? flags.trace : flags.workload},
       {"model", engine.model()},
       {"device", engine.device()},
@@ -55,6 +55,7 @@ std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEng
       {"preemptions", result.preemptions},
       {"prefix_hit_rate", prefix_hit_rate(result)},
       {"decision_hash", fmt::format("{:016x}", result.decision_hash)}};
+  add_guesses(json, result.guesses);
   return json.dump(2);
 }
 
@@ -73,6 +74,7 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
              static_cast<double>(result.output_tokens) / result.makespan_s());
   fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n",
              100.0 * useful_slot_share(result, engine), 100.0 * prefix_hit_rate(result), result.preemptions);
+  fmt::print("{}", describe_guesses(result.guesses));
   fmt::print("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
   fmt::print("{}{}{}", table_row("TTFT", result.ttft), table_row("ITL", result.itl), table_row("E2E", result.e2e));
 }

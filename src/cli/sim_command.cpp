@@ -48,6 +48,7 @@ std::string to_text(const SimResult& result) {
   text += fmt::format("  prefix hits {:.1f} %, preemptions {}, recomputed {:.1f} %, KV used {:.1f} % (most {:.1f} %)\n",
                       100.0 * result.prefix_hit_rate(), grouped(stats.preemptions), 100.0 * result.recompute_tax(),
                       100.0 * result.kv_usage_mean, 100.0 * result.kv_usage_max);
+  text += describe_guesses(result.guesses());
   text += "  " + describe_growth(result.kv_growth) + "\n";
   text += fmt::format("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", "ms", "mean", "p50", "p95", "p99");
   text += table_row("TTFT", result.ttft) + table_row("ITL", result.itl) + table_row("E2E", result.e2e);

@@ -27,7 +27,9 @@ Run find_run(std::span<const TokenId> text, std::span<const TokenId> tokens, int
 
 void look_up_ngram(std::span<const TokenId> tokens, std::span<const TokenId> prediction, NgramLengths lengths,
                    int32_t count, std::vector<TokenId>& guesses) {
-  const Run expected = find_run(prediction, tokens, lengths.most), own = find_run(tokens, tokens, lengths.most);
+  const Run expected = find_run(prediction, tokens, lengths.most);
+  Run own;
+  if (expected.length < static_cast<size_t>(lengths.most)) own = find_run(tokens, tokens, lengths.most);
   if (std::max(expected.length, own.length) < static_cast<size_t>(lengths.least)) return;
   if (expected.length >= own.length) {
     const auto next = prediction.subspan(expected.end);

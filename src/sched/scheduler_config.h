@@ -68,6 +68,7 @@ struct SchedulerConfig {
   // Speculative decoding by looking up the newest tokens among those before (vLLM's speculative_config, method
   // "ngram"): tokens guessed ahead for one sequence at most, 0..limits::kDraftTokensMax; 0 = none.
   int32_t num_speculative_tokens = 0;
+  bool adaptive_drafts = true;    // at most one more than were right the last time; false: always that many (vLLM)
   int32_t prompt_lookup_min = 2;  // how many of the newest tokens are looked up: the longest run that is found counts
   int32_t prompt_lookup_max = 5;
   int32_t disable_by_batch_size = 0;  // no guesses while more sequences than this run; 0 = always

@@ -57,7 +57,7 @@ void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, T
   const auto drafts = static_cast<int32_t>(sequence.guessed.size()) - 1;
   const auto accepted = static_cast<int32_t>(sampled.further.size());
   INFLIGHT_CHECK(accepted <= drafts);
-  sequence.draft_limit = std::min(accepted + 1, config_.num_speculative_tokens);
+  if (config_.adaptive_drafts) sequence.draft_limit = std::min(accepted + 1, config_.num_speculative_tokens);
   sequence.guessed.clear();
   sequence.draft_token_count += drafts;
   sequence.accepted_token_count += accepted;

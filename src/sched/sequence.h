@@ -63,7 +63,7 @@ struct alignas(64) Sequence {
   int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
-  int32_t draft_limit = 0;          // guesses next time at most: one more than were right the last time
+  int32_t draft_limit = 0;          // guesses next time at most
   std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold

@@ -32,6 +32,11 @@ void read_speculative_config(std::string_view text, SchedulerConfig& config) {
       fail(ErrorCode::InvalidArgument, "speculative_config: method is {}, allowed: \"ngram\"", value.dump());
     } else if (key == "num_speculative_tokens") {
       config.num_speculative_tokens = number(key, 1, limits::kDraftTokensMax);
+    } else if (key == "adaptive") {
+      if (!value.is_boolean()) {
+        fail(ErrorCode::InvalidArgument, "speculative_config: adaptive is {}, allowed: true, false", value.dump());
+      }
+      config.adaptive_drafts = value.get<bool>();
     } else if (key == "prompt_lookup_min") {
       config.prompt_lookup_min = number(key, 1, limits::kDraftTokensMax);
       if (!json.contains("prompt_lookup_max")) config.prompt_lookup_max = config.prompt_lookup_min;
@@ -41,11 +46,10 @@ void read_speculative_config(std::string_view text, SchedulerConfig& config) {
     } else if (key == "disable_by_batch_size") {
       config.disable_by_batch_size = number(key, 0, limits::kSequencesMax);
     } else {
-      fail(
-          ErrorCode::InvalidArgument,
-          "speculative_config has '{}', allowed: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max, "
-          "disable_by_batch_size",
-          key);
+      fail(ErrorCode::InvalidArgument,
+           "speculative_config has '{}', allowed: method, num_speculative_tokens, adaptive, prompt_lookup_min, "
+           "prompt_lookup_max, disable_by_batch_size",
+           key);
     }
   }
   if (config.prompt_lookup_min > config.prompt_lookup_max) {

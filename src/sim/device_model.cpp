@@ -226,11 +226,14 @@ DeviceWork DeviceWork::of(const BatchPlan& plan, int32_t sliding_window) {
   work.sequences = static_cast<int64_t>(plan.entries.size());
   work.swapped_blocks = static_cast<int64_t>(plan.swap_in.size() + plan.swap_out.size());
   for (const BatchEntry& entry : plan.entries) {
-    const int64_t attended = attended_tokens(entry.computed_token_count, entry.scheduled_token_count, sliding_window);
+    const int32_t computed = entry.computed_token_count;
     if (entry.phase == Phase::Decode) {
-      work.decode_context += attended;
+      work.decode_context += attended_tokens(computed, 1, sliding_window);
+      if (entry.draft_token_count == 0) continue;
+      work.draft_tokens += entry.draft_token_count;
+      work.draft_pairs += attended_tokens(computed + 1, entry.draft_token_count, sliding_window);
     } else {
-      work.prefill_pairs += attended;
+      work.prefill_pairs += attended_tokens(computed, entry.scheduled_token_count, sliding_window);
       ++work.prompts;
     }
   }
@@ -278,13 +281,13 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
   const auto tokens = static_cast<double>(work.tokens);
   const double devices = p.tensor_parallel;
   double linear = p.linear_time_us(tokens) * 1e3;
-  const double attention =
-      p.kv_read_ns * static_cast<double>(work.decode_context) + p.pair_ns * static_cast<double>(work.prefill_pairs);
+  const double attention = p.kv_read_ns * static_cast<double>(work.decode_context) +
+                           p.pair_ns * static_cast<double>(work.prefill_pairs + work.draft_pairs);
   const bool mixed = work.prompts > 0 && work.sequences > work.prompts;
-  const double each =
-      1e3 * (p.sequence_us * static_cast<double>(work.sequences) + p.prompt_us * static_cast<double>(work.prompts) +
-             (mixed ? p.mixed_us : 0.0) + p.swap_block_us * static_cast<double>(work.swapped_blocks) +
-             p.wake_us * work.wake + p.warm_us * work.warm + p.idle_us * work.idle);
+  const double each = 1e3 * (p.sequence_us * static_cast<double>(work.sequences + work.draft_tokens) +
+                             p.prompt_us * static_cast<double>(work.prompts) + (mixed ? p.mixed_us : 0.0) +
+                             p.swap_block_us * static_cast<double>(work.swapped_blocks) + p.wake_us * work.wake +
+                             p.warm_us * work.warm + p.idle_us * work.idle);
   double stages = 1.0;
   if (p.pipeline_parallel > 1) {
     // The step is cut into up to as many parts as there are stages; each part reads the weights again, and the pipe

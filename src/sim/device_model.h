@@ -78,6 +78,8 @@ struct DeviceWork {
   int64_t tokens = 0;          // scheduled
   int64_t sequences = 0;       // entries
   int64_t decode_context = 0;  // tokens that the decodes attend to
+  int64_t draft_tokens = 0;    // of the tokens, guesses
+  int64_t draft_pairs = 0;     // attended pairs of these
   int64_t prefill_pairs = 0;   // attended pairs of the other entries
   int64_t prompts = 0;         // the other entries
   int64_t swapped_blocks = 0;

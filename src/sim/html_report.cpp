@@ -110,17 +110,18 @@ std::string table_of(std::span<const ReportRun> runs) {
       "<table><tr><th>run<th>steps<th>makespan s<th>output tokens/s<th>requests/s<th>TTFT p50<th>p95<th>p99 ms<th>ITL "
       "p50<th>p95<th>p99 ms<th>E2E mean ms<th>goodput/s<th>useful slots<th>prefix "
       "hits<th>preempted<th>recomputed<th>KV "
-      "used<th>fairness</tr>\n";
+      "used<th>fairness<th>guesses<th>right<th>tokens a step of a sequence</tr>\n";
   for (const ReportRun& run : runs) {
     const SimResult& r = *run.result;
     html += fmt::format(
         "<tr><td>{}<td>{}<td>{:.3f}<td>{:.1f}<td>{:.2f}<td>{:.1f}<td>{:.1f}<td>{:.1f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>"
         "{:.1f}"
-        "<td>{:.2f}<td>{:.1f} %<td>{:.1f} %<td>{}<td>{:.1f} %<td>{:.1f} %<td>{:.3f}</tr>\n",
+        "<td>{:.2f}<td>{:.1f} %<td>{:.1f} %<td>{}<td>{:.1f} %<td>{:.1f} %<td>{:.3f}<td>{}<td>{:.1f} %<td>{:.2f}</tr>\n",
         escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
         static_cast<double>(r.scheduler.requests_finished) / std::max(r.makespan_s(), 1e-9), r.ttft.p50, r.ttft.p95,
         r.ttft.p99, r.itl.p50, r.itl.p95, r.itl.p99, r.e2e.mean, r.goodput(), 100 * r.useful_slot_share(),
-        100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean, r.fairness);
+        100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean, r.fairness,
+        r.scheduler.draft_tokens, 100 * r.guesses().acceptance_rate(), r.guesses().mean_acceptance_length());
   }
   return html + "</table>\n";
 }

@@ -11,14 +11,19 @@ namespace inflight {
 
 void RecordedOutputs::on_plan(const TracePlan& plan) {
   if (plan.entries.empty()) return;
-  std::vector<SequenceId> sampled;
+  std::vector<Row> sampled;
   for (const TracePlan::Entry& entry : plan.entries) {
     const auto known = known_tokens_.find(to_integer(entry.sequence));
     if (known == known_tokens_.end() || entry.computed + entry.scheduled < known->second) continue;
+    sampled.push_back({entry.sequence, draft_tokens(entry)});
     ++known->second;
-    sampled.push_back(entry.sequence);
   }
   submitted_.push_back({plan.step, std::move(sampled)});
+}
+
+int32_t RecordedOutputs::draft_tokens(const TracePlan::Entry& entry) const {
+  const auto known = known_tokens_.find(to_integer(entry.sequence));
+  return known == known_tokens_.end() ? 0 : std::max(0, entry.computed + entry.scheduled - known->second);
 }
 
 int32_t RecordedOutputs::following_tokens(const TraceCommit& commit, size_t row) {
@@ -68,7 +73,6 @@ class Reader {
   }
 
   void apply(const TracePlan& plan, TimeNs now) {
-    outputs_.on_plan(plan);
     run_.preemptions += static_cast<int64_t>(plan.preemptions.size());
     if (plan.entries.empty()) return;
     RecordedStep step{.number = plan.step, .planned = now};
@@ -80,10 +84,13 @@ class Reader {
       one.sequence = static_cast<SequenceId>(to_integer(entry.sequence) - first_sequence_.value_or(0) + 1);
       one.computed_token_count = entry.computed;
       one.scheduled_token_count = entry.scheduled;
+      one.draft_token_count = outputs_.draft_tokens(entry);
       // A recording does not say it: one token after others is taken for a decode.
-      one.phase = entry.scheduled == 1 && entry.computed > 0 ? Phase::Decode : Phase::Prefill;
+      const bool decodes = entry.scheduled == 1 + one.draft_token_count && entry.computed > 0;
+      one.phase = decodes ? Phase::Decode : Phase::Prefill;
       decided.scheduled_token_count += entry.scheduled;
     }
+    outputs_.on_plan(plan);
     step.work = DeviceWork::of(decided, sliding_window_);
     hash_.add(decided);
     run_.used_slots += step.work.sequences;
@@ -91,7 +98,7 @@ class Reader {
   }
 
   void apply(const TraceCommit& commit, TimeNs now) {
-    outputs_.on_commit(commit, [&](SequenceId sequence, int32_t tokens) {
+    outputs_.on_commit(commit, [&](SequenceId sequence, int32_t tokens, int32_t draft_tokens) {
       Live& live = live_.at(to_integer(sequence));
       if (live.last_token == kNotYet) {
         ttft_.push_back(now - live.arrival);
@@ -100,6 +107,10 @@ class Reader {
       }
       live.last_token = now;
       run_.output_tokens += tokens;
+      if (draft_tokens == 0) return;
+      ++run_.guesses.drafts;
+      run_.guesses.draft_tokens += draft_tokens;
+      run_.guesses.accepted_tokens += tokens - 1;
     });
     if (ended_ == run_.steps.size() || run_.steps[ended_].number != commit.step) return;
     RecordedStep& step = run_.steps[ended_++];

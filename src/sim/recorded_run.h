@@ -20,20 +20,23 @@ namespace inflight {
 class RecordedOutputs {
  public:
   void add(SequenceId sequence, int32_t prompt_tokens) { known_tokens_[to_integer(sequence)] = prompt_tokens; }
+  // Of an entry of the next plan, tokens that are guesses: those behind the newest token.
+  [[nodiscard]] int32_t draft_tokens(const TracePlan::Entry& entry) const;
   void on_plan(const TracePlan& plan);
-  // Calls visit(sequence, tokens) for each sequence that the step gives tokens and that has not ended before.
+  // Calls visit(sequence, tokens, draft_tokens) for each sequence that the step gives tokens and that has not ended
+  // before.
   template <typename Visit>
   void on_commit(const TraceCommit& commit, Visit&& visit) {
     while (!submitted_.empty() && submitted_.front().step < commit.step) submitted_.pop_front();  // plans of nothing
     if (submitted_.empty() || submitted_.front().step != commit.step) return;
-    const std::vector<SequenceId>& sampled = submitted_.front().sampled;
+    const std::vector<Row>& sampled = submitted_.front().sampled;
     for (size_t row = 0; row < sampled.size(); ++row) {
-      const SequenceId sequence = sampled[row];
+      const auto [sequence, drafts] = sampled[row];
       const auto known = known_tokens_.find(to_integer(sequence));
       if (known == known_tokens_.end()) continue;
       const int32_t following = following_tokens(commit, row);
       known->second += following;
-      visit(sequence, 1 + following);
+      visit(sequence, 1 + following, drafts);
     }
     submitted_.pop_front();
   }
@@ -43,9 +46,13 @@ class RecordedOutputs {
   [[nodiscard]] static int32_t following_tokens(const TraceCommit& commit, size_t row);
 
   std::unordered_map<uint64_t, int32_t> known_tokens_;  // of live sequences, the unread ones included
+  struct Row {
+    SequenceId sequence{};
+    int32_t draft_tokens = 0;
+  };
   struct Submitted {
     uint64_t step = 0;
-    std::vector<SequenceId> sampled;
+    std::vector<Row> sampled;
   };
   std::deque<Submitted> submitted_;
 };
@@ -65,6 +72,7 @@ struct RecordedRun {
   int64_t requests = 0, finished = 0, output_tokens = 0, preemptions = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t used_slots = 0;  // sequences of all steps
+  GuessCounts guesses;
   LatencySummary ttft, itl, e2e;
   std::vector<TimeNs> pickups;  // of requests that found the engine idle: from their arrival until it took them
   uint64_t decision_hash = 0;   // as SimResult's; sequences count from the first of the run

@@ -85,7 +85,7 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
     } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
       outputs.on_plan(*plan);
     } else if (const auto* commit = std::get_if<TraceCommit>(&record.content)) {
-      outputs.on_commit(*commit, [&](SequenceId sequence, int32_t tokens) {
+      outputs.on_commit(*commit, [&](SequenceId sequence, int32_t tokens, int32_t) {
         workload.requests[request_of.at(to_integer(sequence))].output_tokens += tokens;
       });
     } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {

@@ -60,12 +60,14 @@ void Replica::add(int32_t index, TimeNs arrival) {
   request.e2e_deadline = after(given.e2e_deadline);
   request.itl_target = given.itl_target;
   request.predicted_output_tokens = given.predicted_output_tokens;
-  const bool ends_early = given.output_tokens < given.max_tokens && options_.stage != Stage::Prefill;
-  if (ends_early) request.end_tokens = {kSimEndToken};
+  const int32_t end_position = options_.stage == Stage::Prefill ? 0 : given.end_position();
+  if (end_position > 0) request.end_tokens = {kSimEndToken};
+  if (workload_.acceptance && options_.setup.config.num_speculative_tokens > 0) {
+    request.prediction = workload_.prediction(index);
+  }
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id,
-                       {.output_stream = given.output_stream,
-                        .end_position = ends_early ? given.prompt_tokens + given.output_tokens - 1 : 0});
+                       {.output_stream = given.output_stream, .end_position = end_position});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
   ++request_count_;
@@ -159,7 +161,8 @@ void Replica::note_usage() {
 void Replica::collect() {
   SchedulerOutput& output = scheduler_.output();
   const TimeNs now = clock_.now();
-  // Most tokens of a step have the same gap: they are counted together.
+  // Most tokens of a step have the same gap: they are counted together. Those that came with the one before (guesses)
+  // have none.
   TimeNs gap = 0;
   int64_t count = 0;
   for (const TokenOutput& token : output.tokens) {
@@ -167,13 +170,13 @@ void Replica::collect() {
     const TimeNs previous = std::exchange(progress.last_token, now);
     if (previous == kNotYet) continue;
     if (now - previous != gap) {
-      if (count > 0) itl_.add(gap, count);
+      if (gap > 0) itl_.add(gap, count);
       gap = now - previous;
       count = 0;
     }
     ++count;
   }
-  if (count > 0) itl_.add(gap, count);
+  if (gap > 0) itl_.add(gap, count);
   outstanding_tokens_ -= static_cast<int64_t>(output.tokens.size());
   if (output.finished.empty()) {
     output.clear();
@@ -196,6 +199,8 @@ void Replica::collect() {
              .cached_tokens = sequence.prefix_hit_token_count,
              .output_tokens = sequence.output_token_count(),
              .preemptions = sequence.preemption_count,
+             .draft_tokens = sequence.draft_token_count,
+             .accepted_tokens = sequence.accepted_token_count,
              .reason = end.reason});
   }
 }
@@ -229,6 +234,9 @@ void Replica::add_to(SimResult& result) const {
                             &SchedulerStats::prompt_tokens,
                             &SchedulerStats::cached_tokens,
                             &SchedulerStats::output_tokens,
+                            &SchedulerStats::drafts,
+                            &SchedulerStats::draft_tokens,
+                            &SchedulerStats::accepted_tokens,
                             &SchedulerStats::scheduled_tokens,
                             &SchedulerStats::preemptions,
                             &SchedulerStats::recomputed_tokens,

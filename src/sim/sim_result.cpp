@@ -63,6 +63,28 @@ std::string table_row(const char* name, const LatencySummary& summary) {
                      summary.p99);
 }
 
+double GuessCounts::acceptance_rate() const {
+  return share(static_cast<double>(accepted_tokens), static_cast<double>(draft_tokens));
+}
+double GuessCounts::mean_acceptance_length() const {
+  return 1.0 + share(static_cast<double>(accepted_tokens), static_cast<double>(drafts));
+}
+
+std::string describe_guesses(const GuessCounts& guesses) {
+  if (guesses.drafts == 0) return {};
+  return fmt::format("  guessed {} tokens in {} drafts, {:.1f} % right: {:.2f} tokens a step of a sequence\n",
+                     guesses.draft_tokens, guesses.drafts, 100.0 * guesses.acceptance_rate(),
+                     guesses.mean_acceptance_length());
+}
+
+void add_guesses(nlohmann::ordered_json& json, const GuessCounts& guesses) {
+  json["spec_decode_num_drafts"] = guesses.drafts;
+  json["spec_decode_num_draft_tokens"] = guesses.draft_tokens;
+  json["spec_decode_num_accepted_tokens"] = guesses.accepted_tokens;
+  json["spec_decode_acceptance_rate"] = guesses.acceptance_rate();
+  json["spec_decode_mean_acceptance_length"] = guesses.mean_acceptance_length();
+}
+
 double SimResult::useful_slot_share() const {
   return share(static_cast<double>(scheduler.used_slot_steps), static_cast<double>(scheduler.slot_steps));
 }
@@ -75,6 +97,7 @@ double SimResult::prefix_hit_rate() const {
 double SimResult::recompute_tax() const {
   return share(static_cast<double>(scheduler.recomputed_tokens), static_cast<double>(scheduler.scheduled_tokens));
 }
+GuessCounts SimResult::guesses() const { return {scheduler.drafts, scheduler.draft_tokens, scheduler.accepted_tokens}; }
 double SimResult::goodput() const { return share(static_cast<double>(deadlines_met), makespan_s()); }
 
 std::string to_json(const SimResult& result) {
@@ -142,22 +165,24 @@ std::string to_json(const SimResult& result) {
       {"simulated_requests_per_wall_second", share(static_cast<double>(result.requests.size()), result.wall_s)},
       {"decision_hash", fmt::format("{:016x}", result.decision_hash)},
   };
+  add_guesses(json, result.guesses());
   return json.dump(2);
 }
 
 std::string to_csv(const SimResult& result, const Workload& workload) {
   std::string text =
       "request,tenant,priority,replica,arrival_ms,scheduled_ms,first_token_ms,end_ms,prompt_tokens,cached_tokens,"
-      "output_tokens,preemptions,finish_reason\n";
+      "output_tokens,preemptions,finish_reason,draft_tokens,accepted_tokens\n";
   const auto ms = [](TimeNs time) {
     return time == kNotYet ? std::string() : fmt::format("{:.6f}", milliseconds(static_cast<double>(time)));
   };
   for (const RequestRecord& record : result.requests) {
     const SimRequest& request = workload.requests[static_cast<size_t>(record.request)];
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", record.request, request.tenant, request.priority,
-                        record.replica, ms(record.arrival), ms(record.first_scheduled), ms(record.first_token),
-                        ms(record.end), request.prompt_tokens, record.cached_tokens, record.output_tokens,
-                        record.preemptions, to_string(record.reason));
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", record.request, request.tenant, request.priority,
+                    record.replica, ms(record.arrival), ms(record.first_scheduled), ms(record.first_token),
+                    ms(record.end), request.prompt_tokens, record.cached_tokens, record.output_tokens,
+                    record.preemptions, to_string(record.reason), record.draft_tokens, record.accepted_tokens);
   }
   return text;
 }

@@ -28,6 +28,8 @@ struct RequestRecord {
   int32_t cached_tokens = 0;
   int32_t output_tokens = 0;
   int32_t preemptions = 0;
+  int32_t draft_tokens = 0;     // guesses that were verified
+  int32_t accepted_tokens = 0;  // of these, right ones
   FinishReason reason = FinishReason::None;
 };
 
@@ -41,6 +43,19 @@ struct LatencySummary {
 void to_json(nlohmann::ordered_json& json, const LatencySummary& summary);
 // One row of a table for people: name, mean, p50, p95, p99.
 [[nodiscard]] std::string table_row(const char* name, const LatencySummary& summary);
+
+// What speculative decoding came to: SchedulerStats' counters.
+struct GuessCounts {
+  int64_t drafts = 0;
+  int64_t draft_tokens = 0;
+  int64_t accepted_tokens = 0;
+  [[nodiscard]] double acceptance_rate() const;         // share of the guesses that were right
+  [[nodiscard]] double mean_acceptance_length() const;  // tokens that a step with guesses of a sequence gives it
+};
+// One line for people; empty where nothing was guessed.
+[[nodiscard]] std::string describe_guesses(const GuessCounts& guesses);
+// Adds "spec_decode_num_drafts" and so on, the names of the engine's metrics.
+void add_guesses(nlohmann::ordered_json& json, const GuessCounts& guesses);
 
 struct SimResult {
   std::string workload, device, schedule_policy, eviction_policy, batching;
@@ -70,6 +85,7 @@ struct SimResult {
   [[nodiscard]] double output_tokens_per_second() const;
   [[nodiscard]] double prefix_hit_rate() const;
   [[nodiscard]] double recompute_tax() const;
+  [[nodiscard]] GuessCounts guesses() const;
   [[nodiscard]] double goodput() const;  // requests a second within their deadlines
 };
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "sched/speculative_config.h"
 #include "sim/parse_number.h"
 #include "sim/timeline.h"
 #include "sim/workload_spec.h"
@@ -22,6 +23,7 @@ constexpr std::array kKeys = {
     SimKey{"trace", Type::Text, "", "requests from a file instead"},
     SimKey{"trace_speed", Type::Number, "1", "trace: arrivals come so many times as fast; 0 = all at the begin"},
     SimKey{"trace_requests", Type::Integer, "0", "trace: the first so many; 0 = all"},
+    SimKey{"trace_acceptance", Type::Number, "none", "trace: what workloads have as `acceptance`"},
     SimKey{"device", Type::Text, "pocl-135m", "device profile: a name, a JSON file; then ,field=value"},
     SimKey{"schedule_policy", Type::Text, "fcfs", "scheduling policy: name, id or file, :key=value,..."},
     SimKey{"radix_eviction_policy", Type::Text, "lru", "eviction strategy, likewise"},
@@ -44,6 +46,8 @@ constexpr std::array kKeys = {
            "last_admitted, lowest_priority, fewest_output, most_freeable or cheapest"},
     SimKey{"host_kv_blocks", Type::Integer, "0", "KV blocks in host memory for swapping"},
     SimKey{"host_cache_blocks", Type::Integer, "0", "KV blocks in host memory for prefixes evicted from the device"},
+    SimKey{"speculative_config", Type::Text, "",
+           "speculative decoding, as the engine's: {\"num_speculative_tokens\": 4}; the workload says `acceptance`"},
     SimKey{"max_loras", Type::Integer, "0", "distinct adapters running at once; 0 = no limit"},
     SimKey{"priority_preemption_threshold", Type::Integer, "none",
            "a waiting request replaces running ones whose priority is worse by more"},
@@ -145,6 +149,10 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   }
   spec.trace_options.speed = values.number("trace_speed");
   spec.trace_options.requests_max = values.integer<int64_t>("trace_requests");
+  if (values.text("trace_acceptance") != "none") spec.trace_acceptance = values.number("trace_acceptance");
+  if (const double share = spec.trace_acceptance.value_or(0.0); !(share >= 0.0 && share <= 1.0)) {
+    fail(ErrorCode::InvalidArgument, "trace_acceptance is {}, allowed: 0 to 1", share);
+  }
   if (!(spec.trace_options.speed >= 0.0)) {
     fail(ErrorCode::InvalidArgument, "trace_speed is {}, allowed: 0 or more", spec.trace_options.speed);
   }
@@ -171,6 +179,7 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   config.host_blocks = values.integer("host_kv_blocks");
   config.host_cache_blocks = values.integer("host_cache_blocks");
   config.max_loras = values.integer("max_loras");
+  if (const std::string& json = values.text("speculative_config"); !json.empty()) read_speculative_config(json, config);
   if (values.text("priority_preemption_threshold") != "none") {
     config.priority_preemption_threshold = values.integer("priority_preemption_threshold");
   }
@@ -191,7 +200,11 @@ SimSpec parse_sim_spec(std::string_view json_text) {
 }
 
 Workload load_workload(const SimSpec& spec) {
-  return spec.trace.empty() ? make_workload(spec.workload) : read_trace_workload(spec.trace, spec.trace_options);
+  if (spec.trace.empty()) return make_workload(spec.workload);
+  Workload workload = read_trace_workload(spec.trace, spec.trace_options);
+  workload.acceptance = spec.trace_acceptance;
+  workload.seed = spec.options.setup.seed;
+  return workload;
 }
 
 std::string to_json(const SimResult& result, const Timeline* timeline) {

@@ -3,6 +3,7 @@
 // options' names with underscores: {"workload": "bimodal", "max_num_seqs": 8, "batching": "static"}.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ struct SimSpec {
   std::string workload;  // a specification, or
   std::string trace;     // a file
   TraceOptions trace_options;
-  bool timeline = false;  // in the JSON: who held which row when, and each step
+  std::optional<double> trace_acceptance{};  // Workload::acceptance of a trace
+  bool timeline = false;                     // in the JSON: who held which row when, and each step
 };
 
 // One key with what it means, for help texts and for checking.

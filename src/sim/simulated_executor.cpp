@@ -44,7 +44,7 @@ TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
 
 TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {
   const Script& script = scripts_[static_cast<size_t>(to_integer(sequence))];
-  return position == script.end_position ? kSimEndToken : stream_token(script.output_stream, position);
+  return output_token(script.output_stream, script.end_position, position);
 }
 
 void SimulatedExecutor::submit(const BatchPlan& plan) {
@@ -52,7 +52,7 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   DeviceWork work = DeviceWork::of(plan, model_.profile().sliding_window);
   if (prefill_free_) {
     work.prefill_pairs = work.prompts = 0;
-    work.tokens = work.sequences;
+    work.tokens = work.sequences + work.draft_tokens;
   }
   const Launched launched = launch(work);
   decision_hash_.add(plan);

@@ -206,6 +206,8 @@ class Simulation {
       whole.end = record.end;
       whole.output_tokens += record.output_tokens;
       whole.preemptions += record.preemptions;
+      whole.draft_tokens = record.draft_tokens;
+      whole.accepted_tokens = record.accepted_tokens;
       whole.reason = record.reason;
       on_whole_end(whole);
     } else {
@@ -364,6 +366,7 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
          longest, int64_t{setup.blocks.block_count} * width, setup.blocks.block_count, width);
   }
   setup.config.sliding_window = options.device.sliding_window;
+  if (workload.acceptance) setup.config.prompt_lookup_min = setup.config.prompt_lookup_max = 1;  // see prediction()
   setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
   setup.latency = DeviceModel(options.device).latency_model().coefficients();
   setup.config.validate(int64_t{setup.blocks.block_count} * width);

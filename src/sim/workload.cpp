@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
+#include "base/rng.h"
+
 namespace inflight {
 
 void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
@@ -28,6 +31,21 @@ int64_t Workload::output_tokens() const {
   int64_t sum = 0;
   for (const SimRequest& request : requests) sum += request.output_tokens;
   return sum;
+}
+
+std::vector<TokenId> Workload::prediction(int32_t index) const {
+  const SimRequest& request = requests[static_cast<size_t>(index)];
+  Rng rng(seed * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(index));
+  const int32_t count = std::min(request.max_tokens, request.output_tokens + limits::kDraftTokensMax);
+  std::vector<TokenId> tokens;
+  tokens.reserve(2 * static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) {
+    const bool guessed_wrong =
+        i > 0 && !rng.chance(*acceptance);  // the first one comes with the prompt: nobody guesses
+    if (guessed_wrong) tokens.push_back(kSimWrongToken);
+    tokens.push_back(output_token(request.output_stream, request.end_position(), request.prompt_tokens + i));
+  }
+  return tokens;
 }
 
 void Workload::add(SimRequest request, std::span<const ContentSegment> prompt) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ namespace inflight {
 
 // The simulated model's end token; no stream holds it.
 inline constexpr TokenId kSimEndToken = 0x7fffffff;
+// What stands for a wrong guess; no stream holds it.
+inline constexpr TokenId kSimWrongToken = kSimEndToken - 1;
 
 // Two words of 30 bits name a stream: tokens at even positions come from one, at odd positions from the other.
 struct StreamWords {
@@ -76,12 +79,25 @@ struct SimRequest {
   uint32_t first_segment = 0;  // its prompt: Workload::segments [first, first + count)
   uint32_t segment_count = 0;
   uint64_t output_stream = 0;  // the output token at position p of the sequence is stream_token(output_stream, p)
+
+  // Where in the sequence the end token is sampled; 0: it ends by length.
+  [[nodiscard]] int32_t end_position() const {
+    return output_tokens < max_tokens ? prompt_tokens + output_tokens - 1 : 0;
+  }
 };
+
+// The token that is sampled at `position`, when the end token is at `end_position` (0: nowhere).
+[[nodiscard]] inline TokenId output_token(uint64_t output_stream, int32_t end_position, int32_t position) {
+  return position == end_position ? kSimEndToken : stream_token(output_stream, position);
+}
 
 struct Workload {
   std::string name;
   std::vector<SimRequest> requests;  // by arrival; one with `after` comes after that one
   std::vector<ContentSegment> segments;
+  // Speculative decoding: how likely a guess is right when those before it are; none: nothing is guessed.
+  std::optional<double> acceptance{};
+  uint64_t seed = 0;  // of which guesses are right
 
   [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {
     return std::span(segments).subspan(request.first_segment, request.segment_count);
@@ -89,6 +105,13 @@ struct Workload {
   // The longest sequence: prompt and max_tokens.
   [[nodiscard]] int64_t sequence_tokens_max() const;
   [[nodiscard]] int64_t output_tokens() const;
+
+  // What the request expects in its output (Request::prediction): the output, with a wrong token put in before each one
+  // that is guessed wrong, drawn for each position from the workload's seed, so that nothing else that runs has to do
+  // with it. Looked up by one token (streams do not repeat themselves) this gives a guess for every position: the right
+  // one, or the wrong token. Goes on behind an end token, which nobody who guesses knows of.
+  // REQUIRES: acceptance is set.
+  [[nodiscard]] std::vector<TokenId> prediction(int32_t request) const;
 
   // Adds a request whose prompt is the given segments; sets its prompt_tokens.
   void add(SimRequest request, std::span<const ContentSegment> prompt);

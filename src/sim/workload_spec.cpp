@@ -47,6 +47,8 @@ constexpr std::array kKeys = {
     Key{"e2e_ms", "0", "deadline of the last token after arrival; 0 = none"},
     Key{"itl_ms", "0", "wanted time between tokens; 0 = none"},
     Key{"tight_share", "0", "share of requests whose deadlines are a fifth of these"},
+    Key{"acceptance", "none",
+        "speculative decoding: how likely a guess is right when those before it are, 0 to 1; none: no guesses"},
     Key{"predict", "none", "output length told to policies: none, oracle, or a sigma: log-normal error"},
 };
 
@@ -209,6 +211,8 @@ class Generator {
       predict_sigma_ = spec_.number("predict", 0.0, 10.0);
     }
     workload_.name = text;
+    workload_.seed = static_cast<uint64_t>(spec_.number("seed", 0, 1e15));
+    if (spec_.text("acceptance") != "none") workload_.acceptance = spec_.number("acceptance", 0.0, 1.0);
     if (branches_ > 1 && turns_ > 1) {
       fail(ErrorCode::InvalidArgument, "workload '{}' has branches and turns, allowed: one of them", text);
     }

@@ -81,6 +81,38 @@ def check_sim(folder):
     assert "p95 of E2E stays below twice that at rate 0.01\n" in run(*sweep, "rate=0.01:0.03:3")
 
 
+GUESSES = "spec_decode_num_draft_tokens"
+
+
+def check_speculation(folder):
+    """checklist 124: the same figures in the summary, the JSON, the CSV and the report; a trace and a live run have them, too."""
+    config = ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}']
+    work = ["sim", "--workload", "closed,requests=20,output=50,acceptance=0.7", *config]
+    found = json.loads(run(*work, "--csv", folder / "s.csv", "--html", folder / "s.html", "--json"))
+    lines = list(csv.DictReader((folder / "s.csv").open()))
+    drafted, accepted = (sum(int(line[key]) for line in lines) for key in ("draft_tokens", "accepted_tokens"))
+    assert 0 < accepted == found["spec_decode_num_accepted_tokens"] < drafted == found[GUESSES]
+    assert found["spec_decode_acceptance_rate"] == accepted / drafted
+    assert found["spec_decode_mean_acceptance_length"] == 1 + accepted / found["spec_decode_num_drafts"]
+    assert f"<td>{drafted}<td>{100 * accepted / drafted:.1f} %<td>" in (folder / "s.html").read_text()
+    assert f"guessed {drafted} tokens in {found['spec_decode_num_drafts']} drafts" in run(*work)
+    assert "guessed" not in run("sim", "--workload", "closed,requests=20,output=50", *config)
+    runs = json.loads(run(*work, "--compare", "acceptance=0|0.5|1", "--json"))["runs"]
+    lengths = [r["result"]["spec_decode_mean_acceptance_length"] for r in runs]
+    assert lengths[0] == 1 < lengths[1] < lengths[2], lengths
+    run(*work, "--record", folder / "s.rec")
+    assert json.loads(run("sim", "--replay", folder / "s.rec", "--json"))["identical"]
+    trace = ["sim", "--trace", folder / "s.rec", *config, "--json"]
+    assert json.loads(run(*trace))[GUESSES] == 0
+    assert json.loads(run(*trace, "--trace-acceptance", 0.7))[GUESSES] > 0
+    error = run(*trace, "--trace-acceptance", 2, status=2)
+    assert "trace_acceptance is 2, allowed: 0 to 1" in error, error
+    error = run("sim", "--workload", "closed", "--speculative-config", "4", status=2)
+    assert "speculative_config is '4', allowed: a JSON object" in error, error
+    lived = json.loads(run("bench", "workload", "--workload", "closed,requests=4,prompt=8,output=120", *config, "--json"))
+    assert lived["spec_decode_num_accepted_tokens"] <= lived[GUESSES] and lived[GUESSES] > 0, lived
+
+
 def check_errors():
     for arguments, text in (
         (["sim"], "nothing to simulate: give a workload or a trace"),
@@ -159,6 +191,7 @@ def check_live():
 
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
+    check_speculation(pathlib.Path(name))
     check_calibrate(pathlib.Path(name))
 check_errors()
 check_tools()

@@ -163,6 +163,24 @@ TEST(Speculation, KeepsItsLimits) {
   EXPECT_GT(*std::ranges::max_element(drafts), 3);
 }
 
+TEST(Speculation, GuessesAlwaysAsManyWhereAsked) {
+  WorldOptions options = speculating(6, 3);
+  options.config.adaptive_drafts = false;
+  SchedulerWorld world(options);
+  world.add({.prompt = {0, 1, 2, 0, 1, 2}, .max_tokens = 200, .end_tokens = {}});
+  int32_t drafts = 0;
+  while (world.step()) {
+    if (world.last_plan().entries.empty() || world.last_plan().entries[0].draft_token_count == 0) continue;
+    const BatchEntry& entry = world.last_plan().entries[0];
+    if (entry.context_token_count() < 205) {
+      EXPECT_EQ(entry.draft_token_count, 6);
+    }
+    ++drafts;
+  }
+  EXPECT_GT(drafts, 30);
+  EXPECT_LT(world.scheduler().stats().accepted_tokens, 4 * drafts);
+}
+
 TEST(Speculation, TakesWhatTheStepHasLeft) {
   WorldOptions options = speculating(6, 1);  // every guess is right
   options.config.max_num_seqs = 4;
@@ -209,8 +227,9 @@ TEST(Speculation, LeavesTheHostsTokensAlone) {
 TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
   SchedulerConfig config;
   read_speculative_config(R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4,
-                              "prompt_lookup_min": 2, "disable_by_batch_size": 7})",
+                              "prompt_lookup_min": 2, "disable_by_batch_size": 7, "adaptive": false})",
                           config);
+  EXPECT_FALSE(config.adaptive_drafts);
   EXPECT_EQ(config.num_speculative_tokens, 3);
   EXPECT_EQ(config.prompt_lookup_max, 4);
   EXPECT_EQ(config.prompt_lookup_min, 2);
@@ -225,6 +244,7 @@ TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
   refused("{}", "speculative_config has no num_speculative_tokens, allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": 65})", "num_speculative_tokens is 65, allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": "3"})", "num_speculative_tokens is \"3\", allowed: 1 to 64");
+  refused(R"({"num_speculative_tokens": 3, "adaptive": 1})", "adaptive is 1, allowed: true, false");
   refused(R"({"num_speculative_tokens": 3, "method": "eagle"})", "method is \"eagle\", allowed: \"ngram\"");
   refused(R"({"num_speculative_tokens": 3, "modell": 1})", "has 'modell', allowed: method, num_speculative_tokens");
   refused(R"({"num_speculative_tokens": 3, "prompt_lookup_min": 5, "prompt_lookup_max": 4})",

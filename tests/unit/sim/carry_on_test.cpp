@@ -42,8 +42,9 @@ TEST(CarryOn, EqualToStepByStep) {
     const std::string kind = one_of({"bimodal", "closed,concurrency=5", "poisson,rate=3", "gamma,rate=4",
                                      "multiturn,rate=2", "prefix,rate=3", "uniform", "tenants,rate=3"});
     Json spec = {
-        {"workload", kind + fmt::format(",requests=40,seed={},prompt=5-90,output=1-200,max_tokens={}", run,
-                                        one_of({"0", "300", "1-250"}))},
+        {"workload", kind + fmt::format(",requests=40,seed={},prompt=5-90,output=1-200,max_tokens={},acceptance={}",
+                                        run, one_of({"0", "300", "1-250"}), one_of({"none", "0.7"}))},
+        {"speculative_config", one_of({"", "", R"({"num_speculative_tokens": 3})"})},
         {"device", one_of({"unit", "pocl-135m", "gpu-8b"})},
         {"max_num_seqs", rng.between(1, 12)},
         {"max_num_batched_tokens", rng.between(16, 128)},

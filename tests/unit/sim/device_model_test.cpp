@@ -105,6 +105,32 @@ TEST(DeviceModel, ASlidingWindowBoundsWhatIsAttendedTo) {
   EXPECT_EQ(parse_device_profile(to_json(profile)).sliding_window, 100);
 }
 
+// checklist 124: a sequence that carries three guesses: four rows of the linear layers and of sampling; K and V are
+// read once, and each guess attends to one token more.
+TEST(DeviceModel, GuessesAreRowsOfTheirSequence) {
+  DeviceProfile profile = simple();
+  profile.linear_us = {{1, 100.0}, {101, 1100.0}};
+  profile.sequence_us = 7.0;
+  const DeviceModel model(profile);
+  BatchPlan plan;
+  plan.entries.resize(1);
+  plan.entries[0].computed_token_count = 250;
+  plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;
+  plan.entries[0].phase = Phase::Decode;
+  const TimeNs without = model.device_time(DeviceWork::of(plan, 0));
+  plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 4;
+  plan.entries[0].draft_token_count = 3;
+  const DeviceWork work = DeviceWork::of(plan, 0);
+  EXPECT_EQ(work.decode_context, 251);
+  EXPECT_EQ(work.draft_pairs, 252 + 253 + 254);
+  EXPECT_EQ(work.draft_tokens, 3);
+  EXPECT_EQ(work.prompts, 0);
+  const double guesses_us = 3 * (10.0 + 7.0) + (252 + 253 + 254) * profile.pair_ns * 1e-3;
+  EXPECT_NEAR(static_cast<double>(model.device_time(work) - without), guesses_us * 1e3, 2.0);
+  EXPECT_EQ(DeviceWork::of(plan, 100).decode_context, 100);
+  EXPECT_EQ(DeviceWork::of(plan, 100).draft_pairs, 300);
+}
+
 TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
   DeviceProfile profile = simple();
   profile.tensor_parallel = 4;

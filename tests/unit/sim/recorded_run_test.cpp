@@ -46,14 +46,20 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
   for (const bool overlap : {false, true}) {
     for (const char* const workload :
          {"bimodal,requests=60,output=mix:0.8:10-50:100-200", "poisson,requests=60,rate=3,prompt=10-300,output=1-90",
-          "multiturn,requests=40,rate=2,prompt=20,prefix=64,turns=4,output=30"}) {
-      const auto [result, records] = record(workload, options_of(overlap));
+          "multiturn,requests=40,rate=2,prompt=20,prefix=64,turns=4,output=30",
+          "uniform,requests=40,output=10-100,acceptance=0.8"}) {
+      SimOptions options = options_of(overlap);
+      options.setup.config.num_speculative_tokens = make_workload(workload).acceptance ? 3 : 0;
+      const auto [result, records] = record(workload, options);
       const RecordedRun run = read_recorded_run(records, 0);
       EXPECT_EQ(run.decision_hash, result.decision_hash);
       EXPECT_EQ(static_cast<int64_t>(run.steps.size()), result.scheduler.steps);
       EXPECT_EQ(run.output_tokens, result.scheduler.output_tokens);
       EXPECT_EQ(run.cached_tokens, result.scheduler.cached_tokens);
       EXPECT_EQ(run.preemptions, result.scheduler.preemptions);
+      EXPECT_EQ(run.guesses.drafts, result.scheduler.drafts);
+      EXPECT_EQ(run.guesses.draft_tokens, result.scheduler.draft_tokens);
+      EXPECT_EQ(run.guesses.accepted_tokens, result.scheduler.accepted_tokens);
       EXPECT_EQ(run.used_slots, result.scheduler.used_slot_steps);
       EXPECT_EQ(run.finished, run.requests);
       EXPECT_EQ(run.end, result.makespan);
@@ -99,6 +105,22 @@ TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
   }
   EXPECT_GT(prompts, 10);
   EXPECT_GT(rests, 2);
+}
+
+// A recording does not say which tokens were guesses: they stand behind all that was known.
+TEST(RecordedRun, KnowsGuessesFromPrompts) {
+  SimOptions options = options_of(false);
+  options.device.host_us = options.device.host_sequence_us = 0.0;
+  options.setup.config.num_speculative_tokens = 3;
+  const DeviceModel model(options.device);
+  const auto [result, records] = record("closed,requests=30,prompt=10-300,output=1-90,acceptance=0.7", options);
+  EXPECT_GT(result.scheduler.preemptions, 0);
+  int64_t guesses = 0;
+  for (const RecordedStep& step : read_recorded_run(records, 0).steps) {
+    EXPECT_EQ(step.duration, model.device_time(step.work)) << step.number;
+    guesses += step.work.draft_tokens;
+  }
+  EXPECT_EQ(guesses, result.scheduler.draft_tokens);
 }
 
 // What was before, even an open engine's warming up, is not in it; who came while it was held arrived at the begin.

@@ -44,6 +44,37 @@ TEST(Workload, StreamsAreFunctionsOfPosition) {
   EXPECT_EQ(std::ranges::count(whole, kSimEndToken), 0);
 }
 
+// checklist 124: before each output token but the first stands a wrong one, as often as guesses are wrong.
+TEST(Workload, PredictionsAreRightAsOftenAsAsked) {
+  const Workload workload = make_workload("closed,requests=100,prompt=30,output=200,acceptance=0.7,seed=5");
+  int64_t wrong = 0;
+  for (int32_t i = 0; i < 100; ++i) {
+    const SimRequest& request = workload.requests[static_cast<size_t>(i)];
+    std::vector<TokenId> output, prediction = workload.prediction(i);
+    append_stream(request.output_stream, 30, 200, output);
+    EXPECT_EQ(prediction, workload.prediction(i));
+    EXPECT_EQ(prediction.front(), output.front());
+    EXPECT_NE(prediction.back(), kSimWrongToken);
+    for (size_t k = 1; k < prediction.size(); ++k) {
+      EXPECT_FALSE(prediction[k] == kSimWrongToken && prediction[k - 1] == kSimWrongToken);
+    }
+    wrong += static_cast<int64_t>(std::erase(prediction, kSimWrongToken));
+    EXPECT_EQ(prediction, output);
+  }
+  EXPECT_NEAR(static_cast<double>(wrong), 0.3 * 100 * 199, 4.5 * std::sqrt(0.21 * 100 * 199));
+  EXPECT_NE(workload.prediction(0),
+            make_workload("closed,requests=100,prompt=30,output=200,acceptance=0.7,seed=6").prediction(0));
+  // Whoever guesses does not know of the end.
+  const Workload early = make_workload("closed,requests=1,prompt=30,output=5,max_tokens=8,acceptance=1");
+  std::vector<TokenId> tokens;
+  append_stream(early.requests[0].output_stream, 30, 8, tokens);
+  tokens[4] = kSimEndToken;
+  EXPECT_EQ(early.prediction(0), tokens);
+  EXPECT_FALSE(make_workload("closed").acceptance.has_value());
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "workload key acceptance is '1.5', allowed: 0 to 1",
+                        [] { static_cast<void>(make_workload("closed,acceptance=1.5")); });
+}
+
 TEST(Workload, NamedLengthsComeInTurn) {
   const Workload workload = make_workload("lengths=50,60,400,80,prompt=4");
   ASSERT_EQ(workload.requests.size(), 4U);

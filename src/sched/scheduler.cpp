@@ -179,6 +179,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
     finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
     found = slot_of_request_.find(to_integer(request));
   }
+  close_up_running();
   return true;
 }
 
@@ -192,6 +193,7 @@ bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason re
     if (sequence.choice != choice) continue;
     if (trace_ != nullptr) trace_->on_cancel(sequence.id, false, reason, now);
     finish(sequence, reason, FinishCause::None, now);
+    close_up_running();
     return true;
   }
   return false;
@@ -207,10 +209,8 @@ void Scheduler::leave_waiting(Sequence& sequence) {
   }
 }
 
+// Its place in running_ is still to be closed.
 void Scheduler::leave_running(Sequence& sequence) {
-  const auto place = std::ranges::find(running_, &sequence);
-  INFLIGHT_CHECK(place != running_.end());
-  running_.erase(place);
   free_rows_.push_back(sequence.row);
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
@@ -218,6 +218,12 @@ void Scheduler::leave_running(Sequence& sequence) {
   if (sequence.host_table.empty()) sequence.released_block_count = 0;  // else it comes back as it was
 }
 
+// Takes out all that have ended, at once: in order of admission, each one alone would move all behind it.
+void Scheduler::close_up_running() {
+  std::erase_if(running_, [](const Sequence* sequence) { return sequence->state == SequenceState::Finished; });
+}
+
+// Whoever calls it for a running sequence closes up afterwards.
 void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now) {
   if (sequence.state == SequenceState::Running) {
     leave_running(sequence);
@@ -330,6 +336,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   submitted_first_ = (submitted_first_ + 1) % submitted_.size();
   --submitted_count_;
 
+  const size_t ended_before = output_.finished.size();
   commit_prompt_logprobs(result, submitted);
   for (size_t i = 0; i < result.sampled.size(); ++i) {
     Sequence& sequence = *submitted.sampled[i].sequence;
@@ -339,6 +346,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     commit_token(sequence, result.sampled[i], now);
   }
   commit_pooled(result, submitted, now);
+  if (output_.finished.size() > ended_before) close_up_running();
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
   view_.last_decode_sequences = submitted.work.decode_sequences;

@@ -231,6 +231,7 @@ class Scheduler {
   Sequence* take_slot();
   void finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now);
   void leave_running(Sequence& sequence);
+  void close_up_running();
   void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
   void watch_prefixes_if_wanted();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -384,17 +385,16 @@ bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled, Ti
     sequence.first_token_time = now;
     record(EventType::FirstToken, sequence, now);
   }
-  const auto [top_first, top_count] = keep_top_logprobs(sampled.top_logprobs);
-  output_.tokens.push_back({.slot = sequence.slot,
-                            .token = sampled.token,
-                            .logprob = sampled.logprob,
-                            .top_first = top_first,
-                            .top_count = top_count});
-  if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
+  TokenOutput& output = output_.tokens.emplace_back(
+      TokenOutput{.slot = sequence.slot, .token = sampled.token, .logprob = sampled.logprob});
+  if (!sampled.top_logprobs.empty()) {
+    std::tie(output.top_first, output.top_count) = keep_top_logprobs(sampled.top_logprobs);
+  }
+  if (sequence.state == SequenceState::Running && has_full_block(sequence)) publish_or_adopt_full_blocks(sequence);
   if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
   const FinishReason reason = finish_reason_of(sequence);
   if (reason == FinishReason::None) return false;
-  output_.tokens.back().ends = true;
+  output.ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
   return true;

@@ -119,11 +119,13 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
 Sequence* Scheduler::take_slot() {
   if (free_slots_.empty()) {
     INFLIGHT_CHECK(slots_.size() < static_cast<size_t>(config_.max_requests));
-    slots_.push_back(std::make_unique<Sequence>());
+    const size_t place = slots_.size() % kSlotsTogether;
+    if (place == 0) slot_storage_.push_back(std::make_unique<Sequence[]>(kSlotsTogether));
+    slots_.push_back(&slot_storage_.back()[place]);
     slots_.back()->slot = static_cast<int32_t>(slots_.size()) - 1;
-    free_slots_.push_back(slots_.back()->slot);
+    return slots_.back();
   }
-  Sequence* const sequence = slots_[static_cast<size_t>(free_slots_.back())].get();
+  Sequence* const sequence = slots_[static_cast<size_t>(free_slots_.back())];
   free_slots_.pop_back();
   // A slot keeps its vectors' memory; everything else starts anew.
   Sequence fresh;
@@ -473,8 +475,8 @@ void Scheduler::check_invariants() const {
     const Sequence& sequence = *slot;
     if (sequence.state == SequenceState::Finished) continue;
     ++live;
-    const Sequence* choice = slots_[static_cast<size_t>(slot_of_request_.at(to_integer(sequence.request.id)))].get();
-    while (choice != &sequence) choice = slots_.at(static_cast<size_t>(choice->next_choice_slot)).get();
+    const Sequence* choice = slots_[static_cast<size_t>(slot_of_request_.at(to_integer(sequence.request.id)))];
+    while (choice != &sequence) choice = slots_.at(static_cast<size_t>(choice->next_choice_slot));
     held += sequence.state == SequenceState::Held;
     INFLIGHT_CHECK(sequence.computed_token_count <= sequence.known_token_count());
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);

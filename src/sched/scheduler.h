@@ -325,7 +325,10 @@ class Scheduler {
   KvBlocks& blocks_;
   SchedulePolicy* policy_;
 
-  std::vector<std::unique_ptr<Sequence>> slots_;
+  // Sequences stay where they are, many in a row: a step walks through the running ones.
+  static constexpr size_t kSlotsTogether = 32;
+  std::vector<std::unique_ptr<Sequence[]>> slot_storage_;
+  std::vector<Sequence*> slots_;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> free_rows_;
   std::unordered_map<uint64_t, int32_t> slot_of_request_;  // of its first live choice

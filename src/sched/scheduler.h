@@ -278,6 +278,7 @@ class Scheduler {
   [[nodiscard]] bool fills_block(const Sequence& sequence, int32_t carried) const;
   void prefetch_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps);
   void publish_carried(Sequence& sequence, int32_t carried);
+  void publish_carried(std::span<Sequence* const> sequences, int32_t carried, CarriedSteps& steps);
   // scheduler_preemption.cpp: taking blocks from running sequences
   Sequence& choose_victim(const Need& need);
   Sequence& victim_by_rule();

@@ -64,9 +64,8 @@ bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
 }
 
 bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {
-  if (tree_.find(full.content)) return false;
   const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
-  tree_.insert(full.content, inserted[0], full.owner, now_);
+  if (!tree_.insert(full.content, inserted[0], full.owner, now_)) return false;
   policy_->on_insert(inserted);
   for (TreeObserver* const observer : observers_) observer->on_insert(inserted[0]);
   return true;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -19,12 +20,13 @@ PrefixKey child_key(PrefixKey previous, std::span<const TokenId> tokens) {
 RadixTree::RadixTree(int32_t block_count, int32_t block_token_count)
     : block_token_count_(block_token_count),
       nodes_(static_cast<size_t>(block_count)),
-      tokens_(static_cast<size_t>(block_count) * static_cast<size_t>(block_token_count)),
+      tokens_(std::make_unique_for_overwrite<TokenId[]>(static_cast<size_t>(block_count) *
+                                                        static_cast<size_t>(block_token_count))),
       table_(std::bit_ceil(std::max<size_t>(2 * static_cast<size_t>(block_count), 16))) {}
 
 std::span<const TokenId> RadixTree::tokens(BlockId block) const {
   const auto width = static_cast<size_t>(block_token_count_);
-  return {tokens_.data() + index(block) * width, width};
+  return {tokens_.get() + index(block) * width, width};
 }
 
 bool RadixTree::holds(BlockId block, const Content& content) const {
@@ -33,7 +35,9 @@ bool RadixTree::holds(BlockId block, const Content& content) const {
          std::ranges::equal(tokens(block), content.tokens);
 }
 
-void RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now) {
+bool RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now) {
+  Place& place = table_[place_of(content)];
+  if (place.block != kEmpty) return false;
   RadixNode& node = nodes_[index(block)];
   INFLIGHT_CHECK(!node.stored);
   INFLIGHT_CHECK(content.tokens.size() == static_cast<size_t>(block_token_count_));
@@ -52,12 +56,10 @@ void RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, T
           .created = now,
           .last_use = now,
           .owner = owner};
-  std::ranges::copy(content.tokens,
-                    tokens_.begin() + static_cast<std::ptrdiff_t>(index(block) * content.tokens.size()));
-  size_t i = home(low_of(node.key));
-  while (table_[i].block != kEmpty) i = (i + 1) & (table_.size() - 1);
-  table_[i] = {to_integer(block), low_of(node.key)};
+  std::memcpy(tokens_.get() + index(block) * content.tokens.size(), content.tokens.data(), content.tokens.size_bytes());
+  place = {to_integer(block), low_of(content.key)};
   ++node_count_;
+  return true;
 }
 
 void RadixTree::remove(BlockId block) {

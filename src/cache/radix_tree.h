@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -65,16 +66,14 @@ class RadixTree {
 
   // The node that holds just this content.   MODIFIES: nothing.   COST: O(B) on a hit.
   [[nodiscard]] std::optional<BlockId> find(const Content& content) const {
-    const uint32_t low = low_of(content.key);
-    for (size_t i = home(low); table_[i].block != kEmpty; i = (i + 1) & (table_.size() - 1)) {
-      const auto block = static_cast<BlockId>(table_[i].block);
-      if (table_[i].key_low == low && holds(block, content)) return block;
-    }
-    return std::nullopt;
+    const Place& place = table_[place_of(content)];
+    if (place.block == kEmpty) return std::nullopt;
+    return static_cast<BlockId>(place.block);
   }
 
-  // Makes `block` the node of this content.  REQUIRES: find(content) is nullopt, the parent is in the tree.
-  void insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now);
+  // Makes `block` the node of this content; false, and nothing is done, when another one is.
+  // REQUIRES: the parent is in the tree, `block` is not.
+  bool insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now);
 
   // Takes a node out.  REQUIRES: it has no children.
   void remove(BlockId block);
@@ -116,11 +115,20 @@ class RadixTree {
   [[nodiscard]] size_t home(uint32_t key_low) const { return key_low & (table_.size() - 1); }
   [[nodiscard]] static uint32_t low_of(PrefixKey key) { return static_cast<uint32_t>(key); }
   [[nodiscard]] bool holds(BlockId block, const Content& content) const;
+  // Where the table names the node of this content, or else the empty place in which it would.
+  [[nodiscard]] size_t place_of(const Content& content) const {
+    const uint32_t low = low_of(content.key);
+    size_t i = home(low);
+    for (; table_[i].block != kEmpty; i = (i + 1) & (table_.size() - 1)) {
+      if (table_[i].key_low == low && holds(static_cast<BlockId>(table_[i].block), content)) break;
+    }
+    return i;
+  }
 
   int32_t block_token_count_;
   int32_t node_count_ = 0;
-  std::vector<RadixNode> nodes_;  // by block
-  std::vector<TokenId> tokens_;   // [N, B]
+  std::vector<RadixNode> nodes_;       // by block
+  std::unique_ptr<TokenId[]> tokens_;  // [N, B]; of stored nodes
   // Open addressing with linear probing over node keys; at most half full, so never allocated again.
   std::vector<Place> table_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -118,11 +119,13 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
 Sequence* Scheduler::take_slot() {
   if (free_slots_.empty()) {
     INFLIGHT_CHECK(slots_.size() < static_cast<size_t>(config_.max_requests));
-    slots_.push_back(std::make_unique<Sequence>());
+    const size_t place = slots_.size() % kSlotsTogether;
+    if (place == 0) slot_storage_.push_back(std::make_unique<Sequence[]>(kSlotsTogether));
+    slots_.push_back(&slot_storage_.back()[place]);
     slots_.back()->slot = static_cast<int32_t>(slots_.size()) - 1;
-    free_slots_.push_back(slots_.back()->slot);
+    return slots_.back();
   }
-  Sequence* const sequence = slots_[static_cast<size_t>(free_slots_.back())].get();
+  Sequence* const sequence = slots_[static_cast<size_t>(free_slots_.back())];
   free_slots_.pop_back();
   // A slot keeps its vectors' memory; everything else starts anew.
   Sequence fresh;
@@ -179,6 +182,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
     finish(*slots_[static_cast<size_t>(found->second)], reason, FinishCause::None, now);
     found = slot_of_request_.find(to_integer(request));
   }
+  close_up_running();
   return true;
 }
 
@@ -192,6 +196,7 @@ bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason re
     if (sequence.choice != choice) continue;
     if (trace_ != nullptr) trace_->on_cancel(sequence.id, false, reason, now);
     finish(sequence, reason, FinishCause::None, now);
+    close_up_running();
     return true;
   }
   return false;
@@ -207,10 +212,8 @@ void Scheduler::leave_waiting(Sequence& sequence) {
   }
 }
 
+// Its place in running_ is still to be closed.
 void Scheduler::leave_running(Sequence& sequence) {
-  const auto place = std::ranges::find(running_, &sequence);
-  INFLIGHT_CHECK(place != running_.end());
-  running_.erase(place);
   free_rows_.push_back(sequence.row);
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
@@ -218,6 +221,12 @@ void Scheduler::leave_running(Sequence& sequence) {
   if (sequence.host_table.empty()) sequence.released_block_count = 0;  // else it comes back as it was
 }
 
+// Takes out all that have ended, at once: in order of admission, each one alone would move all behind it.
+void Scheduler::close_up_running() {
+  std::erase_if(running_, [](const Sequence* sequence) { return sequence->state == SequenceState::Finished; });
+}
+
+// Whoever calls it for a running sequence closes up afterwards.
 void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now) {
   if (sequence.state == SequenceState::Running) {
     leave_running(sequence);
@@ -330,6 +339,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   submitted_first_ = (submitted_first_ + 1) % submitted_.size();
   --submitted_count_;
 
+  const size_t ended_before = output_.finished.size();
   commit_prompt_logprobs(result, submitted);
   for (size_t i = 0; i < result.sampled.size(); ++i) {
     Sequence& sequence = *submitted.sampled[i].sequence;
@@ -339,6 +349,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     commit_token(sequence, result.sampled[i], now);
   }
   commit_pooled(result, submitted, now);
+  if (output_.finished.size() > ended_before) close_up_running();
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
   view_.last_decode_sequences = submitted.work.decode_sequences;
@@ -376,17 +387,16 @@ bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled, Ti
     sequence.first_token_time = now;
     record(EventType::FirstToken, sequence, now);
   }
-  const auto [top_first, top_count] = keep_top_logprobs(sampled.top_logprobs);
-  output_.tokens.push_back({.slot = sequence.slot,
-                            .token = sampled.token,
-                            .logprob = sampled.logprob,
-                            .top_first = top_first,
-                            .top_count = top_count});
-  if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
+  TokenOutput& output = output_.tokens.emplace_back(
+      TokenOutput{.slot = sequence.slot, .token = sampled.token, .logprob = sampled.logprob});
+  if (!sampled.top_logprobs.empty()) {
+    std::tie(output.top_first, output.top_count) = keep_top_logprobs(sampled.top_logprobs);
+  }
+  if (sequence.state == SequenceState::Running && has_full_block(sequence)) publish_or_adopt_full_blocks(sequence);
   if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
   const FinishReason reason = finish_reason_of(sequence);
   if (reason == FinishReason::None) return false;
-  output_.tokens.back().ends = true;
+  output.ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
   return true;
@@ -465,8 +475,8 @@ void Scheduler::check_invariants() const {
     const Sequence& sequence = *slot;
     if (sequence.state == SequenceState::Finished) continue;
     ++live;
-    const Sequence* choice = slots_[static_cast<size_t>(slot_of_request_.at(to_integer(sequence.request.id)))].get();
-    while (choice != &sequence) choice = slots_.at(static_cast<size_t>(choice->next_choice_slot)).get();
+    const Sequence* choice = slots_[static_cast<size_t>(slot_of_request_.at(to_integer(sequence.request.id)))];
+    while (choice != &sequence) choice = slots_.at(static_cast<size_t>(choice->next_choice_slot));
     held += sequence.state == SequenceState::Held;
     INFLIGHT_CHECK(sequence.computed_token_count <= sequence.known_token_count());
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.tokens.size()) < sequence.token_limit);

@@ -231,6 +231,7 @@ class Scheduler {
   Sequence* take_slot();
   void finish(Sequence& sequence, FinishReason reason, FinishCause cause, TimeNs now);
   void leave_running(Sequence& sequence);
+  void close_up_running();
   void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
   void watch_prefixes_if_wanted();
@@ -277,6 +278,7 @@ class Scheduler {
   [[nodiscard]] bool fills_block(const Sequence& sequence, int32_t carried) const;
   void prefetch_carried(Sequence& sequence, int32_t carried, CarriedSteps& steps);
   void publish_carried(Sequence& sequence, int32_t carried);
+  void publish_carried(std::span<Sequence* const> sequences, int32_t carried, CarriedSteps& steps);
   // scheduler_preemption.cpp: taking blocks from running sequences
   Sequence& choose_victim(const Need& need);
   Sequence& victim_by_rule();
@@ -324,7 +326,10 @@ class Scheduler {
   KvBlocks& blocks_;
   SchedulePolicy* policy_;
 
-  std::vector<std::unique_ptr<Sequence>> slots_;
+  // Sequences stay where they are, many in a row: a step walks through the running ones.
+  static constexpr size_t kSlotsTogether = 32;
+  std::vector<std::unique_ptr<Sequence[]>> slot_storage_;
+  std::vector<Sequence*> slots_;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> free_rows_;
   std::unordered_map<uint64_t, int32_t> slot_of_request_;  // of its first live choice

@@ -97,8 +97,7 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     view_.last_step_duration = duration;
     last_token = now;
     pending = work;
-    for (Sequence* sequence : carried.publish) prefetch_carried(*sequence, done + 1, steps);
-    for (Sequence* sequence : carried.publish) publish_carried(*sequence, done + 1);
+    publish_carried(carried.publish, done + 1, steps);
     work.attended_tokens += work.decode_sequences;
   }
   if (done == 0) return 0;
@@ -139,6 +138,23 @@ void Scheduler::take_carried_tokens(Sequence& sequence, int32_t carried, Carried
 
 bool Scheduler::fills_block(const Sequence& sequence, int32_t carried) const {
   return (sequence.published_block_count + 1) * blocks_.block_token_count() == sequence.computed_token_count + carried;
+}
+
+// The blocks that a step fills, in the order of the sequences. What one touches is fetched while those before it are
+// worked on: thousands of sequences do not stay in the CPU's caches from one of their blocks to the next.
+void Scheduler::publish_carried(std::span<Sequence* const> sequences, int32_t carried, CarriedSteps& steps) {
+  constexpr size_t kApart = 4;  // sequences from one stage to the next
+  size_t i = 0;
+  const auto stage = [&](size_t number, auto&& work) {
+    const size_t behind = number * kApart;
+    if (i >= behind && i - behind < sequences.size()) work(*sequences[i - behind]);
+  };
+  for (; i < sequences.size() + 3 * kApart; ++i) {
+    stage(0, [](Sequence& sequence) { sequence.prefetch(); });
+    stage(1, [](Sequence& sequence) { sequence.prefetch_ends(); });
+    stage(2, [&](Sequence& sequence) { prefetch_carried(sequence, carried, steps); });
+    stage(3, [&](Sequence& sequence) { publish_carried(sequence, carried); });
+  }
 }
 
 // publish_carried() comes next: the block's tokens and key, and what publishing will touch into the CPU's caches.

@@ -107,6 +107,7 @@ void Scheduler::preempt(Sequence& victim, TimeNs now) {
   }
   victim.lost_token_count = victim.computed_token_count;
   leave_running(victim);
+  std::erase(running_, &victim);
   note.blocks_used_after = blocks_.pool().referenced_count();
   output_.preempted.push_back(note);
   if (trace_ != nullptr) preemptions_.push_back({victim.id, note.lost_tokens, note.swapped_blocks});

@@ -91,6 +91,16 @@ struct alignas(64) Sequence {
   TimeNs queued_time = 0;              // when it last began to wait
   TimeNs first_scheduled_time = kNotYet;
 
+  // Into the CPU's caches: what every step reads and writes, and the keys; with these there, the ends of its lists.
+  void prefetch() const {
+    for (size_t line = 0; line < 4; ++line) __builtin_prefetch(reinterpret_cast<const char*>(this) + 64 * line, 1);
+  }
+  void prefetch_ends() const {
+    __builtin_prefetch(tokens.data() + tokens.size(), 1);
+    __builtin_prefetch(block_table.data() + block_table.size(), 1);
+    __builtin_prefetch(keys.data() + keys.size(), 1);
+  }
+
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
   [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
   [[nodiscard]] int32_t held_block_count() const {

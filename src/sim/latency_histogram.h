@@ -14,17 +14,18 @@ namespace inflight {
 
 class LatencyHistogram {
  public:
-  LatencyHistogram() : counts_(kBuckets, 0) {}
-
   // duration >= 0.
   void add(TimeNs duration, int64_t count = 1) {
-    counts_[bucket_of(duration)] += count;
+    const size_t bucket = bucket_of(duration);
+    if (bucket >= counts_.size()) counts_.resize(bucket + 1);
+    counts_[bucket] += count;
     total_ += count;
     sum_ += static_cast<double>(duration) * static_cast<double>(count);
     if (duration > max_) max_ = duration;
   }
   void add(const LatencyHistogram& other) {
-    for (size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
+    if (other.counts_.size() > counts_.size()) counts_.resize(other.counts_.size());
+    for (size_t i = 0; i < other.counts_.size(); ++i) counts_[i] += other.counts_[i];
     total_ += other.total_;
     sum_ += other.sum_;
     if (other.max_ > max_) max_ = other.max_;
@@ -37,7 +38,7 @@ class LatencyHistogram {
   [[nodiscard]] double quantile(double q) const {
     const auto rank = static_cast<int64_t>(q * static_cast<double>(total_) + 0.999999);
     int64_t seen = 0;
-    for (size_t i = 0; i < kBuckets; ++i) {
+    for (size_t i = 0; i < counts_.size(); ++i) {
       seen += counts_[i];
       if (seen >= rank && counts_[i] > 0) return middle_of(i);
     }
@@ -46,7 +47,6 @@ class LatencyHistogram {
 
  private:
   static constexpr unsigned kBits = 9;  // values below 2^(kBits + 1) have a bucket of their own
-  static constexpr size_t kBuckets = (64 - kBits) << kBits;
 
   static size_t bucket_of(TimeNs duration) {
     const auto value = static_cast<uint64_t>(duration < 0 ? 0 : duration);
@@ -62,7 +62,7 @@ class LatencyHistogram {
     return static_cast<double>(low) + static_cast<double>((uint64_t{1} << shift) - 1) / 2.0;
   }
 
-  std::vector<int64_t> counts_;
+  std::vector<int64_t> counts_;  // by bucket, up to the last that is not empty
   int64_t total_ = 0;
   double sum_ = 0.0;
   TimeNs max_ = 0;

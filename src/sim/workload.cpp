@@ -10,7 +10,18 @@ namespace inflight {
 
 void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
   const StreamWords words(stream);
-  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = words.token(static_cast<uint32_t>(position) + i);
+  const auto begin = static_cast<uint32_t>(position);
+  const uint32_t first = begin % 2 == 0 ? words.even : words.odd, second = begin % 2 == 0 ? words.odd : words.even;
+  // By pairs, so that no token asks which word is its own: the compiler makes vectors of them.
+  TokenId* const out = tokens.data();
+  const size_t pairs = tokens.size() / 2;
+  uint32_t offset = begin * StreamWords::kStride;
+  for (size_t i = 0; i < pairs; ++i) {
+    out[2 * i] = StreamWords::masked(first + offset);
+    out[2 * i + 1] = StreamWords::masked(second + offset + StreamWords::kStride);
+    offset += 2 * StreamWords::kStride;
+  }
+  if (tokens.size() % 2 != 0) out[2 * pairs] = StreamWords::masked(first + offset);
 }
 
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens) {

@@ -37,10 +37,11 @@ struct StreamWords {
     odd = static_cast<uint32_t>(hash >> 32);
   }
   [[nodiscard]] TokenId token(uint32_t position) const {
-    constexpr uint32_t kStride = 2654435761U;  // odd: positions differ from each other
-    constexpr uint32_t kMask = 0x3fffffffU;
-    return static_cast<TokenId>(((position % 2 == 0 ? even : odd) + position * kStride) & kMask);
+    return masked((position % 2 == 0 ? even : odd) + position * kStride);
   }
+
+  static constexpr uint32_t kStride = 2654435761U;  // odd: positions differ from each other
+  [[nodiscard]] static constexpr TokenId masked(uint32_t sum) { return static_cast<TokenId>(sum & 0x3fffffffU); }
 };
 
 // The token at `position` of a stream.

@@ -45,6 +45,20 @@ TEST(RadixTree, EqualKeysWithDifferentContentAreTwoNodes) {
   EXPECT_EQ(tree.find({kSame, 0, std::nullopt, b}), std::nullopt);
 }
 
+TEST(RadixTree, TakesNoContentTwice) {
+  RadixTree tree(8, kWidth);
+  const std::vector<TokenId> a = {1, 2, 3, 4};
+  const PrefixKey first = child_key(root_key(0), a), second = child_key(first, a);
+  EXPECT_TRUE(tree.insert({first, 0, std::nullopt, a}, BlockId{5}, {}, 0));
+  EXPECT_TRUE(tree.insert({second, 0, BlockId{5}, a}, BlockId{6}, {}, 0));
+  EXPECT_FALSE(tree.insert({second, 0, BlockId{5}, a}, BlockId{7}, {}, 0));
+  EXPECT_FALSE(tree.contains(BlockId{7}));
+  EXPECT_EQ(tree.find({second, 0, BlockId{5}, a}), BlockId{6});
+  EXPECT_EQ(tree.node(BlockId{5}).child_count, 1);
+  EXPECT_EQ(tree.node_count(), 2);
+  tree.check_invariants();
+}
+
 TEST(RadixTree, KeepsParentsAndDepths) {
   RadixTree tree(8, kWidth);
   const std::vector<TokenId> a = {1, 2, 3, 4};

@@ -326,13 +326,24 @@ TEST(HttpServer, RefusesConnectionsBeyondTheLimit) {
 
 TEST(HttpServer, ClosesAfterTheAnswerWhenDraining) {
   EchoServer server;
-  RawClient idle(server.port()), busy(server.port());
+  RawClient idle(server.port()), busy(server.port()), fresh(server.port());
+  idle.send(get("/one", ""));
   busy.send(get("/never", ""));
-  while (server.stats().connections_open < 2 || server.stats().exchanges_open < 1) std::this_thread::yield();
+  const auto settled = [](const HttpStats& stats) {
+    return stats.connections_open == 3 && stats.answers.contains(200) && stats.exchanges_open == 1;
+  };
+  while (!settled(server.stats())) std::this_thread::yield();
   server.http().post([&] { server.http().close_idle(); });
-  EXPECT_EQ(idle.read_all(), "");
-  server.http().post([&] { server.http().find(1)->respond({.body = "done"}); });
+  EXPECT_TRUE(idle.read_all().ends_with("GET /one? []"));  // and the end of the connection
+  fresh.send(get("/two", ""));                             // its first request was on its way
+  const std::string late = fresh.read_all();
+  EXPECT_TRUE(late.ends_with("GET /two? []")) << late;
+  EXPECT_NE(late.find("Connection: close"), std::string::npos) << late;
+  server.http().post([&] {
+    for (const uint64_t id : server.http().open_exchanges()) server.http().find(id)->respond({.body = "done"});
+  });
   const std::string answer = busy.read_all();
+  EXPECT_TRUE(answer.ends_with("done")) << answer;
   EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
 }
 

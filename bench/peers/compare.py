@@ -47,7 +47,7 @@ def shape_of(test):
 
 
 def output_of(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode != 0:
         sys.exit(f"compare.py: {command[0]}: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
     return done.stdout

@@ -96,7 +96,7 @@ def fidelity():
     same, decisions = same_decisions()
     models = {"tinyworld": ([], 8, azure_slice(80, 0.5))}  # arguments, rounds, a trace
     if "INFLIGHT_MODEL" in os.environ:
-        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 3, None)
+        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 12, None)
     rows, details = [], []
     errors, beyond_noise, of_models = [], 0, []
     for arguments, rounds, trace in models.values():
@@ -134,9 +134,9 @@ def fidelity():
                 " and serves workloads that the fit has not seen (other lengths, arrivals and seeds), several times each, in"
                 " turns. A small run before and after each of them says at which pace the machine went; each is predicted at its"
                 " own. Each cell is live (median of the runs) / simulated (likewise, each the median of 15 draws of the machine's"
-                " noise; error; ± half of the way from the lowest to the highest live run over its own prediction; raw: over the"
-                " median; the smaller of the two counts as what the machine does). Steps: whether the simulator took just the"
-                " steps of every live run."
+                " noise; error: each run over its own prediction, their median; ± half of the way from the lowest to the highest"
+                " of these; raw: of the live runs over their median; the smaller of the two counts as what the machine does)."
+                " Steps: whether the simulator took just the steps of every live run."
                 "\n\n" + ".\n\n".join(details) + "."
             ),
             table(["model and device", "workload", "same steps", *FIGURES.values()], rows),

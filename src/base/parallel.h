@@ -3,38 +3,44 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "base/math.h"
-
 namespace inflight {
 
-// Calls work(begin, end) for consecutive parts of [0, count), one a processor of this process (at most 16), and returns
-// when all have ended; throws the exception of the first part that threw one.   COST: a thread's start (some 20 us).
-// THREAD: any.
+// Calls work(i) for each i of [0, count) on the processors of this process (at most 16), which draw them in order, and
+// returns when all have ended. Where one throws no more are drawn, and the exception of the lowest i that threw one is
+// thrown.   COST: starting a thread for each further processor (some 20 us).   THREAD: any.
 template <typename Work>
 void in_parallel(size_t count, const Work& work) {
   constexpr size_t kThreadsMax = 16;
-  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kThreadsMax);
-  const size_t part = div_ceil(count, threads);
-  std::vector<std::exception_ptr> errors(threads);
-  const auto run = [&](size_t i) {
-    try {
-      work(i * part, std::min(count, (i + 1) * part));
-    } catch (...) {
-      errors[i] = std::current_exception();
+  const size_t threads = std::min(count, std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kThreadsMax));
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  size_t failed = count;
+  std::exception_ptr error;
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (i < failed) error = std::current_exception();
+        failed = std::min(failed, i);
+        next = count;  // all before i have been drawn
+      }
     }
   };
   {
     std::vector<std::jthread> others;
-    for (size_t i = 1; i < threads && i * part < count; ++i) others.emplace_back(run, i);
-    if (count > 0) run(0);
+    for (size_t i = 1; i < threads; ++i) others.emplace_back(run);
+    run();
   }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace inflight

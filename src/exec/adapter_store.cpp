@@ -39,7 +39,10 @@ std::pair<PanelType, int32_t> append_panels(const WeightView& view, std::vector<
   const bool floats = view.type == TensorType::F32 || view.type == TensorType::F16 || view.type == TensorType::BF16;
   const PanelType type = floats ? static_cast<PanelType>(view.type) : PanelType::F32;
   std::vector<std::byte> converted;
-  if (!floats) converted = convert_rows(view.type, TensorType::F32, view.columns, view.bytes, 0);
+  if (!floats) {
+    converted.resize(row_bytes(TensorType::F32, view.columns) * static_cast<size_t>(view.rows));
+    convert_rows(view.type, TensorType::F32, view.columns, view.bytes, 0, converted);
+  }
   const size_t offset = bytes.size(), size = packed_bytes(type, view.rows, view.columns);
   bytes.resize(offset + padded(size));
   pack_panels({type, view.rows, view.columns, floats ? view.bytes : std::span<const std::byte>(converted)},

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "base/parallel.h"
 #include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "model/output_file.h"
@@ -151,11 +152,21 @@ std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Convers
   return header.bytes();
 }
 
-// Rows of one tensor from the file at `path`, from row `first_row` on.
+// Rows of one tensor from the file at `path`, from row `first_row` on, on all processors.
 std::vector<std::byte> converted(const std::string& path, const Conversion& conversion, std::span<const std::byte> rows,
                                  size_t first_row) {
+  constexpr size_t kRows = 64;  // at once
+  const int64_t columns = conversion.tensor->columns();
+  const size_t from_stride = row_bytes(*conversion.source, columns), to_stride = row_bytes(conversion.target, columns);
+  const size_t count = rows.size() / from_stride;
+  std::vector<std::byte> result(count * to_stride);
   try {
-    return convert_rows(*conversion.source, conversion.target, conversion.tensor->columns(), rows, first_row);
+    in_parallel(div_ceil(count, kRows), [&](size_t i) {
+      const size_t row = i * kRows, some = std::min(kRows, count - row);
+      convert_rows(*conversion.source, conversion.target, columns, rows.subspan(row * from_stride, some * from_stride),
+                   first_row + row, std::span(result).subspan(row * to_stride, some * to_stride));
+    });
+    return result;
   } catch (const Error& error) {
     fail(ErrorCode::CorruptFile, "{}: tensor {}, {}", path, quote(conversion.tensor->name), error.what());
   }

@@ -3,7 +3,7 @@
 """inflight beside llama.cpp and OpenVINO GenAI: all sides take turns, so that a busy machine slows all.
 
   compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--openvino PYTHON --openvino-model GGUF=FOLDER...]
-             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal] [--azure FILE] [--threads 2]
+             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal,load] [--azure FILE] [--threads 2]
              [--json FILE] [--svg FILE] [--markdown FILE]
 
 FOLDER holds llama-bench, llama-batched-bench, llama-completion and llama-server (build_llama.sh makes them). PYTHON is the
@@ -12,10 +12,10 @@ shape for OpenVINO.
 Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
 prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
 program that loads the model and gives one token, its caches warm; bimodal = 64 requests at once, 128 prompt tokens, 51 with
-16 and 13 with 200 output tokens; azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output
-tokens, at once.
-These two are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them) and run in
-process by OpenVINO GenAI; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
+16 and 13 with 200 output tokens; load = these one a second on average (Poisson), for the latencies at equal load; azure = the
+first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
+These three are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and azure
+OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
 second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with
 flash attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a ratio is
 taken within each round, then its median and range. Results of other models and tests that the --json file has already are kept.
@@ -25,6 +25,7 @@ import contextlib
 import csv
 import json
 import pathlib
+import random
 import socket
 import statistics
 import subprocess
@@ -36,7 +37,7 @@ import urllib.request
 BATCHED_MOST = 256
 # prompt tokens, output tokens, sequences, what is counted
 SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 2, 1, "prompt")}
-SERVED = {"bimodal", "azure"}
+SERVED = {"bimodal", "azure", "load"}
 SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
 
 
@@ -55,7 +56,7 @@ def output_of(*command):
 
 def requests_of(options, test):
     """(prompt tokens, output tokens) of each request."""
-    if test == "bimodal":
+    if test in ("bimodal", "load"):
         return [(128, 200 if i % 5 == 4 or i == 0 else 16) for i in range(64)]
     with open(options.azure, newline="", encoding="utf-8") as file:
         rows = [(int(row["ContextTokens"]), int(row["GeneratedTokens"])) for row in csv.DictReader(file)]
@@ -70,12 +71,15 @@ def free_port():
 
 @contextlib.contextmanager
 def trace_of(options, test):
-    """The flag for its requests as a trace, all at the begin."""
+    """The flags for its requests as a trace, all at the begin or one a second."""
+    arrivals, now = random.Random(1), 0.0
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
         trace.write("TIMESTAMP,ContextTokens,GeneratedTokens\n")
-        trace.writelines(f"2023-11-16 18:00:00.0000000,{prompt},{output}\n" for prompt, output in requests_of(options, test))
+        for prompt, output in requests_of(options, test):
+            trace.write(f"2023-11-16 18:{int(now) // 60:02}:{now % 60:010.7f},{prompt},{output}\n")
+            now += arrivals.expovariate(1.0)
         trace.flush()
-        yield "--trace", trace.name, "--trace-speed", 0
+        yield "--trace", trace.name, "--trace-speed", int(test == "load")
 
 
 def served(options, test, port, *server):
@@ -136,7 +140,7 @@ def llama(options, model, test):
 
 def openvino(options, model, test):
     script, folder = pathlib.Path(__file__).with_name("openvino_run.py"), options.openvino_model[model.stem]
-    if test == "cold":
+    if test in ("cold", "load"):
         return {}
     if test in SERVED:
         text = output_of(options.openvino, script, folder, json.dumps(requests_of(options, test)), options.threads, SLOTS)
@@ -152,10 +156,12 @@ def inflight(options, model, test):
         return cold(options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
     if test in SERVED:
         port, limits = free_port(), ("-m", model, "--max-num-seqs", SLOTS, "--max-model-len", context_of(options, test))
-        with trace_of(options, test) as trace:
-            alone = json.loads(output_of(options.inflight, "bench", "workload", *trace, *limits, "--json"))
-        return (served(options, test, port, options.inflight, "serve", "--port", port, *limits) |
-                {" in process": alone["output_tokens_per_second"]})
+        found = served(options, test, port, options.inflight, "serve", "--port", port, *limits)
+        if test != "load":
+            with trace_of(options, test) as trace:
+                alone = json.loads(output_of(options.inflight, "bench", "workload", *trace, *limits, "--json"))
+            found[" in process"] = alone["output_tokens_per_second"]
+        return found
     prompt, output, batch, kind = shape_of(test)
     bench = ["throughput", "--batch", batch] if batch > 1 else ["latency"]
     found = json.loads(output_of(options.inflight, "bench", *bench, "--prompt-tokens", prompt, "--output-tokens", output, "-m",

@@ -15,10 +15,11 @@ program that loads the model and gives one token, its caches warm; bimodal = 64 
 16 and 13 with 200 output tokens; load = these one a second on average (Poisson), for the latencies at equal load; azure = the
 first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
 Those three are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
-azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their tokens a
-second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp runs with
-flash attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a ratio is
-taken within each round, then its median and range. Results of other models and tests that the --json file has already are kept.
+azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their
+tokens a second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp
+runs with flash attention off and on, the better counts. A figure is tokens a second, median (least - most) of the rounds; a
+ratio is taken within each round, then its median and range. Results of other models and tests that the --json file has
+already are kept.
 """
 import argparse
 import contextlib

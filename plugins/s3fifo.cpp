@@ -3,10 +3,12 @@
 // move to `main`, the others go, and their keys are remembered in `ghost` (nine tenths). Content that comes back while
 // it is remembered enters `main`. From the head of `main` blocks that were hit go around once more, one hit poorer (at
 // most 3 count), the others go. Source: Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023;
-// threshold 2 as in libCacheSim. Differs: blocks that are referenced or have stored children go around without losing a
-// hit.
+// threshold 2 as in libCacheSim. Differs: blocks that are referenced or have stored children keep their places and are
+// passed over; the others are in maps by their places, so that long prompts cost nothing.
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -26,14 +28,15 @@ struct S3Fifo {
           .takes(kParams)
           .can(INFLIGHT_CAP_DETERMINISTIC);
 
-  enum class Queue : uint8_t { None, Small, Main };
+  enum Queue : uint8_t { Small, Main };
   struct Unit {
     uint64_t key = 0;
+    uint64_t place = 0;  // in its queue
     uint32_t parent = INFLIGHT_UNIT_ROOT;
     uint32_t children = 0;
     uint8_t hits = 0;
     bool pinned = true;  // whoever computes a block refers to it
-    Queue queue = Queue::None;
+    Queue queue = Small;
   };
 
   explicit S3Fifo(const inflight::EvictSetup& setup)
@@ -45,11 +48,10 @@ struct S3Fifo {
 
   inflight_plugin_status_t on_insert(const inflight_units_t& units) {
     for (uint32_t i = 0; i < units.count; ++i) {
-      const bool remembered = ghost_.erase(units.key[i]) > 0;
-      Unit& unit = units_[units.unit[i]];
-      unit = {.key = units.key[i], .parent = units.parent[i], .queue = remembered ? Queue::Main : Queue::Small};
-      (remembered ? main_ : small_).push_back(units.unit[i]);
-      if (unit.parent != INFLIGHT_UNIT_ROOT) ++units_[unit.parent].children;
+      const Queue queue = ghost_.erase(units.key[i]) > 0 ? Main : Small;
+      units_[units.unit[i]] = {.key = units.key[i], .place = next_place_++, .parent = units.parent[i], .queue = queue};
+      ++size_[queue];
+      count_child(units.parent[i], 1);
     }
     return INFLIGHT_PLUGIN_OK;
   }
@@ -65,19 +67,18 @@ struct S3Fifo {
 
   inflight_plugin_status_t on_evict(const inflight_units_t& units) {
     for (uint32_t i = 0; i < units.count; ++i) {
-      Unit& unit = units_[units.unit[i]];
-      std::deque<uint32_t>& queue = unit.queue == Queue::Small ? small_ : main_;
-      queue.erase(std::find(queue.begin(), queue.end(), units.unit[i]));  // at or near the front
-      if (unit.queue == Queue::Small) remember(unit.key);
-      if (unit.parent != INFLIGHT_UNIT_ROOT) --units_[unit.parent].children;
-      unit.queue = Queue::None;
+      const Unit& unit = units_[units.unit[i]];
+      may_go_[unit.queue].erase(unit.place);
+      --size_[unit.queue];
+      if (unit.queue == Small) remember(unit.key);
+      count_child(unit.parent, -1);
     }
     return INFLIGHT_PLUGIN_OK;
   }
 
   inflight_plugin_status_t pick(uint32_t, uint32_t* unit, uint32_t* count) {
     *count = 0;
-    const bool small_first = small_.size() >= small_target_ || main_.empty();
+    const bool small_first = size_[Small] >= small_target_ || size_[Main] == 0;
     if ((small_first && pick_small(unit)) || pick_main(unit) || pick_small(unit)) *count = 1;
     return INFLIGHT_PLUGIN_OK;
   }
@@ -85,40 +86,34 @@ struct S3Fifo {
  private:
   static constexpr int kHitsMax = 3;
 
-  bool may_go(uint32_t unit) const { return !units_[unit].pinned && units_[unit].children == 0; }
-
   bool pick_small(uint32_t* chosen) {
-    for (size_t left = small_.size(); left > 0; --left) {
-      const uint32_t unit = small_.front();
-      if (units_[unit].hits >= threshold_) {
-        small_.pop_front();
-        main_.push_back(unit);
-        units_[unit].queue = Queue::Main;
-        units_[unit].hits = 0;
-      } else if (may_go(unit)) {
-        *chosen = unit;
-        return true;
-      } else {
-        small_.pop_front();
-        small_.push_back(unit);
-      }
+    while (!may_go_[Small].empty()) {
+      *chosen = may_go_[Small].begin()->second;
+      if (units_[*chosen].hits < threshold_) return true;
+      append_to_main(*chosen);
+      units_[*chosen].hits = 0;
     }
     return false;
   }
 
   bool pick_main(uint32_t* chosen) {
-    // Every block goes around at most as often as hits count, plus once to be chosen.
-    for (size_t left = (kHitsMax + 1) * main_.size(); left > 0; --left) {
-      const uint32_t unit = main_.front();
-      if (units_[unit].hits == 0 && may_go(unit)) {
-        *chosen = unit;
-        return true;
-      }
-      if (may_go(unit)) --units_[unit].hits;
-      main_.pop_front();
-      main_.push_back(unit);
+    while (!may_go_[Main].empty()) {
+      *chosen = may_go_[Main].begin()->second;
+      if (units_[*chosen].hits == 0) return true;
+      append_to_main(*chosen);
+      --units_[*chosen].hits;
     }
     return false;
+  }
+
+  void append_to_main(uint32_t unit) {
+    Unit& at = units_[unit];
+    may_go_[at.queue].erase(at.place);
+    --size_[at.queue];
+    at.queue = Main;
+    at.place = next_place_++;
+    ++size_[Main];
+    may_go_[Main].emplace(at.place, unit);
   }
 
   void remember(uint64_t key) {
@@ -135,15 +130,33 @@ struct S3Fifo {
     }
   }
 
+  void count_child(uint32_t parent, int change) {
+    if (parent == INFLIGHT_UNIT_ROOT) return;
+    units_[parent].children += static_cast<uint32_t>(change);
+    note(parent);
+  }
   inflight_plugin_status_t set_pinned(const inflight_units_t& units, bool pinned) {
-    for (uint32_t i = 0; i < units.count; ++i) units_[units.unit[i]].pinned = pinned;
+    for (uint32_t i = 0; i < units.count; ++i) {
+      units_[units.unit[i]].pinned = pinned;
+      note(units.unit[i]);
+    }
     return INFLIGHT_PLUGIN_OK;
+  }
+  void note(uint32_t unit) {
+    const Unit& at = units_[unit];
+    if (!at.pinned && at.children == 0) {
+      may_go_[at.queue].emplace(at.place, unit);
+    } else {
+      may_go_[at.queue].erase(at.place);
+    }
   }
 
   std::vector<Unit> units_;
   size_t small_target_, ghost_limit_;
   uint8_t threshold_;
-  std::deque<uint32_t> small_, main_;
+  std::array<std::map<uint64_t, uint32_t>, 2> may_go_;  // of each queue: unreferenced leaves, by place
+  std::array<size_t, 2> size_{};                        // of each queue, all blocks
+  uint64_t next_place_ = 0;
   std::unordered_map<uint64_t, uint64_t> ghost_;  // key -> when it was remembered last
   std::deque<std::pair<uint64_t, uint64_t>> ghost_order_;
   uint64_t ghost_time_ = 0;

@@ -282,11 +282,10 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
   if (sequence.keys.size() == i) {
     sequence.keys.push_back(child_key(i == 0 ? root_key(salt) : sequence.keys.back(), tokens));
   }
-  std::optional<BlockId> parent;
-  if (i > 0) parent = sequence.block_table[i - 1];
+  const BlockId parent = i > 0 ? sequence.block_table[i - 1] : kNoBlock;
   return {.index = sequence.published_block_count,
           .content = {sequence.keys[i], salt, parent, tokens},
-          .owner = {sequence.request.tenant, sequence.request.priority}};
+          .owner = {.priority = sequence.request.priority, .tenant = sequence.request.tenant}};
 }
 
 void Scheduler::publish_full_blocks(Sequence& sequence) {

@@ -74,7 +74,7 @@ struct alignas(64) Sequence {
 
   // While it waits and the policy looks at prefixes (PrefixWatch): how much of it is stored.
   int32_t stored_prefix_block_count = 0;
-  std::optional<BlockId> stored_prefix_end;  // the last stored block
+  BlockId stored_prefix_end = kNoBlock;  // the last stored block
 
   uint64_t admission_step = 0;       // the plan that last admitted it
   uint64_t fork_step = 0;            // the plan in which another choice was last about to share its blocks

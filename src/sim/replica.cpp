@@ -211,13 +211,14 @@ int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
   append_prompt(request, tokens);
   const auto width = static_cast<size_t>(blocks_.block_token_count());
   PrefixKey key = root_key(request.cache_salt);
-  std::optional<BlockId> parent;
+  BlockId parent = kNoBlock;
   int32_t stored = 0;
   for (size_t end = width; end <= tokens.size(); end += width) {
     const auto block = std::span(tokens).subspan(end - width, width);
     key = child_key(key, block);
-    parent = blocks_.tree().find({key, request.cache_salt, parent, block});
-    if (!parent) break;
+    const auto found = blocks_.tree().find({key, request.cache_salt, parent, block});
+    if (!found) break;
+    parent = *found;
     stored = static_cast<int32_t>(end);
   }
   return stored;

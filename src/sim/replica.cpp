@@ -67,7 +67,7 @@ void Replica::add(int32_t index, TimeNs arrival) {
   }
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id,
-                       {.output_stream = given.output_stream, .end_position = end_position});
+                       {.output = StreamWords(given.output_stream), .end_position = end_position});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
   ++request_count_;
@@ -114,7 +114,7 @@ class Replica::Carrier final : public CarriedSteps {
     return {.now = now, .duration = duration};
   }
   void read_tokens(const Sequence& sequence, int32_t position, std::span<TokenId> tokens) override {
-    read_stream(replica_.executor_.script(sequence.id).output_stream, position, tokens);
+    read_stream(replica_.executor_.script(sequence.id).output, position, tokens);
   }
 
   void end(int64_t steps) {

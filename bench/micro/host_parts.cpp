@@ -60,7 +60,7 @@ class Forest {
     const auto tokens =
         std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(block) * kBlockTokens, kBlockTokens);
     key_ = inflight::child_key(key_, tokens);
-    return {key_, 0, first ? std::nullopt : std::optional(BlockId{block - 1}), tokens};
+    return {key_, 0, first ? inflight::kNoBlock : BlockId{block - 1}, tokens};
   }
   [[nodiscard]] inflight::RadixTree& tree() { return tree_; }
 
@@ -88,7 +88,8 @@ BENCHMARK(BM_RadixTree_matchPrompt)->ArgName("blocks")->Arg(8)->Arg(32)->Arg(256
 void BM_RadixTree_insertAndRemove(benchmark::State& state) {
   Forest forest(32);
   const std::vector<TokenId> tokens(kBlockTokens, 7);
-  const inflight::RadixTree::Content leaf{inflight::child_key(inflight::root_key(1), tokens), 1, std::nullopt, tokens};
+  const inflight::RadixTree::Content leaf{inflight::child_key(inflight::root_key(1), tokens), 1, inflight::kNoBlock,
+                                          tokens};
   for (auto _ : state) {
     forest.tree().insert(leaf, BlockId{kTreeBlocks}, {}, 0);
     forest.tree().remove(BlockId{kTreeBlocks});

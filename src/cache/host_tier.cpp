@@ -62,7 +62,7 @@ void HostTier::unlink_device(BlockId device) {
 void HostTier::on_evict(BlockId block) {
   if (host_of_[static_cast<size_t>(block)] == kNoBlock) {
     path_.clear();
-    for (std::optional<BlockId> at = block; at; at = device_.tree().node(*at).parent) path_.push_back(*at);
+    for (BlockId at = block; at != kNoBlock; at = device_.tree().node(at).parent) path_.push_back(at);
     std::ranges::reverse(path_);
     table_.clear();
     for (size_t i = 0; i < path_.size() && keep(path_[i], static_cast<int32_t>(i)); ++i) {
@@ -75,8 +75,7 @@ void HostTier::on_evict(BlockId block) {
 // Appends the block's copy to table_, which holds those of its ancestors. False: there is no room for one.
 bool HostTier::keep(BlockId device, int32_t depth) {
   const RadixNode& node = device_.tree().node(device);
-  std::optional<BlockId> parent;
-  if (depth > 0) parent = table_.back();
+  const BlockId parent = depth > 0 ? table_.back() : kNoBlock;
   const RadixTree::Content content{node.key, node.salt, parent, device_.tree().tokens(device)};
   if (const auto copy = host_.tree().find(content)) {
     table_.push_back(*copy);

@@ -12,8 +12,7 @@ KvBlocks::KvBlocks(const Options& options, EvictPolicy& policy)
       policy_(&policy),
       pool_(options.block_count, options.shuffle_seed),
       tree_(options.block_count, options.block_token_count),
-      queue_(options.block_count),
-      release_ticks_(static_cast<size_t>(options.block_count), 0) {
+      queue_(options.block_count) {
   scratch_.reserve(static_cast<size_t>(options.block_count));
   picked_.reserve(static_cast<size_t>(options.block_count));
 }
@@ -22,12 +21,12 @@ void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<c
                      std::vector<BlockId>& out) const {
   if (!options_.prefix_caching) return;
   const auto width = static_cast<size_t>(options_.block_token_count);
-  std::optional<BlockId> parent;
+  BlockId parent = kNoBlock;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto block = tree_.find({keys[i], salt, parent, tokens.subspan(i * width, width)});
     if (!block) return;
     out.push_back(*block);
-    parent = block;
+    parent = *block;
   }
 }
 
@@ -97,15 +96,17 @@ void KvBlocks::release_passed(std::vector<BlockId>& table, int32_t first, int32_
 }
 
 void KvBlocks::drop_references(std::span<const BlockId> blocks) {
+  constexpr size_t kAhead = 8;
   scratch_.clear();
-  for (const BlockId block : blocks) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (i + kAhead < blocks.size() && blocks[i + kAhead] != kNoBlock) tree_.prefetch_release(blocks[i + kAhead]);
+    const BlockId block = blocks[i];
     if (block == kNoBlock || !pool_.dereference(block)) continue;
     if (!tree_.contains(block)) {
       pool_.free(block);
       continue;
     }
-    tree_.touch(block, now_);
-    release_ticks_[static_cast<size_t>(block)] = ++tick_;
+    tree_.release(block, now_, ++tick_);
     scratch_.push_back(block);
   }
   if (scratch_.empty()) return;
@@ -115,7 +116,7 @@ void KvBlocks::drop_references(std::span<const BlockId> blocks) {
 
 void KvBlocks::enqueue_if_evictable(BlockId block) {
   if (pool_.references(block) > 0 || !tree_.is_leaf(block)) return;
-  const int64_t tick = release_ticks_[static_cast<size_t>(block)];
+  const int64_t tick = tree_.node(block).release_tick;
   queue_.push(block, policy_->rank(block, tick), tick);
 }
 
@@ -144,15 +145,15 @@ bool KvBlocks::try_evict_one() {
 }
 
 void KvBlocks::evict(BlockId block) {
-  const auto parent = tree_.node(block).parent;
+  const BlockId parent = tree_.node(block).parent;
   tree_.remove(block);
   pool_.free(block);
   ++evicted_total_;
   policy_->on_evict(block);
   for (TreeObserver* const observer : observers_) observer->on_evict(block);
-  if (!parent) return;
-  tree_.prefetch_remove(*parent);  // likely the next to go
-  enqueue_if_evictable(*parent);
+  if (parent == kNoBlock) return;
+  tree_.prefetch_remove(parent);  // likely the next to go
+  enqueue_if_evictable(parent);
 }
 
 int32_t KvBlocks::stored_among(std::span<const BlockId> blocks) const {
@@ -176,7 +177,7 @@ void KvBlocks::set_policy(EvictPolicy& policy) {
   for (int32_t i = 0; i < pool_.block_count(); ++i) {
     if (tree_.contains(static_cast<BlockId>(i))) known.push_back(static_cast<BlockId>(i));
   }
-  std::ranges::stable_sort(known, {}, [this](BlockId block) { return release_ticks_[static_cast<size_t>(block)]; });
+  std::ranges::stable_sort(known, {}, [this](BlockId block) { return tree_.node(block).release_tick; });
   policy.on_insert(known);
   std::vector<BlockId> stored;
   std::ranges::copy_if(known, std::back_inserter(stored),
@@ -204,8 +205,8 @@ void KvBlocks::check_invariants() const {
       INFLIGHT_CHECK(!queue_.contains(block));
       continue;
     }
-    const auto parent = tree_.node(block).parent;
-    INFLIGHT_CHECK(!referenced || !parent || pool_.references(*parent) > 0);
+    const BlockId parent = tree_.node(block).parent;
+    INFLIGHT_CHECK(!referenced || parent == kNoBlock || pool_.references(parent) > 0);
     stored += !referenced;
     evictable += queue_.contains(block);
     INFLIGHT_CHECK(queue_.contains(block) == (!referenced && tree_.is_leaf(block)));

@@ -120,9 +120,8 @@ class KvBlocks {
   BlockPool pool_;
   RadixTree tree_;
   EvictionQueue queue_;
-  std::vector<int64_t> release_ticks_;  // by block: when it was last released
   TimeNs now_ = 0;
-  int64_t tick_ = 0;
+  int64_t tick_ = 0;  // counts the releases of blocks
   int64_t evicted_total_ = 0;
   std::vector<BlockId> scratch_;  // blocks of one notification
   std::vector<BlockId> picked_;   // what an ordered strategy named and is not used up; in reverse

@@ -35,24 +35,24 @@ bool RadixTree::holds(BlockId block, const Content& content) const {
          std::ranges::equal(tokens(block), content.tokens);
 }
 
-bool RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now) {
+bool RadixTree::insert(const Content& content, BlockId block, const NodeOwner& owner, TimeNs now) {
   Place& place = table_[place_of(content)];
   if (place.block != kEmpty) return false;
   RadixNode& node = nodes_[index(block)];
-  INFLIGHT_CHECK(!node.stored);
+  INFLIGHT_CHECK(!node.stored());
   INFLIGHT_CHECK(content.tokens.size() == static_cast<size_t>(block_token_count_));
   int32_t depth = 0;
-  if (content.parent) {
-    RadixNode& parent = nodes_[index(*content.parent)];
-    INFLIGHT_CHECK(parent.stored);
+  if (content.parent != kNoBlock) {
+    RadixNode& parent = nodes_[index(content.parent)];
+    INFLIGHT_CHECK(parent.stored());
     ++parent.child_count;
     depth = parent.depth + 1;
   }
   node = {.key = content.key,
           .salt = content.salt,
           .parent = content.parent,
+          .child_count = 0,
           .depth = depth,
-          .stored = true,
           .created = now,
           .last_use = now,
           .owner = owner};
@@ -64,9 +64,9 @@ bool RadixTree::insert(const Content& content, BlockId block, NodeOwner owner, T
 
 void RadixTree::remove(BlockId block) {
   RadixNode& node = nodes_[index(block)];
-  INFLIGHT_CHECK(node.stored && node.child_count == 0);
-  if (node.parent) --nodes_[index(*node.parent)].child_count;
-  node.stored = false;
+  INFLIGHT_CHECK(node.child_count == 0);
+  if (node.parent != kNoBlock) --nodes_[index(node.parent)].child_count;
+  node.child_count = RadixNode::kNotStored;
   --node_count_;
 
   const size_t mask = table_.size() - 1;
@@ -85,7 +85,7 @@ void RadixTree::remove(BlockId block) {
 
 void RadixTree::count_hit(BlockId block, TimeNs now) {
   ++nodes_[index(block)].hit_count;
-  touch(block, now);
+  nodes_[index(block)].last_use = now;
 }
 
 void RadixTree::check_invariants() const {
@@ -93,22 +93,22 @@ void RadixTree::check_invariants() const {
   int32_t stored = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const RadixNode& node = nodes_[i];
-    if (!node.stored) continue;
+    if (!node.stored()) continue;
     ++stored;
     const auto block = static_cast<BlockId>(i);
     INFLIGHT_CHECK(find({node.key, node.salt, node.parent, tokens(block)}) == block);
-    if (node.parent) {
-      const RadixNode& parent = nodes_[index(*node.parent)];
-      INFLIGHT_CHECK(parent.stored && parent.depth + 1 == node.depth && parent.salt == node.salt);
+    if (node.parent != kNoBlock) {
+      const RadixNode& parent = nodes_[index(node.parent)];
+      INFLIGHT_CHECK(parent.stored() && parent.depth + 1 == node.depth && parent.salt == node.salt);
       INFLIGHT_CHECK(node.key == child_key(parent.key, tokens(block)));
-      ++children[index(*node.parent)];
+      ++children[index(node.parent)];
     } else {
       INFLIGHT_CHECK(node.depth == 0 && node.key == child_key(root_key(node.salt), tokens(block)));
     }
   }
   INFLIGHT_CHECK(stored == node_count_);
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    INFLIGHT_CHECK(!nodes_[i].stored || nodes_[i].child_count == children[i]);
+    INFLIGHT_CHECK(!nodes_[i].stored() || nodes_[i].child_count == children[i]);
   }
 }
 

@@ -33,22 +33,25 @@ using PrefixKey = uint64_t;
 
 // Who computed a block: for strategies, never for matching.
 struct NodeOwner {
-  uint32_t tenant = 0;
   int32_t priority = 0;
+  uint32_t tenant = 0;
 };
 
 // One cache line.
 struct alignas(64) RadixNode {
   PrefixKey key = 0;
   uint64_t salt = 0;
-  std::optional<BlockId> parent;  // nullopt: a first block
-  int32_t child_count = 0;
-  int32_t depth = 0;      // blocks before it
-  int32_t hit_count = 0;  // requests that found it
-  bool stored = false;    // in the tree
+  BlockId parent = kNoBlock;         // kNoBlock: it is a first block
+  int32_t child_count = kNotStored;  // kNotStored: it is not in the tree
+  int32_t depth = 0;                 // blocks before it
+  int32_t hit_count = 0;             // requests that found it
   TimeNs created = 0;
   TimeNs last_use = 0;
+  int64_t release_tick = 0;  // which release of a block it was that left it without references; 0: none yet
   NodeOwner owner;
+
+  static constexpr int32_t kNotStored = -1;
+  [[nodiscard]] bool stored() const { return child_count != kNotStored; }
 };
 static_assert(sizeof(RadixNode) == 64);
 
@@ -60,7 +63,7 @@ class RadixTree {
   struct Content {
     PrefixKey key = 0;
     uint64_t salt = 0;
-    std::optional<BlockId> parent;
+    BlockId parent = kNoBlock;        // kNoBlock: none
     std::span<const TokenId> tokens;  // B tokens
   };
 
@@ -73,7 +76,7 @@ class RadixTree {
 
   // Makes `block` the node of this content; false, and nothing is done, when another one is.
   // REQUIRES: the parent is in the tree, `block` is not.
-  bool insert(const Content& content, BlockId block, NodeOwner owner, TimeNs now);
+  bool insert(const Content& content, BlockId block, const NodeOwner& owner, TimeNs now);
 
   // Takes a node out.  REQUIRES: it has no children.
   void remove(BlockId block);
@@ -87,14 +90,20 @@ class RadixTree {
   void prefetch_remove(BlockId block) const {
     const RadixNode& node = nodes_[index(block)];
     __builtin_prefetch(&table_[home(low_of(node.key))], 1);
-    if (node.parent) __builtin_prefetch(&nodes_[index(*node.parent)], 1);
+    if (node.parent != kNoBlock) prefetch_release(node.parent);
   }
+  // The same before release().
+  void prefetch_release(BlockId block) const { __builtin_prefetch(&nodes_[index(block)], 1); }
 
   void count_hit(BlockId block, TimeNs now);
-  void touch(BlockId block, TimeNs now) { nodes_[index(block)].last_use = now; }
+  // Its last reference goes.
+  void release(BlockId block, TimeNs now, int64_t release_tick) {
+    nodes_[index(block)].last_use = now;
+    nodes_[index(block)].release_tick = release_tick;
+  }
 
   [[nodiscard]] const RadixNode& node(BlockId block) const { return nodes_[index(block)]; }
-  [[nodiscard]] bool contains(BlockId block) const { return nodes_[index(block)].stored; }
+  [[nodiscard]] bool contains(BlockId block) const { return nodes_[index(block)].stored(); }
   [[nodiscard]] bool is_leaf(BlockId block) const { return nodes_[index(block)].child_count == 0; }
   [[nodiscard]] std::span<const TokenId> tokens(BlockId block) const;
   [[nodiscard]] int32_t node_count() const { return node_count_; }

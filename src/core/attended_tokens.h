@@ -10,8 +10,9 @@ namespace inflight {
 // Pairs of a query among `count` tokens and a token that it attends to, a layer and head; the queries begin at position
 // `computed`. sliding_window: each sees the last so many tokens, itself included; 0 = all.
 [[nodiscard]] inline int64_t attended_tokens(int32_t computed, int32_t count, int32_t sliding_window) {
+  if (sliding_window == 0) return int64_t{count} * computed + (int64_t{count} * (count + 1) >> 1);
   // Those whose window reaches back to position 0 see position + 1 tokens, the others the whole window.
-  const int32_t growing = sliding_window == 0 ? count : std::clamp(sliding_window - computed, 0, count);
+  const int32_t growing = std::clamp(sliding_window - computed, 0, count);
   return int64_t{growing} * computed + int64_t{growing} * (growing + 1) / 2 + int64_t{count - growing} * sliding_window;
 }
 

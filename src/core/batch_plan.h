@@ -16,13 +16,23 @@ namespace inflight {
 // entry, recompute included.
 enum class Phase : uint8_t { Prefill, Decode };
 
-// One sequence's share of a step: its tokens at positions [computed, computed + scheduled).
+// What the host needs for its part of an entry; executors pass it by.   LIFETIME: as BatchEntry's spans.
+struct HostPart {
+  std::span<const TokenId> known_tokens;  // prompt, then output
+  std::span<const TokenId> end_tokens;
+};
+
+// One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
+// through one for each running sequence: kept small.
 // LIFETIME: the spans point into the scheduler's sequences and are valid until its next plan() or commit().
 struct BatchEntry {
   SequenceId sequence{};
   int32_t row = 0;                    // place of the sequence's state on the device, in [0, max_num_seqs)
   int32_t computed_token_count = 0;   // tokens whose K and V are stored when this step begins
   int32_t scheduled_token_count = 0;  // >= 1
+  // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
+  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and logits_wanted exclude it.
+  int32_t draft_token_count = 0;
   // Ids of the scheduled tokens. One id less than scheduled_token_count when input_on_device.
   std::span<const TokenId> tokens;
   // The last scheduled token is the one that the device sampled for `row` in the step before, not yet read by the host.
@@ -30,26 +40,21 @@ struct BatchEntry {
   // The last scheduled token is the sequence's newest: its logits give one new token.
   bool samples = false;
   Phase phase = Phase::Prefill;
+  // With `samples`: the host draws the token from the logits; the device draws none, and what it reports is
+  // overwritten.
+  bool host_samples = false;
   uint32_t adapter = 0;  // Request::adapter: whose low-rank products are added for these tokens; 0 = none
-  // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
-  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and logits_wanted exclude it.
-  int32_t draft_token_count = 0;
   // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks. kNoBlock: wholly before the sliding window
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
   const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
+  const HostPart* host = nullptr;            // set when logits_wanted > 0
 
   // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
   int32_t logits_wanted = 0;
   // The final hidden states of the entry's last so many tokens are read back (StepResult::hidden); 0 = none.
   int32_t hidden_wanted = 0;
-  // With `samples`: the host draws the token from the logits; the device draws none, and what it reports is
-  // overwritten.
-  bool host_samples = false;
-  // For the host's part, set when logits_wanted or hidden_wanted > 0; executors pass them by.
-  std::span<const TokenId> known_tokens;  // prompt, then output
-  std::span<const TokenId> end_tokens;
-  int32_t prompt_token_count = 0;
+  int32_t prompt_token_count = 0;  // set when logits_wanted or hidden_wanted > 0
 
   // Positions [first, end) of the prompt tokens whose logprobs the wanted logits tell.
   [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }
@@ -61,6 +66,7 @@ struct BatchEntry {
   [[nodiscard]] int32_t sampled_position() const { return context_token_count() - draft_token_count; }
   [[nodiscard]] std::span<const TokenId> drafts() const { return tokens.last(static_cast<size_t>(draft_token_count)); }
 };
+static_assert(sizeof(BatchEntry) == 96);
 
 // Copies whole blocks before the step's tokens are computed (copy-on-write).
 struct BlockCopy {

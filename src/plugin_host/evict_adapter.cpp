@@ -83,7 +83,7 @@ const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
     unit_[i] = count(to_integer(block));
     key_[i] = node.key;
     if ((columns & INFLIGHT_UNIT_CHAIN) != 0) {
-      parent_[i] = node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT;
+      parent_[i] = node.parent != kNoBlock ? count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
       depth_[i] = count(node.depth);
       children_[i] = count(node.child_count);
     }

@@ -275,10 +275,9 @@ void leave(ThreadRecord& record) {
 
 }  // namespace
 
-GuardResult run_catching(void (*function)(void*), void* argument) {
+GuardResult caught() {
   try {
-    function(argument);
-    return {};
+    throw;
   } catch (const std::exception& error) {
     return {GuardOutcome::Threw, std::string("an exception: ") + error.what()};
   } catch (...) {
@@ -288,7 +287,8 @@ GuardResult run_catching(void (*function)(void*), void* argument) {
 
 GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void* argument) {
   ThreadRecord& record = record_of_this_thread();
-  if (record.jump != nullptr) return run_catching(function, argument);
+  const auto call = [function, argument] { function(argument); };
+  if (record.jump != nullptr) return run_catching(call);
   sigjmp_buf jump;
   record.code = limits.code;
   record.cut_tries.store(0);
@@ -303,7 +303,7 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   }
   record.jump = &jump;
   record.serial.fetch_add(1);
-  GuardResult result = run_catching(function, argument);
+  GuardResult result = run_catching(call);
   leave(record);
   return result;
 }

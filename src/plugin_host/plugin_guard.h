@@ -46,12 +46,18 @@ template <typename Call>
   return run_guarded(limits, [](void* it) { (*static_cast<std::remove_reference_t<Call>*>(it))(); }, &call);
 }
 
-// The same without guard against crashes and endless loops.
-[[nodiscard]] GuardResult run_catching(void (*function)(void*), void* argument);
+// Of the exception that is being handled.
+[[nodiscard]] GuardResult caught();
 
+// The same without guard against crashes and endless loops.
 template <typename Call>
 [[nodiscard]] GuardResult run_catching(Call&& call) {
-  return run_catching([](void* it) { (*static_cast<std::remove_reference_t<Call>*>(it))(); }, &call);
+  try {
+    call();
+    return {};
+  } catch (...) {
+    return caught();
+  }
 }
 
 // Lives in a host function that a plugin called: the watchdog waits until it ends, then the call is cut short there.

@@ -24,8 +24,8 @@ uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
 std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit) {
   if (unit >= static_cast<uint32_t>(blocks.pool().block_count())) return std::nullopt;
   const RadixNode& node = blocks.tree().node(static_cast<BlockId>(unit));
-  if (!node.stored) return std::nullopt;
-  return node.parent ? count(to_integer(*node.parent)) : INFLIGHT_UNIT_ROOT;
+  if (!node.stored()) return std::nullopt;
+  return node.parent != kNoBlock ? count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
 }
 
 template <typename T, typename Get>
@@ -87,8 +87,8 @@ void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
       return count(running ? s.prefix_hit_token_count : s.stored_prefix_block_count * width);
     });
     view_.cached_unit = column(cached_unit_, [](S s) {
-      const bool any = s.state != SequenceState::Running && s.stored_prefix_end;
-      return any ? count(to_integer(*s.stored_prefix_end)) : INFLIGHT_UNIT_ROOT;
+      const bool any = s.state != SequenceState::Running && s.stored_prefix_end != kNoBlock;
+      return any ? count(to_integer(s.stored_prefix_end)) : INFLIGHT_UNIT_ROOT;
     });
   }
   if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {

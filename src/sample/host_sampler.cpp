@@ -95,9 +95,9 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   }
   logits_.assign(logits.begin(), logits.end());
   process_logits({.sampling = sampling,
-                  .known_tokens = entry.known_tokens,
+                  .known_tokens = entry.host->known_tokens,
                   .prompt_token_count = entry.prompt_token_count,
-                  .end_tokens = entry.end_tokens,
+                  .end_tokens = entry.host->end_tokens,
                   .allowed = allowed_},
                  logits_);
   const Draw drawn = draw_token(logits_, sampling, entry.context_token_count());
@@ -138,7 +138,7 @@ void HostSampler::tell_prompt(const BatchEntry& entry, const EntryLogits& logits
     const LogSoftmax probabilities(logits.values.subspan(row * width, width));
     PromptLogprob told{.sequence = entry.sequence, .position = p};
     if (probabilities.valid()) {
-      told.logprob = probabilities.of(entry.known_tokens[static_cast<size_t>(p)]);
+      told.logprob = probabilities.of(entry.host->known_tokens[static_cast<size_t>(p)]);
       told.top_logprobs = keep(probabilities.top(entry.sampling->prompt_logprobs));
     }
     result_.prompt_logprobs.push_back(told);

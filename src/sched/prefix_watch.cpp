@@ -22,7 +22,8 @@ std::optional<BlockId> PrefixWatch::find_next(const Sequence& sequence) const {
 }
 
 int32_t& PrefixWatch::end_head(const Sequence& sequence) {
-  return sequence.stored_prefix_end ? ends_at_block_[static_cast<size_t>(*sequence.stored_prefix_end)] : ends_at_root_;
+  const BlockId end = sequence.stored_prefix_end;
+  return end == kNoBlock ? ends_at_root_ : ends_at_block_[static_cast<size_t>(end)];
 }
 
 void PrefixWatch::link(Sequence& sequence) {
@@ -60,7 +61,7 @@ void PrefixWatch::advance(Sequence& sequence) {
   while (wants_more(sequence)) {
     const auto next = find_next(sequence);
     if (!next) return;
-    sequence.stored_prefix_end = next;
+    sequence.stored_prefix_end = *next;
     ++sequence.stored_prefix_block_count;
   }
 }
@@ -74,7 +75,7 @@ void PrefixWatch::add(Sequence& sequence) {
   const auto whole = (static_cast<int32_t>(sequence.tokens.size()) - 1) / blocks_.block_token_count();
   links_[slot].wanted = std::min(static_cast<int32_t>(sequence.keys.size()), whole);
   sequence.stored_prefix_block_count = 0;
-  sequence.stored_prefix_end.reset();
+  sequence.stored_prefix_end = kNoBlock;
   advance(sequence);
   link(sequence);
 }
@@ -116,7 +117,7 @@ void PrefixWatch::on_evict(BlockId block) {
     moving_.push_back(links_[static_cast<size_t>(slot)].sequence);
   }
   // Leaves go first, so the parent is still there; the node keeps naming it.
-  const std::optional<BlockId> parent = blocks_.tree().node(block).parent;
+  const BlockId parent = blocks_.tree().node(block).parent;
   for (Sequence* const sequence : moving_) {
     unlink(*sequence);
     sequence->stored_prefix_end = parent;
@@ -134,7 +135,7 @@ void PrefixWatch::check_invariants() const {
     blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(static_cast<size_t>(links.wanted)),
                   sequence.tokens, matched);
     INFLIGHT_CHECK(static_cast<int32_t>(matched.size()) == sequence.stored_prefix_block_count);
-    INFLIGHT_CHECK(matched.empty() ? !sequence.stored_prefix_end : sequence.stored_prefix_end == matched.back());
+    INFLIGHT_CHECK(sequence.stored_prefix_end == (matched.empty() ? kNoBlock : matched.back()));
   }
 }
 

@@ -282,11 +282,10 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
   if (sequence.keys.size() == i) {
     sequence.keys.push_back(child_key(i == 0 ? root_key(salt) : sequence.keys.back(), tokens));
   }
-  std::optional<BlockId> parent;
-  if (i > 0) parent = sequence.block_table[i - 1];
+  const BlockId parent = i > 0 ? sequence.block_table[i - 1] : kNoBlock;
   return {.index = sequence.published_block_count,
           .content = {sequence.keys[i], salt, parent, tokens},
-          .owner = {sequence.request.tenant, sequence.request.priority}};
+          .owner = {.priority = sequence.request.priority, .tenant = sequence.request.tenant}};
 }
 
 void Scheduler::publish_full_blocks(Sequence& sequence) {
@@ -339,28 +338,31 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
   submitted_first_ = (submitted_first_ + 1) % submitted_.size();
   --submitted_count_;
 
-  const size_t ended_before = output_.finished.size();
+  const size_t ended_before = output_.finished.size(), tokens_before = output_.tokens.size();
   commit_prompt_logprobs(result, submitted);
-  for (size_t i = 0; i < result.sampled.size(); ++i) {
-    Sequence& sequence = *submitted.sampled[i].sequence;
-    if (sequence.id != submitted.sampled[i].id) continue;  // it left while the step ran
-    INFLIGHT_CHECK(result.sampled[i].sequence == sequence.id && sequence.unread_token_count > 0);
-    --sequence.unread_token_count;
-    commit_token(sequence, result.sampled[i], now);
+  const SampledRow* row = submitted.sampled.data();
+  for (const SampledToken& sampled : result.sampled) {
+    const auto [sequence, id] = *row++;
+    if (sequence->id != id) continue;  // it left while the step ran
+    INFLIGHT_CHECK(sampled.sequence == id && sequence->unread_token_count > 0);
+    --sequence->unread_token_count;
+    commit_token(*sequence, sampled, now);
   }
+  stats_.output_tokens += static_cast<int64_t>(output_.tokens.size() - tokens_before);
   commit_pooled(result, submitted, now);
   if (output_.finished.size() > ended_before) close_up_running();
   view_.last_step_duration = result.duration;
   view_.last_prefill_tokens = submitted.work.prefill_tokens;
   view_.last_decode_sequences = submitted.work.decode_sequences;
   latency_model_.observe(submitted.work, result.duration);
-  if ((wanted_events_ >> static_cast<uint32_t>(EventType::Step) & 1U) != 0) {
+  if (wants(EventType::Step)) {
     events_.push_back(
         {EventType::Step, 0, 0, now, submitted.work.prefill_tokens, submitted.work.decode_sequences, result.duration});
   }
 }
 
-void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+[[gnu::always_inline]] inline void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled,
+                                                           TimeNs now) {
   if (!sampled.valid) {
     const FinishCause cause = sampled.filter_failed ? FinishCause::FilterFailed : FinishCause::NoFiniteLogits;
     finish(sequence, FinishReason::Error, cause, now);
@@ -370,7 +372,7 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
   if (sampled.filter_wakes)
     sequence.filtered_from = std::min(sequence.filtered_from, sequence.output_token_count() + 2);
   if (append_token(sequence, sampled, now)) return;
-  if (!sequence.guessed.empty()) return commit_drafts(sequence, sampled, now);
+  if (config_.num_speculative_tokens > 0 && !sequence.guessed.empty()) return commit_drafts(sequence, sampled, now);
   for (const TokenId token : sampled.forced) {
     ++stats_.forced_tokens;
     if (append_token(sequence, {.token = token}, now)) return;
@@ -378,28 +380,44 @@ void Scheduler::commit_token(Sequence& sequence, const SampledToken& sampled, Ti
 }
 
 // True: the sequence has ended with it.
-bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+[[gnu::always_inline]] inline bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled,
+                                                           TimeNs now) {
   sequence.tokens.push_back(sampled.token);
-  ++stats_.output_tokens;
   record(EventType::Tokens, sequence, now, 0, 1);
   sequence.last_token_time = now;
-  if (sequence.first_token_time == kNotYet) {
-    sequence.first_token_time = now;
-    record(EventType::FirstToken, sequence, now);
-  }
   TokenOutput& output = output_.tokens.emplace_back(
       TokenOutput{.slot = sequence.slot, .token = sampled.token, .logprob = sampled.logprob});
   if (!sampled.top_logprobs.empty()) {
     std::tie(output.top_first, output.top_count) = keep_top_logprobs(sampled.top_logprobs);
   }
-  if (sequence.state == SequenceState::Running && has_full_block(sequence)) publish_or_adopt_full_blocks(sequence);
-  if (sequence.choice == 0 && sequence.output_token_count() == 1) release_held_choices(sequence, now);
+  const bool first = sequence.first_token_time == kNotYet;
+  const bool fills = sequence.state == SequenceState::Running && has_full_block(sequence);
   const FinishReason reason = finish_reason_of(sequence);
-  if (reason == FinishReason::None) return false;
-  output.ends = true;
+  if (first || fills || reason != FinishReason::None) follow_token(sequence, first, reason, now);
+  return reason != FinishReason::None;
+}
+
+// What the token that was just appended brings about; most bring about nothing.
+void Scheduler::follow_token(Sequence& sequence, bool first, FinishReason reason, TimeNs now) {
+  if (first) {
+    sequence.first_token_time = now;
+    record(EventType::FirstToken, sequence, now);
+  }
+  if (sequence.state == SequenceState::Running) publish_or_adopt_full_blocks(sequence);
+  if (first && sequence.choice == 0) release_held_choices(sequence, now);
+  if (reason == FinishReason::None) return;
+  output_.tokens.back().ends = true;
   finish(sequence, reason, FinishCause::None, now);
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
-  return true;
+}
+
+// The tokens that follow the first one, which has been appended.
+void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+  note_drafts(sequence, sampled);
+  for (const TokenLogprob& further : sampled.further) {
+    ++sequence.computed_token_count;  // the token before it was a guess: its K and V are stored
+    if (append_token(sequence, {.token = further.token, .logprob = further.logprob}, now)) return;
+  }
 }
 
 // A simulated step brings no numbers; the request ends all the same.
@@ -436,8 +454,7 @@ std::pair<int32_t, int32_t> Scheduler::keep_top_logprobs(std::span<const TokenLo
   return {first, static_cast<int32_t>(top.size())};
 }
 
-void Scheduler::record(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c) {
-  if ((wanted_events_ >> static_cast<uint32_t>(type) & 1U) == 0) return;
+void Scheduler::put_event(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c) {
   events_.push_back({type, static_cast<uint32_t>(sequence.slot), to_integer(sequence.id), now, a, b, c});
 }
 
@@ -457,9 +474,7 @@ void Scheduler::set_policy(SchedulePolicy& policy, TimeNs now) {
 void Scheduler::hand_policy_to(SchedulePolicy& policy) {
   policy_ = &policy;
   wanted_events_ = policy.wanted_events();
-  std::erase_if(events_, [this](const SchedulerEvent& event) {
-    return (wanted_events_ >> static_cast<uint32_t>(event.type) & 1U) == 0;
-  });
+  std::erase_if(events_, [this](const SchedulerEvent& event) { return !wants(event.type); });
   while (!waiting_.empty()) unranked_.push_back(waiting_.pop());  // ranked again by the new one
   watch_prefixes_if_wanted();
 }

@@ -225,6 +225,12 @@ class Scheduler {
     std::vector<SampledRow> sampled;
     std::vector<SampledRow> with_logits;  // entries with logits_wanted > 0
     std::vector<SampledRow> pooled;       // entries that end a prompt whose hidden states are asked for
+    void clear() {
+      work = {};
+      sampled.clear();
+      with_logits.clear();
+      pooled.clear();
+    }
   };
 
   // scheduler.cpp: life cycle
@@ -235,9 +241,15 @@ class Scheduler {
   void begin_waiting(Sequence& sequence, TimeNs now);
   void leave_waiting(Sequence& sequence);
   void watch_prefixes_if_wanted();
-  void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0);
+  void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
+    if (wants(type)) put_event(type, sequence, now, a, b, c);
+  }
+  [[nodiscard]] bool wants(EventType type) const { return (wanted_events_ >> static_cast<uint32_t>(type) & 1U) != 0; }
+  void put_event(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c);
   void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  void commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now);
   bool append_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  void follow_token(Sequence& sequence, bool first, FinishReason reason, TimeNs now);
   void commit_pooled(const StepResult& result, const Submitted& submitted, TimeNs now);
   void commit_prompt_logprobs(const StepResult& result, const Submitted& submitted);
   std::pair<int32_t, int32_t> keep_top_logprobs(std::span<const TokenLogprob> top);
@@ -262,7 +274,12 @@ class Scheduler {
   void schedule_decodes(TimeNs now);
   void schedule_prefills(TimeNs now);
   void schedule(Sequence& sequence, int32_t token_count);
-  void want_logits(const Sequence& sequence, BatchEntry& entry);
+  void add_entry(Sequence& sequence, int32_t token_count, bool samples);
+  void count_entry(const BatchEntry& entry, Sequence& sequence);
+  void count_wanted(const BatchEntry& entry, Sequence& sequence);
+  void count_entries_again();
+  void want_logits(Sequence& sequence, BatchEntry& entry);
+  void want_hidden(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
   void release_passed_blocks(Sequence& sequence);
@@ -271,7 +288,7 @@ class Scheduler {
   // scheduler_drafts.cpp: speculative decoding
   void add_drafts();
   [[nodiscard]] int32_t room_for_drafts(Sequence& sequence, int32_t wanted);
-  void commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  void note_drafts(Sequence& sequence, const SampledToken& sampled);
   // scheduler_carry_on.cpp: equal steps at once
   [[nodiscard]] bool only_carries_on() const;
   void take_carried_tokens(Sequence& sequence, int32_t carried, CarriedSteps& steps);
@@ -379,6 +396,7 @@ class Scheduler {
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;
   size_t submitted_count_ = 0;
+  Submitted* planned_ = nullptr;  // the next of them, while it is planned
 
   // What happens every B steps while all are carried on: who needs a block, who fills one.
   struct Carried {

@@ -127,7 +127,7 @@ void Scheduler::note_computing(const Sequence& sequence) {
 }
 
 void Scheduler::note_adapter(const Sequence& sequence) {
-  const uint32_t adapter = sequence.request.adapter;
+  const uint32_t adapter = sequence.adapter;
   if (adapter != 0 && std::ranges::find(adapters_, adapter) == adapters_.end()) adapters_.push_back(adapter);
 }
 

@@ -19,11 +19,7 @@ bool Scheduler::only_carries_on() const {
   if (trace_ != nullptr || running_.empty() || !unranked_.empty() || submitted_count_ > 1 || policy_->limits_steps()) {
     return false;
   }
-  if (((wanted_events_ >> static_cast<uint32_t>(EventType::Tokens) |
-        wanted_events_ >> static_cast<uint32_t>(EventType::Step)) &
-       1U) != 0) {
-    return false;
-  }
+  if (wants(EventType::Tokens) || wants(EventType::Step)) return false;
   const bool fixed = config_.batching == BatchingMode::Static || config_.batching == BatchingMode::Dynamic;
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
   if (!waiting_.empty() && !full && !fixed) return false;

@@ -41,6 +41,7 @@ void Scheduler::add_drafts() {
     ++stats_.drafts;
     stats_.draft_tokens += count;
   }
+  count_entries_again();
 }
 
 // How many of the wanted guesses have a place; blocks are taken for them where there are any.
@@ -52,8 +53,7 @@ int32_t Scheduler::room_for_drafts(Sequence& sequence, int32_t wanted) {
   return held * blocks_.block_token_count() - sequence.computed_token_count;
 }
 
-// The tokens that follow the first one, which has been appended.
-void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+void Scheduler::note_drafts(Sequence& sequence, const SampledToken& sampled) {
   const auto drafts = static_cast<int32_t>(sequence.guessed.size()) - 1;
   const auto accepted = static_cast<int32_t>(sampled.further.size());
   INFLIGHT_CHECK(accepted <= drafts);
@@ -62,10 +62,6 @@ void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, T
   sequence.draft_token_count += drafts;
   sequence.accepted_token_count += accepted;
   stats_.accepted_tokens += accepted;
-  for (const TokenLogprob& further : sampled.further) {
-    ++sequence.computed_token_count;  // the token before it was a guess: its K and V are stored
-    if (append_token(sequence, {.token = further.token, .logprob = further.logprob}, now)) return;
-  }
 }
 
 }  // namespace inflight

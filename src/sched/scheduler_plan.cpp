@@ -42,6 +42,8 @@ void Scheduler::begin_step(TimeNs now) {
   }
   wanted_events_ = policy_->wanted_events();
   plan_.clear();
+  planned_ = &submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
+  planned_->clear();
   prompt_logits_left_ = limits::kPromptLogitsMax;
   scheduled_.clear();
   refusals_.clear();
@@ -142,7 +144,7 @@ void Scheduler::schedule_decodes(TimeNs now) {
     if (!decodes) continue;
     const auto room = static_cast<int32_t>(sequence->block_table.size()) * blocks_.block_token_count();
     const bool fits = sequence->computed_token_count < room;  // 15 times out of 16
-    if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) schedule(*sequence, 1);
+    if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) add_entry(*sequence, 1, !sequence->pools);
   }
 }
 
@@ -158,43 +160,85 @@ void Scheduler::schedule_prefills(TimeNs now) {
 }
 
 void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
+  const bool newest = sequence.remaining_token_count() == token_count;
+  add_entry(sequence, token_count, newest && !sequence.pools);
+}
+
+// Every step does this for every running sequence.
+[[gnu::always_inline]] inline void Scheduler::add_entry(Sequence& sequence, int32_t token_count, bool samples) {
   const int32_t begin = sequence.computed_token_count;
   const int32_t end = begin + token_count;
   const auto host_known = static_cast<int32_t>(sequence.tokens.size());
-  const bool samples = end == sequence.known_token_count() && !sequence.pools;
   const Phase phase = samples && token_count == 1 ? Phase::Decode : Phase::Prefill;
   const size_t known = static_cast<size_t>(std::min(end, host_known) - begin);
-  plan_.entries.push_back(
-      {.sequence = sequence.id,
-       .row = sequence.row,
-       .computed_token_count = begin,
-       .scheduled_token_count = token_count,
-       .tokens = std::span<const TokenId>(sequence.tokens).subspan(static_cast<size_t>(begin), known),
-       .input_on_device = end > host_known,
-       .samples = samples,
-       .phase = phase,
-       .adapter = sequence.adapter,
-       .block_table = sequence.block_table,
-       .sampling = &sequence.request.sampling});
-  BatchEntry& entry = plan_.entries.back();
-  if (sequence.may_need_logits) want_logits(sequence, entry);
-  if (sequence.pools) {
-    const bool last = end == sequence.prompt_token_count;
-    const Pooling pooling = sequence.request.pooling;
-    entry.hidden_wanted = pooling == Pooling::Mean ? token_count : last && pooling == Pooling::Last ? 1 : 0;
-    entry.prompt_token_count = sequence.prompt_token_count;
+  BatchEntry& entry = plan_.entries.emplace_back(BatchEntry{.sequence = sequence.id,
+                                                            .row = sequence.row,
+                                                            .computed_token_count = begin,
+                                                            .scheduled_token_count = token_count,
+                                                            .tokens = {sequence.tokens.data() + begin, known},
+                                                            .input_on_device = end > host_known,
+                                                            .samples = samples,
+                                                            .phase = phase,
+                                                            .adapter = sequence.adapter,
+                                                            .block_table = sequence.block_table,
+                                                            .sampling = &sequence.request.sampling});
+  count_entry(entry, sequence);
+  if (sequence.may_need_logits || sequence.pools) {
+    if (sequence.may_need_logits) want_logits(sequence, entry);
+    if (sequence.pools) want_hidden(sequence, entry);
+    count_wanted(entry, sequence);
   }
   scheduled_.push_back(&sequence);
-
   sequence.computed_token_count = end;
-  if (entry.samples) ++sequence.unread_token_count;
+  sequence.unread_token_count += samples;
   tokens_left_ -= token_count;
-  if (entry.phase == Phase::Prefill) prefill_tokens_left_ -= token_count;
+  if (phase == Phase::Prefill) prefill_tokens_left_ -= token_count;
+}
+
+// Adds an entry of the plan to what its step does.
+[[gnu::always_inline]] inline void Scheduler::count_entry(const BatchEntry& entry, Sequence& sequence) {
+  StepWork& work = planned_->work;
+  work.attended_tokens += attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
+  if (entry.phase == Phase::Decode) {
+    ++work.decode_sequences;
+    work.prefill_tokens += entry.draft_token_count;
+  } else {
+    work.prefill_tokens += entry.scheduled_token_count;
+  }
+  if (entry.samples) planned_->sampled.push_back({&sequence, entry.sequence});
+}
+
+// Adds what the host reads of an entry besides its token.
+void Scheduler::count_wanted(const BatchEntry& entry, Sequence& sequence) {
+  const SampledRow row{&sequence, entry.sequence};
+  if (entry.logits_wanted > 0) planned_->with_logits.push_back(row);
+  if (sequence.pools && entry.context_token_count() == sequence.prompt_token_count) planned_->pooled.push_back(row);
+  plan_.logits_row_count += entry.logits_wanted;
+  plan_.hidden_row_count += entry.hidden_wanted;
+}
+
+// After entries were changed or taken out.
+void Scheduler::count_entries_again() {
+  planned_->clear();
+  plan_.logits_row_count = plan_.hidden_row_count = 0;
+  for (size_t i = 0; i < plan_.entries.size(); ++i) {
+    count_entry(plan_.entries[i], *scheduled_[i]);
+    count_wanted(plan_.entries[i], *scheduled_[i]);
+  }
+}
+
+void Scheduler::want_hidden(const Sequence& sequence, BatchEntry& entry) {
+  const bool last = entry.context_token_count() == sequence.prompt_token_count;
+  const Pooling pooling = sequence.request.pooling;
+  entry.hidden_wanted = pooling == Pooling::Mean           ? entry.scheduled_token_count
+                        : last && pooling == Pooling::Last ? 1
+                                                           : 0;
+  entry.prompt_token_count = sequence.prompt_token_count;
 }
 
 // Which of the entry's logits the host reads: of prompt tokens whose successors' logprobs are asked for, and of the
 // last token when the host draws.
-void Scheduler::want_logits(const Sequence& sequence, BatchEntry& entry) {
+void Scheduler::want_logits(Sequence& sequence, BatchEntry& entry) {
   entry.host_samples = entry.samples && sequence.host_samples();
   entry.logits_wanted = entry.host_samples ? 1 : 0;
   if (sequence.wants_prompt_logits()) {
@@ -205,8 +249,8 @@ void Scheduler::want_logits(const Sequence& sequence, BatchEntry& entry) {
     prompt_logits_left_ -= entry.logits_wanted;
   }
   if (entry.logits_wanted == 0) return;
-  entry.known_tokens = sequence.tokens;
-  entry.end_tokens = sequence.request.end_tokens;
+  sequence.host_part = {.known_tokens = sequence.tokens, .end_tokens = sequence.request.end_tokens};
+  entry.host = &sequence.host_part;
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 
@@ -221,6 +265,7 @@ void Scheduler::unschedule(Sequence& sequence) {
   sequence.computed_token_count = entry->computed_token_count;
   plan_.entries.erase(entry);
   scheduled_.erase(place);
+  count_entries_again();
 }
 
 // Blocks that no token from the next one on attends to. Published ones go together, when the last of them has passed: a
@@ -268,31 +313,18 @@ void Scheduler::end_step() {
     if (idle()) new_token_ratio_.on_idle();
     return;
   }
-  Submitted& next = submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
-  next.step = plan_.step;
-  next.work = {.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size())};
-  next.sampled.clear();
-  next.with_logits.clear();
-  next.pooled.clear();
-  for (size_t i = 0; i < plan_.entries.size(); ++i) {
-    const BatchEntry& entry = plan_.entries[i];
-    plan_.scheduled_token_count += entry.scheduled_token_count;
-    if (entry.phase == Phase::Decode) {
-      ++next.work.decode_sequences;
-      next.work.prefill_tokens += entry.draft_token_count;
-    } else {
-      next.work.prefill_tokens += entry.scheduled_token_count;
+  StepWork& work = planned_->work;
+  planned_->step = plan_.step;
+  work.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size());
+  plan_.scheduled_token_count = work.decode_sequences + work.prefill_tokens;
+  plan_.sampled_row_count = static_cast<int32_t>(planned_->sampled.size());
+  if (wants(EventType::Tokens)) {
+    for (size_t i = 0; i < plan_.entries.size(); ++i) {
+      const BatchEntry& entry = plan_.entries[i];
+      if (entry.phase == Phase::Prefill) {
+        put_event(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count, 0, 0);
+      }
     }
-    next.work.attended_tokens += attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
-    if (entry.samples) next.sampled.push_back({scheduled_[i], entry.sequence});
-    if (entry.logits_wanted > 0) next.with_logits.push_back({scheduled_[i], entry.sequence});
-    plan_.logits_row_count += entry.logits_wanted;
-    plan_.hidden_row_count += entry.hidden_wanted;
-    if (scheduled_[i]->pools && entry.context_token_count() == scheduled_[i]->prompt_token_count) {
-      next.pooled.push_back({scheduled_[i], entry.sequence});
-    }
-    if (entry.phase == Phase::Prefill)
-      record(EventType::Tokens, *scheduled_[i], view_.now, entry.scheduled_token_count);
   }
   const auto used = static_cast<int64_t>(plan_.entries.size());
   stats_.slot_steps += config_.max_num_seqs;
@@ -301,12 +333,11 @@ void Scheduler::end_step() {
     stats_.backlog_slot_steps += config_.max_num_seqs;
     stats_.backlog_used_slot_steps += used;
   }
-  plan_.sampled_row_count = static_cast<int32_t>(next.sampled.size());
-  if (next.work.decode_sequences > 0 && !preempted_in_step_) new_token_ratio_.on_decode_step();
+  if (work.decode_sequences > 0 && !preempted_in_step_) new_token_ratio_.on_decode_step();
   ++submitted_count_;
   ++stats_.steps;
   stats_.scheduled_tokens += plan_.scheduled_token_count;
-  stats_.attended_tokens += next.work.attended_tokens;
+  stats_.attended_tokens += work.attended_tokens;
   stats_.thrashing_steps += thrashing();
   recompute_tax_.add_step(stats_.recomputed_tokens - recomputed_before_, plan_.scheduled_token_count);
   recomputed_before_ = stats_.recomputed_tokens;

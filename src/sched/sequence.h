@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "cache/radix_tree.h"
+#include "core/batch_plan.h"
 #include "core/request.h"
 
 namespace inflight {
@@ -42,22 +43,23 @@ struct alignas(64) Sequence {
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
   SequenceId id{};
+  int32_t computed_token_count = 0;
+  int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
+
   SequenceState state = SequenceState::Finished;
   bool may_stop = false;         // it has tokens that end it
   bool may_need_logits = false;  // the host may have to read some of its logits
   bool pools = false;            // request.pooling is not None
   int32_t prompt_token_count = 0;
-  int32_t computed_token_count = 0;
-  int32_t unread_token_count = 0;     // sampled by submitted steps, not yet committed
   int32_t token_limit = 0;            // finishes by length when this many tokens are known
   int32_t slot = 0;                   // dense, reused; names the sequence to policies and to the engine's table
   int32_t row = 0;                    // place on the device while running
   int32_t choice = 0;                 // which answer to the request's prompt
   int32_t published_block_count = 0;  // the first blocks of the table that are in the radix tree
+  uint32_t adapter = 0;               // request.adapter
   TimeNs first_token_time = kNotYet;
   TimeNs last_token_time = kNotYet;
 
-  uint32_t adapter = 0;              // request.adapter
   int32_t filtered_from = 0;         // the first output token that is drawn under its filter
   int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
   int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
@@ -68,13 +70,14 @@ struct alignas(64) Sequence {
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold
 
-  Request request;  // its prompt has moved to `tokens`
+  Request request;     // its prompt has moved to `tokens`
+  HostPart host_part;  // what its newest entry in a plan points at
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
 
   // While it waits and the policy looks at prefixes (PrefixWatch): how much of it is stored.
   int32_t stored_prefix_block_count = 0;
-  std::optional<BlockId> stored_prefix_end;  // the last stored block
+  BlockId stored_prefix_end = kNoBlock;  // the last stored block
 
   uint64_t admission_step = 0;       // the plan that last admitted it
   uint64_t fork_step = 0;            // the plan in which another choice was last about to share its blocks

@@ -381,8 +381,8 @@ class Decoder {
     commit.step = number();
     commit.duration = small<TimeNs>("a duration is out of range", std::numeric_limits<TimeNs>::max());
     for (size_t left = count(); left > 0; --left) {
-      commit.tokens.push_back(static_cast<TokenId>(small<int64_t>("a token id is out of range", uint64_t{1} << 31)) -
-                              1);
+      commit.tokens.push_back(
+          static_cast<TokenId>(small<int64_t>("a token id is out of range", uint64_t{1} << 31) - 1));
     }
     while (!fields_.empty()) {
       const uint64_t row = number();

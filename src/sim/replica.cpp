@@ -67,7 +67,7 @@ void Replica::add(int32_t index, TimeNs arrival) {
   }
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id,
-                       {.output_stream = given.output_stream, .end_position = end_position});
+                       {.output = StreamWords(given.output_stream), .end_position = end_position});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
   ++request_count_;
@@ -114,7 +114,7 @@ class Replica::Carrier final : public CarriedSteps {
     return {.now = now, .duration = duration};
   }
   void read_tokens(const Sequence& sequence, int32_t position, std::span<TokenId> tokens) override {
-    read_stream(replica_.executor_.script(sequence.id).output_stream, position, tokens);
+    read_stream(replica_.executor_.script(sequence.id).output, position, tokens);
   }
 
   void end(int64_t steps) {
@@ -211,13 +211,14 @@ int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
   append_prompt(request, tokens);
   const auto width = static_cast<size_t>(blocks_.block_token_count());
   PrefixKey key = root_key(request.cache_salt);
-  std::optional<BlockId> parent;
+  BlockId parent = kNoBlock;
   int32_t stored = 0;
   for (size_t end = width; end <= tokens.size(); end += width) {
     const auto block = std::span(tokens).subspan(end - width, width);
     key = child_key(key, block);
-    parent = blocks_.tree().find({key, request.cache_salt, parent, block});
-    if (!parent) break;
+    const auto found = blocks_.tree().find({key, request.cache_salt, parent, block});
+    if (!found) break;
+    parent = *found;
     stored = static_cast<int32_t>(end);
   }
   return stored;

@@ -44,7 +44,7 @@ TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
 
 TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {
   const Script& script = scripts_[static_cast<size_t>(to_integer(sequence))];
-  return output_token(script.output_stream, script.end_position, position);
+  return output_token(script.output, script.end_position, position);
 }
 
 void SimulatedExecutor::submit(const BatchPlan& plan) {
@@ -60,21 +60,25 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   flight.finished = launched.finished;
   flight.result.step = plan.step;
   flight.result.duration = launched.duration;
-  flight.result.sampled.clear();
-  flight.positions.clear();
+  flight.result.sampled.resize(static_cast<size_t>(plan.sampled_row_count));
+  flight.positions.resize(static_cast<size_t>(plan.sampled_row_count));
   flight.further.clear();
   flight.further.reserve(static_cast<size_t>(plan.scheduled_token_count));  // spans point into it
+  size_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
     if (!entry.samples) continue;
     const int32_t position = entry.sampled_position();
-    const TokenId token = token_at(entry.sequence, position);
+    SampledToken& sampled = flight.result.sampled[row];
+    sampled.sequence = entry.sequence;
+    sampled.token = token_at(entry.sequence, position);
+    sampled.further = {};
+    flight.positions[row++] = position;
+    if (entry.draft_token_count == 0) continue;
     const size_t begin = flight.further.size();
-    verify_drafts(entry.drafts(), token, flight.further, [&](size_t i) -> TokenLogprob {
+    verify_drafts(entry.drafts(), sampled.token, flight.further, [&](size_t i) -> TokenLogprob {
       return {token_at(entry.sequence, position + 1 + static_cast<int32_t>(i)), 0.0F};
     });
-    flight.result.sampled.push_back(
-        {.sequence = entry.sequence, .token = token, .further = std::span(flight.further).subspan(begin)});
-    flight.positions.push_back(position);
+    sampled.further = std::span(flight.further).subspan(begin);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "core/executor.h"
 #include "sim/decision_hash.h"
 #include "sim/device_model.h"
+#include "sim/workload.h"
 
 namespace inflight {
 
@@ -22,7 +23,7 @@ class SimulatedExecutor final : public Executor {
 
   // What a sequence will produce: set before it is scheduled.
   struct Script {
-    uint64_t output_stream = 0;
+    StreamWords output;        // the stream of its output tokens
     int32_t end_position = 0;  // where the end token is sampled; 0: it ends by length
   };
   void set_script(SequenceId sequence, const Script& script);

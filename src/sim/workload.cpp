@@ -8,8 +8,7 @@
 
 namespace inflight {
 
-void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
-  const StreamWords words(stream);
+void read_stream(const StreamWords& words, int32_t position, std::span<TokenId> tokens) {
   const auto begin = static_cast<uint32_t>(position);
   const uint32_t first = begin % 2 == 0 ? words.even : words.odd, second = begin % 2 == 0 ? words.odd : words.even;
   // By pairs, so that no token asks which word is its own: the compiler makes vectors of them.
@@ -27,7 +26,7 @@ void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens) {
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens) {
   const size_t begin = tokens.size();
   tokens.resize(begin + static_cast<size_t>(count));
-  read_stream(stream, position, std::span(tokens).subspan(begin));
+  read_stream(StreamWords(stream), position, std::span(tokens).subspan(begin));
 }
 
 int64_t Workload::sequence_tokens_max() const {
@@ -48,13 +47,14 @@ std::vector<TokenId> Workload::prediction(int32_t index) const {
   const SimRequest& request = requests[static_cast<size_t>(index)];
   Rng rng(seed * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(index));
   const int32_t count = std::min(request.max_tokens, request.output_tokens + limits::kDraftTokensMax);
+  const StreamWords output(request.output_stream);
   std::vector<TokenId> tokens;
   tokens.reserve(2 * static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) {
     const bool guessed_wrong =
         i > 0 && !rng.chance(*acceptance);  // the first one comes with the prompt: nobody guesses
     if (guessed_wrong) tokens.push_back(kSimWrongToken);
-    tokens.push_back(output_token(request.output_stream, request.end_position(), request.prompt_tokens + i));
+    tokens.push_back(output_token(output, request.end_position(), request.prompt_tokens + i));
   }
   return tokens;
 }

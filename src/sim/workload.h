@@ -25,8 +25,9 @@ inline constexpr TokenId kSimWrongToken = kSimEndToken - 1;
 
 // Two words of 30 bits name a stream: tokens at even positions come from one, at odd positions from the other.
 struct StreamWords {
-  uint32_t even, odd;
+  uint32_t even = 0, odd = 0;
 
+  StreamWords() = default;
   explicit StreamWords(uint64_t stream) {
     // The finaliser of SplitMix64 (Steele et al. 2014).
     uint64_t hash = stream + 0x9e3779b97f4a7c15ULL;
@@ -52,7 +53,7 @@ struct StreamWords {
 void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector<TokenId>& tokens);
 
 // The same into a span.
-void read_stream(uint64_t stream, int32_t position, std::span<TokenId> tokens);
+void read_stream(const StreamWords& words, int32_t position, std::span<TokenId> tokens);
 
 // Tokens [offset, offset + count) of a stream.
 struct ContentSegment {
@@ -88,8 +89,8 @@ struct SimRequest {
 };
 
 // The token that is sampled at `position`, when the end token is at `end_position` (0: nowhere).
-[[nodiscard]] inline TokenId output_token(uint64_t output_stream, int32_t end_position, int32_t position) {
-  return position == end_position ? kSimEndToken : stream_token(output_stream, position);
+[[nodiscard]] inline TokenId output_token(const StreamWords& output, int32_t end_position, int32_t position) {
+  return position == end_position ? kSimEndToken : output.token(static_cast<uint32_t>(position));
 }
 
 struct Workload {

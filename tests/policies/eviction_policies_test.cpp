@@ -56,7 +56,7 @@ std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& tra
     hits.push_back(!table.empty());
     if (table.empty()) {
       EXPECT_TRUE(blocks.try_extend(table, 1));
-      EXPECT_TRUE(blocks.try_publish(table, {.index = 0, .content = {key, 0, std::nullopt, tokens}, .owner = {}}));
+      EXPECT_TRUE(blocks.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
     } else {
       blocks.share(table);
     }

@@ -106,9 +106,10 @@ void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) 
   INFLIGHT_CHECK(entry.logits_wanted >= 1 && entry.logits_wanted <= entry.scheduled_token_count);
   INFLIGHT_CHECK(!entry.host_samples || entry.samples);
   const SequenceTruth& truth = truth_(entry.sequence);
-  const auto known = static_cast<size_t>(entry.known_tokens.size());
+  const std::span<const TokenId> known_tokens = entry.host->known_tokens;
+  const size_t known = known_tokens.size();
   INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
-  INFLIGHT_CHECK(std::ranges::equal(entry.known_tokens, std::span(truth.tokens).first(known)));
+  INFLIGHT_CHECK(std::ranges::equal(known_tokens, std::span(truth.tokens).first(known)));
   if (entry.host_samples) INFLIGHT_CHECK(static_cast<int32_t>(known) == entry.context_token_count());
   for (int32_t p = entry.first_told_position(); p < entry.end_told_position(); ++p) {
     result.prompt_logprobs.push_back(

@@ -52,8 +52,7 @@ class KvBlocksTest : public testing::Test {
   }
 
   static KvBlocks::FullBlock full(const Holder& holder, size_t i, uint64_t salt = 0) {
-    std::optional<BlockId> parent;
-    if (i > 0) parent = holder.table[i - 1];
+    const BlockId parent = i > 0 ? holder.table[i - 1] : kNoBlock;
     const auto tokens = std::span(holder.tokens).subspan(i * kWidth, kWidth);
     return {.index = static_cast<int32_t>(i), .content = {holder.keys[i], salt, parent, tokens}, .owner = {}};
   }
@@ -185,8 +184,7 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(blocks.try_extend(tables[i], 1));
     ASSERT_TRUE(blocks.try_publish(
-        tables[i],
-        {.index = 0, .content = {child_key(root_key(0), tokens[i]), 0, std::nullopt, tokens[i]}, .owner = {}}));
+        tables[i], {.index = 0, .content = {child_key(root_key(0), tokens[i]), 0, kNoBlock, tokens[i]}, .owner = {}}));
   }
   blocks.release(tables[0]);
   blocks.release(tables[1]);
@@ -228,7 +226,7 @@ TEST(KvBlocks, ABlockCostsTheSameAtAnyOccupancy) {
       const int32_t rest = blocks.available_count();
       ASSERT_TRUE(blocks.try_extend(table, rest));
       PrefixKey key = root_key(0);
-      std::optional<BlockId> parent;
+      BlockId parent = kNoBlock;
       for (int32_t i = 0; i < rest; ++i) {
         const std::vector<TokenId> tokens = {i, i};
         key = child_key(key, tokens);
@@ -259,7 +257,7 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
   std::vector<BlockId> table;
   ASSERT_TRUE(blocks.try_extend(table, 2));
   PrefixKey key = root_key(0);
-  std::optional<BlockId> parent;
+  BlockId parent = kNoBlock;
   for (int32_t i = 0; i < 2; ++i) {
     const auto part = std::span<const TokenId>(tokens).subspan(static_cast<size_t>(i) * kWidth, kWidth);
     key = child_key(key, part);
@@ -284,7 +282,7 @@ TEST(KvBlocks, AnotherStrategyLearnsOfWhatIsStored) {
   std::vector<BlockId> table;
   ASSERT_TRUE(blocks.try_extend(table, 1));
   const KvBlocks::FullBlock full{
-      .index = 0, .content = {child_key(root_key(0), tokens), 0, std::nullopt, tokens}, .owner = {}};
+      .index = 0, .content = {child_key(root_key(0), tokens), 0, kNoBlock, tokens}, .owner = {}};
   ASSERT_TRUE(blocks.try_publish(table, full));
   blocks.release(table);
   Recorder recorder;

@@ -29,27 +29,27 @@ TEST(RadixTree, EqualKeysWithDifferentContentAreTwoNodes) {
   RadixTree tree(8, kWidth);
   const std::vector<TokenId> a = {1, 2, 3, 4}, b = {9, 9, 9, 9};
   constexpr PrefixKey kSame = 42;
-  tree.insert({kSame, 0, std::nullopt, a}, BlockId{0}, {}, 0);
-  EXPECT_EQ(tree.find({kSame, 0, std::nullopt, b}), std::nullopt);
-  EXPECT_EQ(tree.find({kSame, 7, std::nullopt, a}), std::nullopt);  // another namespace
-  tree.insert({kSame, 0, std::nullopt, b}, BlockId{1}, {}, 0);
-  tree.insert({kSame, 7, std::nullopt, a}, BlockId{2}, {}, 0);
+  tree.insert({kSame, 0, kNoBlock, a}, BlockId{0}, {}, 0);
+  EXPECT_EQ(tree.find({kSame, 0, kNoBlock, b}), std::nullopt);
+  EXPECT_EQ(tree.find({kSame, 7, kNoBlock, a}), std::nullopt);  // another namespace
+  tree.insert({kSame, 0, kNoBlock, b}, BlockId{1}, {}, 0);
+  tree.insert({kSame, 7, kNoBlock, a}, BlockId{2}, {}, 0);
   tree.insert({kSame, 0, BlockId{0}, a}, BlockId{3}, {}, 0);
-  EXPECT_EQ(tree.find({kSame, 0, std::nullopt, a}), BlockId{0});
-  EXPECT_EQ(tree.find({kSame, 0, std::nullopt, b}), BlockId{1});
-  EXPECT_EQ(tree.find({kSame, 7, std::nullopt, a}), BlockId{2});
+  EXPECT_EQ(tree.find({kSame, 0, kNoBlock, a}), BlockId{0});
+  EXPECT_EQ(tree.find({kSame, 0, kNoBlock, b}), BlockId{1});
+  EXPECT_EQ(tree.find({kSame, 7, kNoBlock, a}), BlockId{2});
   EXPECT_EQ(tree.find({kSame, 0, BlockId{0}, a}), BlockId{3});
   EXPECT_EQ(tree.find({kSame, 0, BlockId{1}, a}), std::nullopt);
   tree.remove(BlockId{1});
-  EXPECT_EQ(tree.find({kSame, 7, std::nullopt, a}), BlockId{2});
-  EXPECT_EQ(tree.find({kSame, 0, std::nullopt, b}), std::nullopt);
+  EXPECT_EQ(tree.find({kSame, 7, kNoBlock, a}), BlockId{2});
+  EXPECT_EQ(tree.find({kSame, 0, kNoBlock, b}), std::nullopt);
 }
 
 TEST(RadixTree, TakesNoContentTwice) {
   RadixTree tree(8, kWidth);
   const std::vector<TokenId> a = {1, 2, 3, 4};
   const PrefixKey first = child_key(root_key(0), a), second = child_key(first, a);
-  EXPECT_TRUE(tree.insert({first, 0, std::nullopt, a}, BlockId{5}, {}, 0));
+  EXPECT_TRUE(tree.insert({first, 0, kNoBlock, a}, BlockId{5}, {}, 0));
   EXPECT_TRUE(tree.insert({second, 0, BlockId{5}, a}, BlockId{6}, {}, 0));
   EXPECT_FALSE(tree.insert({second, 0, BlockId{5}, a}, BlockId{7}, {}, 0));
   EXPECT_FALSE(tree.contains(BlockId{7}));
@@ -63,7 +63,7 @@ TEST(RadixTree, KeepsParentsAndDepths) {
   RadixTree tree(8, kWidth);
   const std::vector<TokenId> a = {1, 2, 3, 4};
   const PrefixKey first = child_key(root_key(0), a), second = child_key(first, a);
-  tree.insert({first, 0, std::nullopt, a}, BlockId{5}, {3, -1}, 100);
+  tree.insert({first, 0, kNoBlock, a}, BlockId{5}, {.priority = -1, .tenant = 3}, 100);
   tree.insert({second, 0, BlockId{5}, a}, BlockId{6}, {}, 200);
   EXPECT_EQ(tree.node(BlockId{6}).depth, 1);
   EXPECT_EQ(tree.node(BlockId{5}).child_count, 1);
@@ -91,14 +91,14 @@ TEST(RadixTree, AgreesWithAMapOverRandomOperations) {
   Rng rng(3);
   for (int step = 0; step < 50000; ++step) {
     Path path{rng.below(2), {}};
-    std::optional<BlockId> parent;
+    BlockId parent = kNoBlock;
     PrefixKey key = root_key(path.first);
     if (!paths.empty() && rng.chance(0.7)) {
       auto it = paths.begin();
       std::advance(it, static_cast<std::ptrdiff_t>(rng.below(paths.size())));
       parent = it->first;
       path = it->second;
-      key = tree.node(*parent).key;
+      key = tree.node(parent).key;
     }
     std::vector<TokenId> tokens(kWidth, 0);
     tokens.back() = rng.between(0, 2);  // few contents, so that many coincide

@@ -96,7 +96,7 @@ def fidelity():
     same, decisions = same_decisions()
     models = {"tinyworld": ([], 30, azure_slice(80, 0.5))}  # arguments, rounds, a trace
     if "INFLIGHT_MODEL" in os.environ:
-        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 12, None)
+        models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 8, None)
     rows, details = [], []
     errors, beyond_noise, of_models = [], 0, []
     for arguments, rounds, trace in models.values():

@@ -94,7 +94,7 @@ def same_decisions():
 
 def fidelity():
     same, decisions = same_decisions()
-    models = {"tinyworld": ([], 30, azure_slice(80, 0.5))}  # arguments, rounds, a trace
+    models = {"tinyworld": ([], 15, azure_slice(80, 0.5))}  # arguments, rounds, a trace
     if "INFLIGHT_MODEL" in os.environ:
         models["$INFLIGHT_MODEL"] = (["-m", os.environ["INFLIGHT_MODEL"]], 8, None)
     rows, details = [], []

@@ -3,6 +3,7 @@
 
 import os
 import random
+import statistics
 
 from lab import CHOSEN_LATER, call, capacity, lengths_file, live, plot, plugin, sim, table, verdict
 
@@ -290,7 +291,7 @@ def overlap():
         for mode in ("off", "on") * 9:  # by turns
             run = call("bench", "throughput", "--batch", str(batch), "--overlap", mode)
             arms[mode].append(run["decode_tokens_per_second"])
-        off, on = (sorted(arms[mode])[4] for mode in ("off", "on"))
+        off, on = (statistics.median(arms[mode]) for mode in ("off", "on"))
         gains.append(on / off)
         lived.append((batch, f"{off:.0f}", f"{on:.0f}", f"{gains[-1]:.2f} x"))
     return "\n\n".join(

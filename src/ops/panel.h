@@ -28,9 +28,8 @@ struct PanelUnit {
 // Of the whole matrix, packed.
 [[nodiscard]] size_t packed_bytes(PanelType type, int32_t outputs, int32_t depth);
 
-// Packs rows into the panels that hold them, panel_count(outputs) of them; lanes without a row are
-// zero. REQUIRES: rows holds `outputs` rows of `depth` numbers, depth a multiple of the unit's numbers; `to` has the
-// size of
+// Packs rows into the panels that hold them, panel_count(outputs) of them; lanes without a row are zero.
+// REQUIRES: rows holds `outputs` rows of `depth` numbers, depth a multiple of the unit's numbers; `to` has the size of
 //           the panels and is aligned to 4.
 struct MatrixRows {
   PanelType type;

@@ -37,11 +37,12 @@ void Scheduler::add_drafts() {
     entry.draft_token_count = count;
     entry.scheduled_token_count += count;
     entry.block_table = sequence.block_table;
+    planned_->work.prefill_tokens += count;
+    planned_->work.attended_tokens += attended_tokens(entry.computed_token_count + 1, count);
     tokens_left_ -= count;
     ++stats_.drafts;
     stats_.draft_tokens += count;
   }
-  count_entries_again();
 }
 
 // How many of the wanted guesses have a place; blocks are taken for them where there are any.

@@ -195,13 +195,12 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   if (phase == Phase::Prefill) prefill_tokens_left_ -= token_count;
 }
 
-// Adds an entry of the plan to what its step does.
+// Adds an entry of the plan, which has no guesses yet, to what its step does.
 [[gnu::always_inline]] inline void Scheduler::count_entry(const BatchEntry& entry, Sequence& sequence) {
   StepWork& work = planned_->work;
   work.attended_tokens += attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
   if (entry.phase == Phase::Decode) {
     ++work.decode_sequences;
-    work.prefill_tokens += entry.draft_token_count;
   } else {
     work.prefill_tokens += entry.scheduled_token_count;
   }
@@ -217,7 +216,7 @@ void Scheduler::count_wanted(const BatchEntry& entry, Sequence& sequence) {
   plan_.hidden_row_count += entry.hidden_wanted;
 }
 
-// After entries were changed or taken out.
+// After one was taken out.
 void Scheduler::count_entries_again() {
   planned_->clear();
   plan_.logits_row_count = plan_.hidden_row_count = 0;

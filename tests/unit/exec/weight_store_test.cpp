@@ -5,7 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"

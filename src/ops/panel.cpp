@@ -17,6 +17,7 @@ constexpr int32_t kBlock = 32;  // depths of a quantised block
 constexpr size_t kLanes = kPanelOutputs;
 constexpr size_t kScaleBytes = 2;
 constexpr size_t kPieceBytes = 16;  // of a row, that move at once
+constexpr size_t kLine = 64;        // of a processor's cache
 
 using Rows = std::array<const std::byte*, kLanes>;  // of one panel
 
@@ -65,22 +66,33 @@ void interleave(const Rows& rows, size_t offset, size_t count, std::byte* to) {
   }
 }
 
-// Blocks in the file: half scale, then numbers. In the panel: 16 scales, then pieces of 4 bytes, lane by lane. Byte i
-// of a block of Q4_0 holds numbers i (low nibble) and 16 + i (high), in the file as in the panel.
-void interleave_blocks(const Rows& rows, size_t stride, size_t block_bytes, std::byte* to) {
-  for (size_t offset = 0; offset < stride; offset += block_bytes, to += block_bytes * kLanes) {
-    interleave<uint16_t>(rows, offset, 1, to);
-    interleave<uint32_t>(rows, offset + kScaleBytes, (block_bytes - kScaleBytes) / 4, to + kScaleBytes * kLanes);
-  }
-}
-
 // Reads rows, which lie one after another, in their order: so they come from memory faster than sixteen at once.
 void bring_near(const std::byte* rows, size_t bytes) {
-  constexpr size_t kLine = 64;
   for (size_t i = 0; i < bytes; i += kLine) static_cast<void>(*const_cast<const volatile std::byte*>(rows + i));
 }
 
-// One panel of a matrix whose rows have `stride` bytes.
+// The same without waiting.
+void ask_for(const std::byte* rows, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(rows + i, 0, 2);
+}
+
+// `bytes` of each row from `offset` on. Of a block: half scale, then numbers in the file; 16 scales, then pieces of 4
+// bytes, lane by lane, in the panel. Byte i of a block of Q4_0 holds numbers i (low nibble) and 16 + i (high) in both.
+void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, std::byte* to) {
+  switch (type) {
+    case PanelType::F32:
+      return interleave<uint32_t>(rows, offset, bytes / 4, to);
+    case PanelType::F16:
+    case PanelType::BF16:
+      return interleave<uint16_t>(rows, offset, bytes / 2, to);
+    case PanelType::Q8_0:
+    case PanelType::Q4_0:
+      interleave<uint16_t>(rows, offset, 1, to);
+      return interleave<uint32_t>(rows, offset + kScaleBytes, (bytes - kScaleBytes) / 4, to + kScaleBytes * kLanes);
+  }
+}
+
+// One panel of a matrix whose rows have `stride` bytes, while the next one's come.
 void pack_panel(const MatrixRows& matrix, size_t stride, size_t panel, std::byte* to) {
   const size_t begin = panel * kLanes, end = std::min(begin + kLanes, static_cast<size_t>(matrix.outputs));
   const std::vector<std::byte> absent(end - begin < kLanes ? stride : 0);
@@ -88,16 +100,13 @@ void pack_panel(const MatrixRows& matrix, size_t stride, size_t panel, std::byte
   for (size_t lane = 0; lane < kLanes; ++lane) {
     rows[lane] = begin + lane < end ? matrix.rows.data() + stride * (begin + lane) : absent.data();
   }
-  bring_near(rows[0], stride * (end - begin));
-  switch (matrix.type) {
-    case PanelType::F32:
-      return interleave<uint32_t>(rows, 0, stride / 4, to);
-    case PanelType::F16:
-    case PanelType::BF16:
-      return interleave<uint16_t>(rows, 0, stride / 2, to);
-    case PanelType::Q8_0:
-    case PanelType::Q4_0:
-      return interleave_blocks(rows, stride, static_cast<size_t>(panel_unit(matrix.type).bytes), to);
+  if (panel == 0) bring_near(rows[0], stride * (end - begin));
+  const std::span<const std::byte> next = matrix.rows.subspan(stride * end);
+  const size_t step = takes_bytes(matrix.type) ? static_cast<size_t>(panel_unit(matrix.type).bytes) : kLine;
+  for (size_t offset = 0; offset < stride; offset += step) {
+    const size_t bytes = std::min(step, stride - offset), ahead = std::min(offset * kLanes, next.size());
+    ask_for(next.data() + ahead, std::min(bytes * kLanes, next.size() - ahead));
+    pack_piece(matrix.type, rows, offset, bytes, to + offset * kLanes);
   }
 }
 

@@ -2,9 +2,12 @@
 // `inflight tune-limits` and `inflight doctor`: questions that simulated runs answer.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -66,17 +69,57 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
   fmt::print("  {} settings simulated\n", result.tried.size());
 }
 
+Json to_json(const Trial& trial) {
+  return {{"set", Json(std::map<std::string, std::string>(trial.setting.begin(), trial.setting.end()))},
+          {"mends", trial.mends},
+          {"output_tokens_per_second", trial.result.output_tokens_per_second()},
+          {"ttft_p95_ms", trial.result.ttft.p95},
+          {"itl_p99_ms", trial.result.itl.p99},
+          {"preemptions", trial.result.scheduler.preemptions},
+          {"requests_rejected", trial.result.rejected}};
+}
+
+// "--max-num-seqs 128 --preempt swap".
+std::string as_flags(const SimSetting& setting) {
+  std::string text;
+  for (const auto& [key, value] : setting) {
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name, value);
+  }
+  return text;
+}
+
+std::string figures_of(const SimResult& result) {
+  std::string text = fmt::format("{:.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p99 {:.2f} ms",
+                                 result.output_tokens_per_second(), result.ttft.p95, result.itl.p99);
+  if (result.scheduler.preemptions > 0) text += fmt::format(", {} preemptions", grouped(result.scheduler.preemptions));
+  if (result.rejected > 0) text += fmt::format(", {} rejected", grouped(result.rejected));
+  return text;
+}
+
 void run_doctor(const CLI::App& command, const std::string& path, bool as_json) {
+  const SteadyClock clock;
   Json options = Json::parse(sim_options_json(command));
   if (!path.empty()) options["trace"] = path;
-  SimSpec spec = parse_sim_spec(options.dump());
+  const std::string json_text = options.dump();
+  const SimSpec spec = parse_sim_spec(json_text);
   const Workload workload = load_workload(spec);
-  const SimResult result = run_simulation(spec.options, workload, SteadyClock());
-  const std::vector<Finding> findings = diagnose(result, spec.options);
+  const SimResult result = run_simulation(spec.options, workload, clock);
+  std::vector<Examined> found;
+  {
+    ProgressBar bar("trying what may mend it", clock);
+    found = examine(json_text, workload, result, clock, [&bar](double share) { bar.update_share(share, ""); });
+  }
   if (as_json) {
     Json list = Json::array();
-    for (const Finding& finding : findings) {
-      list.push_back({{"problem", finding.problem}, {"evidence", finding.evidence}, {"knob", finding.knob}});
+    for (const auto& [finding, trials] : found) {
+      Json tried = Json::array();
+      for (const Trial& trial : trials) tried.push_back(to_json(trial));
+      list.push_back({{"problem", finding.problem},
+                      {"evidence", finding.evidence},
+                      {"knob", finding.knob},
+                      {"tried", std::move(tried)}});
     }
     fmt::print("{}\n", Json{{"findings", list},
                             {"binding_limit", binding_limit(result)},
@@ -84,15 +127,17 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
                            .dump(2));
     return;
   }
-  fmt::print("binding limit: {}\n", binding_limit(result));
-  if (findings.empty()) fmt::print("nothing stands out\n");
-  for (const Finding& finding : findings) {
-    fmt::print("{}: {}\n  try: {}\n", finding.problem, finding.evidence, finding.knob);
-  }
+  fmt::print("{} requests: {}\n", grouped(result.scheduler.requests_finished), figures_of(result));
   fmt::print("{}\n", describe_growth(result.kv_growth));
-  fmt::print("{} requests, {:.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p95 {:.2f} ms\n",
-             grouped(result.scheduler.requests_finished), result.output_tokens_per_second(), result.ttft.p95,
-             result.itl.p95);
+  fmt::print("binding limit: {}\n", binding_limit(result));
+  if (found.empty()) fmt::print("nothing stands out\n");
+  for (const auto& [finding, trials] : found) {
+    fmt::print("{}: {}\n  try: {}\n", finding.problem, finding.evidence, finding.knob);
+    for (const Trial& trial : trials) {
+      fmt::print("    {} {}: {}\n", as_flags(trial.setting), trial.mends ? "mends it" : "does not mend all of it",
+                 figures_of(trial.result));
+    }
+  }
 }
 
 }  // namespace
@@ -116,6 +161,7 @@ void add_doctor_command(CLI::App& app) {
       app.add_subcommand("doctor", "Name what is wrong with how a trace is served, and the knob that mends it");
   command->footer(
       "Example: inflight doctor trace.jsonl --max-num-seqs 64\n"
+      "What it advises is simulated, too, and printed with what came of it.\n"
       "Traces and workloads are those of inflight sim --help.");
   add_sim_options(*command);
   const auto path = std::make_shared<std::string>();

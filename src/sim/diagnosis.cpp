@@ -4,11 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
+#include "sim/sim_spec.h"
+
 namespace inflight {
 namespace {
+
+constexpr const char* kLowUtilisation = "low_utilisation";
 
 struct Wait {
   TimeNs arrival, scheduled;
@@ -25,18 +31,23 @@ std::vector<Wait> waits_of(const SimResult& result) {
   return waits;
 }
 
+SimSetting set(const char* key, int64_t value) { return {{key, std::to_string(value)}}; }
+
 bool lacks_blocks(const SimResult& result) {
   const auto refused = result.scheduler.admissions[static_cast<size_t>(AdmissionResult::OutOfMemory)];
   return static_cast<double>(refused) > 0.2 * static_cast<double>(result.scheduler.steps) &&
          result.kv_usage_mean > 0.85;
 }
 
-std::optional<Finding> memory_pressure(const SimResult& result) {
+std::optional<Finding> memory_pressure(const SimResult& result, const SimOptions& options) {
   const SchedulerStats& stats = result.scheduler;
   const auto count = static_cast<double>(std::max<size_t>(result.requests.size(), 1));
   const bool preempts = static_cast<double>(stats.preemptions) > 0.05 * count;
   if (result.recompute_tax() <= 0.02 && !preempts && !lacks_blocks(result)) return std::nullopt;
   const KvGrowthParts growth = result.kv_growth.to_peak();
+  const bool many = growth.by_concurrency > growth.by_length;
+  const int32_t slots = options.setup.config.max_num_seqs, given = options.setup.blocks.block_count;
+  const int64_t blocks = given > 0 ? given : options.device.kv_tokens / options.setup.blocks.block_token_count;
   return Finding{
       "memory_pressure",
       fmt::format("{} preemptions of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} % used on "
@@ -44,10 +55,12 @@ std::optional<Finding> memory_pressure(const SimResult& result) {
                   stats.preemptions, result.requests.size(), 100 * result.recompute_tax(), 100 * result.kv_usage_mean,
                   100 * result.kv_usage_max),
       fmt::format("{}, more --kv-blocks, or --preempt swap with --host-kv-blocks",
-                  growth.by_concurrency > growth.by_length
-                      ? "a lower --max-num-seqs: it is the number of sequences that fills the storage"
-                      : "--schedule-conservativeness 1 or a lower --max-model-len: it is their length that fills the "
-                        "storage")};
+                  many ? "a lower --max-num-seqs: it is the number of sequences that fills the storage"
+                       : "--schedule-conservativeness 1 or a lower --max-model-len: it is their length that fills the "
+                         "storage"),
+      {many ? set("max_num_seqs", std::max(slots / 2, 1)) : set("schedule_conservativeness", 1),
+       set("kv_blocks", 2 * blocks),
+       {{"preempt", "swap"}, {"host_kv_blocks", std::to_string(blocks)}}}};
 }
 
 // The request that waited longest of those that many later ones were started before.
@@ -68,7 +81,15 @@ std::optional<Finding> starvation(const SimResult& result, const std::vector<Wai
   return Finding{"starvation",
                  fmt::format("a request waited {:.1f} s while {} later ones were started; half wait less than {:.1f} s",
                              longest, passed_most, result.queue.p50 * 1e-3),
-                 fmt::format("a policy that ages: --policy fcfs or hrrn instead of {}", result.schedule_policy)};
+                 fmt::format("a policy that ages: --policy fcfs or hrrn instead of {}", result.schedule_policy),
+                 {{{"schedule_policy", "fcfs"}}, {{"schedule_policy", "hrrn"}}}};
+}
+
+// More slots, and a budget in which all of them can decode.
+SimSetting with_slots(const SchedulerConfig& config, int32_t slots) {
+  SimSetting setting = set("max_num_seqs", slots);
+  if (config.max_num_batched_tokens < slots) setting.emplace_back("max_num_batched_tokens", std::to_string(slots));
+  return setting;
 }
 
 std::optional<Finding> low_utilisation(const SimResult& result, const SchedulerConfig& config) {
@@ -79,32 +100,49 @@ std::optional<Finding> low_utilisation(const SimResult& result, const SchedulerC
   if (stats.backlog_slot_steps > stats.slot_steps / 10 && filled < 0.7) {
     const bool fixed = config.batching == BatchingMode::Static || config.batching == BatchingMode::Dynamic;
     return Finding{
-        "low_utilisation",
+        kLowUtilisation,
         fmt::format("{:.0f} % of the {} slots worked while requests waited", 100 * filled, config.max_num_seqs),
         fixed ? "--batching continuous"
-              : "a larger --max-num-batched-tokens, so that prompts enter faster; or fewer slots"};
+              : "a larger --max-num-batched-tokens, so that prompts enter faster; or fewer slots",
+        fixed ? std::vector<SimSetting>{{{"batching", "continuous"}}}
+              : std::vector{set("max_num_batched_tokens", 2 * int64_t{config.max_num_batched_tokens}),
+                            set("max_num_seqs", std::max(config.max_num_seqs / 2, 1))}};
   }
   const bool waits_for_slots = stats.backlog_slot_steps > stats.slot_steps / 2 && result.queue.p50 > result.e2e.p50 / 2;
   if (!waits_for_slots || result.kv_usage_max >= 0.5) return std::nullopt;
-  return Finding{"low_utilisation",
+  return Finding{kLowUtilisation,
                  fmt::format("requests wait {:.1f} s (median) for one of {} slots, KV {:.0f} % used at most",
                              result.queue.p50 * 1e-3, config.max_num_seqs, 100 * result.kv_usage_max),
-                 "a larger --max-num-seqs"};
+                 "a larger --max-num-seqs",
+                 {with_slots(config, 2 * config.max_num_seqs)}};
 }
 
-std::optional<Finding> prefill_interference(const SimResult& result) {
+std::optional<Finding> prefill_interference(const SimResult& result, const SimOptions& options) {
   if (result.itl.p99 <= 5.0 * result.itl.p50 || result.prefill_time_share <= 0.2) return std::nullopt;
+  const SchedulerConfig& config = options.setup.config;
+  const bool much = result.prefill_time_share > 0.5;
+  const int32_t replicas = std::max(options.replicas, 2);
+  std::vector<SimSetting> remedies;
+  if (const int32_t half = std::max(config.max_num_batched_tokens / 2, config.max_num_seqs);
+      half < config.max_num_batched_tokens) {
+    remedies.push_back(set("max_num_batched_tokens", half));
+  }
+  if (!much) {
+    remedies.push_back(set("chunked_prefill_size", std::max(config.max_num_batched_tokens / 4, 1)));
+  } else if (options.prefill_replicas == 0) {
+    remedies.push_back({{"replicas", std::to_string(replicas)}, {"prefill_replicas", std::to_string(replicas / 2)}});
+  }
   return Finding{
       "prefill_interference",
       fmt::format("ITL p99 {:.1f} ms against p50 {:.1f} ms; {:.0f} % of the device time in steps with prompts",
                   result.itl.p99, result.itl.p50, 100 * result.prefill_time_share),
-      result.prefill_time_share > 0.5
-          ? "a smaller --max-num-batched-tokens; where that is not enough, separate pools: --prefill-replicas"
-          : "a smaller --max-num-batched-tokens or --chunked-prefill-size"};
+      much ? "a smaller --max-num-batched-tokens; where that is not enough, separate pools: --prefill-replicas"
+           : "a smaller --max-num-batched-tokens or --chunked-prefill-size",
+      std::move(remedies)};
 }
 
 // The last tenth waits much longer than the first.
-std::optional<Finding> overload(const std::vector<Wait>& waits) {
+std::optional<Finding> overload(const std::vector<Wait>& waits, const SimOptions& options) {
   if (waits.size() < 100 || waits.back().arrival == 0) return std::nullopt;
   const auto mean = [&](size_t begin, size_t end) {
     double sum = 0.0;
@@ -118,7 +156,27 @@ std::optional<Finding> overload(const std::vector<Wait>& waits) {
   return Finding{
       "overload",
       fmt::format("the first tenth waits {:.1f} s, the last {:.1f} s: arrivals outrun the service", early, late),
-      "more --replicas, or a queue limit that rejects early"};
+      "more --replicas, or a queue limit that rejects early",
+      {set("replicas", 2 * options.replicas), set("max_queued_reqs", options.setup.config.max_num_seqs)}};
+}
+
+// Nothing where the setting goes beyond what is allowed.
+std::optional<Trial> try_remedy(std::string_view spec_json, const Workload& workload, const SimResult& before,
+                                const Finding& finding, const SimSetting& setting, const Clock& wall) {
+  constexpr double kMore = 1.02;
+  auto json = nlohmann::ordered_json::parse(spec_json);
+  for (const auto& [key, value] : setting) json[key] = value;
+  try {
+    const SimOptions options = parse_sim_spec(json.dump()).options;
+    Trial trial{.setting = setting, .result = run_simulation(options, workload, wall)};
+    trial.mends = finding.problem == kLowUtilisation
+                      ? trial.result.output_tokens_per_second() > kMore * before.output_tokens_per_second()
+                      : std::ranges::count(diagnose(trial.result, options), finding.problem, &Finding::problem) == 0;
+    return trial;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::InvalidArgument) throw;
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -142,15 +200,37 @@ std::string binding_limit(const SimResult& result) {
 std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options) {
   const std::vector<Wait> waits = waits_of(result);
   const SchedulerConfig& config = options.setup.config;
-  const auto memory = memory_pressure(result);
+  const auto memory = memory_pressure(result, options);
   std::vector<Finding> findings;
   // Slots that stand empty for want of blocks are the memory's fault.
   for (const auto& finding :
        {memory, starvation(result, waits, config.max_num_seqs), memory ? std::nullopt : low_utilisation(result, config),
-        prefill_interference(result), overload(waits)}) {
+        prefill_interference(result, options), overload(waits, options)}) {
     if (finding) findings.push_back(*finding);
   }
   return findings;
+}
+
+std::vector<Examined> examine(std::string_view spec_json, const Workload& workload, const SimResult& result,
+                              const Clock& wall, const std::function<void(double share)>& progress) {
+  std::vector<Examined> examined;
+  for (Finding& finding : diagnose(result, parse_sim_spec(spec_json).options)) {
+    examined.push_back({.finding = std::move(finding), .trials = {}});
+  }
+  size_t remedies = 0, tried = 0;
+  for (const Examined& one : examined) remedies += one.finding.remedies.size();
+  for (Examined& one : examined) {
+    for (const SimSetting& setting : one.finding.remedies) {
+      if (auto trial = try_remedy(spec_json, workload, result, one.finding, setting, wall)) {
+        one.trials.push_back(std::move(*trial));
+      }
+      progress(static_cast<double>(++tried) / static_cast<double>(remedies));
+    }
+  }
+  std::erase_if(examined, [](const Examined& one) {
+    return one.finding.problem == kLowUtilisation && std::ranges::none_of(one.trials, &Trial::mends);
+  });
+  return examined;
 }
 
 }  // namespace inflight

@@ -134,6 +134,9 @@ def check_tools():
         run("doctor", "--workload", "bimodal,requests=80", "--batching", "static", "--max-num-seqs", 8, "--json")
     )
     assert [f["problem"] for f in found["findings"]] == ["low_utilisation"]
+    (trial,) = found["findings"][0]["tried"]
+    assert trial["set"] == {"batching": "continuous"} and trial["mends"]
+    assert trial["output_tokens_per_second"] > 2 * found["run"]["output_tokens_per_second"]
     bench = json.loads(run("bench", "sched", "--running", 16, "--waiting", 50, "--repeat", 1, "--policy", "lpm", "--json"))
     assert {"requests_per_second", "step_us_p50", "step_us_p99", "scheduled_tokens", "steps"} <= bench.keys()
     assert bench["scheduled_tokens"] == 66 * 639

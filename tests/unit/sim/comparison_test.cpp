@@ -90,6 +90,47 @@ TEST(Diagnosis, ThreeConstructedTraces) {  // checklist 144
       Problems{"low_utilisation"});
 }
 
+std::vector<Examined> examined(const char* spec_json) {
+  const SimSpec spec = parse_sim_spec(spec_json);
+  const Workload workload = load_workload(spec);
+  return examine(spec_json, workload, run_simulation(spec.options, workload, SteadyClock()), SteadyClock(),
+                 [](double) {});
+}
+
+TEST(Diagnosis, TriesWhatItAdvises) {
+  const auto idle =
+      examined(R"({"workload": "bimodal,requests=80", "device": "unit", "batching": "static", "max_num_seqs": 8})");
+  ASSERT_EQ(idle.size(), 1U);
+  ASSERT_EQ(idle[0].trials.size(), 1U);
+  EXPECT_EQ(idle[0].trials[0].setting, (SimSetting{{"batching", "continuous"}}));
+  EXPECT_TRUE(idle[0].trials[0].mends);
+  // What the simulator says of the same run started by itself.
+  const SimSpec spec = parse_sim_spec(
+      R"({"workload": "bimodal,requests=80", "device": "unit", "batching": "continuous", "max_num_seqs": 8})");
+  EXPECT_EQ(idle[0].trials[0].result.decision_hash,
+            run_simulation(spec.options, load_workload(spec), SteadyClock()).decision_hash);
+
+  // A device that computes all the time: more slots bring no tokens, so it is no want of slots.
+  const char* const busy = R"({"workload": "poisson,requests=500,rate=5,output=10-500", "device": "pocl-135m"})";
+  EXPECT_EQ(problems_of(busy), (std::vector<std::string>{"low_utilisation", "overload"}));
+  const auto overloaded = examined(busy);
+  ASSERT_EQ(overloaded.size(), 1U);
+  EXPECT_EQ(overloaded[0].finding.problem, "overload");
+  ASSERT_EQ(overloaded[0].trials.size(), 2U);
+  EXPECT_EQ(overloaded[0].trials[0].setting, (SimSetting{{"replicas", "2"}}));
+  EXPECT_TRUE(overloaded[0].trials[0].mends);
+  EXPECT_FALSE(overloaded[0].trials[1].mends);
+  EXPECT_GT(overloaded[0].trials[1].result.rejected, 0);
+
+  // No more than 64 replicas are simulated.
+  const auto most = examined(
+      R"({"workload": "poisson,requests=1000,rate=1000,prompt=400,output=20", "device": "pocl-135m", "replicas": 64})");
+  const auto found = std::ranges::find(most, "overload", [](const Examined& one) { return one.finding.problem; });
+  ASSERT_NE(found, most.end());
+  ASSERT_EQ(found->trials.size(), 1U);
+  EXPECT_EQ(found->trials[0].setting[0].first, "max_queued_reqs");
+}
+
 // checklist 88: workloads made to want one thing more than any other.
 TEST(Diagnosis, NamesTheBindingLimit) {
   const auto limit_of = [](const char* json) {

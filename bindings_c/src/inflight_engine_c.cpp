@@ -182,6 +182,13 @@ inflight_status_t inflight_engine_unload_lora_adapter(inflight_engine_t* engine,
   });
 }
 
+inflight_status_t inflight_engine_reset_prefix_cache(inflight_engine_t* engine) {
+  return guard([&] {
+    runtime_of(engine).engine().reset_prefix_cache();
+    return INFLIGHT_OK;
+  });
+}
+
 inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length) {
   return guard([&] {
     runtime_of(engine).engine().reconfigure(std::string(inflight::c::read_text(json, length, "json")));

@@ -349,6 +349,12 @@ INFLIGHT_API inflight_status_t inflight_engine_drain(inflight_engine_t* engine, 
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_configure(inflight_engine_t* engine, const char* json, size_t length);
 
+/** @brief Forgets the stored prefixes that no running request uses, those in host memory too: what comes next is computed from
+ *  its first token, as in a new engine. When it returns is as of inflight_engine_configure(). Source: vLLM's reset_prefix_cache.
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_ENGINE_FAILED
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_engine_reset_prefix_cache(inflight_engine_t* engine);
+
 /** @brief Loads a LoRA adapter for requests to name in lora_name; the engine needs max_loras or lora_modules. Running requests
  *  do not wait; the file is not needed afterwards.
  *  @param[in] lora_name  1..256 bytes; free at the time.

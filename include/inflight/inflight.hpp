@@ -299,6 +299,7 @@ class Engine {
   void configure(std::string_view json) {
     detail::check(inflight_engine_configure(handle_, json.data(), json.size()));
   }
+  void reset_prefix_cache() { detail::check(inflight_engine_reset_prefix_cache(handle_)); }
   void load_lora_adapter(const std::string& name, const std::string& path) {
     detail::check(inflight_engine_load_lora_adapter(handle_, name.c_str(), path.c_str()));
   }

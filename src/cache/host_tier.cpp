@@ -40,6 +40,12 @@ void HostTier::take_copies(std::vector<SwapCopy>& out) {
   copies_.clear();
 }
 
+void HostTier::clear() {
+  copies_.clear();
+  host_.release(pinned_);
+  host_.clear_stored();
+}
+
 void HostTier::link(BlockId device, BlockId host) {
   unlink_host(host);
   host_of_[static_cast<size_t>(device)] = host;

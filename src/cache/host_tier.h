@@ -34,6 +34,9 @@ class HostTier final : public TreeObserver {
   // Appends the copies to the host that evictions have asked for since the last call.
   void take_copies(std::vector<SwapCopy>& out);
 
+  // Forgets everything it holds and the copies that were asked for.   REQUIRES: no plan is being made.
+  void clear();
+
   void on_insert(BlockId /*block*/) override {}
   void on_evict(BlockId block) override;
 

@@ -251,6 +251,14 @@ void Engine::reconfigure(const std::string& json) {
   });
 }
 
+void Engine::reset_prefix_cache() {
+  between_steps([this] {
+    const TimeNs now = clock_.now();
+    scheduler_.reset_prefix_cache(now);
+    recorder_.reset_prefix_cache(now);
+  });
+}
+
 std::string Engine::metrics_text(std::string_view prefix) const { return metrics_.text(stats(), clock_.now(), prefix); }
 
 std::string Engine::steps_json(uint64_t since) {

@@ -139,6 +139,8 @@ class Engine {
   // ERRORS: InvalidArgument (names the key).
   // Both return when it is done; with host_driven it is done by the next step(), and a refusal goes to the log.
   void reconfigure(const std::string& json);
+  // Forgets the stored prefixes that no running request refers to, in host memory too; returns as these do.
+  void reset_prefix_cache();
 
   // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done.
   // ERRORS: Unsupported (own thread), EngineFailed.

@@ -75,6 +75,9 @@ void TraceRecorder::limits(const std::string& json, TimeNs now) {
 void TraceRecorder::hold(bool holds, TimeNs now) {
   record([&](TraceEncoder& to) { to.hold(holds, now); });
 }
+void TraceRecorder::reset_prefix_cache(TimeNs now) {
+  record([&](TraceEncoder& to) { to.reset_prefix_cache(now); });
+}
 void TraceRecorder::on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) {
   record([&](TraceEncoder& to) { to.on_add(sequence, request, prompt, now); });
 }

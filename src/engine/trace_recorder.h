@@ -27,6 +27,7 @@ class TraceRecorder final : public SchedulerTrace {
   void parameters(const std::string& spec, TimeNs now);
   void limits(const std::string& json, TimeNs now);
   void hold(bool holds, TimeNs now);
+  void reset_prefix_cache(TimeNs now);
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
   void on_cancel(SequenceId sequence, bool whole_request, FinishReason reason, TimeNs now) override;
   void on_plan(const PlanTrace& plan, TimeNs now) override;

@@ -116,6 +116,12 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   config_ = config;
 }
 
+void Scheduler::reset_prefix_cache(TimeNs now) {
+  blocks_.set_time(now);
+  blocks_.clear_stored();
+  if (host_tier_) host_tier_->clear();  // of what it has just been given, too
+}
+
 Sequence* Scheduler::take_slot() {
   if (free_slots_.empty()) {
     INFLIGHT_CHECK(slots_.size() < static_cast<size_t>(config_.max_requests));

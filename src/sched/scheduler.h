@@ -185,6 +185,8 @@ class Scheduler {
 
   // While true nobody is admitted; who runs goes on.
   void hold_admissions(bool hold) { holds_admissions_ = hold; }
+  // Forgets the stored prefixes that no sequence refers to, those in host memory too.
+  void reset_prefix_cache(TimeNs now);
 
   // Another policy from the next plan on; it learns of every request by an Attach event.
   void set_policy(SchedulePolicy& policy, TimeNs now);

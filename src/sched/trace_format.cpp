@@ -79,6 +79,11 @@ void TraceEncoder::hold(bool holds, TimeNs now) {
   close();
 }
 
+void TraceEncoder::reset_prefix_cache(TimeNs now) {
+  open(TraceRecordType::ResetPrefixCache, now);
+  close();
+}
+
 void TraceEncoder::reset() {
   last_time_ = 0;
   last_sequence_ = 0;
@@ -308,6 +313,9 @@ class Decoder {
         return true;
       case TraceRecordType::Hold:
         record.content = TraceHold{number() != 0};
+        return true;
+      case TraceRecordType::ResetPrefixCache:
+        record.content = TraceResetPrefixCache{};
         return true;
     }
     return false;

@@ -13,6 +13,7 @@
 //   Parameters  text: new parameters of the policy in force
 //   Limits    text: JSON of the limits that change
 //   Hold      whether from here on nobody is admitted (Scheduler::hold_admissions)
+//   ResetPrefixCache  Scheduler::reset_prefix_cache
 //   Reset     differences begin anew at zero: what is before may be missing
 #pragma once
 
@@ -39,7 +40,8 @@ enum class TraceRecordType : uint8_t {
   Reset = 8,
   Parameters = 9,
   Limits = 10,
-  Hold = 11
+  Hold = 11,
+  ResetPrefixCache = 12
 };
 
 inline constexpr uint64_t kTraceVersion = 1;
@@ -56,6 +58,7 @@ class TraceEncoder final : public SchedulerTrace {
   void parameters(std::string_view spec, TimeNs now);
   void limits(std::string_view json, TimeNs now);
   void hold(bool holds, TimeNs now);
+  void reset_prefix_cache(TimeNs now);
   // What follows can be read without what is before.
   void reset();
   void on_add(SequenceId sequence, const Request& request, std::span<const TokenId> prompt, TimeNs now) override;
@@ -134,10 +137,11 @@ struct TraceLimits {
 struct TraceHold {
   bool holds = false;
 };
+struct TraceResetPrefixCache {};
 struct TraceRecord {
   TimeNs time = 0;
   std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TracePolicy, TraceParameters,
-               TraceLimits, TraceHold>
+               TraceLimits, TraceHold, TraceResetPrefixCache>
       content;
 };
 

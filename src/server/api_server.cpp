@@ -89,6 +89,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"GET", "/v1/models", &ApiServer::get_models, false},
     {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, false},
     {"POST", "/v1/unload_lora_adapter", &ApiServer::post_unload_lora, false},
+    {"POST", "/reset_prefix_cache", &ApiServer::post_reset_prefix_cache, false},
     {"POST", "/tokenize", &ApiServer::post_tokenize, false},
     {"POST", "/detokenize", &ApiServer::post_detokenize, false},
     {"GET", "/", &ApiServer::get_page, true},
@@ -297,6 +298,13 @@ void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
     throw ApiError(403, "adapters cannot be changed over HTTP: start the server with --allow-runtime-lora-updating");
   }
   answer_later(exchange, [this, answer, body = std::move(request.body)] { return answer(engine_, body); });
+}
+
+void ApiServer::post_reset_prefix_cache(Exchange& exchange, HttpRequest& /*request*/) {
+  answer_later(exchange, [this] {
+    engine_.reset_prefix_cache();
+    return std::string("{}");
+  });
 }
 
 void ApiServer::answer_later(Exchange& exchange, std::function<std::string()> answer) {

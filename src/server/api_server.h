@@ -78,6 +78,7 @@ class ApiServer {
     update_loras(exchange, request, unload_lora_answer);
   }
   void update_loras(Exchange& exchange, HttpRequest& request, std::string (*answer)(Engine&, const std::string&));
+  void post_reset_prefix_cache(Exchange& exchange, HttpRequest& request);
   void post_tokenize(Exchange& exchange, HttpRequest& request);
   void post_detokenize(Exchange& exchange, HttpRequest& request);
   void post_completions(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kCompletions); }

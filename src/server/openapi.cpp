@@ -94,6 +94,10 @@ Json paths() {
   add_errors(one_model["responses"], {"401", "404"});
   paths["/v1/models"]["get"]["responses"]["200"]["links"]["model"] =
       Json{{"operationId", "get_model"}, {"parameters", Json{{"model", "$response.body#/data/0/id"}}}};
+  Json& reset = paths["/reset_prefix_cache"]["post"];
+  reset = get_operation("Forget the stored prefixes that no running request uses", "application/json", object);
+  reset.erase("security");
+  add_errors(reset["responses"], {"401"});
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/tokenize"]["post"]["responses"]["200"]["links"]["text"] =
       Json{{"operationId", "detokenize"}, {"requestBody", Json{{"tokens", "$response.body#/tokens"}}}};

@@ -77,6 +77,7 @@ class Explainer {
   void apply(const TraceParameters&) {}
   void apply(const TraceLimits&) {}
   void apply(const TraceHold&) {}
+  void apply(const TraceResetPrefixCache&) {}
   void apply(const TraceCommit&) {}
   void apply(const TraceAdd&) {}
   void apply(const TraceCancel& cancel) {

@@ -157,6 +157,7 @@ class Replay {
   }
 
   void apply(const TraceHold& hold, TimeNs) { scheduler_.hold_admissions(hold.holds); }
+  void apply(const TraceResetPrefixCache&, TimeNs now) { scheduler_.reset_prefix_cache(now); }
 
   void replace_policy(const std::string& spec, TimeNs now) {
     if (plugin_registry().kind_of(parse_policy_spec(spec)) == INFLIGHT_KIND_SCHED) {

@@ -208,6 +208,15 @@ class Python(unittest.TestCase):
                 engine.submit("Once")
             self.assertEqual((engine.stats()["requests_finished"], engine.stats()["requests_rejected"]), (6, 2))
 
+    def test_stored_prefixes_are_forgotten(self):
+        def cached():
+            return list(self.engine.submit("A beginning that is stored and found. " * 8, max_tokens=2))[-1].cached_token_count
+
+        self.assertEqual(cached(), 0)
+        self.assertGreater(cached(), 0)
+        self.engine.reset_prefix_cache()
+        self.assertEqual(cached(), 0)
+
     def test_leaving_early_frees_everything(self):
         shares = []
         with inflight.Engine(MODEL, max_num_seqs=2, progress=lambda share, what: shares.append(share)) as engine:

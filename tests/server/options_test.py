@@ -208,6 +208,15 @@ class Choices(unittest.TestCase):
             self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], cached, salt)
             self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"] > 0, cached > 0, salt)
 
+    def test_prefixes_are_forgotten_when_asked_for(self):
+        body = {**STORY, "prompt": "The prompt that is forgotten " * 12}
+        for cached, forget in ((0, False), (16, True), (0, False), (16, False)):
+            usage = server.post("/v1/completions", body)["usage"]
+            self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], cached)
+            self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"] > 0, cached > 0)
+            if forget:
+                self.assertEqual(server.post("/reset_prefix_cache", {}), {})
+
 
 class Logprobs(unittest.TestCase):
     def test_completions_form(self):

@@ -182,7 +182,7 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
       last = world.add(random_request(rng, options, prefixes));
     }
     if (last > 0 && rng.chance(cancellation)) world.cancel(last - std::min(last - 1, rng.below(20)));
-    if (rng.chance(0.001)) world.blocks().clear_stored();
+    if (rng.chance(0.001)) world.scheduler().reset_prefix_cache(world.clock().now());
     world.step();
     if (action % 16 == 0) world.scheduler().check_invariants();
   }

@@ -324,6 +324,10 @@ class Engine:
             raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
         return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding or []
 
+    def reset_prefix_cache(self) -> None:
+        """Forgets the stored prefixes that no running request uses."""
+        _check(_library.inflight_engine_reset_prefix_cache(self._live))
+
     def load_lora_adapter(self, lora_name: str, lora_path: typing.Union[str, os.PathLike[str]]) -> None:
         """From now on requests may name it; the engine needs max_loras or lora_modules."""
         _check(_library.inflight_engine_load_lora_adapter(self._live, lora_name.encode(), os.fsencode(lora_path)))

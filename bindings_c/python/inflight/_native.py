@@ -109,6 +109,7 @@ _FUNCTIONS = {
     "inflight_engine_set_policy": [c_void_p, c_char_p],
     "inflight_engine_set_policy_params": [c_void_p, c_char_p],
     "inflight_engine_configure": [c_void_p, c_char_p, c_size_t],
+    "inflight_engine_reset_prefix_cache": [c_void_p],
     "inflight_engine_load_lora_adapter": [c_void_p, c_char_p, c_char_p],
     "inflight_engine_unload_lora_adapter": [c_void_p, c_char_p],
     "inflight_engine_pause": [c_void_p, c_int32],

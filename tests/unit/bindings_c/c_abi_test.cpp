@@ -441,6 +441,7 @@ TEST_F(CAbi, NullArgumentsAreErrorsNotCrashes) {
   EXPECT_EQ(inflight_engine_resume(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(inflight_engine_drain(nullptr, 0), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(inflight_engine_configure(nullptr, "{}", 2), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_reset_prefix_cache(nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(inflight_engine_set_policy_params(nullptr, "lpm:a=1"), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_STREQ(inflight_status_name(INFLIGHT_ERROR_IO), "INFLIGHT_ERROR_IO");
   EXPECT_STREQ(inflight_status_name(999), "unknown status");

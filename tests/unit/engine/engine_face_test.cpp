@@ -265,6 +265,52 @@ TEST(EngineFace, NoticesAStepThatHangs) {
   EXPECT_NE(dump.find("plan 1: sequence 1 [0, 3)"), std::string::npos) << dump;
 }
 
+// checklist 127, of which it is the part without weights: what is stored is found until it is reset, in whatever tier
+// it is; who runs goes on.
+TEST(EngineFace, ForgetsStoredPrefixes) {
+  for (const int32_t host_blocks : {0, 32}) {
+    SCOPED_TRACE(host_blocks);
+    const TempFolder folder;
+    EngineOptions options = EngineWorld::host_driven(engine_options(16));
+    options.setup.config.max_model_len = 60;
+    options.setup.config.host_cache_blocks = host_blocks;
+    options.service.record_path = folder.file("run.trace");
+    std::vector<int32_t> cached;
+    {
+      EngineWorld world(options);
+      SubmitOptions first, other;
+      for (TokenId i = 0; i < 20; ++i) first.prompt.push_back(i), other.prompt.push_back(40 + i);
+      first.sampling.max_tokens = 4;
+      other.sampling.max_tokens = 30;
+      const auto ask = [&](const SubmitOptions& request) {
+        OutputStream* const stream = world.engine->submit(request);
+        world.run();
+        const Answer answer = read_answer(stream);
+        EXPECT_EQ(answer.tokens, output_alone(request.prompt, request.sampling.max_tokens));
+        cached.push_back(answer.last.cached_token_count);
+      };
+      ask(first);
+      ask(first);
+      ask(other);  // takes blocks of the first
+      world.engine->reset_prefix_cache();
+      ask(first);
+      ask(first);
+      OutputStream* const running = world.engine->submit(other);
+      for (int i = 0; i < 5; ++i) world.engine->step();
+      world.engine->reset_prefix_cache();
+      world.run();
+      EXPECT_EQ(read_answer(running).tokens, output_alone(other.prompt, 30));
+      ask(other);
+      ask(first);
+      EXPECT_EQ(world.engine->stats().blocks_referenced, 0);
+    }
+    EXPECT_EQ(cached, (std::vector<int32_t>{0, 16, 0, 0, 16, 16, 0}));
+    const ReplayResult result = replay_trace(read_recording(options.service.record_path), {});
+    EXPECT_FALSE(result.difference.has_value());
+    EXPECT_GT(result.plans, 50);
+  }
+}
+
 TEST(EngineFace, RecordsWhatReplaysStepByStep) {
   const TempFolder folder;
   EngineOptions options = EngineWorld::host_driven(engine_options(40));

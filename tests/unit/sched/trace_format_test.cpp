@@ -104,8 +104,9 @@ TEST(TraceFormat, KeepsChangesOfParametersLimitsAndAdmission) {
   written.encoder.limits(R"({"max_num_seqs": 2})", 9);
   written.encoder.hold(true, 12);
   written.encoder.hold(false, 20);
+  written.encoder.reset_prefix_cache(22);
   const auto records = decode_trace(written.bytes);
-  ASSERT_EQ(records.size(), 5U);
+  ASSERT_EQ(records.size(), 6U);
   EXPECT_EQ(records[1].time, 5);
   EXPECT_EQ(std::get<TraceParameters>(records[1].content).spec, "lpm:max_waiting=3");
   EXPECT_EQ(records[2].time, 9);
@@ -114,6 +115,8 @@ TEST(TraceFormat, KeepsChangesOfParametersLimitsAndAdmission) {
   EXPECT_TRUE(std::get<TraceHold>(records[3].content).holds);
   EXPECT_EQ(records[4].time, 20);
   EXPECT_FALSE(std::get<TraceHold>(records[4].content).holds);
+  EXPECT_EQ(records[5].time, 22);
+  EXPECT_TRUE(std::holds_alternative<TraceResetPrefixCache>(records[5].content));
 }
 
 TEST(SetupJson, ChangesOnlyLimitsThatMayChange) {

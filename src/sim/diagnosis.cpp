@@ -78,11 +78,15 @@ std::optional<Finding> starvation(const SimResult& result, const std::vector<Wai
     longest = waits[i].seconds();
   }
   if (passed_most == 0) return std::nullopt;
+  std::vector<SimSetting> remedies;
+  for (const char* const policy : {"fcfs", "hrrn"}) {
+    if (result.schedule_policy != policy) remedies.push_back({{"schedule_policy", policy}});
+  }
   return Finding{"starvation",
                  fmt::format("a request waited {:.1f} s while {} later ones were started; half wait less than {:.1f} s",
                              longest, passed_most, result.queue.p50 * 1e-3),
                  fmt::format("a policy that ages: --policy fcfs or hrrn instead of {}", result.schedule_policy),
-                 {{{"schedule_policy", "fcfs"}}, {{"schedule_policy", "hrrn"}}}};
+                 std::move(remedies)};
 }
 
 // More slots, and a budget in which all of them can decode.

@@ -12,8 +12,8 @@
 namespace inflight {
 
 const char* to_string(ExplainedKind kind) {
-  constexpr std::array<const char*, 8> kNames = {"arrived", "waited",    "prefilled", "decoded",
-                                                 "rested",  "preempted", "cancelled", "finished"};
+  constexpr std::array kNames = {"arrived",   "waited",    "prefilled", "decoded", "rested",
+                                 "preempted", "cancelled", "finished",  "held"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -56,9 +56,12 @@ class Explainer {
     time_ = record.time;
     std::visit([this](const auto& content) { apply(content); }, record.content);
   }
-  void add_arrival(TimeNs time, const std::string& text) {
+  // held: nobody is admitted at the time.
+  void add_arrival(TimeNs time, const std::string& text, bool held) {
     time_ = time;
+    held_ = held;
     add(ExplainedKind::Arrived, 0, text);
+    if (held_) add_held(0);
   }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] std::vector<ExplainedLine> take() {
@@ -76,7 +79,10 @@ class Explainer {
   void apply(const TracePolicy&) {}
   void apply(const TraceParameters&) {}
   void apply(const TraceLimits&) {}
-  void apply(const TraceHold&) {}
+  void apply(const TraceHold& hold) {
+    if (!running_ && (held_ || hold.holds)) add_held(0);
+    held_ = hold.holds;
+  }
   void apply(const TraceResetPrefixCache&) {}
   void apply(const TraceCommit&) {}
   void apply(const TraceAdd&) {}
@@ -109,11 +115,14 @@ class Explainer {
       add(ExplainedKind::Rested, plan.step, "had no part in the step");
       return;
     }
+    if (held_) return add_held(plan.step);
     const auto refusal = std::ranges::find(plan.refusals, sequence_, &Refusal::sequence);
     const bool looked_at = refusal != plan.refusals.end();
     const AdmissionResult result = looked_at ? refusal->result : plan.pass_end;
     add(ExplainedKind::Waited, plan.step, reason_text(result, looked_at, looked_at ? *refusal : Refusal{}), 0, result);
   }
+
+  void add_held(uint64_t step) { add(ExplainedKind::Held, step, "new requests are paused (inflight_engine_pause)"); }
 
   // Joins what repeats: waiting for the same reason, computing in the same way.
   void add(ExplainedKind kind, uint64_t step, const std::string& text, int32_t tokens = 0,
@@ -121,11 +130,13 @@ class Explainer {
     const bool computes = kind == ExplainedKind::Prefilled || kind == ExplainedKind::Decoded;
     if (!lines_.empty()) {
       ExplainedLine& last = lines_.back();
-      const bool same = last.kind == kind && last.result == result &&
-                        (computes || kind == ExplainedKind::Waited || kind == ExplainedKind::Rested);
+      const bool same =
+          last.kind == kind && last.result == result &&
+          (computes || kind == ExplainedKind::Waited || kind == ExplainedKind::Rested || kind == ExplainedKind::Held);
       if (same) {
         last.end = time_;
-        last.last_step = step;
+        if (last.first_step == 0) last.first_step = step;
+        last.last_step = std::max(last.last_step, step);
         last.computed_tokens += tokens;
         last.text = text;
         return;
@@ -137,7 +148,7 @@ class Explainer {
   SequenceId sequence_;
   int32_t prompt_tokens_;
   TimeNs time_ = 0;
-  bool running_ = false, ended_ = false;
+  bool running_ = false, held_ = false, ended_ = false;
   std::vector<ExplainedLine> lines_;
 };
 
@@ -167,11 +178,16 @@ Explanation explain_request(std::span<const TraceRecord> records, uint64_t reque
   });
   if (arrival == records.end()) not_there(records, request, choice);
   const auto& add = std::get<TraceAdd>(arrival->content);
+  bool held = false;
+  for (auto it = records.begin(); it != arrival; ++it) {
+    if (const auto* const hold = std::get_if<TraceHold>(&it->content)) held = hold->holds;
+  }
   Explainer explainer(static_cast<SequenceId>(to_integer(add.sequence) + static_cast<uint64_t>(choice)),
                       add.prompt_token_count);
   explainer.add_arrival(arrival->time,
                         fmt::format("{} prompt tokens, max_tokens {}, priority {}, tenant {}", add.prompt_token_count,
-                                    add.request.sampling.max_tokens, add.request.priority, add.request.tenant));
+                                    add.request.sampling.max_tokens, add.request.priority, add.request.tenant),
+                        held);
   for (auto it = arrival + 1; it != records.end() && !explainer.ended(); ++it) explainer.apply(*it);
   return {.request = request, .choice = choice, .lines = explainer.take()};
 }

@@ -92,6 +92,33 @@ TEST(Explain, TellsPreemptionAndCancellation) {
   EXPECT_NE(recorded.of(last).find("cancelled finished"), std::string::npos) << recorded.of(last);
 }
 
+TEST(Explain, TellsThatNewRequestsWerePaused) {
+  Recorded recorded({});
+  const auto hold = [&](bool holds) {
+    recorded.world.scheduler().hold_admissions(holds);
+    recorded.encoder.hold(holds, recorded.world.clock().now());
+  };
+  recorded.world.add({.prompt = {1, 2}, .max_tokens = 6});
+  recorded.world.step();
+  recorded.world.add({.prompt = {3, 4}, .max_tokens = 1});
+  hold(true);
+  recorded.world.add({.prompt = {5, 6}, .max_tokens = 1});
+  for (int i = 0; i < 3; ++i) recorded.world.step();
+  hold(false);
+  recorded.world.run();
+  EXPECT_EQ(recorded.of(1), "arrived prefilled@1-1+2 decoded@2-6+5 finished");
+  EXPECT_EQ(recorded.of(2), "arrived held@2-4 prefilled@5-5+2 finished");
+  EXPECT_EQ(recorded.of(3), "arrived held@2-4 prefilled@5-5+2 finished");
+  recorded.world.add({.prompt = {1, 2}, .max_tokens = 6});  // and an engine that has nothing else to do
+  hold(true);
+  recorded.world.step();
+  hold(false);
+  recorded.world.run();
+  const Explanation idle = explain_request(decode_trace(recorded.bytes), 4, 0);
+  EXPECT_EQ(short_text(idle), "arrived held@7-7 prefilled@7-7+2 decoded@8-12+5 finished");
+  EXPECT_NE(idle.lines[1].text.find("new requests are paused"), std::string::npos);
+}
+
 TEST(Explain, NamesWhatIsNotThere) {
   Recorded recorded({});
   recorded.world.add({.prompt = {1}, .max_tokens = 1});

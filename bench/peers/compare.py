@@ -217,7 +217,7 @@ COLOURS = {"llama.cpp": "#4a7fb5", "OpenVINO GenAI": "#d9a441"}
 
 def plot(rows):
     """Bars of the ratios with their range; the dashed line is the peer."""
-    width, left, height = 760, 300, 20
+    width, left, height = 800, 340, 20
     most = max([1.5] + [row["ratio"]["most"] for row in rows])
     scale = (width - left - 60) / most
     parts = []

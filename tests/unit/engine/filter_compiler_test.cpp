@@ -21,7 +21,7 @@ class Even final : public TokenFilter {
   std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Even>(*this); }
 };
 
-// A source that waits for open().
+// A source that waits for open(). Declared before the engine, whose threads use it to their end.
 struct Gate {
   std::promise<void> promise;
   std::shared_future<void> opened = promise.get_future().share();
@@ -45,8 +45,8 @@ SubmitOptions request_of(int32_t max_tokens, int32_t n = 1) {
 }
 
 TEST(FilterCompiler, OthersGoOnWhileOneRequestsGrammarIsCompiled) {
-  EngineWorld world(engine_options());  // its own thread
   Gate gate;
+  EngineWorld world(engine_options());  // its own thread
   OutputStream* const compiling = world.engine->submit(request_of(20, 2), gate.source());
   gate.begun.wait();
   EXPECT_EQ(read_answer(world.engine->submit(request_of(30))).tokens, output_alone({1, 2, 3}, 30));
@@ -65,8 +65,8 @@ TEST(FilterCompiler, OthersGoOnWhileOneRequestsGrammarIsCompiled) {
 }
 
 TEST(FilterCompiler, CancelWorksMeanwhile) {
-  EngineWorld world(engine_options());
   Gate gate;
+  EngineWorld world(engine_options());
   OutputStream* const compiling = world.engine->submit(request_of(20, 2), gate.source());
   gate.begun.wait();
   world.engine->cancel(compiling->request());
@@ -106,8 +106,8 @@ TEST(FilterCompiler, ASteppedEngineWaitsForItsOnlyRequest) {
 }
 
 TEST(FilterCompiler, ExpiryEndsARequestThatCompiles) {
-  EngineWorld world(engine_options());
   Gate gate;
+  EngineWorld world(engine_options());
   SubmitOptions request = request_of(20);
   request.expiry = SteadyClock().now() + 1'000'000;
   OutputStream* const stream = world.engine->submit(request, gate.source());

@@ -17,7 +17,8 @@ std::vector<Value> items_of(Call& call) { return call.interpreter.iterate(call.s
 Value get_path(Call& call, const Value& value, const Value& path) {
   if (path.is_integer()) return call.interpreter.item(value, path, call.line);
   Value result = value;
-  for (const std::string_view part : split_text(to_string(path), ".", -1, false)) {
+  const std::string names = to_string(path);
+  for (const std::string_view part : split_text(names, ".", -1, false)) {
     const bool is_index =
         !part.empty() && part.size() < 10 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
     const Value key =

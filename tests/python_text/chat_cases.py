@@ -154,6 +154,7 @@ SNIPPETS = r"""
 {{ l|join }}|{{ l|join('-') }}|{{ people|join(', ', attribute='name') }}|{{ l|sum }}
 {{ people|selectattr('age', 'defined')|sum(attribute='age') }}|{{ l|min }}|{{ l|max }}|{{ []|first }}
 {{ [1, 2, 1, 3]|unique|list }}|{{ ['a', 'A', 'b']|unique|list }}
+{{ [{'a_name_of_some_length': {'one_more_within': [7, 8]}}]|map(attribute='a_name_of_some_length.one_more_within.1')|join }}
 {{ people|map(attribute='age', default=0)|list }}|{{ people|map('length')|list }}
 {{ ['a', 'b']|map('upper')|list }}|{{ l|select('odd')|list }}|{{ l|reject('odd')|list }}|{{ l|select|list }}
 {{ people|selectattr('name', 'equalto', 'bob')|list }}|{{ people|rejectattr('age')|list }}

@@ -11,12 +11,6 @@
 namespace inflight::cli {
 namespace {
 
-std::string flag_of(const SimKey& key) {
-  std::string flag = std::string("--") + key.name;
-  std::ranges::replace(flag, '_', '-');
-  return flag;
-}
-
 std::string short_flags(std::string_view name) {
   if (name == "schedule_policy") return ",--policy";
   if (name == "radix_eviction_policy") return ",--evict";
@@ -40,10 +34,16 @@ const char* type_name(SimKey::Type type) {
 
 }  // namespace
 
+std::string sim_flag(std::string_view key) {
+  std::string flag = fmt::format("--{}", key);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 void add_sim_options(CLI::App& command) {
   for (const SimKey& key : sim_keys()) {
     const bool has_default = *key.default_value != '\0';
-    command.add_option(flag_of(key) + short_flags(key.name))
+    command.add_option(sim_flag(key.name) + short_flags(key.name))
         ->description(has_default ? fmt::format("{} [{}]", key.help, key.default_value) : key.help)
         ->type_name(type_name(key.type));
   }
@@ -52,7 +52,7 @@ void add_sim_options(CLI::App& command) {
 std::string sim_options_json(const CLI::App& command) {
   nlohmann::json json = nlohmann::json::object();
   for (const SimKey& key : sim_keys()) {
-    const std::string flag = flag_of(key);
+    const std::string flag = sim_flag(key.name);
     if (command.count(flag) > 0) json[key.name] = command[flag]->as<std::string>();
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -4,9 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 namespace inflight::cli {
 
+// "--max-num-seqs" of "max_num_seqs".
+[[nodiscard]] std::string sim_flag(std::string_view key);
 // Adds one option for each key of sim_keys(), and the short names --policy, --evict, --chunk.
 void add_sim_options(CLI::App& command);
 // What was given, as parse_sim_spec() takes it.

@@ -2,7 +2,6 @@
 // `inflight tune-limits` and `inflight doctor`: questions that simulated runs answer.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -82,11 +81,8 @@ Json to_json(const Trial& trial) {
 // "--max-num-seqs 128 --preempt swap".
 std::string as_flags(const SimSetting& setting) {
   std::string text;
-  for (const auto& [key, value] : setting) {
-    std::string name = key;
-    std::ranges::replace(name, '_', '-');
-    text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name, value);
-  }
+  for (const auto& [key, value] : setting)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", sim_flag(key), value);
   return text;
 }
 

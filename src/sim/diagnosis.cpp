@@ -39,15 +39,14 @@ bool lacks_blocks(const SimResult& result) {
          result.kv_usage_mean > 0.85;
 }
 
-std::optional<Finding> memory_pressure(const SimResult& result, const SimOptions& options) {
+std::optional<Finding> memory_pressure(const SimResult& result, const SchedulerConfig& config) {
   const SchedulerStats& stats = result.scheduler;
   const auto count = static_cast<double>(std::max<size_t>(result.requests.size(), 1));
   const bool preempts = static_cast<double>(stats.preemptions) > 0.05 * count;
   if (result.recompute_tax() <= 0.02 && !preempts && !lacks_blocks(result)) return std::nullopt;
   const KvGrowthParts growth = result.kv_growth.to_peak();
   const bool many = growth.by_concurrency > growth.by_length;
-  const int32_t slots = options.setup.config.max_num_seqs, given = options.setup.blocks.block_count;
-  const int64_t blocks = given > 0 ? given : options.device.kv_tokens / options.setup.blocks.block_token_count;
+  const int64_t blocks = result.kv_blocks;
   return Finding{
       "memory_pressure",
       fmt::format("{} preemptions of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} % used on "
@@ -58,7 +57,7 @@ std::optional<Finding> memory_pressure(const SimResult& result, const SimOptions
                   many ? "a lower --max-num-seqs: it is the number of sequences that fills the storage"
                        : "--schedule-conservativeness 1 or a lower --max-model-len: it is their length that fills the "
                          "storage"),
-      {many ? set("max_num_seqs", std::max(slots / 2, 1)) : set("schedule_conservativeness", 1),
+      {many ? set("max_num_seqs", std::max(config.max_num_seqs / 2, 1)) : set("schedule_conservativeness", 1),
        set("kv_blocks", 2 * blocks),
        {{"preempt", "swap"}, {"host_kv_blocks", std::to_string(blocks)}}}};
 }
@@ -204,7 +203,7 @@ std::string binding_limit(const SimResult& result) {
 std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options) {
   const std::vector<Wait> waits = waits_of(result);
   const SchedulerConfig& config = options.setup.config;
-  const auto memory = memory_pressure(result, options);
+  const auto memory = memory_pressure(result, config);
   std::vector<Finding> findings;
   // Slots that stand empty for want of blocks are the memory's fault.
   for (const auto& finding :

@@ -60,6 +60,7 @@ void add_guesses(nlohmann::ordered_json& json, const GuessCounts& guesses);
 struct SimResult {
   std::string workload, device, schedule_policy, eviction_policy, batching;
   int32_t max_num_seqs = 0;
+  int32_t kv_blocks = 0;  // of each replica
   int32_t replicas = 1;
   SchedulerStats scheduler;             // summed over the replicas
   std::vector<RequestRecord> requests;  // by end

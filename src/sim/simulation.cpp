@@ -291,6 +291,7 @@ SimResult Simulation::finish() {
   result_.eviction_policy = setup.eviction_policy;
   result_.batching = to_string(setup.config.batching);
   result_.max_num_seqs = setup.config.max_num_seqs;
+  result_.kv_blocks = setup.blocks.block_count;
   result_.replicas = options_.replicas;
   LatencyHistogram itl;
   for (const auto& replica : replicas_) {

@@ -122,6 +122,14 @@ TEST(Diagnosis, TriesWhatItAdvises) {
   EXPECT_FALSE(overloaded[0].trials[1].mends);
   EXPECT_GT(overloaded[0].trials[1].result.rejected, 0);
 
+  // A storage that is as large as the longest request needs, more than the profile says, is doubled from there.
+  const auto full = examined(
+      R"({"workload": "closed,requests=20,prompt=150000,output=10", "device": "pocl-135m", "max_num_batched_tokens": 4096})");
+  ASSERT_EQ(full.size(), 1U);
+  EXPECT_EQ(full[0].finding.problem, "memory_pressure");
+  ASSERT_EQ(full[0].trials.size(), 3U);
+  EXPECT_EQ(full[0].trials[1].setting, (SimSetting{{"kv_blocks", std::to_string(2 * ((150'010 + 15) / 16))}}));
+
   // No more than 64 replicas are simulated.
   const auto most = examined(
       R"({"workload": "poisson,requests=1000,rate=1000,prompt=400,output=20", "device": "pocl-135m", "replicas": 64})");

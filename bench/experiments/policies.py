@@ -240,7 +240,7 @@ def early_rejection():
     saturated = sim("closed,requests=300,prompt=128,output=100", **keys)["requests_per_second"]
     rows, runs = [], {}
     for name, limit in (("no limit", 0), ("64 may wait", 64), ("16 may wait", 16), ("8 may wait", 8)):
-        r = runs[name] = sim(f"{base},rate={3 * saturated:.3f}", max_queued_reqs=limit, **keys)
+        r = runs[name] = sim(f"{base},rate={3 * saturated:.3f}", max_num_queued_reqs=limit, **keys)
         rows.append(
             (
                 name,

@@ -202,16 +202,17 @@ def measure(options):
 
 
 def text_of(value, digits):
-    return f"{value['median']:.{digits}f} ({value['least']:.{digits}f} - {value['most']:.{digits}f})"
+    text = f"{value['median']:.{digits}f}"
+    return text if value["rounds"] == 1 else f"{text} ({value['least']:.{digits}f} - {value['most']:.{digits}f})"
 
 
 def line_of(row):
     digits = 0 if row["peer_tokens_per_second"]["median"] >= 10 else 2
     return (f"| {row['model']} | {row['test']} | {text_of(row['inflight_tokens_per_second'], digits)} | {row['peer']} | "
-            f"{text_of(row['peer_tokens_per_second'], digits)} | {text_of(row['ratio'], 2)} |")
+            f"{text_of(row['peer_tokens_per_second'], digits)} | {text_of(row['ratio'], 2)} | {row['ratio']['rounds']} |")
 
 
-HEADER = "| model | test | inflight, tokens/s | peer | peer, tokens/s | ratio |\n|---|---|---|---|---|---|"
+HEADER = "| model | test | inflight, tokens/s | peer | peer, tokens/s | ratio | rounds |\n|---|---|---|---|---|---|---|"
 COLOURS = {"llama.cpp": "#4a7fb5", "OpenVINO GenAI": "#d9a441"}
 
 

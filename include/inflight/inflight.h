@@ -154,7 +154,7 @@ typedef struct inflight_engine_params {
   /* service */
   const char* scheduling_profile;        /* "rag" | "batch" | "tenant" | "sla": policies and knobs for that use; they
                                             stand for the fields that hold their initial value (none)            */
-  int32_t max_num_queued_reqs;           /* sequences that wait; one more is rejected (no limit of its own)      */
+  int32_t max_num_queued_reqs;           /* waiting beyond free rows; one more is rejected (no limit of its own)  */
   int32_t log_interval_steps;            /* a line of figures to the log every so many steps (never)             */
   int64_t max_num_queued_tokens;         /* prompt tokens that wait; one more is rejected (no limit)             */
   double max_predicted_wait_ms;          /* a request that would wait longer is rejected (no limit)              */

@@ -25,9 +25,15 @@ constexpr const char* kSpeculativeHelp =
 const std::map<std::string, inflight_kv_type_t> kKvTypes = {
     {"auto", INFLIGHT_KV_F16}, {"f16", INFLIGHT_KV_F16}, {"f32", INFLIGHT_KV_F32}, {"q8_0", INFLIGHT_KV_Q8_0}};
 
+// NAME alone means on.
 void add_switch(CLI::App& command, const char* name, std::string& value, const char* help,
                 const char* group = kScheduling) {
-  command.add_option(name, value, help)->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group(group);
+  command.add_option(name, value, help)
+      ->expected(0, 1)
+      ->transform([](std::string given) { return given.empty() ? std::string("on") : given; })
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_lora_flags(CLI::App& command, EngineOptions& options) {
@@ -88,8 +94,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
   add("--max-num-batched-tokens", params.max_num_batched_tokens,
       "Tokens computed in a step (default: 256 on a CPU, else 512; at least --max-num-seqs)", kScheduling);
-  add("--chunked-prefill-size,--chunk", params.max_prefill_tokens, "Of these, prompt tokens (default: all)",
-      kScheduling);
+  add("--max-prefill-tokens,--chunked-prefill-size,--chunk", params.max_prefill_tokens,
+      "Of these, prompt tokens (default: all)", kScheduling);
   add("--long-prefill-token-threshold", params.long_prefill_token_threshold, "Of these, of one prompt (default: all)",
       kScheduling);
   add("--max-num-partial-prefills", params.max_num_partial_prefills,
@@ -117,7 +123,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       "A request replaces running ones whose priority is worse by more than this (default: never)", kScheduling);
   add("--speculative-config", options.speculative_config, kSpeculativeHelp, kScheduling);
   add_switch(command, "--overlap", flags->overlap, "Plan a step while the one before runs");
-  add_switch(command, "--prefix-caching", flags->prefix_caching, "Keep and share the KV of finished prompts");
+  add_switch(command, "--prefix-caching,--enable-prefix-caching", flags->prefix_caching,
+             "Keep and share the KV of finished prompts");
   add("--linear-backend", options.linear_backend,
       "auto, panel (own kernels) or clblast, for weights of F32, F16 and BF16 (default: auto, what was measured "
       "faster)",
@@ -125,8 +132,9 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
   add("--chat-template", flags->chat_template, "A file with a Jinja template, in the place of the model's", kEngine);
 
-  add("--max-num-queued-reqs", params.max_num_queued_reqs,
-      "Requests waiting at most, one more is rejected (default: no limit)", kService);
+  add("--max-requests", params.max_requests, "Requests waiting and running at most (default: 65536)", kService);
+  add("--max-num-queued-reqs,--max-queued-requests", params.max_num_queued_reqs,
+      "Requests beyond those that can run at most, one more is rejected (default: no limit)", kService);
   add("--max-num-queued-tokens", params.max_num_queued_tokens,
       "Prompt tokens waiting at most, one more is rejected (default: no limit)", kService);
   add("--max-predicted-wait-ms", params.max_predicted_wait_ms,

@@ -17,12 +17,9 @@
 namespace inflight::cli {
 namespace {
 
-constexpr int32_t kRunningDefault = 64;  // max_num_seqs when it is not given
-
 struct ServeFlags {
   server::HttpServerOptions http;
   server::ApiOptions api;
-  int32_t max_queued_requests = 0;
   int32_t timeout_s = 30;
   size_t max_body_megabytes = 16;
 };
@@ -43,10 +40,6 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   }
   for (const std::string& key : flags.api.api_keys) {
     if (key.empty()) fail(ErrorCode::InvalidArgument, "--api-key is empty, allowed: any text of one byte or more");
-  }
-  if (flags.max_queued_requests > 0) {
-    auto& params = engine_flags.options.params;
-    params.max_requests = (params.max_num_seqs > 0 ? params.max_num_seqs : kRunningDefault) + flags.max_queued_requests;
   }
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
@@ -79,9 +72,6 @@ void add_serve_command(CLI::App& app) {
   add("--api-key", flags->api.api_keys, "Clients must send one of these keys (also: $INFLIGHT_API_KEY)");
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
-  add("--max-queued-requests", flags->max_queued_requests,
-      "Requests beyond those that run at most, one more gets 429 (default: 65536)")
-      ->check(CLI::Range(0, 1 << 22));
   add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));
   add("--max-body-megabytes", flags->max_body_megabytes, "Longest request")->check(CLI::Range(1, 1024));
   add("--http-workers", flags->http.worker_count, "Threads that read and tokenize requests")->check(CLI::Range(1, 256));

@@ -14,7 +14,7 @@ namespace {
 std::string short_flags(std::string_view name) {
   if (name == "schedule_policy") return ",--policy";
   if (name == "radix_eviction_policy") return ",--evict";
-  if (name == "chunked_prefill_size") return ",--chunk";
+  if (name == "max_prefill_tokens") return ",--chunked-prefill-size,--chunk";
   return "";
 }
 

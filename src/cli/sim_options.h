@@ -10,7 +10,8 @@ namespace inflight::cli {
 
 // "--max-num-seqs" of "max_num_seqs".
 [[nodiscard]] std::string sim_flag(std::string_view key);
-// Adds one option for each key of sim_keys(), and the short names --policy, --evict, --chunk.
+// Adds one option for each key of sim_keys(), and the names by which they are known, too: --policy, --evict, --chunk,
+// ...
 void add_sim_options(CLI::App& command);
 // What was given, as parse_sim_spec() takes it.
 [[nodiscard]] std::string sim_options_json(const CLI::App& command);

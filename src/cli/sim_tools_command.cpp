@@ -48,7 +48,7 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
     for (const TuneStep& step : result.tried) tried.push_back(to_json(step));
     const Json json = {{"max_num_seqs", result.max_num_seqs},
                        {"max_num_batched_tokens", result.max_num_batched_tokens},
-                       {"chunked_prefill_size", result.chunked_prefill_size},
+                       {"long_prefill_token_threshold", result.long_prefill_token_threshold},
                        {"meets_goal", result.meets},
                        {"best", to_json(result.best)},
                        {"first", to_json(result.tried.front())},
@@ -60,8 +60,8 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
     fmt::print("  {:<6} {:>10.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p95 {:.2f} ms: {}\n", what,
                step.output_tokens_per_second, step.ttft_p95_ms, step.itl_p95_ms, step.setting);
   };
-  fmt::print("--max-num-seqs {} --max-num-batched-tokens {} --chunked-prefill-size {}{}\n", result.max_num_seqs,
-             result.max_num_batched_tokens, result.chunked_prefill_size,
+  fmt::print("--max-num-seqs {} --max-num-batched-tokens {} --long-prefill-token-threshold {}{}\n", result.max_num_seqs,
+             result.max_num_batched_tokens, result.long_prefill_token_threshold,
              result.meets ? "" : "   (the goal is out of reach: this comes closest)");
   line("before", result.tried.front());
   line("best", result.best);

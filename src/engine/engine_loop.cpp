@@ -294,6 +294,7 @@ void Engine::publish_stats() {
             .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling,
             .compiling = compiling,
             .running = scheduler_.running_count(),
+            .max_num_seqs = scheduler_.config().max_num_seqs,
             .blocks_free = pool.free_count(),
             .blocks_stored = pool.stored_count(),
             .blocks_referenced = pool.referenced_count(),

@@ -36,11 +36,11 @@ void check_queue(const QueueLimits& limits, const QueueState& queue, const Queue
            fmt::format("{} requests are waiting or running, allowed: {} (max_requests)", queue.sequences,
                        queue.max_requests));
   }
-  const int32_t waiting = queue.waiting + entry.sequences;
+  const int32_t waiting = queue.waiting + entry.sequences - queue.free_rows;
   if (limits.max_num_queued_reqs > 0 && waiting > limits.max_num_queued_reqs) {
     refuse(RejectReason::QueuedRequests, seconds_until_left(queue, waiting - limits.max_num_queued_reqs),
-           fmt::format("{} requests are waiting, allowed: {} (max_num_queued_reqs)", queue.waiting,
-                       limits.max_num_queued_reqs));
+           fmt::format("{} requests are waiting, allowed: {} (max_num_queued_reqs)",
+                       std::max(queue.waiting - queue.free_rows, 0), limits.max_num_queued_reqs));
   }
   const int64_t tokens = queue.waiting_tokens + entry.tokens;
   if (limits.max_num_queued_tokens > 0 && queue.waiting > 0 && tokens > limits.max_num_queued_tokens) {

@@ -9,7 +9,7 @@
 namespace inflight {
 
 struct QueueLimits {
-  int32_t max_num_queued_reqs = 0;    // sequences that wait; 0 = no limit of its own
+  int32_t max_num_queued_reqs = 0;    // sequences that wait beyond the free rows; 0 = no limit of its own
   int64_t max_num_queued_tokens = 0;  // prompt tokens that wait; 0 = no limit
   double max_predicted_wait_s = 0.0;  // 0 = no limit
 };
@@ -19,6 +19,7 @@ struct QueueState {
   int32_t sequences = 0;  // waiting and running
   int32_t max_requests = 0;
   int32_t waiting = 0;
+  int32_t free_rows = 0;  // max_num_seqs less those that run: so many of the waiting are about to
   int64_t waiting_tokens = 0;
   double service_rate = 0.0;  // sequences that end, a second; 0 = not known yet
 

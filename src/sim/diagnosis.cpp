@@ -131,7 +131,7 @@ std::optional<Finding> prefill_interference(const SimResult& result, const SimOp
     remedies.push_back(set("max_num_batched_tokens", half));
   }
   if (!much) {
-    remedies.push_back(set("chunked_prefill_size", std::max(config.max_num_batched_tokens / 4, 1)));
+    remedies.push_back(set("max_prefill_tokens", std::max(config.max_num_batched_tokens / 4, 1)));
   } else if (options.prefill_replicas == 0) {
     remedies.push_back({{"replicas", std::to_string(replicas)}, {"prefill_replicas", std::to_string(replicas / 2)}});
   }
@@ -140,7 +140,7 @@ std::optional<Finding> prefill_interference(const SimResult& result, const SimOp
       fmt::format("ITL p99 {:.1f} ms against p50 {:.1f} ms; {:.0f} % of the device time in steps with prompts",
                   result.itl.p99, result.itl.p50, 100 * result.prefill_time_share),
       much ? "a smaller --max-num-batched-tokens; where that is not enough, separate pools: --prefill-replicas"
-           : "a smaller --max-num-batched-tokens or --chunked-prefill-size",
+           : "a smaller --max-num-batched-tokens or --max-prefill-tokens",
       std::move(remedies)};
 }
 
@@ -160,7 +160,7 @@ std::optional<Finding> overload(const std::vector<Wait>& waits, const SimOptions
       "overload",
       fmt::format("the first tenth waits {:.1f} s, the last {:.1f} s: arrivals outrun the service", early, late),
       "more --replicas, or a queue limit that rejects early",
-      {set("replicas", 2 * options.replicas), set("max_queued_reqs", options.setup.config.max_num_seqs)}};
+      {set("replicas", 2 * options.replicas), set("max_num_queued_reqs", options.setup.config.max_num_seqs)}};
 }
 
 // Nothing where the setting goes beyond what is allowed.

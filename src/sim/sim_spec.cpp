@@ -30,8 +30,8 @@ constexpr std::array kKeys = {
     SimKey{"batching", Type::Text, "continuous", "continuous, prefill_first, dynamic or static"},
     SimKey{"max_num_seqs", Type::Integer, "64", "sequences running at once"},
     SimKey{"max_num_batched_tokens", Type::Integer, "512", "tokens of a step"},
-    SimKey{"max_prefill_tokens", Type::Integer, "0", "prompt tokens of a step; 0 = as many as tokens"},
-    SimKey{"chunked_prefill_size", Type::Integer, "0", "tokens of one prompt in a step; 0 = no limit of its own"},
+    SimKey{"max_prefill_tokens", Type::Integer, "0", "of these, prompt tokens; 0 = no limit of their own"},
+    SimKey{"long_prefill_token_threshold", Type::Integer, "0", "of these, of one prompt; 0 = no limit of its own"},
     SimKey{"max_model_len", Type::Integer, "0", "tokens of a sequence; 0 = the workload's longest"},
     SimKey{"max_requests", Type::Integer, "65536", "requests in an engine at once; others wait at the client"},
     SimKey{"enable_mixed_chunk", Type::OnOff, "off", "prefill_first: decodes ride along with prompts"},
@@ -53,7 +53,8 @@ constexpr std::array kKeys = {
            "a waiting request replaces running ones whose priority is worse by more"},
     SimKey{"overlap", Type::OnOff, "on", "plan a step while the one before runs"},
     SimKey{"skip_decodes", Type::OnOff, "on", "walk over decode steps in which nothing is decided"},
-    SimKey{"max_queued_reqs", Type::Integer, "0", "arrivals are rejected while so many wait; 0 = never"},
+    SimKey{"max_num_queued_reqs", Type::Integer, "0",
+           "arrivals are rejected while so many wait beyond the free rows; 0 = never"},
     SimKey{"replicas", Type::Integer, "1", "engines side by side"},
     SimKey{"prefill_replicas", Type::Integer, "0", "of these, those that only prefill; the others then only decode"},
     SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
@@ -132,10 +133,9 @@ std::span<const SimKey> sim_keys() { return kKeys; }
 std::string long_sim_key(std::string_view name) {
   if (name == "policy") return "schedule_policy";
   if (name == "evict") return "radix_eviction_policy";
-  if (name == "chunk") return "chunked_prefill_size";
   std::string key(name);
   std::ranges::replace(key, '-', '_');
-  return key;
+  return key == "chunk" || key == "chunked_prefill_size" ? "max_prefill_tokens" : key;
 }
 
 SimSpec parse_sim_spec(std::string_view json_text) {
@@ -167,7 +167,7 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   config.max_num_seqs = values.integer("max_num_seqs");
   config.max_num_batched_tokens = values.integer("max_num_batched_tokens");
   config.max_prefill_tokens = values.integer("max_prefill_tokens");
-  config.long_prefill_token_threshold = values.integer("chunked_prefill_size");
+  config.long_prefill_token_threshold = values.integer("long_prefill_token_threshold");
   config.max_model_len = values.integer("max_model_len");
   config.max_requests = values.integer("max_requests");
   config.enable_mixed_chunk = values.on("enable_mixed_chunk");
@@ -188,7 +188,7 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   blocks.prefix_caching = values.on("prefix_caching");
   options.overlap = values.on("overlap");
   options.skip_decodes = values.on("skip_decodes");
-  options.max_queued = values.integer("max_queued_reqs");
+  options.max_queued = values.integer("max_num_queued_reqs");
   options.replicas = values.integer("replicas");
   options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);

@@ -148,7 +148,7 @@ class Simulation {
     Replica* const replica = choose(transferred ? decode_pool_ : entry_pool_, request);
     if (replica == nullptr) return false;
     arrivals_.pop(arrival);
-    if (options_.max_queued > 0 && !transferred && replica->scheduler().waiting_count() >= options_.max_queued) {
+    if (options_.max_queued > 0 && !transferred && waiting_beyond_rows(*replica) >= options_.max_queued) {
       on_whole_end({.request = arrival.request,
                     .replica = 0,
                     .arrival = arrival.time,
@@ -158,6 +158,12 @@ class Simulation {
     }
     replica->add(arrival.request, arrival.time);
     return true;
+  }
+
+  // As the engine's max_num_queued_reqs counts.
+  [[nodiscard]] static int32_t waiting_beyond_rows(Replica& replica) {
+    const Scheduler& scheduler = replica.scheduler();
+    return scheduler.waiting_count() - std::max(scheduler.config().max_num_seqs - scheduler.running_count(), 0);
   }
 
   [[nodiscard]] Replica* choose(const std::vector<Replica*>& pool, const SimRequest& request) {

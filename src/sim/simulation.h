@@ -35,8 +35,8 @@ struct SimOptions {
   bool skip_decodes = true;  // see Replica; never with SimObservers::trace
   int32_t replicas = 1;      // 1..64
   Routing routing = Routing::LeastLoaded;
-  int32_t prefill_replicas = 0;     // of the replicas, those that only prefill; the others then only decode
-  int32_t max_queued = 0;           // arrivals are rejected while so many wait in the chosen replica; 0 = never
+  int32_t prefill_replicas = 0;  // of the replicas, those that only prefill; the others then only decode
+  int32_t max_queued = 0;  // arrivals are rejected while so many wait beyond the free rows of their replica; 0 = never
   TimeNs time_limit = kNoDeadline;  // the run ends then, whatever is unfinished
 };
 

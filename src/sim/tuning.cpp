@@ -29,13 +29,13 @@ class Tuner {
     const SchedulerConfig config = parse_sim_spec(base_.dump()).options.setup.config;
     Limits limits = {Limit{"max_num_batched_tokens", 64, 16384, config.max_num_batched_tokens},
                      Limit{"max_num_seqs", 1, 1024, config.max_num_seqs},
-                     Limit{"chunked_prefill_size", 0, 8192, config.long_prefill_token_threshold}};
+                     Limit{"long_prefill_token_threshold", 0, 8192, config.long_prefill_token_threshold}};
     result_.best = attempt(limits);
     while (improve(limits)) {
     }
     result_.max_num_batched_tokens = limits[0].value;
     result_.max_num_seqs = limits[1].value;
-    result_.chunked_prefill_size = limits[2].value;
+    result_.long_prefill_token_threshold = limits[2].value;
     result_.meets = result_.best.meets;
     return std::move(result_);
   }

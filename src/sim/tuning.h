@@ -24,7 +24,7 @@ struct TuneStep {
   bool meets = false;
 };
 struct TuneResult {
-  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, chunked_prefill_size = 0;
+  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, long_prefill_token_threshold = 0;
   bool meets = false;  // the goal can be met at all
   TuneStep best;
   std::vector<TuneStep> tried;

@@ -67,6 +67,16 @@ class Config(unittest.TestCase):
         self.assertEqual({name: value for name, (value, _) in again.items()},
                          {name: value for name, (value, _) in settings.items()})
 
+    def test_other_names_and_a_switch_alone(self):
+        settings, _ = self.printed("--chunk", 64, "--max-queued-requests", 3, "--overlap", "--enable-prefix-caching", "off",
+                                   "--deterministic")
+        self.assertEqual(settings["max-prefill-tokens"], (64, "flag"))
+        self.assertEqual(settings["max-num-queued-reqs"], (3, "flag"))
+        self.assertEqual(settings["overlap"], ("on", "flag"))
+        self.assertEqual(settings["prefix-caching"], ("off", "flag"))
+        self.assertEqual(settings["deterministic"], ("on", "flag"))
+        self.bad("--overlap", "--overlap", "sometimes")
+
     def test_the_engine_runs_with_what_the_file_says(self):
         self.path.write_text("max-model-len = 16\n")
         ask = ("run", "--config", self.path, "-p", "Once", "-n", 20, "--ignore-eos", "--json")

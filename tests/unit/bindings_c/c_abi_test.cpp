@@ -264,7 +264,8 @@ TEST_F(CAbi, RejectionsSayWhyAndWhenToComeBack) {
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
   params.model = kModel;
   params.host_driven = 1;
-  params.max_num_queued_reqs = 2;
+  params.max_num_seqs = 1;
+  params.max_num_queued_reqs = 1;
   params.max_num_queued_tokens = 100;
   ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
   const auto status_of = [this](const char* prompt) {

@@ -47,6 +47,10 @@ TEST(QueueLimits, SayWhyAndWhenToComeBack) {
   EXPECT_EQ(rejection_of({.max_num_queued_reqs = 7}, queue, {}, message), std::nullopt);
   EXPECT_EQ(rejection_of({.max_num_queued_reqs = 2}, queue, {}, message), RejectReason::QueuedRequests);
   EXPECT_EQ(message, "6 requests are waiting, allowed: 2 (max_num_queued_reqs); retry after 3 s");
+  queue.free_rows = 5;  // who is about to run waits in no queue
+  EXPECT_EQ(rejection_of({.max_num_queued_reqs = 2}, queue, {}, message), std::nullopt);
+  EXPECT_EQ(rejection_of({.max_num_queued_reqs = 2}, queue, {.sequences = 2}, message), RejectReason::QueuedRequests);
+  queue.free_rows = 0;
   EXPECT_EQ(rejection_of({.max_num_queued_tokens = 700}, queue, {.tokens = 100}, message), std::nullopt);
   EXPECT_EQ(rejection_of({.max_num_queued_tokens = 700}, queue, {.tokens = 101}, message), RejectReason::QueuedTokens);
   // A long prompt alone is no queue.
@@ -62,7 +66,8 @@ TEST(QueueLimits, SayWhyAndWhenToComeBack) {
 
 TEST(EngineFace, CountsWhatItRefuses) {
   EngineOptions options = EngineWorld::host_driven();
-  options.service.queue = {.max_num_queued_reqs = 4, .max_num_queued_tokens = 50};
+  options.setup.config.max_num_seqs = 2;
+  options.service.queue = {.max_num_queued_reqs = 2, .max_num_queued_tokens = 50};
   EngineWorld world(options);
   const auto submit = [&](int32_t tokens) {
     try {
@@ -79,7 +84,9 @@ TEST(EngineFace, CountsWhatItRefuses) {
   EXPECT_EQ(submit(1), "accepted");
   EXPECT_EQ(submit(1), "queued_requests");
   EXPECT_EQ(world.engine->stats().queued_tokens, 42);
-  world.engine->step();  // all are admitted now
+  world.engine->step();  // the two long ones are admitted now
+  EXPECT_EQ(world.engine->stats().queued_tokens, 2);
+  world.run();
   EXPECT_EQ(world.engine->stats().queued_tokens, 0);
   EXPECT_EQ(submit(40), "accepted");
   world.run();

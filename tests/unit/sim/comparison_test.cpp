@@ -136,7 +136,7 @@ TEST(Diagnosis, TriesWhatItAdvises) {
   const auto found = std::ranges::find(most, "overload", [](const Examined& one) { return one.finding.problem; });
   ASSERT_NE(found, most.end());
   ASSERT_EQ(found->trials.size(), 1U);
-  EXPECT_EQ(found->trials[0].setting[0].first, "max_queued_reqs");
+  EXPECT_EQ(found->trials[0].setting[0].first, "max_num_queued_reqs");
 }
 
 // checklist 88: workloads made to want one thing more than any other.

@@ -111,10 +111,9 @@ size_t Pace::kind_of(int64_t rows) {
 LiveCalibration::LiveCalibration(EngineFlags& engine_flags, const Options& options)
     : engine_(limited(engine_flags)),
       overlap_(engine_flags.overlap == "on"),
-      base_{.name = options.name,
-            .description = engine_.model() + " on " + engine_.device(),
-            .sliding_window = engine_.sliding_window()},
+      base_(engine_.unmeasured_profile()),
       probe_(make_workload(kProbe)) {
+  base_.name = options.name;
   if (engine_.max_model_len() < kModelLength) {
     fail(ErrorCode::InvalidArgument, "the model's length is {} tokens, calibrate needs {}", engine_.max_model_len(),
          kModelLength);

@@ -140,7 +140,11 @@ LiveEngine::LiveEngine(EngineFlags& flags)
   const auto info = nlohmann::json::parse(engine_.info_json());
   model_ = info.at("model").at("name");
   device_ = info.at("device").at("name");
-  sliding_window_ = info.at("model").at("sliding_window");
+  unmeasured_profile_ = {.description = model_ + " on " + device_,
+                         .kv_bytes_per_token = info.at("memory").at("kv_bytes_per_token"),
+                         .sliding_window = info.at("model").at("sliding_window"),
+                         .layers = info.at("model").at("layers"),
+                         .hidden_bytes = sizeof(float) * info.at("model").at("embedding_length").get<double>()};
   vocabulary_size_ = info.at("model").at("vocabulary_size");
   max_model_len_ = info.at("limits").at("max_model_len");
   max_num_seqs_ = info.at("limits").at("max_num_seqs");

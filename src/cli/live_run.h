@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/engine_flags.h"
+#include "sim/device_model.h"
 #include "sim/recorded_run.h"
 #include "sim/workload.h"
 
@@ -32,8 +33,8 @@ class LiveEngine {
   [[nodiscard]] int32_t max_num_seqs() const { return max_num_seqs_; }
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& device() const { return device_; }
-  // Of the model; 0: none.
-  [[nodiscard]] int32_t sliding_window() const { return sliding_window_; }
+  // What is known of a device profile without measuring: the sizes of the model.
+  [[nodiscard]] const DeviceProfile& unmeasured_profile() const { return unmeasured_profile_; }
 
  private:
   [[nodiscard]] RequestOptions options_of(const Workload& workload, const SimRequest& request) const;
@@ -44,7 +45,7 @@ class LiveEngine {
   Engine engine_;
   std::vector<std::string> adapters_;  // adapter i of a workload is number (i - 1) mod their count
   std::string model_, device_;
-  int32_t sliding_window_ = 0;
+  DeviceProfile unmeasured_profile_;
   int32_t vocabulary_size_ = 0;
   int32_t max_model_len_ = 0;
   int32_t max_num_seqs_ = 0;

@@ -89,10 +89,10 @@ DeviceProfile pocl_tinyworld_profile() {
           .wake_us = 50.0,
           .warm_us = 42.0,
           .swap_block_us = 4.0,
-          .kv_bytes_per_token = 2048.0,
+          .kv_bytes_per_token = 1024.0,
           .kv_tokens = 65536,
-          .layers = 6,
-          .hidden_bytes = 768.0,
+          .layers = 4,
+          .hidden_bytes = 1024.0,
           .link_gb_per_second = 10.0};
 }
 

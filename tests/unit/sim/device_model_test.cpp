@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include "core/kv_layout.h"
+#include "model/model_loader.h"
 #include "sim/decision_hash.h"
 #include "sim/latency_histogram.h"
 #include "sim/simulated_executor.h"
 #include "sim/text_file.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight {
 namespace {
@@ -162,6 +165,14 @@ TEST(DeviceModel, ProfilesSurviveJson) {
     EXPECT_EQ(to_json(find_device_profile(profile.name)), to_json(profile));
   }
   EXPECT_DOUBLE_EQ(find_device_profile("unit,kv_tokens=320,token_us=1.5").token_us, 1.5);
+}
+
+TEST(DeviceModel, TheDemoModelsProfileHasItsSizes) {
+  const ModelSpec spec = load_model(test::source_path("models/tinyworld/tinyworld-f16.gguf")).spec;
+  const DeviceProfile profile = find_device_profile("pocl-tinyworld");
+  EXPECT_EQ(profile.layers, spec.layer_count);
+  EXPECT_EQ(profile.kv_bytes_per_token, static_cast<double>(KvLayout::of(spec, 16, KvType::F16).bytes_per_token()));
+  EXPECT_EQ(profile.hidden_bytes, 4.0 * spec.hidden_size);
 }
 
 TEST(DeviceModel, MistakesAreNamed) {

@@ -128,6 +128,8 @@ void SchedulerWorld::take_output() {
     if (record.cancelled) {
       INFLIGHT_CHECK(finished.reason == FinishReason::Abort);
       INFLIGHT_CHECK(std::ranges::equal(record.output, std::span(expected.output).first(record.output.size())));
+    } else if (finished.cause == FinishCause::RejectedByPolicy) {
+      INFLIGHT_CHECK(finished.reason == FinishReason::Error && record.output.empty());
     } else {
       INFLIGHT_CHECK(record.output == expected.output);
       INFLIGHT_CHECK(record.finish == expected.finish);

@@ -36,7 +36,7 @@ std::optional<RejectReason> rejection_of(const QueueLimits& limits, const QueueS
   return std::nullopt;
 }
 
-// checklist 28, 29: each limit with its reason and when it is worth coming back.
+// Each limit with its reason and when it is worth coming back.
 TEST(QueueLimits, SayWhyAndWhenToComeBack) {
   std::string message;
   QueueState queue{.sequences = 10, .max_requests = 12, .waiting = 6, .waiting_tokens = 600, .service_rate = 2.0};
@@ -272,8 +272,7 @@ TEST(EngineFace, NoticesAStepThatHangs) {
   EXPECT_NE(dump.find("plan 1: sequence 1 [0, 3)"), std::string::npos) << dump;
 }
 
-// checklist 127, of which it is the part without weights: what is stored is found until it is reset, in whatever tier
-// it is; who runs goes on.
+// What is stored is found until it is reset, in whatever tier it is; who runs goes on.
 TEST(EngineFace, ForgetsStoredPrefixes) {
   for (const int32_t host_blocks : {0, 32}) {
     SCOPED_TRACE(host_blocks);

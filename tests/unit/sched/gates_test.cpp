@@ -46,6 +46,37 @@ std::map<AdmissionResult, int64_t> results_of_a_step(SchedulerWorld& world) {
 
 using Results = std::map<AdmissionResult, int64_t>;
 
+// checklist 29: a policy that admits by priority. It defers who is less important until the others have ended, and
+// turns the least important away.
+TEST(Gates, APolicyAdmitsByPriority) {
+  class ByPriority final : public SchedulePolicy {
+   public:
+    bool decides_admission() const override { return true; }
+    void admit(const StepView&, const Candidate& candidate, Admission& admission) override {
+      const int32_t priority = candidate.sequence->request.priority;
+      if (priority == 9) admission.decision = Decision::Reject;
+      if (priority == 5 && busy) admission.decision = Decision::Skip;
+    }
+    bool busy = true;
+  };
+  ByPriority policy;
+  SchedulerWorld world(world_of(8, 64, 20), &policy);
+  const uint64_t first = world.add({.prompt = random_prompt(8, 1), .max_tokens = 4});
+  const uint64_t deferred = world.add({.prompt = random_prompt(8, 2), .max_tokens = 4, .priority = 5});
+  const uint64_t rejected = world.add({.prompt = random_prompt(8, 3), .max_tokens = 4, .priority = 9});
+  const uint64_t last = world.add({.prompt = random_prompt(8, 4), .max_tokens = 6});
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "1:0+8 4:0+8");
+  while (world.record(last).finish == FinishReason::None) world.step();
+  policy.busy = false;
+  world.run();
+  EXPECT_EQ(world.record(first).first_token_step, world.record(last).first_token_step);
+  EXPECT_GT(world.record(deferred).first_token_step, world.record(last).finish_step);
+  EXPECT_EQ(world.record(deferred).output.size(), 4U);
+  EXPECT_EQ(world.record(rejected).finish, FinishReason::Error);
+  EXPECT_TRUE(world.record(rejected).output.empty());
+}
+
 // checklist 26: two adapters may run. The third one's request waits, those behind it do not; it comes when one has
 // ended, and is passed no more than kSkipAheadMax times.
 TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {

@@ -99,6 +99,7 @@ TEST(Scheduler, DecodesNeverWaitForPrefill) {
   world.run();
 }
 
+// checklist 28: a long prompt takes no more of a step than its share, and a short one goes beside it.
 TEST(Scheduler, LongPrefillThresholdLeavesRoomForShortPrompts) {
   WorldOptions options = world_of(4, 32);
   options.config.long_prefill_token_threshold = 8;

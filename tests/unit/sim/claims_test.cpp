@@ -123,6 +123,32 @@ TEST(Claims, ChunksLetShortPromptsThrough) {
   EXPECT_LE(short_p99(512) / short_p99(0), 0.5);
 }
 
+// checklist 28: one long prompt to twenty short ones. The short ones' first tokens take at most twice as long as
+// without the long ones, and a long one three times as long as alone.
+TEST(Claims, LongPromptsStarveNobodyAndDoNotStarve) {
+  constexpr int32_t kLong = 8192;
+  SimOptions options = options_of(512, 128);
+  options.device = find_device_profile("gpu-8b");
+  const auto first_tokens = [&](bool with_short, bool with_long, int32_t prompt) {
+    Workload workload;
+    for (int i = 0; i < 400; ++i) {
+      if (with_short) add_request(workload, i * kSecond / 25, 32, 8);
+      if (with_long && i % 20 == 0) add_request(workload, i * kSecond / 25, kLong, 8);
+    }
+    const SimResult result = simulate(options, workload);
+    std::vector<TimeNs> waits;
+    for (const RequestRecord& record : result.requests) {
+      if (workload.requests[record.request].prompt_tokens == prompt)
+        waits.push_back(record.first_token - record.arrival);
+    }
+    return LatencySummary::of(std::move(waits));
+  };
+  EXPECT_LE(first_tokens(true, true, 32).p99, 2.0 * first_tokens(true, false, 32).p99);
+  EXPECT_LE(first_tokens(true, true, kLong).max, 3.0 * first_tokens(false, true, kLong).p50);
+  options.setup.config.long_prefill_token_threshold = 0;  // without it they do
+  EXPECT_GT(first_tokens(true, true, 32).p99, 2.0 * first_tokens(true, false, 32).p99);
+}
+
 // checklist 51: a step of decodes and a chunk reads the weights once. That is worth a tenth where reading them is what
 // a step waits for, on the GPU, and not on the CPU, where 16 rows of arithmetic already take longer.
 TEST(Claims, AMixedStepCostsLessThanTwoOnAGpu) {

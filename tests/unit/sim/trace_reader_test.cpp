@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "sim/recording.h"
 #include "sim/replay.h"
@@ -16,6 +15,7 @@
 #include "sim/trace_lines.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight {
 namespace {
@@ -163,13 +163,9 @@ TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {
   }
 }
 
-// The published traces, where they lie beside the checkout.
 TEST(TraceReader, PublishedTraces) {
-  const std::string folder = INFLIGHT_SHARED_DATA "/traces/";
-  if (!std::filesystem::exists(folder)) {
-    std::puts("no traces beside the checkout: nothing to read");
-    return;
-  }
+  const std::string folder = test::shared_path("traces/");
+  INFLIGHT_REQUIRE_FILE(folder);
   const Workload mooncake = read_trace_workload(folder + "mooncake_conversation.jsonl", {});
   EXPECT_EQ(mooncake.requests.size(), 12'031U);
   EXPECT_EQ(mooncake.output_tokens(), 4'122'048);

@@ -44,13 +44,18 @@ struct TuneFlags {
   ::_exit(0);  // without the exit handlers of OpenCL drivers
 }
 
+// Again when the trial ends the child, until its record says Bad and no engine tries it.
 // REQUIRES: no device was opened by this process: its driver's threads would be missing in the child.
 void try_file(const std::string& spec, const std::string& file) {
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  if (child < 0) fail(ErrorCode::Io, "no process for a trial: {}", std::strerror(errno));
-  if (child == 0) try_in_child(spec, file);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  for (int32_t unfinished = 0; unfinished <= kUnfinishedTrialsMax; ++unfinished) {
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child < 0) fail(ErrorCode::Io, "no process for a trial: {}", std::strerror(errno));
+    if (child == 0) try_in_child(spec, file);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status)) return;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL, fenced in: the only file that includes its C++ bindings, seen only by the .cpp files of this folder.
+// OpenCL, fenced in: the only file that includes its C++ bindings, seen only by the .cpp files of this folder
+// (and by tests/support/pretended_device.cpp).
 #pragma once
 
 #include <CL/opencl.hpp>

@@ -3,6 +3,10 @@
 
 #include <clblast_c.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <filesystem>
 
 #include "base/error.h"
 
@@ -28,6 +32,16 @@ struct Clblast::Library {
 bool Clblast::available() {
   const std::unique_ptr<void, Library::Close> handle(open_library());
   return handle != nullptr;
+}
+
+std::string Clblast::identity() {
+  const std::unique_ptr<void, Library::Close> handle(open_library());
+  const link_map* map = nullptr;
+  if (handle == nullptr || dlinfo(handle.get(), RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return {};
+  std::error_code error;  // a file that was deleted meanwhile has neither
+  const uintmax_t bytes = std::filesystem::file_size(map->l_name, error);
+  const std::filesystem::file_time_type changed = std::filesystem::last_write_time(map->l_name, error);
+  return fmt::format("{} {} {}", map->l_name, bytes, changed.time_since_epoch().count());
 }
 
 Clblast::Clblast() : library_(std::make_unique<Library>()) {

@@ -28,6 +28,8 @@ struct ClblastProduct {
 class Clblast {
  public:
   [[nodiscard]] static bool available();
+  // Path, size and time of the library's file, which change when another one is installed; empty: it is not there.
+  [[nodiscard]] static std::string identity();
   // ERRORS: Unsupported when libclblast.so.1 is not there, naming the package.
   Clblast();
   ~Clblast();

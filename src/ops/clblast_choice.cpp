@@ -2,7 +2,6 @@
 #include "ops/clblast_choice.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +19,6 @@ namespace {
 
 constexpr int32_t kTrialDepth = 1536, kTrialOutputs = 1536, kRepeats = 3;
 constexpr double kClearlyFaster = 1.1;
-constexpr size_t kReasonBytesMax = 300;
 
 std::string key_of(const DeviceInfo& info) {
   return "clblast-" + program_cache_key(info, {.files = ClblastTrial::files(), .options = ""});
@@ -55,10 +53,10 @@ std::optional<LinearBackend> parse_linear_backend(std::string_view name) {
 
 std::string to_text(const ClblastTrialResult& result) {
   std::string text =
-      fmt::format("{} {} {} {} {} {}", static_cast<int32_t>(result.state), getpid(), result.use.from_rows,
-                  result.gflops, result.panel_gflops, result.use.parameters.size());
+      fmt::format("{} {} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
+                  result.use.from_rows, result.gflops, result.panel_gflops, result.use.parameters.size());
   for (const auto& [name, value] : result.use.parameters) text += fmt::format(" {} {}", name, value);
-  std::string reason = result.reason.substr(0, kReasonBytesMax);
+  std::string reason = result.reason.substr(0, kTrialReasonBytesMax);
   std::ranges::replace(reason, '\n', ' ');
   return text + " " + reason;
 }
@@ -66,11 +64,11 @@ std::string to_text(const ClblastTrialResult& result) {
 ClblastTrialResult parse_clblast_trial(std::string_view text) {
   constexpr size_t kParametersMax = 64;
   std::istringstream stream{std::string(text)};
-  ClblastTrialResult result;
-  int32_t state = 0, pid = 0;
+  const TrialMark mark = read_trial_mark(stream);
+  ClblastTrialResult result{.state = mark.state, .unfinished = mark.unfinished};
   size_t count = 0;
-  stream >> state >> pid >> result.use.from_rows >> result.gflops >> result.panel_gflops >> count;
-  if (!stream || count > kParametersMax || !is_trial_state(state) || result.use.from_rows < 0) return {};
+  stream >> result.use.from_rows >> result.gflops >> result.panel_gflops >> count;
+  if (!stream || count > kParametersMax || result.use.from_rows < 0) return {};
   for (size_t i = 0; i < count; ++i) {
     std::string name;
     size_t value = 0;
@@ -79,22 +77,21 @@ ClblastTrialResult parse_clblast_trial(std::string_view text) {
   }
   if (!stream) return {};
   std::getline(stream >> std::ws, result.reason);
-  result.state = static_cast<TrialState>(state);
-  if (result.state == TrialState::Running && !process_alive(pid)) {
-    result.state = TrialState::Bad;
-    result.reason = "its trial ended the process";
-  }
+  if (mark.unfinished > 0) result.reason = kTrialNeverEnded;
   return result;
 }
 
 ClblastTrialResult stored_clblast_trial(const DeviceInfo& info) {
   const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(key_of(info));
   if (!content) return {};
-  return parse_clblast_trial({reinterpret_cast<const char*>(content->data()), content->size()});
+  const std::string_view text(reinterpret_cast<const char*>(content->data()), content->size());
+  const size_t line_end = std::min(text.find('\n'), text.size());
+  if (text.substr(0, line_end) != Clblast::identity()) return {};
+  return parse_clblast_trial(text.substr(line_end));
 }
 
 void store_clblast_trial(const DeviceInfo& info, const ClblastTrialResult& result) {
-  const std::string text = to_text(result);
+  const std::string text = Clblast::identity() + '\n' + to_text(result);
   BinaryCache(cache_folder()).store(key_of(info), std::as_bytes(std::span(text)));
 }
 
@@ -106,7 +103,7 @@ ClblastTrialResult try_clblast(Device& device, const ClblastParameters& paramete
     result.state = result.reason.empty() ? TrialState::Good : TrialState::Bad;
     if (result.state == TrialState::Good) compare(device, trial, result);
   } catch (const Error& error) {
-    result.state = TrialState::Bad;
+    result.state = error.code() == ErrorCode::OutOfMemory ? TrialState::Untried : TrialState::Bad;
     result.reason = error.what();
   }
   return result;
@@ -115,17 +112,21 @@ ClblastTrialResult try_clblast(Device& device, const ClblastParameters& paramete
 ClblastUse choose_clblast(Device& device, LinearBackend backend) {
   const DeviceInfo& info = device.info();
   if (backend == LinearBackend::Panel) return {};
-  if (backend == LinearBackend::Clblast) Clblast{};  // tells what to install
+  const bool forced = backend == LinearBackend::Clblast;
+  if (forced) Clblast{};  // tells what to install
   ClblastTrialResult result = stored_clblast_trial(info);
   if (result.state == TrialState::Untried || result.state == TrialState::Running) {
-    const bool forced = backend == LinearBackend::Clblast;
     if (!forced && (info.host_code || !Clblast::available())) return {};
-    store_clblast_trial(info, {.state = TrialState::Running});
+    store_clblast_trial(info, {.state = TrialState::Running, .unfinished = result.unfinished});
     result = try_clblast(device, {});
     store_clblast_trial(info, result);
   }
-  if (backend == LinearBackend::Auto) return result.state == TrialState::Good ? result.use : ClblastUse{};
-  if (result.state == TrialState::Bad) {
+  if (!forced) {
+    if (result.state == TrialState::Good) return result.use;
+    warn_excluded("CLBlast", info.name, result.reason);
+    return {};
+  }
+  if (result.state != TrialState::Good) {
     fail(ErrorCode::Unsupported, "linear_backend is clblast, which does not give the right results on '{}': {}",
          info.name, result.reason);
   }

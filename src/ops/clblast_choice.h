@@ -24,7 +24,8 @@ enum class LinearBackend : int32_t {
 
 struct ClblastTrialResult {
   TrialState state = TrialState::Untried;
-  std::string reason;       // of Bad
+  int32_t unfinished = 0;   // trials in a row that never ended
+  std::string reason;       // of Bad, or why it stayed Untried
   ClblastUse use;           // from_rows 0: the own kernels are faster
   double gflops = 0;        // F16 weights, kClblastTrialRows rows
   double panel_gflops = 0;  // the own kernels, likewise
@@ -35,6 +36,8 @@ inline constexpr int32_t kClblastTrialRows = 512;
 // does.
 [[nodiscard]] ClblastTrialResult try_clblast(Device& device, const ClblastParameters& parameters);
 
+// Of the library that is installed now; what another one did is forgotten. COST: tens of milliseconds if anything is
+// stored, else nothing: the library is loaded to find its file.
 [[nodiscard]] ClblastTrialResult stored_clblast_trial(const DeviceInfo& info);
 void store_clblast_trial(const DeviceInfo& info, const ClblastTrialResult& result);
 // One line; what is no such line is Untried.

@@ -2,16 +2,12 @@
 #include "ops/linear_choice.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <span>
+#include <sstream>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "device/binary_cache.h"
 #include "ops/linear_trial.h"
 #include "ops/tuned_linear.h"
@@ -20,35 +16,30 @@ namespace inflight {
 namespace {
 
 constexpr const char* kPortable = "linear.cl";
-constexpr size_t kReasonBytesMax = 300;
 
 std::string key_of(const DeviceInfo& info, const std::string& file) {
   return "linear-" + program_cache_key(info, {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""});
 }
 
-// "state pid decode_gb_per_second batch_gflops reason"
+// "mark decode_gb_per_second batch_gflops reason"
 void store(const DeviceInfo& info, const LinearTrialResult& result) {
   const std::string text =
-      fmt::format("{} {} {} {} {}", static_cast<int32_t>(result.state), getpid(), result.decode_gb_per_second,
-                  result.batch_gflops, result.reason.substr(0, kReasonBytesMax));
+      fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
+                  result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
 LinearTrialResult known_or_tried(Device& device, const std::string& file) {
   LinearTrialResult result = stored_trial(device.info(), file);
   if (result.state == TrialState::Untried || result.state == TrialState::Running) {
-    result = try_linear_file(device, file);
+    return try_linear_file(device, file);
   }
+  if (result.state == TrialState::Bad && file != kPortable)
+    warn_excluded("kernel " + file, device.info().name, result.reason);
   return result;
 }
 
 }  // namespace
-
-bool is_trial_state(int32_t number) {
-  return number >= static_cast<int32_t>(TrialState::Untried) && number <= static_cast<int32_t>(TrialState::Bad);
-}
-
-bool process_alive(int32_t pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
@@ -60,22 +51,15 @@ std::vector<std::string> linear_files(const DeviceInfo& info) {
 }
 
 LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) {
-  LinearTrialResult result{.file = file, .reason = {}};
   const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(key_of(info, file));
-  if (!content) return result;
-  const std::string text(reinterpret_cast<const char*>(content->data()), content->size());
-  int state = 0, pid = 0, reason_at = 0;
-  if (std::sscanf(text.c_str(), "%d %d %lf %lf %n", &state, &pid, &result.decode_gb_per_second,  // NOLINT(cert-err34-c)
-                  &result.batch_gflops, &reason_at) < 4) {
-    return result;
-  }
-  if (!is_trial_state(state)) return result;
-  result.state = static_cast<TrialState>(state);
-  result.reason = text.substr(static_cast<size_t>(reason_at));
-  if (result.state == TrialState::Running && !process_alive(pid)) {
-    result.state = TrialState::Bad;
-    result.reason = "its trial ended the process";
-  }
+  if (!content) return {.file = file, .reason = {}};
+  std::istringstream stream(std::string(reinterpret_cast<const char*>(content->data()), content->size()));
+  const TrialMark mark = read_trial_mark(stream);
+  LinearTrialResult result{.file = file, .state = mark.state, .unfinished = mark.unfinished, .reason = {}};
+  stream >> result.decode_gb_per_second >> result.batch_gflops;
+  if (!stream) return {.file = file, .reason = {}};
+  std::getline(stream >> std::ws, result.reason, '\0');
+  if (mark.unfinished > 0) result.reason = kTrialNeverEnded;
   return result;
 }
 
@@ -83,7 +67,9 @@ void forget_trial(const DeviceInfo& info, const std::string& file) { store(info,
 
 LinearTrialResult try_linear_file(Device& device, const std::string& file) {
   LinearTrialResult result{.file = file, .state = TrialState::Running, .reason = {}};
+  result.unfinished = stored_trial(device.info(), file).unfinished;
   store(device.info(), result);
+  result.unfinished = 0;
   try {
     LinearTrial trial(device, file);
     result.reason = verify_linear(trial);
@@ -96,12 +82,10 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
       result.batch_gflops = 2.0 * 32 * 1024 * 2048 / batch.seconds * 1e-9;
     }
   } catch (const Error& error) {
-    result.state = TrialState::Bad;
+    result.state = error.code() == ErrorCode::OutOfMemory ? TrialState::Untried : TrialState::Bad;
     result.reason = error.what();
   }
-  if (result.state == TrialState::Bad) {
-    log(LogLevel::Warning, "kernel {} is not used on {}: {}", file, device.info().name, result.reason);
-  }
+  if (result.state != TrialState::Good) warn_excluded("kernel " + file, device.info().name, result.reason);
   store(device.info(), result);
   return result;
 }

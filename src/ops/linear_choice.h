@@ -2,34 +2,26 @@
 // Which kernel file computes the linear layers on a device. All files give the same bits (linear.cl's contract), so the
 // choice changes speed only. A file is used after verify_linear() has found it right on this device and driver; what
 // was found is kept in the cache folder, by device, driver and source. A file whose trial gave wrong results, failed to
-// build or ended the process is not tried again until one of these changes. THREAD, ERRORS, LIFETIME: as
-// device/device.h. Several processes may try at once.
+// build or twice ended the process (trial_record.h) is not tried again until one of these changes or somebody runs
+// `inflight tune`. THREAD, ERRORS, LIFETIME: as device/device.h. Several processes may try at once.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "device/device.h"
+#include "ops/trial_record.h"
 
 namespace inflight {
-
-enum class TrialState : int32_t {
-  Untried = 0,
-  Running = 1,  // by a process that is alive
-  Good = 2,
-  Bad = 3,  // wrong, does not build, or its trial never ended
-};
 
 struct LinearTrialResult {
   std::string file;
   TrialState state = TrialState::Untried;
-  std::string reason;               // of Bad
+  int32_t unfinished = 0;           // trials in a row that never ended
+  std::string reason;               // of Bad, or why it stayed Untried
   double decode_gb_per_second = 0;  // weights read, Q8_0, 1 row
   double batch_gflops = 0;          // Q8_0, 32 rows
 };
-
-[[nodiscard]] bool is_trial_state(int32_t number);
-[[nodiscard]] bool process_alive(int32_t pid);
 
 // All files that provide linear_tile(); the last runs everywhere.
 inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx2.cl", "linear.cl"};
@@ -40,8 +32,8 @@ inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx2.cl
 // What is known of a file, without trying it.
 [[nodiscard]] LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file);
 void forget_trial(const DeviceInfo& info, const std::string& file);
-// Tries the file now and stores the result. May end the process when the driver's compiler does; the next
-// stored_trial() then says Bad.
+// Tries the file now and stores the result; where memory is short it stays Untried. May end the process when the
+// driver's compiler does.
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
 // The fastest good file at 32 rows, trying those that are Untried (about a second each, once a device and driver);

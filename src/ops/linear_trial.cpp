@@ -71,8 +71,9 @@ void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
   const int32_t panels = panel_count(shape.outputs);
   kernel_.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
                   panels * kPanelOutputs, shape.rows, first_panel);
+  const bool cpu = device_.info().type == DeviceType::Cpu;
   const int32_t items = div_ceil(panels, 2) * row_parts(device_.info(), shape.rows);
-  device_.launch(kernel_, {.global = static_cast<size_t>(items), .local = 1});
+  device_.launch(kernel_, {.global = static_cast<size_t>(items), .local = cpu ? size_t{1} : size_t{0}});
 }
 
 std::vector<float> LinearTrial::run(const LinearCase& c) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLBlast is used only after a trial that gave the right bits; trials are kept, and one that ended its process is bad.
+// CLBlast is used only after a trial that gave the right bits; trials are kept.
 #include "ops/clblast_choice.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <sstream>
 
+#include "device/binary_cache.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
@@ -54,18 +56,42 @@ TEST(ClblastRecord, TextComesBack) {
 TEST(ClblastRecord, DamagedTextIsUntried) {
   const std::string good = to_text({.state = TrialState::Good, .use = {.from_rows = 1, .parameters = {{"MWG", 32}}}});
   ASSERT_EQ(parse_clblast_trial(good).state, TrialState::Good);
-  for (const std::string& text : {std::string(), std::string("9 1 1 1 1 0"), std::string("2 1 -4 1 1 0"),
-                                  std::string("2 1 1 1 1 9999999"), good.substr(0, good.size() - 5)}) {
+  for (const std::string& text : {std::string(), std::string("9 0 1 1 1 1 1 0"), std::string("2 0 1 1 -4 1 1 0"),
+                                  std::string("2 0 1 1 1 1 1 9999999"), good.substr(0, good.size() - 5)}) {
     EXPECT_EQ(parse_clblast_trial(text).state, TrialState::Untried) << text;
   }
 }
 
-TEST(ClblastRecord, ATrialThatEndedItsProcessIsBad) {
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(parse_clblast_trial("1 " + std::to_string(child) + " 0 0 0 0 ").state, TrialState::Bad);
-  EXPECT_EQ(parse_clblast_trial("1 " + std::to_string(getpid()) + " 0 0 0 0 ").state, TrialState::Running);
+TEST(ClblastRecord, ATrialThatEndedTwoProcessesIsBad) {
+  EXPECT_EQ(parse_clblast_trial(to_text({.state = TrialState::Running})).state, TrialState::Running);
+  EXPECT_EQ(parse_clblast_trial("1 0 0 0 0 0 0 0 ").state, TrialState::Untried);
+  const ClblastTrialResult twice = parse_clblast_trial("1 1 0 0 0 0 0 0 ");
+  EXPECT_EQ(twice.state, TrialState::Bad);
+  EXPECT_EQ(twice.reason, kTrialNeverEnded);
+}
+
+// Path, size, time.
+TEST_F(ClblastChoice, TheLibraryIsKnownByItsFile) {
+  std::istringstream identity(Clblast::identity());
+  std::string path, bytes, changed;
+  identity >> path >> bytes >> changed;
+  ASSERT_TRUE(std::filesystem::exists(path)) << path;
+  EXPECT_NE(path.find("libclblast"), std::string::npos);
+  EXPECT_EQ(bytes, std::to_string(std::filesystem::file_size(path)));
+  EXPECT_NE(changed, "");
+}
+
+TEST_F(ClblastChoice, ARecordIsOfOneLibrary) {
+  const ClblastTrialResult good{.state = TrialState::Good, .use = {.from_rows = 64, .parameters = {}}};
+  store_clblast_trial(device_.info(), good);
+  EXPECT_EQ(stored_clblast_trial(device_.info()).state, TrialState::Good);
+  const std::string key = std::filesystem::directory_iterator(folder_.path())->path().filename();
+  const BinaryCache cache(folder_.path());
+  for (const std::string& text :
+       {"/another/libclblast.so.1 4711 1\n" + to_text(good), to_text(good), std::string("\n")}) {
+    cache.store(key, std::as_bytes(std::span(text)));
+    EXPECT_EQ(stored_clblast_trial(device_.info()).state, TrialState::Untried) << text;
+  }
 }
 
 TEST_F(ClblastChoice, WhatIsStoredDecides) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel file is used only after its trial; trials are kept, and one that ended its process counts as bad.
+// A kernel file is used only after its trial; trials are kept, and what ended its process twice is not tried again.
 #include "ops/linear_choice.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/log.h"
 #include "device/binary_cache.h"
 #include "device/program.h"
 #include "ops/tuned_linear.h"
+#include "support/pretended_device.h"
 #include "support/temp_folder.h"
 
 namespace inflight {
@@ -27,9 +27,9 @@ class LinearChoice : public testing::Test {
   }
   void TearDown() override { ::setenv("INFLIGHT_CACHE_DIR", previous_.c_str(), 1); }
 
-  // What a process leaves that ends while it tries `file`.
-  void leave_trial_of(int pid, const std::string& file) {
-    const std::string text = "1 " + std::to_string(pid) + " 0 0 ";
+  // What a process leaves that ends while it tries `file`, as others did before.
+  void leave_trial(const std::string& file, int32_t unfinished) {
+    const std::string text = "1 " + std::to_string(unfinished) + " 0 0 0 0 ";  // no process has the number 0
     BinaryCache(cache_folder())
         .store("linear-" +
                    program_cache_key(device_.info(), {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
@@ -67,10 +67,7 @@ TEST_F(LinearChoice, WhatWasMeasuredBeforeIsTriedAlone) {
     EXPECT_EQ(stored_trial(device_.info(), file).state, TrialState::Untried) << file;
   }
   // Wrong here: the others are tried.
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  leave_trial_of(child, tuned);
+  leave_trial(tuned, 1);
   EXPECT_NE(choose_linear_file(device_), tuned);
 }
 
@@ -92,15 +89,34 @@ TEST(TunedLinearTable, NamesFilesThatRunThere) {
   }
 }
 
-TEST_F(LinearChoice, AFileThatEndedAProcessIsQuarantined) {
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  for (const std::string& file : linear_files(device_.info())) leave_trial_of(child, file);
+TEST_F(LinearChoice, AFileThatEndedTwoProcessesIsQuarantinedAndSaysSo) {
+  test::info_of(device_).name += ", of which nothing was said before";
+  const std::vector<std::string> files = linear_files(device_.info());
+  for (const std::string& file : files) leave_trial(file, 1);
   EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Bad);
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").reason, kTrialNeverEnded);
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::Warning);
   EXPECT_EQ(choose_linear_file(device_), "linear.cl") << "the portable file is the last resort, whatever is stored";
-  leave_trial_of(getpid(), "linear.cl");
-  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Running);
+  set_log_sink({}, LogLevel::Error);
+  ASSERT_EQ(lines.size(), files.size() - 1);
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_NE(lines[i].find(files[i]), std::string::npos) << lines[i];
+}
+
+TEST_F(LinearChoice, OneUnfinishedTrialIsNotHeldAgainstAFile) {
+  leave_trial("linear.cl", 0);
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Untried);
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").unfinished, 1);
+  EXPECT_EQ(try_linear_file(device_, "linear.cl").state, TrialState::Good);
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").unfinished, 0) << "in a row";
+}
+
+TEST_F(LinearChoice, AShortageOfMemoryIsNotKept) {
+  test::info_of(device_).allocation_bytes_max = 4096;
+  const LinearTrialResult result = try_linear_file(device_, "linear.cl");
+  EXPECT_NE(result.state, TrialState::Good);
+  EXPECT_NE(result.reason, "");
+  EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Untried);
 }
 
 TEST_F(LinearChoice, AFileThatDoesNotBuildIsBad) {
@@ -111,7 +127,7 @@ TEST_F(LinearChoice, AFileThatDoesNotBuildIsBad) {
 }
 
 TEST_F(LinearChoice, DamagedRecordsAreForgotten) {
-  leave_trial_of(1, "linear.cl");
+  leave_trial("linear.cl", 1);
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     std::filesystem::resize_file(entry.path(), 9);
   }

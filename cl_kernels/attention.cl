@@ -12,15 +12,21 @@
 //   head of the group, the row's first partition) or -1 = write the result, partitions of the row, its first partition.
 //   Split items have one row. Partitions wholly before the window of the first row are in no list.
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
-//   Mapping: item = work-list entry; tiles of up to QUERY_TILE (8 or 1) queries share each K and V that is loaded: the heads of
+//   Mapping: item = work-list entry; tiles of up to QUERY_TILE queries share each K and V that is loaded: the heads of
 //   a group, and in a prompt several rows. Where it decodes, each number of K and V is so read once.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), HEAD_VECTOR (2..16, divides
-//   HEAD_SIZE), WINDOW (W, 0 = none), QUERY_TILE. Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
+//   HEAD_SIZE), WINDOW (W, 0 = none), SMALL_ITEMS. Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
 
 #define PARTITION 256
 #define SHARED_HEADS (HEADS / KV_HEADS)
-#define QUERIES_MAX 64  // of one item; rows * SHARED_HEADS, or SHARED_HEADS if that is more (then in several passes)
+#if SMALL_ITEMS  // one query at a time: where many work-items are resident, each one's private memory is reserved
+#define QUERY_TILE 1
+#define QUERIES_MAX 1
+#else
+#define QUERY_TILE 8
+#define QUERIES_MAX 64  // of one pass; an item's are rows * SHARED_HEADS, or SHARED_HEADS if that is more
+#endif
 #define PARTIAL_WORDS (HEAD_SIZE + 2)
 
 #define CONCAT_(a, b) a##b
@@ -73,9 +79,11 @@ typedef char16 __attribute__((aligned(1))) char16_anywhere;
 #if WINDOW
 #define FIRST_SEEN(position) max((position) - (WINDOW - 1), 0)
 #define UNSEEN(seen) ((LANES > (seen)) | (LANES <= (seen) - WINDOW))
+#define SEES(position, token) ((token) <= (position) && (token) > (position) - WINDOW)
 #else
 #define FIRST_SEEN(position) 0
 #define UNSEEN(seen) (LANES > (seen))
+#define SEES(position, token) ((token) <= (position))
 #endif
 
 // The weights of group t's tokens as the 32 numbers with number HEAD_VECTOR * i of V are multiplied by them.
@@ -150,6 +158,17 @@ static float exponentials(KV_FLOATS* scores, int first, int end, float largest)
 //   blocks in which nothing is seen.
 #define HEAD_PARTS (HEAD_SIZE / HEAD_VECTOR)
 #define EACH(i, COUNT) _Pragma("unroll") for (int i = 0; i < COUNT; i++)
+// Of group t: its tokens j that anybody sees, times their weights, to those queries q that the condition IF holds for.
+#define ADD_VALUES(N, PARTS, IF)                                                                                       \
+  for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                           \
+    prefetch_line(ahead + j * KV_HEAD_BYTES);                                                                          \
+    EACH(p, PARTS) {                                                                                                   \
+      const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                          \
+      EACH(q, N) {                                                                                                     \
+        IF sum[p][q] = fma(v, (HEAD_FLOATS)(((const float*)&scaled[SCALE_BLOCK(p)][q])[j]), sum[p][q]);                \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
 #define DEFINE_PARTITION(NAME, N, GROUPS, PARTS)                                                                       \
   static void NAME(__global const uchar* const* at, int partition, const float* query, const int* position,            \
                    float* sums, float* largests, float* totals)                                                        \
@@ -158,6 +177,8 @@ static float exponentials(KV_FLOATS* scores, int first, int end, float largest)
     const int first = max(FIRST_SEEN(position[0]) - begin, 0), first_group = first / KV_GROUP;                         \
     const int count = min(last + 1 - begin, PARTITION);                                                                \
     const int groups = (count + KV_GROUP - 1) / KV_GROUP;                                                              \
+    /* of the partition's tokens those that all see */                                                                 \
+    const int all_first = max(FIRST_SEEN(last) - begin, 0), all_count = min(position[0] + 1 - begin, PARTITION);       \
     const int masked = (position[0] + 1 - begin) / KV_GROUP - GROUPS + 1; /* from here on some do not see all */       \
     KV_FLOATS weights[N][GROUPS_MAX];                                                                                  \
     KV_FLOATS most[N];                                                                                                 \
@@ -210,20 +231,16 @@ static float exponentials(KV_FLOATS* scores, int first, int end, float largest)
           EACH(q, N) scaled[SCALE_BLOCK(p)][q] = SCALED_WEIGHTS(min(part + p, HEAD_PARTS - 1), t, q);                  \
         }                                                                                                              \
         const int end = min(count - t * KV_GROUP, KV_GROUP);                                                           \
-        for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                     \
-          prefetch_line(ahead + j * KV_HEAD_BYTES);                                                                    \
-          EACH(p, PARTS) {                                                                                             \
-            const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                    \
-            EACH(q, N) {                                                                                               \
-              sum[p][q] = fma(v, (HEAD_FLOATS)(((const float*)&scaled[SCALE_BLOCK(p)][q])[j]), sum[p][q]);             \
-            }                                                                                                          \
-          }                                                                                                            \
+        if (N > 1 && (max(first, t * KV_GROUP) < all_first || t * KV_GROUP + end > all_count)) {                       \
+          ADD_VALUES(N, PARTS, if (SEES(position[q], begin + t * KV_GROUP + j)))                                       \
+        } else {                                                                                                       \
+          ADD_VALUES(N, PARTS, )                                                                                       \
         }                                                                                                              \
       }                                                                                                                \
       EACH(p, PARTS) EACH(q, N) STORE_HEAD(sum[p][q], min(part + p, HEAD_PARTS - 1), sums + q * HEAD_SIZE);            \
     }                                                                                                                  \
   }
-#if QUERY_TILE == 1
+#if SMALL_ITEMS
 DEFINE_PARTITION(partition_1, 1, 1, 1)
 #else
 DEFINE_PARTITION(partition_1, 1, 4, 4)
@@ -240,7 +257,7 @@ DEFINE_PARTITION(partition_shared, SHARED_HEADS, 2, 2)
 // Queries of the next tile, of `left`.
 static int tile_of(int left)
 {
-#if QUERY_TILE == 1
+#if SMALL_ITEMS
   return 1;
 #endif
 #if HAS_PARTITION_SHARED
@@ -283,7 +300,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
           case 1:
             partition_1(at, partition, from, position + q, sums, largests, totals);
             break;
-#if QUERY_TILE > 1
+#if !SMALL_ITEMS
           case 2:
             partition_2(at, partition, from, position + q, sums, largests, totals);
             break;

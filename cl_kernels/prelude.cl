@@ -36,7 +36,7 @@ DEFINE_FMA(float16, int16)
 #define FOR_FLOATS(M) M(float, int, 1) M(float8, int8, 8) M(float16, int16, 16)
 
 // exp(x) for x <= 0 (below -87: exp(-87)): range reduction by n*ln 2, polynomial of degree 6. Relative error below 2e-7,
-// exp(0) = 1 exactly. No built-in is used, so that host (src/sample/device_math.h) and all devices agree bit for bit.
+// exp(0) = 1 exactly. No built-in is used, so that host (src/sample/sampler.cpp) and all devices agree bit for bit.
 // Source of the coefficients: Cephes, expf.
 #define DEFINE_EXP(F, I, N)                                                             \
   static F exp_nonpositive_##N(F x)                                                     \

@@ -13,9 +13,17 @@
 //   Mapping: one item = one chunk of a row; one row. Test: tests/kernel/sampling_test.cpp.
 
 #define STATISTICS_CHUNK 4096
+// Bins change how often the tokens are read, not what is found. COARSE_SCALE: bins a unit of (max - logit) / temperature;
+// the weight of the last ones is 0. 20 KB of private memory, or 3 KB where it is reserved for many work-items.
+#if SMALL_ITEMS
+#define COARSE_BINS 128
+#define COARSE_SCALE 4.5f
+#define FINE_BITS 6
+#else
 #define COARSE_BINS 1024
-#define COARSE_SCALE 36.0f  // bins a unit of (max - logit) / temperature: the weight of the last ones is 0
+#define COARSE_SCALE 36.0f
 #define FINE_BITS 8
+#endif
 
 static void statistics_item(const Memory* memory, __global const StatisticsArgs* args, int item)
 {

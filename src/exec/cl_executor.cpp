@@ -70,6 +70,11 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
     log(LogLevel::Warning, "{} ends long loops without an error: beyond {} tokens of context answers are wrong there",
         device.info().name, most);
   }
+  if (const int32_t most = drawn_vocabulary_max(device.info()); most < spec.vocabulary_size) {
+    log(LogLevel::Warning,
+        "{} ends long loops without an error: of a vocabulary above {} tokens, top_k and top_p may draw wrong ones",
+        device.info().name, most);
+  }
   const int32_t logit_rows = sampled_rows_max(options) + limits::kPromptLogitsMax;
   const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
                                        .samples = logit_rows,

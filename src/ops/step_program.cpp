@@ -24,6 +24,9 @@ int32_t head_vector(int32_t head_size) {
   return 2;
 }
 
+// llvmpipe: the only such CPU.
+bool ends_loops(const DeviceInfo& device) { return device.type == DeviceType::Cpu && device.small_items; }
+
 // The kernels name the KV storage's numbers as they name those of weights.
 PanelType panel_type(KvType type) {
   switch (type) {
@@ -46,11 +49,11 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D QUERY_TILE={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
+      "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, static_cast<int32_t>(panel_type(shape.kv_type)),
-      shape.blocks_a_chunk, shape.sliding_window, device.small_items ? 1 : 8, int{x86_linux},
+      shape.blocks_a_chunk, shape.sliding_window, int{device.small_items}, int{x86_linux},
       int{x86_linux && device.cpu.f16c});
 }
 
@@ -92,14 +95,19 @@ int32_t StepProgram::combine_slices(const KernelShape& shape) {
 }
 
 int32_t attention_context_max(const DeviceInfo& device, const KernelShape& shape) {
-  if (device.type != DeviceType::Cpu || !device.small_items) return std::numeric_limits<int32_t>::max();
+  if (!ends_loops(device)) return std::numeric_limits<int32_t>::max();
   constexpr int32_t kProducts = 55'000;  // of a query and a key, numbers of all heads that share it: 65,535 iterations
   return kProducts / (shape.head_count / shape.kv_head_count * shape.head_size);
 }
 
+int32_t drawn_vocabulary_max(const DeviceInfo& device) {
+  // 16 passes at most, 16 tokens an iteration, and some thousand iterations over bins.
+  return ends_loops(device) ? 60'000 : std::numeric_limits<int32_t>::max();
+}
+
 int32_t row_parts(const DeviceInfo& device, int32_t rows) {
   if (!device.small_items) return 1;
-  return device.type == DeviceType::Cpu ? rows : div_ceil(rows, kRowsOfSmallItem);
+  return ends_loops(device) ? rows : div_ceil(rows, kRowsOfSmallItem);
 }
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,

@@ -49,6 +49,8 @@ struct ClblastUse {
 // Tokens of context up to which attention is right on the device: all, but on Mesa's llvmpipe (DeviceInfo::small_items)
 // as many as a work-item gets through before its loops end; measured with all storage types.
 [[nodiscard]] int32_t attention_context_max(const DeviceInfo& device, const KernelShape& shape);
+// Likewise the largest vocabulary that top_k and top_p draw from rightly, whatever the logits.
+[[nodiscard]] int32_t drawn_vocabulary_max(const DeviceInfo& device);
 
 class StepProgram {
  public:

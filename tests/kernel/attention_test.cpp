@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // rope, attention and combine against the definition in doubles, over KV storage full of NaN where nothing was written;
-// and the promise behind determinism: tiles, splits and single rows give the same bits.
+// and the promise behind determinism: tiles, splits, single rows and what GPUs are given lead to the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "base/half.h"
 #include "base/math.h"
 #include "base/rng.h"
+#include "support/pretended_device.h"
 #include "support/stage_bench.h"
 
 namespace inflight {
@@ -51,12 +53,27 @@ class Attention : public testing::TestWithParam<Heads> {
     bool split;
   };
 
+  // Rows at positions [first, first + 11): each alone; or in tiles of 4 and 7.
+  [[nodiscard]] static std::vector<Row> in_tiles(int32_t first) {
+    std::vector<Row> rows;
+    for (int32_t i = 0; i < 11; ++i) {
+      rows.push_back({.position = first + i, .tile = i == 0 ? 4 : i == 4 ? 7 : 0, .split = false});
+    }
+    return rows;
+  }
+  [[nodiscard]] static std::vector<Row> alone(int32_t first, bool split) {
+    std::vector<Row> rows;
+    for (int32_t i = 0; i < 11; ++i) rows.push_back({.position = first + i, .tile = 1, .split = split});
+    return rows;
+  }
+
   // The attended rows [rows][H*D] at the given positions of one sequence of kTokens tokens.
-  std::vector<float> attend(const std::vector<Row>& rows) {
+  std::vector<float> attend(const std::vector<Row>& rows) { return attend(rows, device_); }
+  std::vector<float> attend(const std::vector<Row>& rows, Device& device) {
     const auto [name, heads, kv_heads, head_size, block_tokens, window, kv] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
-    test::StageBench bench(device_, shape(), 4'000'000, kv_bytes);
+    test::StageBench bench(device, shape(), 4'000'000, kv_bytes);
     bench.angles.clear();
     for (int32_t i = 0; i < kTokens * head_size / 2; ++i) bench.angles.insert(bench.angles.end(), {1.0F, 0.0F});
 
@@ -177,6 +194,7 @@ class Attention : public testing::TestWithParam<Heads> {
     const auto fill = [&](std::vector<float>& to, size_t count) {
       for (size_t i = 0; i < count; ++i) to.push_back(static_cast<float>(4.0 * rng.uniform() - 2.0));
     };
+    for (std::vector<float>* numbers : {&queries_, &keys_, &values_}) numbers->clear();
     fill(queries_, query_count() * kTokens);
     fill(keys_, key_count() * kTokens);
     fill(values_, key_count() * kTokens);
@@ -203,6 +221,9 @@ TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
           << rows[r].position << ' ' << i;
     }
   }
+  if (device_.info().small_items) return;
+  Device gpu = test::open_as_gpu();
+  EXPECT_EQ(attend(rows, gpu), found);
 }
 
 TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
@@ -210,15 +231,31 @@ TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
     GTEST_SKIP() << "long loops are cut on this device";
   }
   for (const int32_t first : {0, 9, 250, 500}) {
-    std::vector<Row> alone, split, tiles;
-    for (int32_t i = 0; i < 11; ++i) {
-      alone.push_back({.position = first + i, .tile = 1, .split = false});
-      split.push_back({.position = first + i, .tile = 1, .split = true});
-      tiles.push_back({.position = first + i, .tile = i == 0 ? 4 : i == 4 ? 7 : 0, .split = false});
+    const std::vector<float> expected = attend(alone(first, false));
+    EXPECT_EQ(attend(alone(first, true)), expected) << first;
+    EXPECT_EQ(attend(in_tiles(first)), expected) << first;
+  }
+}
+
+// A value that is stored as infinity, in the middle of a tile or at the far end of its first row's window.
+TEST_P(Attention, RowsThatDoNotSeeAnInfinityAreAsWithoutIt) {
+  if (attention_context_max(device_.info(), shape()) / 7 < kTokens) GTEST_SKIP() << "long loops are cut on this device";
+  const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  for (const int32_t first : {250, 500}) {
+    std::vector<int32_t> places = {first + 2};
+    if (GetParam().window > 0) places.push_back(first_seen(first));
+    for (const int32_t infinite : places) {
+      std::fill_n(values_.begin() + static_cast<int64_t>(key_count()) * infinite, key_count(),
+                  std::numeric_limits<float>::infinity());
+      const std::vector<float> expected = attend(alone(first, false)), found = attend(in_tiles(first));
+      EXPECT_TRUE(std::ranges::equal(found, expected, same)) << first << ' ' << infinite;
+      const auto finite =
+          static_cast<size_t>(std::ranges::count_if(expected, [](float number) { return std::isfinite(number); }));
+      int32_t blind = 0;
+      for (int32_t i = first; i < first + 11; ++i) blind += i < infinite || infinite < first_seen(i);
+      EXPECT_EQ(finite, static_cast<size_t>(blind) * query_count()) << first << ' ' << infinite;
+      SetUp();
     }
-    const std::vector<float> expected = attend(alone);
-    EXPECT_EQ(attend(split), expected) << first;
-    EXPECT_EQ(attend(tiles), expected) << first;
   }
 }
 

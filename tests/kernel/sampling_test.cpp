@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sampling kernels against the host sampler, whose arithmetic is the definition's (its own test shows that): the
-// same token for logits that are flat, peaked, equal, nearly equal or not there, and every kind of edge.
+// same token for logits that are flat, peaked, equal, nearly equal or not there, and every kind of edge; with the bins
+// that CPUs have and those of GPUs.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,7 +10,9 @@
 
 #include "base/math.h"
 #include "base/rng.h"
+#include "core/temperature.h"
 #include "sample/sampler.h"
+#include "support/pretended_device.h"
 #include "support/stage_bench.h"
 
 namespace inflight {
@@ -30,7 +33,7 @@ class Sampling : public testing::TestWithParam<Logits> {};
 
 std::vector<SamplingParams> every_edge(int32_t vocabulary) {
   std::vector<SamplingParams> all;
-  for (const float temperature : {0.0F, 0.3F, 1.0F, 50.0F}) {
+  for (const float temperature : {0.0F, 1e-40F, 2e-30F, 0.3F, 1.0F, 50.0F}) {
     for (const int32_t top_k : {0, 1, 40, vocabulary - 1}) {
       for (const float top_p : {1.0F, 0.95F, 0.3F, 1e-7F}) {
         for (const float min_p : {0.0F, 0.2F}) {
@@ -46,9 +49,8 @@ std::vector<SamplingParams> every_edge(int32_t vocabulary) {
   return all;
 }
 
-TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {
-  Device device = Device::open({});
-  const int32_t vocabulary = GetParam().vocabulary, chunks = div_ceil(vocabulary, kStatisticsChunk);
+void expect_host_tokens(Device& device, const Logits& kind) {
+  const int32_t vocabulary = kind.vocabulary, chunks = div_ceil(vocabulary, kStatisticsChunk);
   const std::vector<SamplingParams> samplings = every_edge(vocabulary);
   const auto rows = static_cast<int32_t>(samplings.size());
   const auto width = static_cast<size_t>(vocabulary);
@@ -56,14 +58,14 @@ TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {
   test::StageBench bench(device, kShape, count + samplings.size() * 4 * 8, 64);
   Rng rng(11);
   std::vector<float> logits(count);
-  for (float& logit : logits) logit = GetParam().next(rng);
+  for (float& logit : logits) logit = kind.next(rng);
   std::vector<int32_t> list;
   for (size_t row = 0; row < samplings.size(); ++row) {
     const SamplingParams& s = samplings[row];
-    const float inverse = s.temperature > 0.0F ? 1.0F / s.temperature : 0.0F;
-    list.insert(list.end(), {0, static_cast<int32_t>(row), static_cast<int32_t>(s.seed),
-                             static_cast<int32_t>(s.seed >> 32), std::bit_cast<int32_t>(inverse),
-                             std::bit_cast<int32_t>(s.min_p), std::bit_cast<int32_t>(s.top_p), s.top_k});
+    list.insert(list.end(),
+                {0, static_cast<int32_t>(row), static_cast<int32_t>(s.seed), static_cast<int32_t>(s.seed >> 32),
+                 std::bit_cast<int32_t>(inverse_temperature(s.temperature)), std::bit_cast<int32_t>(s.min_p),
+                 std::bit_cast<int32_t>(s.top_p), s.top_k});
   }
   Stage statistics{.operation = Operation::Statistics, .items = rows * chunks};
   statistics.statistics = {.logits = bench.add_floats(logits),
@@ -88,6 +90,16 @@ TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {
         << "temperature " << samplings[row].temperature << " top_k " << samplings[row].top_k << " top_p "
         << samplings[row].top_p << " min_p " << samplings[row].min_p;
   }
+}
+
+TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {
+  Device device = Device::open({});
+  expect_host_tokens(device, GetParam());
+}
+
+TEST_P(Sampling, DrawsItOnGpus) {
+  Device device = test::open_as_gpu();
+  expect_host_tokens(device, GetParam());
 }
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -15,10 +15,11 @@ double measure_read_bandwidth(Device& device) {
   constexpr int kPasses = 8;
   const DeviceInfo& info = device.info();
   const bool cpu = info.type == DeviceType::Cpu;
-  const size_t items = cpu ? static_cast<size_t>(info.compute_units) : size_t{1} << 18;
-  const size_t step = items * 64 * 8;  // each item reads vectors of 64 bytes, 8 at a time
-  size_t bytes = std::min({kBytesWanted, info.allocation_bytes_max, info.memory_bytes / 4});
-  bytes = std::max(bytes / step, size_t{1}) * step;
+  const size_t most = std::min({kBytesWanted, info.allocation_bytes_max, info.memory_bytes / 4});
+  size_t items = cpu ? static_cast<size_t>(info.compute_units) : size_t{1} << 18;
+  constexpr size_t kItemBytes = size_t{64} * 8;  // each item reads vectors of 64 bytes, 8 at a time
+  while (items > 1 && items * kItemBytes > most) items /= 2;
+  const size_t step = items * kItemBytes, bytes = std::max(most / step, size_t{1}) * step;
 
   Buffer<float> data(device, "bandwidth probe", bytes / sizeof(float));
   Buffer<float> sums(device, "bandwidth probe sums", items);

@@ -27,8 +27,11 @@ void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t 
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes)
-    : state_(&device.state()), bytes_(bytes), label_(std::move(label)) {
+// It delegates, so that what fails in here is followed by the destructor.
+DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes) : DeviceMemory() {
+  state_ = &device.state();
+  bytes_ = bytes;
+  label_ = std::move(label);
   INFLIGHT_CHECK(bytes > 0);
   const DeviceInfo& info = state_->info;
   if (bytes > info.allocation_bytes_max) {

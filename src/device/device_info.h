@@ -41,7 +41,7 @@ struct DeviceInfo {
   size_t allocation_bytes_max = 0;  // of one buffer
   size_t local_memory_bytes = 0;
   bool fp16 = false;         // arithmetic on half; loading and storing halves works everywhere
-  bool subgroups = false;    // cl_khr_subgroups or OpenCL 3.0's
+  bool subgroups = false;    // cl_khr_subgroups
   bool integer_dot = false;  // cl_khr_integer_dot_product
   bool host_memory = false;  // shares the host's memory
   // Kernels become the host's own machine code and workers of one launch run at the same time: inline assembly, the

@@ -2,7 +2,6 @@
 #include "exec/memory_plan.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -79,7 +78,7 @@ int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
     fail(ErrorCode::OutOfMemory, "a KV block takes {} bytes, device '{}' allows {} in one buffer", kv.bytes_per_block(),
          device.name, device.allocation_bytes_max);
   }
-  return static_cast<int32_t>(std::bit_floor(std::min(fit, size_t{limits::kBlocksMax})));
+  return static_cast<int32_t>(std::min(fit, size_t{limits::kBlocksMax}));
 }
 
 int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) {

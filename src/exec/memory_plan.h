@@ -74,7 +74,7 @@ struct ChunkPlan {
 // All norms and biases that are present.
 [[nodiscard]] std::vector<const WeightView*> weight_vectors(const ModelWeights& weights);
 
-// KV blocks in one buffer: a power of two that depends on device and layout only.
+// KV blocks in one buffer; depends on device and layout only.
 [[nodiscard]] int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv);
 [[nodiscard]] ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options);
 // Of the model's matrices of floats.

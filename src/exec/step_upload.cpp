@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "core/temperature.h"
 
 namespace inflight {
 namespace {
@@ -144,12 +145,11 @@ void StepUpload::add_samples(const BatchPlan& plan) {
       const bool draws = entry.samples && i + 1 + entry.draft_token_count >= count && !entry.host_samples;
       const bool stays = draws && entry.draft_token_count == 0;  // on the device, for the next step
       const SamplingParams& sampling = *entry.sampling;
-      const float inverse_temperature = draws && sampling.temperature > 0.0F ? 1.0F / sampling.temperature : 0.0F;
       const int32_t values[kSampleWords] = {stays ? entry.row : limits_.spare_row,
                                             entry.context_token_count() - (count - 1 - i),
                                             static_cast<int32_t>(sampling.seed),
                                             static_cast<int32_t>(sampling.seed >> 32),
-                                            bits(inverse_temperature),
+                                            bits(draws ? inverse_temperature(sampling.temperature) : 0.0F),
                                             bits(sampling.min_p),
                                             bits(sampling.top_p),
                                             sampling.top_k};

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "core/temperature.h"
 
 namespace inflight {
 namespace {
@@ -146,7 +147,9 @@ INFLIGHT_FMA void weigh_fma(std::span<const float> logits, const Scale& scale, s
 class Distribution {
  public:
   Distribution(std::span<const float> logits, float largest, const SamplingParams& sampling)
-      : logits_(logits), scale_{largest, 1.0F / sampling.temperature, sampling.min_p}, weights_(logits.size()) {
+      : logits_(logits),
+        scale_{largest, inverse_temperature(sampling.temperature), sampling.min_p},
+        weights_(logits.size()) {
     kHasFma ? weigh_fma(logits, scale_, weights_) : weigh(logits, scale_, weights_);
   }
 
@@ -236,7 +239,7 @@ Draw draw_token(std::span<const float> logits, const SamplingParams& sampling, i
   result.valid = !statistics.nan && statistics.largest > -kInfinity && statistics.largest < kInfinity;
   if (!result.valid) return result;
   result.token = static_cast<TokenId>(statistics.id);
-  if (sampling.temperature > 0.0F) {
+  if (inverse_temperature(sampling.temperature) > 0.0F) {
     result.token = draw(Distribution(logits, statistics.largest, sampling), logits.size(), sampling, position);
   }
   const double logit = static_cast<double>(logits[static_cast<size_t>(result.token)]);

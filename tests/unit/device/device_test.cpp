@@ -14,6 +14,7 @@
 #include "device/buffer.h"
 #include "device/program.h"
 #include "support/expect_error.h"
+#include "support/pretended_device.h"
 
 namespace inflight {
 namespace {
@@ -146,6 +147,12 @@ TEST(Device, MeasuresItsReadBandwidth) {
   const double rate = measure_read_bandwidth(device);
   EXPECT_GT(rate, 1e8);
   EXPECT_LT(rate, 1e14);
+}
+
+TEST(Device, MeasuresWithinWhatOneBufferMayHold) {
+  Device device = test::open_as_gpu();
+  test::info_of(device).allocation_bytes_max = size_t{5} << 20;
+  EXPECT_GT(measure_read_bandwidth(device), 1e8);
 }
 
 }  // namespace

@@ -64,6 +64,8 @@ TEST_F(ProgramCache, FindsOnlyWhatWasStoredWhole) {
   EXPECT_EQ(cache.find("key"), content);
   std::fstream(cache_folder() + "/key", std::ios::in | std::ios::out | std::ios::binary).seekp(50).put('x');
   EXPECT_FALSE(cache.find("key").has_value());
+  std::filesystem::resize_file(cache_folder() + "/key", uintmax_t{1} << 40);  // a hole: takes no space
+  EXPECT_FALSE(cache.find("key").has_value());
 }
 
 TEST_F(ProgramCache, BuildErrorsNameTheFileAndLine) {

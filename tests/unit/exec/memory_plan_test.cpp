@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
+#include "support/executor_runner.h"
 #include "support/expect_error.h"
+#include "support/pretended_device.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 
@@ -41,6 +44,49 @@ TEST_F(MemoryPlanning, FindsTheBlockCountThatFits) {
   EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, room, 1000), 20);
   EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, room, 7), 7);
   EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, 1000, 1000), 0);
+}
+
+// As many whole blocks as a buffer holds, of which nothing but addresses depends.
+TEST_F(MemoryPlanning, BuffersHoldWhatFitsAndTheCacheMaySpanThem) {
+  ClExecutorOptions at = options();
+  at.max_num_batched_tokens = 64;
+  at.kv_block_count = 700;
+  at.keep_logits = true;
+  const auto logits = [&](const std::vector<BlockId>& blocks) {
+    ClExecutor executor(device_, model_.spec, model_.weights, at);
+    test::RunnerSequence sequence{.blocks = blocks};
+    for (TokenId token = 0; token < 61; ++token) sequence.tokens.push_back(token);
+    BatchPlan plan;
+    test::add_entry(plan, sequence, 61);
+    executor.submit(plan);
+    (void)executor.wait();
+    return executor.logits();
+  };
+  const std::vector<std::vector<float>> expected = logits({BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}});
+  test::info_of(device_).allocation_bytes_max = at.kv.bytes_per_block() * 301 + 100;
+  EXPECT_EQ(blocks_a_chunk(device_.info(), at.kv), 301);
+  EXPECT_EQ(logits({BlockId{300}, BlockId{301}, BlockId{601}, BlockId{602}}), expected);
+}
+
+// llvmpipe, which ends long loops, is the CPU of small items.
+TEST(ClExecutorWarnings, TellOfVocabulariesThatAreTooLargeToDrawFrom) {
+  Device device = Device::open({});
+  test::info_of(device).small_items = true;
+  test::info_of(device).host_code = false;
+  test::info_of(device).cpu = {};
+  for (const int32_t above : {0, 1}) {
+    test::SyntheticModel synthetic;
+    synthetic.spec.vocabulary_size = drawn_vocabulary_max(device.info()) + above;
+    const test::TempFolder folder;
+    const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
+    int32_t warnings = 0;
+    set_log_sink([&](LogLevel, std::string_view line) { warnings += line.find("vocabulary") != line.npos; },
+                 LogLevel::Warning);
+    const ClExecutor executor(device, model.spec, model.weights,
+                              {.kv = KvLayout::of(model.spec, 16, KvType::F16), .kv_block_count = 1});
+    set_log_sink({}, LogLevel::Error);
+    EXPECT_EQ(warnings, above);
+  }
 }
 
 TEST_F(MemoryPlanning, RefusesWhatTheDeviceCannotHold) {

@@ -71,6 +71,14 @@ TEST(DrawToken, GreedyTakesTheLowestIdOfTheLargest) {
   EXPECT_NEAR(static_cast<double>(result.logprob), -std::log(sum), 1e-5);
 }
 
+TEST(DrawToken, TemperaturesWithoutAFiniteInverseAreGreedy) {
+  const std::vector<float> logits = random_logits(5000, 1, 3.0F);
+  for (const float temperature : {1e-45F, 1e-40F, 1e-31F, 1e-30F}) {
+    EXPECT_EQ(draw_token(logits, {.temperature = temperature}, 0).token, draw_token(logits, {}, 0).token)
+        << temperature;
+  }
+}
+
 TEST(DrawToken, RefusesNanAndNothingFinite) {
   std::vector<float> logits = random_logits(100, 1, 3.0F);
   logits[50] = std::numeric_limits<float>::quiet_NaN();

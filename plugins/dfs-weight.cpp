@@ -5,6 +5,7 @@
 // everything is known (Zheng et al., NeurIPS 2024, theorem 3.1). Source: SGLang's `dfs-weight`: children before the
 // node's own.
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "inflight/plugin.hpp"
@@ -24,6 +25,7 @@ struct DfsWeight {
   struct Node {
     uint64_t visit = 0;  // the call that last saw it
     uint32_t weight = 0;
+    uint32_t parent = kNone;
     uint32_t first_child = kNone, next_sibling = kNone;
     uint32_t first_request = kNone;
   };
@@ -59,6 +61,7 @@ struct DfsWeight {
       for (uint32_t i = 0; i < count; ++i) {
         const uint32_t unit = frontier[done + i];
         Node& parent = visit(parents[i]);
+        nodes[unit].parent = parents[i] == INFLIGHT_UNIT_ROOT ? root : parents[i];
         nodes[unit].next_sibling = parent.first_child;
         parent.first_child = unit;
       }
@@ -67,23 +70,38 @@ struct DfsWeight {
     return true;
   }
 
-  uint32_t sum_weights(uint32_t index) {
+  // Prefixes may be as deep as there are units, so nothing here is recursive.
+  void push_children(uint32_t index) {
     for (uint32_t child = nodes[index].first_child; child != kNone; child = nodes[child].next_sibling) {
-      nodes[index].weight += sum_weights(child);
+      stack.push_back(child);
     }
-    return nodes[index].weight;
   }
 
-  void emit(uint32_t index, uint32_t* out, uint32_t& count) {
-    std::vector<uint32_t> children;
-    for (uint32_t child = nodes[index].first_child; child != kNone; child = nodes[child].next_sibling) {
-      children.push_back(child);
+  // Parents are met before their children, so backwards each node adds all its weight to its parent's.
+  void sum_weights() {
+    met.clear();
+    for (stack.assign(1, root); !stack.empty();) {
+      met.push_back(stack.back());
+      stack.pop_back();
+      push_children(met.back());
     }
-    std::sort(children.begin(), children.end(), [this](uint32_t a, uint32_t b) {
-      return nodes[a].weight != nodes[b].weight ? nodes[a].weight > nodes[b].weight : a < b;
-    });
-    for (const uint32_t child : children) emit(child, out, count);
-    for (uint32_t i = nodes[index].first_request; i != kNone; i = next_request[i]) out[count++] = i;
+    for (size_t i = met.size(); i-- > 1;) nodes[nodes[met[i]].parent].weight += nodes[met[i]].weight;
+  }
+
+  // Fills `out` from its end: a node's own requests, then its children from the lightest to the heaviest.
+  void emit(uint32_t* out, uint32_t end) {
+    for (stack.assign(1, root); !stack.empty();) {
+      const uint32_t index = stack.back();
+      stack.pop_back();
+      for (uint32_t i = nodes[index].first_request; i != kNone; i = next_request[i]) --end;
+      uint32_t* at = out + end;
+      for (uint32_t i = nodes[index].first_request; i != kNone; i = next_request[i]) *at++ = i;
+      const auto first = static_cast<std::ptrdiff_t>(stack.size());
+      push_children(index);
+      std::sort(stack.begin() + first, stack.end(), [this](uint32_t a, uint32_t b) {
+        return nodes[a].weight != nodes[b].weight ? nodes[a].weight > nodes[b].weight : a < b;
+      });
+    }
   }
 
   inflight_plugin_status_t order(const inflight_step_t& step, uint32_t* index, uint32_t* count) {
@@ -92,9 +110,9 @@ struct DfsWeight {
     for (uint32_t i = 0; i < waiting.count; ++i) order_of[i] = i;
     std::sort(order_of.begin(), order_of.end(), [&](uint32_t a, uint32_t b) { return waiting.id[a] < waiting.id[b]; });
     if (!build(waiting)) return INFLIGHT_PLUGIN_E_INTERNAL;
-    sum_weights(root);
-    *count = 0;
-    emit(root, index, *count);
+    sum_weights();
+    *count = waiting.count;
+    emit(index, *count);
     return INFLIGHT_PLUGIN_OK;
   }
 
@@ -102,7 +120,7 @@ struct DfsWeight {
   uint32_t root;
   uint64_t call = 0;
   std::vector<Node> nodes;
-  std::vector<uint32_t> frontier, parents, next_request, order_of;
+  std::vector<uint32_t> frontier, parents, met, stack, next_request, order_of;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 // nobody who waits has any, everybody who waits gets `quantum` more. A small quantum is fair, a large one is lpm.
 // Source: Cao et al., "Locality-aware Fair Scheduling in LLM Serving", arXiv 2501.14312 (deficit round robin over lpm).
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "inflight/plugin.hpp"
@@ -82,16 +83,18 @@ struct Dlpm {
     return INFLIGHT_PLUGIN_OK;
   }
 
-  // New rounds for the tenants in by_prefix until one of them has credit.
+  // As many new rounds for the tenants in by_prefix as it takes until one of them has credit.
   void replenish(const inflight_requests_t& waiting, std::vector<double>& credits) {
-    const auto has_credit = [&](uint32_t i) { return credits[waiting.tenant[i]] > 0.0; };
-    while (!by_prefix.empty() && std::none_of(by_prefix.begin(), by_prefix.end(), has_credit)) {
-      replenished.assign(credits.size(), 0);
-      for (const uint32_t i : by_prefix) {
-        const uint32_t tenant = waiting.tenant[i];
-        if (replenished[tenant] == 0) credits[tenant] += quantum;
-        replenished[tenant] = 1;
-      }
+    if (by_prefix.empty()) return;
+    double best = credits[waiting.tenant[by_prefix.front()]];
+    for (const uint32_t i : by_prefix) best = std::max(best, credits[waiting.tenant[i]]);
+    if (best > 0.0) return;
+    const double rounds = std::floor(-best / quantum) + 1.0;
+    replenished.assign(credits.size(), 0);
+    for (const uint32_t i : by_prefix) {
+      const uint32_t tenant = waiting.tenant[i];
+      if (replenished[tenant] == 0) credits[tenant] += rounds * quantum;
+      replenished[tenant] = 1;
     }
   }
 

@@ -207,6 +207,48 @@ TEST(Order, DfsWeightWalksHeaviestBranchFirst) {
   world->run();
 }
 
+// The order in which a policy names waiting requests, asked alone.
+std::vector<size_t> order_by(SchedAdapter& policy, const StepView& view, std::span<Sequence* const> waiting) {
+  std::vector<WaitingKey> keys(waiting.size());
+  EXPECT_TRUE(policy.rank(view, waiting, keys));
+  std::vector<size_t> order(waiting.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](size_t i) { return keys[i].key0; });
+  return order;
+}
+
+// A prefix of a million tokens in blocks of one: as deep as the tree can be.
+TEST(Order, DfsWeightWalksPrefixesOfAnyDepth) {
+  constexpr int32_t kDepth = 1'000'000;
+  WorldOptions options = world_of(8, kDepth);
+  options.blocks.block_token_count = 1;
+  const auto policy = make_schedule_policy("dfs-weight", setup_of(options), {});
+  EvictPolicy lru;
+  KvBlocks blocks(options.blocks, lru);
+  std::vector<BlockId> table;
+  ASSERT_TRUE(blocks.try_extend(table, kDepth));
+  PrefixKey key = root_key(0);
+  BlockId parent = kNoBlock;
+  for (int32_t i = 0; i < kDepth; ++i) {
+    const std::vector<TokenId> tokens = {i};
+    key = child_key(key, tokens);
+    ASSERT_TRUE(blocks.try_publish(table, {.index = i, .content = {key, 0, parent, tokens}, .owner = {}}));
+    parent = table[static_cast<size_t>(i)];
+  }
+  const LatencyModel latency;
+  const StepView view{.config = &options.config, .blocks = &blocks, .latency = &latency};
+  std::vector<Sequence> sequences(3);
+  std::vector<Sequence*> waiting;
+  for (size_t i = 0; i < sequences.size(); ++i) {  // nothing stored, half of it, all of it
+    sequences[i].id = static_cast<SequenceId>(i + 1);
+    sequences[i].state = SequenceState::Waiting;
+    if (i > 0) sequences[i].stored_prefix_end = table[i * kDepth / 2 - 1];
+    waiting.push_back(&sequences[i]);
+  }
+  EXPECT_EQ(order_by(*policy, view, waiting), (std::vector<size_t>{2, 1, 0}));
+  EXPECT_EQ(policy->instance().strike_count(), 0);
+}
+
 // The response ratio grows with waiting, relative to size: a long prompt that waited overtakes a short newcomer.
 TEST(Order, HrrnLetsNobodyStarve) {
   LoadedWorld world(world_of(1), "hrrn");
@@ -353,6 +395,86 @@ TEST(Dlpm, ShareIsBoundedByTheQuantum) {
   EXPECT_GT(gap("lpm"), 200);
   EXPECT_LT(std::abs(gap("dlpm:quantum=100")), 100);
   EXPECT_GT(gap("dlpm:quantum=100000"), 200);
+}
+
+// The same order as with rounds given one at a time, each to whoever waits; and one that takes no longer when a tenant
+// is a billion rounds behind.
+TEST(Dlpm, GivesRoundsAtOnce) {
+  constexpr double kQuantum = 3.0, kWeightOutput = 2.0;
+  const WorldOptions options = world_of(64);
+  const auto policy = make_schedule_policy("dlpm:quantum=3", setup_of(options), {});
+  EvictPolicy lru;
+  KvBlocks blocks(options.blocks, lru);
+  const LatencyModel latency;
+  const StepView view{.config = &options.config, .blocks = &blocks, .sequences_left = 64, .latency = &latency};
+  Rng rng(8);
+  std::vector<Sequence> sequences(40);
+  std::vector<Sequence*> waiting;
+  std::vector<double> credit(6, kQuantum);
+  std::vector<SchedulerEvent> events;
+  for (Sequence& sequence : sequences) {
+    sequence.slot = static_cast<int32_t>(waiting.size());
+    sequence.id = static_cast<SequenceId>(waiting.size() + 1);
+    sequence.state = SequenceState::Waiting;
+    sequence.request.tenant = static_cast<uint32_t>(rng.below(credit.size()));
+    sequence.tokens = prompt_of(rng.between(1, 200), waiting.size());
+    sequence.prompt_token_count = static_cast<int32_t>(sequence.tokens.size());
+    sequence.stored_prefix_block_count = rng.between(0, sequence.prompt_token_count / 4);
+    events.push_back({EventType::Arrive, static_cast<uint32_t>(sequence.slot), to_integer(sequence.id), 0,
+                      sequence.request.tenant, sequence.prompt_token_count, 0});
+    waiting.push_back(&sequence);
+  }
+  policy->on_events(events);
+
+  const auto by_the_round = [&] {
+    std::vector<size_t> line(sequences.size()), order;
+    std::iota(line.begin(), line.end(), 0);
+    std::ranges::stable_sort(line, std::ranges::greater{},
+                             [&](size_t i) { return sequences[i].stored_prefix_block_count; });
+    const auto replenish = [&](std::vector<double>& credits) {
+      const auto credit_of = [&](size_t i) -> double& { return credits[sequences[i].request.tenant]; };
+      while (std::ranges::none_of(line, [&](size_t i) { return credit_of(i) > 0.0; })) {
+        std::vector<bool> given(credits.size(), false);
+        for (const size_t i : line) {
+          if (!given[sequences[i].request.tenant]) credit_of(i) += kQuantum;
+          given[sequences[i].request.tenant] = true;
+        }
+      }
+    };
+    replenish(credit);
+    std::vector<double> expected = credit;
+    while (!line.empty()) {
+      replenish(expected);
+      std::erase_if(line, [&](size_t i) {
+        double& left = expected[sequences[i].request.tenant];
+        if (left <= 0.0) return false;
+        left -= sequences[i].prompt_token_count - 4 * sequences[i].stored_prefix_block_count;
+        order.push_back(i);
+        return true;
+      });
+    }
+    return order;
+  };
+  for (int round = 0; round < 50; ++round) {
+    const auto order = by_the_round();
+    ASSERT_EQ(order_by(*policy, view, waiting), order) << round;
+    const Sequence& served = sequences[order.front()];
+    const int32_t computed = rng.between(1, 300), output = rng.between(0, 20);
+    const auto event = [&](EventType type, int64_t a, int64_t b) {
+      return SchedulerEvent{type, static_cast<uint32_t>(served.slot), to_integer(served.id), 0, a, b, 0};
+    };
+    const SchedulerEvent happened[] = {event(EventType::Admit, computed, 0), event(EventType::Tokens, 0, output)};
+    policy->on_events(happened);
+    credit[served.request.tenant] -= computed + kWeightOutput * output;
+  }
+  std::vector<SchedulerEvent> debts;
+  for (const Sequence& sequence : sequences) {
+    debts.push_back(
+        {EventType::Admit, static_cast<uint32_t>(sequence.slot), to_integer(sequence.id), 0, 3'000'000'000, 0, 0});
+  }
+  policy->on_events(debts);
+  EXPECT_EQ(order_by(*policy, view, waiting).size(), 40U);
+  EXPECT_EQ(policy->instance().strike_count(), 0);
 }
 
 // Overload: those that can still meet their deadline do. edf wastes the machine on the hopeless.

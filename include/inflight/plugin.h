@@ -204,8 +204,8 @@ typedef struct inflight_step {
 #define INFLIGHT_EVENT_REJECT 9u
 #define INFLIGHT_EVENT_STEP 10u   /* a = prefill tokens, b = decoding sequences, c = duration ns; no request */
 #define INFLIGHT_EVENT_TOKENS 11u /* a request was served: a = tokens prefilled, b = tokens produced          */
-#define INFLIGHT_EVENT_CACHE_RESET 12u
-#define INFLIGHT_EVENT_PARAM 13u
+#define INFLIGHT_EVENT_CACHE_RESET 12u /* all stored prefixes that nobody used were forgotten; no request */
+#define INFLIGHT_EVENT_PARAM 13u       /* reserved: this host does not send it                            */
 
 typedef struct inflight_event {
   uint32_t type, slot;
@@ -244,11 +244,12 @@ typedef struct inflight_candidate {
   uint32_t uncached_tokens, cached_tokens;
   uint32_t blocks_now, blocks_full; /* blocks for this step's share / for all its known tokens */
 } inflight_candidate_t;
-typedef struct inflight_admission { /* in: ADMIT, all uncached tokens, nothing reserved */
+typedef struct inflight_admission { /* in: ADMIT, all uncached tokens that fit, nothing reserved */
   uint32_t struct_size;
   inflight_decision_t decision;
-  uint32_t max_tokens, reserve_blocks;
-  int32_t reason; /* of the policy's own, for traces */
+  uint32_t max_tokens;
+  uint32_t reserve_blocks; /* reserved: ignored by this host */
+  int32_t reason;          /* of the policy's own; ignored by this host */
   uint32_t reserved;
 } inflight_admission_t;
 
@@ -300,7 +301,8 @@ typedef struct inflight_sched_ops {
   inflight_plugin_status_t (*plan)(void* self, const inflight_step_t* step, inflight_plan_t* plan);
   /* A key for each of step->waiting; smallest (key0, key1, id) goes first. Integers, so that there is no NaN and every
    * compiler finds the same order. The host sorts, and only as far as it must. key1 is 0 unless written.
-   * With INFLIGHT_CAP_STABLE_KEYS step->waiting holds only those that began to wait since the step before. */
+   * With INFLIGHT_CAP_STABLE_KEYS step->waiting holds only those that began to wait since the step before; after a call
+   * without an answer, which makes that step one in order of arrival, it holds all of them again. */
   inflight_plugin_status_t (*score)(void* self, const inflight_step_t* step, int64_t* key0, int64_t* key1);
   /* Or a whole order: indices into step->waiting, first to go first. *count: in = room, out = how many are given; the
    * others follow in order of arrival. */
@@ -334,7 +336,7 @@ typedef struct inflight_units {
   const uint32_t* tokens;                    /* SIZE                                                             */
   const uint64_t* bytes;                     /* SIZE                                                             */
   const int64_t *created_ns, *last_use_ns;   /* TIMES                                                            */
-  const uint32_t *hits, *references;         /* USE    hits = requests that found it stored                      */
+  const uint32_t *hits, *references;         /* USE    hits = requests that found it, each counted once          */
   const int64_t* recompute_ns;               /* COST   of computing it again at its depth                        */
   const uint32_t* tenant;                    /* OWNER  of the request that computed it                           */
   const int32_t* priority;                   /* OWNER                                                            */
@@ -358,12 +360,14 @@ typedef struct inflight_evict_ops {
   inflight_plugin_status_t (*on_release)(void* self, const inflight_units_t* units); /* references 1 -> 0           */
   inflight_plugin_status_t (*on_evict)(void* self, const inflight_units_t* units);   /* gone, whoever decided it    */
   /* Either: keys for each unit; the smallest (key0, key1) goes first, among equals the one released first. Asked when a
-   * unit becomes evictable: unreferenced and without stored children. key1 is 0 unless written. */
+   * unit becomes evictable: unreferenced and without stored children. key1 is 0 unless written. Without an answer the
+   * unit goes with the one that was ranked before it. */
   inflight_plugin_status_t (*rank)(void* self, const inflight_units_t* units, int64_t* key0, int64_t* key1);
-  /* Or: name up to *count units, first to go first; *count = 0 when none is known. Units that are referenced, or have
-   * stored children (unless INFLIGHT_CAP_NONLEAF), are passed over by the host. */
+  /* Or: name up to *count units, first to go first; *count = 0 when none is known. Units that are referenced or have
+   * stored children are passed over by the host. */
   inflight_plugin_status_t (*pick)(void* self, uint32_t need, uint32_t* unit, uint32_t* count);
-  inflight_plugin_status_t (*admit_unit)(void* self, const inflight_units_t* unit, uint32_t* yes); /* store it at all? */
+  /* Store it at all? Reserved: this host does not call it. */
+  inflight_plugin_status_t (*admit_unit)(void* self, const inflight_units_t* unit, uint32_t* yes);
   inflight_plugin_status_t (*set_param)(void* self, const inflight_key_value_t* pair);
   inflight_plugin_status_t (*save)(void* self, const inflight_writer_t* writer);
   inflight_plugin_status_t (*load)(void* self, const inflight_reader_t* reader, uint32_t state_version);
@@ -377,7 +381,7 @@ typedef struct inflight_evict_ops {
 #define INFLIGHT_CAP_STATE (1ull << 1)         /* save and load                                                  */
 #define INFLIGHT_CAP_REJECT (1ull << 2)        /* may fail requests                                              */
 #define INFLIGHT_CAP_PREEMPTS (1ull << 3)      /* may ask for priority preemption                                */
-#define INFLIGHT_CAP_NONLEAF (1ull << 4)       /* eviction may name inner units                                  */
+#define INFLIGHT_CAP_NONLEAF (1ull << 4)       /* eviction may name inner units; reserved: ignored by this host  */
 #define INFLIGHT_CAP_UNLOADABLE (1ull << 5)    /* no threads, no atexit, no unique symbols: dlclose is safe      */
 #define INFLIGHT_CAP_NO_ALLOC (1ull << 6)      /* allocates in create and load only                              */
 #define INFLIGHT_CAP_STABLE_KEYS (1ull << 7)   /* a request's score never changes while it waits                 */

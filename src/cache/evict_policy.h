@@ -50,6 +50,9 @@ class EvictPolicy {
   // True: the strategy keeps its own order and is asked with pick(). False: it gives keys with rank().
   [[nodiscard]] virtual bool keeps_order() const { return false; }
 
+  // rank() gives keys of the strategy's own. When that changes, every evictable block is ranked again.
+  [[nodiscard]] virtual bool ranks() const { return false; }
+
   // The keys of a block that has become evictable; the smallest (key0, key1) goes first, ties by time of release.
   // `release_tick` counts releases, so returning it is LRU.
   [[nodiscard]] virtual EvictKey rank(BlockId /*block*/, int64_t release_tick) { return {release_tick, 0}; }

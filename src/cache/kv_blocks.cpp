@@ -2,6 +2,7 @@
 #include "cache/kv_blocks.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -10,6 +11,7 @@ namespace inflight {
 KvBlocks::KvBlocks(const Options& options, EvictPolicy& policy)
     : options_(options),
       policy_(&policy),
+      ranked_(policy.ranks()),
       pool_(options.block_count, options.shuffle_seed),
       tree_(options.block_count, options.block_token_count),
       queue_(options.block_count) {
@@ -33,6 +35,13 @@ void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<c
 void KvBlocks::set_time(TimeNs now) {
   now_ = now;
   policy_->set_time(now);
+  if (policy_->ranks() != ranked_) hand_policy_to(*policy_);  // keys of two rules do not compare
+}
+
+void KvBlocks::note_hits(std::span<const BlockId> blocks) {
+  if (blocks.empty()) return;
+  for (const BlockId block : blocks) tree_.count_hit(block, now_);
+  policy_->on_hit(blocks);
 }
 
 void KvBlocks::share(std::span<const BlockId> blocks) {
@@ -43,13 +52,11 @@ void KvBlocks::share(std::span<const BlockId> blocks) {
     return;
   }
   for (const BlockId block : blocks) {
-    tree_.count_hit(block, now_);
     if (pool_.reference(block)) {
       queue_.withdraw(block);
       scratch_.push_back(block);
     }
   }
-  policy_->on_hit(blocks);
   if (!scratch_.empty()) policy_->on_pin(scratch_);
 }
 
@@ -177,12 +184,15 @@ void KvBlocks::set_policy(EvictPolicy& policy) {
   for (int32_t i = 0; i < pool_.block_count(); ++i) {
     if (tree_.contains(static_cast<BlockId>(i))) known.push_back(static_cast<BlockId>(i));
   }
-  std::ranges::stable_sort(known, {}, [this](BlockId block) { return tree_.node(block).release_tick; });
+  // A child is never older than its parent, and deeper.
+  std::ranges::sort(known, {}, [this](BlockId block) {
+    const RadixNode& node = tree_.node(block);
+    return std::tuple(node.created, node.depth, block);
+  });
   policy.on_insert(known);
-  std::vector<BlockId> stored;
-  std::ranges::copy_if(known, std::back_inserter(stored),
-                       [this](BlockId block) { return pool_.references(block) == 0; });
-  policy.on_release(stored);
+  std::erase_if(known, [this](BlockId block) { return pool_.references(block) > 0; });
+  std::ranges::sort(known, {}, [this](BlockId block) { return tree_.node(block).release_tick; });
+  policy.on_release(known);
   hand_policy_to(policy);
 }
 
@@ -190,6 +200,7 @@ void KvBlocks::hand_policy_to(EvictPolicy& policy) {
   scratch_.clear();
   while (const auto block = queue_.try_pop()) scratch_.push_back(*block);
   policy_ = &policy;
+  ranked_ = policy.ranks();
   picked_.clear();
   for (const BlockId block : scratch_) enqueue_if_evictable(block);
 }

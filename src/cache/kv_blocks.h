@@ -44,9 +44,10 @@ class KvBlocks {
   void match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
              std::vector<BlockId>& out) const;
 
-  // A request uses the stored or referenced `blocks` of a match (from the root on) from now on; without prefix caching,
-  // blocks that another sequence refers to.
-  // MODIFIES: references, use counts.
+  // A request found the `blocks` of a match (from the root on). It is told once, before share().
+  void note_hits(std::span<const BlockId> blocks);
+  // A sequence uses the stored or referenced `blocks` of a match (from the root on) from now on; without prefix
+  // caching, blocks that another sequence refers to. MODIFIES: references.
   void share(std::span<const BlockId> blocks);
 
   // Appends `count` blocks to `table`, evicting stored ones if need be; on false nothing changed.
@@ -93,7 +94,8 @@ class KvBlocks {
 
   // Evicts every stored block.
   void clear_stored();
-  // Another strategy from now on; it learns of the stored blocks in their present eviction order.
+  // Another strategy from now on; it learns of all that can be found in the order in which it came, then of what is
+  // stored in the order in which it was released.
   void set_policy(EvictPolicy& policy);
   // The same to one that has heard of every stored block already.
   void hand_policy_to(EvictPolicy& policy);
@@ -116,6 +118,7 @@ class KvBlocks {
 
   Options options_;
   EvictPolicy* policy_;
+  bool ranked_;  // the keys in the queue are the strategy's own
   std::vector<TreeObserver*> observers_;
   BlockPool pool_;
   RadixTree tree_;

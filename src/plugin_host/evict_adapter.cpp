@@ -119,14 +119,14 @@ void EvictAdapter::on_evict(BlockId block) { notify("on_evict", ops_.on_evict, s
 bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick != nullptr; }
 
 EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
-  if (ops_.rank == nullptr || !instance_.active()) return EvictPolicy::rank(block, release_tick);
+  if (!ranks()) return EvictPolicy::rank(block, release_tick);
   const inflight_units_t& units = fill(std::span(&block, 1));
   EvictKey key{kUnwritten, 0};
   const bool answered =
       instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key.key0, &key.key1); });
-  if (answered && key.key0 != kUnwritten) return key;
+  if (answered && key.key0 != kUnwritten) return last_key_ = key;
   if (answered) instance_.strike("rank", fmt::format("left the key of unit {} unwritten", units.unit[0]));
-  return EvictPolicy::rank(block, release_tick);
+  return last_key_;
 }
 
 // Of one block: its tokens, each of which sees all that is before it.

@@ -37,6 +37,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   void on_release(std::span<const BlockId> blocks) override;
   void on_evict(BlockId block) override;
   [[nodiscard]] bool keeps_order() const override;
+  [[nodiscard]] bool ranks() const override { return instance_.active() && ops_.rank != nullptr; }
   [[nodiscard]] EvictKey rank(BlockId block, int64_t release_tick) override;
   void pick(int32_t need, std::vector<BlockId>& out) override;
 
@@ -65,6 +66,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   const LatencyModel* latency_ = nullptr;
   TimeNs now_ = 0;
   uint64_t step_ = 0;  // how often set_time() was called
+  EvictKey last_key_;  // that rank() gave; who gets no answer goes beside that block: keys of two rules do not compare
   inflight_units_t view_{};
   std::vector<uint32_t> unit_, parent_, depth_, children_, tokens_, hits_, references_, tenant_, picked_;
   std::vector<uint64_t> key_, bytes_;

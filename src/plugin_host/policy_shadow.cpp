@@ -31,14 +31,19 @@ void ShadowSchedule::sorted(std::span<Sequence* const> waiting, std::span<const 
   for (const size_t i : indices_) ids.push_back(to_integer(waiting[i]->request.id));
 }
 
-void ShadowSchedule::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
+bool ShadowSchedule::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
   keys_.assign(keys.size(), WaitingKey{});
-  if (candidate_.ranking() != Ranking::Arrival) candidate_.rank(view, waiting, keys_);
-  std::ranges::fill(keys, WaitingKey{});
-  if (in_force_.ranking() != Ranking::Arrival) in_force_.rank(view, waiting, keys);
+  const auto ask = [&](SchedAdapter& policy, std::span<WaitingKey> to) {
+    const bool answered = policy.ranking() == Ranking::Arrival || policy.rank(view, waiting, to);
+    if (!answered) std::ranges::fill(to, WaitingKey{});
+    return answered;
+  };
+  ask(candidate_, keys_);
+  const bool answered = ask(in_force_, keys);
   sorted(waiting, keys, order_);
   sorted(waiting, keys_, candidate_order_);
   compared(counts_.order, order_ == candidate_order_, view.step);
+  return answered;
 }
 
 bool ShadowSchedule::looks_at_prefixes() const {

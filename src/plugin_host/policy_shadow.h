@@ -36,7 +36,7 @@ class ShadowSchedule final : public SchedulePolicy {
   }
 
   [[nodiscard]] Ranking ranking() const override;
-  void rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
+  bool rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
   [[nodiscard]] bool looks_at_prefixes() const override;
   [[nodiscard]] uint32_t wanted_events() const override;
   void on_events(std::span<const SchedulerEvent> events) override;
@@ -80,6 +80,7 @@ class ShadowEvict final : public EvictPolicy {
   void on_release(std::span<const BlockId> blocks) override;
   void on_evict(BlockId block) override;
   [[nodiscard]] bool keeps_order() const override;
+  [[nodiscard]] bool ranks() const override { return in_force_.ranks(); }
   [[nodiscard]] EvictKey rank(BlockId block, int64_t release_tick) override;
   void pick(int32_t need, std::vector<BlockId>& out) override;
 

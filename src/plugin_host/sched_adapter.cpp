@@ -112,10 +112,9 @@ SchedulePolicy::Ranking SchedAdapter::ranking() const {
   return stable ? Ranking::Stable : Ranking::EveryStep;
 }
 
-void SchedAdapter::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
+bool SchedAdapter::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
   fill_step(view, waiting);
-  if (ops_.order != nullptr ? order(view, keys) : score(view, keys)) return;
-  std::ranges::fill(keys, WaitingKey{});  // in order of arrival
+  return ops_.order != nullptr ? order(view, keys) : score(view, keys);
 }
 
 bool SchedAdapter::score(const StepView& view, std::span<WaitingKey> keys) {
@@ -219,7 +218,8 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
   // The view of this pass, with what is left now; the candidate is looked up in the snapshot that was ranked.
   auto sequences = waiting_.sequences();
   auto place = std::ranges::find(sequences, candidate.sequence);
-  if (place == sequences.end() || view_ == nullptr) {
+  const bool of_now = view_ != nullptr && step_.step == view.step && step_.now_ns == view.now;
+  if (!of_now || place == sequences.end()) {
     fill_step(view, view.waiting);
     sequences = waiting_.sequences();
     place = std::ranges::find(sequences, candidate.sequence);

@@ -29,7 +29,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
                const PolicyOptions& options);
 
   [[nodiscard]] Ranking ranking() const override;
-  void rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
+  bool rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
   [[nodiscard]] bool looks_at_prefixes() const override;
   [[nodiscard]] uint32_t wanted_events() const override;
   void on_events(std::span<const SchedulerEvent> events) override;

@@ -105,7 +105,8 @@ struct Need {
 // What a policy must not do to those who wait.
 enum class LivenessFault : uint8_t {
   NoProgress,  // nothing was scheduled, though something could have been
-  Starvation,  // the first by arrival waited longer than limits::kStarvationNs with room for it
+  Starvation,  // refused or not looked at, the first by arrival waited longer than limits::kStarvationNs with room for
+               // it
 };
 
 class SchedulePolicy {
@@ -122,8 +123,10 @@ class SchedulePolicy {
     EveryStep,  // rank() for all of them whenever one could be admitted
   };
   [[nodiscard]] virtual Ranking ranking() const { return Ranking::Arrival; }
-  // Writes keys[i] for waiting[i].
-  virtual void rank(const StepView& /*view*/, std::span<Sequence* const> /*waiting*/, std::span<WaitingKey> /*keys*/) {}
+  // Writes keys[i] for waiting[i].  False: it has no answer; who waits is in order of arrival for this step.
+  virtual bool rank(const StepView& /*view*/, std::span<Sequence* const> /*waiting*/, std::span<WaitingKey> /*keys*/) {
+    return false;
+  }
 
   // Sequence::stored_prefix_block_count and stored_prefix_end are kept up to date for waiting sequences.
   [[nodiscard]] virtual bool looks_at_prefixes() const { return false; }

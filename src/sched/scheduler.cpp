@@ -120,6 +120,8 @@ void Scheduler::reset_prefix_cache(TimeNs now) {
   blocks_.set_time(now);
   blocks_.clear_stored();
   if (host_tier_) host_tier_->clear();  // of what it has just been given, too
+  wanted_events_ = policy_->wanted_events();
+  if (wants(EventType::CacheReset)) events_.push_back({EventType::CacheReset, 0, 0, now, 0, 0, 0});
 }
 
 Sequence* Scheduler::take_slot() {
@@ -481,7 +483,7 @@ void Scheduler::hand_policy_to(SchedulePolicy& policy) {
   policy_ = &policy;
   wanted_events_ = policy.wanted_events();
   std::erase_if(events_, [this](const SchedulerEvent& event) { return !wants(event.type); });
-  while (!waiting_.empty()) unranked_.push_back(waiting_.pop());  // ranked again by the new one
+  forget_ranks();
   watch_prefixes_if_wanted();
 }
 

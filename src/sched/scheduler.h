@@ -310,11 +310,14 @@ class Scheduler {
   [[nodiscard]] bool may_leave_plan(const Sequence& sequence) const;
   void find_less_important(const Sequence& candidate);
   void ask_policy_for_victims(const Sequence& candidate, int32_t wanted_blocks);
-  bool make_room_for(int32_t wanted_blocks, TimeNs now);
+  [[nodiscard]] uint32_t adapter_to_give_up() const;
+  bool make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now);
   void go_on_without_policy(TimeNs now);
   // scheduler_admission.cpp: waiting sequences
   void admit_waiting(TimeNs now);
+  void update_view();
   void rank_newcomers();
+  void forget_ranks();
   void rank_everybody();
   AdmissionResult consider(Sequence& sequence, TimeNs now);
   [[nodiscard]] bool partial_prefills_full() const;
@@ -327,7 +330,15 @@ class Scheduler {
   void note_head_of_line(bool admitted_past);
   void note_refusal(const Sequence& sequence, AdmissionResult result);
   void begin_admission();
-  [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks) const;
+  // What a candidate finds, or would find if some left.
+  struct Room {
+    int32_t running = 0;          // sequences
+    int64_t available = 0;        // blocks, without those that it shares
+    int64_t reserved_tokens = 0;  // kept free for what the running ones may still produce
+  };
+  [[nodiscard]] Room room() const;
+  [[nodiscard]] static int32_t expected_output(const Sequence& sequence);
+  [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks, const Room& room) const;
   [[nodiscard]] bool is_being_computed(PrefixKey key) const;
   [[nodiscard]] bool has_adapter_place(const Sequence& sequence) const;
   void note_adapter(const Sequence& sequence);
@@ -357,7 +368,8 @@ class Scheduler {
 
   WaitingList waiting_;
   std::vector<Sequence*> unranked_;  // began to wait since the last plan; not in waiting_ yet
-  std::vector<Sequence*> running_;   // in order of admission
+  SchedulePolicy::Ranking ranking_ = SchedulePolicy::Ranking::Arrival;  // whose keys order waiting_
+  std::vector<Sequence*> running_;                                      // in order of admission
 
   BatchPlan plan_;
   std::vector<Sequence*> scheduled_;   // whose entry plan_.entries[i] is
@@ -369,9 +381,14 @@ class Scheduler {
   int32_t prefill_tokens_left_ = 0;
   int32_t prompt_logits_left_ = 0;  // rows of prompt logits that the step may still read back
   int32_t admissions_left_ = 0;
+  int32_t batch_places_ = 0;  // Static, Dynamic: members that the running batch may still take
   bool preempted_in_step_ = false;
   std::vector<Sequence*> prefilling_;  // of this step
-  std::vector<Sequence*> refused_;     // waiting sequences looked past in this step
+  struct PassedOver {
+    Sequence* sequence;
+    AdmissionResult result;
+  };
+  std::vector<PassedOver> refused_;  // waiting sequences looked past in this step, and why
   std::vector<WaitingKey> keys_;
   std::vector<BlockId> matched_;     // blocks that the candidate shares
   std::vector<BlockId> host_match_;  // its prefix in the host tier, when that part beyond matched_ is copied back

@@ -5,7 +5,8 @@
 // step has tokens left (NO_TOKEN_BUDGET), prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares
 // (NOT_READY), the policy agrees (POLICY), there is room or can be made (OUT_OF_MEMORY). NO_SPACE and the budgets end
 // the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax, and no more than that many are
-// ever admitted past the same refused one, so that a large request is not passed for ever.
+// ever admitted past the same refused one, so that a large request is not passed for ever. NO_ADAPTER, NO_SPACE with
+// its NO_TOKEN_BUDGET and OUT_OF_MEMORY give way to a preemption that frees what is missing.
 //
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
@@ -18,28 +19,49 @@
 
 namespace inflight {
 
-// Newcomers take their place in the waiting list: with their key if it is stable, else as the first of equals.
+// Newcomers take their place in the waiting list: with their key if it is stable, else as the first of equals. Keys of
+// two rules do not compare: when the rule changes, everybody is a newcomer. A step in which newcomers get no key is one
+// of the built-in rule.
 void Scheduler::rank_newcomers() {
-  const SchedulePolicy::Ranking ranking = policy_->ranking();
-  if (ranking == SchedulePolicy::Ranking::Stable && !unranked_.empty()) {
+  using enum SchedulePolicy::Ranking;
+  const SchedulePolicy::Ranking wanted = policy_->ranking();
+  if (wanted != ranking_) forget_ranks();
+  ranking_ = wanted;
+  if (ranking_ == Stable && !unranked_.empty()) {
     keys_.assign(unranked_.size(), WaitingKey{});
-    policy_->rank(view_, unranked_, keys_);
-    for (size_t i = 0; i < unranked_.size(); ++i) unranked_[i]->waiting_key = keys_[i];
+    if (policy_->rank(view_, unranked_, keys_)) {
+      for (size_t i = 0; i < unranked_.size(); ++i) unranked_[i]->waiting_key = keys_[i];
+    } else {
+      forget_ranks();
+      ranking_ = Arrival;
+    }
   }
   for (Sequence* const sequence : unranked_) {
-    if (ranking != SchedulePolicy::Ranking::Stable) sequence->waiting_key = {};
+    if (ranking_ != Stable) sequence->waiting_key = {};
     waiting_.push(sequence);
   }
   unranked_.clear();
+}
+
+void Scheduler::forget_ranks() {
+  while (!waiting_.empty()) unranked_.push_back(waiting_.pop());
 }
 
 void Scheduler::rank_everybody() {
   if (policy_->ranking() != SchedulePolicy::Ranking::EveryStep || overrules_policy_) return;
   const auto sequences = waiting_.sequences();
   keys_.assign(sequences.size(), WaitingKey{});
-  policy_->rank(view_, sequences, keys_);
+  if (!policy_->rank(view_, sequences, keys_)) std::ranges::fill(keys_, WaitingKey{});
   for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->waiting_key = keys_[i];
   waiting_.rebuild();
+}
+
+// What a policy sees of the step's state, as it is now.
+void Scheduler::update_view() {
+  view_.waiting = waiting_.sequences();
+  view_.running = running_;
+  view_.tokens_left = tokens_left_;
+  view_.sequences_left = config_.max_num_seqs - running_count();
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
@@ -47,11 +69,8 @@ void Scheduler::admit_waiting(TimeNs now) {
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
   pass_end_ = full ? AdmissionResult::NoSpace : AdmissionResult::Policy;
   if (full || admissions_left_ <= 0) return;
-  view_.running = running_;
-  view_.tokens_left = tokens_left_;
-  view_.sequences_left = config_.max_num_seqs - running_count();
+  update_view();
   rank_everybody();
-  view_.waiting = waiting_.sequences();
   begin_admission();
 
   refused_.clear();
@@ -70,20 +89,21 @@ void Scheduler::admit_waiting(TimeNs now) {
       break;
     }
     note_refusal(sequence, result);
-    refused_.push_back(waiting_.pop());
+    refused_.push_back({waiting_.pop(), result});
     const bool waited_enough = head_of_line_ == sequence.request.id && passed_head_of_line_ >= limits::kSkipAheadMax;
     const bool waits_for_others = result == AdmissionResult::OutOfMemory || result == AdmissionResult::NoAdapter;
     if (waits_for_others && waited_enough) break;
   }
   if (waiting_.empty()) pass_end_ = AdmissionResult::Accepted;
-  if (!refused_.empty() && refused_.front()->request.id != head_of_line_) {
-    head_of_line_ = refused_.front()->request.id;
+  if (!refused_.empty() && refused_.front().sequence->request.id != head_of_line_) {
+    head_of_line_ = refused_.front().sequence->request.id;
     passed_head_of_line_ = 0;
   }
   // The last first: in a line each goes back to the front at once.
-  for (size_t i = refused_.size(); i-- > 0;) waiting_.push(refused_[i]);
-  // Who waits because the policy's share for prompts is used up by prompts before it is in a queue, not starved.
-  const bool prompts_move = prefill_tokens_left_ == 0 && limits_.prefill_tokens > 0;
+  for (size_t i = refused_.size(); i-- > 0;) waiting_.push(refused_[i].sequence);
+  // Who waits because prompts before it use up a share that the policy gives them is in a queue, not starved.
+  const bool prompts_move =
+      limits_.prefill_tokens > 0 && (prefill_tokens_left_ == 0 || pass_end_ == AdmissionResult::NoInputBudget);
   if (tokens_left_ > 0 && !prompts_move) check_starvation(now);
 }
 
@@ -97,14 +117,10 @@ void Scheduler::note_refusal(const Sequence& sequence, AdmissionResult result) {
   refusals_.push_back(refusal);
 }
 
-namespace {
-
 // Output that admission expects of a sequence from now on: all it may produce, within reason (SGLang's clip).
-int32_t expected_output(const Sequence& sequence) {
+int32_t Scheduler::expected_output(const Sequence& sequence) {
   return std::min(sequence.token_limit - sequence.known_token_count(), limits::kNewTokensEstimateMax);
 }
-
-}  // namespace
 
 void Scheduler::begin_admission() {
   int64_t expected = 0;
@@ -143,26 +159,33 @@ bool Scheduler::is_being_computed(PrefixKey key) const {
   return std::ranges::find(computing_, key) != computing_.end();
 }
 
-bool Scheduler::has_room_for(const Sequence& sequence, int32_t wanted_blocks) const {
-  int64_t available = blocks_.available_count() - blocks_.stored_among(matched_);
-  if (wanted_blocks > available) return false;
-  if (running_.empty()) return true;  // somebody must run, whatever the future holds
+Scheduler::Room Scheduler::room() const {
+  return {running_count(), blocks_.available_count() - blocks_.stored_among(matched_), reserved_tokens_};
+}
+
+bool Scheduler::has_room_for(const Sequence& sequence, int32_t wanted_blocks, const Room& room) const {
+  if (wanted_blocks > room.available) return false;
+  if (room.running == 0) return true;  // somebody must run, whatever the future holds
   const int64_t width = blocks_.block_token_count();
   const auto headroom = static_cast<int64_t>(std::ceil(config_.kv_headroom * blocks_.pool().block_count()));
-  available -= headroom;
+  const int64_t available = room.available - headroom;
   if (limits_.reserve_ratio == 0.0) return wanted_blocks <= available;
-  return wanted_blocks * width + expected_output(sequence) + width < available * width - reserved_tokens_;
+  return wanted_blocks * width + expected_output(sequence) + width < available * width - room.reserved_tokens;
 }
 
 void Scheduler::note_head_of_line(bool admitted_past) {
-  if (admitted_past && refused_.front()->request.id == head_of_line_) ++passed_head_of_line_;
+  if (admitted_past && refused_.front().sequence->request.id == head_of_line_) ++passed_head_of_line_;
 }
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
-  if (!has_adapter_place(sequence)) return AdmissionResult::NoAdapter;
+  const bool lacks_adapter = !has_adapter_place(sequence);
+  if (lacks_adapter) {
+    find_less_important(sequence);
+    if (adapter_to_give_up() == 0) return AdmissionResult::NoAdapter;
+  }
   const bool full = running_count() >= config_.max_num_seqs;
   if (full && !may_preempt()) return AdmissionResult::NoSpace;
-  if (tokens_left_ == 0) return AdmissionResult::NoTokenBudget;
+  if (tokens_left_ == 0 && !full) return AdmissionResult::NoTokenBudget;  // who gives its row gives its token too
   if (prefill_tokens_left_ == 0) return AdmissionResult::NoInputBudget;
   // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
   INFLIGHT_CHECK(sequence.unread_token_count == 0);
@@ -189,7 +212,7 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const size_t found = std::max(matched_.size(), host_match_.size());
   const int32_t computed =
       forked_from_ != nullptr ? known - 1 : std::max(static_cast<int32_t>(found * width), sequence.swapped_token_count);
-  int32_t count = std::min({known - computed, limits_.chunk, tokens_left_, prefill_tokens_left_});
+  int32_t count = std::min({known - computed, limits_.chunk, std::max(tokens_left_, 1), prefill_tokens_left_});
   if (sequence.wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
   if (count == 0) return AdmissionResult::NoInputBudget;
   if (computed + count < known && partial_prefills_full()) return AdmissionResult::NoInputBudget;
@@ -197,13 +220,17 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   if (decision == Decision::Reject) finish(sequence, FinishReason::Error, FinishCause::RejectedByPolicy, now);
   if (decision != Decision::Admit && decision != Decision::Preempt) return AdmissionResult::Policy;
   // Last, because it may preempt: nothing may refuse the sequence afterwards.
-  if (full || !has_room_for(sequence, wanted)) {
+  if (lacks_adapter || full || !has_room_for(sequence, wanted, room())) {
     if (decision == Decision::Preempt) {
       ask_policy_for_victims(sequence, wanted);
     } else {
       find_less_important(sequence);
     }
-    if (!make_room_for(wanted, now)) return full ? AdmissionResult::NoSpace : AdmissionResult::OutOfMemory;
+    if (!make_room_for(sequence, wanted, now)) {
+      return lacks_adapter ? AdmissionResult::NoAdapter
+             : full        ? AdmissionResult::NoSpace
+                           : AdmissionResult::OutOfMemory;
+    }
   }
   admit(sequence, wanted, computed, count, now);
   return AdmissionResult::Accepted;
@@ -248,22 +275,26 @@ Decision Scheduler::ask_policy(const Sequence& sequence, int32_t wanted_blocks, 
                             .blocks_now = std::max(0, blocks_for(end) - static_cast<int32_t>(matched_.size())),
                             .blocks_full = wanted_blocks};
   Admission admission{.decision = Decision::Admit, .max_tokens = token_count};
+  update_view();
   policy_->admit(view_, candidate, admission);
   if (admission.decision == Decision::Stop) admissions_left_ = 0;
   token_count = std::clamp(admission.max_tokens, 1, token_count);
   return admission.decision;
 }
 
-// Every 64 steps: the first by arrival waits too long, though there is a row and room for it.
+// Every 64 steps: the first by arrival waits too long, though there are a row, a place for its adapter and room for it:
+// the policy refuses it, or looks at others for so long that it is not looked at.
 void Scheduler::check_starvation(TimeNs now) {
   constexpr uint64_t kInterval = 64;
   if (plan_.step % kInterval != 0 || waiting_.empty() || running_count() >= config_.max_num_seqs) return;
   const auto arrival = [](const Sequence* sequence) { return sequence->request.id; };
   const Sequence& first = **std::ranges::min_element(waiting_.sequences(), {}, arrival);
-  if (now - first.queued_time < limits::kStarvationNs) return;
+  if (now - first.queued_time < limits::kStarvationNs || !has_adapter_place(first)) return;
+  const auto looked_at = std::ranges::find(refused_, &first, &PassedOver::sequence);
+  if (looked_at != refused_.end() && looked_at->result != AdmissionResult::Policy) return;
   // Room as admission counts it: what is kept free for running sequences is not the policy's doing.
   matched_.clear();
-  if (has_room_for(first, blocks_for(first.known_token_count()))) {
+  if (has_room_for(first, blocks_for(first.known_token_count()), room())) {
     policy_->on_liveness_fault(LivenessFault::Starvation);
   }
 }
@@ -272,6 +303,8 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
                       TimeNs now) {
   const int32_t known = sequence.known_token_count();
   leave_waiting(sequence);
+  // Once a request: neither its further choices nor its return after a preemption count.
+  if (sequence.state == SequenceState::Waiting && sequence.choice == 0) blocks_.note_hits(matched_);
   blocks_.share(matched_);
   sequence.block_table.assign(static_cast<size_t>(sequence.released_block_count), kNoBlock);
   sequence.block_table.insert(sequence.block_table.end(), matched_.begin(), matched_.end());
@@ -296,6 +329,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   running_.push_back(&sequence);
   sequence.admission_step = plan_.step;
   --admissions_left_;
+  if (batch_places_ > 0) --batch_places_;
   if (sequence.state == SequenceState::Waiting) {
     sequence.first_scheduled_time = now;
     sequence.prefix_hit_token_count = computed_token_count;

@@ -20,9 +20,10 @@ bool Scheduler::only_carries_on() const {
     return false;
   }
   if (wants(EventType::Tokens) || wants(EventType::Step)) return false;
-  const bool fixed = config_.batching == BatchingMode::Static || config_.batching == BatchingMode::Dynamic;
+  if (policy_->ranking() != ranking_) return false;  // who waits is ranked again in the next plan
+  const bool by_batch = config_.batching == BatchingMode::Static || config_.batching == BatchingMode::Dynamic;
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
-  if (!waiting_.empty() && !full && !fixed) return false;
+  if (!waiting_.empty() && !full && !(by_batch && batch_places_ == 0)) return false;
   const auto unread = static_cast<int32_t>(submitted_count_);
   const TimeNs last_token = running_.front()->last_token_time;
   if (last_token == kNotYet || !host_blocks_to_free_.empty()) return false;

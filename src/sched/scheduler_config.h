@@ -16,7 +16,9 @@ enum class BatchingMode : uint8_t {
   Continuous,    // at every step: decodes first, prompts fill the rest of the budget (vLLM, Sarathi-Serve)
   PrefillFirst,  // prompts before decodes; a step carries one kind unless enable_mixed_chunk (SGLang)
   Dynamic,       // when max_num_seqs wait or the oldest has waited max_batch_delay_ms, then as Static (Triton)
-  Static,        // when nobody runs; the batch stays as it is until its longest member ends
+  // When nobody runs; the batch stays as it is until its longest member ends. Members whose prompts exceed the budgets
+  // of its first step start in the next ones.
+  Static,
 };
 [[nodiscard]] const char* to_string(BatchingMode mode);  // "prefill_first"
 [[nodiscard]] std::optional<BatchingMode> parse_batching_mode(std::string_view name);

@@ -25,6 +25,8 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
   }
   if (limits_.shape == StepShape::PrefillOnly && plan_.entries.empty()) schedule_decodes(now);
   if (plan_.empty() && submitted_count_ == 0 && !wake_time_) go_on_without_policy(now);
+  // A batch stays open for those whom only the budgets of its first steps keep out.
+  if (pass_end_ != AdmissionResult::NoTokenBudget && pass_end_ != AdmissionResult::NoInputBudget) batch_places_ = 0;
   if (config_.num_speculative_tokens > 0) add_drafts();
   end_step();
   if (trace_ != nullptr) {
@@ -105,7 +107,8 @@ int32_t Scheduler::admissions_of_mode(TimeNs now) {
   if (config_.batching == BatchingMode::Continuous || config_.batching == BatchingMode::PrefillFirst) {
     return config_.max_requests;
   }
-  if (!running_.empty() || waiting_count() == 0) return 0;
+  if (!running_.empty()) return batch_places_;
+  if (waiting_count() == 0) return 0;
   if (config_.batching == BatchingMode::Dynamic && waiting_count() < config_.max_num_seqs) {
     TimeNs oldest = kNoDeadline;
     for (const Sequence* sequence : waiting_.sequences()) oldest = std::min(oldest, sequence->queued_time);
@@ -116,7 +119,8 @@ int32_t Scheduler::admissions_of_mode(TimeNs now) {
       return 0;
     }
   }
-  return config_.max_num_seqs;
+  batch_places_ = config_.max_num_seqs;
+  return batch_places_;
 }
 
 // Nothing runs on the device and nothing was scheduled. If that is the policy's doing, this step is planned as if there

@@ -14,8 +14,7 @@
 namespace inflight {
 
 Sequence& Scheduler::choose_victim(const Need& need) {
-  view_.running = running_;
-  view_.tokens_left = tokens_left_;
+  update_view();
   victims_.clear();
   policy_->pick_victims(view_, need, victims_);
   for (Sequence* const victim : victims_) {
@@ -141,32 +140,63 @@ void Scheduler::find_less_important(const Sequence& candidate) {
 
 // Into victims_: whom the policy gives up for the candidate. The oldest running sequence is not its to give (I5).
 void Scheduler::ask_policy_for_victims(const Sequence& candidate, int32_t wanted_blocks) {
-  view_.running = running_;
+  update_view();
   victims_.clear();
   policy_->pick_victims(view_, {.reason = NeedReason::Priority, .blocks = wanted_blocks, .sequence = &candidate},
                         victims_);
   std::erase(victims_, running_.front());
 }
 
-// Frees a row and blocks for `candidate` at the cost of as few of victims_ as are needed, in their order. False, and
-// nothing is done, when all of them would not be enough.
-bool Scheduler::make_room_for(int32_t wanted_blocks, TimeNs now) {
+// The adapter whose running sequences are all among victims_; of several the one that is given up first in their order.
+// 0: none is.
+uint32_t Scheduler::adapter_to_give_up() const {
+  if (victims_.empty() || static_cast<int32_t>(adapters_.size()) > config_.max_loras) return 0;
+  std::vector<int64_t> left;  // by adapters_: running sequences that are not given up
+  for (const uint32_t adapter : adapters_) left.push_back(std::ranges::count(running_, adapter, &Sequence::adapter));
+  for (const Sequence* victim : victims_) {
+    const auto place = std::ranges::find(adapters_, victim->adapter);
+    if (place != adapters_.end() && --left[static_cast<size_t>(place - adapters_.begin())] == 0) return *place;
+  }
+  return 0;
+}
+
+// Frees an adapter's place, a row and a token, and room for `candidate`, whatever it lacks, at the cost of as few of
+// victims_ as are needed, in their order. False, and nothing is done, when all of them would not be enough.
+bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, TimeNs now) {
   std::erase_if(victims_, [this](const Sequence* victim) { return !may_leave_plan(*victim); });
+  size_t of_adapter = 0;  // of victims_, the first
+  if (!has_adapter_place(candidate)) {
+    const uint32_t adapter = adapter_to_give_up();
+    if (adapter == 0) return false;
+    const auto others = std::ranges::stable_partition(
+        victims_, [adapter](const Sequence* victim) { return victim->adapter == adapter; });
+    of_adapter = victims_.size() - others.size();
+  }
   // A victim's blocks that the candidate shares stay in use.
   const auto freed_by = [this](const Sequence& victim) {
     const auto table = std::span(victim.block_table);
     const auto own = std::ranges::mismatch(table, matched_).in1;
     return blocks_.freeable_count(std::span(own, table.end()));
   };
-  int32_t rows = config_.max_num_seqs - running_count();
-  int64_t available = blocks_.available_count() - blocks_.stored_among(matched_);
+  Room room = this->room();
+  int32_t tokens = tokens_left_;
   size_t count = 0;
-  while ((rows < 1 || available < wanted_blocks) && count < victims_.size()) {
-    ++rows;
-    available += freed_by(*victims_[count++]);
+  const auto enough = [&] {
+    return count >= of_adapter && room.running < config_.max_num_seqs && tokens > 0 &&
+           has_room_for(candidate, wanted_blocks, room);
+  };
+  while (!enough()) {
+    if (count == victims_.size()) return false;
+    const Sequence& victim = *victims_[count++];
+    --room.running;
+    room.available += freed_by(victim);
+    room.reserved_tokens -= static_cast<int64_t>(limits_.reserve_ratio * expected_output(victim));
+    tokens += std::ranges::find(scheduled_, &victim) != scheduled_.end();
   }
-  if (count == 0 || rows < 1 || available < wanted_blocks) return false;
+  reserved_tokens_ = room.reserved_tokens;
   for (size_t i = 0; i < count; ++i) preempt(*victims_[i], now);
+  adapters_.clear();
+  for (const Sequence* sequence : running_) note_adapter(*sequence);
   return true;
 }
 

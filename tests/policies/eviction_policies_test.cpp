@@ -58,6 +58,7 @@ std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& tra
       EXPECT_TRUE(blocks.try_extend(table, 1));
       EXPECT_TRUE(blocks.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
     } else {
+      blocks.note_hits(table);
       blocks.share(table);
     }
     blocks.release(table);

@@ -26,8 +26,9 @@ class RandomPolicy final : public SchedulePolicy {
  public:
   RandomPolicy(uint64_t seed, Ranking ranking) : rng_(seed), ranking_(ranking) {}
   Ranking ranking() const override { return ranking_; }
-  void rank(const StepView&, std::span<Sequence* const>, std::span<WaitingKey> keys) override {
+  bool rank(const StepView&, std::span<Sequence* const>, std::span<WaitingKey> keys) override {
     for (WaitingKey& key : keys) key = {rng_.between(-3, 3), rng_.between(-3, 3)};
+    return rng_.chance(0.95);
   }
   void limit_step(const StepView&, StepLimits& limits) override {
     if (rng_.chance(0.3)) limits.chunk = rng_.between(-2, 20);

@@ -41,6 +41,7 @@ class KvBlocksTest : public testing::Test {
     Holder holder{std::move(tokens), {}, {}};
     holder.keys = keys_of(holder.tokens, salt);
     blocks_.match(salt, holder.keys, holder.tokens, holder.table);
+    blocks_.note_hits(holder.table);
     blocks_.share(holder.table);
     const auto hits = static_cast<int32_t>(holder.table.size());
     const auto wanted = static_cast<int32_t>((holder.tokens.size() + 1) / kWidth) - hits;
@@ -126,6 +127,9 @@ TEST_F(KvBlocksTest, SharingPinsStoredBlocks) {
   EXPECT_EQ(blocks_.stored_among(table), 0);
   EXPECT_EQ(blocks_.available_count(), 4);
   EXPECT_EQ(blocks_.tree().node(table[0]).hit_count, 1);
+  Holder c = b;
+  blocks_.share(c.table);  // a use that found nothing
+  EXPECT_EQ(blocks_.tree().node(table[0]).hit_count, 1);
 }
 
 TEST_F(KvBlocksTest, NamespacesDoNotShare) {
@@ -190,6 +194,7 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
   blocks.release(tables[1]);
   std::vector<BlockId> found;
   blocks.match(0, std::vector<PrefixKey>{child_key(root_key(0), tokens[0])}, tokens[0], found);
+  blocks.note_hits(found);
   blocks.share(found);
   blocks.release(found);
   std::vector<BlockId> taken;
@@ -273,6 +278,58 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
   EXPECT_EQ(blocks.tree().node_count(), 0);
   blocks.release(taken);
   blocks.check_invariants();
+}
+
+// A strategy that learns of blocks by on_insert() must know a block's parent before. The root was released last but
+// one, and a leaf before it.
+TEST_F(KvBlocksTest, AnotherStrategyLearnsOfParentsBeforeChildren) {
+  Holder a = admit({1, 2, 3, 4});
+  blocks_.release(a.table);
+  blocks_.set_time(1);
+  Holder b = admit({1, 2, 5, 6});
+  blocks_.release(b.table);
+  blocks_.set_time(2);
+  Holder c = admit({7, 8});
+  Recorder recorder;
+  blocks_.set_policy(recorder);
+  EXPECT_EQ(recorder.log, "insert 0 1 2 3; release 1 0 2; ");
+}
+
+// Keys of its own until it is taken out.
+class TakenOut final : public EvictPolicy {
+ public:
+  bool ranks() const override { return active; }
+  EvictKey rank(BlockId block, int64_t release_tick) override {
+    return active ? EvictKey{1'000'000 - to_integer(block), 0} : EvictPolicy::rank(block, release_tick);
+  }
+  bool active = true;
+};
+
+TEST(KvBlocks, WithoutItsStrategyEveryBlockIsRankedAgain) {
+  for (const bool taken_out : {false, true}) {
+    TakenOut policy;
+    KvBlocks blocks({.block_count = 4, .block_token_count = kWidth}, policy);
+    const auto store = [&](TokenId content) {
+      const std::vector<TokenId> tokens = {content, content};
+      std::vector<BlockId> table;
+      ASSERT_TRUE(blocks.try_extend(table, 1));
+      ASSERT_TRUE(blocks.try_publish(
+          table, {.index = 0, .content = {child_key(root_key(0), tokens), 0, kNoBlock, tokens}, .owner = {}}));
+      blocks.release(table);
+    };
+    store(1);
+    store(2);
+    if (taken_out) policy.active = false;
+    blocks.set_time(1);
+    store(3);
+    store(4);
+    std::vector<BlockId> taken;
+    ASSERT_TRUE(blocks.try_extend(taken, 2));
+    // By its own keys the newest go first, by the built-in rule the oldest.
+    EXPECT_EQ(taken, taken_out ? (std::vector{BlockId{0}, BlockId{1}}) : (std::vector{BlockId{3}, BlockId{2}}));
+    blocks.release(taken);
+    blocks.check_invariants();
+  }
 }
 
 TEST(KvBlocks, AnotherStrategyLearnsOfWhatIsStored) {

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "inflight/plugin.hpp"
 #include "plugin_host/plugin_registry.h"
 #include "support/loaded_policies.h"
 
@@ -256,6 +257,88 @@ TEST(FaultyPolicyAlone, TakingTooLongIsAStrike) {
   EXPECT_FALSE(policy->instance().active());
   EXPECT_NE(policy->instance().exit_message().find("took 30 ms, allowed: 20 ms"), std::string::npos)
       << policy->instance().exit_message();
+}
+
+// What a policy with nothing but admit() is shown; it lets request 2 wait until step 6.
+struct Shown {
+  uint64_t step, id;
+  int64_t now;
+  uint32_t free_blocks, tokens_left, sequences_left;
+};
+std::vector<Shown> shown;
+
+struct Watcher {
+  static constexpr Policy kPolicy = sched_policy("test.watcher", "looks");
+  explicit Watcher(const SchedSetup&) {}
+  inflight_plugin_status_t admit(const inflight_step_t& step, const inflight_candidate_t& candidate,
+                                 inflight_admission_t& admission) {
+    const uint64_t id = step.waiting->id[candidate.index];
+    shown.push_back({step.step, id, step.now_ns, step.free_blocks, step.tokens_left, step.sequences_left});
+    if (id == 2 && step.step < 6) admission.decision = INFLIGHT_ADMIT_SKIP;
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+
+TEST(SchedAdapter, ShowsAdmitTheStepAsItIs) {
+  const inflight_policy_t& policy = *plugin_detail::describe<Watcher>();
+  SchedAdapter adapter(policy, PluginConfig(policy, {}), {.max_requests = 100}, {});
+  const WorldOptions options = pressed_world();
+  SchedulerWorld world(options, &adapter);
+  shown.clear();
+  for (uint64_t i = 1; i <= 3; ++i) world.add({.prompt = random_prompt(10, i), .max_tokens = 30});
+  for (uint64_t step = 1; step <= 5; ++step) {
+    const TimeNs now = world.clock().now();
+    world.step();
+    const Shown& last = shown.back();
+    EXPECT_EQ(last.step, step);
+    EXPECT_EQ(last.now, now);
+    if (step == 1) continue;
+    EXPECT_EQ(last.id, 2U);
+    EXPECT_EQ(last.free_blocks, static_cast<uint32_t>(world.blocks().pool().free_count()));  // nobody was admitted
+    EXPECT_EQ(last.tokens_left, 40U - 2U);
+    EXPECT_EQ(last.sequences_left, 6U - 2U);
+  }
+  // In the first step request 1 was admitted before request 2 and, after that was left waiting, request 3.
+  ASSERT_EQ(shown.size(), 3U + 4U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(shown[i].id, i + 1);
+    EXPECT_EQ(shown[i].tokens_left, i == 0 ? 40U : 30U);
+    EXPECT_EQ(shown[i].sequences_left, i == 0 ? 6U : 5U);
+  }
+  world.run();
+  EXPECT_EQ(adapter.instance().strike_count(), 0);
+}
+
+// The largest unit goes first; has no opinion of unit 2.
+struct Undecided {
+  static constexpr Policy kPolicy = evict_policy("test.undecided", "passes");
+  explicit Undecided(const EvictSetup&) {}
+  inflight_plugin_status_t rank(const inflight_units_t& units, int64_t* key0, int64_t*) {
+    if (units.unit[0] == 2) return INFLIGHT_PASS;
+    key0[0] = 1'000'000'000 - int64_t{units.unit[0]};
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+
+TEST(EvictAdapter, AUnitWithoutAKeyGoesBesideTheOneBeforeIt) {
+  const inflight_policy_t& policy = *plugin_detail::describe<Undecided>();
+  EvictAdapter adapter(policy, PluginConfig(policy, {}), {.block_count = 4, .block_token_count = 1}, {});
+  KvBlocks blocks({.block_count = 4, .block_token_count = 1}, adapter);
+  const LatencyModel latency;
+  adapter.attach(blocks, latency);
+  std::vector<BlockId> all;
+  ASSERT_TRUE(blocks.try_extend(all, 4));
+  for (const BlockId block : all) {
+    const std::vector<TokenId> tokens = {static_cast<TokenId>(to_integer(block))};
+    std::vector<BlockId> table = {block};
+    ASSERT_TRUE(blocks.try_publish(
+        table, {.index = 0, .content = {child_key(root_key(0), tokens), 0, kNoBlock, tokens}, .owner = {}}));
+    blocks.release(table);
+  }
+  std::vector<BlockId> order;
+  ASSERT_TRUE(blocks.try_extend(order, 4));
+  EXPECT_EQ(order, (std::vector{BlockId{3}, BlockId{1}, BlockId{2}, BlockId{0}}));
+  EXPECT_EQ(adapter.instance().strike_count(), 0);
 }
 
 class FaultyStrategy : public testing::TestWithParam<const char*> {};

@@ -5,6 +5,8 @@
 // Covers: sched/scheduler_admission.cpp
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/error.h"
 #include "base/rng.h"
 #include "sched/new_token_ratio.h"
@@ -148,6 +150,129 @@ TEST(Admission, ATwinWaitsForTheBlocksThatAreBeingComputed) {
   EXPECT_EQ(world.last_plan_text(), "3:10+1 1:60+5 2:64+1");  // with the last chunk, the trunk is there for both
   world.run();
   EXPECT_EQ(world.scheduler().stats().scheduled_tokens, 65 + 1 + 8 + 3 * 3);
+}
+
+// Counts its faults; refuses requests of priority 9.
+class Blamed : public SchedulePolicy {
+ public:
+  bool decides_admission() const override { return true; }
+  void admit(const StepView&, const Candidate& candidate, Admission& admission) override {
+    if (candidate.sequence->request.priority == 9) admission.decision = Decision::Skip;
+  }
+  void on_liveness_fault(LivenessFault fault) override { starvations += fault == LivenessFault::Starvation; }
+  int starvations = 0;
+};
+
+// Starts one request a step, the newest of those that wait.
+class NewestFirst final : public Blamed {
+ public:
+  Ranking ranking() const override { return Ranking::EveryStep; }
+  bool rank(const StepView&, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override {
+    for (size_t i = 0; i < waiting.size(); ++i)
+      keys[i].key0 = -static_cast<int64_t>(to_integer(waiting[i]->request.id));
+    return true;
+  }
+  void limit_step(const StepView&, StepLimits& limits) override { limits.admissions = std::min(limits.admissions, 1); }
+};
+
+// Lets the requests wait for longer than limits::kStarvationNs, in more steps than there are between two checks.
+int starvations_of(Blamed& policy, const WorldOptions& options, const std::vector<RequestOptions>& requests,
+                   bool one_more_each_step = false) {
+  SchedulerWorld world(options, &policy);
+  for (const RequestOptions& request : requests) world.add(request);
+  world.step();
+  world.clock().advance(limits::kStarvationNs + 1);
+  for (uint64_t i = 0; i < 140; ++i) {
+    if (one_more_each_step) world.add({.prompt = random_prompt(4, i), .max_tokens = 1});
+    world.step();
+  }
+  return policy.starvations;
+}
+
+TEST(Starvation, IsNotWhatTheHostsOwnGatesDo) {
+  const std::vector<TokenId> prompt = random_prompt(200, 1);
+  {
+    Blamed policy;
+    WorldOptions options = world_of(4, 200);
+    options.config.max_loras = 1;
+    const RequestOptions first{.prompt = random_prompt(4, 1), .max_tokens = 300, .adapter = 1};
+    const RequestOptions waits{.prompt = random_prompt(4, 2), .max_tokens = 4, .adapter = 2};
+    EXPECT_EQ(starvations_of(policy, options, {first, waits}), 0) << "NO_ADAPTER";
+  }
+  WorldOptions slow = world_of(4, 200);
+  slow.config.long_prefill_token_threshold = 1;
+  {
+    Blamed policy;
+    slow.config.max_num_partial_prefills = 1;
+    const RequestOptions waits{.prompt = random_prompt(8, 2), .max_tokens = 4};
+    EXPECT_EQ(starvations_of(policy, slow, {{.prompt = prompt}, waits}), 0) << "NO_INPUT_BUDGET";
+  }
+  {
+    Blamed policy;
+    slow.config.max_num_partial_prefills = 0;
+    EXPECT_EQ(starvations_of(policy, slow, {{.prompt = prompt}, {.prompt = prompt}}), 0) << "NOT_READY";
+  }
+}
+
+TEST(Starvation, IsWhatThePolicyDoes) {
+  const RequestOptions runs{.prompt = random_prompt(4, 1), .max_tokens = 300};
+  Blamed refuses;
+  EXPECT_GT(starvations_of(refuses, world_of(4, 200), {runs, {.prompt = random_prompt(4, 2), .priority = 9}}), 0);
+  NewestFirst looks_elsewhere;
+  const RequestOptions old{.prompt = random_prompt(4, 2), .max_tokens = 4};
+  EXPECT_GT(starvations_of(looks_elsewhere, world_of(8, 200), {old, runs}, true), 0);
+}
+
+// The order is of one rule at a time: keys that another rule gave mean nothing beside it.
+class Ranks final : public SchedulePolicy {
+ public:
+  Ranking ranking() const override { return ranking_now; }
+  bool rank(const StepView&, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override {
+    ranked += static_cast<int>(waiting.size());
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      keys[i].key0 = 1'000'000 - static_cast<int64_t>(to_integer(waiting[i]->request.id));
+    }
+    return answers;
+  }
+  Ranking ranking_now = Ranking::Stable;
+  bool answers = true;
+  int ranked = 0;
+};
+
+// Requests 2 to 7 wait for the only row; 5 to 7 come after what `change` does. The order in which they start.
+template <typename Change>
+std::vector<uint64_t> order_of_start(Ranks& policy, Change&& change) {
+  SchedulerWorld world(world_of(1, 200), &policy);
+  world.add({.prompt = random_prompt(4, 1), .max_tokens = 8});
+  world.step();
+  for (uint64_t i = 2; i <= 4; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 2});
+  world.step();
+  change();
+  for (uint64_t i = 5; i <= 7; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 2});
+  world.step();
+  policy.answers = true;
+  world.run();
+  std::map<int64_t, uint64_t> by_step;
+  for (const auto& [id, record] : world.records()) by_step[record.first_token_step] = id;
+  std::vector<uint64_t> order;
+  for (const auto& [step, id] : by_step) order.push_back(id);
+  return order;
+}
+
+TEST(Ranking, AnotherRuleRanksEverybody) {
+  Ranks kept;
+  EXPECT_EQ(order_of_start(kept, [] {}), (std::vector<uint64_t>{1, 7, 6, 5, 4, 3, 2}));
+  EXPECT_EQ(kept.ranked, 7);  // each once
+  Ranks taken_out;
+  EXPECT_EQ(order_of_start(taken_out, [&] { taken_out.ranking_now = SchedulePolicy::Ranking::Arrival; }),
+            (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Ranking, NewcomersWithoutAKeyAreAskedForAgain) {
+  Ranks passes_once;
+  EXPECT_EQ(order_of_start(passes_once, [&] { passes_once.answers = false; }),
+            (std::vector<uint64_t>{1, 7, 6, 5, 4, 3, 2}));
+  EXPECT_EQ(passes_once.ranked, 4 + 3 + 6);
 }
 
 TEST(Admission, LimitsChangeWhileItRuns) {

@@ -62,6 +62,42 @@ TEST(StaticBatching, TakesTheNextBatchOnlyWhenThisOneIsDone) {
   EXPECT_EQ(world.run(), expected);
 }
 
+// Orca's request-level batches: max_num_seqs members, however many steps their prompts take; who ends early is not
+// replaced.
+TEST(StaticBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
+  for (const int32_t output : {40, 2}) {
+    for (const bool overlap : {false, true}) {
+      WorldOptions options = world_of(BatchingMode::Static, 6, 16);
+      options.overlap = overlap;
+      SchedulerWorld world(options);
+      for (int32_t i = 0; i < 18; ++i) {
+        world.add({.prompt = random_prompt(12, static_cast<uint64_t>(i)), .max_tokens = output});
+      }
+      world.run();
+      for (uint64_t id = 1; id <= 18; ++id) {
+        if (id <= 6) continue;
+        const uint64_t first_of_batch = (id - 1) / 6 * 6 + 1;
+        for (uint64_t before = first_of_batch - 6; before < first_of_batch; ++before) {
+          EXPECT_GT(world.record(id).first_token_step, world.record(before).finish_step) << id << " " << before;
+        }
+      }
+      // A batch of six takes as long as its prompts take to come in and its last member to end: no batch of fewer.
+      EXPECT_LE(world.now_step(), 3 * (6 + output + (overlap ? 1 : 0))) << output;
+    }
+  }
+}
+
+// Who comes when the batch is complete, though not full, waits for the next.
+TEST(StaticBatching, ABatchThatEverybodyIsInIsClosed) {
+  SchedulerWorld world(world_of(BatchingMode::Static, 6, 64));
+  world.add(request_of(10));
+  world.add(request_of(4));
+  world.step();
+  world.add(request_of(3));
+  world.run();
+  EXPECT_GT(world.record(3).first_token_step, world.record(1).finish_step);
+}
+
 // checklist 131: with a backlog the continuous batch is full.
 TEST(ContinuousBatching, KeepsEverySlotBusyWhileAnybodyWaits) {
   Rng rng(7);
@@ -113,6 +149,15 @@ TEST(DynamicBatching, StartsWhenFullOrWhenTheOldestHasWaitedLongEnough) {
   EXPECT_EQ(world.last_plan().entries.size(), 3U);  // full: at once
   EXPECT_LT(world.clock().now() - before, 2'000'000);
   world.run();
+}
+
+TEST(DynamicBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
+  SchedulerWorld world(world_of(BatchingMode::Dynamic, 4, 8));
+  for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 20});
+  world.run();
+  const auto last_start = world.record(4).first_token_step, first_end = world.record(1).finish_step;
+  EXPECT_LT(last_start, first_end);
+  EXPECT_GT(world.record(5).first_token_step, world.record(4).finish_step);
 }
 
 TEST(DynamicBatching, KeepsItsMembersUntilAllEnd) {

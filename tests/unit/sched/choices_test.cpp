@@ -111,6 +111,29 @@ TEST(Choices, OneCanBeEndedAlone) {
   EXPECT_EQ(world.record(id, 2).finish, FinishReason::Length);
 }
 
+// A block's hits are the requests that found it: further choices and returns after a preemption are none.
+TEST(Choices, FindAStoredPrefixOnceARequest) {
+  WorldOptions options = world_of(true);
+  options.blocks.block_count = 66;
+  SchedulerWorld world(options);
+  const std::vector<TokenId> prompt = prompt_of(30);
+  world.add({.prompt = prompt, .max_tokens = 1});
+  world.run();
+  const std::vector<PrefixKey> keys = {child_key(root_key(0), std::span(prompt).first(4))};
+  std::vector<BlockId> found;
+  world.blocks().match(0, keys, prompt, found);
+  ASSERT_EQ(found.size(), 1U);
+  const auto hits = [&] { return world.blocks().tree().node(found[0]).hit_count; };
+  EXPECT_EQ(hits(), 0);
+  world.add({.prompt = prompt, .max_tokens = 60, .n = 20, .seed = 3});
+  world.run();
+  EXPECT_GT(world.scheduler().stats().preemptions, 0);
+  EXPECT_EQ(hits(), 1);
+  world.add({.prompt = prompt, .max_tokens = 1});
+  world.run();
+  EXPECT_EQ(hits(), 2);
+}
+
 // More choices than rows and blocks for them: preempted ones come back with the same tokens (checklist 60, 61).
 TEST(Choices, SurvivePreemption) {
   for (const PreemptMode mode : {PreemptMode::Recompute, PreemptMode::Swap}) {

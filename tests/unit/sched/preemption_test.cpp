@@ -177,6 +177,91 @@ TEST(PriorityPreemption, DoesNothingWhenAllVictimsWouldNotBeEnough) {
   world.run();
 }
 
+// Four runners hold 7 blocks of 16 tokens each and may make 300 more, of which admission expects 0.7: of the 100 blocks
+// 72 are free, but 840 tokens of them are spoken for. The urgent request wants 13 blocks, 200 tokens of output and a
+// block: 424 < 72 * 16 - 840 does not hold. One runner less, and 424 < 79 * 16 - 630 does.
+TEST(PriorityPreemption, GivesUpWhatIsKeptForOthersOutput) {
+  for (const int32_t urgent_priority : {0, 9}) {
+    WorldOptions options = world_of(8, 100);
+    options.blocks.block_token_count = 16;
+    options.config.max_num_batched_tokens = 1024;
+    options.config.max_model_len = 1000;
+    options.config.schedule_conservativeness = 1.0;
+    options.config.priority_preemption_threshold = 0;
+    SchedulerWorld world(options);
+    for (uint64_t i = 1; i <= 4; ++i) {
+      world.add({.prompt = random_prompt(100, i), .max_tokens = 300, .priority = 5});
+      world.step();
+    }
+    ASSERT_EQ(world.scheduler().running_count(), 4);
+    ASSERT_EQ(world.blocks().pool().referenced_count(), 28);
+    world.add({.prompt = random_prompt(200, 9), .max_tokens = 200, .priority = urgent_priority});
+    world.step();
+    EXPECT_EQ(world.scheduler().stats().preemptions, urgent_priority == 0 ? 1 : 0);
+    EXPECT_EQ(world.record(4).preemptions, urgent_priority == 0 ? 1 : 0);  // the last admitted
+    EXPECT_EQ(world.record(5).first_token_step, urgent_priority == 0 ? 5 : 0);
+    world.run();
+  }
+}
+
+TEST(PriorityPreemption, GivesUpTheHeadroom) {
+  WorldOptions options = world_of(8, 30);
+  options.config.kv_headroom = 0.4;  // 12 blocks
+  options.config.priority_preemption_threshold = 0;
+  SchedulerWorld world(options);
+  for (uint64_t i = 1; i <= 2; ++i) {
+    world.add({.prompt = random_prompt(30, i), .max_tokens = 6, .priority = 5});
+    world.step();
+  }
+  ASSERT_EQ(world.blocks().pool().free_count(), 14);
+  world.add({.prompt = random_prompt(12, 9), .max_tokens = 4});  // 3 blocks: 2 may go
+  world.step();
+  EXPECT_EQ(world.record(2).preemptions, 1);
+  EXPECT_EQ(world.record(1).preemptions, 0);
+  EXPECT_EQ(world.record(3).first_token_step, 3);
+  world.run();
+}
+
+// As many tokens a step as rows: the victim's token goes with its row.
+TEST(PriorityPreemption, TakesTheVictimsToken) {
+  WorldOptions options = world_of(2, 100);
+  options.config.max_num_batched_tokens = 2;
+  options.config.priority_preemption_threshold = 0;
+  SchedulerWorld world(options);
+  for (uint64_t i = 1; i <= 2; ++i) world.add({.prompt = random_prompt(1, i), .max_tokens = 30, .priority = 5});
+  for (int i = 0; i < 3; ++i) world.step();
+  ASSERT_EQ(world.last_plan().entries.size(), 2U);
+  world.add({.prompt = random_prompt(8, 3), .max_tokens = 5});
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "1:3+1 3:0+1");
+  world.run();
+}
+
+// The only place for an adapter is held by two runners: both go, and nobody else. When one of them is as important as
+// the newcomer, nobody goes.
+TEST(PriorityPreemption, TakesTheAdaptersPlace) {
+  for (const int32_t second : {3, 0}) {
+    WorldOptions options = world_of(8, 100);
+    options.config.max_loras = 1;
+    options.config.priority_preemption_threshold = 0;
+    SchedulerWorld world(options);
+    world.add({.prompt = random_prompt(4, 1), .max_tokens = 30, .adapter = 1, .priority = 2});
+    world.add({.prompt = random_prompt(4, 2), .max_tokens = 30, .adapter = 1, .priority = second});
+    world.add({.prompt = random_prompt(4, 3), .max_tokens = 30, .priority = 9});  // none: in nobody's way
+    world.step();
+    world.add({.prompt = random_prompt(4, 4), .max_tokens = 4, .adapter = 2});
+    world.step();
+    const int32_t expected = second == 3 ? 1 : 0;
+    EXPECT_EQ(world.record(1).preemptions, expected);
+    EXPECT_EQ(world.record(2).preemptions, expected);
+    EXPECT_EQ(world.record(3).preemptions, 0);
+    EXPECT_EQ(world.record(4).first_token_step, expected == 1 ? 2 : 0);
+    EXPECT_EQ(world.scheduler().stats().admissions[static_cast<size_t>(AdmissionResult::NoAdapter)], 1 - expected);
+    world.run();
+    for (const auto& [id, record] : world.records()) EXPECT_EQ(record.finish, FinishReason::Length);
+  }
+}
+
 // checklist 65: recomputed tokens are counted, in all and for each request; checklist 68: thrashing is noticed.
 TEST(RecomputeTax, IsTheShareOfTheWindow) {
   RecomputeTax tax;

@@ -211,6 +211,35 @@ TEST(Scheduler, ThePolicyCannotPreemptTheOldest) {
   EXPECT_EQ(world.record(1).finish_step, 30);  // as if alone
 }
 
+class Listener final : public SchedulePolicy {
+ public:
+  uint32_t wanted_events() const override { return wanted ? 1U << static_cast<uint32_t>(EventType::CacheReset) : 0; }
+  void on_events(std::span<const SchedulerEvent> events) override {
+    heard.insert(heard.end(), events.begin(), events.end());
+  }
+  bool wanted = true;
+  std::vector<SchedulerEvent> heard;
+};
+
+TEST(Scheduler, TellsThePolicyThatTheCacheWasReset) {
+  for (const bool wanted : {true, false}) {
+    Listener policy;
+    policy.wanted = wanted;
+    SchedulerWorld world(world_of(2, 64, 16), &policy);
+    world.add({.prompt = random_prompt(8, 1), .max_tokens = 4});
+    world.step();
+    world.clock().advance(77);
+    const TimeNs now = world.clock().now();
+    world.scheduler().reset_prefix_cache(now);
+    world.run();
+    ASSERT_EQ(policy.heard.size(), wanted ? 1U : 0U);
+    if (wanted) {
+      EXPECT_EQ(policy.heard[0].type, EventType::CacheReset);
+      EXPECT_EQ(policy.heard[0].time, now);
+    }
+  }
+}
+
 // checklist 84, 101: whoever leaves, in whatever state, gives its blocks back at once.
 TEST(Scheduler, CancelFreesBlocksInEveryState) {
   WorldOptions options = world_of(3, 16, 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens may come next: what grammars and schemas (text/) are to the sampler. One object follows one sequence.
-// What any function throws ends the request with reason error.
+// What allow(), accept(), see() and take_forced() throw ends the request with reason error.
 // THREAD: the engine thread only, once the request is submitted.
 #pragma once
 

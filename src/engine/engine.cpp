@@ -155,7 +155,7 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, Adapter
     inbox_tokens_ += static_cast<int64_t>(command.request.prompt.size());
     command.request.id = static_cast<RequestId>(next_request_++);
     stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()), sampling.n,
-                              sampling.best_of);
+                              sampling.best_of, std::move(options.ends));
     command.stream = stream;
     inbox_.emplace_back(std::move(command));
   }

@@ -83,6 +83,7 @@ struct SubmitOptions {
   int32_t predicted_output_tokens = 0;  // 0 = none
   std::vector<TokenId> prediction;      // Request::prediction; at most max_model_len of them are kept
   bool filter_sleeps = false;           // the filter lets everything come until it wakes
+  EndRule ends = {};                    // what ends a choice, besides its tokens
   Pooling pooling = Pooling::None;      // not None: an embedding is wanted, `sampling` is not looked at
 };
 
@@ -211,7 +212,8 @@ class Engine {
   void warn_of_preemptions(TimeNs now);
   void log_figures();
   void publish_stats();
-  // Ends every request, those in the inbox too. With Error: for good.
+  // Ends every request and every wait for a command, those in the inbox and what is left of commands_ too. With Error:
+  // for good.
   void end_all(FinishReason reason, const std::string& why);
 
   // A sequence's stream and what its metrics need; by slot.
@@ -278,6 +280,7 @@ class Engine {
 
   Watchdog watchdog_;              // its thread reads what is above
   std::vector<Command> commands_;  // taken from the inbox; engine thread
+  size_t executing_ = 0;           // of commands_: those before it are done
   FilterCompiler compiler_;        // its threads send to the inbox
   std::jthread thread_;            // last: it uses everything above
 };

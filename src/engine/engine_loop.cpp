@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine thread: commands in, a round of the step loop, tokens and figures out.
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -23,23 +25,24 @@ void Engine::execute(FilterCompiler::Result& result) {
     end_compiling(result.request, {.reason = FinishReason::Error, .error = result.error, .error_code = result.code});
     return;
   }
-  auto found = compiling_.extract(to_integer(result.request));
-  if (found) add(found.mapped(), std::move(result.filter));  // else it was cancelled
+  const auto found = compiling_.find(to_integer(result.request));
+  if (found == compiling_.end()) return;  // it was cancelled
+  add(found->second, std::move(result.filter));
+  compiling_.erase(found);
 }
 
 // Ends a request that the scheduler does not know yet.  False: it is not one of these.
 bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish) {
-  const auto found = compiling_.extract(to_integer(request));
-  if (!found) return false;
+  const auto found = compiling_.find(to_integer(request));
+  if (found == compiling_.end()) return false;
   compiler_.forget(request);
-  const SubmitCommand& command = found.mapped();
-  const int32_t count = command.request.sampling.choice_count();
-  bool last = false;
-  for (int32_t choice = 0; choice < count; ++choice) {
-    last = command.stream->push_finish(choice, finish);
-    departures_.add(clock_.now());
-  }
-  if (last) command.stream->release();
+  OutputStream* const stream = found->second.stream;
+  const int32_t count = found->second.request.sampling.choice_count();
+  const TimeNs now = clock_.now();
+  for (int32_t choice = 0; choice < count; ++choice) departures_.add(now);
+  stream->push_finish_to_all(finish);
+  compiling_.erase(found);
+  stream->release();
   (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
   ended_sequences_ += count;
   return true;
@@ -92,7 +95,7 @@ void Engine::execute(ChangeCommand& command) {
   try {
     command.change();
     command.done.set_value();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (options_.host_driven) log(LogLevel::Warning, "{}", error.what());
     command.done.set_exception(std::current_exception());
   }
@@ -117,10 +120,11 @@ void Engine::take_commands() {
     const std::scoped_lock lock(mutex_);
     commands_.swap(inbox_);
   }
-  for (Command& command : commands_) {
-    std::visit([this](auto& it) { execute(it); }, command);
+  for (; executing_ < commands_.size(); ++executing_) {
+    std::visit([this](auto& it) { execute(it); }, commands_[executing_]);
   }
   commands_.clear();
+  executing_ = 0;
 }
 
 void Engine::deliver() {
@@ -145,8 +149,9 @@ void Engine::deliver() {
       watch_.on_next_token(sequence.last_token_time - client.last_token_time);
     }
     client.last_token_time = sequence.last_token_time;
-    client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count),
-                              token.ends);
+    const bool goes_on = client.stream->push_token(client.choice, token.token, token.logprob,
+                                                   top(token.top_first, token.top_count), token.ends);
+    if (!goes_on) stop(sequence.request.id, client.choice);
   }
   for (const PreemptedOutput& victim : output.preempted) {
     watch_.on_preempted(scheduler_.sequence(victim.slot).id, victim.lost_tokens, victim.swapped_blocks);
@@ -379,7 +384,6 @@ void Engine::run() {
 }
 
 void Engine::end_all(FinishReason reason, const std::string& why) {
-  std::vector<Command> late;
   {
     const std::scoped_lock lock(mutex_);
     if (reason == FinishReason::Error) {
@@ -387,27 +391,29 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
       stats_.failed = true;
       log(LogLevel::Error, "{}", failure_);
     }
-    late.swap(inbox_);
+    std::ranges::move(inbox_, std::back_inserter(commands_));
+    inbox_.clear();
     sequence_count_ = 0;
     changed_.notify_all();
   }
-  const auto take = [this](const SubmitCommand& submitted) {
-    for (int32_t choice = 0; choice < submitted.request.sampling.choice_count(); ++choice) {
-      clients_.push_back({.stream = submitted.stream, .choice = choice});
-    }
-  };
-  for (Command& command : late) {
-    if (const auto* submitted = std::get_if<SubmitCommand>(&command)) take(*submitted);
+  std::set<OutputStream*> streams;  // the command that failed may have left its own in several places
+  for (; executing_ < commands_.size(); ++executing_) {
+    Command& command = commands_[executing_];
+    if (const auto* const submitted = std::get_if<SubmitCommand>(&command)) streams.insert(submitted->stream);
     if (auto* const change = std::get_if<ChangeCommand>(&command)) {
       change->done.set_exception(std::make_exception_ptr(Error(ErrorCode::EngineFailed, "the engine has ended")));
     }
   }
-  for (const auto& [id, submitted] : compiling_) take(submitted);
+  commands_.clear();
+  executing_ = 0;
+  for (const auto& [id, submitted] : compiling_) streams.insert(submitted.stream);
   compiling_.clear();
   for (Client& client : clients_) {
-    if (client.stream == nullptr) continue;
-    if (client.stream->push_finish(client.choice, {.reason = reason, .error = why})) client.stream->release();
-    client.stream = nullptr;
+    if (OutputStream* const stream = std::exchange(client.stream, nullptr)) streams.insert(stream);
+  }
+  for (OutputStream* const stream : streams) {
+    stream->push_finish_to_all({.reason = reason, .error = why});
+    stream->release();
   }
 }
 

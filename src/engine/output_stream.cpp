@@ -6,8 +6,8 @@
 
 namespace inflight {
 
-OutputStream::OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of)
-    : request_(request), n_(n), choices_(static_cast<size_t>(std::max(n, best_of))) {
+OutputStream::OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of, EndRule ends)
+    : request_(request), n_(n), ends_(std::move(ends)), choices_(static_cast<size_t>(std::max(n, best_of))) {
   unfinished_ = static_cast<int32_t>(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].pending.index = static_cast<int32_t>(i);
@@ -19,21 +19,26 @@ void OutputStream::release() {
   if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
-void OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top,
+bool OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top,
                               bool ends) {
+  bool goes_on = true;
   {
     const std::scoped_lock lock(mutex_);
     const bool had_news = has_news();
     Choice& to = choices_[static_cast<size_t>(choice)];
+    if (to.ended_by_rule) return false;
     to.pending.tokens.push_back(token);
     to.pending.logprobs.push_back(logprob);
     if (!top.empty()) to.pending.top_logprobs.push_back({logprob, {top.begin(), top.end()}});
     to.logprob_sum += double{logprob};
-    to.ending = ends;
+    to.ended_by_rule = !ends && ends_ && ends_(choice, token);
+    to.ending = ends || to.ended_by_rule;
     ++to.pending.output_token_count;
+    goes_on = !to.ended_by_rule;
     tell(had_news);
   }
   arrived_.notify_one();
+  return goes_on;
 }
 
 void OutputStream::push_prompt_logprob(float logprob, std::span<const TokenLogprob> top) {
@@ -58,21 +63,38 @@ bool OutputStream::push_finish(int32_t choice, const Finish& finish) {
   {
     const std::scoped_lock lock(mutex_);
     const bool had_news = has_news();
-    choices_[static_cast<size_t>(choice)].ending = false;
-    StreamBatch& pending = choices_[static_cast<size_t>(choice)].pending;
-    pending.finish = finish.reason;
-    pending.stop_token = finish.stop_token;
-    pending.preemption_count = finish.preemption_count;
-    pending.draft_token_count = finish.draft_token_count;
-    pending.accepted_token_count = finish.accepted_token_count;
-    pending.error = finish.error;
-    pending.error_code = finish.error_code;
-    last = --unfinished_ == 0;
-    if (last && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
+    finish_choice(choices_[static_cast<size_t>(choice)], finish);
+    last = unfinished_ == 0;
     tell(had_news);
   }
   arrived_.notify_one();
   return last;
+}
+
+void OutputStream::push_finish_to_all(const Finish& finish) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const bool had_news = has_news();
+    for (size_t i = 0; unfinished_ > 0; ++i) {
+      if (choices_[i].pending.finish == FinishReason::None) finish_choice(choices_[i], finish);
+    }
+    tell(had_news);
+  }
+  arrived_.notify_one();
+}
+
+// Whatever ended it meanwhile: a choice that its EndRule has ended ends by that.
+void OutputStream::finish_choice(Choice& choice, const Finish& finish) {
+  StreamBatch& pending = choice.pending;
+  pending.error = finish.error;
+  pending.error_code = finish.error_code;
+  pending.stop_token = choice.ended_by_rule ? std::nullopt : finish.stop_token;
+  pending.preemption_count = finish.preemption_count;
+  pending.draft_token_count = finish.draft_token_count;
+  pending.accepted_token_count = finish.accepted_token_count;
+  pending.finish = choice.ended_by_rule ? FinishReason::Stop : finish.reason;
+  choice.ending = false;
+  if (--unfinished_ == 0 && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
 }
 
 void OutputStream::keep_the_best() {

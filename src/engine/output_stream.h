@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -47,10 +48,16 @@ struct StreamBatch {
   int32_t draft_token_count = 0, accepted_token_count = 0;
 };
 
+// Told of a choice's tokens in their order, but for one that ends it anyway. True: it ends with this one, by
+// FinishReason::Stop.
+// THREAD: the engine thread.
+using EndRule = std::function<bool(int32_t choice, TokenId token)>;
+
 class OutputStream {
  public:
   // With best_of > n nothing arrives until all have ended; then the n with the highest mean logprob do, best first.
-  OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of);
+  // ends: empty = the engine alone knows when a choice ends.
+  OutputStream(RequestId request, int32_t prompt_token_count, int32_t n, int32_t best_of, EndRule ends = {});
   OutputStream(const OutputStream&) = delete;
   OutputStream& operator=(const OutputStream&) = delete;
 
@@ -60,7 +67,8 @@ class OutputStream {
   [[nodiscard]] RequestId request() const { return request_; }
 
   // ends: push_finish() follows, and the token is given out together with it.
-  void push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false);
+  // False: the choice has ended by its EndRule, with this token or before; what comes behind that one is dropped.
+  bool push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false);
   void push_prompt_logprob(float logprob, std::span<const TokenLogprob> top);
   // Given out together with the finish that follows.
   void set_embedding(std::vector<float> values);
@@ -75,6 +83,8 @@ class OutputStream {
   };
   // The last push of a choice. True: of all.
   bool push_finish(int32_t choice, const Finish& finish);
+  // The last push of every choice that has not had one.
+  void push_finish_to_all(const Finish& finish);
 
   // `notify` is called when next() would give something after there was nothing: from the thread that pushes, or from
   // here when something is there already. It must not block nor call the stream. nullptr: none; when that returns, no
@@ -91,7 +101,8 @@ class OutputStream {
   struct Choice {
     StreamBatch pending;
     double logprob_sum = 0.0;
-    bool ending = false;    // the last token is here, the finish reason is not
+    bool ending = false;  // the last token is here, the finish reason is not
+    bool ended_by_rule = false;
     bool told_end = false;  // the finish reason was delivered
     [[nodiscard]] bool ready() const {
       return !told_end && !ending &&
@@ -99,6 +110,7 @@ class OutputStream {
     }
   };
   ~OutputStream() = default;
+  void finish_choice(Choice& choice, const Finish& finish);
   [[nodiscard]] Choice* next_ready();
   void keep_the_best();
 
@@ -108,6 +120,7 @@ class OutputStream {
 
   const RequestId request_;
   const int32_t n_;
+  const EndRule ends_;
   std::atomic<int> owners_{2};
   std::mutex mutex_;  // guards everything below
   std::condition_variable arrived_;

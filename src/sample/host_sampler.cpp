@@ -31,6 +31,18 @@ void HostSampler::submit(const BatchPlan& plan) {
                        [](const BatchEntry& e) { return e.logits_wanted > 0 || e.hidden_wanted > 0; });
 }
 
+// A grammar that takes too much to follow ends its own request only.
+template <typename Follow>
+void HostSampler::follow_filter(SampledToken& sampled, Follow&& follow) {
+  const SequenceId sequence = sampled.sequence;
+  try {
+    follow();
+  } catch (const std::exception& error) {
+    log(LogLevel::Warning, "a request ends: {}", error.what());
+    sampled = {.sequence = sequence, .valid = false, .filter_failed = true};
+  }
+}
+
 const StepResult& HostSampler::wait() {
   const StepResult& read = device_.wait();
   const std::vector<BatchEntry>& wanted = wanted_[first_];
@@ -58,7 +70,7 @@ const StepResult& HostSampler::wait() {
     if (!entry.host_samples) continue;
     const auto sampled = std::ranges::find(result_.sampled, entry.sequence, &SampledToken::sequence);
     INFLIGHT_CHECK(sampled != result_.sampled.end());
-    draw_filtered(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
+    follow_filter(*sampled, [&] { draw(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled); });
   }
   if (!sleeping_.empty()) std::ranges::for_each(result_.sampled, [this](SampledToken& sampled) { watch(sampled); });
   return result_;
@@ -68,18 +80,8 @@ const StepResult& HostSampler::wait() {
 void HostSampler::watch(SampledToken& sampled) {
   const auto found = sleeping_.find(to_integer(sampled.sequence));
   if (found == sleeping_.end() || !sampled.valid) return;
-  sampled.filter_wakes = found->second->see(sampled.token);
+  follow_filter(sampled, [&] { sampled.filter_wakes = found->second->see(sampled.token); });
   if (found->second->is_awake()) filters_.insert(sleeping_.extract(found));
-}
-
-// A grammar that takes too much to follow ends its own request only.
-void HostSampler::draw_filtered(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled) {
-  try {
-    draw(entry, logits, sampled);
-  } catch (const Error& error) {
-    log(LogLevel::Warning, "a request ends: {}", error.what());
-    sampled = {.sequence = entry.sequence, .valid = false, .filter_failed = true};
-  }
 }
 
 void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled) {

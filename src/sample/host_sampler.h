@@ -32,7 +32,9 @@ class HostSampler final : public Executor {
 
  private:
   void watch(SampledToken& sampled);
-  void draw_filtered(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
+  // Whatever `follow` throws, which asks the sequence's filter, ends the request.
+  template <typename Follow>
+  void follow_filter(SampledToken& sampled, Follow&& follow);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
   void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);

@@ -51,5 +51,42 @@ TEST(OutputStream, GivesTheLastTokenTogetherWithTheEnd) {
   stream->release();
 }
 
+// With best_of, what a choice was given behind the token that ended it counts for nothing.
+TEST(OutputStream, AnEndRuleCutsAChoiceBeforeTheBestIsChosen) {
+  const auto ends = [](int32_t choice, TokenId token) { return choice == 0 && token == 9; };
+  auto* const stream = new OutputStream(RequestId{1}, 3, 1, 2, ends);
+  EXPECT_TRUE(stream->push_token(0, 8, -1.0F, {}));
+  EXPECT_TRUE(stream->push_token(1, 9, -2.0F, {}));
+  EXPECT_FALSE(stream->push_token(0, 9, -1.0F, {}));
+  EXPECT_FALSE(stream->push_token(0, 7, -100.0F, {}));
+  EXPECT_FALSE(stream->push_token(0, 2, -100.0F, {}, true));
+  EXPECT_FALSE(stream->push_finish(0, {.reason = FinishReason::Length, .stop_token = 2}));
+  EXPECT_TRUE(stream->push_finish(1, {.reason = FinishReason::Length}));
+  StreamBatch batch;
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+  EXPECT_EQ(batch.tokens, (std::vector<TokenId>{8, 9}));
+  EXPECT_EQ(batch.output_token_count, 2);
+  EXPECT_EQ(batch.finish, FinishReason::Stop);
+  EXPECT_EQ(batch.stop_token, std::nullopt);
+  stream->release();
+  stream->release();
+}
+
+TEST(OutputStream, AnEndForAllLeavesThoseThatHaveOne) {
+  auto* const stream = new OutputStream(RequestId{1}, 3, 3, 0);
+  StreamBatch batch;
+  EXPECT_FALSE(stream->push_finish(1, {.reason = FinishReason::Length}));
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+  stream->push_finish_to_all({.reason = FinishReason::Error, .error = "gone"});
+  for (const int32_t index : {2, 0}) {
+    EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+    EXPECT_EQ(batch.index, index);
+    EXPECT_EQ(batch.error, "gone");
+  }
+  EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ended);
+  stream->release();
+  stream->release();
+}
+
 }  // namespace
 }  // namespace inflight

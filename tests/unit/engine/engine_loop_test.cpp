@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: whatever goes wrong between two steps, nobody waits for ever: every stream ends with the reason; and what a
+// token filter throws ends its own request only. Method: a clock that throws at its k-th reading, for every k of a
+// round; filters that throw in one function.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "support/engine_world.h"
+
+namespace inflight::test {
+namespace {
+
+class FaultyClock final : public Clock {
+ public:
+  TimeNs now() const override {
+    if (readings_left_ > 0 && --readings_left_ == 0) throw std::runtime_error("the clock has stopped");
+    return steady_.now();
+  }
+  void throw_at(int reading) { readings_left_ = reading; }
+  bool thrown() const { return readings_left_ == 0; }
+
+ private:
+  SteadyClock steady_;
+  mutable int readings_left_ = -1;
+};
+
+SubmitOptions request_of(int32_t n) {
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 4;
+  request.sampling.n = n;
+  return request;
+}
+
+// Every choice has its end, and can be told of it now.
+void expect_all_ended(OutputStream* stream, int32_t n, const char* why) {
+  StreamBatch batch;
+  int32_t ended = 0;
+  OutputStream::Next next = OutputStream::Next::Ready;
+  while ((next = stream->next(std::chrono::milliseconds(0), batch)) == OutputStream::Next::Ready) {
+    if (batch.finish == FinishReason::None) continue;
+    ++ended;
+    EXPECT_EQ(batch.finish, FinishReason::Error);
+    EXPECT_EQ(batch.error, why);
+  }
+  EXPECT_EQ(next, OutputStream::Next::Ended);
+  EXPECT_EQ(ended, n);
+  stream->release();
+}
+
+TEST(EngineLoop, AFaultAnywhereInARoundEndsEveryStream) {
+  int faults = 0, in_a_change = 0;
+  for (int reading = 1;; ++reading) {
+    FaultyClock clock;
+    EngineOptions options = EngineWorld::host_driven();
+    options.clock = &clock;
+    EngineWorld world(options);
+    OutputStream* const three = world.engine->submit(request_of(3));
+    OutputStream* const cancelled = world.engine->submit(request_of(1));
+    world.engine->cancel(cancelled->request());
+    world.engine->reset_prefix_cache();
+    OutputStream* const last = world.engine->submit(request_of(1));
+    clock.throw_at(reading);
+    try {
+      world.engine->step();
+    } catch (const Error& error) {
+      ++faults;
+      EXPECT_EQ(error.code(), ErrorCode::EngineFailed);
+      expect_all_ended(three, 3, "the clock has stopped");
+      expect_all_ended(last, 1, "the clock has stopped");
+      StreamBatch batch;
+      EXPECT_EQ(cancelled->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+      EXPECT_NE(batch.finish, FinishReason::None);  // abort, when its command was done before
+      cancelled->release();
+      continue;
+    }
+    for (OutputStream* const stream : {three, cancelled, last}) stream->release();
+    if (!clock.thrown()) break;  // a round has no more readings
+    ++in_a_change;               // that is told whoever asked for it, and no other
+  }
+  EXPECT_GT(faults, 8);
+  EXPECT_EQ(in_a_change, 1);
+}
+
+enum class At : uint8_t { Allow, Accept, See, TakeForced, Clone };
+
+// Throws in the function `at`.
+class Throwing final : public TokenFilter {
+ public:
+  explicit Throwing(At at) : at_(at) {}
+  bool is_awake() const override { return at_ != At::See; }
+  bool see(TokenId) override {
+    fail_at(At::See);
+    return false;
+  }
+  void allow(std::span<uint32_t> allowed) override {
+    fail_at(At::Allow);
+    for (uint32_t& word : allowed) word = ~0U;
+  }
+  void accept(TokenId) override { fail_at(At::Accept); }
+  std::vector<TokenId> take_forced() override {
+    fail_at(At::TakeForced);
+    return {};
+  }
+  std::unique_ptr<TokenFilter> clone() const override {
+    fail_at(At::Clone);
+    return std::make_unique<Throwing>(*this);
+  }
+
+ private:
+  void fail_at(At here) const {
+    if (here == at_) throw std::runtime_error("too much to follow");
+  }
+  At at_;
+};
+
+TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
+  for (const At at : {At::Allow, At::Accept, At::See, At::TakeForced}) {
+    for (const bool overlap : {true, false}) {
+      EngineOptions options = EngineWorld::host_driven();
+      options.overlap = overlap;
+      EngineWorld world(options);
+      SubmitOptions filtered = request_of(2);
+      filtered.filter_sleeps = at == At::See;
+      OutputStream* const stream = world.engine->submit(filtered, [at] { return std::make_unique<Throwing>(at); });
+      OutputStream* const other = world.engine->submit(request_of(1));
+      world.run();
+      for (const Answer& answer : read_answers(stream, 2)) {
+        EXPECT_EQ(answer.last.finish, FinishReason::Error) << static_cast<int>(at);
+        EXPECT_EQ(answer.last.error_code, ErrorCode::InvalidArgument);
+      }
+      EXPECT_EQ(read_answer(other).tokens, output_alone({1, 2, 3}, 4));
+      EXPECT_EQ(world.engine->stats().blocks_referenced, 0);
+    }
+  }
+}
+
+// The command fails when its request's first choice is in the scheduler and its second is not yet known to the engine.
+TEST(EngineLoop, AFaultInTheMiddleOfARequestEndsAllOfIt) {
+  EngineWorld world(EngineWorld::host_driven());
+  OutputStream* const first = world.engine->submit(request_of(3), [] { return std::make_unique<Throwing>(At::Clone); });
+  EXPECT_TRUE(world.engine->step());  // its filter is made
+  OutputStream* const behind = world.engine->submit(request_of(2));
+  EXPECT_THROW(world.engine->step(), Error);
+  expect_all_ended(first, 3, "too much to follow");
+  expect_all_ended(behind, 2, "too much to follow");
+}
+
+}  // namespace
+}  // namespace inflight::test

@@ -20,7 +20,7 @@ void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
   size_t count = batch.tokens.size();
   if (batch.stop_token && count > 0) --count;
   for (size_t i = 0; i < count; ++i) {
-    stream.text += answer.stop.push(answer.detokenizer->push(batch.tokens[i]));
+    stream.text += answer.push(batch.tokens[i]);
     if (!answer.stop.stopped()) continue;
     batch.output_token_count -= static_cast<int32_t>(batch.tokens.size() - (i + 1));
     batch.tokens.resize(i + 1);
@@ -29,7 +29,7 @@ void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
     return;
   }
   if (batch.finish == inflight::FinishReason::None) return;
-  stream.text += answer.stop.push(answer.detokenizer->flush());
+  stream.text += answer.push_end();
   if (answer.stop.stopped()) {
     batch.finish = inflight::FinishReason::Stop;
     batch.stop_token.reset();
@@ -92,6 +92,18 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   return event;
 }
 
+// Ends the answers of best_of at their stop strings. Nobody reads them before all have ended, and which is the best is
+// decided by what is left of them.
+inflight::EndRule stop_rule(std::vector<inflight_stream::Answer> answers,
+                            std::shared_ptr<const std::vector<inflight::TokenId>> shown_tokens) {
+  return
+      [answers = std::move(answers), shown = std::move(shown_tokens)](int32_t choice, inflight::TokenId token) mutable {
+        inflight_stream::Answer& answer = answers[static_cast<size_t>(choice)];
+        answer.push(token);
+        return answer.stop.stopped();
+      };
+}
+
 bool all_stopped(const inflight_stream& stream) {
   return std::all_of(stream.answers.begin(), stream.answers.end(),
                      [](const auto& answer) { return answer.stop.stopped(); });
@@ -116,16 +128,21 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     inflight::c::StructuredOutput structured;
     if (options.pooling == inflight::Pooling::None) structured = inflight::c::read_structured_output(given, runtime);
     options.filter_sleeps = structured.sleeps;
-    handle->shown_tokens = std::move(structured.shown_tokens);
-    const int32_t answers = options.pooling == inflight::Pooling::None ? options.sampling.n : 1;
-    for (int32_t i = 0; i < answers; ++i) {
-      handle->answers.push_back({.detokenizer = {}, .stop = {stop, given.include_stop_str_in_output != 0}});
-      if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
-        handle->answers.back().detokenizer.emplace(
-            tokenizer->vocabulary(),
-            inflight::DetokenizeOptions{
-                .show_control = given.show_special_tokens != 0, .shown = handle->shown_tokens, .whole_text = false});
-      }
+    handle->shown_tokens = std::make_shared<const std::vector<inflight::TokenId>>(std::move(structured.shown_tokens));
+    inflight_stream::Answer answer{.detokenizer = {},
+                                   .stop = {stop, given.include_stop_str_in_output != 0},
+                                   .min_tokens = options.sampling.min_tokens};
+    if (const inflight::Tokenizer* const tokenizer = runtime.tokenizer()) {
+      answer.detokenizer.emplace(
+          tokenizer->vocabulary(),
+          inflight::DetokenizeOptions{
+              .show_control = given.show_special_tokens != 0, .shown = *handle->shown_tokens, .whole_text = false});
+    }
+    const bool draws = options.pooling == inflight::Pooling::None;
+    handle->answers = std::vector(static_cast<size_t>(draws ? options.sampling.n : 1), answer);
+    if (draws && !stop.empty() && options.sampling.best_of > options.sampling.n) {
+      options.ends =
+          stop_rule(std::vector(static_cast<size_t>(options.sampling.best_of), answer), handle->shown_tokens);
     }
     handle->top_count = std::max({options.sampling.logprobs, options.sampling.prompt_logprobs, 0});
     inflight::AdapterLease adapter;
@@ -140,7 +157,7 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
 inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeout_ms, inflight_stream_event_t* event) {
   return guard([&] {
     require(stream, "stream");
-    inflight::c::write_struct(inflight_stream_event_t{}, event, "event");
+    inflight::c::check_output(event, "event");
     std::optional<std::chrono::milliseconds> timeout;
     if (timeout_ms >= 0) timeout = std::chrono::milliseconds(timeout_ms);
     for (;;) {

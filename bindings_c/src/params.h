@@ -37,14 +37,21 @@ template <typename Struct>
   return copy;
 }
 
-// Fills a caller's output struct; what it has beyond this version becomes zero.
+// A caller's output struct of any version.  ERRORS: InvalidArgument.
+template <typename Struct>
+void check_output(const Struct* target, const char* name) {
+  if (target == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
+  if (target->struct_size < sizeof(Struct)) {
+    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more", name, target->struct_size,
+         sizeof(Struct));
+  }
+}
+
+// Fills it; what it has beyond this version becomes zero.
 template <typename Struct>
 void write_struct(Struct source, Struct* target, const char* name) {
-  if (target == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
+  check_output(target, name);
   const uint32_t size = target->struct_size;
-  if (size < sizeof(Struct)) {
-    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more", name, size, sizeof(Struct));
-  }
   source.struct_size = size;
   std::memcpy(target, &source, sizeof source);
   std::memset(reinterpret_cast<unsigned char*>(target) + sizeof source, 0, size - sizeof source);

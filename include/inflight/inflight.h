@@ -91,7 +91,8 @@ typedef int32_t inflight_log_level_t;
 /** Receives log lines (no newline at the end). May be called from any thread; must not call into the library. */
 typedef void (*inflight_log_fn)(void* context, inflight_log_level_t level, const char* message, size_t length);
 
-/** @brief Sends the process's log lines of at least `level` to `log`; NULL silences them (the default).
+/** @brief Sends the process's log lines of at least `level` to `log`; NULL silences them (the default). When it has returned,
+ *  no call of the function before is running.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t level);
 
@@ -223,7 +224,8 @@ typedef struct inflight_request_params {
 
   int32_t n;                    /* answers to the prompt, which they share, 1..128 [1]                           */
   int32_t best_of;              /* >= n: so many are generated, the n of the highest mean logprob are given (0: n) */
-  int32_t min_tokens;           /* no end before so many output tokens (0)                                       */
+  int32_t min_tokens;           /* no end before so many output tokens; a text of `stop` that ends in theirs does not
+                                   count (0)                                                                     */
   const char* const* stop;      /* the answer ends before any of these texts, which is not given                 */
   size_t stop_count;            /* at most 16 of at most 1024 bytes                                              */
   const char* const* bad_words; /* texts that are never completed, at the beginning of a word or not             */
@@ -468,9 +470,10 @@ typedef struct inflight_stream_event {
   size_t token_count;
   const char* text;         /* new text: whole characters only, NUL after text_length bytes                      */
   size_t text_length;
-  const char* error;        /* set with INFLIGHT_FINISH_ERROR, else NULL                                         */
+  const char* error;        /* set with INFLIGHT_FINISH_ERROR, and with INFLIGHT_FINISH_ABORT where the engine ended the
+                               request (its time ran out); else NULL                                             */
   int32_t prompt_token_count, cached_token_count, output_token_count; /* totals so far                           */
-  int32_t preemption_count;
+  int32_t preemption_count;     /* with a finish_reason, but 0 where one of `stop` was found while it still ran  */
   int32_t index;                                /* which answer, 0..n-1                                              */
   int32_t top_count;                            /* of the lists below: the larger of logprobs and prompt_logprobs, or 0 */
   const inflight_token_logprob_t* top_logprobs; /* [token_count][top_count], most likely first; NULL = not asked for */
@@ -484,8 +487,8 @@ typedef struct inflight_stream_event {
   const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
                              length not normalised; else NULL */
   size_t embedding_size;
-  int32_t draft_token_count;    /* with a finish_reason: tokens that were guessed (speculative_config)           */
-  int32_t accepted_token_count; /* of these, what was drawn                                                      */
+  int32_t draft_token_count;    /* likewise: tokens that were guessed (speculative_config)                       */
+  int32_t accepted_token_count; /* likewise: of these, what was drawn                                            */
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \

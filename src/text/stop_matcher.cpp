@@ -22,14 +22,15 @@ StopMatcher::StopMatcher(std::vector<std::string> stops, bool include) : stops_(
   }
 }
 
-std::string_view StopMatcher::push(std::string_view piece) {
+std::string_view StopMatcher::push(std::string_view piece, bool may_end) {
   shown_.clear();
   if (stopped()) return shown_;
+  const size_t passed = held_.size();  // no stop string ends here any more
   held_ += piece;
   // The stop string that is complete first; of those that end together, the one that begins first.
   size_t best_end = std::string::npos, best_begin = 0;
   for (const std::string& stop : stops_) {
-    const size_t begin = held_.find(stop);
+    const size_t begin = may_end ? held_.find(stop, passed + 1 - std::min(passed + 1, stop.size())) : std::string::npos;
     if (begin == std::string::npos) continue;
     const size_t end = begin + stop.size();
     if (end > best_end || (end == best_end && begin >= best_begin)) continue;

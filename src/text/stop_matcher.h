@@ -21,8 +21,9 @@ class StopMatcher {
   StopMatcher(std::vector<std::string> stops, bool include);
 
   // The text that may be shown now that `piece` has come. Nothing more comes once stopped().
+  // may_end: a stop string that ends in `piece` counts; it may begin before, in pieces that none may end in, too.
   // LIFETIME: until the next call.
-  std::string_view push(std::string_view piece);
+  std::string_view push(std::string_view piece, bool may_end = true);
   // The answer has ended by itself: what was held back. LIFETIME: until the next call.
   std::string_view flush();
 

@@ -4,12 +4,14 @@
 // Covers: bindings_c/src/guard.cpp bindings_c/src/params.cpp bindings_c/src/inflight_engine_c.cpp
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "inflight/inflight.h"
@@ -182,6 +184,69 @@ TEST_F(CAbi, SaysWhatEndedAnAnswer) {
   }
 }
 
+// The header's third convention.
+TEST_F(CAbi, AnEventIsWrittenWhenThereIsOne) {
+  open(1);
+  inflight_stream_t* const stream = submit("Once upon a time", 1);
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  event.index = 77;
+  EXPECT_EQ(inflight_stream_next(stream, 0, &event), INFLIGHT_WOULD_BLOCK);
+  EXPECT_EQ(event.index, 77);
+  EXPECT_EQ(event.stop_token_id, -1);
+  while (inflight_engine_step(engine_) == INFLIGHT_OK) {
+  }
+  EXPECT_EQ(inflight_stream_next(stream, 0, &event), INFLIGHT_OK);
+  EXPECT_EQ(event.index, 0);
+  event.index = 77;
+  EXPECT_EQ(inflight_stream_next(stream, 0, &event), INFLIGHT_END_OF_STREAM);
+  EXPECT_EQ(event.index, 77);
+  event.struct_size = 8;
+  EXPECT_EQ(inflight_stream_next(stream, 0, &event), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  inflight_stream_destroy(stream);
+}
+
+TEST_F(CAbi, LogLinesGoWhereTheProgramSays) {
+  struct Log {
+    std::vector<std::pair<inflight_log_level_t, std::string>> lines;
+    bool has(inflight_log_level_t level, const char* text) const {
+      return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
+        return line.first == level && line.second.find(text) != std::string::npos;
+      });
+    }
+  };
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+  params.model = kModel;
+  params.host_driven = 1;  // everything is told in this thread
+  params.log_interval_steps = 1;
+  ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
+  // A step tells its figures (info), and that it refuses the limit asked for before (warning).
+  const auto told_at = [this](inflight_log_level_t level, bool silenced = false) {
+    Log log;
+    inflight_set_log(
+        [](void* context, inflight_log_level_t line_level, const char* message, size_t length) {
+          static_cast<Log*>(context)->lines.emplace_back(line_level, std::string(message, length));
+        },
+        &log, level);
+    if (silenced) inflight_set_log(nullptr, nullptr, level);
+    EXPECT_EQ(inflight_engine_configure(engine_, "{\"max_num_seqs\": 65}", INFLIGHT_NUL_TERMINATED), INFLIGHT_OK);
+    inflight_stream_t* const stream = submit("Once", 1);
+    while (inflight_engine_step(engine_) == INFLIGHT_OK) {
+    }
+    inflight_stream_destroy(stream);
+    inflight_set_log(nullptr, nullptr, level);
+    return log;
+  };
+  Log log = told_at(INFLIGHT_LOG_INFO);
+  EXPECT_TRUE(log.has(INFLIGHT_LOG_INFO, "step="));
+  EXPECT_TRUE(log.has(INFLIGHT_LOG_WARNING, "max_num_seqs is 65"));
+  for (const auto& [level, line] : log.lines) EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+  log = told_at(INFLIGHT_LOG_WARNING);
+  EXPECT_FALSE(log.has(INFLIGHT_LOG_INFO, ""));
+  EXPECT_TRUE(log.has(INFLIGHT_LOG_WARNING, "max_num_seqs is 65"));
+  EXPECT_TRUE(told_at(INFLIGHT_LOG_ERROR).lines.empty());
+  EXPECT_TRUE(told_at(INFLIGHT_LOG_DEBUG, true).lines.empty());
+}
+
 TEST_F(CAbi, TokensHaveTheirText) {
   open();
   std::array<int32_t, 16> ids{};
@@ -323,9 +388,12 @@ TEST_F(CAbi, PausesDrainsAndTimesOut) {
   request.timeout_ms = 1e-3;
   inflight_stream_t* late = nullptr;
   ASSERT_EQ(inflight_engine_submit(engine_, &request, &late), INFLIGHT_OK);
-  inflight_finish_reason_t reason = INFLIGHT_FINISH_NONE;
-  read_all(late, &reason);
-  EXPECT_EQ(reason, INFLIGHT_FINISH_ABORT);
+  do {
+    ASSERT_EQ(inflight_stream_next(late, -1, &event), INFLIGHT_OK);
+  } while (event.finish_reason == INFLIGHT_FINISH_NONE);
+  EXPECT_EQ(event.finish_reason, INFLIGHT_FINISH_ABORT);
+  EXPECT_STREQ(event.error, "the request's time has run out");
+  EXPECT_EQ(event.error_status, INFLIGHT_OK);
   inflight_stream_destroy(late);
   while (stats().requests_expired == 0) std::this_thread::yield();
 }

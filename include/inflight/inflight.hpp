@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -59,6 +60,23 @@ std::string read_text(Read&& read) {
 }
 
 }  // namespace detail
+
+using LogFunction = std::function<void(inflight_log_level_t level, std::string_view message)>;
+
+// inflight_set_log(); an empty function silences. What it throws is lost. One thread at a time.
+inline void set_log(LogFunction log, inflight_log_level_t level = INFLIGHT_LOG_INFO) {
+  static LogFunction& current = *new LogFunction;  // as long as the process: engines may end late
+  inflight_set_log(nullptr, nullptr, level);       // now the function before is not running any more
+  current = std::move(log);
+  if (!current) return;
+  const inflight_log_fn call = [](void*, inflight_log_level_t line_level, const char* message, size_t length) {
+    try {
+      current(line_level, std::string_view(message, length));
+    } catch (...) {
+    }
+  };
+  inflight_set_log(call, nullptr, level);
+}
 
 // What arrived since the last event, copied.
 struct Event {

@@ -32,6 +32,34 @@ class Headers(unittest.TestCase):
             run(*language, "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror",
                 f"-I{SOURCE}/include", "-c", SOURCE / "tests/abi/header_test.c", "-o", os.devnull)
 
+    def test_wrapper_passes_the_log_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = pathlib.Path(folder) / "log.cpp", pathlib.Path(folder) / "log"
+            source.write_text("""#include <inflight/inflight.hpp>
+#include <cstdio>
+int main(int, char** argv) {
+  const auto print = [](inflight_log_level_t level, std::string_view line) {
+    std::printf("%d %.*s\\n", level, static_cast<int>(line.size()), line.data());
+    throw 1;
+  };
+  inflight::EngineOptions options;
+  options.model = argv[1];
+  options.params.host_driven = 1;
+  inflight::Engine engine(options);
+  for (int told = 0; told < 3; ++told) {
+    inflight::set_log(print, INFLIGHT_LOG_WARNING);
+    if (told == 1) inflight::set_log({});
+    engine.configure("{\\"max_num_seqs\\": " + std::to_string(100 + told) + "}");
+    engine.step();
+  }
+}
+""")
+            run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/include", source, f"-L{BUILD}/lib",
+                "-linflight", "-o", program)
+            lines = run(program, MODEL, env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib")}).splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        self.assertTrue(lines[0].startswith("2 max_num_seqs is 100") and lines[1].startswith("2 max_num_seqs is 102"), lines)
+
     def test_wrappers_compile_as_cpp17(self):
         for header in ("inflight.hpp", "plugin.hpp"):
             run("g++", "-xc++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{SOURCE}/include", "-c",
@@ -136,9 +164,22 @@ int main(int, char** argv) {
         policy = self.folder / "shortest.ifp.so"
         run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
             self.folder / "shortest.cpp", "-o", policy, *self.pkg_config("--cflags"))
-        out = run(self.prefix / "bin/inflight", "run", "--policy", policy, "--max-num-seqs", "1", "-n", "2", "--json",
-                  "-p", "Once upon a time there was", "-p", "Once", env=self.environment)
+        out = run(self.prefix / "bin/inflight", "run", "--policy", policy, "-n", "2", "--json", "-p", "Once",
+                  env=self.environment)
         self.assertIn('"finish_reason": "length"', out)
+        script = f"""import inflight, sys
+engine = inflight.Engine({str(MODEL)!r}, host_driven=True, max_num_seqs=1, schedule_policy=sys.argv[1])
+streams = {{prompt: engine.submit(prompt, max_tokens=2) for prompt in ("Once upon a time there was", "Once")}}
+while engine.step():
+    for prompt in [prompt for prompt, stream in streams.items() if stream.next(0)]:
+        print(prompt)
+        del streams[prompt]
+"""
+        environment = {**self.environment, "INFLIGHT_LIBRARY": str(self.lib / "libinflight.so"),
+                       "PYTHONPATH": str(SOURCE / "bindings_c/python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        order = [run(sys.executable, "-c", script, name, env=environment).splitlines() for name in ("fcfs", policy)]
+        self.assertEqual(order[0], ["Once upon a time there was", "Once"])
+        self.assertEqual(order[1], ["Once", "Once upon a time there was"])
 
     def test_plugindir_holds_the_policies(self):
         folder = pathlib.Path(self.pkg_config("--variable=plugindir")[0])

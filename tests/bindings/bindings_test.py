@@ -6,6 +6,7 @@ Languages whose tools are absent are skipped, and say so.
 import asyncio
 import ctypes
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -118,6 +119,13 @@ class Python(unittest.TestCase):
             for field in struct._fields_:
                 self.assertEqual(getattr(struct, field[0]).offset, int(told[f"{name}.{field[0]}"]), f"{name}.{field[0]}")
 
+    def test_wraps_every_function_and_has_the_librarys_version(self):
+        functions = set((SOURCE / "bindings_c/symbols.txt").read_text().split())
+        code = (SOURCE / "bindings_c/python/inflight/__init__.py").read_text()
+        self.assertEqual(functions - set(re.findall(r"_library\.(inflight_\w+)", code)), {"inflight_status_name"})
+        project = (SOURCE / "bindings_c/python/pyproject.toml").read_text()
+        self.assertEqual(re.search(r'^version = "(.*)"', project, re.M)[1], inflight.__version__)
+
     def prompts(self):
         return re.findall(r'"([A-Z][^"%]{8,}[a-z])"', (EXAMPLES / "c/eight_streams.c").read_text())[:8]
 
@@ -173,6 +181,82 @@ class Python(unittest.TestCase):
         prompt = engine.chat_render([{"role": "user", "content": "Hi"}])
         self.assertIn("assistant", prompt)
 
+    # One loop is left, its generator is closed later, when the next loop waits already.
+    def test_a_second_loop_goes_on_where_the_first_one_was_left(self):
+        async def read():
+            stream = self.engine.submit("Once upon a time", max_tokens=40, ignore_eos=True)
+            texts = []
+            async for output in stream:
+                texts.append(output.text)
+                break
+            async for output in stream:
+                texts.append(output.text)
+            return "".join(texts)
+
+        wanted = self.engine.generate("Once upon a time", max_tokens=40, ignore_eos=True)
+        self.assertEqual(asyncio.run(asyncio.wait_for(read(), 60)), wanted)
+
+    # The stream is not freed while another thread's cancel() uses it.
+    def test_close_waits_for_a_cancel(self):
+        stream = self.engine.submit("Once", max_tokens=400, ignore_eos=True)
+        library, cancel, closers = inflight._library, inflight._library.inflight_stream_cancel, []
+
+        def cancel_while_it_is_closed(handle):
+            closers.append(threading.Thread(target=stream.close))
+            closers[0].start()
+            closers[0].join(0.3)
+            self.assertTrue(closers[0].is_alive())
+            cancel(handle)
+
+        library.inflight_stream_cancel = cancel_while_it_is_closed
+        try:
+            stream.cancel()
+        finally:
+            library.inflight_stream_cancel = cancel
+        closers[0].join()
+        self.assertEqual(list(stream), [])
+        stream.cancel()  # does nothing any more
+
+    def test_names_stand_for_enumerations(self):
+        with inflight.Engine(MODEL, kv_cache_dtype="q8_0", host_driven=True) as engine:
+            self.assertEqual(engine.info()["limits"]["kv_cache_dtype"], "q8_0")
+        with self.assertRaisesRegex(ValueError, "kv_cache_dtype is 'q9', allowed: f16, f32, q8_0"):
+            inflight.Engine(MODEL, kv_cache_dtype="q9")
+        with self.assertRaisesRegex(ValueError, "pooling is 'first', allowed: last, mean"):
+            self.engine.embed("x", "first")
+
+    def test_guesses_are_counted(self):
+        guesses = {"method": "ngram", "num_speculative_tokens": 4}
+        with inflight.Engine(MODEL, speculative_config=json.dumps(guesses)) as engine:
+            last = list(engine.submit("a b c d e f g a b c d e f g a b c", max_tokens=32, ignore_eos=True,
+                                      prediction=" d e f g"))[-1]
+        self.assertGreater(last.draft_token_count, 0)
+        self.assertLessEqual(last.accepted_token_count, last.draft_token_count)
+        self.assertEqual(last.preemption_count, 0)
+
+    def test_log_lines_go_to_a_function(self):
+        def lines_at(level, silenced=False):
+            lines = []
+            with inflight.Engine(MODEL, host_driven=True, log_interval_steps=1) as engine:
+                inflight.set_log(lambda line_level, message: lines.append((line_level, message)), level)
+                if silenced:
+                    inflight.set_log(None)
+                engine.configure(max_num_seqs=65)  # refused by the step
+                stream = engine.submit("Once", max_tokens=1)
+                while engine.step():
+                    pass
+                stream.close()
+                inflight.set_log(None)
+            return lines
+
+        lines = lines_at("info")
+        self.assertTrue(any(level == "info" and "step=" in message for level, message in lines), lines)
+        self.assertTrue(any(level == "warning" and "max_num_seqs is 65" in message for level, message in lines), lines)
+        self.assertEqual({level for level, _ in lines_at("warning")}, {"warning"})
+        self.assertEqual(lines_at("info", silenced=True), [])
+        with self.assertRaisesRegex(ValueError, "level is 'loud'"):
+            inflight.set_log(print, "loud")
+
     def test_errors_are_exceptions(self):
         with self.assertRaisesRegex(inflight.InvalidArgument, "temperature is -1"):
             self.engine.submit("x", temperature=-1)
@@ -199,13 +283,16 @@ class Python(unittest.TestCase):
             self.assertEqual(stream.text(), wanted)
             engine.pause()
             waiting = [engine.submit("Once", max_tokens=8) for _ in range(4)]
-            with self.assertRaisesRegex(inflight.Rejected, "queued"):
+            with self.assertRaisesRegex(inflight.Rejected, "queued") as refused:
                 engine.submit("Once", max_tokens=8)
+            self.assertEqual(refused.exception.reason, "queued_requests")
+            self.assertGreaterEqual(refused.exception.retry_after_s, 1)
             engine.resume()
             self.assertTrue(engine.drain())
             self.assertEqual([each.text() for each in waiting], [wanted] * 4)
-            with self.assertRaisesRegex(inflight.Rejected, "draining"):
+            with self.assertRaisesRegex(inflight.Rejected, "draining") as refused:
                 engine.submit("Once")
+            self.assertEqual((refused.exception.reason, refused.exception.retry_after_s), ("draining", 0))
             self.assertEqual((engine.stats()["requests_finished"], engine.stats()["requests_rejected"]), (6, 2))
 
     def test_stored_prefixes_are_forgotten(self):
@@ -253,6 +340,16 @@ class Python(unittest.TestCase):
         self.assertIn("inflight_num_requests_running", self.engine.metrics_text())
         self.assertGreater(self.engine.steps()["last_step"], -1)
         self.assertEqual(inflight.simulate(workload="lengths=5,6,7", max_num_seqs=2)["output_tokens"], 18)
+        tokens = self.engine.tokenize("A dog \u00e9", add_special_tokens=False)
+        self.assertEqual(b"".join(map(self.engine.token_text, tokens)), "A dog \u00e9".encode())
+        long = inflight.simulate(workload="bimodal,requests=4000,seed=1", max_num_seqs=64, timeline=True)
+        self.assertEqual(len(long["timeline"]["rows"]), 4000)  # more text than there is room for at first
+        with inflight.Engine(MODEL, host_driven=True, profile=True) as engine:
+            stream = engine.submit("Once", max_tokens=1)
+            while engine.step():
+                pass
+            self.assertTrue(json.loads(engine.trace_json())["traceEvents"])
+            stream.close()
 
     def test_host_driven(self):
         with inflight.Engine(MODEL, host_driven=True) as engine:

@@ -14,11 +14,13 @@ Threads: an Engine may be used by any number; a Stream by one at a time.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import collections.abc
 import ctypes
 import dataclasses
 import json
 import os
+import threading
 import typing
 import weakref
 
@@ -27,7 +29,7 @@ from . import _native
 _library = _native.load()
 __version__: str = _library.inflight_version().decode()
 __all__ = ["Engine", "Stream", "Output", "Error", "InvalidArgument", "NotFound", "Unsupported", "Rejected", "EngineFailed",
-           "load_plugin", "simulate"]
+           "load_plugin", "set_log", "simulate"]
 
 
 class Error(RuntimeError):
@@ -51,7 +53,14 @@ class Unsupported(Error):
 
 
 class Rejected(Error):
-    """A queue limit or a deadline: submit later or elsewhere."""
+    """A queue limit or a deadline: submit later or elsewhere. `reason`: "max_requests", "queued_requests",
+    "queued_tokens", "predicted_wait", "draining" or None; `retry_after_s`: when another attempt makes sense, 0 = not known."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        retry = ctypes.c_int32()
+        self.reason: typing.Optional[str] = _native.REJECT_REASONS.get(_library.inflight_last_rejection(ctypes.byref(retry)))
+        self.retry_after_s: int = retry.value
 
 
 class EngineFailed(Error):
@@ -69,14 +78,18 @@ def _check(status: int) -> int:
     return status
 
 
-def _text(read: typing.Callable[..., int]) -> str:
-    """The text of a function with the buffer rule."""
-    capacity, length = 4096, ctypes.c_size_t()
+def _bytes(read: typing.Callable[..., int], capacity: int = 4096) -> bytes:
+    """What a function with the buffer rule writes."""
+    length = ctypes.c_size_t()
     while True:
         buffer = ctypes.create_string_buffer(capacity)
         if _check(read(buffer, capacity, ctypes.byref(length))) == _native.OK:
-            return buffer.raw[: length.value].decode(errors="replace")
+            return buffer.raw[: length.value]
         capacity = length.value + 4096  # it may grow between two calls
+
+
+def _text(read: typing.Callable[..., int]) -> str:
+    return _bytes(read).decode(errors="replace")
 
 
 def _strings(values: typing.Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
@@ -94,6 +107,11 @@ def _fill(params: ctypes.Structure, options: typing.Mapping[str, typing.Any],
         elif name not in fields or name.startswith(("reserved", "struct_size")) or name.endswith("_count"):
             raise TypeError(f"unknown option '{name}'")
         elif value is not None:
+            names = _native.ENUMERATIONS.get(name, {})
+            if names and isinstance(value, str):
+                if value not in names:
+                    raise ValueError(f"{name} is {value!r}, allowed: {', '.join(names)}")
+                value = names[value]
             try:
                 setattr(params, name, value.encode() if isinstance(value, str) else value)
             except TypeError:
@@ -117,6 +135,9 @@ class Output:
     output_token_count: int
     prompt_logprobs: list[float]  # of the second, third, ... prompt token
     embedding: typing.Optional[list[float]] = None  # with the option pooling
+    preemption_count: int = 0  # these with a finish_reason, but 0 where one of `stop` was found while it still ran
+    draft_token_count: int = 0  # tokens that were guessed (speculative_config)
+    accepted_token_count: int = 0  # of these, what was drawn
 
 
 def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]:
@@ -126,6 +147,22 @@ def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]
     return [{top.token_id: top.logprob for top in row if top.token_id >= 0} for row in rows]
 
 
+class _Waiter:
+    """The coroutine that waits for a stream's news, if one does. The engine holds it, so it does not hold the stream."""
+
+    def __init__(self) -> None:
+        self.wake: typing.Optional[typing.Callable[[], object]] = None
+        self.notify = _native.NotifyFunction(self._tell)
+
+    def _tell(self, _: object) -> None:
+        wake = self.wake
+        try:
+            if wake is not None:
+                wake()
+        except RuntimeError:  # the loop has been closed
+            pass
+
+
 class Stream:
     """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
 
@@ -133,7 +170,8 @@ class Stream:
         self._engine = engine
         self._handle: typing.Optional[ctypes.c_void_p] = handle
         self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
-        self._notify: typing.Any = None  # called as long as it lives
+        self._guard = threading.Lock()  # of _handle, which any thread may cancel by
+        self._waiter: typing.Optional[_Waiter] = None
         engine._streams.add(self)
 
     def __enter__(self) -> Stream:
@@ -147,12 +185,14 @@ class Stream:
 
     def cancel(self) -> None:
         """Asks to end it; what was made is still delivered. Any thread."""
-        if self._handle:
-            _library.inflight_stream_cancel(self._handle)
+        with self._guard:
+            if self._handle:
+                _library.inflight_stream_cancel(self._handle)
 
     def close(self) -> None:
         """Frees it; cancels the request if it is not finished."""
-        handle, self._handle = self._handle, None
+        with self._guard:
+            handle, self._handle = self._handle, None
         if handle:
             self._engine._streams.discard(self)
             _library.inflight_stream_destroy(handle)
@@ -191,19 +231,22 @@ class Stream:
             stop_reason=stop if reason == "stop" else None, prompt_token_count=event.prompt_token_count,
             cached_token_count=event.cached_token_count, output_token_count=event.output_token_count,
             prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [],
-            embedding=event.embedding[: event.embedding_size] if event.embedding else None)
+            embedding=event.embedding[: event.embedding_size] if event.embedding else None,
+            preemption_count=event.preemption_count, draft_token_count=event.draft_token_count,
+            accepted_token_count=event.accepted_token_count)
 
     async def __aiter__(self) -> collections.abc.AsyncIterator[Output]:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
-        def notify(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(ready.set)
-            except RuntimeError:  # the loop has been closed
-                pass
+        def wake() -> None:
+            loop.call_soon_threadsafe(ready.set)
 
-        self._notify = _native.NotifyFunction(notify)
-        _check(_library.inflight_stream_set_notify(self._handle, self._notify, None))
+        if self._waiter is None:
+            self._waiter = _Waiter()
+        waiter = self._waiter
+        waiter.wake = wake
+        if self._handle:
+            _check(_library.inflight_stream_set_notify(self._handle, waiter.notify, None))
         try:
             while True:
                 ready.clear()
@@ -213,8 +256,8 @@ class Stream:
         except StopIteration:
             return
         finally:
-            if self._handle:
-                _library.inflight_stream_set_notify(self._handle, _native.NotifyFunction(), None)
+            if waiter.wake is wake:  # else another loop reads it by now
+                waiter.wake = None
 
     def text(self) -> str:
         """The whole answer."""
@@ -223,8 +266,8 @@ class Stream:
 
 class Engine:
     """A model on a device, with one batch for all who ask. Options as inflight_engine_params_t: max_num_seqs,
-    schedule_policy, ...; `progress(fraction, what)` is told how far loading has come (return True to give up);
-    `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
+    schedule_policy, kv_cache_dtype="q8_0", ...; `progress(fraction, what)` is told how far loading has come (return True to
+    give up); `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
 
     def __init__(self, model: typing.Union[str, os.PathLike[str]], **options: typing.Any) -> None:
         self._handle: typing.Optional[ctypes.c_void_p] = None
@@ -320,9 +363,7 @@ class Engine:
 
     def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "last") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last" or "mean"."""
-        if pooling not in _native.POOLING:
-            raise ValueError(f"pooling is {pooling!r}, allowed: {', '.join(_native.POOLING)}")
-        return list(self.submit(prompt, pooling=_native.POOLING[pooling]))[-1].embedding or []
+        return list(self.submit(prompt, pooling=pooling))[-1].embedding or []
 
     def reset_prefix_cache(self) -> None:
         """Forgets the stored prefixes that no running request uses."""
@@ -354,6 +395,10 @@ class Engine:
         array = (ctypes.c_int32 * len(ids))(*ids)
         return _text(lambda *out: _library.inflight_detokenize(self._live, array, len(array), *out))
 
+    def token_text(self, token_id: int) -> bytes:
+        """What one token stands for: its bytes, which need not be whole characters, or a control token's name."""
+        return _bytes(lambda *out: _library.inflight_token_text(self._live, token_id, *out))
+
     def chat_render(self, messages: typing.Sequence[typing.Mapping[str, typing.Any]], **variables: typing.Any) -> str:
         """A conversation as prompt text, by the model's chat template; submit it with add_special_tokens=False."""
         data = json.dumps({"messages": messages, "add_generation_prompt": True, **variables}).encode()
@@ -371,6 +416,10 @@ class Engine:
 
     def metrics_text(self) -> str:
         return _text(lambda *out: _library.inflight_engine_metrics_text(self._live, *out))
+
+    def trace_json(self) -> str:
+        """Host spans and, with the option profile, kernel launches as a Chrome trace, since creation."""
+        return _text(lambda *out: _library.inflight_engine_trace_json(self._live, *out))
 
     def steps(self, since: int = 0) -> typing.Any:
         """The latest steps of the batch; see inflight_engine_steps_json()."""
@@ -402,6 +451,29 @@ class Engine:
         return _check(_library.inflight_engine_drain(self._live, milliseconds)) == _native.OK
 
 
+_log: typing.Any = None  # called as long as it lives
+
+
+def set_log(function: typing.Optional[typing.Callable[[str, str], object]], level: str = "info") -> None:
+    """The library's log lines of at least `level` ("debug", "info", "warning", "error") go to function(level, message) from
+    now on, from any thread; None silences them, as at the beginning. It must not call into the library."""
+    global _log
+    if level not in _native.LOG_LEVELS:
+        raise ValueError(f"level is {level!r}, allowed: {', '.join(_native.LOG_LEVELS)}")
+    names = list(_native.LOG_LEVELS)
+
+    def log(_: object, number: int, message: int, length: int) -> None:
+        assert function is not None
+        function(names[number], ctypes.string_at(message, length).decode(errors="replace"))
+
+    call = _native.LogFunction(log) if function is not None else _native.LogFunction()
+    _library.inflight_set_log(call, None, _native.LOG_LEVELS[level])
+    _log = call  # the one before is called no more
+
+
+atexit.register(set_log, None)  # no thread may call an interpreter that ends
+
+
 def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
     """Makes a plugin file's policies known by name."""
     _check(_library.inflight_plugin_load(str(path).encode()))
@@ -410,8 +482,4 @@ def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
 def simulate(**spec: typing.Any) -> typing.Any:
     """Runs the scheduler in virtual time; keys as `inflight sim`'s options."""
     data = json.dumps(spec).encode()
-    capacity, length = 1 << 18, ctypes.c_size_t()
-    buffer = ctypes.create_string_buffer(capacity)
-    if _check(_library.inflight_sim_run(data, len(data), buffer, capacity, ctypes.byref(length))) != _native.OK:
-        raise Error(_native.WOULD_BLOCK, f"the result has {length.value} bytes, at most {capacity} are expected")
-    return json.loads(buffer.raw[: length.value])
+    return json.loads(_bytes(lambda *out: _library.inflight_sim_run(data, len(data), *out), 1 << 18))

@@ -10,11 +10,14 @@ OK, WOULD_BLOCK, END_OF_STREAM, IDLE = 0, 1, 2, 3
 FIRST_ERROR = 10
 PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
 PAUSE_NEW, PAUSE_ALL = 1, 2
-POOLING = {"last": 1, "mean": 2}
+LOG_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+ENUMERATIONS = {"kv_cache_dtype": {"f16": 0, "f32": 1, "q8_0": 2}, "pooling": {"last": 1, "mean": 2}}
+REJECT_REASONS = {1: "max_requests", 2: "queued_requests", 3: "queued_tokens", 4: "predicted_wait", 5: "draining"}
 FINISH_REASONS = {0: None, 1: "stop", 2: "length", 3: "abort", 4: "error"}
 
 ProgressFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_double, c_char_p)
 NotifyFunction = ctypes.CFUNCTYPE(None, c_void_p)
+LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
 
 
 class TokenLogprob(ctypes.Structure):
@@ -106,6 +109,7 @@ _FUNCTIONS = {
     "inflight_engine_metrics_text": [c_void_p, *_TEXT_RESULT],
     "inflight_engine_info_json": [c_void_p, *_TEXT_RESULT],
     "inflight_engine_steps_json": [c_void_p, c_uint64, *_TEXT_RESULT],
+    "inflight_engine_trace_json": [c_void_p, *_TEXT_RESULT],
     "inflight_engine_set_policy": [c_void_p, c_char_p],
     "inflight_engine_set_policy_params": [c_void_p, c_char_p],
     "inflight_engine_configure": [c_void_p, c_char_p, c_size_t],
@@ -120,11 +124,13 @@ _FUNCTIONS = {
     "inflight_stream_set_notify": [c_void_p, NotifyFunction, c_void_p],
     "inflight_tokenize": [c_void_p, c_char_p, c_size_t, c_uint8, c_uint8, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
     "inflight_detokenize": [c_void_p, POINTER(c_int32), c_size_t, *_TEXT_RESULT],
+    "inflight_token_text": [c_void_p, c_int32, *_TEXT_RESULT],
+    "inflight_last_rejection": [POINTER(c_int32)],
     "inflight_chat_render": [c_void_p, c_char_p, c_size_t, *_TEXT_RESULT],
     "inflight_sim_run": [c_char_p, c_size_t, *_TEXT_RESULT],
 }
 _NOTHING_BACK = {"inflight_engine_destroy": [c_void_p], "inflight_stream_destroy": [c_void_p],
-                 "inflight_stream_cancel": [c_void_p]}
+                 "inflight_stream_cancel": [c_void_p], "inflight_set_log": [LogFunction, c_void_p, c_int32]}
 
 
 def load() -> ctypes.CDLL:

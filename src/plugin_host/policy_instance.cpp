@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -168,13 +169,8 @@ void PolicyInstance::at_step(uint64_t step) {
     window_begin_ = step;
     strikes_in_window_ = log_lines_in_window_ = 0;
   }
-  if (step_time_ > 0) {
-    const TimeNs promised = policy_.soft_step_us > 0 ? TimeNs{policy_.soft_step_us} * 1000 : kSoftStepNs;
-    if (step_time_ > promised) ++soft_overruns_;
-    constexpr double kWeight = 0.1;
-    step_time_average_ += kWeight * (static_cast<double>(step_time_) - step_time_average_);
-    step_time_ = 0;
-  }
+  const TimeNs promised = policy_.soft_step_us > 0 ? TimeNs{policy_.soft_step_us} * 1000 : kSoftStepNs;
+  if (std::exchange(step_time_, 0) > promised) ++slow_steps_;
 }
 
 void PolicyInstance::begin(const char* name, TimeNs now) {

@@ -102,9 +102,7 @@ class PolicyInstance {
   [[nodiscard]] bool guarded() const { return guarded_; }
   [[nodiscard]] int64_t strike_count() const { return strikes_total_; }
   [[nodiscard]] int64_t call_count() const { return calls_; }
-  // Of real time; 0 without a clock.
-  [[nodiscard]] TimeNs step_time_average() const { return static_cast<TimeNs>(step_time_average_); }
-  [[nodiscard]] int64_t soft_overrun_count() const { return soft_overruns_; }  // steps over the policy's own promise
+  [[nodiscard]] int64_t slow_step_count() const { return slow_steps_; }  // over the policy's own promise; needs a clock
   // Why it was taken out; empty while it is active.
   [[nodiscard]] const std::string& exit_message() const { return exit_message_; }
   [[nodiscard]] uint32_t exit_reason() const { return exit_reason_; }  // INFLIGHT_EXIT_*; meaningful after its end
@@ -185,8 +183,7 @@ class PolicyInstance {
   int log_lines_in_window_ = 0;
   int64_t strikes_total_ = 0;
   TimeNs step_time_ = 0;
-  double step_time_average_ = 0.0;
-  int64_t soft_overruns_ = 0;
+  int64_t slow_steps_ = 0;
   bool exit_requested_ = false;
   int32_t exit_code_ = 0;
   std::string exit_why_;

@@ -40,7 +40,6 @@ class StepLoop {
   void drain();
 
   [[nodiscard]] const StepTimes& times() const { return times_; }
-  [[nodiscard]] int32_t in_flight() const { return in_flight_; }
 
  private:
   void read_oldest();

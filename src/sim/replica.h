@@ -60,7 +60,6 @@ class Replica {
 
   [[nodiscard]] TimeNs now() const { return clock_.now(); }
   [[nodiscard]] bool idle() const { return request_count_ == 0; }
-  [[nodiscard]] int32_t request_count() const { return request_count_; }
   // Tokens that its requests have yet to be given: what routing by load compares.
   [[nodiscard]] int64_t outstanding_tokens() const { return outstanding_tokens_; }
   // Stored tokens that the request's prompt would find now.

@@ -13,12 +13,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "inflight/plugin.hpp"
 #include "plugin_host/plugin_registry.h"
 #include "support/loaded_policies.h"
+#include "support/temp_folder.h"
 
 namespace inflight::test {
 namespace {
@@ -252,11 +255,19 @@ class SlowClock final : public Clock {
 
 TEST(FaultyPolicyAlone, TakingTooLongIsAStrike) {
   const SlowClock clock;
-  const auto policy = make_sched("fcfs", {.clock = &clock});
+  const TempFolder folder;
+  const auto policy = make_sched("fcfs", {.clock = &clock, .report_folder = folder.path()});
   decisions(policy.get());
   EXPECT_FALSE(policy->instance().active());
   EXPECT_NE(policy->instance().exit_message().find("took 30 ms, allowed: 20 ms"), std::string::npos)
       << policy->instance().exit_message();
+  // Every step that it was asked in was slow, but the last one is not over.
+  std::ifstream stream(policy->instance().report_path());
+  const auto report = nlohmann::json::parse(stream);
+  std::set<int64_t> asked_in;
+  for (const auto& call : report["recent_calls"]) asked_in.insert(call["step"].get<int64_t>());
+  EXPECT_GT(asked_in.size(), 1U);
+  EXPECT_EQ(report["fault"]["slow_steps"], asked_in.size() - 1);
 }
 
 // What a policy with nothing but admit() is shown; it lets request 2 wait until step 6.

@@ -39,14 +39,10 @@ EngineFlags& recording_to(EngineFlags& flags, const std::string& path) {
 class Clients {
  public:
   Clients(Engine& engine, const Workload& workload, std::vector<RequestOptions> prepared)
-      : engine_(engine), workload_(workload), prepared_(std::move(prepared)), followers_(prepared_.size(), kNoRequest) {
+      : engine_(engine), workload_(workload), prepared_(std::move(prepared)), followers_(workload) {
     for (size_t i = 0; i < prepared_.size(); ++i) {
       const SimRequest& request = workload.requests[i];
-      if (request.after == kNoRequest) {
-        due_.emplace(request.arrival, i);
-      } else {
-        followers_[static_cast<size_t>(request.after)] = static_cast<int32_t>(i);
-      }
+      if (request.after == kNoRequest) due_.emplace(request.arrival, i);
     }
     clients_.resize(prepared_.size());
   }
@@ -57,7 +53,7 @@ class Clients {
       const size_t index = due_.begin()->second;
       due_.erase(due_.begin());
       auto client = std::make_unique<Client>(Client{this, index, engine_.submit(prepared_[index])});
-      if (followers_[index] != kNoRequest) {
+      if (followers_.first(static_cast<int32_t>(index)) != kNoRequest) {
         ++awaited_;
         client->stream.set_notify([](void* context) { static_cast<Client*>(context)->on_news(); }, client.get());
       }
@@ -104,8 +100,11 @@ class Clients {
     for (const size_t index : news) {
       if (!ended(clients_[index]->stream)) continue;
       --awaited_;
-      const auto next = static_cast<size_t>(followers_[index]);
-      due_.emplace(now + workload_.requests[next].arrival, next);
+      for (int32_t next = followers_.first(static_cast<int32_t>(index)); next != kNoRequest;
+           next = followers_.next(next)) {
+        const auto follower = static_cast<size_t>(next);
+        due_.emplace(now + workload_.requests[follower].arrival, follower);
+      }
     }
   }
 
@@ -121,7 +120,7 @@ class Clients {
   Engine& engine_;
   const Workload& workload_;
   std::vector<RequestOptions> prepared_;
-  std::vector<int32_t> followers_;  // by request: who comes after it
+  Followers followers_;
   std::multimap<TimeNs, size_t> due_;
   std::vector<std::unique_ptr<Client>> clients_;  // by request
   size_t awaited_ = 0;                            // running requests that others follow

@@ -37,10 +37,14 @@ std::string to_text(const SimResult& result) {
       fmt::format("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s, {:.2f} requests/s\n", result.makespan_s(),
                   grouped(stats.steps), result.output_tokens_per_second(),
                   result.makespan_s() > 0 ? static_cast<double>(stats.requests_finished) / result.makespan_s() : 0.0);
-  const int64_t late = stats.requests_finished - result.deadlines_met;
+  const int64_t late = stats.requests_finished + result.unfinished - result.deadlines_met;
   if (result.rejected > 0 || late > 0) {
     text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
                         grouped(late), result.goodput());
+  }
+  if (result.unfinished > 0) {
+    text += fmt::format("  cut off by the time limit {}: not in the times below, counted as past their deadlines\n",
+                        grouped(result.unfinished));
   }
   text += fmt::format("  useful slots {:.1f} %, static batching would reach {:.1f} % in {} cycles\n",
                       100.0 * result.useful_slot_share(), 100.0 * result.static_batching.efficiency,

@@ -34,7 +34,7 @@ class Exchange;
 class Run {
  public:
   Run(const Workload& workload, const LoadOptions& options, const std::function<void(size_t)>& progress)
-      : workload_(workload), options_(options), progress_(progress), timer_(io_), followers_(workload.requests.size()) {
+      : workload_(workload), options_(options), progress_(progress), timer_(io_), followers_(workload) {
     records_.requests.resize(workload.requests.size());
     tcp::resolver resolver(io_);
     error_code error;
@@ -45,11 +45,7 @@ class Run {
   LoadRecords all() {
     for (size_t i = 0; i < workload_.requests.size(); ++i) {
       const SimRequest& request = workload_.requests[i];
-      if (request.after == kNoRequest) {
-        due_.emplace_back(request.arrival, i);
-      } else {
-        followers_[static_cast<size_t>(request.after)].push_back(i);
-      }
+      if (request.after == kNoRequest) due_.emplace_back(request.arrival, i);
     }
     std::make_heap(due_.begin(), due_.end(), std::greater<>());
     const std::clock_t cpu = std::clock();
@@ -71,7 +67,9 @@ class Run {
   void on_end(size_t index) {
     --open_;
     progress_(++ended_);
-    for (const size_t follower : followers_[index]) {
+    for (int32_t next = followers_.first(static_cast<int32_t>(index)); next != kNoRequest;
+         next = followers_.next(next)) {
+      const auto follower = static_cast<size_t>(next);
       due_.emplace_back(now() + workload_.requests[follower].arrival, follower);
       std::push_heap(due_.begin(), due_.end(), std::greater<>());
     }
@@ -89,7 +87,7 @@ class Run {
   asio::steady_timer timer_;
   tcp::resolver::results_type endpoints_;
   std::vector<std::pair<TimeNs, size_t>> due_;  // a heap, the earliest on top
-  std::vector<std::vector<size_t>> followers_;
+  Followers followers_;
   TimeNs begin_ = 0;
   int32_t open_ = 0;
   size_t ended_ = 0;

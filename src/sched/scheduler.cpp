@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/math.h"
+#include "cache/adapter_salt.h"
 
 namespace inflight {
 
@@ -157,10 +158,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
   std::vector<TokenId> prompt;
   prompt.swap(request.prompt);
   const uint64_t given_salt = request.cache_salt;
-  if (request.adapter != 0) {  // its K and V are the adapter's, too
-    const TokenId adapter[] = {static_cast<TokenId>(request.adapter)};
-    request.cache_salt = child_key(request.cache_salt, adapter);
-  }
+  request.cache_salt = adapter_salt(given_salt, request.adapter);
   Sequence& first = add_choice(request, prompt, 0);
   const bool added = slot_of_request_.emplace(to_integer(request.id), first.slot).second;
   INFLIGHT_CHECK(added);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "cache/adapter_salt.h"
 #include "sched/carried_steps.h"
 
 namespace inflight {
@@ -210,13 +211,14 @@ int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
   std::vector<TokenId> tokens;
   append_prompt(request, tokens);
   const auto width = static_cast<size_t>(blocks_.block_token_count());
-  PrefixKey key = root_key(request.cache_salt);
+  const uint64_t salt = adapter_salt(request.cache_salt, request.adapter);
+  PrefixKey key = root_key(salt);
   BlockId parent = kNoBlock;
   int32_t stored = 0;
   for (size_t end = width; end <= tokens.size(); end += width) {
     const auto block = std::span(tokens).subspan(end - width, width);
     key = child_key(key, block);
-    const auto found = blocks_.tree().find({key, request.cache_salt, parent, block});
+    const auto found = blocks_.tree().find({key, salt, parent, block});
     if (!found) break;
     parent = *found;
     stored = static_cast<int32_t>(end);

@@ -99,6 +99,10 @@ double SimResult::recompute_tax() const {
 }
 GuessCounts SimResult::guesses() const { return {scheduler.drafts, scheduler.draft_tokens, scheduler.accepted_tokens}; }
 double SimResult::goodput() const { return share(static_cast<double>(deadlines_met), makespan_s()); }
+double SimResult::deadlines_met_share() const {
+  return share(static_cast<double>(deadlines_met),
+               static_cast<double>(requests.size()) + static_cast<double>(unfinished));
+}
 
 std::string to_json(const SimResult& result) {
   using Json = nlohmann::ordered_json;
@@ -118,6 +122,7 @@ std::string to_json(const SimResult& result) {
       {"steps", stats.steps},
       {"requests", stats.requests_finished},
       {"requests_rejected", result.rejected},
+      {"requests_unfinished", result.unfinished},
       {"useful_slot_share", result.useful_slot_share()},
       {"backlog_slot_share",
        share(static_cast<double>(stats.backlog_used_slot_steps), static_cast<double>(stats.backlog_slot_steps))},
@@ -134,8 +139,7 @@ std::string to_json(const SimResult& result) {
       {"e2e_ms", result.e2e},
       {"queue_ms", result.queue},
       {"goodput", result.goodput()},
-      {"deadlines_met_share",
-       share(static_cast<double>(result.deadlines_met), static_cast<double>(result.requests.size()))},
+      {"deadlines_met_share", result.deadlines_met_share()},
       {"fairness", result.fairness},
       {"prompt_tokens", stats.prompt_tokens},
       {"cached_tokens", stats.cached_tokens},

@@ -65,6 +65,7 @@ struct SimResult {
   SchedulerStats scheduler;             // summed over the replicas
   std::vector<RequestRecord> requests;  // by end
   int64_t rejected = 0;                 // never admitted: failed or refused
+  int64_t unfinished = 0;               // arrived but not ended when the time limit ended the run; not in `requests`
   TimeNs makespan = 0;
   LatencySummary ttft, itl, tpot, e2e, queue;
   int64_t deadlines_met = 0;                       // requests within all their deadlines (all that have none)
@@ -88,6 +89,8 @@ struct SimResult {
   [[nodiscard]] double recompute_tax() const;
   [[nodiscard]] GuessCounts guesses() const;
   [[nodiscard]] double goodput() const;  // requests a second within their deadlines
+  // Of all that arrived: whoever was rejected or cut off by the time limit has missed them.
+  [[nodiscard]] double deadlines_met_share() const;
 };
 
 // The keys of `inflight sim --json`.

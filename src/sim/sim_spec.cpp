@@ -193,9 +193,11 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);
   spec.timeline = values.on("timeline");
-  if (const double limit = values.number("time_limit_s"); limit > 0.0) {
-    options.time_limit = static_cast<TimeNs>(limit * 1e9);
+  const double limit = values.number("time_limit_s");
+  if (!(limit >= 0.0 && limit <= kSimSecondsMax)) {
+    fail(ErrorCode::InvalidArgument, "time_limit_s is {}, allowed: 0 (none) to {:.0f}", limit, kSimSecondsMax);
   }
+  if (limit > 0.0) options.time_limit = static_cast<TimeNs>(limit * 1e9);
   return spec;
 }
 

@@ -2,8 +2,10 @@
 #include "sim/simulated_executor.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
+#include "core/attended_tokens.h"
 #include "sim/workload.h"
 
 namespace inflight {
@@ -47,13 +49,27 @@ TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const
   return output_token(script.output, script.end_position, position);
 }
 
+void SimulatedExecutor::leave_out_entering(const BatchPlan& plan, DeviceWork& work) {
+  work.tokens = work.draft_tokens;
+  work.prefill_pairs = work.prompts = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    Script& script = scripts_[static_cast<size_t>(to_integer(entry.sequence))];
+    const int32_t begin = entry.computed_token_count, count = entry.scheduled_token_count;
+    const int32_t again = entry.phase == Phase::Decode ? 0 : std::clamp(script.entered - begin, 0, count);
+    // Once its newest token is computed, all that it loses was here.
+    script.entered =
+        entry.samples ? std::numeric_limits<int32_t>::max() : std::max(script.entered, entry.context_token_count());
+    work.tokens += std::max(again, 1);
+    if (again == 0) continue;
+    ++work.prompts;
+    work.prefill_pairs += attended_tokens(begin, again, model_.profile().sliding_window);
+  }
+}
+
 void SimulatedExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(count_ < static_cast<size_t>(kStepsInFlightMax));
   DeviceWork work = DeviceWork::of(plan, model_.profile().sliding_window);
-  if (prefill_free_) {
-    work.prefill_pairs = work.prompts = 0;
-    work.tokens = work.sequences + work.draft_tokens;
-  }
+  if (prefill_free_) leave_out_entering(plan, work);
   const Launched launched = launch(work);
   decision_hash_.add(plan);
   Flight& flight = flights_[(first_ + count_++) % flights_.size()];

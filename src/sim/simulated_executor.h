@@ -25,6 +25,7 @@ class SimulatedExecutor final : public Executor {
   struct Script {
     StreamWords output;        // the stream of its output tokens
     int32_t end_position = 0;  // where the end token is sampled; 0: it ends by length
+    int32_t entered = 0;       // set_prefill_free(): tokens whose K and V are or were here
   };
   void set_script(SequenceId sequence, const Script& script);
 
@@ -44,7 +45,8 @@ class SimulatedExecutor final : public Executor {
   // A request came at `now`, when nothing was to be done: the next step is the first one after a rest.
   void end_rest(TimeNs now);
 
-  // Prompt tokens cost nothing but their last one's logits: their K and V came from another machine.
+  // Prompt tokens cost nothing but their last one's logits, since their K and V came from another machine. Those of a
+  // preempted sequence are lost here: they are computed again.
   void set_prefill_free() { prefill_free_ = true; }
 
   [[nodiscard]] TimeNs busy_time() const { return busy_time_; }
@@ -63,6 +65,7 @@ class SimulatedExecutor final : public Executor {
     TimeNs duration = 0;
   };
   Launched launch(DeviceWork work);
+  void leave_out_entering(const BatchPlan& plan, DeviceWork& work);
   [[nodiscard]] TimeNs jittered(const DeviceWork& work, TimeNs device);
   [[nodiscard]] TokenId token_at(SequenceId sequence, int32_t position) const;
 

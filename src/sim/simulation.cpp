@@ -19,23 +19,17 @@ constexpr std::array<const char*, 3> kRoutingNames = {"round_robin", "least_load
 // Requests in order of arrival: those with a time of their own are sorted, the others come when what they follow ends.
 class ArrivalList {
  public:
-  explicit ArrivalList(const Workload& workload)
-      : workload_(workload), followers_(workload.requests.size(), kNoRequest) {
+  explicit ArrivalList(const Workload& workload) : workload_(workload), followers_(workload) {
     for (size_t i = 0; i < workload.requests.size(); ++i) {
-      const SimRequest& request = workload.requests[i];
-      if (request.after == kNoRequest) {
-        timed_.push_back(static_cast<int32_t>(i));
-      } else {
-        followers_[static_cast<size_t>(request.after)] = static_cast<int32_t>(i);
-        has_followers_ = true;
-      }
+      if (workload.requests[i].after == kNoRequest) timed_.push_back(static_cast<int32_t>(i));
     }
     std::ranges::stable_sort(timed_, {}, [&](int32_t i) { return workload.requests[static_cast<size_t>(i)].arrival; });
   }
 
   void on_end(int32_t request, TimeNs now) {
-    const int32_t follower = followers_[static_cast<size_t>(request)];
-    if (follower != kNoRequest) add(follower, now + workload_.requests[static_cast<size_t>(follower)].arrival);
+    for (int32_t next = followers_.first(request); next != kNoRequest; next = followers_.next(next)) {
+      add(next, now + workload_.requests[static_cast<size_t>(next)].arrival);
+    }
   }
   void add(int32_t request, TimeNs time) { waiting_.push({time, request}); }
 
@@ -62,12 +56,11 @@ class ArrivalList {
       waiting_.pop();
     }
   }
-  [[nodiscard]] bool has_followers() const { return has_followers_; }
+  [[nodiscard]] bool has_followers() const { return followers_.any(); }
 
  private:
   const Workload& workload_;
-  std::vector<int32_t> followers_;  // by request: who comes after it
-  bool has_followers_ = false;
+  Followers followers_;
   std::vector<int32_t> timed_;
   size_t next_timed_ = 0;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> waiting_;
@@ -88,20 +81,22 @@ class Simulation {
     for (;;) {
       Replica* const next = earliest_busy();
       const auto arrival = arrivals_.next();
-      if (arrival && (next == nullptr || arrival->time <= next->now())) {
-        if (!route(*arrival)) {  // full everywhere: it waits at the client until somebody ends
-          INFLIGHT_CHECK(next != nullptr);
-          advance(*next, std::nullopt);
-        }
-        continue;
-      }
+      const bool arrives = arrival && (next == nullptr || arrival->time <= next->now());
+      if (arrives && arrival->time < options_.time_limit && route(*arrival)) continue;
       if (next == nullptr || next->now() >= options_.time_limit) break;
-      advance(*next, arrival ? std::optional(arrival->time) : std::nullopt);
+      // Who arrives and finds no room waits at the client until somebody ends.
+      advance(*next, arrival && !arrives ? std::optional(arrival->time) : std::nullopt);
     }
     return finish();
   }
 
  private:
+  // Replicas that a request may go to.
+  struct Pool {
+    std::vector<Replica*> replicas;
+    size_t next = 0;  // round robin
+  };
+
   void add_replica(int32_t index) {
     Replica::Options options{.setup = options_.setup,
                              .overlap = options_.overlap,
@@ -119,7 +114,7 @@ class Simulation {
     }
     replicas_.push_back(
         std::make_unique<Replica>(options, model_, workload_, [this](const RequestRecord& record) { on_end(record); }));
-    (options.stage == Stage::Decode ? decode_pool_ : entry_pool_).push_back(replicas_.back().get());
+    (options.stage == Stage::Decode ? decode_pool_ : entry_pool_).replicas.push_back(replicas_.back().get());
   }
 
   [[nodiscard]] Replica* earliest_busy() const {
@@ -139,15 +134,21 @@ class Simulation {
     std::optional<TimeNs> wake = replica.wake_time();
     if (until && (!wake || *until < *wake)) wake = until;
     INFLIGHT_CHECK(wake.has_value());
-    replica.idle_until(std::max(*wake, replica.now()));
+    replica.idle_until(std::max(std::min(*wake, options_.time_limit), replica.now()));
+  }
+
+  // It comes with its first token, from the prefill pool.
+  [[nodiscard]] bool is_transferred(int32_t request) const {
+    return !first_stage_.empty() && first_stage_[static_cast<size_t>(request)].has_value();
   }
 
   bool route(const ArrivalList::Arrival& arrival) {
     const SimRequest& request = workload_.requests[static_cast<size_t>(arrival.request)];
-    const bool transferred = !first_stage_.empty() && first_stage_[static_cast<size_t>(arrival.request)].has_value();
+    const bool transferred = is_transferred(arrival.request);
     Replica* const replica = choose(transferred ? decode_pool_ : entry_pool_, request);
     if (replica == nullptr) return false;
     arrivals_.pop(arrival);
+    arrived_ += !transferred;
     if (options_.max_queued > 0 && !transferred && waiting_beyond_rows(*replica) >= options_.max_queued) {
       on_whole_end({.request = arrival.request,
                     .replica = 0,
@@ -166,17 +167,18 @@ class Simulation {
     return scheduler.waiting_count() - std::max(scheduler.config().max_num_seqs - scheduler.running_count(), 0);
   }
 
-  [[nodiscard]] Replica* choose(const std::vector<Replica*>& pool, const SimRequest& request) {
-    if (pool.size() == 1) return pool.front()->has_room() ? pool.front() : nullptr;
+  [[nodiscard]] Replica* choose(Pool& pool, const SimRequest& request) {
+    const std::vector<Replica*>& replicas = pool.replicas;
+    if (replicas.size() == 1) return replicas.front()->has_room() ? replicas.front() : nullptr;
     if (options_.routing == Routing::RoundRobin) {
-      for (size_t tried = 0; tried < pool.size(); ++tried) {
-        Replica* const replica = pool[round_robin_++ % pool.size()];
+      for (size_t tried = 0; tried < replicas.size(); ++tried) {
+        Replica* const replica = replicas[pool.next++ % replicas.size()];
         if (replica->has_room()) return replica;
       }
       return nullptr;
     }
     Replica* least = nullptr;
-    for (Replica* const replica : pool) {
+    for (Replica* const replica : replicas) {
       if (!replica->has_room()) continue;
       if (least == nullptr || replica->outstanding_tokens() < least->outstanding_tokens()) least = replica;
     }
@@ -184,7 +186,7 @@ class Simulation {
     // The most stored tokens; where nothing is stored or the holder is far busier, the least loaded.
     Replica* best = least;
     int32_t stored = least->stored_prefix_tokens(request);
-    for (Replica* const replica : pool) {
+    for (Replica* const replica : replicas) {
       const int32_t here = replica->stored_prefix_tokens(request);
       const bool overloaded =
           replica->outstanding_tokens() > 2 * least->outstanding_tokens() + request.prompt_tokens * 8;
@@ -231,6 +233,7 @@ class Simulation {
   }
 
   SimResult finish();
+  [[nodiscard]] int64_t count_unfinished();
   void summarise_requests();
 
   SimOptions options_;
@@ -239,10 +242,10 @@ class Simulation {
   DeviceModel model_;
   ArrivalList arrivals_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  std::vector<Replica*> entry_pool_, decode_pool_;
+  Pool entry_pool_, decode_pool_;
   std::vector<std::optional<RequestRecord>> first_stage_;  // with pools, by request: what the prefill pool did
   LatencyHistogram transfer_itl_;
-  size_t round_robin_ = 0;
+  int64_t arrived_ = 0;  // requests that a replica took or rejected
   SimResult result_;
 };
 
@@ -289,7 +292,20 @@ void Simulation::summarise_requests() {
   result_.queue = LatencySummary::of(std::move(queue));
 }
 
+// Those that the time limit cuts off.   MODIFIES: takes arrivals before the limit out of the list.
+int64_t Simulation::count_unfinished() {
+  int64_t at_clients = 0;  // nobody had room for them
+  for (auto arrival = arrivals_.next(); arrival && arrival->time < options_.time_limit; arrival = arrivals_.next()) {
+    at_clients += !is_transferred(arrival->request);
+    arrivals_.pop(*arrival);
+  }
+  const auto ended = static_cast<int64_t>(result_.requests.size());
+  INFLIGHT_CHECK(options_.time_limit != kNoDeadline || result_.requests.size() == workload_.requests.size());
+  return arrived_ + at_clients - ended;
+}
+
 SimResult Simulation::finish() {
+  result_.unfinished = count_unfinished();
   const SchedulerSetup& setup = options_.setup;
   result_.workload = workload_.name;
   result_.device = options_.device.name;
@@ -309,10 +325,13 @@ SimResult Simulation::finish() {
   }
   itl.add(transfer_itl_);
   if (!first_stage_.empty()) {  // a request counts once, not in both pools
-    result_.scheduler.requests_finished = static_cast<int64_t>(result_.requests.size());
-    result_.scheduler.prompt_tokens = 0;
-    for (const Replica* replica : entry_pool_) {
-      result_.scheduler.prompt_tokens += replica->scheduler().stats().prompt_tokens;
+    SchedulerStats& sum = result_.scheduler;
+    sum.requests_finished = std::ranges::count_if(
+        result_.requests, [](const RequestRecord& record) { return record.reason != FinishReason::Error; });
+    for (const auto member :
+         {&SchedulerStats::prompt_tokens, &SchedulerStats::cached_tokens, &SchedulerStats::host_cached_tokens}) {
+      sum.*member = 0;
+      for (const Replica* replica : entry_pool_.replicas) sum.*member += replica->scheduler().stats().*member;
     }
   }
   const auto count = static_cast<double>(replicas_.size());

@@ -2,6 +2,7 @@
 #include "sim/workload.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/rng.h"
@@ -67,6 +68,15 @@ void Workload::add(SimRequest request, std::span<const ContentSegment> prompt) {
   request.max_tokens = std::max(request.max_tokens, request.output_tokens);
   segments.insert(segments.end(), prompt.begin(), prompt.end());
   requests.push_back(request);
+}
+
+Followers::Followers(const Workload& workload)
+    : first_(workload.requests.size(), kNoRequest), next_(workload.requests.size(), kNoRequest) {
+  for (size_t i = workload.requests.size(); i-- > 0;) {
+    if (workload.requests[i].after == kNoRequest) continue;
+    any_ = true;
+    next_[i] = std::exchange(first_[static_cast<size_t>(workload.requests[i].after)], static_cast<int32_t>(i));
+  }
 }
 
 StaticBatching static_batching(const Workload& workload, int32_t slots) {

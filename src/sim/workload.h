@@ -63,6 +63,7 @@ struct ContentSegment {
 };
 
 inline constexpr int32_t kNoRequest = -1;
+inline constexpr double kSimSecondsMax = 4e9;  // of virtual time: so that ends can be counted too
 
 struct SimRequest {
   TimeNs arrival = 0;          // since the begin; of one with `after`: from the end of that one (thinking time)
@@ -117,6 +118,21 @@ struct Workload {
 
   // Adds a request whose prompt is the given segments; sets its prompt_tokens.
   void add(SimRequest request, std::span<const ContentSegment> prompt);
+};
+
+// Who arrives when a request has ended: those whose `after` it is, in their order.
+class Followers {
+ public:
+  explicit Followers(const Workload& workload);
+  [[nodiscard]] bool any() const { return any_; }
+  // kNoRequest: nobody.
+  [[nodiscard]] int32_t first(int32_t request) const { return first_[static_cast<size_t>(request)]; }
+  // Who follows the same request as `follower`.
+  [[nodiscard]] int32_t next(int32_t follower) const { return next_[static_cast<size_t>(follower)]; }
+
+ private:
+  bool any_ = false;
+  std::vector<int32_t> first_, next_;
 };
 
 // What a batch of `slots` loses when it stays together until its longest member ends: requests in order, batches of

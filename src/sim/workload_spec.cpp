@@ -240,7 +240,7 @@ class Generator {
  private:
   // One client talking: its next request begins with all that was said.
   struct Conversation {
-    TimeNs arrival = 0;
+    TimeNs arrival = 0;  // of the next request, as SimRequest has it
     int32_t after = kNoRequest;
     uint64_t stream = 0;
     uint64_t prefix_stream = 0;
@@ -298,9 +298,10 @@ class Generator {
     request.itl_target = deadline(itl_ms_, conversation.tight);
     request.output_stream = branches_ == 1 ? conversation.stream : ++streams_;
     request.after = conversation.after;
-    request.arrival = request.after == kNoRequest
-                          ? conversation.arrival
-                          : static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - rng_.uniform()));
+    if (request.after != kNoRequest && (branches_ == 1 || index == 0)) {
+      conversation.arrival = static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - rng_.uniform()));
+    }
+    request.arrival = conversation.arrival;
     workload_.add(request, prompt);
     if (branches_ > 1) return;
     conversation.said += request.output_tokens;

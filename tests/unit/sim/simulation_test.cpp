@@ -132,6 +132,55 @@ TEST(Simulation, ConcurrencyKeepsClientsWaiting) {
   EXPECT_DOUBLE_EQ(result["e2e_ms"]["max"], 10.0);
 }
 
+// A client asks for four answers at once, thinks, and asks for the next four.
+TEST(Simulation, AllBranchesOfAClientArrive) {
+  const SimSpec spec = parse_sim_spec(
+      R"({"workload": "branches,requests=12,branches=4,prompt=16,output=10,concurrency=1,think_ms=50", "device": "unit",
+          "overlap": "off"})");
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+  ASSERT_EQ(result.requests.size(), 12U);
+  std::vector<TimeNs> arrivals(12);
+  for (const RequestRecord& record : result.requests) arrivals[static_cast<size_t>(record.request)] = record.arrival;
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(arrivals[i], arrivals[i / 4 * 4]) << i;
+  EXPECT_GT(arrivals[8], arrivals[4] + 10 * 1'000'000);
+}
+
+// 100 requests, ten at a time, ten steps of a millisecond each: after 25 ms 20 have ended, 10 run and 70 wait, in the
+// engine or, where that takes no more, at the client.
+TEST(Simulation, WhoIsCutOffByTheTimeLimitHasMissedTheDeadlines) {
+  for (const int32_t max_requests : {100, 15}) {
+    const auto result = run({{"workload", "closed,requests=100,prompt=4,output=10,ttft_ms=1000"},
+                             {"max_num_seqs", 10},
+                             {"max_requests", max_requests},
+                             {"device", "unit"},
+                             {"overlap", "off"},
+                             {"time_limit_s", 0.025}});
+    EXPECT_EQ(result["requests"], 20);
+    EXPECT_EQ(result["requests_unfinished"], 80);
+    EXPECT_DOUBLE_EQ(result["deadlines_met_share"], 0.2);
+    EXPECT_DOUBLE_EQ(result["makespan_s"], 0.025);
+  }
+}
+
+TEST(Simulation, NobodyArrivesAfterTheTimeLimit) {
+  Workload workload;
+  for (const TimeNs arrival : {TimeNs{0}, TimeNs{3600'000'000'000}}) {
+    const ContentSegment prompt[] = {{1, 0, 4}};
+    workload.add({.arrival = arrival, .output_tokens = 10}, prompt);
+  }
+  // An engine at rest, and one that makes its first request wait for others or five seconds.
+  for (const char* batching : {"continuous", "dynamic"}) {
+    SimSpec spec =
+        parse_sim_spec(fmt::format(R"({{"workload": "closed", "device": "unit", "overlap": "off", "batching": "{}",
+                         "max_batch_delay_ms": 5000, "time_limit_s": 2}})",
+                                   batching));
+    const SimResult result = run_simulation(spec.options, workload, SteadyClock());
+    const bool waits = batching == std::string_view("dynamic");
+    EXPECT_EQ(result.makespan, waits ? TimeNs{2'000'000'000} : TimeNs{10'000'000});
+    EXPECT_EQ(result.unfinished, waits ? 1 : 0);
+  }
+}
+
 TEST(Simulation, FollowingTurnsFindTheTurnsBefore) {
   const auto result = run({{"workload", "multiturn,requests=5,turns=5,prefix=0,prompt=64,output=64,think_ms=1"},
                            {"device", "unit"},
@@ -242,6 +291,10 @@ TEST(Simulation, MistakesAreNamed) {
             "the workload's longest request has 640 tokens with its output, allowed: 100 (max_model_len)");
   EXPECT_EQ(message(R"({"workload": "closed", "kv_blocks": 10})"),
             "the workload's longest request has 640 tokens with its output, allowed: 160 (kv_blocks 10 of 16 tokens)");
+  EXPECT_EQ(message(R"({"workload": "closed", "time_limit_s": 1e10})"),
+            "time_limit_s is 10000000000, allowed: 0 (none) to 4000000000");
+  EXPECT_EQ(message(R"({"workload": "closed", "time_limit_s": -1})"),
+            "time_limit_s is -1, allowed: 0 (none) to 4000000000");
   EXPECT_NE(message(R"({"workload": "closed", "schedule_policy": "nobody"})").find("nobody"), std::string::npos);
 }
 

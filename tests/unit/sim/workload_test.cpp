@@ -44,6 +44,27 @@ TEST(Workload, StreamsAreFunctionsOfPosition) {
   EXPECT_EQ(std::ranges::count(whole, kSimEndToken), 0);
 }
 
+TEST(Workload, FollowersComeInOrder) {
+  Workload workload;
+  for (const int32_t after : {kNoRequest, 0, kNoRequest, 0, 2, 0}) {
+    const ContentSegment prompt[] = {{1, 0, 4}};
+    workload.add({.after = after}, prompt);
+  }
+  const Followers followers(workload);
+  EXPECT_TRUE(followers.any());
+  const auto of = [&](int32_t request) {
+    std::vector<int32_t> found;
+    for (int32_t next = followers.first(request); next != kNoRequest; next = followers.next(next))
+      found.push_back(next);
+    return found;
+  };
+  EXPECT_EQ(of(0), (std::vector<int32_t>{1, 3, 5}));
+  EXPECT_EQ(of(2), (std::vector<int32_t>{4}));
+  EXPECT_TRUE(of(5).empty());
+  workload.requests.resize(1);
+  EXPECT_FALSE(Followers(workload).any());
+}
+
 // checklist 124: before each output token but the first stands a wrong one, as often as guesses are wrong.
 TEST(Workload, PredictionsAreRightAsOftenAsAsked) {
   const Workload workload = make_workload("closed,requests=100,prompt=30,output=200,acceptance=0.7,seed=5");

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: with several replicas, and with separate pools for prompts and decodes, every request counts once, whoever
+// serves it. Method: workloads of which it is known beforehand where their requests go and what is found stored; a
+// device that takes a microsecond a token.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "sim/sim_spec.h"
+#include "sim/simulated_executor.h"
+
+namespace inflight {
+namespace {
+
+SimSpec pools(const nlohmann::json& more) {
+  nlohmann::json spec = {{"device", "gpu-7b"}, {"replicas", 2}, {"prefill_replicas", 1}};
+  spec.update(more);
+  return parse_sim_spec(spec.dump());
+}
+
+SimResult run(const SimSpec& spec) { return run_simulation(spec.options, load_workload(spec), SteadyClock()); }
+
+// 20 prompts, one by one, of 1,024 shared tokens and 128 of their own: all but the first find what they share.
+TEST(Replicas, PoolsCountAPromptOnce) {
+  const SimResult result =
+      run(pools({{"workload", "prefix,requests=20,prefix_groups=1,prefix=1024,prompt=128,output=20,rate=0.1"}}));
+  EXPECT_EQ(result.scheduler.prompt_tokens, 20 * 1152);
+  EXPECT_EQ(result.scheduler.cached_tokens, 19 * 1024);
+  EXPECT_DOUBLE_EQ(result.prefix_hit_rate(), 19.0 * 1024 / (20 * 1152));
+}
+
+TEST(Replicas, PoolsCountWhoIsRejectedAsRejected) {
+  SimSpec spec = pools({{"workload", "closed,requests=20,output=5"}, {"max_num_seqs", 2}});
+  spec.options.max_queued = 6;
+  const SimResult result = run(spec);
+  EXPECT_EQ(result.scheduler.requests_finished + result.rejected, 20);
+  EXPECT_GE(result.rejected, 12);
+}
+
+// One by one, each through both pools: every replica of each pool gets each second one.
+TEST(Replicas, RoundRobinGoesRoundInEachPool) {
+  const SimResult result = run(pools({{"workload", "poisson,requests=40,rate=0.1,prompt=100,output=10"},
+                                      {"routing", "round_robin"},
+                                      {"replicas", 4},
+                                      {"prefill_replicas", 2}}));
+  std::map<int32_t, int> served;
+  for (const RequestRecord& record : result.requests) ++served[record.replica];
+  EXPECT_EQ(served, (std::map<int32_t, int>{{2, 20}, {3, 20}}));
+}
+
+// Conversations with adapters: their K and V are stored apart, and where they are is found all the same.
+TEST(Replicas, PrefixRoutingFindsWhatAnAdapterComputed) {
+  const nlohmann::json spec = {{"workload", "multiturn,requests=200,turns=5,prefix=0,adapters=3,rate=0.2,think_ms=1"},
+                               {"device", "gpu-7b"},
+                               {"replicas", 4},
+                               {"routing", "prefix"}};
+  const SimSpec parsed = parse_sim_spec(spec.dump());
+  const Workload workload = load_workload(parsed);
+  const SimResult result = run_simulation(parsed.options, workload, SteadyClock());
+  for (const RequestRecord& record : result.requests) {
+    const SimRequest& request = workload.requests[static_cast<size_t>(record.request)];
+    if (request.after == kNoRequest) continue;
+    // All that was said but its last tokens, which fill no block or were never computed.
+    EXPECT_GE(record.cached_tokens, request.prompt_tokens - 64 - 2 * 16);
+  }
+}
+
+struct DecodeReplica {
+  DecodeReplica() {
+    executor.set_script(SequenceId{1}, {});
+    executor.set_prefill_free();
+  }
+  // Microseconds of a step that computes so many tokens of the sequence.
+  TimeNs step(int32_t computed, int32_t count, bool samples) {
+    BatchPlan plan;
+    plan.step = ++steps;
+    plan.scheduled_token_count = count;
+    plan.sampled_row_count = samples ? 1 : 0;
+    plan.entries.push_back({.sequence = SequenceId{1},
+                            .computed_token_count = computed,
+                            .scheduled_token_count = count,
+                            .samples = samples,
+                            .phase = samples && count == 1 ? Phase::Decode : Phase::Prefill});
+    executor.submit(plan);
+    return executor.wait().duration / 1000;
+  }
+  DeviceModel model{{.token_us = 1.0}};
+  ManualClock clock;
+  SimulatedExecutor executor{model, clock, false, 0};
+  uint64_t steps = 0;
+};
+
+// Only what came from the other pool is free: after a preemption K and V are gone, and computed again.
+TEST(Replicas, ADecodePoolPaysForWhatItLost) {
+  DecodeReplica whole;
+  EXPECT_EQ(whole.step(0, 101, true), 1);
+  EXPECT_EQ(whole.step(101, 1, true), 1);
+  EXPECT_EQ(whole.step(102, 1, true), 1);
+  EXPECT_EQ(whole.step(0, 104, true), 104);  // preempted
+  EXPECT_EQ(whole.step(48, 57, true), 57);   // again; its first blocks were stored
+
+  DecodeReplica in_parts;
+  EXPECT_EQ(in_parts.step(0, 60, false), 1);
+  EXPECT_EQ(in_parts.step(0, 80, false), 60);  // lost while it entered: 60 tokens that had come, 20 that come now
+  EXPECT_EQ(in_parts.step(80, 21, true), 1);
+  EXPECT_EQ(in_parts.step(0, 102, true), 102);
+}
+
+}  // namespace
+}  // namespace inflight

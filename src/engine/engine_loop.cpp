@@ -86,7 +86,9 @@ void Engine::execute(PolicyCommand& command) {
         Candidate& candidate = kSchedule ? schedule_candidate_ : eviction_candidate_;
         candidate.spec = command.spec;
         candidate.instance = &policy->instance();
-        policies_.replace(std::move(policy), clock_.now());
+        const TimeNs now = clock_.now();
+        policies_.replace(std::move(policy), now);
+        recorder_.trial(command.spec, now);
       },
       command.policy);
 }
@@ -101,7 +103,8 @@ void Engine::execute(ChangeCommand& command) {
   }
 }
 
-// Policies that have taken over name themselves to the trace, so that a replay changes them at the same step.
+// Policies that have taken over name themselves to the trace, as when their trial began, so that a replay changes them
+// at the same step.
 void Engine::record_takeovers() {
   const auto record = [this](Candidate& candidate, uint32_t kind, const PolicyInstance& in_force) {
     if (candidate.instance == &in_force) {

@@ -61,6 +61,10 @@ void TraceRecorder::record(Function&& function) {
   if (whole_ && file_) function(*whole_);
 }
 
+void TraceRecorder::trial(const std::string& spec, TimeNs now) {
+  record([&](TraceEncoder& to) { to.trial(spec, now); });
+}
+
 void TraceRecorder::policy(const std::string& spec, TimeNs now) {
   record([&](TraceEncoder& to) { to.policy(spec, now); });
 }

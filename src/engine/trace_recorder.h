@@ -23,6 +23,7 @@ class TraceRecorder final : public SchedulerTrace {
   // recent_bytes: kept in memory; 0 = nothing.  path: of the file; empty = none.   ERRORS: Io.
   TraceRecorder(std::string configuration_json, size_t recent_bytes, const std::string& path);
 
+  void trial(const std::string& spec, TimeNs now);
   void policy(const std::string& spec, TimeNs now);
   void parameters(const std::string& spec, TimeNs now);
   void limits(const std::string& json, TimeNs now);

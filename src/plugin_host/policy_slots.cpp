@@ -113,6 +113,12 @@ void PolicySlots::advance() {
   }
 }
 
+void PolicySlots::end_trial(uint32_t kind) {
+  if (kind == INFLIGHT_KIND_SCHED && schedule_trial_) schedule_trial_->steps_wanted = 0;
+  if (kind == INFLIGHT_KIND_EVICT && eviction_trial_) eviction_trial_->steps_wanted = 0;
+  advance();
+}
+
 std::optional<PolicySlots::TrialView> PolicySlots::trial(uint32_t kind) const {
   if (kind == INFLIGHT_KIND_SCHED && schedule_trial_) {
     return TrialView{schedule_trial_->shadow.counts(), schedule_trial_->candidate->instance()};

@@ -52,6 +52,8 @@ class PolicySlots {
   [[nodiscard]] bool in_force(const std::string& spec) const;
   // After every step: ends trials that are over.
   void advance();
+  // The same for a policy of this kind (INFLIGHT_KIND_*), however short its trial was.
+  void end_trial(uint32_t kind);
 
   [[nodiscard]] bool on_trial() const { return schedule_trial_ != nullptr || eviction_trial_ != nullptr; }
   struct TrialView {
@@ -79,8 +81,6 @@ class PolicySlots {
   };
   using ScheduleTrial = Trial<SchedAdapter, ShadowSchedule>;
   using EvictionTrial = Trial<EvictAdapter, ShadowEvict>;
-  void end_schedule_trial();
-  void end_eviction_trial();
   template <typename Adapter, typename TrialType, typename HandOver>
   void end_trial(std::unique_ptr<Adapter>& in_force, std::unique_ptr<TrialType>& trial, HandOver&& hand_over);
 

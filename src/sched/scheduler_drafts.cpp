@@ -3,9 +3,9 @@
 // text that its request expects. Their K and V are stored and their logits give a token each, in the same step. Guesses
 // that are what was drawn are the sequence's next tokens; what was computed for the others is never read: their places
 // are computed anew. Every token is drawn from the logits, and with the random number, that it would have without
-// guesses, so the answers are the same, greedy or not. What is guessed follows from the request alone, so that a
-// recording can be replayed. Sources: Leviathan et al. 2023 (verification), Saxena 2023 (prompt lookup), vLLM's method
-// "ngram".
+// guesses, so the answers are the same, greedy or not. What is guessed follows from the requests that run, so that a
+// recording can be replayed: it tells whose tokens the host draws. Sources: Leviathan et al. 2023 (verification),
+// Saxena 2023 (prompt lookup), vLLM's method "ngram".
 #include <algorithm>
 
 #include "sched/ngram_lookup.h"

@@ -14,6 +14,14 @@ namespace {
 uint64_t zigzag(int64_t value) { return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63); }
 int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
+// Whether the host draws a request's tokens, those after min_tokens too.
+enum class HostDraws : uint8_t { Never, Always, WhenItsFilterWakes };
+HostDraws host_draws(const Request& request) {
+  const bool filters = request.has_token_filter && !request.filter_sleeps;
+  if (filters || request.sampling.needs_logits(std::numeric_limits<int32_t>::max())) return HostDraws::Always;
+  return request.has_token_filter ? HostDraws::WhenItsFilterWakes : HostDraws::Never;
+}
+
 // Appends LEB128.
 void append(std::vector<std::byte>& bytes, uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<std::byte>(value | 0x80));
@@ -64,6 +72,8 @@ void TraceEncoder::text_record(TraceRecordType type, std::string_view text, Time
   put_text(text);
   close();
 }
+
+void TraceEncoder::trial(std::string_view spec, TimeNs now) { text_record(TraceRecordType::Trial, spec, now); }
 
 void TraceEncoder::policy(std::string_view spec, TimeNs now) { text_record(TraceRecordType::Policy, spec, now); }
 
@@ -122,6 +132,8 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   if (with_inputs_) {
     for (const TokenId token : request.prediction) put(static_cast<uint64_t>(token));
   }
+  put(static_cast<uint64_t>(host_draws(request)));
+  put(static_cast<uint64_t>(request.sampling.min_tokens));
   close();
 }
 
@@ -177,6 +189,10 @@ void TraceEncoder::on_commit(const StepResult& result, TimeNs now) {
     }
   }
   for (size_t row = 0; row < result.sampled.size(); ++row) {
+    if (result.sampled[row].filter_wakes) {
+      put(row);
+      put(0);
+    }
     const std::span<const TokenId> forced = result.sampled[row].forced;
     const std::span<const TokenLogprob> further = result.sampled[row].further;  // one of them is empty
     if (forced.empty() && further.empty()) continue;
@@ -302,6 +318,9 @@ class Decoder {
       case TraceRecordType::Finish:
         record.content = TraceFinish{sequence(), reason()};
         return true;
+      case TraceRecordType::Trial:
+        record.content = TraceTrial{text()};
+        return true;
       case TraceRecordType::Policy:
         record.content = TracePolicy{text()};
         return true;
@@ -350,6 +369,11 @@ class Decoder {
     request.adapter = small<uint32_t>("an adapter is out of range");
     if (fields_.empty()) return add;  // written before there were predictions
     request.prediction = tokens(count());
+    if (fields_.empty()) return add;  // written before it was told who draws
+    const auto draws = small<HostDraws>("who draws is unknown", static_cast<uint64_t>(HostDraws::WhenItsFilterWakes));
+    request.has_token_filter = draws != HostDraws::Never;
+    request.filter_sleeps = draws == HostDraws::WhenItsFilterWakes;
+    request.sampling.min_tokens = small<int32_t>("min_tokens is out of range");
     return add;
   }
 
@@ -393,8 +417,12 @@ class Decoder {
           static_cast<TokenId>(small<int64_t>("a token id is out of range", uint64_t{1} << 31) - 1));
     }
     while (!fields_.empty()) {
-      const uint64_t row = number();
-      commit.following.push_back({static_cast<size_t>(row), tokens(count())});
+      const auto row = static_cast<size_t>(number());
+      if (const size_t following = count(); following > 0) {
+        commit.following.push_back({row, tokens(following)});
+      } else {
+        commit.waking.push_back(row);
+      }
     }
     return commit;
   }

@@ -7,9 +7,11 @@
 //   Add       sequence, request, arrival, prompt tokens (their number only without inputs), limits, tenant, ...
 //   Cancel    sequence, reason, whether the whole request
 //   Plan      step, entries (sequence, computed, scheduled), refusals, end of the pass, preemptions
-//   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), forced tokens
+//   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), by row what
+//             follows: forced tokens, or guesses that were right; none: its filter wakes
 //   Finish    sequence, reason
-//   Policy    text: the policy from here on
+//   Trial     text: a policy that runs beside the one in force from here on
+//   Policy    text: the policy from here on, the one on trial (recordings from before there was Trial: any other)
 //   Parameters  text: new parameters of the policy in force
 //   Limits    text: JSON of the limits that change
 //   Hold      whether from here on nobody is admitted (Scheduler::hold_admissions)
@@ -41,7 +43,8 @@ enum class TraceRecordType : uint8_t {
   Parameters = 9,
   Limits = 10,
   Hold = 11,
-  ResetPrefixCache = 12
+  ResetPrefixCache = 12,
+  Trial = 13
 };
 
 inline constexpr uint64_t kTraceVersion = 1;
@@ -54,6 +57,7 @@ class TraceEncoder final : public SchedulerTrace {
   TraceEncoder(Sink sink, bool with_inputs);
 
   void begin(std::string_view configuration_json);
+  void trial(std::string_view spec, TimeNs now);
   void policy(std::string_view spec, TimeNs now);
   void parameters(std::string_view spec, TimeNs now);
   void limits(std::string_view json, TimeNs now);
@@ -89,7 +93,9 @@ struct TraceBegin {
 };
 struct TraceAdd {
   SequenceId sequence{};
-  Request request;  // with its prompt when the trace has inputs
+  // With its prompt when the trace has inputs. Of what makes the host draw its tokens only that it does:
+  // has_token_filter, filter_sleeps and sampling.min_tokens.
+  Request request;
   int32_t prompt_token_count = 0;
 };
 struct TraceCancel {
@@ -120,10 +126,14 @@ struct TraceCommit {
     std::vector<TokenId> tokens;
   };
   std::vector<Following> following;
+  std::vector<size_t> waking;  // rows: SampledToken::filter_wakes
 };
 struct TraceFinish {
   SequenceId sequence{};
   FinishReason reason = FinishReason::None;
+};
+struct TraceTrial {
+  std::string spec;
 };
 struct TracePolicy {
   std::string spec;
@@ -140,8 +150,8 @@ struct TraceHold {
 struct TraceResetPrefixCache {};
 struct TraceRecord {
   TimeNs time = 0;
-  std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TracePolicy, TraceParameters,
-               TraceLimits, TraceHold, TraceResetPrefixCache>
+  std::variant<TraceBegin, TraceAdd, TraceCancel, TracePlan, TraceCommit, TraceFinish, TraceTrial, TracePolicy,
+               TraceParameters, TraceLimits, TraceHold, TraceResetPrefixCache>
       content;
 };
 

@@ -50,7 +50,9 @@ std::string reason_text(AdmissionResult result, bool looked_at, const Refusal& r
 
 class Explainer {
  public:
-  Explainer(SequenceId sequence, int32_t prompt_tokens) : sequence_(sequence), prompt_tokens_(prompt_tokens) {}
+  // first: the sequence of the request's first choice.
+  Explainer(SequenceId sequence, SequenceId first, int32_t prompt_tokens)
+      : sequence_(sequence), first_(first), prompt_tokens_(prompt_tokens), waits_for_first_(sequence != first) {}
 
   void apply(const TraceRecord& record) {
     time_ = record.time;
@@ -76,6 +78,7 @@ class Explainer {
 
  private:
   void apply(const TraceBegin&) {}
+  void apply(const TraceTrial&) {}
   void apply(const TracePolicy&) {}
   void apply(const TraceParameters&) {}
   void apply(const TraceLimits&) {}
@@ -84,12 +87,15 @@ class Explainer {
     held_ = hold.holds;
   }
   void apply(const TraceResetPrefixCache&) {}
-  void apply(const TraceCommit&) {}
+  void apply(const TraceCommit& commit) {
+    if (commit.step == first_token_step_) waits_for_first_ = false;
+  }
   void apply(const TraceAdd&) {}
   void apply(const TraceCancel& cancel) {
     if (cancel.sequence == sequence_) add(ExplainedKind::Cancelled, 0, fmt::format("by {}", to_string(cancel.reason)));
   }
   void apply(const TraceFinish& finish) {
+    if (finish.sequence == first_) waits_for_first_ = false;
     if (finish.sequence != sequence_) return;
     add(ExplainedKind::Finished, 0, to_string(finish.reason));
     ended_ = true;
@@ -104,6 +110,9 @@ class Explainer {
               : fmt::format("{} computed tokens are lost and computed again later", preemption.lost_tokens));
     }
     for (const TracePlan::Entry& entry : plan.entries) {
+      if (entry.sequence == first_ && entry.computed + entry.scheduled >= prompt_tokens_ && first_token_step_ == 0) {
+        first_token_step_ = plan.step;
+      }
       if (entry.sequence != sequence_) continue;
       running_ = true;
       const int32_t end = entry.computed + entry.scheduled;
@@ -116,6 +125,11 @@ class Explainer {
       return;
     }
     if (held_) return add_held(plan.step);
+    if (waits_for_first_) {
+      const AdmissionResult result = AdmissionResult::NotReady;
+      return add(ExplainedKind::Waited, plan.step,
+                 fmt::format("{}: the first choice computes the prompt for all", to_string(result)), 0, result);
+    }
     const auto refusal = std::ranges::find(plan.refusals, sequence_, &Refusal::sequence);
     const bool looked_at = refusal != plan.refusals.end();
     const AdmissionResult result = looked_at ? refusal->result : plan.pass_end;
@@ -145,8 +159,10 @@ class Explainer {
     lines_.push_back({kind, time_, time_, step, step, tokens, result, text});
   }
 
-  SequenceId sequence_;
+  SequenceId sequence_, first_;
   int32_t prompt_tokens_;
+  bool waits_for_first_;           // until that one has its first token
+  uint64_t first_token_step_ = 0;  // the step that gives it; 0: not planned yet
   TimeNs time_ = 0;
   bool running_ = false, held_ = false, ended_ = false;
   std::vector<ExplainedLine> lines_;
@@ -182,7 +198,7 @@ Explanation explain_request(std::span<const TraceRecord> records, uint64_t reque
   for (auto it = records.begin(); it != arrival; ++it) {
     if (const auto* const hold = std::get_if<TraceHold>(&it->content)) held = hold->holds;
   }
-  Explainer explainer(static_cast<SequenceId>(to_integer(add.sequence) + static_cast<uint64_t>(choice)),
+  Explainer explainer(static_cast<SequenceId>(to_integer(add.sequence) + static_cast<uint64_t>(choice)), add.sequence,
                       add.prompt_token_count);
   explainer.add_arrival(arrival->time,
                         fmt::format("{} prompt tokens, max_tokens {}, priority {}, tenant {}", add.prompt_token_count,

@@ -31,17 +31,17 @@ class Replay {
   Replay(const SchedulerSetup& setup, const ReplayOptions& options)
       : setup_(setup),
         fixed_schedule_(!options.schedule_policy.empty()),
-        policies_(
-            make_schedule_policy(fixed_schedule_ ? options.schedule_policy : setup.schedule_policy, setup,
-                                 policy_options()),
-            make_eviction_policy(options.eviction_policy.empty() ? setup.eviction_policy : options.eviction_policy,
-                                 setup, policy_options())),
+        fixed_eviction_(!options.eviction_policy.empty()),
+        policies_(make_schedule_policy(fixed_schedule_ ? options.schedule_policy : setup.schedule_policy, setup,
+                                       policy_options()),
+                  make_eviction_policy(fixed_eviction_ ? options.eviction_policy : setup.eviction_policy, setup,
+                                       policy_options())),
         blocks_(setup.blocks, policies_.eviction()),
         scheduler_(setup.config, blocks_, policies_.schedule()) {
     policies_.connect(scheduler_, blocks_);
     if (setup.latency) scheduler_.set_latency_model(LatencyModel(*setup.latency));
     if (options.shadow_policy.empty()) return;
-    shadow_kind_ = plugin_registry().kind_of(parse_policy_spec(options.shadow_policy));
+    shadow_kind_ = kind_of(options.shadow_policy);
     replace_policy(options.shadow_policy, 0);
   }
 
@@ -94,7 +94,6 @@ class Replay {
   }
 
   void apply(const TracePlan& recorded, TimeNs now) {
-    if (shadow_kind_ == 0) policies_.advance();  // a shadow stays one to the end
     const BatchPlan& plan = scheduler_.plan(now);
     std::vector<TracePlan::Entry> entries;
     Submitted submitted;
@@ -135,18 +134,30 @@ class Replay {
         result.sampled[row].forced = tokens;
       }
     }
+    for (const size_t row : commit.waking) {
+      if (row >= result.sampled.size()) {
+        fail(ErrorCode::CorruptFile, "the recording's filter that wakes in step {} has no row", commit.step);
+      }
+      result.sampled[row].filter_wakes = true;
+    }
     result.prompt_logprobs = std::move(submitted_.front().prompt_logprobs);
     submitted_.pop_front();
     scheduler_.commit(result, now);
   }
 
+  // Trials begin and end where they did in the engine; a shadow stays one to the end.
+  void apply(const TraceTrial& trial, TimeNs now) {
+    if (shadow_kind_ == 0 && !is_fixed(trial.spec)) replace_policy(trial.spec, now);
+  }
   void apply(const TracePolicy& policy, TimeNs now) {
     if (shadow_kind_ != 0) {
       fail(ErrorCode::Unsupported, "the recording goes on with {}: compare with one that keeps its policy",
            policy.spec);
     }
-    const bool schedules = plugin_registry().kind_of(parse_policy_spec(policy.spec)) == INFLIGHT_KIND_SCHED;
-    if (!schedules || !fixed_schedule_) replace_policy(policy.spec, now);
+    if (is_fixed(policy.spec)) return;
+    const uint32_t kind = kind_of(policy.spec);
+    if (!policies_.trial(kind)) replace_policy(policy.spec, now);  // recorded before there was Trial
+    policies_.end_trial(kind);
   }
 
   void apply(const TraceParameters& parameters, TimeNs now) {
@@ -159,8 +170,13 @@ class Replay {
   void apply(const TraceHold& hold, TimeNs) { scheduler_.hold_admissions(hold.holds); }
   void apply(const TraceResetPrefixCache&, TimeNs now) { scheduler_.reset_prefix_cache(now); }
 
+  static uint32_t kind_of(const std::string& spec) { return plugin_registry().kind_of(parse_policy_spec(spec)); }
+  // The options name the policy in its place.
+  [[nodiscard]] bool is_fixed(const std::string& spec) const {
+    return kind_of(spec) == INFLIGHT_KIND_SCHED ? fixed_schedule_ : fixed_eviction_;
+  }
   void replace_policy(const std::string& spec, TimeNs now) {
-    if (plugin_registry().kind_of(parse_policy_spec(spec)) == INFLIGHT_KIND_SCHED) {
+    if (kind_of(spec) == INFLIGHT_KIND_SCHED) {
       policies_.replace(make_schedule_policy(spec, setup_, policy_options()), now);
     } else {
       policies_.replace(make_eviction_policy(spec, setup_, policy_options()), now);
@@ -168,7 +184,7 @@ class Replay {
   }
 
   SchedulerSetup setup_;
-  bool fixed_schedule_;
+  bool fixed_schedule_, fixed_eviction_;
   uint32_t shadow_kind_ = 0;  // of shadow_policy; 0: none
   PolicySlots policies_;
   KvBlocks blocks_;

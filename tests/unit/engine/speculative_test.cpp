@@ -128,5 +128,61 @@ TEST(SpeculativeEngine, PredictedOutputsTakeFewSteps) {
   EXPECT_FALSE(replayed.difference.has_value());
 }
 
+// Lets everything come; awake from the first token on, or from the third.
+class AllowingFilter final : public TokenFilter {
+ public:
+  explicit AllowingFilter(int32_t sleeps) : sleeps_(sleeps) {}
+  bool is_awake() const override { return sleeps_ == 0; }
+  bool see(TokenId) override { return --sleeps_ == 1; }
+  void allow(std::span<uint32_t> allowed) override { std::ranges::fill(allowed, ~0U); }
+  void accept(TokenId) override {}
+  std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<AllowingFilter>(*this); }
+
+ private:
+  int32_t sleeps_;
+};
+
+// Nothing is guessed in a step of which the host reads logits: a recording tells of whose.
+TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
+  const TempFolder folder;
+  EngineOptions options = EngineWorld::host_driven();
+  options.setup.config.num_speculative_tokens = 4;
+  options.service.record_path = folder.file("run.trace");
+  SubmitOptions plain{.prompt = {3, 9, 27}};
+  plain.sampling.max_tokens = 60;
+  plain.prediction = output_alone(plain.prompt, 60);
+  const auto beside = [] {
+    SubmitOptions request{.prompt = {5, 25}};
+    request.sampling.max_tokens = 10;
+    return request;
+  };
+  SubmitOptions penalty = beside(), least = beside(), logprobs = beside(), sleeping = beside();
+  penalty.sampling.repetition_penalty = 1.5F;
+  least.sampling.min_tokens = 5;
+  logprobs.sampling.logprobs = 2;
+  sleeping.filter_sleeps = true;
+  const std::vector<std::pair<SubmitOptions, FilterSource>> others = {
+      {penalty, nullptr},
+      {least, nullptr},
+      {logprobs, nullptr},
+      {beside(), [] { return std::make_unique<AllowingFilter>(0); }},
+      {sleeping, [] { return std::make_unique<AllowingFilter>(2); }}};
+  for (size_t i = 0; i < others.size(); ++i) {
+    {
+      EngineWorld world(options);
+      OutputStream* const first = world.engine->submit(plain);
+      OutputStream* const second = world.engine->submit(others[i].first, others[i].second);
+      do world.engine->step();
+      while (world.engine->stats().compiling > 0);
+      world.run();
+      EXPECT_EQ(read_answer(first).tokens, plain.prediction);
+      EXPECT_EQ(read_answer(second).tokens.size(), 10U);
+      EXPECT_GT(world.engine->stats().scheduler.accepted_tokens, 10);
+    }
+    const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
+    EXPECT_FALSE(replayed.difference.has_value()) << i << ": " << replayed.difference->step;
+  }
+}
+
 }  // namespace
 }  // namespace inflight::test

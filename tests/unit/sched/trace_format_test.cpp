@@ -97,16 +97,72 @@ TEST(TraceFormat, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<TracePolicy>(records[55].content).spec, "vtc:weight_output=3");
 }
 
-TEST(TraceFormat, KeepsChangesOfParametersLimitsAndAdmission) {
+TraceAdd read_back(const Request& request, size_t cut_off = 0) {
+  Written written;
+  written.encoder.on_add(SequenceId{1}, request, request.prompt, 5);
+  EXPECT_LT(written.bytes.size(), 128U);  // type, length in one byte, fields
+  written.bytes[1] = static_cast<std::byte>(std::to_integer<size_t>(written.bytes[1]) - cut_off);
+  written.bytes.resize(written.bytes.size() - cut_off);
+  return std::get<TraceAdd>(decode_trace(written.bytes).at(0).content);
+}
+
+TEST(TraceFormat, TellsWhoseTokensTheHostDraws) {
+  Request plain;
+  plain.prompt = {1, 2, 3};
+  EXPECT_FALSE(read_back(plain).request.has_token_filter);
+  Request least = plain;
+  least.sampling.min_tokens = 7;
+  EXPECT_FALSE(read_back(least).request.has_token_filter);
+  EXPECT_EQ(read_back(least).request.sampling.min_tokens, 7);
+  Request penalty = plain, filtered = plain, sleeping = plain, both = plain;
+  penalty.sampling.frequency_penalty = 0.5F;
+  filtered.has_token_filter = sleeping.has_token_filter = both.has_token_filter = true;
+  sleeping.filter_sleeps = both.filter_sleeps = true;
+  both.sampling.logprobs = 0;
+  for (const Request& request : {penalty, filtered, both}) {
+    EXPECT_TRUE(read_back(request).request.has_token_filter);
+    EXPECT_FALSE(read_back(request).request.filter_sleeps);
+  }
+  EXPECT_TRUE(read_back(sleeping).request.has_token_filter);
+  EXPECT_TRUE(read_back(sleeping).request.filter_sleeps);
+  // Recordings of before have neither of the two last fields.
+  filtered.sampling.min_tokens = 7;
+  filtered.prediction = {4, 5};
+  const TraceAdd old = read_back(filtered, 2);
+  EXPECT_EQ(old.request.prompt, filtered.prompt);
+  EXPECT_EQ(old.request.prediction, filtered.prediction);
+  EXPECT_FALSE(old.request.has_token_filter);
+  EXPECT_EQ(old.request.sampling.min_tokens, 0);
+}
+
+TEST(TraceFormat, TellsWhoseFiltersWake) {
+  Written written;
+  const TokenId forced[] = {9, 8};
+  StepResult result{.step = 3, .sampled = {{.sequence = SequenceId{1}, .token = 4}}};
+  result.sampled.push_back({.sequence = SequenceId{2}, .token = 5, .filter_wakes = true});
+  result.sampled.push_back({.sequence = SequenceId{3}, .token = 6, .filter_wakes = true, .forced = forced});
+  written.encoder.on_commit(result, 5);
+  const auto commit = std::get<TraceCommit>(decode_trace(written.bytes).at(0).content);
+  EXPECT_EQ(commit.waking, (std::vector<size_t>{1, 2}));
+  ASSERT_EQ(commit.following.size(), 1U);
+  EXPECT_EQ(commit.following[0].row, 2U);
+  EXPECT_EQ(commit.following[0].tokens, (std::vector<TokenId>{9, 8}));
+}
+
+TEST(TraceFormat, KeepsChangesOfPoliciesParametersLimitsAndAdmission) {
   Written written;
   written.encoder.begin("{}");
+  written.encoder.trial("vtc:weight_output=3", 2);
   written.encoder.parameters("lpm:max_waiting=3", 5);
   written.encoder.limits(R"({"max_num_seqs": 2})", 9);
   written.encoder.hold(true, 12);
   written.encoder.hold(false, 20);
   written.encoder.reset_prefix_cache(22);
-  const auto records = decode_trace(written.bytes);
-  ASSERT_EQ(records.size(), 6U);
+  auto records = decode_trace(written.bytes);
+  ASSERT_EQ(records.size(), 7U);
+  EXPECT_EQ(records[1].time, 2);
+  EXPECT_EQ(std::get<TraceTrial>(records[1].content).spec, "vtc:weight_output=3");
+  records.erase(records.begin() + 1);
   EXPECT_EQ(records[1].time, 5);
   EXPECT_EQ(std::get<TraceParameters>(records[1].content).spec, "lpm:max_waiting=3");
   EXPECT_EQ(records[2].time, 9);

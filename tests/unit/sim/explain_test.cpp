@@ -41,8 +41,25 @@ TEST(Explain, TellsChunksDecodesAndTheEnd) {
   recorded.world.run();
   EXPECT_EQ(recorded.of(1), "arrived prefilled@1-3+10 decoded@4-6+3 finished");
   // The second answer waits for the first one's prompt and then computes its last token again.
-  EXPECT_EQ(recorded.of(1, 1).find("arrived waited(ACCEPTED)@1-3 prefilled@4-4+1 decoded@5-7+3"), 0U)
+  EXPECT_EQ(recorded.of(1, 1).find("arrived waited(NOT_READY)@1-3 prefilled@4-4+1 decoded@5-7+3"), 0U)
       << recorded.of(1, 1);
+}
+
+TEST(Explain, AFurtherChoiceWaitsForTheFirst) {
+  Recorded recorded({});
+  recorded.world.add({.prompt = std::vector<TokenId>(200, 1), .max_tokens = 2, .n = 3});
+  recorded.world.step();
+  const Explanation told = explain_request(decode_trace(recorded.bytes), 1, 2);
+  EXPECT_EQ(told.lines.back().text, "NOT_READY: the first choice computes the prompt for all");
+  recorded.world.run();
+
+  WorldOptions one;
+  one.config.max_num_seqs = 1;
+  Recorded behind(one);  // what it waits for when the first has its token is a row
+  behind.world.add({.prompt = {1, 2}, .max_tokens = 2, .n = 2});
+  behind.world.run();
+  EXPECT_EQ(behind.of(1), "arrived prefilled@1-1+2 decoded@2-2+1 finished");
+  EXPECT_EQ(behind.of(1, 1).find("arrived waited(NOT_READY)@1-1 waited(NO_SPACE)@2-2"), 0U) << behind.of(1, 1);
 }
 
 TEST(Explain, TellsWhyItWaited) {

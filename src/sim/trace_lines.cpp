@@ -21,6 +21,24 @@ int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
   return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
+std::optional<int64_t> two_digits(std::string_view text, uint32_t most) {
+  const auto value = parse_number<uint32_t>(text);
+  if (text.size() != 2 || !value || *value > most) return std::nullopt;
+  return *value;
+}
+
+// Seconds east of UTC: "", "Z", "+hh", "-hhmm", "+hh:mm".
+std::optional<int64_t> parse_utc_offset(std::string_view text) {
+  if (text.empty() || text == "Z") return 0;
+  const int64_t sign = text.front() == '+' ? 1 : text.front() == '-' ? -1 : 0;
+  const auto hours = two_digits(text.substr(1, 2), 23);
+  std::string_view rest = text.substr(std::min<size_t>(text.size(), 3));
+  if (rest.starts_with(':')) rest.remove_prefix(1);
+  const auto minutes = text.size() == 3 ? std::optional<int64_t>(0) : two_digits(rest, 59);
+  if (sign == 0 || !hours || !minutes) return std::nullopt;
+  return sign * (*hours * 3600 + *minutes * 60);
+}
+
 }  // namespace
 
 int32_t TraceLines::tokens(std::string_view field, std::string_view text, int32_t least) const {
@@ -70,8 +88,6 @@ std::optional<TimeNs> parse_time(std::string_view text) {
   if (part[1] < 1 || part[1] > 12 || part[2] < 1 || part[2] > 31 || part[3] > 24 || part[4] > 59 || part[5] > 60) {
     return std::nullopt;
   }
-  const int64_t seconds = days_from_civil(part[0], part[1], part[2]) * 86400 + part[3] * 3600 + part[4] * 60 + part[5];
-  if (seconds < 0 || static_cast<double>(seconds) >= kSecondsMax) return std::nullopt;
   std::string_view rest = text.substr(kLength);
   double fraction = 0.0;
   if (rest.starts_with('.')) {
@@ -81,7 +97,11 @@ std::optional<TimeNs> parse_time(std::string_view text) {
     fraction = value.value_or(0.0);
     rest.remove_prefix(digits);
   }
-  if (!rest.empty() && rest != "Z" && !rest.starts_with('+')) return std::nullopt;
+  const auto offset = parse_utc_offset(rest);
+  if (!offset) return std::nullopt;
+  const int64_t seconds =
+      days_from_civil(part[0], part[1], part[2]) * 86400 + part[3] * 3600 + part[4] * 60 + part[5] - *offset;
+  if (seconds < 0 || static_cast<double>(seconds) >= kSecondsMax) return std::nullopt;
   return seconds * kSecond + static_cast<TimeNs>(fraction * 1e9);
 }
 

@@ -51,8 +51,8 @@ class TraceLines {
 
 // The fields of a CSV line; quotes around a field are taken off.
 [[nodiscard]] std::vector<std::string_view> split_csv(std::string_view line);
-// "2023-11-16 18:17:03.9799600", "2023-11-16T18:17:03Z" in ns since 1970, or seconds as a number; nullopt: neither,
-// or no time of the years 1970 to 2254.
+// "2023-11-16 18:17:03.9799600", "2023-11-16T18:17:03Z", "...+02:00" (east of UTC) in ns since 1970, or seconds as a
+// number; nullopt: none of these, or no time of the years 1970 to 2254.
 [[nodiscard]] std::optional<TimeNs> parse_time(std::string_view text);
 
 }  // namespace inflight

@@ -238,8 +238,10 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
 }
 
 Workload read_trace_workload(const std::string& path, const TraceOptions& options) {
-  const std::string text = read_text_file(path);
-  const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
+  const std::string bytes = read_text_file(path);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  const std::string_view text = std::string_view(bytes).substr(bytes.starts_with(kByteOrderMark) ? 3 : 0);
+  const std::string_view first = text.substr(0, text.find('\n'));
   Workload workload;
   if (!text.empty() && text.front() == static_cast<char>(TraceRecordType::Begin)) {
     workload = parse_recording(text, path);
@@ -268,11 +270,10 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
   std::ranges::stable_sort(workload.requests, {}, &SimRequest::arrival);
   const TimeNs begin = workload.requests.front().arrival;
   for (SimRequest& request : workload.requests) {
-    constexpr double kSecondsMax = 4e9;  // so that ends can be counted too
     const double since = options.speed == 0.0 ? 0.0 : static_cast<double>(request.arrival - begin) / options.speed;
-    if (since > kSecondsMax * 1e9) {
+    if (since > kSimSecondsMax * 1e9) {
       fail(ErrorCode::CorruptFile, "{}: a request comes {:.3g} s after the first one, allowed: up to {:.0f} s", path,
-           since * 1e-9, kSecondsMax);
+           since * 1e-9, kSimSecondsMax);
     }
     request.arrival = static_cast<TimeNs>(since);
   }

@@ -25,6 +25,14 @@ constexpr TimeNs kMs = 1'000'000;
 TEST(TraceReader, Times) {
   EXPECT_EQ(parse_time("1970-01-02 00:00:01.5"), 86'401'500 * kMs);
   EXPECT_EQ(parse_time("2023-11-16T18:17:03Z"), 1'700'158'623LL * 1000 * kMs);
+  for (const char* same : {"2023-11-16T20:17:03+02:00", "2023-11-16 12:47:03.000-0530", "2023-11-16T20:17:03+02"}) {
+    EXPECT_EQ(parse_time(same), parse_time("2023-11-16T18:17:03Z")) << same;
+  }
+  for (const char* wrong : {"+", "+2", "+2:00", "+02:", "+02:60", "+24:00", "+0200 ", "+-1:00", "+02:000", "UTC"}) {
+    EXPECT_FALSE(parse_time(std::string("2023-11-16T20:17:03") + wrong)) << wrong;
+  }
+  EXPECT_FALSE(parse_time("1970-01-01T00:00:00+00:01"));
+  EXPECT_EQ(parse_time("1970-01-01T00:00:00-00:01"), 60'000 * kMs);
   EXPECT_EQ(parse_time("2.5"), 2500 * kMs);
   EXPECT_FALSE(parse_time("2023-13-16 18:17:03"));
   EXPECT_FALSE(parse_time("yesterday"));
@@ -46,6 +54,19 @@ TEST(TraceReader, AzureCsv) {
   EXPECT_EQ(workload.requests[0].prompt_tokens, 4808);
   EXPECT_EQ(workload.requests[1].output_tokens, 8);
   EXPECT_NEAR(static_cast<double>(workload.requests[1].arrival), 500.0 * kMs, 10.0);
+}
+
+// As some editors and spreadsheets begin a file.
+TEST(TraceReader, AByteOrderMarkIsSkipped) {
+  const test::TempFolder folder;
+  for (const char* text :
+       {"TIMESTAMP,ContextTokens,GeneratedTokens\n1,4808,10\n", "Timestamp,Request tokens,Response tokens\n1,4808,10\n",
+        R"({"timestamp": 1, "prompt": "a", "max_tokens": 10})"}) {
+    write_text_file(folder.file("trace"), std::string("\xEF\xBB\xBF") + text);
+    const Workload workload = read_trace_workload(folder.file("trace"), {});
+    ASSERT_EQ(workload.requests.size(), 1U);
+    EXPECT_EQ(workload.requests[0].output_tokens, 10);
+  }
 }
 
 TEST(TraceReader, BurstGptCsv) {

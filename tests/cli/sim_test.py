@@ -7,6 +7,7 @@ sim, tune-limits, doctor, calibrate and bench sched: keys, files, exit status, o
 import csv
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -192,12 +193,78 @@ def check_live():
             assert live[key] == simulated[key], (work, batching, key, live[key], simulated[key])
     followed = json.loads(run("bench", "workload", "--workload", "closed,requests=9,concurrency=3,prompt=20,output=5", "--json"))
     assert (followed["requests"], followed["output_tokens"]) == (9, 45), followed
+    branches = "branches,requests=9,branches=3,concurrency=1,prompt=20,output=5"  # each client's next three at once
+    followed = json.loads(run("bench", "workload", "--workload", branches, "--json"))
+    assert (followed["requests"], followed["output_tokens"]) == (9, 45), followed
     assert "give either --workload or --trace" in run("bench", "workload", status=2)
+
+
+# What `sim` and `serve` both have, and no recording's configuration tells of.
+NOT_RECORDED = {"--help", "--device", "--record", "--overlap", "--max-num-queued-reqs", "--max-queued-requests"}
+SHARED = {  # each unlike its default and unlike the others: one that set another's field would show
+    "--schedule-policy --policy": "vtc:weight_output=3",
+    "--radix-eviction-policy --evict": "s3fifo",
+    "--batching": "dynamic",
+    "--max-num-seqs": 3,
+    "--max-num-batched-tokens": 41,
+    "--max-prefill-tokens --chunked-prefill-size --chunk": 23,
+    "--long-prefill-token-threshold": 11,
+    "--max-model-len": 272,
+    "--max-requests": 51,
+    "--enable-mixed-chunk": "on",
+    "--max-batch-delay-ms": 1.5,
+    "--schedule-conservativeness": 0.25,
+    "--kv-headroom": 0.125,
+    "--kv-blocks": 97,
+    "--block-size": 8,
+    "--prefix-caching --enable-prefix-caching": "off",
+    "--preempt": "auto",
+    "--preempt-victim": "cheapest",
+    "--host-kv-blocks": 7,
+    "--speculative-config": '{"num_speculative_tokens": 5, "prompt_lookup_min": 3, "prompt_lookup_max": 4,'
+    ' "disable_by_batch_size": 2, "adaptive": false}',
+    "--max-loras": 2,
+    "--priority-preemption-threshold": 6,
+}
+
+
+def options_of(*command):
+    lines = re.findall(r"^ +(-\S+)", run(*command, "--help"), re.M)
+    return {name for line in lines for name in line.split(",") if name.startswith("--")}
+
+
+def configuration(recording):
+    data = recording.read_bytes()
+    return json.JSONDecoder().raw_decode(data[data.index(b"{") :].decode("latin-1"))[0]
+
+
+def check_shared_options(folder):
+    """One name, one meaning: what the simulator and the engine both take sets the same of the scheduler's configuration,
+    by each of its names."""
+    shared = (options_of("sim") & options_of("serve")) - NOT_RECORDED
+    names = {names: [name for name in names.split() if name in shared] for names in SHARED}
+    assert all(names.values()), names
+    assert shared == {name for known in names.values() for name in known}, shared
+    work = ["--workload", "closed,requests=2,prompt=8,output=8", "--json"]
+    for turn in range(max(map(len, names.values()))):
+        options = [f"{known[turn % len(known)]}={SHARED[key]}" for key, known in names.items()]
+        live, simulated = folder / "live.rec", folder / "sim.rec"
+        run("bench", "workload", *work, *options, "--record", live)
+        run("sim", *work, *options, "--record", simulated)
+        live, simulated = configuration(live), configuration(simulated)
+        plain = configuration(folder / "a.rec")  # of check_sim(): the defaults but for max_num_seqs
+        for key in ("block_bytes", "latency_ns", "seed"):  # the model's, the device's
+            for setup in (live, simulated):
+                setup.pop(key, None)
+        assert live == simulated, (options, live, simulated)
+        same = {key for key, value in plain.items() if simulated.get(key) == value}
+        assert same <= {"sliding_window", "max_num_partial_prefills", "host_cache_blocks"}, same
 
 
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
     check_speculation(pathlib.Path(name))
+    check_shared_options(pathlib.Path(name))
     check_calibrate(pathlib.Path(name))
 check_errors()
 check_tools()

@@ -588,7 +588,7 @@ INFLIGHT_API inflight_status_t inflight_engine_set_policy_params(inflight_engine
  *  @param[in]  spec_json    one JSON object with the options of `inflight sim` as keys, e.g.
  *                           {"workload": "bimodal,requests=100,seed=1", "policy": "vtc", "max_num_seqs": 8}.
  *  @param[out] result_json  the object that `inflight sim --json` prints. Buffer rule of inflight_engine_metrics_text(), but
- *                           each call runs the simulation: give room (65536 bytes are enough).
+ *                           each call runs the simulation: give room (65536 bytes are enough; with "timeline" 1 MiB).
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT (names the key) |
  *          INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN
  *  @since 0.1  [any-thread] */

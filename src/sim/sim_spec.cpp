@@ -10,7 +10,6 @@
 #include "sched/speculative_config.h"
 #include "sim/parse_number.h"
 #include "sim/timeline.h"
-#include "sim/workload_spec.h"
 
 namespace inflight {
 namespace {
@@ -20,6 +19,9 @@ using Type = SimKey::Type;
 
 constexpr std::array kKeys = {
     SimKey{"workload", Type::Text, "", "synthetic requests, KIND,key=value,..."},
+    SimKey{"workload_requests_max", Type::Integer, "0", "a workload of more requests is refused; 0 = no limit"},
+    SimKey{"workload_tokens_max", Type::Integer, "0",
+           "a workload with more tokens in prompts and outputs is refused; 0 = no limit"},
     SimKey{"trace", Type::Text, "", "requests from a file instead"},
     SimKey{"trace_speed", Type::Number, "1", "trace: arrivals come so many times as fast; 0 = all at the begin"},
     SimKey{"trace_requests", Type::Integer, "0", "trace: the first so many; 0 = all"},
@@ -59,6 +61,8 @@ constexpr std::array kKeys = {
     SimKey{"prefill_replicas", Type::Integer, "0", "of these, those that only prefill; the others then only decode"},
     SimKey{"routing", Type::Text, "least_loaded", "round_robin, least_loaded or prefix"},
     SimKey{"time_limit_s", Type::Number, "0", "end of the run in virtual seconds; 0 = when all is done"},
+    SimKey{"wall_limit_s", Type::Number, "0",
+           "a run that takes longer than so many real seconds is given up; 0 = none is"},
     SimKey{"seed", Type::Integer, "0", "of the random numbers of policies and of the device's jitter"},
     SimKey{"timeline", Type::OnOff, "off", "in the JSON too: who held which row when, and each step"},
 };
@@ -147,6 +151,10 @@ SimSpec parse_sim_spec(std::string_view json_text) {
     fail(ErrorCode::InvalidArgument, "{}: give a workload or a trace",
          spec.workload.empty() ? "nothing to simulate" : "two things to simulate");
   }
+  if (const auto most = values.integer<int64_t>("workload_requests_max"); most > 0) {
+    spec.workload_limits.requests = std::min(most, spec.workload_limits.requests);
+  }
+  if (const auto most = values.integer<int64_t>("workload_tokens_max"); most > 0) spec.workload_limits.tokens = most;
   spec.trace_options.speed = values.number("trace_speed");
   spec.trace_options.requests_max = values.integer<int64_t>("trace_requests");
   if (values.text("trace_acceptance") != "none") spec.trace_acceptance = values.number("trace_acceptance");
@@ -198,11 +206,14 @@ SimSpec parse_sim_spec(std::string_view json_text) {
     fail(ErrorCode::InvalidArgument, "time_limit_s is {}, allowed: 0 (none) to {:.0f}", limit, kSimSecondsMax);
   }
   if (limit > 0.0) options.time_limit = static_cast<TimeNs>(limit * 1e9);
+  if (const double wall = values.number("wall_limit_s"); wall > 0.0) {
+    options.wall_limit = static_cast<TimeNs>(wall * 1e9);
+  }
   return spec;
 }
 
 Workload load_workload(const SimSpec& spec) {
-  if (spec.trace.empty()) return make_workload(spec.workload);
+  if (spec.trace.empty()) return make_workload(spec.workload, spec.workload_limits);
   Workload workload = read_trace_workload(spec.trace, spec.trace_options);
   workload.acceptance = spec.trace_acceptance;
   workload.seed = spec.options.setup.seed;

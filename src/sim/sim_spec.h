@@ -10,13 +10,15 @@
 
 #include "sim/simulation.h"
 #include "sim/trace_reader.h"
+#include "sim/workload_spec.h"
 
 namespace inflight {
 
 struct SimSpec {
   SimOptions options;
-  std::string workload;  // a specification, or
-  std::string trace;     // a file
+  std::string workload;            // a specification,
+  WorkloadLimits workload_limits;  // which must keep within these; or
+  std::string trace;               // a file
   TraceOptions trace_options;
   std::optional<double> trace_acceptance{};  // Workload::acceptance of a trace
   bool timeline = false;                     // in the JSON: who held which row when, and each step

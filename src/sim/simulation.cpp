@@ -68,8 +68,14 @@ class ArrivalList {
 
 class Simulation {
  public:
-  Simulation(const SimOptions& options, const Workload& workload, const SimObservers& observers)
-      : options_(options), workload_(workload), observers_(observers), model_(options.device), arrivals_(workload) {
+  Simulation(const SimOptions& options, const Workload& workload, const Clock& wall, const SimObservers& observers)
+      : options_(options),
+        workload_(workload),
+        wall_(wall),
+        wall_begin_(wall.now()),
+        observers_(observers),
+        model_(options.device),
+        arrivals_(workload) {
     options_.setup = resolved_setup(options, workload);
     result_.requests.reserve(workload.requests.size());
     if (options.prefill_replicas > 0) first_stage_.resize(workload.requests.size());
@@ -78,7 +84,8 @@ class Simulation {
   }
 
   SimResult run() {
-    for (;;) {
+    for (uint64_t round = 0;; ++round) {
+      if (round % 64 == 0) check_wall_limit();
       Replica* const next = earliest_busy();
       const auto arrival = arrivals_.next();
       const bool arrives = arrival && (next == nullptr || arrival->time <= next->now());
@@ -91,6 +98,12 @@ class Simulation {
   }
 
  private:
+  void check_wall_limit() const {
+    if (options_.wall_limit == kNoDeadline || wall_.now() - wall_begin_ < options_.wall_limit) return;
+    fail(ErrorCode::InvalidArgument, "the simulation takes longer than {} s (wall_limit_s): give it less to do",
+         static_cast<double>(options_.wall_limit) * 1e-9);
+  }
+
   // Replicas that a request may go to.
   struct Pool {
     std::vector<Replica*> replicas;
@@ -238,6 +251,8 @@ class Simulation {
 
   SimOptions options_;
   const Workload& workload_;
+  const Clock& wall_;
+  const TimeNs wall_begin_;
   const SimObservers& observers_;
   DeviceModel model_;
   ArrivalList arrivals_;
@@ -402,7 +417,7 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
 SimResult run_simulation(const SimOptions& options, const Workload& workload, const Clock& wall,
                          const SimObservers& observers) {
   const TimeNs begin = wall.now();
-  SimResult result = Simulation(options, workload, observers).run();
+  SimResult result = Simulation(options, workload, wall, observers).run();
   result.wall_s = static_cast<double>(wall.now() - begin) * 1e-9;
   return result;
 }

@@ -38,6 +38,7 @@ struct SimOptions {
   int32_t prefill_replicas = 0;  // of the replicas, those that only prefill; the others then only decode
   int32_t max_queued = 0;  // arrivals are rejected while so many wait beyond the free rows of their replica; 0 = never
   TimeNs time_limit = kNoDeadline;  // the run ends then, whatever is unfinished
+  TimeNs wall_limit = kNoDeadline;  // real time: a run that takes longer is given up
 };
 
 struct SimObservers {
@@ -50,8 +51,8 @@ struct SimObservers {
 // ERRORS: InvalidArgument (a request that fits into no KV storage or max_model_len is named).
 [[nodiscard]] SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workload);
 
-// wall: for SimResult::wall_s and progress.
-// ERRORS: InvalidArgument, NotFound, Plugin.
+// wall: for SimResult::wall_s and wall_limit.
+// ERRORS: InvalidArgument (wall_limit was reached, too), NotFound, Plugin.
 [[nodiscard]] SimResult run_simulation(const SimOptions& options, const Workload& workload, const Clock& wall,
                                        const SimObservers& observers = {});
 

@@ -195,14 +195,18 @@ class Arrivals {
 
 class Generator {
  public:
-  explicit Generator(std::string_view text)
+  Generator(std::string_view text, const WorkloadLimits& allowed)
       : spec_(text),
+        requests_(spec_.integer("requests", 1, static_cast<int32_t>(allowed.requests))),
+        allowed_tokens_(allowed.tokens),
+        tokens_left_(allowed.tokens),
         rng_(static_cast<uint64_t>(spec_.number("seed", 0, 1e15))),
         prompt_("prompt", spec_.text("prompt")),
         output_("output", spec_.text("output")),
         arrivals_(spec_),
         tenants_(spec_.integer("tenants", 1, limits::kTenantsMax), spec_.number("tenant_skew", 0, 10)),
-        groups_(spec_.integer("prefix_groups", 1, 1 << 24), spec_.number("prefix_skew", 0, 10)) {
+        groups_(spec_.integer("prefix_groups", 1, static_cast<int32_t>(std::min<int64_t>(allowed.requests, 1 << 24))),
+                spec_.number("prefix_skew", 0, 10)) {
     if (spec_.text("max_tokens") != "0") max_tokens_.emplace("max_tokens", spec_.text("max_tokens"));
     const std::string& predict = spec_.text("predict");
     if (predict == "oracle") {
@@ -219,16 +223,15 @@ class Generator {
   }
 
   Workload make() {
-    const int64_t requests = spec_.integer("requests", 1, limits::kSimRequestsMax);
     const int32_t clients = spec_.integer("concurrency", 0, limits::kRequestsMax);
-    workload_.requests.reserve(static_cast<size_t>(requests));
+    workload_.requests.reserve(static_cast<size_t>(requests_));
     std::vector<int32_t> last_of_client(static_cast<size_t>(clients), kNoRequest);
     size_t client = 0;
-    while (static_cast<int64_t>(workload_.requests.size()) < requests) {
+    while (static_cast<int64_t>(workload_.requests.size()) < requests_) {
       const auto made = static_cast<int64_t>(workload_.requests.size());
-      Conversation conversation = begin(static_cast<double>(made) / static_cast<double>(requests));
+      Conversation conversation = begin(static_cast<double>(made) / static_cast<double>(requests_));
       if (clients > 0) conversation.after = last_of_client[client];
-      for (int32_t i = 0; i < turns_ * branches_ && made + i < requests; ++i) add_turn(conversation, i);
+      for (int32_t i = 0; i < turns_ * branches_ && made + i < requests_; ++i) add_turn(conversation, i);
       if (clients > 0) {
         last_of_client[client] = static_cast<int32_t>(workload_.requests.size()) - 1;
         client = (client + 1) % static_cast<size_t>(clients);
@@ -303,6 +306,11 @@ class Generator {
     }
     request.arrival = conversation.arrival;
     workload_.add(request, prompt);
+    tokens_left_ -= conversation.said + request.output_tokens;
+    if (tokens_left_ < 0) {
+      fail(ErrorCode::InvalidArgument, "workload '{}' has too many tokens in prompts and outputs, allowed: {}",
+           workload_.name, allowed_tokens_);
+    }
     if (branches_ > 1) return;
     conversation.said += request.output_tokens;
     conversation.after = static_cast<int32_t>(workload_.requests.size()) - 1;
@@ -311,6 +319,7 @@ class Generator {
   static constexpr uint64_t kPrefixStreams = uint64_t{1} << 40;  // beyond the conversations' own
 
   Spec spec_;
+  int64_t requests_, allowed_tokens_, tokens_left_;
   Rng rng_;
   LengthDistribution prompt_, output_;
   std::optional<LengthDistribution> max_tokens_;
@@ -334,7 +343,7 @@ class Generator {
 
 }  // namespace
 
-Workload make_workload(std::string_view spec) { return Generator(spec).make(); }
+Workload make_workload(std::string_view spec, const WorkloadLimits& allowed) { return Generator(spec, allowed).make(); }
 
 std::string workload_help() {
   std::string text = "Workloads: KIND,key=value,...\n";

@@ -3,16 +3,24 @@
 // every kind. workload_help() lists them all.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "base/limits.h"
 #include "sim/workload.h"
 
 namespace inflight {
 
+// What a workload may hold, for specifications that others give.
+struct WorkloadLimits {
+  int64_t requests = limits::kSimRequestsMax;
+  int64_t tokens = INT64_MAX;  // of all prompts and outputs
+};
+
 // "bimodal,requests=500,seed=3", "lengths=50,60,400,80".
-// ERRORS: InvalidArgument naming the kind or key, the value and what is allowed.
-[[nodiscard]] Workload make_workload(std::string_view spec);
+// ERRORS: InvalidArgument naming the kind or key, the value and what is allowed.   COST: memory and time by `allowed`.
+[[nodiscard]] Workload make_workload(std::string_view spec, const WorkloadLimits& allowed = {});
 
 // Kinds and keys with their defaults, for people.
 [[nodiscard]] std::string workload_help();

@@ -482,4 +482,4 @@ def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
 def simulate(**spec: typing.Any) -> typing.Any:
     """Runs the scheduler in virtual time; keys as `inflight sim`'s options."""
     data = json.dumps(spec).encode()
-    return json.loads(_bytes(lambda *out: _library.inflight_sim_run(data, len(data), *out), 1 << 18))
+    return json.loads(_bytes(lambda *out: _library.inflight_sim_run(data, len(data), *out), 1 << 20))

@@ -298,5 +298,30 @@ TEST(Simulation, MistakesAreNamed) {
   EXPECT_NE(message(R"({"workload": "closed", "schedule_policy": "nobody"})").find("nobody"), std::string::npos);
 }
 
+// Each look at it is a second later.
+class HurryingClock final : public Clock {
+ public:
+  [[nodiscard]] TimeNs now() const override { return now_ += 1'000'000'000; }
+
+ private:
+  mutable TimeNs now_ = 0;
+};
+
+TEST(Simulation, GivesUpAfterTheWallLimit) {
+  const std::string spec = R"({"workload": "closed,requests=50", "skip_decodes": "off", "wall_limit_s": )";
+  const SimSpec enough = parse_sim_spec(spec + "100000}"), short_of = parse_sim_spec(spec + "2}");
+  const Workload workload = load_workload(enough);
+  EXPECT_EQ(run_simulation(enough.options, workload, HurryingClock()).requests.size(), 50U);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "takes longer than 2 s (wall_limit_s)",
+                        [&] { static_cast<void>(run_simulation(short_of.options, workload, HurryingClock())); });
+}
+
+TEST(Simulation, KeepsTheWorkloadWithinLimits) {
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "requests is '11', allowed: 1 to 10",
+                        [] { run({{"workload", "closed,requests=11"}, {"workload_requests_max", 10}}); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "too many tokens in prompts and outputs, allowed: 99",
+                        [] { run({{"workload", "closed,requests=1"}, {"workload_tokens_max", 99}}); });
+}
+
 }  // namespace
 }  // namespace inflight

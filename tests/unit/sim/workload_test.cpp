@@ -215,5 +215,22 @@ TEST(Workload, ALengthFileNamesTheLine) {
                         [&] { static_cast<void>(read_text_file(folder.file("missing.txt"))); });
 }
 
+// What others may ask for: the value counts, however it is written.
+TEST(Workload, KeepsWithinLimits) {
+  const WorkloadLimits limits{.requests = 100, .tokens = 1000};
+  EXPECT_EQ(make_workload("closed,requests=1e2,prompt=5,output=5", limits).requests.size(), 100U);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "requests is '5e7', allowed: 1 to 100",
+                        [&] { static_cast<void>(make_workload("closed,requests=5e7", limits)); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prefix_groups is '101', allowed: 1 to 100",
+                        [&] { static_cast<void>(make_workload("closed,requests=1,prefix_groups=101", limits)); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "too many tokens in prompts and outputs, allowed: 1000",
+                        [&] { static_cast<void>(make_workload("closed,requests=100,prompt=5,output=6", limits)); });
+  // A conversation's prompts hold what was said before: 9 turns of 2 + 20 have 2 * 45 + 20 * 36 + 9 * 20 = 990 tokens.
+  EXPECT_EQ(make_workload("closed,requests=9,turns=9,prompt=2,output=20", limits).requests.size(), 9U);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "too many tokens", [&] {
+    static_cast<void>(make_workload("closed,requests=10,turns=10,prompt=2,output=20", limits));
+  });
+}
+
 }  // namespace
 }  // namespace inflight

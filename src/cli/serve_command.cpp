@@ -2,7 +2,6 @@
 // `inflight serve`: the OpenAI-compatible server (server/api_server.h) on one engine.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -35,9 +34,6 @@ void keep_record(const std::string& path) {
 }
 
 void serve(ServeFlags& flags, EngineFlags& engine_flags) {
-  if (const char* const key = std::getenv("INFLIGHT_API_KEY"); key != nullptr && *key != '\0') {
-    flags.api.api_keys.emplace_back(key);
-  }
   for (const std::string& key : flags.api.api_keys) {
     if (key.empty()) fail(ErrorCode::InvalidArgument, "--api-key is empty, allowed: any text of one byte or more");
   }
@@ -69,7 +65,7 @@ void add_serve_command(CLI::App& app) {
   add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one");
   add("--uds", flags->http.uds, "Path of a Unix socket to listen on instead; who may open it may use the server");
   add("--port", flags->http.port, "Port to listen on; 0: any free one");
-  add("--api-key", flags->api.api_keys, "Clients must send one of these keys (also: $INFLIGHT_API_KEY)");
+  add("--api-key", flags->api.api_keys, "Clients must send one of these keys")->envname("INFLIGHT_API_KEY");
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
   add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));

@@ -218,6 +218,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"max_num_batched_tokens", config.max_num_batched_tokens},
                  {"max_model_len", config.max_model_len},
                  {"max_requests", config.max_requests},
+                 {"max_tokens_limit", options_.service.max_tokens_limit},
                  {"block_size", options_.block_size},
                  {"kv_cache_dtype", to_string(options_.kv_type)},
                  {"kv_blocks", executor.kv_block_count},

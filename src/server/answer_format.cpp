@@ -14,8 +14,6 @@ const char* finish_name(inflight_finish_reason_t reason) {
       return "stop";
     case INFLIGHT_FINISH_LENGTH:
       return "length";
-    case INFLIGHT_FINISH_ABORT:
-      return "abort";
     default:
       return "error";
   }

@@ -76,7 +76,7 @@ class AnswerFormat {
 [[nodiscard]] std::unique_ptr<AnswerFormat> messages_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> embedding_format(const GenerationRequest& request, AnswerInfo info);
 
-// "stop", "length", "abort" or "error".
+// "stop", "length" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);
 
 // The id of an answer's call.

@@ -3,7 +3,28 @@
 
 #include <nlohmann/json.hpp>
 
+#include "inflight/inflight.hpp"
+
 namespace inflight::server {
+namespace {
+
+ApiError error_of(const Failure& failure) {
+  switch (failure.status()) {
+    case INFLIGHT_ERROR_INVALID_ARGUMENT:
+    case INFLIGHT_ERROR_UNSUPPORTED:
+      return {400, failure.what()};
+    case INFLIGHT_ERROR_NOT_FOUND:
+      return {404, failure.what()};
+    case INFLIGHT_ERROR_REJECTED:
+      return {429, failure.what(), "", "queue_full"};
+    case INFLIGHT_ERROR_ENGINE_FAILED:
+      return {503, failure.what(), "", "engine_failed"};
+    default:
+      return {500, failure.what()};
+  }
+}
+
+}  // namespace
 
 std::string ApiError::type() const {
   switch (status_) {
@@ -15,6 +36,8 @@ std::string ApiError::type() const {
       return "rate_limit_error";
     case 503:
       return "service_unavailable_error";
+    case 504:
+      return "timeout_error";
     default:
       return status_ >= 500 ? "server_error" : "invalid_request_error";
   }
@@ -31,6 +54,18 @@ std::string ApiError::body() const {
   error["error"]["param"] = text_or_null(param_);
   error["error"]["code"] = text_or_null(code_);
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+ApiError current_error() {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return error;
+  } catch (const Failure& failure) {
+    return error_of(failure);
+  } catch (const std::exception& error) {
+    return {500, error.what()};
+  }
 }
 
 }  // namespace inflight::server

@@ -31,4 +31,8 @@ class ApiError : public std::runtime_error {
   std::string code_;
 };
 
+// The exception that is being handled, as an answer: an ApiError as it is, the engine's refusals with the status that
+// they deserve, else 500.
+[[nodiscard]] ApiError current_error();
+
 }  // namespace inflight::server

@@ -136,27 +136,35 @@ void ApiServer::handle(Exchange& exchange, HttpRequest request) {
   const uint64_t id = exchange.id();
   try {
     route(exchange, request);
-  } catch (const ApiError& error) {
-    respond_error(id, error);
-  } catch (const std::exception& error) {
-    respond_error(id, ApiError(500, error.what()));
+  } catch (...) {
+    respond_error(id, current_error());
   }
+}
+
+bool ApiServer::is_cors_origin(std::string_view origin) const {
+  return std::ranges::any_of(options_.cors_origins,
+                             [origin](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+void ApiServer::check_origin(const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin");  // that browsers send with every POST
+  const size_t scheme = origin.find("://");
+  const bool own = scheme != origin.npos && same_word(origin.substr(scheme + 3), request.header("host"));
+  if (origin.empty() || own || is_cors_origin(origin)) return;
+  throw ApiError(403,
+                 fmt::format("pages of {} may not use this server: start it with --cors-origin {}", origin, origin));
 }
 
 void ApiServer::add_cors_headers(Exchange& exchange, const HttpRequest& request) const {
   const std::string_view origin = request.header("origin");
-  if (origin.empty()) return;
-  for (const std::string& allowed : options_.cors_origins) {
-    if (allowed != "*" && allowed != origin) continue;
-    exchange.add_header({"Access-Control-Allow-Origin", allowed == "*" ? "*" : std::string(origin)});
-    exchange.add_header({"Vary", "Origin"});
-    if (request.method == "OPTIONS") {
-      exchange.add_header({"Access-Control-Allow-Methods", "GET, POST, OPTIONS"});
-      exchange.add_header({"Access-Control-Allow-Headers",
-                           "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"});
-      exchange.add_header({"Access-Control-Max-Age", "600"});
-    }
-    return;
+  if (origin.empty() || !is_cors_origin(origin)) return;
+  exchange.add_header({"Access-Control-Allow-Origin", is_cors_origin("*") ? "*" : std::string(origin)});
+  exchange.add_header({"Vary", "Origin"});
+  if (request.method == "OPTIONS") {
+    exchange.add_header({"Access-Control-Allow-Methods", "GET, POST, OPTIONS"});
+    exchange.add_header(
+        {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"});
+    exchange.add_header({"Access-Control-Max-Age", "600"});
   }
 }
 
@@ -167,6 +175,7 @@ void ApiServer::route(Exchange& exchange, HttpRequest& request) {
   for (const Route& route : kRoutes) {
     if (route.path != request.path && !(one_model && route.path == "/v1/models")) continue;
     if (route.method == method) {
+      if (method == "POST") check_origin(request);
       if (!route.open) static_cast<void>(check_key(request));
       return (this->*route.handle)(exchange, request);
     }
@@ -219,7 +228,7 @@ void ApiServer::get_widget(Exchange& exchange, HttpRequest&) { respond_page(exch
 
 void ApiServer::post_simulate(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);
-  answer_later(exchange, [body = std::move(request.body)] { return simulate_answer(body); });
+  answer_later(exchange, request, simulate_answer);
 }
 
 void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {
@@ -278,17 +287,17 @@ void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond
 
 void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);
-  answer_later(exchange, [this, body = std::move(request.body)] { return tokenize_answer(engine_, body, info_); });
+  answer_later(exchange, request, [this](const std::string& body) { return tokenize_answer(engine_, body, info_); });
 }
 
 void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);
-  answer_later(exchange, [this, body = std::move(request.body)] { return detokenize_answer(engine_, body); });
+  answer_later(exchange, request, [this](const std::string& body) { return detokenize_answer(engine_, body); });
 }
 
 void ApiServer::post_count_tokens(Exchange& exchange, HttpRequest& request) {
   check_json_type(request);
-  answer_later(exchange, [this, body = std::move(request.body)] { return count_tokens_answer(engine_, body); });
+  answer_later(exchange, request, [this](const std::string& body) { return count_tokens_answer(engine_, body); });
 }
 
 void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
@@ -297,28 +306,33 @@ void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
   if (!options_.allow_runtime_lora_updating) {
     throw ApiError(403, "adapters cannot be changed over HTTP: start the server with --allow-runtime-lora-updating");
   }
-  answer_later(exchange, [this, answer, body = std::move(request.body)] { return answer(engine_, body); });
+  answer_later(exchange, request, [this, answer](const std::string& body) { return answer(engine_, body); });
 }
 
-void ApiServer::post_reset_prefix_cache(Exchange& exchange, HttpRequest& /*request*/) {
-  answer_later(exchange, [this] {
+void ApiServer::post_reset_prefix_cache(Exchange& exchange, HttpRequest& request) {
+  answer_later(exchange, request, [this](const std::string&) {
     engine_.reset_prefix_cache();
     return std::string("{}");
   });
 }
 
-void ApiServer::answer_later(Exchange& exchange, std::function<std::string()> answer) {
-  http_.work([this, id = exchange.id(), answer = std::move(answer)] {
+void ApiServer::work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job) {
+  const uint64_t id = exchange.id();
+  http_.work(id, [this, id, request = std::move(request), job = std::move(job)] {
     try {
-      std::string body = answer();
-      http_.post([this, id, body = std::move(body)]() mutable {
-        if (Exchange* const open = http_.find(id)) open->respond({.body = std::move(body)});
-      });
-    } catch (const ApiError& error) {
-      http_.post([this, id, error] { respond_error(id, error); });
-    } catch (const std::exception& error) {
-      http_.post([this, id, error = ApiError(500, error.what())] { respond_error(id, error); });
+      job(request.body);
+    } catch (...) {
+      http_.post([this, id, error = current_error()] { respond_error(id, error); });
     }
+  });
+}
+
+void ApiServer::answer_later(Exchange& exchange, HttpRequest& request,
+                             std::function<std::string(const std::string& body)> answer) {
+  work_on(exchange, request, [this, id = exchange.id(), answer = std::move(answer)](const std::string& given) {
+    http_.post([this, id, body = answer(given)]() mutable {
+      if (Exchange* const open = http_.find(id)) open->respond({.body = std::move(body)});
+    });
   });
 }
 
@@ -332,29 +346,26 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
                   .call_marks = call_marks_,
                   .short_call_ids = info_["tool_calls"]["ids"].get<bool>()};
   if (endpoint == kMessages) exchange.add_header({"Request-Id", info.id});  // where Anthropic's clients look
-  http_.work([this, id = exchange.id(), endpoint, tenant, info = std::move(info), body = std::move(request.body)] {
-    try {
-      auto wanted = std::make_unique<GenerationRequest>(read_generation_request(parse_json_object(body), endpoint));
-      AnswerInfo named = info;
-      if (!wanted->model.empty() && is_adapter(wanted->model)) named.model = wanted->lora_name = wanted->model;
-      check_dimensions(*wanted);
-      auto submitted = submit_request(engine_, std::move(wanted), endpoint, std::move(named), tenant);
-      http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
-    } catch (const ApiError& error) {
-      http_.post([this, id, error] { respond_error(id, error); });
-    } catch (const std::exception& error) {
-      http_.post([this, id, error = ApiError(500, error.what())] { respond_error(id, error); });
-    }
+  work_on(exchange, request, [this, id = exchange.id(), endpoint, tenant, info](const std::string& body) {
+    auto wanted = std::make_unique<GenerationRequest>(
+        read_generation_request(parse_json_object(body), endpoint, info_.at("limits").at("max_tokens_limit")));
+    AnswerInfo named = info;
+    if (!wanted->model.empty() && is_adapter(wanted->model)) named.model = wanted->lora_name = wanted->model;
+    check_dimensions(*wanted);
+    auto submitted = submit_request(engine_, std::move(wanted), endpoint, std::move(named), tenant);
+    http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
   });
 }
 
 void ApiServer::attach(uint64_t exchange, SubmittedRequest submitted) {
   Exchange* const open = http_.find(exchange);
   if (open == nullptr) return;  // the client has gone; the streams go with `submitted`
-  auto generation = std::make_unique<Generation>(engine_, *open, ready_, std::move(submitted));
-  Generation& started = *generation;
-  open->set_producer(std::move(generation));
-  started.proceed();
+  try {
+    open->set_producer(std::make_unique<Generation>(engine_, *open, ready_, std::move(submitted)));
+  } catch (...) {
+    return respond_error(exchange, current_error());
+  }
+  open->proceed();
 }
 
 void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
@@ -392,7 +403,7 @@ void ApiServer::pump_ready() {
   ready.erase(std::unique(ready.begin(), ready.end()), ready.end());
   for (const uint64_t id : ready) {
     Exchange* const open = http_.find(id);
-    if (open != nullptr && open->producer() != nullptr) open->producer()->proceed();
+    if (open != nullptr) open->proceed();
   }
 }
 

@@ -58,7 +58,10 @@ class ApiServer {
   static const Route kRoutes[];
 
   void handle(Exchange& exchange, HttpRequest request);
+  [[nodiscard]] bool is_cors_origin(std::string_view origin) const;
   void add_cors_headers(Exchange& exchange, const HttpRequest& request) const;
+  // Web pages of other sites may not make a browser send what changes something or costs time.   ERRORS: ApiError 403.
+  void check_origin(const HttpRequest& request) const;
   void route(Exchange& exchange, HttpRequest& request);
   // The key's number, for tenants; 0 without keys.   ERRORS: ApiError 401.
   [[nodiscard]] uint32_t check_key(const HttpRequest& request) const;
@@ -90,8 +93,12 @@ class ApiServer {
 
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void attach(uint64_t exchange, SubmittedRequest submitted);
-  // `answer` runs on a worker and makes the body; what it throws becomes an error answer.
-  void answer_later(Exchange& exchange, std::function<std::string()> answer);
+  // `job` runs on a worker with the request's body, unless the client has left by then; what it throws becomes an error
+  // answer. Takes the request.
+  void work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job);
+  // The same with a job that makes the answer's body.
+  void answer_later(Exchange& exchange, HttpRequest& request,
+                    std::function<std::string(const std::string& body)> answer);
   void respond_error(uint64_t exchange, const ApiError& error);
   // Whether it is an adapter's name, not the model's.   ERRORS: ApiError 404.
   [[nodiscard]] bool is_adapter(const std::string& name) const;

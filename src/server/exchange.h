@@ -14,7 +14,8 @@
 
 namespace inflight::server {
 
-// Makes an answer bit by bit. Owned by its exchange: destroyed when the answer is complete or the client is gone.
+// Makes an answer bit by bit. Owned by its exchange: destroyed when the answer is complete or the client is gone. What
+// its calls throw ends the answer with an error.
 class Producer {
  public:
   Producer() = default;
@@ -23,7 +24,7 @@ class Producer {
   virtual ~Producer() = default;
   // What was written has been sent, or something new has come: go on.
   virtual void proceed() = 0;
-  // The answer ends here, with an error.
+  // The answer ends here, with an error. Does not throw.
   virtual void fail(const ApiError& error) = 0;
   // Several times a second.
   virtual void on_tick(std::chrono::steady_clock::time_point now) { static_cast<void>(now); }
@@ -53,6 +54,8 @@ class Exchange {
   // `producer` goes on with the answer.
   virtual void set_producer(std::unique_ptr<Producer> producer) = 0;
   [[nodiscard]] virtual Producer* producer() = 0;  // null: none
+  // Calls the producer's proceed(), if there is one.
+  virtual void proceed() = 0;
 };
 
 }  // namespace inflight::server

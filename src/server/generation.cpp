@@ -15,23 +15,6 @@ constexpr size_t kEventBytesMax = 64 << 10;  // made at a time, then the client 
 
 constexpr std::chrono::seconds kSilenceMax{15};
 
-// What the engine's refusal means over HTTP.
-ApiError error_of(const Failure& failure) {
-  switch (failure.status()) {
-    case INFLIGHT_ERROR_INVALID_ARGUMENT:
-    case INFLIGHT_ERROR_UNSUPPORTED:
-      return {400, failure.what()};
-    case INFLIGHT_ERROR_NOT_FOUND:  // an adapter that was unloaded meanwhile
-      return {404, failure.what(), "model", "model_not_found"};
-    case INFLIGHT_ERROR_REJECTED:
-      return {429, failure.what(), "", "queue_full"};
-    case INFLIGHT_ERROR_ENGINE_FAILED:
-      return {503, failure.what(), "", "engine_failed"};
-    default:
-      return {500, failure.what()};
-  }
-}
-
 // A user's number is a hash of the name (FNV-1a), so that it needs no table and is the same in every process.
 uint32_t tenant_of(const GenerationRequest& request, uint32_t key_tenant) {
   constexpr uint32_t kUserTenants = 4095;  // all but 0, which has no name
@@ -96,22 +79,26 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
     SubmittedRequest submitted{std::move(request), endpoint, std::move(info), {}};
     GenerationRequest& wanted = *submitted.request;
     const inflight_request_params_t& params = wanted.params;
+    // Who wants tokens' texts is refused here where there is no vocabulary.
+    if (wanted.logprobs || params.prompt_logprobs >= 0) static_cast<void>(engine.token_text(0));
     for (Prompt& prompt : wanted.prompts) {
-      if (wanted.echo) {
-        const std::string echo = prompt.ids.empty() ? prompt.text : engine.detokenize(prompt.ids);
-        submitted.info.echoes.insert(submitted.info.echoes.end(), static_cast<size_t>(params.n), echo);
-      }
+      const bool as_text = prompt.ids.empty();
       const bool told = params.prompt_logprobs >= 0 || wanted.return_token_ids;
-      if (told && prompt.ids.empty()) {
+      if (told && as_text) {
         prompt.ids = engine.tokenize(prompt.text, params.add_special_tokens != 0, params.parse_special_tokens != 0);
       }
       if (wanted.return_token_ids) submitted.info.prompt_ids.push_back(prompt.ids);
       submitted.streams.push_back(engine.submit(options_for(wanted, prompt, tenant)));
+      if (wanted.echo) {  // of what was taken: a prompt that is too long is not copied `n` times
+        const std::string echo = as_text ? prompt.text : engine.detokenize(prompt.ids);
+        submitted.info.echoes.insert(submitted.info.echoes.end(), static_cast<size_t>(params.n), echo);
+      }
     }
     submitted.info.choice_count = static_cast<int32_t>(submitted.streams.size()) * params.n;
     return submitted;
   } catch (const Failure& failure) {
-    throw error_of(failure);
+    if (failure.status() != INFLIGHT_ERROR_NOT_FOUND) throw;
+    throw ApiError(404, failure.what(), "model", "model_not_found");  // an adapter that was unloaded meanwhile
   }
 }
 
@@ -165,7 +152,7 @@ bool Generation::pump(size_t index, std::string& out) {
                                                        .accepted_tokens = event->accepted_token_count};
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
-    if (event->finish_reason == INFLIGHT_FINISH_ERROR) {
+    if (event->finish_reason == INFLIGHT_FINISH_ERROR || event->finish_reason == INFLIGHT_FINISH_ABORT) {
       fail(error_of(*event), out);
       return false;
     }
@@ -181,6 +168,9 @@ bool Generation::pump(size_t index, std::string& out) {
 }
 
 ApiError Generation::error_of(const Event& event) const {
+  if (event.finish_reason == INFLIGHT_FINISH_ABORT) {  // nobody here asks for that but the engine's clock
+    return {504, fmt::format("the request's time is over after {} tokens", event.output_token_count), "", "timeout"};
+  }
   const bool refused =
       event.error_status == INFLIGHT_ERROR_INVALID_ARGUMENT || event.error_status == INFLIGHT_ERROR_UNSUPPORTED;
   return refused ? ApiError(400, event.error, request_->structured_by, "invalid_grammar")
@@ -247,11 +237,14 @@ AnswerUsage Generation::usage() const {
 }
 
 void Generation::finish(std::string& out) {
+  if (!request_->stream) {
+    exchange_.respond({.body = format_->whole(usage())});
+  } else {
+    format_->end(usage(), out);
+    exchange_.write(out);
+    exchange_.end_stream();
+  }
   done_ = true;
-  if (!request_->stream) return exchange_.respond({.body = format_->whole(usage())});
-  format_->end(usage(), out);
-  exchange_.write(out);
-  exchange_.end_stream();
 }
 
 // Only when there is something to say, so that what is wrong with a grammar can still be an error answer.

@@ -29,7 +29,7 @@ struct SubmittedRequest {
 
 // Renders, tokenizes and submits.   THREAD: any; takes as long as the prompt is.
 // key_tenant: the API key's number, 0 without keys; it says the tenant, else the request does.
-// ERRORS: ApiError with the status that the engine's refusal deserves.
+// ERRORS: ApiError; Failure: the engine's refusal.
 [[nodiscard]] SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request,
                                               unsigned endpoint, AnswerInfo info, uint32_t key_tenant);
 

@@ -87,7 +87,7 @@ void read_prompt_logprobs(GenerationRequest& request) {
 
 }  // namespace
 
-GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
+GenerationRequest read_generation_request(const Json& body, unsigned endpoint, int32_t max_tokens_limit) {
   GenerationRequest request;
   request.params.temperature = 1.0F;  // OpenAI's default, not the C interface's
   if ((endpoint & kConversations) != 0) request.params.add_special_tokens = 0;  // the template writes them
@@ -114,7 +114,10 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint) {
   if (request.continue_final_message && request.add_generation_prompt) {
     throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
   }
-  const int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
+  int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
+  if (max_tokens_limit > 0) {  // whoever wants more by min_tokens hears of it from the engine
+    tokens_default = std::min(tokens_default, std::max(max_tokens_limit, request.params.min_tokens));
+  }
   request.params.max_tokens = request.max_tokens >= 0 ? request.max_tokens : tokens_default;
   if (request.params.min_tokens > request.params.max_tokens) {
     throw ApiError(400,

@@ -80,8 +80,11 @@ struct GenerationRequest {
   Json echoed = Json::object();  // responses: fields that the answer repeats
 };
 
-// Reads a request body for one endpoint.  ERRORS: ApiError 400 naming the field, what was found, what is allowed.
-[[nodiscard]] GenerationRequest read_generation_request(const Json& body, unsigned endpoint);
+// Reads a request body for one endpoint.
+// max_tokens_limit: of the engine, 0 = none; a request that does not say how much it wants gets no more.
+// ERRORS: ApiError 400 naming the field, what was found, what is allowed.
+[[nodiscard]] GenerationRequest read_generation_request(const Json& body, unsigned endpoint,
+                                                        int32_t max_tokens_limit = 0);
 
 // What inflight_chat_render() takes.
 [[nodiscard]] std::string chat_render_json(const GenerationRequest& request);

@@ -143,7 +143,11 @@ void HttpConnection::on_read(const error_code& error, size_t bytes) {
 }
 
 void HttpConnection::parse() {
-  while (!closed_ && state_ != State::Answering && state_ != State::Lingering && parse_some()) {
+  try {
+    while (!closed_ && state_ != State::Answering && state_ != State::Lingering && parse_some()) {
+    }
+  } catch (const std::exception&) {  // no memory for what this client sends is no reason to leave the others
+    close();
   }
 }
 
@@ -156,6 +160,7 @@ bool HttpConnection::parse_some() {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(host_.limits().header_bytes));
     parser_->body_limit(host_.limits().body_bytes);
+    body_share_ = host_.body_share();
   }
   if (input_.empty()) return false;
   parser_->eager(state_ == State::Body);
@@ -182,12 +187,9 @@ bool HttpConnection::parse_some() {
     if (!accept_head()) return false;
     state_ = State::Body;
   }
-  if (const size_t have = parser_->get().body().size(); have > body_bytes_) {
-    if (!host_.take_body_bytes(have - body_bytes_)) {
-      reject(503, "too many large requests at once");
-      return false;
-    }
-    body_bytes_ = have;
+  if (!body_share_->grow_to(parser_->get().body().size())) {
+    reject(503, "too many large requests at once");
+    return false;
   }
   if (parser_->is_done()) {
     dispatch();
@@ -229,6 +231,7 @@ void HttpConnection::dispatch() {
                                std::string(field.value().data(), field.value().size())});
   }
   request.body = std::move(message.body());
+  request.body_share = body_share_;
   head_only_ = request.method == "HEAD";
   state_ = State::Answering;
   answered_ = false;
@@ -330,15 +333,29 @@ void HttpConnection::on_written(const error_code& error, size_t bytes) {
   if (sent_ < sending_.size() || !output_.empty()) return flush();
   if (answered_) {
     finish_exchange();
-  } else if (producer_) {
-    producer_->proceed();
+  } else {
+    proceed();
   }
+}
+
+template <typename Step>
+void HttpConnection::drive(Step step) {
+  if (closed_ || !producer_) return;
+  try {
+    step(*producer_);
+  } catch (...) {
+    producer_->fail(current_error());
+  }
+}
+
+void HttpConnection::proceed() {
+  drive([](Producer& producer) { producer.proceed(); });
 }
 
 void HttpConnection::finish_exchange() {
   if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), false);
   producer_.reset();
-  release_body();
+  body_share_.reset();
   answered_ = false;
   if (keep_alive_ && !host_.draining()) {
     state_ = State::Idle;
@@ -355,12 +372,12 @@ void HttpConnection::finish_exchange() {
   if (!reading_) close();  // the client has closed its half before
 }
 
-void HttpConnection::release_body() { host_.give_body_bytes(std::exchange(body_bytes_, 0)); }
-
 void HttpConnection::check(Clock::time_point now) {
   if (closed_) return;
   if (writing_ && now > write_deadline_) return close();
-  if (state_ == State::Answering && producer_) return producer_->on_tick(now);
+  if (state_ == State::Answering && producer_) {
+    return drive([now](Producer& producer) { producer.on_tick(now); });
+  }
   if (now <= deadline_) return;
   switch (state_) {
     case State::Fresh:
@@ -387,7 +404,7 @@ void HttpConnection::close() {
   socket_.close(ignored);
   if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), !answered_);
   producer_.reset();
-  release_body();
+  body_share_.reset();
 }
 
 }  // namespace inflight::server

@@ -30,9 +30,8 @@ class ConnectionHost {
   [[nodiscard]] virtual uint64_t open_exchange(HttpConnection& connection) = 0;
   virtual void close_exchange(uint64_t exchange, bool client_gone) = 0;
   virtual void handle(Exchange& exchange, HttpRequest request) = 0;
-  // Takes (or gives back) bytes of the memory for request bodies; false: there are not so many.
-  [[nodiscard]] virtual bool take_body_bytes(size_t bytes) = 0;
-  virtual void give_body_bytes(size_t bytes) = 0;
+  // For a new request's body.
+  [[nodiscard]] virtual std::shared_ptr<BodyShare> body_share() = 0;
   virtual void count_answer(int status) = 0;
   [[nodiscard]] virtual bool draining() const = 0;
   [[nodiscard]] virtual const std::string& date() const = 0;  // for the header of that name
@@ -63,6 +62,7 @@ class HttpConnection final : public Exchange {
   void end_stream() override;
   [[nodiscard]] bool ready() const override;
   void set_producer(std::unique_ptr<Producer> producer) override { producer_ = std::move(producer); }
+  void proceed() override;
   [[nodiscard]] Producer* producer() override { return producer_.get(); }
 
  private:
@@ -88,9 +88,10 @@ class HttpConnection final : public Exchange {
   void append_head(int status, std::string_view content_type, std::optional<size_t> length);
   void flush();
   void on_written(const boost::system::error_code& error, size_t bytes);
+  // `step` is a call of the producer.
+  template <typename Step>
+  void drive(Step step);
   void finish_exchange();
-  void next_request();
-  void release_body();
   void set_deadline(std::chrono::milliseconds after) { deadline_ = Clock::now() + after; }
 
   Socket socket_;
@@ -103,7 +104,7 @@ class HttpConnection final : public Exchange {
   std::array<char, 16384> chunk_;
   std::string input_;  // not yet parsed
   std::optional<Parser> parser_;
-  size_t body_bytes_ = 0;  // taken from the host
+  std::shared_ptr<BodyShare> body_share_;  // of the request's body
 
   uint64_t exchange_ = 0;  // 0: none open
   std::unique_ptr<Producer> producer_;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
@@ -19,6 +18,8 @@
 #include <boost/asio/thread_pool.hpp>
 #include <cstring>
 #include <ctime>
+#include <deque>
+#include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -82,13 +83,19 @@ class HttpServer::Core final : public ConnectionHost {
   void run() {
     accept();
     io_.run();
+    for (const auto& connection : connections_) connection->close();  // nobody waits for what has not begun
     workers_.join();
-    for (const auto& connection : connections_) connection->close();
   }
 
   void stop() { io_.stop(); }
   void post(Task task) { asio::post(io_, std::move(task)); }
-  void work(Task task) { asio::post(workers_, std::move(task)); }
+  void work(uint64_t exchange, Task task) {
+    {
+      const std::scoped_lock lock(waiting_mutex_);
+      waiting_.push_back({exchange, std::move(task)});
+    }
+    asio::post(workers_, [this] { work_on_next(); });
+  }
 
   void every(milliseconds period, std::function<void()> task) {
     timers_.push_back(std::make_unique<Timer>(asio::steady_timer(io_), period, std::move(task)));
@@ -136,19 +143,20 @@ class HttpServer::Core final : public ConnectionHost {
   void close_exchange(uint64_t exchange, bool client_gone) override {
     exchanges_.erase(exchange);
     if (client_gone) ++stats_.clients_gone;
+    const std::scoped_lock lock(waiting_mutex_);
+    std::erase_if(waiting_, [exchange](const Waiting& waiting) { return waiting.exchange == exchange; });
   }
   void handle(Exchange& exchange, HttpRequest request) override { handler_(exchange, std::move(request)); }
-  [[nodiscard]] bool take_body_bytes(size_t bytes) override {
-    if (bytes > options_.limits.bodies_bytes - body_bytes_) return false;
-    body_bytes_ += bytes;
-    return true;
-  }
-  void give_body_bytes(size_t bytes) override { body_bytes_ -= bytes; }
+  [[nodiscard]] std::shared_ptr<BodyShare> body_share() override { return std::make_shared<BodyShare>(body_memory_); }
   void count_answer(int status) override { ++stats_.answers[status]; }
   [[nodiscard]] bool draining() const override { return draining_; }
   [[nodiscard]] const std::string& date() const override { return date_; }
 
  private:
+  struct Waiting {
+    uint64_t exchange;
+    Task task;
+  };
   struct Timer {
     Timer(asio::steady_timer timer_, milliseconds period_, std::function<void()> task_)
         : timer(std::move(timer_)), period(period_), task(std::move(task_)) {}
@@ -156,6 +164,16 @@ class HttpServer::Core final : public ConnectionHost {
     milliseconds period;
     std::function<void()> task;
   };
+
+  // On a worker; does nothing when a task was freed without its turn.
+  void work_on_next() {
+    std::unique_lock lock(waiting_mutex_);
+    if (waiting_.empty()) return;
+    Task task = std::move(waiting_.front().task);
+    waiting_.pop_front();
+    lock.unlock();
+    task();
+  }
 
   [[nodiscard]] Stream::endpoint endpoint(error_code& error) {
     if (!options_.uds.empty()) {
@@ -270,10 +288,12 @@ class HttpServer::Core final : public ConnectionHost {
   std::vector<std::unique_ptr<HttpConnection>> connections_;
   std::unordered_map<uint64_t, Exchange*> exchanges_;
   uint64_t last_exchange_ = 0;
-  size_t body_bytes_ = 0;  // held for requests now
+  const std::shared_ptr<BodyMemory> body_memory_ = std::make_shared<BodyMemory>(options_.limits.bodies_bytes);
   bool draining_ = false;
   std::string date_;
   HttpStats stats_;
+  std::mutex waiting_mutex_;
+  std::deque<Waiting> waiting_;  // for a worker, in order
   asio::thread_pool workers_;
 };
 
@@ -286,7 +306,7 @@ int HttpServer::listener() const { return core_->listener(); }
 void HttpServer::run() { core_->run(); }
 void HttpServer::stop() { core_->stop(); }
 void HttpServer::post(Task task) { core_->post(std::move(task)); }
-void HttpServer::work(Task task) { core_->work(std::move(task)); }
+void HttpServer::work(uint64_t exchange, Task task) { core_->work(exchange, std::move(task)); }
 void HttpServer::every(milliseconds period, std::function<void()> task) { core_->every(period, std::move(task)); }
 void HttpServer::on_signal(std::function<void()> task) { core_->on_signal(std::move(task)); }
 Exchange* HttpServer::find(uint64_t exchange) { return core_->find(exchange); }

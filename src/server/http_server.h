@@ -58,9 +58,11 @@ class HttpServer {
   // Any thread.
   void stop();
 
-  // Any thread: `task` runs on the network thread / on a worker.
+  // Any thread: `task` runs on the network thread.
   void post(Task task);
-  void work(Task task);
+  // Network thread: `task` runs on a worker, unless that exchange is over before its turn: then it is freed at once. So
+  // no more tasks wait than there are connections.
+  void work(uint64_t exchange, Task task);
 
   // Network thread, or before run(): calls `task` every `period`.
   void every(std::chrono::milliseconds period, std::function<void()> task);

@@ -47,6 +47,7 @@ std::string_view reason_phrase(int status) {
       {500, "Internal Server Error"},
       {501, "Not Implemented"},
       {503, "Service Unavailable"},
+      {504, "Gateway Timeout"},
       {505, "HTTP Version Not Supported"},
   };
   for (const Phrase& phrase : kPhrases) {

@@ -2,10 +2,13 @@
 // An HTTP request and an answer as plain values, and the limits on them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace inflight::server {
@@ -15,12 +18,50 @@ struct Header {
   std::string value;
 };
 
+// The memory for request bodies, which all connections share.
+// THREAD: one takes, any give.
+class BodyMemory {
+ public:
+  explicit BodyMemory(size_t bytes) : left_(bytes) {}
+  // False: there is not so much left.
+  [[nodiscard]] bool take(size_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+  void give(size_t bytes) { left_ += bytes; }
+
+ private:
+  std::atomic<size_t> left_;
+};
+
+// What one body has of it; given back with the object.
+class BodyShare {
+ public:
+  explicit BodyShare(std::shared_ptr<BodyMemory> memory) : memory_(std::move(memory)) {}
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  ~BodyShare() { memory_->give(bytes_); }
+  // False: there is not so much left.
+  [[nodiscard]] bool grow_to(size_t bytes) {
+    if (bytes <= bytes_) return true;
+    if (!memory_->take(bytes - bytes_)) return false;
+    bytes_ = bytes;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<BodyMemory> memory_;
+  size_t bytes_ = 0;
+};
+
 struct HttpRequest {
   std::string method;
   std::string path;   // without the query
   std::string query;  // after '?'
   std::vector<Header> headers;
   std::string body;
+  std::shared_ptr<BodyShare> body_share;  // of the connection too: until the body is freed and the answer complete
 
   // The first header of that name, upper and lower case alike; "" when absent.
   [[nodiscard]] std::string_view header(std::string_view name) const;

@@ -29,20 +29,6 @@ Json read_texts(const std::string& text, std::initializer_list<std::string_view>
   return body;
 }
 
-ApiError error_of(const Failure& failure) {
-  switch (failure.status()) {
-    case INFLIGHT_ERROR_NOT_FOUND:
-      return {404, failure.what()};
-    case INFLIGHT_ERROR_INVALID_ARGUMENT:
-    case INFLIGHT_ERROR_UNSUPPORTED:
-    case INFLIGHT_ERROR_CORRUPT_FILE:
-    case INFLIGHT_ERROR_IO:
-      return {400, failure.what()};
-    default:
-      return {500, failure.what()};
-  }
-}
-
 std::string success(const std::string& name, const char* done) {
   return to_text(Json{{"message", fmt::format("Success: LoRA adapter '{}' {} successfully.", name, done)}});
 }
@@ -62,18 +48,15 @@ std::string load_lora_answer(Engine& engine, const std::string& body) {
   try {
     engine.load_lora_adapter(name, given["lora_path"]);
   } catch (const Failure& failure) {
-    throw error_of(failure);
+    if (failure.status() != INFLIGHT_ERROR_CORRUPT_FILE && failure.status() != INFLIGHT_ERROR_IO) throw;
+    throw ApiError(400, failure.what());  // the client names the file
   }
   return success(name, "added");
 }
 
 std::string unload_lora_answer(Engine& engine, const std::string& body) {
   const std::string name = read_texts(body, {"lora_name"})["lora_name"];
-  try {
-    engine.unload_lora_adapter(name);
-  } catch (const Failure& failure) {
-    throw error_of(failure);
-  }
+  engine.unload_lora_adapter(name);
   return success(name, "removed");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LoRA adapters over HTTP, as vLLM has them: requests name one as their model, and it comes and goes at run time.
-// THREAD: any.   ERRORS: ApiError naming the field.
+// THREAD: any.   ERRORS: ApiError naming the field; Failure of the engine.
 #pragma once
 
 #include <string>

@@ -126,8 +126,7 @@ class MessagesFormat final : public AnswerFormat {
 
   [[nodiscard]] Json stop_reason(const AnswerUsage& usage) const {
     if (finish_reason_ == INFLIGHT_FINISH_LENGTH) {
-      const bool asked = request_.max_tokens >= 0 && usage.output_tokens >= request_.max_tokens;
-      return asked ? "max_tokens" : "model_context_window_exceeded";
+      return usage.output_tokens >= request_.params.max_tokens ? "max_tokens" : "model_context_window_exceeded";
     }
     if (!stop_sequence_.is_null()) return "stop_sequence";
     return call_count_ > 0 ? "tool_use" : "end_turn";

@@ -42,7 +42,7 @@ Json post_operation(const char* summary, Json request, Json response) {
   operation["requestBody"]["required"] = true;
   operation["requestBody"]["content"] = content("application/json", std::move(request));
   operation["responses"]["200"] = answer("OK", "application/json", std::move(response));
-  add_errors(operation["responses"], {"400", "401", "404", "413", "415", "429", "503"});
+  add_errors(operation["responses"], {"400", "401", "403", "404", "413", "415", "429", "500", "503", "504"});
   return operation;
 }
 
@@ -204,10 +204,10 @@ constexpr std::string_view kFixedSchemas = R"json({
         "enum": ["last_admitted", "lowest_priority", "fewest_output", "most_freeable", "cheapest"]},
       "prefix_caching": {"type": "string", "enum": ["on", "off"]}, "overlap": {"type": "string", "enum": ["on", "off"]},
       "timeline": {"type": "string", "enum": ["on", "off"]},
-      "max_num_seqs": {"type": "integer", "minimum": 1, "maximum": 65536},
-      "max_num_batched_tokens": {"type": "integer", "minimum": 1, "maximum": 1048576,
+      "max_num_seqs": {"type": "integer", "minimum": 1, "maximum": 1024},
+      "max_num_batched_tokens": {"type": "integer", "minimum": 1, "maximum": 65536,
         "description": "At least max_num_seqs"},
-      "kv_blocks": {"type": "integer", "minimum": 1, "maximum": 268435456,
+      "kv_blocks": {"type": "integer", "minimum": 1, "maximum": 65536,
         "description": "Must hold the longest request, 16 tokens each"},
       "max_batch_delay_ms": {"type": "number", "minimum": 0, "maximum": 3600000}}}
   })json";

@@ -96,14 +96,7 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   [[nodiscard]] const char* status_name() const {
-    switch (finish_reason_) {
-      case INFLIGHT_FINISH_STOP:
-        return "completed";
-      case INFLIGHT_FINISH_LENGTH:
-        return "incomplete";
-      default:
-        return "failed";
-    }
+    return finish_reason_ == INFLIGHT_FINISH_LENGTH ? "incomplete" : "completed";
   }
 
   static Json usage_of(const AnswerUsage& usage) {

@@ -37,12 +37,6 @@ bool is_id(const Json& value) {
   return number >= 0 && number <= INT32_MAX && number == std::floor(number);
 }
 
-ApiError bad_request(const Failure& failure) {
-  const bool mine =
-      failure.status() != INFLIGHT_ERROR_INVALID_ARGUMENT && failure.status() != INFLIGHT_ERROR_UNSUPPORTED;
-  return {mine ? 500 : 400, failure.what()};
-}
-
 bool read_flag(const Json& body, const char* key, bool otherwise) {
   const Json* const given = find(body, key);
   if (given == nullptr) return otherwise;
@@ -87,28 +81,20 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
   check_model_field(body);
   const bool special = read_flag(body, "add_special_tokens", find(body, "messages") == nullptr);
   const bool with_texts = read_flag(body, "return_token_strs", false);
-  try {
-    const std::string prompt = text_of(engine, body);
-    const std::vector<int32_t> ids = engine.tokenize(prompt, special);
-    Json answer;
-    answer["count"] = ids.size();
-    answer["max_model_len"] = engine_info["limits"]["max_model_len"];
-    answer["tokens"] = ids;
-    for (size_t i = 0; with_texts && i < ids.size(); ++i) answer["token_strs"].push_back(engine.token_text(ids[i]));
-    return to_text(answer);
-  } catch (const Failure& failure) {
-    throw bad_request(failure);
-  }
+  const std::string prompt = text_of(engine, body);
+  const std::vector<int32_t> ids = engine.tokenize(prompt, special);
+  Json answer;
+  answer["count"] = ids.size();
+  answer["max_model_len"] = engine_info["limits"]["max_model_len"];
+  answer["tokens"] = ids;
+  for (size_t i = 0; with_texts && i < ids.size(); ++i) answer["token_strs"].push_back(engine.token_text(ids[i]));
+  return to_text(answer);
 }
 
 std::string count_tokens_answer(Engine& engine, const std::string& text) {
   const GenerationRequest request = read_generation_request(parse_json_object(text), kMessages);
-  try {
-    const std::string prompt = engine.chat_render(chat_render_json(request));
-    return to_text(Json{{"input_tokens", engine.tokenize(prompt, false).size()}});
-  } catch (const Failure& failure) {
-    throw bad_request(failure);
-  }
+  const std::string prompt = engine.chat_render(chat_render_json(request));
+  return to_text(Json{{"input_tokens", engine.tokenize(prompt, false).size()}});
 }
 
 std::string detokenize_answer(Engine& engine, const std::string& text) {
@@ -125,11 +111,7 @@ std::string detokenize_answer(Engine& engine, const std::string& text) {
     }
     ids.push_back(static_cast<int32_t>(id.get<double>()));
   }
-  try {
-    return to_text(Json{{"prompt", engine.detokenize(ids)}});
-  } catch (const Failure& failure) {
-    throw bad_request(failure);
-  }
+  return to_text(Json{{"prompt", engine.detokenize(ids)}});
 }
 
 }  // namespace inflight::server

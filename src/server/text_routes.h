@@ -10,7 +10,7 @@
 namespace inflight::server {
 
 // {"prompt": text} (or "content", or "messages" for the chat template) to {"count", "max_model_len", "tokens"}.
-// ERRORS: ApiError 400 naming the field.   THREAD: any.
+// ERRORS: ApiError 400 naming the field; Failure of the engine.   THREAD: any.
 [[nodiscard]] std::string tokenize_answer(Engine& engine, const std::string& body, const Json& engine_info);
 
 // {"tokens": ids} to {"prompt": text}.   ERRORS, THREAD: the same.

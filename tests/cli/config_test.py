@@ -59,6 +59,17 @@ class Config(unittest.TestCase):
         self.assertEqual(settings["block-size"], (None, "default since 0.1.0"))
         self.assertNotIn("hush", text)
 
+    def test_a_key_is_told_of_but_not_shown(self):
+        self.path.write_text('api-key = ["hush", "hash"]\n')
+        for source, arguments, environment in (("env", (), {"INFLIGHT_API_KEY": "hush, hash"}),
+                                               ("env", ("--config", self.path), {"INFLIGHT_API_KEY": "hush"}),
+                                               ("flag", ("--api-key", "hush"), {"INFLIGHT_API_KEY": "hash"}),
+                                               ("file", ("--config", self.path), {})):
+            _, text = self.printed(*arguments, **environment)
+            self.assertIn(f"# api-key is given by {source}, not shown\n", text)
+            self.assertNotIn("ush", text)
+        self.assertEqual(self.printed(INFLIGHT_API_KEY="")[0]["api-key"], (None, "default since 0.1.0"))
+
     def test_what_is_printed_can_be_read_again(self):
         arguments = ("--max-num-seqs", 5, "--policy", "hrrn", "--cors-origin", "*", "--kv-headroom", 0.25, "--overlap", "off")
         settings, text = self.printed(*arguments)

@@ -330,6 +330,19 @@ TEST(RequestFields, TheSchemaListsWhatIsRead) {
   }
 }
 
+TEST(GenerationRequest, WithoutAWishTheEnginesLimitIsTheDefault) {
+  const auto wanted = [](const std::string& body, unsigned endpoint, int32_t limit) {
+    return read_generation_request(parse_json_object(body), endpoint, limit).params.max_tokens;
+  };
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}])", completion = R"({"prompt": "a")";
+  EXPECT_EQ(wanted(chat + "}", kChat, 512), 512);
+  EXPECT_EQ(wanted(chat + "}", kMessages, 512), 512);
+  EXPECT_EQ(wanted(completion + "}", kCompletions, 512), 16);
+  EXPECT_EQ(wanted(completion + "}", kCompletions, 12), 12);
+  EXPECT_EQ(wanted(chat + R"(, "max_tokens": 600})", kChat, 512), 600);  // the engine says what becomes of it
+  EXPECT_GT(wanted(chat + "}", kChat, 0), 1 << 20);
+}
+
 TEST(RequestFields, TheSchemaHasTheModelsNumbers) {
   const SchemaLimits limits{.vocabulary_size = 1000, .max_model_len = 512, .embedding_length = 8};
   const Json prompt = request_schema(kCompletions, limits)["properties"]["prompt"];

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -18,8 +19,9 @@ namespace {
 using test::RawClient;
 using namespace std::chrono_literals;
 
-// Answers with what it got: "METHOD path?query [body]". /late answers from a worker, /stream in pieces, /endless never
-// ends, /big is larger than any socket buffer.
+// Answers with what it got: "METHOD path?query [body]". /late answers from a worker, /held when release() was called,
+// /stream in pieces, /endless never ends, /big is larger than any socket buffer, /throws/NAME has a producer that
+// throws.
 class EchoServer {
  public:
   explicit EchoServer(HttpLimits limits = {})
@@ -45,6 +47,9 @@ class EchoServer {
   }
   // Fulfilled when the producer of /endless is destroyed.
   std::promise<void> gone;
+  // How many of /held a worker has begun with.
+  [[nodiscard]] int held() const { return held_; }
+  void release() { released_.set_value(); }
 
  private:
   // Counts for ever, but only as fast as the client reads.
@@ -60,15 +65,50 @@ class EchoServer {
     std::promise<void>& gone_;
   };
 
+  class Throwing final : public Producer {
+   public:
+    Throwing(Exchange& exchange, std::string where) : exchange_(exchange), where_(std::move(where)) {}
+    void proceed() override {
+      if (where_ == "first" || std::exchange(begun_, true)) throw ApiError(503, "it broke", "", "broken");
+      exchange_.begin_stream("text/plain");
+      exchange_.write("begun,");
+    }
+    void on_tick(std::chrono::steady_clock::time_point) override {
+      if (where_ == "tick") throw std::runtime_error("it broke");
+    }
+    void fail(const ApiError& error) override {
+      if (!begun_) return exchange_.respond(error.response());
+      exchange_.write("failed");
+      exchange_.end_stream();
+    }
+
+   private:
+    Exchange& exchange_;
+    const std::string where_;
+    bool begun_ = false;
+  };
+
   void answer(Exchange& exchange, HttpRequest request) {
     exchange.add_header({"X-Test", "yes"});
     const std::string text = request.method + " " + request.path + "?" + request.query + " [" + request.body + "]";
     if (request.path == "/late") {
-      server_.work([this, id = exchange.id(), text] {
+      server_.work(exchange.id(), [this, id = exchange.id(), text] {
         server_.post([this, id, text] {
           if (Exchange* const open = server_.find(id)) open->respond({.body = text});
         });
       });
+    } else if (request.path == "/held") {
+      server_.work(exchange.id(), [this, id = exchange.id(), request = std::move(request), text] {
+        ++held_;
+        held_until_.wait();
+        server_.post([this, id, text] {
+          if (Exchange* const open = server_.find(id)) open->respond({.body = text});
+        });
+      });
+    } else if (request.path.starts_with("/throws/")) {
+      const std::string where = request.path.substr(8);
+      exchange.set_producer(std::make_unique<Throwing>(exchange, where));
+      if (where != "tick") exchange.proceed();
     } else if (request.path == "/stream") {
       exchange.begin_stream("text/event-stream");
       exchange.write("data: one\n\n");
@@ -85,6 +125,9 @@ class EchoServer {
     }
   }
 
+  std::atomic<int> held_ = 0;
+  std::promise<void> released_;
+  std::shared_future<void> held_until_ = released_.get_future();
   HttpServer server_;
   std::thread thread_;
 };
@@ -271,6 +314,59 @@ TEST(HttpServer, SharesTheMemoryForBodies) {
   EXPECT_EQ(status_of(ask(server, "POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 100\r\n\r\n" +
                                       std::string(100, 'x'))),
             200);
+}
+
+// A body that a worker reads is there although its client has left; one that waits for a worker goes with its client.
+TEST(HttpServer, AClientThatLeavesDoesNotFreeWhatIsStillHeld) {
+  HttpLimits limits;
+  limits.bodies_bytes = 150;
+  EchoServer server(limits);
+  const auto post = [](const std::string& path, size_t bytes) {
+    return "POST " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + std::to_string(bytes) +
+           "\r\n\r\n" + std::string(bytes, 'x');
+  };
+  const auto leave = [&server](RawClient& client) {
+    client.close();
+    while (server.stats().exchanges_open > 0) std::this_thread::yield();
+  };
+  RawClient working(server.port());
+  working.send(post("/held", 100));
+  while (server.held() < 1) std::this_thread::yield();
+  leave(working);
+  EXPECT_EQ(status_of(ask(server, post("/p", 100))), 503);
+  for (int i = 0; i < 3; ++i) {
+    RawClient waiting(server.port());
+    waiting.send(post("/held", 50));
+    while (server.stats().exchanges_open < 1) std::this_thread::yield();
+    leave(waiting);
+  }
+  EXPECT_EQ(status_of(ask(server, post("/p", 50))), 200);
+  server.release();
+  EXPECT_EQ(status_of(ask(server, post("/held", 20))), 200);
+  EXPECT_EQ(server.held(), 2);  // of five
+  EXPECT_EQ(status_of(ask(server, post("/p", 100))), 200);
+}
+
+TEST(HttpServer, AProducerThatThrowsEndsItsAnswerOnly) {
+  EchoServer server;
+  const std::string first = ask(server, get("/throws/first"));
+  EXPECT_EQ(status_of(first), 503) << first;
+  EXPECT_NE(first.find("it broke"), std::string::npos) << first;
+  const std::string later = ask(server, get("/throws/later"));
+  EXPECT_NE(later.find("begun,"), std::string::npos) << later;
+  EXPECT_NE(later.find("failed"), std::string::npos) << later;
+  const std::string tick = ask(server, get("/throws/tick"));
+  EXPECT_EQ(status_of(tick), 500) << tick;
+  EXPECT_EQ(status_of(ask(server, get("/still"))), 200);
+}
+
+// A length that no memory has room for must not end the server either.
+TEST(HttpServer, AnImpossibleLengthEndsItsConnectionOnly) {
+  HttpLimits limits;
+  limits.body_bytes = size_t{1} << 62;
+  EchoServer server(limits);
+  EXPECT_EQ(ask(server, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4000000000000000000\r\n\r\nx"), "");
+  EXPECT_EQ(status_of(ask(server, get("/still"))), 200);
 }
 
 TEST(HttpServer, DropsSlowSenders) {

@@ -116,6 +116,7 @@ class Server:
     def open_files(self):
         return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
-    def resident_kilobytes(self):
+    def resident_kilobytes(self, which="VmRSS"):
+        """which: "VmHWM" for the most until now."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+        return int(re.search(rf"{which}:\s+(\d+)", status)[1])

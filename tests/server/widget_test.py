@@ -83,23 +83,6 @@ class Widget(chromium.PageTest):
         self.assertGreater(fcfs, sjf)
         self.page_of(dark=True).report("widget-dark")
 
-    def test_the_simulator_is_held_within_bounds(self):
-        for spec, message in (
-            ({"workload": "closed,requests=1001"}, "'workload' holds 1001, allowed here: up to 1000"),
-            ({"workload": "closed,output=file:/etc/passwd"}, "'workload' names a file, allowed here: none"),
-            ({"workload": "closed,prompt=99999999999999"}, "holds 99999999999999, allowed here: up to 16384"),
-            ({"workload": "closed,requests=9,prompt=lognormal:9000:9"}, "max_model_len"),
-            ({"workload": 7}, "'workload' is 7, a text of at most 500 bytes is expected"),
-            ({"workload": "closed", "device": "/tmp/a.json"}, "'device' is \"/tmp/a.json\", a name is expected"),
-            ({"workload": "closed", "policy": "./evil.so"}, "'policy' is \"./evil.so\", a name is expected"),
-            ({"trace": "/etc/passwd"}, "unknown field 'trace', allowed: workload, device"),
-            ({"workload": "closed", "max_num_seqs": "8"}, "'max_num_seqs' is \"8\", a number is expected"),
-            ({"workload": "closed", "policy": "nobody"}, "nobody"),
-        ):
-            status, _, body = self.server.request("POST", "/inflight/simulate", spec)
-            self.assertEqual(status, 404 if message == "nobody" else 400, (spec, body))
-            self.assertIn(message, body["error"]["message"])
-
 
 if __name__ == "__main__":
     chromium.main()

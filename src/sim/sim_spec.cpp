@@ -103,6 +103,14 @@ class Values {
     if (!value) bad(key, "a whole number");
     return *value;
   }
+  // Seconds; 0: never.
+  [[nodiscard]] TimeNs limit(const char* key) const {
+    const double seconds = number(key);
+    if (!(seconds >= 0.0 && seconds <= kSimSecondsMax)) {
+      fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {:.0f}", key, seconds, kSimSecondsMax);
+    }
+    return seconds > 0.0 ? static_cast<TimeNs>(seconds * 1e9) : kNoDeadline;
+  }
   [[nodiscard]] bool on(const char* key) const {
     const std::string& value = text(key);
     if (value != "on" && value != "off") bad(key, "on, off");
@@ -201,14 +209,8 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);
   spec.timeline = values.on("timeline");
-  const double limit = values.number("time_limit_s");
-  if (!(limit >= 0.0 && limit <= kSimSecondsMax)) {
-    fail(ErrorCode::InvalidArgument, "time_limit_s is {}, allowed: 0 (none) to {:.0f}", limit, kSimSecondsMax);
-  }
-  if (limit > 0.0) options.time_limit = static_cast<TimeNs>(limit * 1e9);
-  if (const double wall = values.number("wall_limit_s"); wall > 0.0) {
-    options.wall_limit = static_cast<TimeNs>(wall * 1e9);
-  }
+  options.time_limit = values.limit("time_limit_s");
+  options.wall_limit = values.limit("wall_limit_s");
   return spec;
 }
 

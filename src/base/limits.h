@@ -87,6 +87,6 @@ inline constexpr size_t kTraceBytesMax = size_t{4} << 30;
 inline constexpr int64_t kSimRequestsMax = 50'000'000;
 
 // Device.
-inline constexpr int kWaitSecondsMax = 600;  // for one step before the device is called dead
+inline constexpr size_t kCacheEntryBytesMax = size_t{1} << 30;  // a larger file in the cache folder is damaged
 
 }  // namespace inflight::limits

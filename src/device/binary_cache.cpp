@@ -11,13 +11,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "device/program.h"
 
 namespace inflight {
 namespace {
-
-constexpr uintmax_t kEntryBytesMax = uintmax_t{1} << 30;
 
 struct CloseFile {
   void operator()(std::FILE* file) const noexcept { std::fclose(file); }  // NOLINT: nothing to be done about failure
@@ -50,7 +49,7 @@ std::optional<std::vector<std::byte>> BinaryCache::find(const std::string& key) 
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path_of(key), error);
   XXH64_hash_t hash = 0;
-  if (!error && bytes > sizeof(hash) && bytes <= kEntryBytesMax &&
+  if (!error && bytes > sizeof(hash) && bytes <= limits::kCacheEntryBytesMax &&
       std::fread(&hash, sizeof(hash), 1, file.get()) == 1) {
     std::vector<std::byte> content(bytes - sizeof(hash));
     if (std::fread(content.data(), 1, content.size(), file.get()) == content.size() && hash_of(content) == hash) {

@@ -43,8 +43,9 @@ std::string read_content(const Json& content, const std::string& path) {
 // Templates want the arguments as an object; clients send the text that the model wrote.
 Json read_arguments(const Json& arguments) {
   if (!arguments.is_string()) return arguments;
-  Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
-  return parsed.is_discarded() ? arguments : parsed;
+  Json parsed = parse_json(arguments.get_ref<const std::string&>());
+  if (parsed.is_discarded()) return arguments;
+  return parsed;
 }
 
 Json read_tool_calls(const Json& calls, const std::string& path) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "server/api_error.h"
 
@@ -13,11 +14,20 @@ namespace {
 
 constexpr size_t kShownMax = 60;  // bytes of a value in an error message
 
-// Brackets nested at most; what is inside strings does not count.
-int depth_of(std::string_view text) {
-  int depth = 0, deepest = 0;
+// What makes a text costly to read, copy and write; what is inside strings does not count.
+struct Shape {
+  int depth = 0;           // brackets nested at most
+  size_t comparisons = 0;  // each member of an object is looked for among those before it
+
+  [[nodiscard]] bool is_allowed() const { return depth <= kJsonDepthMax && comparisons <= kJsonComparisonsMax; }
+};
+
+// As far as it is allowed.
+Shape shape_of(std::string_view text) {
+  Shape shape;
+  std::vector<size_t> members(1);  // so far, of the objects around
   bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < text.size() && shape.is_allowed(); ++i) {
     const char letter = text[i];
     if (in_string) {
       if (letter == '\\') ++i;
@@ -25,21 +35,26 @@ int depth_of(std::string_view text) {
     } else if (letter == '"') {
       in_string = true;
     } else if (letter == '[' || letter == '{') {
-      deepest = std::max(deepest, ++depth);
+      shape.depth = std::max(shape.depth, static_cast<int>(members.size()));
+      members.push_back(0);
     } else if (letter == ']' || letter == '}') {
-      --depth;
+      if (members.size() > 1) members.pop_back();
+    } else if (letter == ':') {
+      shape.comparisons += members.back()++;
     }
   }
-  return deepest;
+  return shape;
 }
 
 }  // namespace
 
 Json parse_json_object(std::string_view text) {
   if (text.empty()) throw ApiError(400, "the request's body is empty, a JSON object is expected");
-  if (depth_of(text) > kJsonDepthMax) {
+  const Shape shape = shape_of(text);
+  if (shape.depth > kJsonDepthMax) {
     throw ApiError(400, fmt::format("the request's body is nested deeper than {} levels", kJsonDepthMax));
   }
+  if (!shape.is_allowed()) throw ApiError(400, "the request's body has objects of too many members");
   Json value;
   try {
     value = Json::parse(text);
@@ -52,6 +67,11 @@ Json parse_json_object(std::string_view text) {
     throw ApiError(400, fmt::format("the request's body is {}, a JSON object is expected", describe(value)));
   }
   return value;
+}
+
+Json parse_json(std::string_view text) {
+  if (!shape_of(text).is_allowed()) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, false);
 }
 
 std::string to_text(const Json& value) { return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }

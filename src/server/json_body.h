@@ -2,6 +2,7 @@
 // JSON from clients: strict, with limits, and with errors that say where.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -11,9 +12,14 @@ namespace inflight::server {
 using Json = nlohmann::ordered_json;  // keys stay in the order given: templates print tools in it
 
 inline constexpr int kJsonDepthMax = 128;
+inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names: one object of 14,000, or more smaller
 
-// ERRORS: ApiError 400: no valid JSON (position, reason; UTF-8 is checked too), deeper than kJsonDepthMax, no object.
+// ERRORS: ApiError 400: no valid JSON (position, reason; UTF-8 is checked too), deeper than kJsonDepthMax, more than
+// kJsonComparisonsMax, no object.
 [[nodiscard]] Json parse_json_object(std::string_view text);
+
+// JSON within a client's text, or a model's.  Discarded: it is none, or beyond those limits.
+[[nodiscard]] Json parse_json(std::string_view text);
 
 // Compact text; what is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string to_text(const Json& value);

@@ -82,7 +82,7 @@ class MessagesFormat final : public AnswerFormat {
 
   static Json block_json(const Block& block) {
     if (!block.is_call) return Json{{"type", "text"}, {"text", block.text}};
-    Json input = Json::parse(block.text, nullptr, false);  // cut off: no JSON
+    Json input = parse_json(block.text);  // cut off: no JSON
     if (!input.is_object()) input = Json::object();
     return Json{{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", std::move(input)}};
   }

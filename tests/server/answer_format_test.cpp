@@ -151,6 +151,17 @@ TEST(ChatFormat, GivesCallsWithTheirOwnFinishReason) {
   }
 }
 
+// A model that opens brackets without end.
+TEST(MessagesFormat, DeepArgumentsAreNone) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const auto format = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  format->collect({.text = R"(<tool_call>{"name": "f", "arguments": {"a": )" + deep + "}}</tool_call>",
+                   .finish_reason = INFLIGHT_FINISH_STOP});
+  EXPECT_EQ(Json::parse(format->whole({}))["content"][0]["input"], Json::object());
+}
+
 TEST(ChatFormat, GivesLogprobsWithBytes) {
   GenerationRequest request;
   request.logprobs = true;

@@ -244,6 +244,27 @@ TEST(GenerationRequest, RefusesWhatIsNoJson) {
   }
 }
 
+// JSON within a text of the body is as deep as the body may be, or it stays a text.
+TEST(GenerationRequest, DeepArgumentsStayText) {
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  const std::string call = R"({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function",
+      "function": {"name": "f", "arguments": ")" +
+                           deep + R"("}}]}]})";
+  EXPECT_EQ(read(call, kChat).messages[0]["tool_calls"][0]["function"]["arguments"], deep);
+  const std::string item =
+      R"({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": ")" + deep + R"("}]})";
+  EXPECT_EQ(read(item, kResponses).messages[0]["tool_calls"][0]["function"]["arguments"], deep);
+  const std::string most = std::string(kJsonDepthMax, '[') + std::string(kJsonDepthMax, ']');
+  EXPECT_EQ(to_text(parse_json(most)), most);
+  EXPECT_TRUE(parse_json("[" + most + "]").is_discarded());
+}
+
+TEST(GenerationRequest, RefusesObjectsOfManyMembers) {
+  std::string body = R"({"0":0)";
+  for (int i = 1; i < 500'000; ++i) body += ",\"" + std::to_string(i) + "\":0";
+  EXPECT_EQ(error_of(body + "}", kChat).second, "the request's body has objects of too many members");
+}
+
 TEST(GenerationRequest, BringsConversationsToTheTemplatesForm) {
   const GenerationRequest request = read(R"({"messages": [
       {"role": "developer", "content": "Be brief."},

@@ -240,6 +240,7 @@ void add_value_filters(FilterTable& table) {
 }
 
 Value Interpreter::apply_filter(Call& call) {
+  const Step step(*this, call.line);  // map's filter may be map
   static const FilterTable all = [] {
     FilterTable table;
     add_value_filters(table);

@@ -98,6 +98,7 @@ Value map(Call& call) {
       const std::string name = to_string(call.require(0, "filter"));
       Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = item};
       inner.positional.assign(call.positional.begin() + 1, call.positional.end());
+      call.heap().charge(inner.positional.size() * sizeof(Value));
       inner.named = call.named;
       results.push_back(call.interpreter.apply_filter(inner));
     }

@@ -2,6 +2,7 @@
 #include "text/jinja_strings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -24,25 +25,23 @@ std::vector<std::string_view> split_text(std::string_view text, std::string_view
 }
 
 std::vector<std::string_view> split_white_space(std::string_view text, int64_t count, bool from_right) {
-  std::vector<std::string_view> parts;
-  text = from_right ? strip_right(text) : strip_left(text);
-  while (!text.empty() && count != 0) {
-    const auto characters = split_characters(text);
-    const auto is_space = [](std::string_view bytes) { return is_white_space(first_utf8_character(bytes).code_point); };
-    size_t length = 0;
-    if (from_right) {
-      for (auto one = characters.rbegin(); one != characters.rend() && !is_space(*one); ++one) length += one->size();
-      parts.push_back(text.substr(text.size() - length));
-      text = strip_right(text.substr(0, text.size() - length));
-    } else {
-      for (auto one = characters.begin(); one != characters.end() && !is_space(*one); ++one) length += one->size();
-      parts.push_back(text.substr(0, length));
-      text = strip_left(text.substr(length));
-    }
-    --count;
+  std::vector<std::pair<size_t, size_t>> words;  // [begin, end)
+  size_t at = 0;
+  bool inside = false;
+  for (const std::string_view bytes : split_characters(text)) {
+    const bool is_space = is_white_space(first_utf8_character(bytes).code_point);
+    if (!is_space && !inside) words.emplace_back(at, at);
+    inside = !is_space;
+    at += bytes.size();
+    if (inside) words.back().second = at;
   }
-  if (!text.empty()) parts.push_back(from_right ? strip_right(text) : text);
-  if (from_right) std::ranges::reverse(parts);
+  const size_t apart = count < 0 ? words.size() : std::min(words.size(), static_cast<size_t>(count));
+  const size_t first = from_right ? words.size() - apart : 0;
+  std::vector<std::string_view> parts;
+  if (first > 0) parts.push_back(text.substr(0, words[first - 1].second));
+  for (size_t i = first; i < first + apart; ++i)
+    parts.push_back(text.substr(words[i].first, words[i].second - words[i].first));
+  if (first + apart < words.size()) parts.push_back(text.substr(words[apart].first));
   return parts;
 }
 

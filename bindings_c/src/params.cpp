@@ -66,7 +66,7 @@ std::vector<std::vector<TokenId>> read_bad_words(const inflight_request_params_t
   return runs;
 }
 
-// Every token whose text has one of the breakers in it.
+// Every token whose text has one of the breakers in it, ascending.
 std::vector<TokenId> read_sequence_breakers(const inflight_request_params_t& params, const Runtime& runtime) {
   const std::vector<std::string> breakers =
       params.dry_sequence_breakers == nullptr

@@ -42,6 +42,9 @@ void SamplingParams::validate() const {
   require(dry_allowed_length >= 1, "dry_allowed_length", dry_allowed_length, "1 or more");
   require(dry_penalty_last_n >= -1, "dry_penalty_last_n", dry_penalty_last_n, "-1 (all) or more");
   require_size(dry_sequence_breakers.size(), "dry_sequence_breakers", limits::kDryBreakersMax);
+  if (!std::ranges::is_sorted(dry_sequence_breakers)) {
+    fail(ErrorCode::InvalidArgument, "dry_sequence_breakers are not in ascending order");
+  }
   require_size(logit_bias.size(), "logit_bias entries", limits::kLogitBiasMax);
   for (const auto& [token, bias] : logit_bias) require(std::isfinite(bias), "a logit_bias", double{bias}, "finite");
   require(min_tokens >= 0 && min_tokens <= max_tokens, "min_tokens", min_tokens, "0 to max_tokens");

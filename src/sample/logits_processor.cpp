@@ -12,10 +12,6 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
-bool contains(std::span<const TokenId> tokens, TokenId token) {
-  return std::ranges::find(tokens, token) != tokens.end();
-}
-
 // The logits with ids checked: options may name tokens that the model does not have.
 class Logits {
  public:
@@ -143,7 +139,7 @@ std::vector<std::pair<TokenId, int32_t>> repetitions(std::span<const TokenId> to
   std::vector<std::pair<TokenId, int32_t>> result;
   const size_t n = tokens.size();
   size_t limit = 0;  // tokens since the last breaker: no repetition is longer
-  while (limit < n && !contains(breakers, tokens[n - 1 - limit])) ++limit;
+  while (limit < n && !std::ranges::binary_search(breakers, tokens[n - 1 - limit])) ++limit;
   const auto reversed = [&](size_t i) { return tokens[n - 1 - i]; };
   std::vector<size_t> z(n, 0);
   size_t left = 0, right = 0;

@@ -27,7 +27,8 @@ struct LogitsContext {
   std::span<const uint32_t> allowed = {};  // bit set of the token filter; empty: none
 };
 
-// MODIFIES: logits [V]; ids beyond V in the options are ignored.   COST: O(V + known tokens); typical_p: O(V log V).
+// MODIFIES: logits [V]; ids beyond V in the options are ignored.   COST: O(V + known tokens * log breakers); typical_p:
+// O(V log V).
 void process_logits(const LogitsContext& context, std::span<float> logits);
 
 // Natural logs of probabilities under the logits as they are.
@@ -47,6 +48,7 @@ class LogSoftmax {
 };
 
 // For DRY: by token, how long a repetition it would continue; pairs (token, length), a token may occur more than once.
+// breakers: ascending.   COST: O(tokens * log breakers), whatever repeats.
 [[nodiscard]] std::vector<std::pair<TokenId, int32_t>> repetitions(std::span<const TokenId> tokens,
                                                                    std::span<const TokenId> breakers);
 

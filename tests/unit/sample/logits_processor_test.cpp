@@ -9,7 +9,9 @@
 #include <cmath>
 #include <map>
 
+#include "base/limits.h"
 #include "base/rng.h"
+#include "support/bounded_run.h"
 
 namespace inflight {
 namespace {
@@ -82,6 +84,17 @@ TEST(LogitsProcessor, FindsRepetitionsAsComparingEveryPlaceDoes) {
     std::erase_if(expected, [](const auto& pair) { return pair.second == 0; });
     EXPECT_EQ(got, expected);
   }
+}
+
+// One token a million times, and as many breakers as there may be.
+TEST(LogitsProcessor, FindsLongRepetitionsAmongManyBreakers) {
+  const std::vector<TokenId> tokens(1'000'000, 3);
+  std::vector<TokenId> breakers(limits::kDryBreakersMax);
+  std::ranges::generate(breakers, [next = TokenId{4}]() mutable { return next++; });
+  test::expect_bounded([&] {
+    const auto found = repetitions(tokens, breakers);
+    return found.size() == tokens.size() - 1 && found[0] == std::pair(TokenId{3}, int32_t{999'999});
+  });
 }
 
 TEST(LogitsProcessor, DryGrowsWithTheRepetition) {

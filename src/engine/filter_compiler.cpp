@@ -24,6 +24,8 @@ void FilterCompiler::start(RequestId request, FilterSource source) {
 void FilterCompiler::forget(RequestId request) {
   const std::scoped_lock lock(mutex_);
   std::erase_if(waiting_, [request](const Work& work) { return work.request == request; });
+  const auto found = running_.find(to_integer(request));
+  if (found != running_.end()) found->second.request_stop();
 }
 
 void FilterCompiler::run(const std::stop_token& stop) {
@@ -32,16 +34,22 @@ void FilterCompiler::run(const std::stop_token& stop) {
     if (!wake_.wait(lock, stop, [this] { return !waiting_.empty(); }) || stop.stop_requested()) return;
     const Work work = std::move(waiting_.front());
     waiting_.pop_front();
+    std::stop_source unwanted;
+    running_.emplace(to_integer(work.request), unwanted);
     lock.unlock();
+    const std::stop_callback at_end(stop, [&unwanted] { unwanted.request_stop(); });
     Result result{.request = work.request};
     try {
-      result.filter = work.source();
+      result.filter = work.source(unwanted.get_token());
     } catch (const Error& error) {
       result.code = error.code();
       result.error = error.what();
     } catch (const std::exception& error) {
       result.error = error.what();
     }
+    lock.lock();
+    running_.erase(to_integer(work.request));
+    lock.unlock();
     done_(std::move(result));
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -20,8 +22,9 @@
 
 namespace inflight {
 
-// Makes the filter of a request, or throws what is wrong with it.  THREAD: any.
-using FilterSource = std::function<std::unique_ptr<TokenFilter>()>;
+// Makes the filter of a request, or throws what is wrong with it. Ends soon, with whatever error, once the token says
+// that nobody waits for it.  THREAD: any.
+using FilterSource = std::function<std::unique_ptr<TokenFilter>(const std::stop_token&)>;
 
 class FilterCompiler {
  public:
@@ -36,11 +39,11 @@ class FilterCompiler {
   explicit FilterCompiler(std::function<void(Result)> done) : done_(std::move(done)) {}
   FilterCompiler(const FilterCompiler&) = delete;
   FilterCompiler& operator=(const FilterCompiler&) = delete;
-  // Waits for sources that run.
+  // Has the sources that run stop, and waits for them.
   ~FilterCompiler() = default;
 
   void start(RequestId request, FilterSource source);
-  // The result is of no use any more.
+  // The result is of no use any more: a source that runs is told to stop.
   void forget(RequestId request);
 
  private:
@@ -51,10 +54,11 @@ class FilterCompiler {
   void run(const std::stop_token& stop);
 
   std::function<void(Result)> done_;
-  std::mutex mutex_;  // guards waiting_
+  std::mutex mutex_;  // guards waiting_ and running_
   std::condition_variable_any wake_;
   std::deque<Work> waiting_;
-  std::vector<std::jthread> threads_;  // last: they use everything above
+  std::unordered_map<uint64_t, std::stop_source> running_;  // by request
+  std::vector<std::jthread> threads_;                       // last: they use everything above
 };
 
 }  // namespace inflight

@@ -312,12 +312,13 @@ const Tokenizer& Runtime::require_tokenizer() const {
   return *tokenizer_;
 }
 
-std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text) {
+std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text,
+                                                    const std::stop_token& stop) {
   const Tokenizer& tokenizer = require_tokenizer();
   std::call_once(grammars_made_, [&] {
     grammars_ = std::make_unique<GrammarStore>(tokenizer.vocabulary(), engine_->options().end_tokens);
   });
-  std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text);
+  std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text, stop);
   std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
   matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
   return std::make_unique<GrammarFilter>(std::move(matcher), tokenizer);
@@ -325,7 +326,7 @@ std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std:
 
 FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
   static_cast<void>(require_tokenizer());
-  return [this, kind, text = std::move(text)] { return make_filter(kind, text); };
+  return [this, kind, text = std::move(text)](const std::stop_token& stop) { return make_filter(kind, text, stop); };
 }
 
 Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
@@ -333,8 +334,8 @@ Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
   const ToolRequest request = read_tool_request(request_json);
   std::string text = tool_grammar_text(request, tool_format_, vocabulary);
   if (request.forced) return {grammar_filter(GrammarKind::ToolCalls, std::move(text)), false};
-  return {[this, &vocabulary, text = std::move(text)] {
-            return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text), vocabulary,
+  return {[this, &vocabulary, text = std::move(text)](const std::stop_token& stop) {
+            return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text, stop), vocabulary,
                                                     tool_call_trigger(tool_format_), tool_format_.begin_mark().empty());
           },
           true};

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,7 +107,8 @@ class Runtime {
  private:
   // ERRORS: InvalidArgument for the options' template when it cannot be parsed.
   void read_chat_template(const std::string& from_file);
-  [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text);
+  [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
+                                                           const std::stop_token& stop);
   void make_adapter_store();
   [[nodiscard]] AdapterStore& require_adapters() const;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "text/bounded_json.h"
 #include "text/jinja_interpreter.h"
 
 namespace inflight {
@@ -46,12 +47,7 @@ std::string ChatTemplate::render(std::string_view request_json, const ChatSettin
     fail(ErrorCode::InvalidArgument, "chat request: {} bytes, allowed: {}", request_json.size(),
          limits::kPromptBytesMax);
   }
-  nlohmann::ordered_json request;
-  try {
-    request = nlohmann::ordered_json::parse(request_json);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::InvalidArgument, "chat request: {}", error.what());
-  }
+  nlohmann::ordered_json request = parse_json(request_json, "chat request");
   if (!request.is_object()) fail(ErrorCode::InvalidArgument, "chat request: not a JSON object");
   if (!request.contains("messages") || !request["messages"].is_array()) {
     fail(ErrorCode::InvalidArgument, "chat request: 'messages' must be a list");

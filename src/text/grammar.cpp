@@ -17,34 +17,36 @@
 namespace inflight {
 
 using grammar::Automaton;
+using grammar::Budget;
 using grammar::Position;
 
 namespace {
 
-grammar::Program compile(GrammarKind kind, std::string_view text) {
+grammar::Program compile(GrammarKind kind, std::string_view text, Budget& budget) {
   switch (kind) {
     case GrammarKind::JsonObject:
-      return grammar::compile_json_schema(R"({"type": "object"})");
+      return grammar::compile_json_schema(R"({"type": "object"})", budget);
     case GrammarKind::JsonSchema:
-      return grammar::compile_json_schema(text);
+      return grammar::compile_json_schema(text, budget);
     case GrammarKind::Regex:
-      return grammar::compile_regex(text);
+      return grammar::compile_regex(text, budget);
     case GrammarKind::Gbnf:
-      return grammar::compile_gbnf(text);
+      return grammar::compile_gbnf(text, budget);
     case GrammarKind::ToolCalls:
-      return grammar::compile_tool_calls(text);
+      return grammar::compile_tool_calls(text, budget);
   }
   fail(ErrorCode::InvalidArgument, "unknown kind of grammar");
 }
 
 }  // namespace
 
-grammar::Program compile_grammar(GrammarKind kind, std::string_view text) {
+grammar::Program compile_grammar(GrammarKind kind, std::string_view text, const std::stop_token& stop) {
   if (text.size() > limits::kGrammarBytesMax) {
     fail(ErrorCode::InvalidArgument, "the grammar has {} bytes, allowed: {}", text.size(), limits::kGrammarBytesMax);
   }
   try {
-    return compile(kind, text);
+    Budget budget(stop);
+    return compile(kind, text, budget);
   } catch (const Error& error) {
     std::string message = to_valid_utf8(error.what());  // it may quote the text
     std::ranges::replace_if(message, [](char character) { return static_cast<uint8_t>(character) < 0x20; }, ' ');
@@ -162,7 +164,7 @@ bool GrammarMatcher::try_step(State& state, std::string_view bytes) {
   return true;
 }
 
-void GrammarMatcher::learn_ahead() {
+void GrammarMatcher::learn_ahead(Budget& budget) {
   constexpr size_t kTextsMax = 500;
   constexpr size_t kNodesMax = 1'000'000;  // looked at, about 10 ns each
   struct Text {
@@ -178,6 +180,7 @@ void GrammarMatcher::learn_ahead() {
       open.pop_front();
       state_ = text.state;
       allow(mask);
+      budget.charge(compiled_.automaton.work());
       if (compiled_.automaton.nodes_seen() > kNodesMax) return;
       std::set<uint8_t> classes;
       // Not beyond ASCII, within characters, nor behind a backslash, for each character of a string: their masks are
@@ -187,12 +190,13 @@ void GrammarMatcher::learn_ahead() {
         if (byte == '\\' || (is_blank && text.ends_blank) || !classes.insert(compiled_.program.byte_class[byte]).second)
           continue;
         const char character = static_cast<char>(byte);
+        budget.charge(state_.positions.size());
         State next = state_;
         if (!try_step(next, std::string_view(&character, 1)) || !seen.insert(next.positions).second) continue;
         open.push_back({std::move(next), is_blank});
       }
     }
-  } catch (const Error&) {  // too much work: the step that needs it says so
+  } catch (const Error&) {  // too much work: the step that needs it says so; or nobody waits
   }
 }
 
@@ -271,7 +275,8 @@ CompiledGrammar* GrammarStore::find(GrammarKind kind, std::string_view text) {
   return found->compiled.get();
 }
 
-std::unique_ptr<GrammarMatcher> GrammarStore::matcher(GrammarKind kind, std::string_view text) {
+std::unique_ptr<GrammarMatcher> GrammarStore::matcher(GrammarKind kind, std::string_view text,
+                                                      const std::stop_token& stop) {
   if (kind == GrammarKind::JsonObject) text = "";
   {
     const std::lock_guard lock(mutex_);
@@ -279,8 +284,10 @@ std::unique_ptr<GrammarMatcher> GrammarStore::matcher(GrammarKind kind, std::str
       return std::make_unique<GrammarMatcher>(*known, vocabulary_, trie_, end_tokens_);
     }
   }
-  auto compiled = std::make_unique<CompiledGrammar>(compile_grammar(kind, text), trie_);  // others need not wait for it
-  GrammarMatcher(*compiled, vocabulary_, trie_, end_tokens_).learn_ahead();
+  // Others need not wait for it.
+  auto compiled = std::make_unique<CompiledGrammar>(compile_grammar(kind, text, stop), trie_);
+  Budget budget(stop);
+  GrammarMatcher(*compiled, vocabulary_, trie_, end_tokens_).learn_ahead(budget);
   const std::lock_guard lock(mutex_);
   if (CompiledGrammar* const known = find(kind, text)) {
     return std::make_unique<GrammarMatcher>(*known, vocabulary_, trie_, end_tokens_);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,13 @@ enum class GrammarKind : uint8_t {
   ToolCalls,  // as tool_grammar_text() gives them
 };
 
-// Parses and compiles.   COST: milliseconds for usual schemas.   THREAD: any.
+// Parses and compiles.   COST: milliseconds for usual schemas, at most grammar::Budget::kStepsMax steps.   THREAD: any.
+// stop: gives up soon after it is requested.
 // ERRORS: InvalidArgument for what is malformed, cannot be satisfied or exceeds limits.h; Unsupported for a keyword or
-//         construct that is not known, naming it and where it stands (as a JSON pointer or a position).
-[[nodiscard]] grammar::Program compile_grammar(GrammarKind kind, std::string_view text);
+//         construct that is not known, naming it and where it stands (as a JSON pointer or a position); Rejected after
+//         a stop.
+[[nodiscard]] grammar::Program compile_grammar(GrammarKind kind, std::string_view text,
+                                               const std::stop_token& stop = {});
 
 // A compiled grammar with what it has learnt of one vocabulary.
 struct CompiledGrammar {
@@ -71,8 +75,8 @@ class GrammarMatcher final : public TokenFilter {
   // The same for plain bytes; a token's worth in rollback().
   [[nodiscard]] bool try_accept_text(std::string_view bytes);
   // Makes the masks of texts that are likely to come, the shortest first, so that no step has to wait for them; then
-  // the matcher stands somewhere.   COST: some ten milliseconds at most.
-  void learn_ahead();
+  // the matcher stands somewhere.   COST: some ten milliseconds for usual grammars; the budget ends it in any case.
+  void learn_ahead(grammar::Budget& budget);
   // Takes back the last `count` accepted tokens; limits::kGrammarHistoryMax of them at least are kept.
   // ERRORS: InvalidArgument for more than are kept.
   void rollback(int32_t count);
@@ -110,8 +114,9 @@ class GrammarStore {
   // Unused grammars beyond limits::kGrammarsKept are dropped, the longest unused first.
   GrammarStore(const Vocabulary& vocabulary, std::vector<TokenId> end_tokens);
 
-  // A matcher at the beginning of the text.   ERRORS: as compile_grammar().
-  [[nodiscard]] std::unique_ptr<GrammarMatcher> matcher(GrammarKind kind, std::string_view text);
+  // A matcher at the beginning of the text.   stop, ERRORS: as compile_grammar().
+  [[nodiscard]] std::unique_ptr<GrammarMatcher> matcher(GrammarKind kind, std::string_view text,
+                                                        const std::stop_token& stop = {});
 
  private:
   struct Entry {

@@ -79,6 +79,8 @@ class Automaton {
 
   // Nodes of the trie that verdicts were made from.
   [[nodiscard]] size_t nodes_seen() const { return nodes_seen_; }
+  // Positions looked at since trim().
+  [[nodiscard]] size_t work() const { return work_; }
 
   // Counts what is done for one mask.  ERRORS: InvalidArgument beyond limits::kGrammarWorkMax.
   void charge(size_t work);

@@ -19,7 +19,7 @@ bool is_name(char character) {
 
 class GbnfParser {
  public:
-  explicit GbnfParser(std::string_view source) : source_(source) {}
+  GbnfParser(std::string_view source, Budget& budget) : source_(source), builder_(budget) {}
 
   Program parse() {
     skip_space();
@@ -159,7 +159,7 @@ class GbnfParser {
 
   NodeId parse_class() {
     const bool negated = try_take('^');
-    CharacterSet set;
+    std::vector<CharacterSet::Range> ranges;
     while (!try_take(']')) {
       const char32_t first = take_character();
       char32_t last = first;
@@ -168,8 +168,9 @@ class GbnfParser {
         last = take_character();
         if (last < first) fail_here("the range is out of order");
       }
-      set.add(first, last);
+      ranges.emplace_back(first, last);
     }
+    const CharacterSet set(std::move(ranges));
     return builder_.characters(negated ? set.complement() : set);
   }
 
@@ -207,6 +208,6 @@ class GbnfParser {
 
 }  // namespace
 
-Program compile_gbnf(std::string_view source) { return GbnfParser(source).parse(); }
+Program compile_gbnf(std::string_view source, Budget& budget) { return GbnfParser(source, budget).parse(); }
 
 }  // namespace inflight::grammar

@@ -8,7 +8,7 @@
 
 namespace inflight::grammar {
 
-// The text is what rule "root" gives.  ERRORS: InvalidArgument "grammar line N: ...".
-[[nodiscard]] Program compile_gbnf(std::string_view source);
+// The text is what rule "root" gives.  ERRORS: InvalidArgument "grammar line N: ..."; those of Budget::charge().
+[[nodiscard]] Program compile_gbnf(std::string_view source, Budget& budget);
 
 }  // namespace inflight::grammar

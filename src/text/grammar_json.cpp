@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "text/bounded_json.h"
 #include "text/grammar_json_exclusive.h"
 #include "text/grammar_json_merge.h"
 #include "text/grammar_json_text.h"
@@ -37,15 +39,18 @@ const std::map<std::string_view, std::string_view>& format_patterns() {
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(Json root, Builder& builder, JsonText& text)
-      : root_(std::move(root)), builder_(builder), text_(text) {}
+  // LIFETIME: all are borrowed.
+  SchemaCompiler(const Json& root, Builder& builder, JsonText& text)
+      : root_{root, builder.budget()}, builder_(builder), text_(text) {}
 
   NodeId document() {
-    const int32_t rule = builder_.new_rule("#");
-    refs_["#"] = rule;
-    const NodeId body = schema(root_, "#");
-    builder_.define(rule, body);
-    return builder_.call(rule);
+    const NodeId whole = refer_to("#", root_.schema);
+    while (!wanted_.empty()) {
+      const Wanted next = std::move(wanted_.front());
+      wanted_.pop_front();
+      builder_.define(next.rule, schema(*next.schema, next.place));
+    }
+    return whole;
   }
 
  private:
@@ -64,6 +69,7 @@ class SchemaCompiler {
   }
 
   NodeId schema_body(const Json& given, const std::string& path) {
+    builder_.budget().charge(steps_of(given) + path.size() / Budget::kBytesPerStep);
     if (given.is_boolean()) return given.get<bool>() ? text_.value() : builder_.nothing();
     if (!given.is_object()) malformed(path, "a schema is an object or a boolean");
     check_keywords(given, path);
@@ -94,7 +100,17 @@ class SchemaCompiler {
     }
   }
 
-  // A rule for each place that is referred to, so that schemas may refer to themselves.
+  // A rule for each place that is referred to, so that schemas may refer to themselves. They are compiled one after the
+  // other, not within one another: references may be chained as long as the schema is.
+  NodeId refer_to(const std::string& place, const Json& schema) {
+    const auto [rule, is_new] = refs_.try_emplace(place);
+    if (is_new) {
+      rule->second = builder_.new_rule(place);
+      wanted_.push_back({rule->second, place, &schema});
+    }
+    return builder_.call(rule->second);
+  }
+
   NodeId reference(const Json& given, const std::string& path) {
     const bool alone = std::ranges::none_of(
         given.items(), [](const auto& item) { return item.key() != "$ref" && !is_annotation(item.key()); });
@@ -106,15 +122,7 @@ class SchemaCompiler {
       all.erase("$ref");
       return schema(merge_schemas(all, referred, path, root_), path);
     }
-    const auto found = refs_.find(target);
-    if (found != refs_.end()) return builder_.call(found->second);
-    const int32_t rule = builder_.new_rule(target);
-    refs_[target] = rule;
-    const int depth = std::exchange(depth_, 0);
-    const NodeId body = schema(referred, target);
-    depth_ = depth;
-    builder_.define(rule, body);
-    return builder_.call(rule);
+    return refer_to(target, referred);
   }
 
   NodeId choices(const Json& given, const std::string& keyword, const std::string& path) {
@@ -154,12 +162,12 @@ class SchemaCompiler {
       }
     }
     const auto types = types_of(given, path);
+    const bool both = given.contains("const") && given.contains("enum");
+    if (both && std::ranges::find(given["enum"], given["const"]) == given["enum"].end()) return builder_.nothing();
     std::vector<NodeId> alternatives;
     for (const Json& value : values) {
-      const bool in_const = !given.contains("const") || given["const"] == value;
-      const bool in_enum = !given.contains("enum") || std::ranges::find(given["enum"], value) != given["enum"].end();
       const bool of_type = std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); });
-      if (in_const && in_enum && of_type) alternatives.push_back(text_.constant(value));
+      if (of_type) alternatives.push_back(text_.constant(value));
     }
     return builder_.any_of(std::move(alternatives));
   }
@@ -280,16 +288,16 @@ class SchemaCompiler {
   NodeId object(const Json& given, const std::string& path) {
     const Json properties = given.value("properties", Json::object());
     if (!properties.is_object()) malformed(path, "'properties' must be an object");
-    std::set<std::string> required;
-    const Json required_names = given.value("required", Json::array());
-    for (const Json& name : required_names) required.insert(name.get<std::string>());
     const bool any_by_default = properties.empty();
     const Json additional = given.value("additionalProperties", Json(any_by_default));
     std::vector<std::string> names;
     for (const auto& item : properties.items()) names.push_back(item.key());
-    for (const Json& name : required_names) {  // those that are not declared may be what additional ones may
+    const std::set<std::string> declared(names.begin(), names.end());
+    std::set<std::string> required;
+    for (const Json& name : given.value("required", Json::array())) {
       const auto text = name.get<std::string>();
-      if (!properties.contains(text) && std::ranges::find(names, text) == names.end()) names.push_back(text);
+      const bool is_new = required.insert(text).second;
+      if (is_new && !declared.contains(text)) names.push_back(text);  // it may be what additional ones may
     }
     check_property_counts(given, names.size(), required.size(), additional, path);
     std::optional<NodeId> extra;
@@ -315,7 +323,7 @@ class SchemaCompiler {
   }
 
   // What stands behind "{": built from the last property back, for the two cases that something is before it or
-  // nothing.
+  // nothing.   names: the properties, then those that are only required.
   NodeId members(const Json& given, const Json& properties, const std::vector<std::string>& names,
                  const std::set<std::string>& required, const Json& additional, std::optional<NodeId> extra,
                  const std::string& path) {
@@ -328,14 +336,16 @@ class SchemaCompiler {
       const NodeId some = builder_.sequence({*extra, after});
       first = count(given, "minProperties", 0, path) > 0 && names.empty() ? some : builder_.any_of({some, close});
     }
-    for (auto name = names.rbegin(); name != names.rend(); ++name) {
-      const bool declared = properties.contains(*name);
-      const NodeId value = declared ? property_value(properties[*name], path + "/properties/" + *name)
+    auto property = properties.end();
+    for (size_t i = names.size(); i-- > 0;) {
+      const std::string& name = names[i];
+      const bool declared = i < properties.size();
+      const NodeId value = declared ? property_value(*--property, path + "/properties/" + name)
                                     : schema(additional, path + "/additionalProperties");
-      const NodeId member = text_.member(text_.constant(Json(*name)), value);
+      const NodeId member = text_.member(text_.constant(Json(name)), value);
       const NodeId here_after = builder_.sequence({text_.comma(), member, after});
       const NodeId here_first = builder_.sequence({member, after});
-      const bool must = required.contains(*name);
+      const bool must = required.contains(name);
       first = must ? here_first : builder_.any_of({here_first, first});
       after = must ? here_after : builder_.any_of({here_after, after});
     }
@@ -353,10 +363,18 @@ class SchemaCompiler {
     return builder_.call(rule);
   }
 
-  Json root_;
+  // A rule whose body is still to be compiled.
+  struct Wanted {
+    int32_t rule = 0;
+    std::string place;
+    const Json* schema = nullptr;
+  };
+
+  SchemaRoot root_;
   Builder& builder_;
   JsonText& text_;
   std::map<std::string, int32_t> refs_;  // by the reference's text
+  std::deque<Wanted> wanted_;
   int depth_ = 0;
 };
 
@@ -370,14 +388,9 @@ NodeId json_document(Builder& builder, JsonText& text, const Json& schema) {
   }
 }
 
-Program compile_json_schema(std::string_view schema) {
-  Json root;
-  try {
-    root = Json::parse(schema);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
-  }
-  Builder builder;
+Program compile_json_schema(std::string_view schema, Budget& budget) {
+  const Json root = parse_json(schema, "JSON schema");
+  Builder builder(budget);
   JsonText text(builder);
   const NodeId document = json_document(builder, text, root);
   const int32_t start = builder.new_rule("document");

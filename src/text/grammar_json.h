@@ -21,10 +21,11 @@
 namespace inflight::grammar {
 
 // ERRORS: InvalidArgument for what is no JSON or no schema; Unsupported naming the keyword and its place, such as
-//         "JSON schema, #/properties/a: keyword 'not' is not supported".
-[[nodiscard]] Program compile_json_schema(std::string_view schema);
+//         "JSON schema, #/properties/a: keyword 'not' is not supported"; those of Budget::charge().
+[[nodiscard]] Program compile_json_schema(std::string_view schema, Budget& budget);
 
 // The same as a part of a larger grammar. References within the schema are to its own root.
+// REQUIRES: the schema is nested at most kJsonDepthMax deep.
 [[nodiscard]] NodeId json_document(Builder& builder, JsonText& text, const Json& schema);
 
 }  // namespace inflight::grammar

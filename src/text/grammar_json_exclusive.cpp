@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "text/grammar_json_merge.h"
-
 namespace inflight::grammar {
 namespace {
 
@@ -81,13 +79,15 @@ Json property_of(const Json& schema, const std::string& name, bool undeclared) {
   return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(undeclared);
 }
 
-bool objects_never_both(const Json& written, const Json& other, const std::string& path, const Json& root, int depth) {
+bool objects_never_both(const Json& written, const Json& other, const std::string& path, const SchemaRoot& root,
+                        int depth) {
   const bool written_undeclared = !written.contains("properties") || written["properties"].empty();
   const auto always = required_of(written);
   const auto wanted = required_of(other);
   std::set<std::string> names = always;
   names.insert(wanted.begin(), wanted.end());
   return std::ranges::any_of(names, [&](const std::string& name) {
+    charge_look_ups(written, other, root.budget);
     const Json mine = property_of(written, name, written_undeclared);
     return never_both(mine, property_of(other, name, true), path + "/properties/" + name, root, depth + 1);
   });
@@ -95,7 +95,7 @@ bool objects_never_both(const Json& written, const Json& other, const std::strin
 
 // Whether a document of `type` cannot satisfy both.
 bool type_never_both(const Json& written, const Json& other, const std::string& type, const std::string& path,
-                     const Json& root, int depth) {
+                     const SchemaRoot& root, int depth) {
   if (type == "object") return objects_never_both(written, other, path, root, depth);
   const Range mine = range_of(written, type);
   const Range theirs = range_of(other, type);
@@ -103,7 +103,7 @@ bool type_never_both(const Json& written, const Json& other, const std::string& 
 }
 
 // The schemas one of which a document of `schema` satisfies.
-std::vector<Json> branches_of(const Json& schema, const std::string& path, const Json& root) {
+std::vector<Json> branches_of(const Json& schema, const std::string& path, const SchemaRoot& root) {
   for (const char* const keyword : {"anyOf", "oneOf"}) {
     if (!schema.contains(keyword) || !schema[keyword].is_array()) continue;
     Json rest = schema;
@@ -117,7 +117,8 @@ std::vector<Json> branches_of(const Json& schema, const std::string& path, const
 
 }  // namespace
 
-bool never_both(const Json& written, const Json& other, const std::string& path, const Json& root, int depth) {
+bool never_both(const Json& written, const Json& other, const std::string& path, const SchemaRoot& root, int depth) {
+  root.budget.charge(steps_of(written) + steps_of(other) + path.size() / Budget::kBytesPerStep);
   if (written == Json(false) || other == Json(false)) return true;
   if (depth > kDepthMax) return false;
   const Json mine = written.is_boolean() ? Json::object() : flat_schema(written, path, root);
@@ -134,6 +135,7 @@ bool never_both(const Json& written, const Json& other, const std::string& path,
   const auto my_values = values_of(mine, path);
   const auto their_values = values_of(theirs, path);
   if (my_values && their_values) {
+    charge_comparisons(*my_values, *their_values, root.budget);
     return std::ranges::none_of(
         *my_values, [&](const Json& value) { return std::ranges::find(*their_values, value) != their_values->end(); });
   }

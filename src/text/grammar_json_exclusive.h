@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "text/grammar_json_text.h"
+#include "text/grammar_json_merge.h"
 
 namespace inflight::grammar {
 
@@ -12,7 +12,7 @@ namespace inflight::grammar {
 // values, by ranges and lengths, or by a property that one wants and the other cannot have. What a grammar does not
 // write (undeclared properties, unless they are allowed in so many words) counts as never there.
 // path: for errors.   ERRORS: as merge_schemas().
-[[nodiscard]] bool never_both(const Json& written, const Json& other, const std::string& path, const Json& root,
+[[nodiscard]] bool never_both(const Json& written, const Json& other, const std::string& path, const SchemaRoot& root,
                               int depth = 0);
 
 }  // namespace inflight::grammar

@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 25> kAssertions{
     "maxProperties", "items",   "prefixItems", "minItems",   "maxItems", "additionalItems",      "minLength",
     "maxLength",     "pattern", "format",      "minimum",    "maximum",  "exclusiveMinimum",     "exclusiveMaximum",
     "$ref",          "anyOf",   "oneOf",       "allOf"};
+constexpr size_t kComparedPerStep = 8;  // names, or small values
 constexpr std::array<std::string_view, 7> kTypes{"string", "number", "integer", "object", "array", "boolean", "null"};
 
 // The types that both allow, none perhaps; an integer is a number.
@@ -56,7 +57,7 @@ Json intersected(const Json& left, const Json& right) {
   return both;
 }
 
-// What `schema` says about property `name`.
+// What `schema` says about property `name`.   COST: O(its properties).
 Json said_of(const Json& schema, const std::string& name) {
   if (schema.contains("properties") && schema["properties"].contains(name)) return schema["properties"][name];
   return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
@@ -71,7 +72,7 @@ Json said_of(const Json& schema, size_t index) {
 // The parts of two schemas that say which schema a document's parts must satisfy.
 class PartMerger {
  public:
-  PartMerger(const Json& left, const Json& right, const std::string& path, const Json& root, int depth)
+  PartMerger(const Json& left, const Json& right, const std::string& path, const SchemaRoot& root, int depth)
       : left_(left), right_(right), path_(path), root_(root), depth_(depth) {}
 
   // "properties": those that one side declares must also be what the other says about undeclared ones.
@@ -80,6 +81,7 @@ class PartMerger {
     for (const Json* const side : {&left_, &right_}) {
       if (!side->contains("properties")) continue;
       for (const auto& [name, schema] : (*side)["properties"].items()) {
+        charge_look_ups(left_, right_, root_.budget);
         if (merged.contains(name)) continue;
         Json both = merge(said_of(left_, name), said_of(right_, name), "/properties/" + name);
         if (both != Json(false)) merged[name] = std::move(both);
@@ -105,7 +107,7 @@ class PartMerger {
   }
   const Json &left_, &right_;
   const std::string& path_;
-  const Json& root_;
+  const SchemaRoot& root_;
   int depth_;
 };
 
@@ -115,9 +117,9 @@ Json with_prefix_items(Json schema) {
     schema.erase("additionalItems");  // says nothing without a list
     return schema;
   }
-  schema["prefixItems"] = schema["items"];
+  schema["prefixItems"] = std::move(schema["items"]);
   schema.erase("items");
-  if (schema.contains("additionalItems")) schema["items"] = schema["additionalItems"];
+  if (schema.contains("additionalItems")) schema["items"] = std::move(schema["additionalItems"]);
   schema.erase("additionalItems");
   return schema;
 }
@@ -136,6 +138,28 @@ std::string percent_decoded(const std::string& text) {
 }
 
 }  // namespace
+
+size_t steps_of(const Json& value) {
+  if (value.is_string()) return 1 + value.get_ref<const std::string&>().size() / Budget::kBytesPerStep;
+  size_t steps = 1;
+  if (value.is_array()) {
+    for (const Json& item : value) steps += steps_of(item);
+  } else if (value.is_object()) {
+    for (const auto& [key, item] : value.get_ref<const Json::object_t&>())
+      steps += key.size() / Budget::kBytesPerStep + steps_of(item);
+  }
+  return steps;
+}
+
+void charge_comparisons(const Json& left, const Json& right, Budget& budget) {
+  budget.charge(left.size() * steps_of(right) / kComparedPerStep);
+}
+
+void charge_look_ups(const Json& left, const Json& right, Budget& budget) {
+  for (const Json* const schema : {&left, &right}) {
+    if (schema->contains("properties")) budget.charge(1 + (*schema)["properties"].size() / kComparedPerStep);
+  }
+}
 
 bool is_annotation(std::string_view keyword) {
   return keyword.starts_with("x-") || std::ranges::find(kAnnotations, keyword) != kAnnotations.end();
@@ -160,7 +184,8 @@ std::vector<std::string> types_of(const Json& schema, const std::string& path) {
     if (!name.is_string() || std::ranges::find(kTypes, name.get<std::string>()) == kTypes.end()) {
       fail(ErrorCode::InvalidArgument, "JSON schema, {}: type {} is none", path, name.dump());
     }
-    types.push_back(name.get<std::string>());
+    const auto& type = name.get_ref<const std::string&>();
+    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
   }
   return types;
 }
@@ -176,18 +201,25 @@ bool has_type(const Json& value, std::string_view type) {
          (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>())));
 }
 
-const Json& resolve_reference(const Json& root, const std::string& reference, const std::string& path) {
-  if (reference == "#") return root;
+const Json& resolve_reference(const SchemaRoot& root, const std::string& reference, const std::string& path) {
+  if (reference == "#") return root.schema;
   if (!reference.starts_with("#/"))
     fail(ErrorCode::Unsupported, "JSON schema, {}: reference '{}' is not supported, only: #/...", path, reference);
   try {
-    return root.at(Json::json_pointer(percent_decoded(reference.substr(1))));
+    Json::json_pointer place(percent_decoded(reference.substr(1)));
+    const Json& found = root.schema.at(place);
+    while (!place.empty()) {  // each part was looked up among its neighbours
+      place.pop_back();
+      root.budget.charge(1 + root.schema.at(place).size() / kComparedPerStep);
+    }
+    return found;
   } catch (const nlohmann::json::exception&) {
     fail(ErrorCode::InvalidArgument, "JSON schema, {}: reference '{}' points to nothing", path, reference);
   }
 }
 
-Json flat_schema(const Json& schema, const std::string& path, const Json& root, int depth) {
+Json flat_schema(const Json& schema, const std::string& path, const SchemaRoot& root, int depth) {
+  root.budget.charge(steps_of(schema) + path.size() / Budget::kBytesPerStep);
   if (depth > limits::kGrammarDepthMax) fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested too deep", path);
   if (schema.is_boolean()) return schema;
   if (!schema.is_object())
@@ -196,7 +228,8 @@ Json flat_schema(const Json& schema, const std::string& path, const Json& root, 
   if (schema.contains("$ref")) {
     if (!schema["$ref"].is_string()) fail(ErrorCode::InvalidArgument, "JSON schema, {}: '$ref' must be a string", path);
     rest.erase("$ref");
-    return merge_schemas(rest, resolve_reference(root, schema["$ref"].get<std::string>(), path), path, root, depth + 1);
+    const Json& referred = resolve_reference(root, schema["$ref"].get<std::string>(), path);
+    return merge_schemas(rest, referred, path, root, depth + 1);
   }
   if (!schema.contains("allOf")) return rest;
   if (!schema["allOf"].is_array())
@@ -208,14 +241,19 @@ Json flat_schema(const Json& schema, const std::string& path, const Json& root, 
   return rest;
 }
 
-Json merge_schemas(const Json& left, const Json& right, const std::string& path, const Json& root, int depth) {
-  if (left.is_boolean()) return left.get<bool>() ? right : left;
-  if (right.is_boolean()) return right.get<bool>() ? left : right;
+Json merge_schemas(const Json& left, const Json& right, const std::string& path, const SchemaRoot& root, int depth) {
+  if (left.is_boolean() || right.is_boolean()) {
+    const bool is_left = left.is_boolean() ? !left.get<bool>() : right.get<bool>();
+    const Json& stays = is_left ? left : right;
+    root.budget.charge(steps_of(stays));
+    return stays;
+  }
   const Json mine = flat_schema(left, path, root, depth);
   const Json theirs = flat_schema(right, path, root, depth);
   if (mine.is_boolean() || theirs.is_boolean()) return merge_schemas(mine, theirs, path, root, depth + 1);
   Json merged = mine;
   for (const auto& [keyword, value] : theirs.items()) {
+    root.budget.charge(1 + merged.size() / kComparedPerStep);
     if (!merged.contains(keyword)) {
       merged[keyword] = value;
     } else if (is_annotation(keyword) || keyword == "properties" || keyword == "prefixItems" ||
@@ -227,8 +265,11 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
     } else if (keyword == "const") {
       return false;
     } else if (keyword == "required") {
+      charge_comparisons(value, merged[keyword], root.budget);
+      charge_comparisons(value, value, root.budget);
       merged[keyword] = united(merged[keyword], value);
     } else if (keyword == "enum") {
+      charge_comparisons(merged[keyword], value, root.budget);
       merged[keyword] = intersected(merged[keyword], value);
       if (merged[keyword].empty()) return false;
     } else if (keyword == "items" || keyword == "additionalProperties") {

@@ -11,6 +11,7 @@ namespace inflight::grammar {
 namespace {
 
 constexpr int kIndentMax = 40;
+constexpr size_t kPrefixSteps = 2;  // of one more character
 constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
 constexpr std::string_view kEscapeLetters = "\"\\bfnrt";
 
@@ -26,16 +27,6 @@ CharacterSet plain_characters() {
   special.add('"', '"');
   special.add('\\', '\\');
   return special.complement();
-}
-
-std::u32string characters_of(std::string_view text) {
-  std::u32string characters;
-  while (!text.empty()) {
-    const Utf8Character character = first_utf8_character(text);
-    characters += character.code_point;
-    text.remove_prefix(character.length);
-  }
-  return characters;
 }
 
 }  // namespace
@@ -111,36 +102,48 @@ NodeId JsonText::quoted(NodeId characters) {
   return builder_.sequence({quote, characters, quote});
 }
 
+// What names begin with.
+struct JsonText::Prefix {
+  std::map<char32_t, size_t> longer;  // by the next character; each stands behind this one
+  bool is_name = false;
+};
+
 // Without \u and \/ there is one spelling a string, so the names' own are all there is to leave out.
 NodeId JsonText::string_except(const std::vector<std::string>& names) {
-  std::vector<std::u32string> texts;
-  for (const std::string& name : names) texts.push_back(characters_of(name));
-  return builder_.sequence({builder_.literal("\""), string_except_from(texts, 0)});
+  std::vector<Prefix> prefixes(1);
+  for (std::string_view name : names) {
+    size_t at = 0;
+    while (!name.empty()) {
+      builder_.budget().charge(kPrefixSteps);
+      const Utf8Character character = first_utf8_character(name);
+      name.remove_prefix(character.length);
+      const auto [next, is_new] = prefixes[at].longer.try_emplace(character.code_point, prefixes.size());
+      at = next->second;
+      if (is_new) prefixes.emplace_back();
+    }
+    prefixes[at].is_name = true;
+  }
+  std::vector<NodeId> rests(prefixes.size());
+  for (size_t i = prefixes.size(); i-- > 0;) rests[i] = rest_behind(prefixes[i], rests);
+  return builder_.sequence({builder_.literal("\""), rests[0]});
 }
 
-// The rest of the string behind `length` characters that all of `names` begin with.
-NodeId JsonText::string_except_from(const std::vector<std::u32string>& names, size_t length) {
+// What may follow `prefix` in a string.   rests: the same for all longer ones.
+NodeId JsonText::rest_behind(const Prefix& prefix, const std::vector<NodeId>& rests) {
   CharacterSet spelled = plain_characters();
   for (const char escaped : kEscaped) spelled.add(static_cast<uint8_t>(escaped), static_cast<uint8_t>(escaped));
-  std::map<char32_t, std::vector<std::u32string>> children;
-  bool may_end = true;
-  for (const std::u32string& name : names) {
-    if (name.size() == length) may_end = false;
-    if (name.size() > length) children[name[length]].push_back(name);
-  }
-  CharacterSet others = spelled;
   std::vector<NodeId> choices;
+  std::vector<CharacterSet::Range> taken;
   const NodeId quote = builder_.literal("\"");
-  for (const auto& [first, rest] : children) {
-    others = others.minus(CharacterSet(first, first));
-    if (spelled.contains(first)) {
-      choices.push_back(
-          builder_.sequence({character(CharacterSet(first, first)), string_except_from(rest, length + 1)}));
-    }
+  for (const auto& [next, longer] : prefix.longer) {
+    taken.emplace_back(next, next);
+    if (spelled.contains(next))
+      choices.push_back(builder_.sequence({character(CharacterSet(next, next)), rests[longer]}));
   }
+  const CharacterSet others = spelled.minus(CharacterSet(std::move(taken)));
   choices.push_back(
       builder_.sequence({character(others), builder_.repeat(character(spelled), 0, std::nullopt), quote}));
-  if (may_end) choices.push_back(quote);
+  if (!prefix.is_name) choices.push_back(quote);
   return builder_.any_of(std::move(choices));
 }
 

@@ -41,7 +41,8 @@ class JsonText {
                             std::string_view close);
 
  private:
-  [[nodiscard]] NodeId string_except_from(const std::vector<std::u32string>& names, size_t length);
+  struct Prefix;
+  [[nodiscard]] NodeId rest_behind(const Prefix& prefix, const std::vector<NodeId>& rests);
 
   Builder& builder_;
   int32_t string_rule_ = 0, number_rule_ = 0, integer_rule_ = 0, value_rule_ = 0, object_rule_ = 0, array_rule_ = 0;

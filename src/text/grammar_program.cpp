@@ -12,6 +12,8 @@ namespace inflight::grammar {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
+constexpr char32_t kBeforeSurrogates = 0xD7FF, kBehindSurrogates = 0xE000;
+constexpr size_t kBytesSteps = 8, kCompiledSteps = 8;  // of looking a set up, of keeping what is compiled
 
 // The byte ranges of the UTF-8 sequences that spell [first, last], one list a run of equal shape.
 void split_utf8(char32_t first, char32_t last, std::vector<std::vector<ByteSet>>& sequences) {
@@ -49,39 +51,37 @@ void split_utf8(char32_t first, char32_t last, std::vector<std::vector<ByteSet>>
 
 }  // namespace
 
-void CharacterSet::add(char32_t first, char32_t last) {
-  if (first > last) return;
-  if (first < 0xD800 && last >= 0xD800) {
-    add(first, 0xD7FF);
-    return add(0xE000, last);
-  }
-  if (first >= 0xD800 && first <= 0xDFFF) return add(0xE000, last);
-  ranges_.emplace_back(first, last);
-  std::ranges::sort(ranges_);
-  std::vector<std::pair<char32_t, char32_t>> joined;
-  for (const auto& range : ranges_) {
-    if (!joined.empty() && range.first <= joined.back().second + 1) {
-      joined.back().second = std::max(joined.back().second, range.second);
+CharacterSet::CharacterSet(std::vector<Range> ranges) {
+  std::ranges::sort(ranges);
+  const auto append = [this](char32_t first, char32_t last) {
+    if (first > last) return;
+    if (!ranges_.empty() && first <= ranges_.back().second + 1) {
+      ranges_.back().second = std::max(ranges_.back().second, last);
     } else {
-      joined.push_back(range);
+      ranges_.emplace_back(first, last);
     }
+  };
+  for (const auto& [first, last] : ranges) {
+    append(first, std::min(last, kBeforeSurrogates));
+    append(std::max(first, kBehindSurrogates), last);
   }
-  ranges_ = std::move(joined);
 }
 
 void CharacterSet::add(const CharacterSet& other) {
-  for (const auto& [first, last] : other.ranges_) add(first, last);
+  std::vector<Range> all = ranges_;
+  all.insert(all.end(), other.ranges_.begin(), other.ranges_.end());
+  *this = CharacterSet(std::move(all));
 }
 
 CharacterSet CharacterSet::complement() const {
-  CharacterSet result;
+  std::vector<Range> between;
   char32_t next = 0;
   for (const auto& [first, last] : ranges_) {
-    if (first > next) result.add(next, first - 1);
+    if (first > next) between.emplace_back(next, first - 1);
     next = last + 1;
   }
-  if (next <= kLast) result.add(next, kLast);
-  return result;
+  if (next <= kLast) between.emplace_back(next, kLast);
+  return CharacterSet(std::move(between));
 }
 
 CharacterSet CharacterSet::minus(const CharacterSet& other) const {
@@ -96,6 +96,7 @@ bool CharacterSet::contains(char32_t code_point) const {
 }
 
 NodeId Builder::add(Node node) {
+  budget_.charge(1 + node.parts.size());
   nodes_.push_back(std::move(node));
   if (nodes_.size() > limits::kGrammarInstructionsMax) {
     fail(ErrorCode::InvalidArgument, "the grammar has more than {} elements", limits::kGrammarInstructionsMax);
@@ -107,6 +108,7 @@ NodeId Builder::empty() { return add({.kind = Kind::Sequence}); }
 NodeId Builder::nothing() { return add({.kind = Kind::AnyOf}); }
 
 NodeId Builder::bytes(const ByteSet& set) {
+  budget_.charge(kBytesSteps);
   const auto [place, inserted] = set_ids_.try_emplace(set.to_string(), static_cast<int32_t>(program_.sets.size()));
   if (inserted) {
     program_.sets.push_back(set);
@@ -177,46 +179,73 @@ int32_t Builder::emit_split(const std::vector<int32_t>& targets) {
   return emit({Instruction::Kind::Split, begin, static_cast<int32_t>(program_.targets.size())});
 }
 
+// Parts are compiled from the last one back, and on a stack of our own: nodes may be nested hundreds of thousands deep.
 int32_t Builder::compile_node(NodeId id, int32_t next) {
-  if (const auto found = compiled_.find({id, next}); found != compiled_.end()) return found->second;
-  const Node node = nodes_[static_cast<size_t>(id)];
-  int32_t entry = next;
-  switch (node.kind) {
-    case Kind::Bytes:
-      entry = emit({Instruction::Kind::Bytes, node.argument, next});
-      break;
-    case Kind::Call:
-      entry = emit({Instruction::Kind::Call, node.argument, next});
-      break;
-    case Kind::Sequence:
-      for (auto part = node.parts.rbegin(); part != node.parts.rend(); ++part) entry = compile_node(*part, entry);
-      break;
-    case Kind::AnyOf: {
-      std::vector<int32_t> targets;
-      for (const NodeId part : node.parts) targets.push_back(compile_node(part, next));
-      entry = emit_split(targets);
-      break;
+  std::vector<Open> open{{.place = {id, next}, .entry = next}};
+  while (true) {
+    budget_.charge(1);
+    if (const std::optional<Place> part = next_part(open.back())) {
+      if (const auto found = compiled_.find(*part); found != compiled_.end()) {
+        take_part(open.back(), found->second);
+      } else {
+        open.push_back({.place = *part, .entry = part->second});
+      }
+      continue;
     }
-    case Kind::Repeat:
-      entry = compile_repeat(node, next);
-      break;
+    const int32_t entry = finish(open.back());
+    budget_.charge(kCompiledSteps);
+    compiled_[open.back().place] = entry;
+    open.pop_back();
+    if (open.empty()) return entry;
+    take_part(open.back(), entry);
   }
-  compiled_[{id, next}] = entry;
-  return entry;
 }
 
-int32_t Builder::compile_repeat(const Node& node, int32_t next) {
-  const NodeId part = node.parts[0];
-  int32_t entry = next;
-  if (node.max) {
-    for (int64_t count = node.min; count < *node.max; ++count) entry = emit_split({compile_node(part, entry), next});
-  } else {
-    entry = emit_split({next, next});  // patched: the part again, or on
-    const int32_t body = compile_node(part, entry);
-    program_.targets[static_cast<size_t>(program_.instructions[static_cast<size_t>(entry)].argument)] = body;
+std::optional<Builder::Place> Builder::next_part(Open& open) {
+  const auto [id, next] = open.place;
+  const Node& node = nodes_[static_cast<size_t>(id)];
+  const auto done = static_cast<size_t>(open.done);
+  switch (node.kind) {
+    case Kind::Bytes:
+    case Kind::Call:
+      return std::nullopt;
+    case Kind::Sequence:
+      if (done == node.parts.size()) return std::nullopt;
+      return Place{node.parts[node.parts.size() - 1 - done], open.entry};
+    case Kind::AnyOf:
+      if (done == node.parts.size()) return std::nullopt;
+      return Place{node.parts[done], next};
+    case Kind::Repeat:
+      if (open.done == node.optional_count() + node.min) return std::nullopt;
+      if (open.done == 0 && !node.max) open.entry = emit_split({next, next});  // patched: the part again, or on
+      return Place{node.parts[0], open.entry};
   }
-  for (int64_t count = 0; count < node.min; ++count) entry = compile_node(part, entry);
-  return entry;
+  return std::nullopt;
+}
+
+// entry: of what next_part() gave.
+void Builder::take_part(Open& open, int32_t entry) {
+  const auto [id, next] = open.place;
+  const Node& node = nodes_[static_cast<size_t>(id)];
+  if (node.kind == Kind::AnyOf) {
+    open.targets.push_back(entry);
+  } else if (node.kind == Kind::Sequence || open.done >= node.optional_count()) {
+    open.entry = entry;
+  } else if (node.max) {
+    open.entry = emit_split({entry, next});
+  } else {
+    program_.targets[static_cast<size_t>(program_.instructions[static_cast<size_t>(open.entry)].argument)] = entry;
+  }
+  ++open.done;
+}
+
+// All parts are compiled.
+int32_t Builder::finish(const Open& open) {
+  const auto [id, next] = open.place;
+  const Node& node = nodes_[static_cast<size_t>(id)];
+  if (node.kind == Kind::Bytes) return emit({Instruction::Kind::Bytes, node.argument, next});
+  if (node.kind == Kind::Call) return emit({Instruction::Kind::Call, node.argument, next});
+  return node.kind == Kind::AnyOf ? emit_split(open.targets) : open.entry;
 }
 
 Program Builder::compile(int32_t root) {
@@ -248,6 +277,7 @@ void Builder::refuse_left_recursion() const {
     while (!open.empty()) {
       const auto at = static_cast<size_t>(open.back());
       open.pop_back();
+      budget_.charge(1);
       if (seen[at] == walk_count) continue;
       seen[at] = walk_count;
       const Instruction& instruction = instructions[at];
@@ -300,6 +330,7 @@ void Builder::remove_dead_ends() {
   const auto is_alive = [&](int32_t at) { return alive[static_cast<size_t>(at)]; };
   for (bool changed = true; changed;) {
     changed = false;
+    budget_.charge(instructions.size() / 16);  // a look at one is cheap
     for (size_t at = 0; at < instructions.size(); ++at) {
       if (alive[at]) continue;
       const Instruction& instruction = instructions[at];

@@ -3,6 +3,7 @@
 // subprograms; within a rule the program is a nondeterministic automaton.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/grammar_budget.h"
+
 namespace inflight::grammar {
 
 using ByteSet = std::bitset<256>;
@@ -20,17 +23,21 @@ using ByteSet = std::bitset<256>;
 // Sorted, disjoint ranges of code points, surrogates never among them.
 class CharacterSet {
  public:
+  using Range = std::pair<char32_t, char32_t>;  // both ends are in it
+
   CharacterSet() = default;
-  CharacterSet(char32_t first, char32_t last) { add(first, last); }
-  void add(char32_t first, char32_t last);
-  void add(const CharacterSet& other);
+  CharacterSet(char32_t first, char32_t last) : CharacterSet(std::vector<Range>{{first, last}}) {}
+  // All of `ranges`, in any order; one that ends before it begins is empty.   COST: O(n log n).
+  explicit CharacterSet(std::vector<Range> ranges);
+  void add(char32_t first, char32_t last) { add(CharacterSet(first, last)); }
+  void add(const CharacterSet& other);  // COST: as making it anew
   [[nodiscard]] CharacterSet complement() const;
   [[nodiscard]] CharacterSet minus(const CharacterSet& other) const;
   [[nodiscard]] bool contains(char32_t code_point) const;
-  [[nodiscard]] const std::vector<std::pair<char32_t, char32_t>>& ranges() const { return ranges_; }
+  [[nodiscard]] const std::vector<Range>& ranges() const { return ranges_; }
 
  private:
-  std::vector<std::pair<char32_t, char32_t>> ranges_;
+  std::vector<Range> ranges_;
 };
 
 struct Instruction {
@@ -57,9 +64,14 @@ struct Program {
 
 using NodeId = int32_t;
 
-// Expressions, bottom up, then compile(). Nodes may be used more than once.
+// Expressions, bottom up, then compile(). Nodes may be used more than once, and nested as deep as there are elements.
+// ERRORS (all that make nodes): InvalidArgument beyond limits::kGrammarInstructionsMax; those of Budget::charge().
 class Builder {
  public:
+  // LIFETIME: the budget is borrowed.
+  explicit Builder(Budget& budget) : budget_(budget) {}
+
+  [[nodiscard]] Budget& budget() { return budget_; }
   [[nodiscard]] NodeId empty();
   [[nodiscard]] NodeId nothing();  // matches no text at all
   [[nodiscard]] NodeId literal(std::string_view bytes);
@@ -88,25 +100,39 @@ class Builder {
     std::vector<NodeId> parts;
     int64_t min = 0;
     std::optional<int64_t> max;
+
+    // Of Repeat: how often the part is compiled besides the `min` times.
+    [[nodiscard]] int64_t optional_count() const { return max ? std::max<int64_t>(*max - min, 0) : 1; }
   };
   struct Rule {
     std::string name;
     NodeId body = -1;
   };
+  using Place = std::pair<NodeId, int32_t>;  // a node, and the instruction that comes behind it
+  // A node whose parts are being compiled.
+  struct Open {
+    Place place;
+    int32_t entry = 0;               // of what is compiled
+    int64_t done = 0;                // parts
+    std::vector<int32_t> targets{};  // of AnyOf
+  };
   [[nodiscard]] NodeId add(Node node);
   [[nodiscard]] int32_t emit(Instruction instruction);
   [[nodiscard]] int32_t emit_split(const std::vector<int32_t>& targets);
   [[nodiscard]] int32_t compile_node(NodeId node, int32_t next);
-  [[nodiscard]] int32_t compile_repeat(const Node& node, int32_t next);
+  [[nodiscard]] std::optional<Place> next_part(Open& open);
+  void take_part(Open& open, int32_t entry);
+  [[nodiscard]] int32_t finish(const Open& open);
   void refuse_left_recursion() const;
   void remove_dead_ends();
   void find_byte_classes();
 
+  Budget& budget_;
   std::vector<Node> nodes_;
   std::vector<Rule> rules_;
   std::map<std::string, int32_t> set_ids_;  // by the set's text
   std::map<int32_t, NodeId> set_nodes_;
-  std::map<std::pair<NodeId, int32_t>, int32_t> compiled_;
+  std::map<Place, int32_t> compiled_;  // to its entry
   Program program_;
 };
 

@@ -150,8 +150,9 @@ class RegexParser {
   // Behind "[".
   CharacterSet parse_class() {
     const bool negated = try_take('^');
-    CharacterSet set;
+    std::vector<CharacterSet::Range> ranges;
     while (!try_take(']')) {
+      builder_.budget().charge(1);
       CharacterSet first = parse_class_part();
       const bool is_range = at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']';
       if (is_range) {
@@ -164,8 +165,9 @@ class RegexParser {
         if (first.ranges()[0].first > last.ranges()[0].first) fail_here("the range is out of order");
         first.add(first.ranges()[0].first, last.ranges()[0].first);
       }
-      set.add(first);
+      ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
     }
+    const CharacterSet set(std::move(ranges));
     return negated ? set.complement() : set;
   }
 
@@ -259,8 +261,8 @@ NodeId parse_regex(Builder& builder, std::string_view pattern, bool anchored, co
   return RegexParser(builder, pattern, write).parse(anchored);
 }
 
-Program compile_regex(std::string_view pattern) {
-  Builder builder;
+Program compile_regex(std::string_view pattern, Budget& budget) {
+  Builder builder(budget);
   const int32_t root = builder.new_rule("regular expression");
   builder.define(root, parse_regex(builder, pattern, true,
                                    [](Builder& target, const CharacterSet& set) { return target.characters(set); }));

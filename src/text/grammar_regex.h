@@ -14,10 +14,10 @@ namespace inflight::grammar {
 using CharacterWriter = std::function<NodeId(Builder&, const CharacterSet&)>;
 
 // anchored: the whole text matches; else, as JSON schema's "pattern", a part of it is enough unless ^ and $ say
-// otherwise. ERRORS: InvalidArgument, Unsupported "regular expression, position N: ...".
+// otherwise. ERRORS: InvalidArgument, Unsupported "regular expression, position N: ..."; those of Budget::charge().
 [[nodiscard]] NodeId parse_regex(Builder& builder, std::string_view pattern, bool anchored,
                                  const CharacterWriter& write);
 
-[[nodiscard]] Program compile_regex(std::string_view pattern);
+[[nodiscard]] Program compile_regex(std::string_view pattern, Budget& budget);
 
 }  // namespace inflight::grammar

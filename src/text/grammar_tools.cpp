@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/bounded_json.h"
 #include "text/grammar_json.h"
 #include "text/special_tokens.h"
 #include "text/token_trie.h"
@@ -22,7 +23,7 @@ constexpr char kMarkBegin = '\x02', kMarkEnd = '\x03';
 }
 
 Json parse(std::string_view text) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parse_json(text, "structured_tools");
   if (!json.is_object()) refuse("not a JSON object");
   return json;
 }
@@ -111,7 +112,7 @@ namespace {
 
 class ToolCalls {
  public:
-  explicit ToolCalls(std::string_view text) : given_(parse(text)), text_(builder_) {}
+  ToolCalls(std::string_view text, Budget& budget) : given_(parse(text)), builder_(budget), text_(builder_) {}
 
   Program compile() {
     std::vector<NodeId> functions;
@@ -136,7 +137,7 @@ class ToolCalls {
     Json parameters = function["parameters"];
     if (!parameters.contains("type")) parameters["type"] = "object";
     try {
-      static_cast<void>(compile_json_schema(parameters.dump()));
+      static_cast<void>(compile_json_schema(parameters.dump(), builder_.budget()));
     } catch (const Error& error) {
       // Where the model may call as it likes, a schema that cannot be followed is as if it were not there.
       if (given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
@@ -176,7 +177,7 @@ class ToolCalls {
 
 }  // namespace
 
-Program compile_tool_calls(std::string_view text) { return ToolCalls(text).compile(); }
+Program compile_tool_calls(std::string_view text, Budget& budget) { return ToolCalls(text, budget).compile(); }
 
 }  // namespace grammar
 }  // namespace inflight

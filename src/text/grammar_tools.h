@@ -35,7 +35,7 @@ struct ToolRequest {
 namespace grammar {
 
 // ERRORS: as compile_json_schema(), naming the function.
-[[nodiscard]] Program compile_tool_calls(std::string_view text);
+[[nodiscard]] Program compile_tool_calls(std::string_view text, Budget& budget);
 
 }  // namespace grammar
 }  // namespace inflight

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "text/bounded_json.h"
 #include "text/jinja_value.h"
 #include "text/special_tokens.h"
 
@@ -246,7 +247,7 @@ std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabu
 
 std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json) {
   if (format.from_template && !format.has_ids()) return std::string(request_json);
-  Json request = Json::parse(request_json, nullptr, false);
+  Json request = parse_json(request_json, "chat request");
   const auto messages = request.is_object() ? request.find("messages") : request.end();
   const bool well_formed = request.is_object() && messages != request.end() && messages->is_array() &&
                            std::ranges::all_of(*messages, [](const Json& message) { return message.is_object(); });

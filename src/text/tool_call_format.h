@@ -40,6 +40,7 @@ struct ToolCallFormat {
 // form has are brought to it. Where the template knows no calls, the functions are told in the system message (in the
 // first message, where there can be none), calls become text and their results messages of the user.
 // What is no well-formed conversation stays as it is: render() says what is wrong.
+// ERRORS: InvalidArgument for what is no JSON or nested too deep, as render() has them.
 [[nodiscard]] std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json);
 
 // Control tokens that stand in the form, and Llama 3's mark of calls, which its template leaves out.

@@ -28,7 +28,7 @@ struct Gate {
   std::promise<void> begun_promise;
   std::future<void> begun = begun_promise.get_future();
   FilterSource source() {
-    return [this] {
+    return [this](const std::stop_token&) {
       begun_promise.set_value();
       opened.wait();
       return std::make_unique<Even>();
@@ -87,9 +87,10 @@ TEST(FilterCompiler, CancelWorksMeanwhile) {
 
 TEST(FilterCompiler, TellsWhatIsWrongWithAGrammar) {
   EngineWorld world(engine_options());
-  const Answer answer = read_answer(world.engine->submit(request_of(20), []() -> std::unique_ptr<TokenFilter> {
-    fail(ErrorCode::Unsupported, "keyword 'not' is not supported");
-  }));
+  const Answer answer =
+      read_answer(world.engine->submit(request_of(20), [](const std::stop_token&) -> std::unique_ptr<TokenFilter> {
+        fail(ErrorCode::Unsupported, "keyword 'not' is not supported");
+      }));
   EXPECT_EQ(answer.last.finish, FinishReason::Error);
   EXPECT_EQ(answer.last.error, "keyword 'not' is not supported");
   EXPECT_EQ(answer.last.error_code, ErrorCode::Unsupported);
@@ -100,9 +101,43 @@ TEST(FilterCompiler, TellsWhatIsWrongWithAGrammar) {
 
 TEST(FilterCompiler, ASteppedEngineWaitsForItsOnlyRequest) {
   EngineWorld world(EngineWorld::host_driven());
-  OutputStream* const stream = world.engine->submit(request_of(7), [] { return std::make_unique<Even>(); });
+  OutputStream* const stream =
+      world.engine->submit(request_of(7), [](const std::stop_token&) { return std::make_unique<Even>(); });
   world.run();  // does not come to rest before the answer is complete
   EXPECT_EQ(read_answer(stream).tokens.size(), 7U);
+}
+
+// A source that comes to an end only when it is told to stop.
+struct Endless {
+  std::promise<void> begun_promise, ended_promise;
+  std::future<void> begun = begun_promise.get_future(), ended = ended_promise.get_future();
+  FilterSource source() {
+    return [this](const std::stop_token& stop) -> std::unique_ptr<TokenFilter> {
+      begun_promise.set_value();
+      std::promise<void> stopped;
+      const std::stop_callback at_stop(stop, [&stopped] { stopped.set_value(); });
+      stopped.get_future().wait();
+      ended_promise.set_value();
+      fail(ErrorCode::Rejected, "stopped");
+    };
+  }
+};
+
+TEST(FilterCompiler, WhatNobodyWaitsForIsStopped) {
+  Endless cancelled, cancelled_too, left;
+  EngineWorld world(engine_options());
+  for (Endless* const one : {&cancelled, &cancelled_too}) {  // as many as there are threads
+    OutputStream* const compiling = world.engine->submit(request_of(20), one->source());
+    one->begun.wait();
+    world.engine->cancel(compiling->request());
+    one->ended.wait();
+    EXPECT_EQ(read_answer(compiling).last.finish, FinishReason::Abort);
+  }
+  OutputStream* const stream = world.engine->submit(request_of(20), left.source());
+  left.begun.wait();
+  world.engine.reset();
+  left.ended.wait();
+  EXPECT_EQ(read_answer(stream).last.finish, FinishReason::Abort);
 }
 
 TEST(FilterCompiler, ExpiryEndsARequestThatCompiles) {

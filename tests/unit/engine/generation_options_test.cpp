@@ -90,8 +90,10 @@ TEST(GenerationOptions, GiveTheSameTokensUnderPressureAsAlone) {
     std::vector<Sent> sent;
     for (int i = 0; i < 80; ++i) {
       Sent one{.request = random_request(rng), .stream = nullptr, .alternating = rng.chance(0.2)};
-      one.stream = world.engine->submit(
-          one.request, one.alternating ? FilterSource([] { return std::make_unique<Alternating>(); }) : nullptr);
+      one.stream = world.engine->submit(one.request, one.alternating ? FilterSource([](const std::stop_token&) {
+                                          return std::make_unique<Alternating>();
+                                        })
+                                                                     : nullptr);
       sent.push_back(one);
       world.engine->step();
     }
@@ -122,7 +124,8 @@ TEST(GenerationOptions, AFilterThatThrowsEndsItsRequest) {
   EngineWorld world(EngineWorld::host_driven());
   SubmitOptions request{.prompt = {1, 2, 3}};
   request.sampling.max_tokens = 20;
-  OutputStream* const failing = world.engine->submit(request, [] { return std::make_unique<Failing>(); });
+  OutputStream* const failing =
+      world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Failing>(); });
   OutputStream* const other = world.engine->submit(request);
   world.run();
   const Answer answer = read_answer(failing);

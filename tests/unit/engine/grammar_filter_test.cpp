@@ -67,7 +67,8 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
       world.engine->pause(PauseMode::New);  // until all are there, however long the making of their filters takes
       for (TokenId i = 0; i < 60; ++i) {
         SubmitOptions request = crowd_request(i);
-        sent.emplace_back(request, world.engine->submit(request, [] { return std::make_unique<Forcing>(); }));
+        sent.emplace_back(
+            request, world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Forcing>(); }));
       }
       do world.engine->step();
       while (world.engine->stats().compiling > 0);
@@ -93,7 +94,8 @@ TEST(GrammarFilter, NothingIsForcedWhereProbabilitiesAreTold) {
   SubmitOptions request{.prompt = {3}};
   request.sampling.max_tokens = 20;
   request.sampling.logprobs = 0;
-  OutputStream* const stream = world.engine->submit(request, [] { return std::make_unique<Forcing>(); });
+  OutputStream* const stream =
+      world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Forcing>(); });
   world.run();
   EXPECT_EQ(read_answer(stream).tokens, output_of(request, 0, false));
   EXPECT_EQ(world.engine->stats().scheduler.forced_tokens, 0);

@@ -94,7 +94,8 @@ TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
         SubmitOptions request = crowd_request(i);
         if (i % 6 == 0) request.sampling.min_tokens = i % 4;  // drawn by the host for another reason
         request.filter_sleeps = true;
-        sent.emplace_back(request, world.engine->submit(request, [] { return std::make_unique<Sleeper>(); }));
+        sent.emplace_back(
+            request, world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Sleeper>(); }));
         world.engine->step();
       }
       world.run();

@@ -85,7 +85,7 @@ TEST(ChatTemplate, RefusesRequestsThatAreNone) {
   EXPECT_EQ(refuse(R"({"messages": "x"})"), "chat request: 'messages' must be a list");
   std::string deep(1000, '[');
   deep += std::string(1000, ']');
-  EXPECT_EQ(refuse(R"({"messages": )" + deep + "}"), "chat template: values nested deeper than 200");
+  EXPECT_EQ(refuse(R"({"messages": )" + deep + "}"), "chat request: nested deeper than 200 levels");
 }
 
 TEST(ChatTemplate, HostileTemplatesEndInAnError) {
@@ -111,6 +111,10 @@ TEST(ChatTemplate, HostileTemplatesEndInAnError) {
   EXPECT_EQ(
       error_of("{% set ns = namespace(s=[]) %}{% for i in range(999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}"),
       "chat template: values nested deeper than 200");
+  EXPECT_EQ(error_of("{{ ['a'] | map(*('map ' * 3000).split()) }}"),
+            "chat template line 1: more than 1000 evaluations within one another");
+  EXPECT_EQ(error_of("{{ ['a'] | map(*('map ' * 100000).split()) }}"),
+            "chat template: its values and output take more than 268435456 bytes");
   EXPECT_EQ(error_of(std::string(limits::kTemplateBytesMax + 1, 'x')),
             "the chat template has 1048577 bytes, allowed: 1048576");
 }

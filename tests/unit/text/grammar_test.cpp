@@ -235,10 +235,13 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
   EXPECT_EQ(error(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", ErrorCode::InvalidArgument),
             "no text satisfies the grammar");
   EXPECT_NE(error("{", ErrorCode::InvalidArgument).find("JSON schema: "), std::string::npos);
-  std::string deep;
-  for (int i = 0; i < 200; ++i) deep += R"({"items": )";
-  EXPECT_NE(error(deep + "{}" + std::string(200, '}'), ErrorCode::InvalidArgument).find("nested too deep"),
-            std::string::npos);
+  const auto nested = [](size_t depth) {
+    std::string deep;
+    for (size_t i = 0; i < depth; ++i) deep += R"({"items": )";
+    return deep + "{}" + std::string(depth, '}');
+  };
+  EXPECT_NE(error(nested(100), ErrorCode::InvalidArgument).find("nested too deep"), std::string::npos);
+  EXPECT_EQ(error(nested(200), ErrorCode::InvalidArgument), "JSON schema: nested deeper than 200 levels");
 }
 
 TEST_F(GrammarTest, ManyThreadsShareAGrammar) {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/bounded_json.h"
+
+#include <array>
+
+#include "base/error.h"
+
+namespace inflight {
+
+using Json = nlohmann::ordered_json;
+
+Json parse_json(std::string_view text, std::string_view what) {
+  using Event = Json::parse_event_t;
+  std::array<size_t, kJsonDepthMax + 1> members{};  // so far, of the object at each depth
+  size_t comparisons = 0;
+  const auto check = [&](int depth, Event event, const Json&) {
+    const auto level = static_cast<size_t>(depth);
+    if (event == Event::array_start || event == Event::object_start) {
+      if (depth >= kJsonDepthMax) {
+        fail(ErrorCode::InvalidArgument, "{}: nested deeper than {} levels", what, int{kJsonDepthMax});
+      }
+      members[level + 1] = 0;
+    } else if (event == Event::key) {
+      comparisons += members[level]++;
+      if (comparisons > kJsonComparisonsMax) fail(ErrorCode::InvalidArgument, "{}: objects of too many members", what);
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, check);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::InvalidArgument, "{}: {}", what, error.what());
+  }
+}
+
+}  // namespace inflight

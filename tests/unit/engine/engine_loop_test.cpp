@@ -124,7 +124,8 @@ TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
       EngineWorld world(options);
       SubmitOptions filtered = request_of(2);
       filtered.filter_sleeps = at == At::See;
-      OutputStream* const stream = world.engine->submit(filtered, [at] { return std::make_unique<Throwing>(at); });
+      OutputStream* const stream =
+          world.engine->submit(filtered, [at](const std::stop_token&) { return std::make_unique<Throwing>(at); });
       OutputStream* const other = world.engine->submit(request_of(1));
       world.run();
       for (const Answer& answer : read_answers(stream, 2)) {
@@ -140,7 +141,8 @@ TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
 // The command fails when its request's first choice is in the scheduler and its second is not yet known to the engine.
 TEST(EngineLoop, AFaultInTheMiddleOfARequestEndsAllOfIt) {
   EngineWorld world(EngineWorld::host_driven());
-  OutputStream* const first = world.engine->submit(request_of(3), [] { return std::make_unique<Throwing>(At::Clone); });
+  OutputStream* const first =
+      world.engine->submit(request_of(3), [](const std::stop_token&) { return std::make_unique<Throwing>(At::Clone); });
   EXPECT_TRUE(world.engine->step());  // its filter is made
   OutputStream* const behind = world.engine->submit(request_of(2));
   EXPECT_THROW(world.engine->step(), Error);

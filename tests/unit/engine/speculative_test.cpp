@@ -165,8 +165,8 @@ TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
       {penalty, nullptr},
       {least, nullptr},
       {logprobs, nullptr},
-      {beside(), [] { return std::make_unique<AllowingFilter>(0); }},
-      {sleeping, [] { return std::make_unique<AllowingFilter>(2); }}};
+      {beside(), [](const std::stop_token&) { return std::make_unique<AllowingFilter>(0); }},
+      {sleeping, [](const std::stop_token&) { return std::make_unique<AllowingFilter>(2); }}};
   for (size_t i = 0; i < others.size(); ++i) {
     {
       EngineWorld world(options);

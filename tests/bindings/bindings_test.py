@@ -271,7 +271,7 @@ class Python(unittest.TestCase):
         self.assertIsInstance(inflight.InvalidArgument(10, ""), ValueError)
 
     def test_an_engine_rests_changes_and_drains(self):
-        with inflight.Engine(MODEL, max_num_seqs=2, scheduling_profile="rag", max_num_queued_reqs=4) as engine:
+        with inflight.Engine(MODEL, max_num_seqs=2, scheduling_profile="rag", max_num_queued_reqs=3) as engine:
             wanted = engine.generate("Once", max_tokens=8)
             engine.pause(everything=True)
             stream = engine.submit("Once", max_tokens=8)
@@ -282,7 +282,7 @@ class Python(unittest.TestCase):
             engine.resume()
             self.assertEqual(stream.text(), wanted)
             engine.pause()
-            waiting = [engine.submit("Once", max_tokens=8) for _ in range(4)]
+            waiting = [engine.submit("Once", max_tokens=8) for _ in range(4)]  # one for the free row, three beyond
             with self.assertRaisesRegex(inflight.Rejected, "queued") as refused:
                 engine.submit("Once", max_tokens=8)
             self.assertEqual(refused.exception.reason, "queued_requests")
@@ -343,7 +343,7 @@ class Python(unittest.TestCase):
         tokens = self.engine.tokenize("A dog \u00e9", add_special_tokens=False)
         self.assertEqual(b"".join(map(self.engine.token_text, tokens)), "A dog \u00e9".encode())
         long = inflight.simulate(workload="bimodal,requests=4000,seed=1", max_num_seqs=64, timeline=True)
-        self.assertEqual(len(long["timeline"]["rows"]), 4000)  # more text than there is room for at first
+        self.assertEqual(len(long["timeline"]["rows"]), 4000)  # 288 KB of text
         with inflight.Engine(MODEL, host_driven=True, profile=True) as engine:
             stream = engine.submit("Once", max_tokens=1)
             while engine.step():

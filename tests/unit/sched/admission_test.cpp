@@ -273,6 +273,20 @@ TEST(Ranking, NewcomersWithoutAKeyAreAskedForAgain) {
   EXPECT_EQ(order_of_start(passes_once, [&] { passes_once.answers = false; }),
             (std::vector<uint64_t>{1, 7, 6, 5, 4, 3, 2}));
   EXPECT_EQ(passes_once.ranked, 4 + 3 + 6);
+
+  Ranks policy;  // the step without a key is the one in which the row is free
+  SchedulerWorld world(world_of(1, 200), &policy);
+  for (uint64_t i = 1; i <= 3; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 2});
+  while (world.record(3).finish == FinishReason::None) world.step();
+  policy.answers = false;
+  world.add({.prompt = random_prompt(4, 4), .max_tokens = 2});
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "1:0+4");  // in order of arrival
+  policy.answers = true;
+  while (world.scheduler().running_count() > 0) world.step();
+  world.step();
+  EXPECT_EQ(world.last_plan_text(), "4:0+4");
+  world.run();
 }
 
 TEST(Admission, LimitsChangeWhileItRuns) {

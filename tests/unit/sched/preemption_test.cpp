@@ -178,8 +178,8 @@ TEST(PriorityPreemption, DoesNothingWhenAllVictimsWouldNotBeEnough) {
 }
 
 // Four runners hold 7 blocks of 16 tokens each and may make 300 more, of which admission expects 0.7: of the 100 blocks
-// 72 are free, but 840 tokens of them are spoken for. The urgent request wants 13 blocks, 200 tokens of output and a
-// block: 424 < 72 * 16 - 840 does not hold. One runner less, and 424 < 79 * 16 - 630 does.
+// 72 are free, but 840 tokens of them are spoken for. The urgent request wants 13 blocks, 300 tokens of output and a
+// block: 524 < 72 * 16 - 840 does not hold. One runner less, and 524 < 79 * 16 - 630 does.
 TEST(PriorityPreemption, GivesUpWhatIsKeptForOthersOutput) {
   for (const int32_t urgent_priority : {0, 9}) {
     WorldOptions options = world_of(8, 100);
@@ -195,7 +195,7 @@ TEST(PriorityPreemption, GivesUpWhatIsKeptForOthersOutput) {
     }
     ASSERT_EQ(world.scheduler().running_count(), 4);
     ASSERT_EQ(world.blocks().pool().referenced_count(), 28);
-    world.add({.prompt = random_prompt(200, 9), .max_tokens = 200, .priority = urgent_priority});
+    world.add({.prompt = random_prompt(200, 9), .max_tokens = 300, .priority = urgent_priority});
     world.step();
     EXPECT_EQ(world.scheduler().stats().preemptions, urgent_priority == 0 ? 1 : 0);
     EXPECT_EQ(world.record(4).preemptions, urgent_priority == 0 ? 1 : 0);  // the last admitted

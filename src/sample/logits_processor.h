@@ -35,7 +35,7 @@ void process_logits(const LogitsContext& context, std::span<float> logits);
 class LogSoftmax {
  public:
   explicit LogSoftmax(std::span<const float> logits);
-  // False: there is a NaN, or nothing finite and no plus infinity is left to draw from.
+  // False: there is a NaN or plus infinity, or nothing finite is left to draw from.
   [[nodiscard]] bool valid() const { return valid_; }
   [[nodiscard]] float of(TokenId token) const;
   // The `count` most likely tokens, likeliest first, the lower id among equals.

@@ -49,9 +49,9 @@ def main():
     parser.add_argument("--prompts", type=numbers, default=[16, 64, 256, 1024, 2048])
     options = parser.parse_args()
     tests = [
-        ("batch", batch_ms, options.batches, "sequences", "a decode step, ms"),
-        ("context", context_ms, options.contexts, "tokens of context", "a decode step of one sequence, ms"),
-        ("prompt", prompt_ms, options.prompts, "tokens of a prompt", "the prompt, ms"),
+        ("batch", batch_ms, options.batches, "sequences", "a decode step, ms", " (a sequence)"),
+        ("context", context_ms, options.contexts, "tokens of context", "a decode step of one sequence, ms", ""),
+        ("prompt", prompt_ms, options.prompts, "tokens of a prompt", "the prompt, ms", " (a token)"),
     ]
     found = {(name, model, x): [] for name, _, xs, *_ in tests for model in options.models for x in xs}
     for _ in range(options.rounds):
@@ -59,15 +59,14 @@ def main():
             for x in xs:
                 for model in options.models:
                     found[name, model, x].append(measure(model, x))
-    for name, _, xs, x_label, y_label in tests:
+    for name, _, xs, x_label, y_label, per in tests:
         medians = {model: [statistics.median(found[name, model, x]) for x in xs] for model in options.models}
         print(plot(f"growth-{name}", f"{y_label[0].upper()}{y_label[1:]}", x_label, "ms",
                    [(model.stem, xs, medians[model]) for model in options.models]) + "\n")
         rows = [
-            (model.stem, *(f"{ms:.3g} ({ms / x:.2g})" if name != "context" else f"{ms:.3g}" for x, ms in zip(xs, medians[model])))
+            (model.stem, *(f"{ms:.3g}" + (f" ({ms / x:.2g})" if per else "") for x, ms in zip(xs, medians[model])))
             for model in options.models
         ]
-        per = {"batch": " (a sequence)", "prompt": " (a token)"}.get(name, "")
         print(table([f"{y_label}{per}; {x_label}:", *(f"{x:,}" for x in xs)], rows) + "\n", flush=True)
 
 

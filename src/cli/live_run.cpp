@@ -53,7 +53,7 @@ class Clients {
       const size_t index = due_.begin()->second;
       due_.erase(due_.begin());
       auto client = std::make_unique<Client>(Client{this, index, engine_.submit(prepared_[index])});
-      if (followers_.first(static_cast<int32_t>(index)) != kNoRequest) {
+      if (followers_.any_of(static_cast<int32_t>(index))) {
         ++awaited_;
         client->stream.set_notify([](void* context) { static_cast<Client*>(context)->on_news(); }, client.get());
       }
@@ -100,11 +100,10 @@ class Clients {
     for (const size_t index : news) {
       if (!ended(clients_[index]->stream)) continue;
       --awaited_;
-      for (int32_t next = followers_.first(static_cast<int32_t>(index)); next != kNoRequest;
-           next = followers_.next(next)) {
-        const auto follower = static_cast<size_t>(next);
-        due_.emplace(now + workload_.requests[follower].arrival, follower);
-      }
+      followers_.each(static_cast<int32_t>(index), [this, now](int32_t follower) {
+        const auto next = static_cast<size_t>(follower);
+        due_.emplace(now + workload_.requests[next].arrival, next);
+      });
     }
   }
 

@@ -123,7 +123,7 @@ void Engine::check_queue_for(const Request& request) {
                 {.sequences = sequence_count_,
                  .max_requests = options_.setup.config.max_requests,
                  .waiting = stats_.waiting + inbox_sequences_,
-                 .free_rows = std::max(stats_.max_num_seqs - stats_.running, 0),
+                 .free_rows = stats_.free_rows,
                  .waiting_tokens = stats_.queued_tokens + inbox_tokens_,
                  .service_rate = stats_.departures.per_second(now)},
                 {.sequences = request.sampling.choice_count(),

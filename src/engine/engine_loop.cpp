@@ -302,7 +302,7 @@ void Engine::publish_stats() {
             .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling,
             .compiling = compiling,
             .running = scheduler_.running_count(),
-            .max_num_seqs = scheduler_.config().max_num_seqs,
+            .free_rows = scheduler_.free_row_count(),
             .blocks_free = pool.free_count(),
             .blocks_stored = pool.stored_count(),
             .blocks_referenced = pool.referenced_count(),

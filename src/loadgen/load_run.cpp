@@ -67,12 +67,11 @@ class Run {
   void on_end(size_t index) {
     --open_;
     progress_(++ended_);
-    for (int32_t next = followers_.first(static_cast<int32_t>(index)); next != kNoRequest;
-         next = followers_.next(next)) {
-      const auto follower = static_cast<size_t>(next);
-      due_.emplace_back(now() + workload_.requests[follower].arrival, follower);
+    followers_.each(static_cast<int32_t>(index), [this](int32_t follower) {
+      const auto next = static_cast<size_t>(follower);
+      due_.emplace_back(now() + workload_.requests[next].arrival, next);
       std::push_heap(due_.begin(), due_.end(), std::greater<>());
-    }
+    });
     send_due();
   }
 

@@ -15,6 +15,7 @@
 // first, stall-free chunks), Orca (iteration-level scheduling).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -199,6 +200,8 @@ class Scheduler {
   [[nodiscard]] const KvBlocks& blocks() const { return blocks_; }
   [[nodiscard]] int32_t waiting_count() const { return waiting_.count() + static_cast<int32_t>(unranked_.size()); }
   [[nodiscard]] int32_t running_count() const { return static_cast<int32_t>(running_.size()); }
+  // Rows of a batch that nobody has; 0 also while more run than a lowered max_num_seqs allows.
+  [[nodiscard]] int32_t free_row_count() const { return std::max(config_.max_num_seqs - running_count(), 0); }
   // Further choices whose first one has no token yet; they neither wait nor run.
   [[nodiscard]] int32_t held_count() const { return held_count_; }
   [[nodiscard]] bool idle() const { return waiting_count() == 0 && running_.empty() && submitted_count_ == 0; }

@@ -27,9 +27,9 @@ class ArrivalList {
   }
 
   void on_end(int32_t request, TimeNs now) {
-    for (int32_t next = followers_.first(request); next != kNoRequest; next = followers_.next(next)) {
-      add(next, now + workload_.requests[static_cast<size_t>(next)].arrival);
-    }
+    followers_.each(request, [&](int32_t follower) {
+      add(follower, now + workload_.requests[static_cast<size_t>(follower)].arrival);
+    });
   }
   void add(int32_t request, TimeNs time) { waiting_.push({time, request}); }
 
@@ -177,7 +177,7 @@ class Simulation {
   // As the engine's max_num_queued_reqs counts.
   [[nodiscard]] static int32_t waiting_beyond_rows(Replica& replica) {
     const Scheduler& scheduler = replica.scheduler();
-    return scheduler.waiting_count() - std::max(scheduler.config().max_num_seqs - scheduler.running_count(), 0);
+    return scheduler.waiting_count() - scheduler.free_row_count();
   }
 
   [[nodiscard]] Replica* choose(Pool& pool, const SimRequest& request) {

@@ -125,14 +125,18 @@ class Followers {
  public:
   explicit Followers(const Workload& workload);
   [[nodiscard]] bool any() const { return any_; }
-  // kNoRequest: nobody.
-  [[nodiscard]] int32_t first(int32_t request) const { return first_[static_cast<size_t>(request)]; }
-  // Who follows the same request as `follower`.
-  [[nodiscard]] int32_t next(int32_t follower) const { return next_[static_cast<size_t>(follower)]; }
+  [[nodiscard]] bool any_of(int32_t request) const { return first_[static_cast<size_t>(request)] != kNoRequest; }
+  // Calls function(follower) for those of `request`.
+  template <typename Function>
+  void each(int32_t request, Function&& function) const {
+    for (int32_t it = first_[static_cast<size_t>(request)]; it != kNoRequest; it = next_[static_cast<size_t>(it)]) {
+      function(it);
+    }
+  }
 
  private:
   bool any_ = false;
-  std::vector<int32_t> first_, next_;
+  std::vector<int32_t> first_, next_;  // by request: its first follower; who follows the same one as it
 };
 
 // What a batch of `slots` loses when it stays together until its longest member ends: requests in order, batches of

@@ -16,22 +16,15 @@
 
 #include "inflight/inflight.h"
 #include "sim/recording.h"
+#include "support/abi_engine.h"
 #include "support/temp_folder.h"
 
 namespace {
 
-constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+using inflight::test::kModel;
 
-class CAbi : public testing::Test {
+class CAbi : public inflight::test::AbiEngine {
  protected:
-  void open(uint8_t host_driven = 0) {
-    inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
-    params.host_driven = host_driven;
-    ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
-  }
-  ~CAbi() override { inflight_engine_destroy(engine_); }
-
   inflight_stream_t* submit(const char* prompt, int32_t max_tokens) {
     inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
     request.prompt = prompt;
@@ -49,14 +42,6 @@ class CAbi : public testing::Test {
     }
     return text;
   }
-  inflight_stats_t stats() {
-    inflight_stats_t result{};
-    result.struct_size = sizeof result;
-    EXPECT_EQ(inflight_engine_stats(engine_, &result), INFLIGHT_OK);
-    return result;
-  }
-
-  inflight_engine_t* engine_ = nullptr;
 };
 
 TEST_F(CAbi, AnswersThroughAStream) {

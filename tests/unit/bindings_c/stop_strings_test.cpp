@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "inflight/inflight.h"
+#include "support/abi_engine.h"
 
 namespace {
 
@@ -39,22 +40,9 @@ std::vector<Whole> answers_to(inflight_engine_t* engine, const inflight_request_
   return answers;
 }
 
-class StopStrings : public testing::Test {
+class StopStrings : public inflight::test::AbiEngine {
  protected:
-  StopStrings() {
-    inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
-    EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
-  }
-  ~StopStrings() override { inflight_engine_destroy(engine_); }
-  inflight_stats_t stats() {
-    inflight_stats_t result{};
-    result.struct_size = sizeof result;
-    EXPECT_EQ(inflight_engine_stats(engine_, &result), INFLIGHT_OK);
-    return result;
-  }
-
-  inflight_engine_t* engine_ = nullptr;
+  StopStrings() { open(); }
 };
 
 // vLLM's rule: a stop string counts when it ends behind the text of the first min_tokens tokens.

@@ -342,7 +342,10 @@ def branches():
 def paged_capacity():
     tokens, longest = 65536, 2048
     work = "closed,requests=3000,prompt=64-192,output=exp:128,max_tokens=1800"
-    common = dict(device=f"gpu-8b,kv_tokens={tokens}", max_model_len=longest, max_num_batched_tokens=2048)
+    # As in vLLM, who fits now is admitted: no room is kept for output to come.
+    common = dict(
+        device=f"gpu-8b,kv_tokens={tokens}", max_model_len=longest, max_num_batched_tokens=2048, schedule_conservativeness=0
+    )
     unified = sim(work, max_num_seqs=tokens // longest, **common)
     paged = sim(work, max_num_seqs=512, **common)
     sequences = paged["useful_slot_share"] * 512

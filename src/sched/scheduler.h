@@ -340,7 +340,7 @@ class Scheduler {
     int64_t reserved_tokens = 0;  // kept free for what the running ones may still produce
   };
   [[nodiscard]] Room room() const;
-  [[nodiscard]] static int32_t expected_output(const Sequence& sequence);
+  [[nodiscard]] int32_t expected_growth(const Sequence& sequence) const;
   [[nodiscard]] bool has_room_for(const Sequence& sequence, int32_t wanted_blocks, const Room& room) const;
   [[nodiscard]] bool is_being_computed(PrefixKey key) const;
   [[nodiscard]] bool has_adapter_place(const Sequence& sequence) const;

@@ -117,9 +117,13 @@ void Scheduler::note_refusal(const Sequence& sequence, AdmissionResult result) {
   refusals_.push_back(refusal);
 }
 
-// Output that admission expects of a sequence from now on: all it may produce, within reason (SGLang's clip).
-int32_t Scheduler::expected_output(const Sequence& sequence) {
-  return std::min(sequence.token_limit - sequence.known_token_count(), limits::kNewTokensEstimateMax);
+// KV tokens by which admission expects a sequence to grow: all it may produce, within reason (SGLang's clip). With a
+// sliding window it holds the window and a block more at most.
+int32_t Scheduler::expected_growth(const Sequence& sequence) const {
+  const int32_t known = sequence.known_token_count();
+  const int32_t output = std::min(sequence.token_limit - known, limits::kNewTokensEstimateMax);
+  if (config_.sliding_window == 0) return output;
+  return std::clamp(config_.sliding_window + blocks_.block_token_count() - known, 0, output);
 }
 
 void Scheduler::begin_admission() {
@@ -128,7 +132,7 @@ void Scheduler::begin_admission() {
   adapters_.clear();
   for (const Sequence* sequence : running_) {
     note_adapter(*sequence);
-    expected += expected_output(*sequence);
+    expected += expected_growth(*sequence);
     note_computing(*sequence);
   }
   reserved_tokens_ = static_cast<int64_t>(std::ceil(limits_.reserve_ratio * static_cast<double>(expected)));
@@ -170,7 +174,7 @@ bool Scheduler::has_room_for(const Sequence& sequence, int32_t wanted_blocks, co
   const auto headroom = static_cast<int64_t>(std::ceil(config_.kv_headroom * blocks_.pool().block_count()));
   const int64_t available = room.available - headroom;
   if (limits_.reserve_ratio == 0.0) return wanted_blocks <= available;
-  return wanted_blocks * width + expected_output(sequence) + width < available * width - room.reserved_tokens;
+  return wanted_blocks * width + expected_growth(sequence) + width < available * width - room.reserved_tokens;
 }
 
 void Scheduler::note_head_of_line(bool admitted_past) {
@@ -350,7 +354,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   publish_full_blocks(sequence);
   note_computing(sequence);
   note_adapter(sequence);
-  if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_output(sequence) + blocks_.block_token_count();
+  if (limits_.reserve_ratio > 0.0) reserved_tokens_ += expected_growth(sequence) + blocks_.block_token_count();
 }
 
 }  // namespace inflight

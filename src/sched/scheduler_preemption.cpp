@@ -190,7 +190,7 @@ bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, 
     const Sequence& victim = *victims_[count++];
     --room.running;
     room.available += freed_by(victim);
-    room.reserved_tokens -= static_cast<int64_t>(limits_.reserve_ratio * expected_output(victim));
+    room.reserved_tokens -= static_cast<int64_t>(limits_.reserve_ratio * expected_growth(victim));
     tokens += std::ranges::find(scheduled_, &victim) != scheduled_.end();
   }
   reserved_tokens_ = room.reserved_tokens;

@@ -47,17 +47,20 @@ std::optional<Finding> memory_pressure(const SimResult& result, const SchedulerC
   const KvGrowthParts growth = result.kv_growth.to_peak();
   const bool many = growth.by_concurrency > growth.by_length;
   const int64_t blocks = result.kv_blocks;
+  // SGLang's default first; from there on room for nearly all of what may come (its ratio is then 1).
+  const char* const careful = config.schedule_conservativeness < 1.0 ? "1" : "1.5";
   return Finding{
       "memory_pressure",
       fmt::format("{} preemptions of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} % used on "
                   "average, {:.0f} % at most",
                   stats.preemptions, result.requests.size(), 100 * result.recompute_tax(), 100 * result.kv_usage_mean,
                   100 * result.kv_usage_max),
-      fmt::format("{}, more --kv-blocks, or --preempt swap with --host-kv-blocks",
-                  many ? "a lower --max-num-seqs: it is the number of sequences that fills the storage"
-                       : "--schedule-conservativeness 1 or a lower --max-model-len: it is their length that fills the "
-                         "storage"),
-      {many ? set("max_num_seqs", std::max(config.max_num_seqs / 2, 1)) : set("schedule_conservativeness", 1),
+      fmt::format(
+          "{} that fills the storage, more --kv-blocks, or --preempt swap with --host-kv-blocks",
+          many ? "a lower --max-num-seqs: it is the number of sequences"
+               : fmt::format("--schedule-conservativeness {} or a lower --max-model-len: it is their length", careful)),
+      {many ? set("max_num_seqs", std::max(config.max_num_seqs / 2, 1))
+            : SimSetting{{"schedule_conservativeness", careful}},
        set("kv_blocks", 2 * blocks),
        {{"preempt", "swap"}, {"host_kv_blocks", std::to_string(blocks)}}}};
 }

@@ -38,7 +38,7 @@ constexpr std::array kKeys = {
     SimKey{"max_requests", Type::Integer, "65536", "requests in an engine at once; others wait at the client"},
     SimKey{"enable_mixed_chunk", Type::OnOff, "off", "prefill_first: decodes ride along with prompts"},
     SimKey{"max_batch_delay_ms", Type::Number, "5", "dynamic: most that the oldest is made to wait"},
-    SimKey{"schedule_conservativeness", Type::Number, "0", "room kept for running requests' output; SGLang's is 1"},
+    SimKey{"schedule_conservativeness", Type::Number, "1", "room kept for running requests' output; 0 = none"},
     SimKey{"kv_headroom", Type::Number, "0", "share of the blocks that admission leaves free"},
     SimKey{"kv_blocks", Type::Integer, "0", "KV blocks; 0 = what the device holds"},
     SimKey{"block_size", Type::Integer, "16", "tokens of a KV block"},

@@ -138,9 +138,10 @@ TEST(KvGrowth, TheDoctorNamesTheKnobOfTheFactor) {
   };
   // Twelve enter at once and outgrow the storage; with more slots their number fills it before they are long.
   EXPECT_TRUE(knob_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "kv_blocks": 150,
-                          "max_num_seqs": 12})")
+                          "max_num_seqs": 12, "schedule_conservativeness": 0})")
                   .starts_with("--schedule-conservativeness 1 or a lower --max-model-len"));
-  EXPECT_TRUE(knob_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "kv_blocks": 150})")
+  EXPECT_TRUE(knob_of(R"({"workload": "closed,requests=60,prompt=32,output=400", "device": "unit", "kv_blocks": 150,
+                          "schedule_conservativeness": 0})")
                   .starts_with("a lower --max-num-seqs"));
 }
 

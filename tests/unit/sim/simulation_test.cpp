@@ -63,12 +63,17 @@ TEST(Simulation, ASlidingWindowKeepsOnlyItsBlocks) {
   nlohmann::json spec = {{"workload", "closed,requests=4,prompt=16,output=384"},
                          {"device", "unit,sliding_window=64"},
                          {"kv_blocks", 25},
+                         {"schedule_conservativeness", 0},
                          {"prefix_caching", "off"}};
   const auto windowed = run(spec);
   EXPECT_EQ(windowed["preemptions"], 0);
   EXPECT_LE(windowed["kv_growth"]["peak"]["tokens_per_sequence"], 64 + 16);
   // Each position p computes min(p + 1, 64) pairs; the last of 400 tokens is never computed.
   EXPECT_EQ(windowed["attended_tokens"], 4 * (64 * 65 / 2 + (399 - 64) * 64));
+  // Room that is kept for output to come is what the window lets it hold.
+  spec["schedule_conservativeness"] = 1;
+  EXPECT_EQ(run(spec)["makespan_s"], windowed["makespan_s"]);
+  spec["schedule_conservativeness"] = 0;
   spec["device"] = "unit";
   EXPECT_GT(run(spec)["preemptions"], 0);
 }
@@ -253,7 +258,8 @@ ErrorCode spec_error(std::string_view spec) {
 TEST(Simulation, NoPolicyIsBlamedForWantOfBlocks) {
   const auto result = run({{"workload", "closed,requests=300,prompt=lognormal:200:0.8,output=lognormal:300:0.6"},
                            {"device", "pocl-135m"},
-                           {"kv_blocks", 900}});
+                           {"kv_blocks", 900},
+                           {"schedule_conservativeness", 0}});
   EXPECT_GT(result["makespan_s"], 60.0);
   EXPECT_GT(result["preemptions"], 50);
   EXPECT_EQ(result["policy_strikes"], 0);

@@ -200,6 +200,7 @@ TEST(SimulatedSpeculation, ARecordingReplays) {
       {"workload", "uniform,requests=60,output=5-90,acceptance=0.6"},
       {"max_num_seqs", 12},
       {"kv_blocks", 60},
+      {"schedule_conservativeness", 0},
       {"speculative_config",
        guessing(4, true)}}.dump());
   const Workload workload = load_workload(spec);

@@ -160,7 +160,8 @@ TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {
     const test::TempFolder folder;
     const SimSpec spec = parse_sim_spec(fmt::format(
         R"({{"workload": "multiturn,requests=60,turns=3,rate=30,max_tokens=200,output=5-40", "max_num_seqs": 4,
-                        "device": "pocl-135m", "kv_blocks": 60, "overlap": "{}"}})",
+                        "device": "pocl-135m", "kv_blocks": 60, "overlap": "{}",
+                        "schedule_conservativeness": 0}})",
         overlap));
     const Workload workload = load_workload(spec);
     RecordingWriter recording(folder.file("run.rec"), resolved_setup(spec.options, workload));

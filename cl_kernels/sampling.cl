@@ -62,8 +62,9 @@ static void statistics_item(const Memory* memory, __global const StatisticsArgs*
   __global float* out = memory->act + args->out + (size_t)item * 4;
   out[0] = largest;
   out[1] = sum_16(sums);
-  out[2] = as_float(begin + id);
-  out[3] = as_float(bad4.x + bad4.y + bad4.z + bad4.w);
+  // Whole numbers as such: as floats they would be denormals, which a device may make zero.
+  ((__global int*)out)[2] = begin + id;
+  ((__global int*)out)[3] = bad4.x + bad4.y + bad4.z + bad4.w;
 }
 
 typedef struct {
@@ -259,13 +260,14 @@ static void sample_item(const Memory* memory, __global const SampleArgs* args, i
 {
   __global const float* statistics = memory->act + args->statistics + (size_t)item * args->chunks * 4;
   __global const int* sample = memory->step + args->list + item * 8;
+  __global const int* whole = (__global const int*)statistics;
   float largest = -INFINITY;
   int bad = 0, token = 0;
   for (int c = 0; c < args->chunks; c++) {
-    bad += as_int(statistics[c * 4 + 3]);
+    bad += whole[c * 4 + 3];
     if (statistics[c * 4] > largest) {
       largest = statistics[c * 4];
-      token = as_int(statistics[c * 4 + 2]);
+      token = whole[c * 4 + 2];
     }
   }
   float sum = 0.0f;

@@ -55,7 +55,11 @@ static void wait_for(__global volatile int* counter, int count, WeightsAhead ahe
     }
 #endif
   }
-  mem_fence(CLK_GLOBAL_MEM_FENCE);
+#if INFLIGHT_X86_LINUX
+  __asm__ volatile("" : : : "memory");  // x86 keeps loads in order; so must the compiler
+#else
+  atomic_or(counter, 0);  // PoCL's mem_fence() is nothing at all, its atomics acquire
+#endif
 }
 
 static void run_item(const Memory* memory, __global const Stage* stage, int item)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "device/driver_signals.h"
 #include "guard.h"
 #include "handles.h"
 #include "params.h"
@@ -125,6 +126,7 @@ void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t l
 inflight_status_t inflight_engine_create(const inflight_engine_params_t* params, inflight_engine_t** engine) {
   return guard([&] {
     require(engine, "engine");
+    const inflight::DriverSignals signals;
     *engine = new inflight_engine(inflight::c::read_engine_params(inflight::c::read_struct(params, "params")));
     return INFLIGHT_OK;
   });

@@ -285,6 +285,9 @@ typedef struct inflight_engine inflight_engine_t;
 typedef struct inflight_stream inflight_stream_t;
 
 /** @brief Loads a model and starts an engine.
+ *  Signals: handlers that the OpenCL driver installs meanwhile are taken out again, those of the program are as before
+ *  (let no other thread change them during the call). Policies from files are guarded by handlers for SIGSEGV, SIGBUS,
+ *  SIGFPE, SIGILL and SIGABRT, which pass on what is not theirs, and a free real-time signal.
  *  @param[in]  params  see inflight_engine_params_t.
  *  @param[out] engine  set on INFLIGHT_OK; release with inflight_engine_destroy().
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_* (any)
@@ -569,7 +572,7 @@ INFLIGHT_API inflight_status_t inflight_plugin_load(const char* path);
 
 /** @brief Changes a policy of a running engine between two steps. On failure the old one stays.
  *  @param[in] spec  as inflight_engine_params_t.schedule_policy or .radix_eviction_policy; which of the two it is
- *                   follows from the policy.
+ *                   follows from the policy; a name that both kinds have ("priority") is refused, the ids are not.
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_INVALID_ARGUMENT
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const char* spec);

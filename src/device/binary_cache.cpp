@@ -69,7 +69,8 @@ void BinaryCache::store(const std::string& key, std::span<const std::byte> conte
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  const std::string partial = path_of(key) + "." + std::to_string(getpid());
+  static std::atomic<uint32_t> stores = 0;
+  const std::string partial = fmt::format("{}.{}.{}", path_of(key), getpid(), stores++);
   bool good = false;
   if (File file(std::fopen(partial.c_str(), "wb")); file != nullptr) {
     const XXH64_hash_t hash = hash_of(content);

@@ -25,6 +25,16 @@ void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t 
 #endif
 }
 
+// PoCL takes a buffer's memory when it is first used, and ends the process where there is none.
+bool has_address_space([[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  void* const probe = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  munmap(probe, bytes);
+#endif
+  return true;
+}
+
 }  // namespace
 
 // It delegates, so that what fails in here is followed by the destructor.
@@ -37,6 +47,10 @@ DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes) : De
   if (bytes > info.allocation_bytes_max) {
     fail(ErrorCode::OutOfMemory, "{} takes {} bytes, device '{}' allows {} in one buffer", label_, bytes, info.name,
          info.allocation_bytes_max);
+  }
+  if (info.host_code && !has_address_space(bytes)) {
+    fail(ErrorCode::OutOfMemory, "{} takes {} bytes, which the system does not give this process (ulimit -v)", label_,
+         bytes);
   }
   cl_int status = CL_SUCCESS;
   raw_ = clCreateBuffer(state_->context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);

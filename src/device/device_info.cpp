@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "device/cl.h"
 #include "device/enumerate.h"
 
@@ -48,10 +49,19 @@ DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   info.subgroups = info.has_extension("cl_khr_subgroups");
   info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
   info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
+  if (info.host_memory) info.memory_bytes = std::min(info.memory_bytes, static_cast<size_t>(host_memory_limit()));
   info.host_code = info.type == DeviceType::Cpu && info.platform == "Portable Computing Language";
   info.small_items = info.type != DeviceType::Cpu || info.platform == "rusticl";
   if (info.host_code) info.cpu = host_cpu_features();
   return info;
+}
+
+std::string names_of(const std::vector<cl::Platform>& platforms) {
+  std::string text;
+  for (const cl::Platform& platform : platforms) {
+    cl_guard("", [&] { text += (text.empty() ? "" : ", ") + trimmed(platform.getInfo<CL_PLATFORM_NAME>()); });
+  }
+  return text;
 }
 
 std::string listing(std::span<const DeviceInfo> devices) {
@@ -107,7 +117,13 @@ bool DeviceInfo::has_extension(std::string_view extension) const {
   return (" " + extensions + " ").find(" " + std::string(extension) + " ") != std::string::npos;
 }
 
+std::mutex& driver_entry() {
+  static std::mutex entry;
+  return entry;
+}
+
 std::vector<EnumeratedDevice> enumerate_devices() {
+  const std::scoped_lock lock(driver_entry());
   std::vector<EnumeratedDevice> found;
   std::vector<cl::Platform> platforms;
   if (cl_uint count = 0; clGetPlatformIDs(0, nullptr, &count) == CL_SUCCESS && count > 0) {
@@ -128,10 +144,14 @@ std::vector<EnumeratedDevice> enumerate_devices() {
       log(LogLevel::Warning, "OpenCL platform left out: {}: {}", error.what(), cl_status_name(error.err()));
     }
   }
+  if (found.empty() && platforms.empty()) {
+    fail(ErrorCode::NoDevice, "no OpenCL device found; install a driver, for the CPU: apt install pocl-opencl-icd");
+  }
   if (found.empty()) {
     fail(ErrorCode::NoDevice,
-         "no OpenCL device found ({} platforms); install a driver, for the CPU: apt install pocl-opencl-icd",
-         platforms.size());
+         "no OpenCL device found: the drivers ({}) offer none; PoCL's needs a cache folder that it can write: "
+         "$POCL_CACHE_DIR, else $XDG_CACHE_HOME/pocl, else $HOME/.cache/pocl",
+         names_of(platforms));
   }
   return found;
 }

@@ -37,7 +37,7 @@ struct DeviceInfo {
   DeviceType type = DeviceType::Other;
   int32_t compute_units = 0;
   int32_t work_group_size_max = 0;
-  size_t memory_bytes = 0;          // global memory
+  size_t memory_bytes = 0;          // global memory; of the host's, what this process may use (base/memory_limit.h)
   size_t allocation_bytes_max = 0;  // of one buffer
   size_t local_memory_bytes = 0;
   bool fp16 = false;         // arithmetic on half; loading and storing halves works everywhere

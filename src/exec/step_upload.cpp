@@ -95,8 +95,8 @@ void StepUpload::add_attention(const BatchPlan& plan) {
       const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
-      const int32_t run =
-          std::max(partitions * units * kv_head_count_ / (limits_.worker_count * kAttentionPerWorker), 1);
+      const auto run = static_cast<int32_t>(std::clamp<int64_t>(
+          int64_t{partitions} * units * kv_head_count_ / (limits_.worker_count * kAttentionPerWorker), 1, partitions));
       for (int32_t group = 0; group < kv_head_count_; ++group) {
         if (!split) {
           items_.push_back({first, rows, group, begin, begin + partitions, kNone, partitions, begin});

@@ -47,7 +47,8 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   const bool x86_linux = false;
 #endif
   return fmt::format(
-      "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:a}f -D ROPE_PAIRS={} "
+      "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:.8e}f -D "
+      "ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
       "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),

@@ -22,6 +22,8 @@ const inflight_policy_t* member_of(const PluginModule& module, const std::string
   return nullptr;
 }
 
+bool is_path(const PolicySpec& spec) { return spec.name.find('/') != std::string::npos; }
+
 std::string_view short_name_of(std::string_view id) { return id.substr(id.rfind('.') + 1); }
 
 // The file's notes name such a policy. Nothing of the file runs before that is known; files that cannot be read promise
@@ -36,7 +38,10 @@ bool promises(const std::string& file, const std::string& name, uint32_t kind) {
   }
 }
 
-const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "eviction strategy" : "scheduling policy"; }
+const char* kind_name(uint32_t kind) {
+  if (kind == kAnyKind) return "policy";
+  return kind == INFLIGHT_KIND_EVICT ? "eviction strategy" : "scheduling policy";
+}
 
 }  // namespace
 
@@ -76,18 +81,14 @@ PluginRegistry::Found PluginRegistry::find_in_folders(const std::vector<std::str
   return {};
 }
 
-PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32_t kind) {
-  if (spec.name.find('/') != std::string::npos) {
+PluginRegistry::Found PluginRegistry::search_locked(const PolicySpec& spec, uint32_t kind) {
+  if (is_path(spec)) {
     const PluginModule& module = load_locked(spec.name);
     if (spec.member.empty() && module.policies().size() > 1 && kind == kAnyKind) {
       fail(ErrorCode::InvalidArgument, "{} holds {} policies: name one as {}#{}", spec.name, module.policies().size(),
            spec.name, short_name(*module.policies().front()));
     }
-    const inflight_policy_t* policy = member_of(module, spec.member, kind);
-    if (policy == nullptr) {
-      fail(ErrorCode::NotFound, "{} holds no {} {}", spec.name, kind_name(kind), spec.member);
-    }
-    return {policy, module.origin(), &module};
+    return {member_of(module, spec.member, kind), module.origin(), &module};
   }
   const auto among = [&](const auto& modules) -> Found {
     for (const auto& module : modules) {
@@ -98,9 +99,13 @@ PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32
   if (const Found found = among(loaded_); found.policy != nullptr) return found;
   if (const Found found = find_in_folders(user_plugin_folders(), spec, kind); found.policy != nullptr) return found;
   if (const Found found = among(builtin_); found.policy != nullptr) return found;
-  if (const Found found = find_in_folders({installed_plugin_folder()}, spec, kind); found.policy != nullptr) {
-    return found;
-  }
+  return find_in_folders({installed_plugin_folder()}, spec, kind);
+}
+
+PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32_t kind) {
+  const Found found = search_locked(spec, kind);
+  if (found.policy != nullptr) return found;
+  if (is_path(spec)) fail(ErrorCode::NotFound, "{} holds no {} {}", spec.name, kind_name(kind), spec.member);
   std::string known;
   for (const auto& module : builtin_) {
     for (const inflight_policy_t* policy : module->policies()) {
@@ -116,9 +121,20 @@ PluginRegistry::Found PluginRegistry::find(const PolicySpec& spec, uint32_t kind
   return find_locked(spec, kind);
 }
 
+const inflight_policy_t* PluginRegistry::search(const PolicySpec& spec, uint32_t kind) {
+  const std::scoped_lock lock(mutex_);
+  return search_locked(spec, kind).policy;
+}
+
 uint32_t PluginRegistry::kind_of(const PolicySpec& spec) {
   const std::scoped_lock lock(mutex_);
-  return find_locked(spec, kAnyKind).policy->kind;
+  const inflight_policy_t& policy = *find_locked(spec, kAnyKind).policy;
+  const uint32_t other = policy.kind == INFLIGHT_KIND_SCHED ? INFLIGHT_KIND_EVICT : INFLIGHT_KIND_SCHED;
+  if (const inflight_policy_t* const second = search_locked(spec, other).policy; second != nullptr) {
+    fail(ErrorCode::InvalidArgument, "'{}' names the {} {} and the {} {}: give the id of one", spec.name,
+         kind_name(policy.kind), policy.id, kind_name(other), second->id);
+  }
+  return policy.kind;
 }
 
 std::vector<PluginRegistry::Listed> PluginRegistry::list(std::vector<std::string>& problems) {

@@ -28,7 +28,9 @@ class PluginRegistry {
   };
   // ERRORS: NotFound listing the names there are, Plugin as PluginModule::load.
   [[nodiscard]] Found find(const PolicySpec& spec, uint32_t kind);
-  // The kind of the policy that the spec names.
+  // The policy that find() finds; null where nothing has the name.
+  [[nodiscard]] const inflight_policy_t* search(const PolicySpec& spec, uint32_t kind);
+  // The kind of the policy that the spec names.  ERRORS: as find(); InvalidArgument: one of each kind has the name.
   [[nodiscard]] uint32_t kind_of(const PolicySpec& spec);
 
   // Loads a file now; its policies can be named from then on. One whose content has changed since it was loaded is
@@ -47,6 +49,7 @@ class PluginRegistry {
  private:
   const PluginModule& load_locked(const std::string& path);
   [[nodiscard]] Found find_in_folders(const std::vector<std::string>& folders, const PolicySpec& spec, uint32_t kind);
+  [[nodiscard]] Found search_locked(const PolicySpec& spec, uint32_t kind);  // a null policy where there is none
   [[nodiscard]] Found find_locked(const PolicySpec& spec, uint32_t kind);
 
   std::mutex mutex_;

@@ -10,6 +10,15 @@
 #include "plugin_host/plugin_registry.h"
 
 namespace inflight {
+namespace {
+
+void check_values(const inflight_policy_t& policy, const PolicySpec& spec) {
+  for (const auto& [key, value] : spec.parameters) {
+    static_cast<void>(parse_parameter(policy, changeable_parameter(policy, key), value));
+  }
+}
+
+}  // namespace
 
 template <typename Adapter, typename Shadow>
 PolicySlots::Trial<Adapter, Shadow>::Trial(Adapter& in_force, std::unique_ptr<Adapter> on_trial)
@@ -76,31 +85,44 @@ void PolicySlots::end_trial(std::unique_ptr<Adapter>& in_force, std::unique_ptr<
   trial.reset();
 }
 
-bool PolicySlots::in_force(const std::string& text) const {
+std::optional<uint32_t> PolicySlots::kind_in_force(const std::string& text) const {
   const PolicySpec spec = parse_policy_spec(text);
-  const uint32_t kind = plugin_registry().kind_of(spec);
-  const PolicyInstance& instance = kind == INFLIGHT_KIND_SCHED ? schedule().instance() : eviction().instance();
-  return instance.active() && std::string_view(instance.policy().id) == plugin_registry().find(spec, kind).policy->id;
+  const auto names = [&spec](const PolicyInstance& instance) {
+    if (!instance.active()) return false;
+    const inflight_policy_t* const named = plugin_registry().search(spec, instance.policy().kind);
+    return named != nullptr && std::string_view(instance.policy().id) == named->id;
+  };
+  const bool schedules = names(schedule().instance()), evicts = names(eviction().instance());
+  if (schedules && evicts) return plugin_registry().kind_of(spec);  // tells that it names both
+  if (schedules) return INFLIGHT_KIND_SCHED;
+  if (evicts) return INFLIGHT_KIND_EVICT;
+  return std::nullopt;
 }
 
 void PolicySlots::check_parameters(const std::string& text) {
   const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t& policy = *plugin_registry().find(spec, plugin_registry().kind_of(spec)).policy;
-  for (const auto& [key, value] : spec.parameters) {
-    static_cast<void>(parse_parameter(policy, changeable_parameter(policy, key), value));
-  }
+  const inflight_policy_t* const schedules = plugin_registry().search(spec, INFLIGHT_KIND_SCHED);
+  const inflight_policy_t* const evicts = plugin_registry().search(spec, INFLIGHT_KIND_EVICT);
+  if (schedules != nullptr && evicts != nullptr) return;
+  if (schedules == nullptr && evicts == nullptr) static_cast<void>(plugin_registry().kind_of(spec));  // not found
+  check_values(schedules != nullptr ? *schedules : *evicts, spec);
 }
 
 void PolicySlots::set_parameters(const std::string& text, TimeNs now) {
-  if (!in_force(text)) {
-    fail(ErrorCode::InvalidArgument, "{} is not in force, but {} and {} are", parse_policy_spec(text).name,
+  const std::optional<uint32_t> kind = kind_in_force(text);
+  const PolicySpec spec = parse_policy_spec(text);
+  if (!kind) {
+    fail(ErrorCode::InvalidArgument, "{} is not in force, but {} and {} are", spec.name,
          schedule_->instance().policy().id, eviction_->instance().policy().id);
   }
-  const PolicySpec spec = parse_policy_spec(text);
-  if (plugin_registry().kind_of(spec) == INFLIGHT_KIND_SCHED) {
-    schedule_->set_parameters(spec.parameters, now);
+  const auto set = [&](auto& adapter) {
+    check_values(adapter.instance().policy(), spec);  // all of them, before the first is set
+    adapter.set_parameters(spec.parameters, now);
+  };
+  if (*kind == INFLIGHT_KIND_SCHED) {
+    set(*schedule_);
   } else {
-    eviction_->set_parameters(spec.parameters, now);
+    set(*eviction_);
   }
 }
 

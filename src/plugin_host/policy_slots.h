@@ -46,10 +46,11 @@ class PolicySlots {
   // Changes parameters of a policy in force: "name:key=value,...".
   // ERRORS: InvalidArgument (not in force, no such parameter, not changeable, out of range, refused), NotFound, Plugin.
   void set_parameters(const std::string& spec, TimeNs now);
-  // The same checks as far as they do not depend on what is in force.
+  // The same checks as far as they do not depend on what is in force (as does what a name of both kinds means).
   static void check_parameters(const std::string& spec);
-  // The policy that `spec` names is in force.  ERRORS: InvalidArgument, NotFound, Plugin.
-  [[nodiscard]] bool in_force(const std::string& spec) const;
+  // The kind (INFLIGHT_KIND_*) of the policy in force that `spec` names, if it does.
+  // ERRORS: InvalidArgument (it names both that are in force), Plugin.
+  [[nodiscard]] std::optional<uint32_t> kind_in_force(const std::string& spec) const;
   // After every step: ends trials that are over.
   void advance();
   // The same for a policy of this kind (INFLIGHT_KIND_*), however short its trial was.

@@ -161,7 +161,7 @@ class Replay {
   }
 
   void apply(const TraceParameters& parameters, TimeNs now) {
-    if (policies_.in_force(parameters.spec)) policies_.set_parameters(parameters.spec, now);
+    if (policies_.kind_in_force(parameters.spec)) policies_.set_parameters(parameters.spec, now);
   }
   void apply(const TraceLimits& limits, TimeNs) {
     scheduler_.reconfigure(with_limits(scheduler_.config(), limits.json));

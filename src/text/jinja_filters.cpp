@@ -153,7 +153,10 @@ Value round_number(Call& call) {
   if (call.subject.is_integer()) return round_integer(call, -std::min(precision, 0));
   if (precision <= 0) return Value(std::nearbyint(number * factor) / factor);
   // As Python: correctly rounded decimal text, read back.
-  return Value(std::stod(fmt::format("{:.{}f}", number, std::min(precision, 30))));
+  const std::string text = fmt::format("{:.{}f}", number, std::min(precision, 30));
+  double rounded = 0.0;
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  return Value(rounded);
 }
 
 Value write_json(Call& call) {

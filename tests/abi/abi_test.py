@@ -86,6 +86,42 @@ class Library(unittest.TestCase):
         self.assertNotRegex(run("readelf", "-lW", self.library), r"GNU_STACK.*RWE")
 
 
+# Covers: device/driver_signals.cpp
+class HostProgram(unittest.TestCase):
+    """What a program around the library may rely on, in a process of its own: host_program.c."""
+    BEGINNING = ", there was a clever girl named"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/include", SOURCE / "tests/abi/host_program.c",
+            f"-L{BUILD}/lib", "-linflight", "-pthread", "-o", cls.folder / "host")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def host(self, mode, **variables):
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib"), **variables}
+        return run(self.folder / "host", MODEL, mode, env=environment).splitlines()
+
+    def test_first_engines_are_made_by_several_threads(self):
+        for _ in range(5):
+            lines = self.host("threads")
+            self.assertEqual(len(lines), 4)
+            self.assertTrue(all(line.startswith(self.BEGINNING) for line in lines), lines)
+
+    def test_the_programs_signal_handler_stays(self):
+        self.assertEqual(self.host("signals"), ["3"])
+
+    def test_a_locale_with_a_decimal_comma_changes_nothing(self):
+        run("localedef", "-i", "de_DE", "-f", "UTF-8", self.folder / "de_DE.UTF-8")
+        point, text, rounded = self.host("locale", LOCPATH=str(self.folder), LC_ALL="de_DE.UTF-8")
+        self.assertEqual(point, ",")
+        self.assertTrue(text.startswith(self.BEGINNING), text)
+        self.assertEqual(rounded, "2.57")
+
+
 class Installed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -402,6 +402,27 @@ TEST_F(CAbi, LimitsAndParametersChangeWhileItRuns) {
   EXPECT_NE(std::string(inflight_last_error()).find("itl-target is not in force"), std::string::npos);
 }
 
+// A scheduling policy and an eviction strategy are called "priority".
+TEST_F(CAbi, ANameOfBothKindsOfPoliciesIsNotGuessed) {
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+  params.model = kModel;
+  params.schedule_policy = "priority:aging_s=10";
+  ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "priority"), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_STREQ(inflight_last_error(),
+               "'priority' names the scheduling policy org.inflight.priority and the eviction strategy "
+               "org.inflight.evict.priority: give the id of one");
+  // Parameters are of what is in force: here one of the two, then both.
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "priority:aging_s=20"), INFLIGHT_OK) << inflight_last_error();
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "priority:nothing=1"), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_set_policy(engine_, "org.inflight.evict.priority"), INFLIGHT_OK) << inflight_last_error();
+  inflight_stream_t* const stream = submit("Once upon a time", 12);  // it takes over within these steps
+  EXPECT_EQ(read_all(stream), ", there was a clever girl named Emma. She");
+  inflight_stream_destroy(stream);
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "priority:aging_s=30"), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(inflight_engine_set_policy_params(engine_, "org.inflight.priority:aging_s=30"), INFLIGHT_OK);
+}
+
 // checklist 40: a profile sets policies and knobs; what the program sets itself goes before.
 TEST_F(CAbi, ProfilesGiveWayToTheProgramsOwnValues) {
   const auto recorded = [this](auto&& change) {

@@ -6,6 +6,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
+
+#include "base/fnv1a.h"
 
 namespace inflight {
 
@@ -27,6 +30,15 @@ namespace inflight {
 [[nodiscard]] constexpr float sampling_uniform(uint64_t seed, uint32_t position) {
   const auto words = philox({position, 0, 0, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return static_cast<float>(words[0] >> 8) * 0x1p-24F;
+}
+
+// The seed of a stream of its own for `name`, independent of those of other names and of `seed` itself: the
+// name's hash, enciphered under the seed.
+[[nodiscard]] constexpr uint64_t named_seed(uint64_t seed, std::string_view name) {
+  const uint64_t hash = fnv1a(name);
+  const auto words = philox({static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32), 0, 1},
+                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return uint64_t{words[0]} << 32 | words[1];
 }
 
 // A sequential generator over philox for tests, simulations and policies. Copyable; equal seeds give equal streams.

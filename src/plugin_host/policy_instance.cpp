@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fnv1a.h"
 #include "base/log.h"
 #include "inflight/version.h"
 #include "plugin_host/plugin_config.h"
@@ -16,12 +17,6 @@ namespace inflight {
 namespace {
 
 constexpr uint64_t kTextMax = 4096;  // bytes of a log line or an error that a policy gives
-
-uint64_t hash_of(const char* text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (; *text != '\0'; ++text) hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3ULL;
-  return hash;
-}
 
 // Writes get(questions[i]) to answers[i]; a question without an answer is the policy's mistake.
 template <typename Get>
@@ -142,7 +137,7 @@ PolicyInstance::PolicyInstance(const inflight_policy_t& policy, const PolicyOpti
       guard_limits_{.code = options.module == nullptr ? CodeRange{} : options.module->code(),
                     .stuck_after_ms = options.stuck_after_ms},
       host_(make_host(this, options.simulated)),
-      rng_(options.seed ^ hash_of(policy.id)) {
+      rng_(options.seed ^ fnv1a(policy.id)) {
   if (guarded_) watchdog_.emplace();
 }
 

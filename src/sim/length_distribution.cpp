@@ -50,13 +50,15 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
 }  // namespace
 
 LengthDistribution::LengthDistribution(std::string_view what, std::string_view text) {
-  const auto bad = [&](const char* allowed) {
+  const auto bad = [&](const std::string& allowed) {
     fail(ErrorCode::InvalidArgument, "{} is '{}', allowed: {}", what, text, allowed);
   };
   const auto number = [&](std::string_view part, double low, double high) {
     const auto value = parse_number(part);
     if (!value || !(*value >= low && *value <= high)) {
-      bad("N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND or file:PATH, lengths from 1 on");
+      bad(fmt::format(
+          "N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND or file:PATH, lengths 1 to {}",
+          limits::kContextTokensMax));
     }
     return *value;
   };

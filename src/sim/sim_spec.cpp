@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -100,7 +101,7 @@ class Values {
   template <typename Integer = int32_t>
   [[nodiscard]] Integer integer(const char* key) const {
     const auto value = parse_number<Integer>(text(key));
-    if (!value) bad(key, "a whole number");
+    if (!value) bad(key, fmt::format("a whole number up to {}", std::numeric_limits<Integer>::max()));
     return *value;
   }
   // Seconds; 0: never.
@@ -127,7 +128,7 @@ class Values {
   }
 
  private:
-  [[noreturn]] void bad(const char* key, const char* allowed) const {
+  [[noreturn]] void bad(const char* key, std::string_view allowed) const {
     fail(ErrorCode::InvalidArgument, "{} is '{}', allowed: {}", key, text(key), allowed);
   }
   [[noreturn]] static void unknown(const std::string& name) {

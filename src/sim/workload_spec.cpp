@@ -22,9 +22,11 @@ struct Key {
   const char* value;  // default
   const char* help;
 };
+constexpr uint64_t kSeedMax = 1'000'000'000'000'000;
 constexpr std::array kKeys = {
     Key{"requests", "256", "how many"},
-    Key{"seed", "1", "of all random numbers"},
+    Key{"seed", "1",
+        "of all random numbers; each attribute has its own, so that one more key leaves the others as they are"},
     Key{"prompt", "512", "tokens of a prompt (of one turn), without the shared prefix: a length"},
     Key{"output", "128", "tokens of an answer: a length"},
     Key{"max_tokens", "0", "what requests ask for; 0 = just their output; else a length, never below the output"},
@@ -103,12 +105,13 @@ class Spec {
     }
     return *value;
   }
-  [[nodiscard]] int32_t integer(const char* key, int32_t low, int32_t high) const {
-    const double value = number(key, low, high);
+  template <typename Integer>
+  [[nodiscard]] Integer integer(const char* key, Integer low, Integer high) const {
+    const double value = number(key, static_cast<double>(low), static_cast<double>(high));
     if (value != std::floor(value)) {
       fail(ErrorCode::InvalidArgument, "workload key {} is '{}', allowed: whole numbers", key, text(key));
     }
-    return static_cast<int32_t>(value);
+    return static_cast<Integer>(value);
   }
   [[nodiscard]] const std::vector<int32_t>& list() const { return list_; }
 
@@ -200,7 +203,6 @@ class Generator {
         requests_(spec_.integer("requests", 1, static_cast<int32_t>(allowed.requests))),
         allowed_tokens_(allowed.tokens),
         tokens_left_(allowed.tokens),
-        rng_(static_cast<uint64_t>(spec_.number("seed", 0, 1e15))),
         prompt_("prompt", spec_.text("prompt")),
         output_("output", spec_.text("output")),
         arrivals_(spec_),
@@ -215,7 +217,7 @@ class Generator {
       predict_sigma_ = spec_.number("predict", 0.0, 10.0);
     }
     workload_.name = text;
-    workload_.seed = static_cast<uint64_t>(spec_.number("seed", 0, 1e15));
+    workload_.seed = seed_;
     if (spec_.text("acceptance") != "none") workload_.acceptance = spec_.number("acceptance", 0.0, 1.0);
     if (branches_ > 1 && turns_ > 1) {
       fail(ErrorCode::InvalidArgument, "workload '{}' has branches and turns, allowed: one of them", text);
@@ -257,16 +259,16 @@ class Generator {
 
   Conversation begin(double progress) {
     Conversation conversation;
-    conversation.arrival = arrivals_.next(rng_, progress);
+    conversation.arrival = arrivals_.next(arrival_rng_, progress);
     conversation.stream = ++streams_;
     conversation.prefix = prefix_;
     if (conversation.prefix > 0)
-      conversation.prefix_stream = kPrefixStreams + static_cast<uint64_t>(groups_.draw(rng_));
+      conversation.prefix_stream = kPrefixStreams + static_cast<uint64_t>(groups_.draw(prefix_rng_));
     conversation.said = conversation.prefix;
-    conversation.tenant = static_cast<uint32_t>(tenants_.draw(rng_));
+    conversation.tenant = static_cast<uint32_t>(tenants_.draw(tenant_rng_));
     if (adapters_ > 0) conversation.adapter = static_cast<uint32_t>(conversations_++ % adapters_) + 1;
-    conversation.priority = rng_.between(0, priorities_ - 1);
-    conversation.tight = rng_.chance(tight_share_);
+    conversation.priority = priority_rng_.between(0, priorities_ - 1);
+    conversation.tight = deadline_rng_.chance(tight_share_);
     return conversation;
   }
 
@@ -275,22 +277,22 @@ class Generator {
   }
 
   int32_t draw_output() {
-    if (spec_.list().empty()) return output_.draw(rng_);
+    if (spec_.list().empty()) return output_.draw(output_rng_);
     return spec_.list()[workload_.requests.size() % spec_.list().size()];
   }
 
   // index: of the turn, or of the branch.
   void add_turn(Conversation& conversation, int32_t index) {
     SimRequest request;
-    if (branches_ == 1 || index == 0) conversation.said += prompt_.draw(rng_);
+    if (branches_ == 1 || index == 0) conversation.said += prompt_.draw(prompt_rng_);
     const std::array<ContentSegment, 2> segments = {
         ContentSegment{conversation.prefix_stream, 0, conversation.prefix},
         ContentSegment{conversation.stream, conversation.prefix, conversation.said - conversation.prefix}};
     const auto prompt = std::span(segments).subspan(conversation.prefix > 0 ? 0 : 1);
     request.output_tokens = draw_output();
-    if (max_tokens_) request.max_tokens = max_tokens_->draw(rng_);
+    if (max_tokens_) request.max_tokens = max_tokens_->draw(max_tokens_rng_);
     if (predict_sigma_) {
-      const double guess = request.output_tokens * std::exp(*predict_sigma_ * draw_normal(rng_));
+      const double guess = request.output_tokens * std::exp(*predict_sigma_ * draw_normal(prediction_rng_));
       request.predicted_output_tokens = static_cast<int32_t>(std::clamp(std::round(guess), 1.0, 1e6));
     }
     request.tenant = conversation.tenant;
@@ -302,7 +304,7 @@ class Generator {
     request.output_stream = branches_ == 1 ? conversation.stream : ++streams_;
     request.after = conversation.after;
     if (request.after != kNoRequest && (branches_ == 1 || index == 0)) {
-      conversation.arrival = static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - rng_.uniform()));
+      conversation.arrival = static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - think_rng_.uniform()));
     }
     request.arrival = conversation.arrival;
     workload_.add(request, prompt);
@@ -318,9 +320,16 @@ class Generator {
 
   static constexpr uint64_t kPrefixStreams = uint64_t{1} << 40;  // beyond the conversations' own
 
+  // Every attribute draws from a stream of its own: with and without predictions, tenants, ... it is the same workload.
+  [[nodiscard]] Rng stream_of(std::string_view attribute) const { return Rng(named_seed(seed_, attribute)); }
+
   Spec spec_;
   int64_t requests_, allowed_tokens_, tokens_left_;
-  Rng rng_;
+  uint64_t seed_ = spec_.integer<uint64_t>("seed", 0, kSeedMax);
+  Rng arrival_rng_ = stream_of("arrivals"), think_rng_ = stream_of("think"), prompt_rng_ = stream_of("prompt"),
+      output_rng_ = stream_of("output"), max_tokens_rng_ = stream_of("max_tokens"),
+      prediction_rng_ = stream_of("predict"), prefix_rng_ = stream_of("prefix"), tenant_rng_ = stream_of("tenants"),
+      priority_rng_ = stream_of("priorities"), deadline_rng_ = stream_of("deadlines");
   LengthDistribution prompt_, output_;
   std::optional<LengthDistribution> max_tokens_;
   std::optional<double> predict_sigma_;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 namespace inflight {
 namespace {
@@ -34,6 +35,24 @@ TEST(SamplingUniform, IsAFunctionOfSeedAndPositionInTheUnitInterval) {
   EXPECT_EQ(sampling_uniform(7, 3), sampling_uniform(7, 3));
   EXPECT_NE(sampling_uniform(7, 3), sampling_uniform(8, 3));
   EXPECT_NE(sampling_uniform(1ULL << 32, 3), sampling_uniform(0, 3));
+}
+
+// The hash's published test vectors, and streams that have nothing in common.
+TEST(Rng, NamedStreamsAreApart) {
+  EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325ULL);
+  EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cULL);
+  EXPECT_EQ(fnv1a("foobar"), 0x85944171f73967e8ULL);
+  std::set<uint64_t> seeds;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    for (const char* name : {"", "a", "b", "ab", "ba"}) seeds.insert(named_seed(seed, name));
+    seeds.insert(seed);
+  }
+  EXPECT_EQ(seeds.size(), 6000U);
+  Rng prompt(named_seed(1, "prompt")), output(named_seed(1, "output"));
+  double product = 0.0;
+  constexpr int kDraws = 10000;
+  for (int i = 0; i < kDraws; ++i) product += (prompt.uniform() - 0.5) * (output.uniform() - 0.5);
+  EXPECT_NEAR(product / kDraws, 0.0, 5.0 / 12.0 / std::sqrt(kDraws));  // five standard deviations
 }
 
 TEST(Rng, CoversItsRangeAndRepeats) {

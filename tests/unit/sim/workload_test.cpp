@@ -190,6 +190,33 @@ TEST(Workload, BranchesShareTheirPromptNotTheirAnswers) {
   EXPECT_NE(workload.requests[0].output_stream, workload.requests[1].output_stream);
 }
 
+// One key more changes what it says, and no other attribute: arms of a comparison have the same requests.
+TEST(Workload, AttributesAreDrawnApart) {
+  const std::string base =
+      "gamma,requests=300,turns=3,think_ms=100,prompt=exp:100,output=lognormal:100:1,seed=3,prefix_groups=4";
+  const Workload plain = make_workload(base);
+  for (const char* more : {"predict=oracle", "predict=0.5", "max_tokens=exp:300", "prefix=1", "prefix=64", "tenants=4",
+                           "tenants=4,tenant_skew=2", "priorities=5", "ttft_ms=100", "e2e_ms=100,tight_share=0.5",
+                           "itl_ms=9", "adapters=2", "acceptance=0.5",
+                           "prefix=8,predict=1,tenants=3,priorities=2,tight_share=0.3,e2e_ms=5,max_tokens=1-900"}) {
+    const Workload other = make_workload(base + "," + more);
+    ASSERT_EQ(other.requests.size(), plain.requests.size());
+    for (size_t i = 0; i < plain.requests.size(); ++i) {
+      ASSERT_EQ(other.requests[i].arrival, plain.requests[i].arrival) << more << ", request " << i;
+      ASSERT_EQ(other.requests[i].output_tokens, plain.requests[i].output_tokens) << more << ", request " << i;
+      const auto own = [](const Workload& workload, size_t index) {
+        return workload.prompt(workload.requests[index]).back().count;
+      };
+      ASSERT_EQ(own(other, i), own(plain, i)) << more << ", request " << i;
+    }
+  }
+  // Lengths and arrivals stay apart, too.
+  const Workload longer = make_workload("gamma,requests=300,prompt=mix:0.5:10:exp:900,output=7");
+  const Workload shorter = make_workload("gamma,requests=300,prompt=9,output=7");
+  for (size_t i = 0; i < 300; ++i) ASSERT_EQ(longer.requests[i].arrival, shorter.requests[i].arrival);
+  EXPECT_NE(make_workload(base + ",seed=4").requests[5].output_tokens, plain.requests[5].output_tokens);
+}
+
 TEST(Workload, MistakesAreNamed) {
   const auto expect = [](const char* text, const char* spec) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
@@ -202,6 +229,11 @@ TEST(Workload, MistakesAreNamed) {
   expect("workload key 'rat' in 'poisson,rat=3' is unknown, allowed: requests, seed", "poisson,rat=3");
   expect("workload key rate is '-3', allowed: 1e-06 to", "poisson,rate=-3");
   expect("workload key requests is '1.5', allowed: whole numbers", "closed,requests=1.5");
+  expect("workload key seed is '18446744073709551616', allowed: 0 to 1e+15", "closed,seed=18446744073709551616");
+  expect(
+      "output is '99999999', allowed: N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND or "
+      "file:PATH, lengths 1 to 16777216",
+      "closed,output=99999999");
   expect("prompt is '9-3', allowed: N, LOW-HIGH", "closed,prompt=9-3");
   expect("arrivals is 'never', allowed: all, poisson", "closed,arrivals=never");
 }

@@ -120,8 +120,9 @@ std::string table_of(std::span<const ReportRun> runs) {
         escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
         static_cast<double>(r.scheduler.requests_finished) / std::max(r.makespan_s(), 1e-9), r.ttft.p50, r.ttft.p95,
         r.ttft.p99, r.itl.p50, r.itl.p95, r.itl.p99, r.e2e.mean, r.goodput(), 100 * r.useful_slot_share(),
-        100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean, r.fairness,
-        r.scheduler.draft_tokens, 100 * r.guesses().acceptance_rate(), r.guesses().mean_acceptance_length());
+        100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean,
+        r.fairness.index, r.scheduler.draft_tokens, 100 * r.guesses().acceptance_rate(),
+        r.guesses().mean_acceptance_length());
   }
   return html + "</table>\n";
 }

@@ -13,6 +13,7 @@
 #include "sched/scheduler.h"
 #include "sim/kv_growth.h"
 #include "sim/latency_histogram.h"
+#include "sim/service_fairness.h"
 #include "sim/workload.h"
 
 namespace inflight {
@@ -65,11 +66,12 @@ struct SimResult {
   SchedulerStats scheduler;             // summed over the replicas
   std::vector<RequestRecord> requests;  // by end
   int64_t rejected = 0;                 // never admitted: failed or refused
+  int64_t left_out = 0;                 // of the trace: without tokens, see Workload::left_out_request_count
   int64_t unfinished = 0;               // arrived but not ended when the time limit ended the run; not in `requests`
   TimeNs makespan = 0;
   LatencySummary ttft, itl, tpot, e2e, queue;
   int64_t deadlines_met = 0;                       // requests within all their deadlines (all that have none)
-  double fairness = 1.0;                           // Jain's index of the tenants' tokens served a second of demand
+  ServiceFairness fairness, fairness_computed;     // of whole prompts, of what was computed of them
   double kv_usage_mean = 0.0, kv_usage_max = 0.0;  // share of the blocks referenced, over time
   KvGrowth kv_growth;                              // of the replica with the highest peak
   double device_busy_share = 0.0;

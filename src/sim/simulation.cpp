@@ -268,7 +268,6 @@ bool within(TimeNs time, TimeNs limit) { return limit == kNoDeadline || time <= 
 
 void Simulation::summarise_requests() {
   std::vector<TimeNs> ttft, tpot, e2e, queue;
-  std::vector<double> served(1, 0.0), wanted(1, 0.0);  // by tenant: tokens, seconds waited for them
   for (const RequestRecord& record : result_.requests) {
     const SimRequest& request = workload_.requests[static_cast<size_t>(record.request)];
     if (record.first_scheduled == kNotYet || record.reason == FinishReason::Error) {
@@ -284,23 +283,9 @@ void Simulation::summarise_requests() {
     if (record.output_tokens > 1) tpot.push_back(per_token);
     result_.deadlines_met += within(ttft.back(), request.ttft_deadline) && within(e2e.back(), request.e2e_deadline) &&
                              within(per_token, request.itl_target);
-    if (request.tenant >= served.size()) {
-      served.resize(request.tenant + 1, 0.0);
-      wanted.resize(request.tenant + 1, 0.0);
-    }
-    served[request.tenant] += request.prompt_tokens + record.output_tokens;
-    wanted[request.tenant] += static_cast<double>(e2e.back()) * 1e-9;
   }
-  // Jain, Chiu and Hawe 1984, over each tenant's tokens a second of its requests' time in the system.
-  double sum = 0.0, squares = 0.0, count = 0.0;
-  for (size_t i = 0; i < served.size(); ++i) {
-    if (wanted[i] <= 0.0) continue;
-    const double rate = served[i] / wanted[i];
-    sum += rate;
-    squares += rate * rate;
-    ++count;
-  }
-  if (squares > 0.0) result_.fairness = sum * sum / (count * squares);
+  result_.fairness = service_fairness(result_.requests, workload_, PromptService::Whole);
+  result_.fairness_computed = service_fairness(result_.requests, workload_, PromptService::Computed);
   result_.ttft = LatencySummary::of(std::move(ttft));
   result_.tpot = LatencySummary::of(std::move(tpot));
   result_.e2e = LatencySummary::of(std::move(e2e));
@@ -323,6 +308,7 @@ SimResult Simulation::finish() {
   result_.unfinished = count_unfinished();
   const SchedulerSetup& setup = options_.setup;
   result_.workload = workload_.name;
+  result_.left_out = workload_.left_out_request_count;
   result_.device = options_.device.name;
   result_.schedule_policy = setup.schedule_policy;
   result_.eviction_policy = setup.eviction_policy;

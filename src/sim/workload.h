@@ -100,7 +100,8 @@ struct Workload {
   std::vector<ContentSegment> segments;
   // Speculative decoding: how likely a guess is right when those before it are; none: nothing is guessed.
   std::optional<double> acceptance{};
-  uint64_t seed = 0;  // of which guesses are right
+  uint64_t seed = 0;                   // of which guesses are right
+  int64_t left_out_request_count = 0;  // of a trace: without prompt or output tokens, so they are not in `requests`
 
   [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {
     return std::span(segments).subspan(request.first_segment, request.segment_count);

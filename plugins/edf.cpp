@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// edf: earliest deadline first: the deadline of the first token until there is one, then that of the last token;
-// requests without a deadline follow in order of arrival. Meets all deadlines whenever any order can (on one machine,
-// without overload); use slack under overload. Source: Liu & Layland 1973.
+// edf: earliest deadline first. Until the first token the earlier of its deadline and the last token's counts, then the
+// earlier of the next token's and the last one's. Who has no deadline starts in order of arrival behind those who have
+// one; but who has begun to answer goes on at once, before anybody new (it was preempted, somebody is reading). The
+// last of this order is preempted first. Source: Liu & Layland 1973. Their proof that this order meets all deadlines if
+// any order does is of one machine that changes between jobs at no cost; a batch that shares steps and computes again
+// what preemption took is none, and under overload nearly everybody is late a little: see slack.
+#include <algorithm>
+#include <limits>
+
 #include "inflight/plugin.hpp"
 
 namespace {
@@ -16,7 +22,11 @@ struct Edf {
   explicit Edf(const inflight::SchedSetup&) {}
 
   static int64_t deadline(const inflight_requests_t& requests, uint32_t i) {
-    return requests.first_token_ns[i] < 0 ? requests.ttft_deadline_ns[i] : requests.e2e_deadline_ns[i];
+    using Limits = std::numeric_limits<int64_t>;
+    const bool begun = requests.first_token_ns[i] >= 0;
+    const int64_t token = begun ? requests.next_token_deadline_ns[i] : requests.ttft_deadline_ns[i];
+    const int64_t earliest = std::min(token, requests.e2e_deadline_ns[i]);
+    return begun && earliest == Limits::max() ? Limits::min() : earliest;
   }
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t*) {

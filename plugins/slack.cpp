@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// slack: least slack first: time until the deadline of the first token minus the time that its prefill should take, by
-// the engine's own latency model. A request that can no longer make it goes behind all that can, so that under overload
-// those in time stay in time (goodput) instead of everybody being late together. Source: least slack time scheduling
-// (Leung 1989), and the rule of letting late jobs wait as in Sarathi-Serve's and SLOs-Serve's goodput evaluation.
+// slack: least slack first: time until the deadline minus the time that its prefill should take, by the engine's own
+// latency model. The deadline is the earlier of the first token's and the last token's, after the first token the
+// earlier of the next token's and the last one's. A request that can no longer make it goes behind all that can, so
+// that under overload those in time stay in time (goodput) instead of everybody being late together. A late next token
+// is no such miss. Who has begun to answer and has no deadline goes on before anybody new. How much output is to come
+// is not known and not subtracted. Source: least slack time scheduling (Leung 1989), and the rule of letting late jobs
+// wait as in Sarathi-Serve's and SLOs-Serve's goodput evaluation.
 #include <algorithm>
 #include <limits>
 
@@ -22,22 +25,25 @@ struct Slack {
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {
     const inflight_requests_t& waiting = *step.waiting;
     for (uint32_t i = 0; i < waiting.count; ++i) {
-      const int64_t deadline = waiting.first_token_ns[i] < 0 ? waiting.ttft_deadline_ns[i] : waiting.e2e_deadline_ns[i];
+      const bool begun = waiting.first_token_ns[i] >= 0;
+      const int64_t token = begun ? waiting.next_token_deadline_ns[i] : waiting.ttft_deadline_ns[i];
+      const int64_t deadline = std::min(token, waiting.e2e_deadline_ns[i]);
       if (deadline == std::numeric_limits<int64_t>::max()) {
-        key0[i] = kNoDeadline;
+        key0[i] = begun ? kGoesOn : kNoDeadline;
         continue;
       }
       const uint32_t known = waiting.prompt_tokens[i] + waiting.output_tokens[i];
       const uint32_t uncached = std::max(known - std::min(known, waiting.cached_tokens[i]), 1u);
       const uint64_t attended = uint64_t{uncached} * waiting.cached_tokens[i] + uint64_t{uncached} * (uncached + 1) / 2;
-      const int64_t slack = deadline - step.now_ns - host.estimate_step_ns(uncached, step.decoding, attended);
-      key0[i] = slack >= 0 ? kInTime : kTooLate;
-      key1[i] = slack >= 0 ? slack : waiting.arrival_ns[i];
+      const int64_t ready = step.now_ns + host.estimate_step_ns(uncached, step.decoding, attended);
+      const bool in_time = ready <= (begun ? waiting.e2e_deadline_ns[i] : deadline);
+      key0[i] = in_time ? kInTime : kTooLate;
+      key1[i] = in_time ? deadline - ready : waiting.arrival_ns[i];
     }
     return INFLIGHT_PLUGIN_OK;
   }
 
-  static constexpr int64_t kInTime = 0, kNoDeadline = 1, kTooLate = 2;
+  static constexpr int64_t kGoesOn = 0, kInTime = 1, kNoDeadline = 2, kTooLate = 3;
   inflight::PluginHost host;
 };
 

@@ -155,6 +155,47 @@ TEST(Order, EdfGoesByDeadline) {
             }));
 }
 
+// Before the first token the earlier deadline counts, whichever it is: 40, 30 (by its end), 20 (its end, not its first
+// token at 50), none.
+TEST(Order, DeadlinesOfTheEndCountFromTheBegin) {
+  constexpr TimeNs kFar = 1'000'000'000'000;
+  std::vector<RequestOptions> requests(4);
+  for (size_t i = 0; i < requests.size(); ++i) requests[i] = {.prompt = prompt_of(8, 50 + i), .max_tokens = 2};
+  requests[1].ttft_deadline = 40 * kFar;
+  requests[2].e2e_deadline = 30 * kFar;
+  requests[3].ttft_deadline = 50 * kFar;
+  requests[3].e2e_deadline = 20 * kFar;
+  for (const char* policy : {"edf", "slack"}) {
+    EXPECT_EQ(order_of_start(policy, requests), (std::vector<uint64_t>{3, 2, 1, 0})) << policy;
+  }
+}
+
+// Two streams of 8 + 30 tokens share 12 blocks of 4: after some 16 tokens each the later one is preempted. It has had
+// its first token, so its deadline for that no longer says anything; whoever waits for a first token must not pass it,
+// with whatever deadline, as long as it does not fit beside the first stream. With a deadline for its next token
+// likewise, late as that is by then.
+TEST(Order, APreemptedStreamGoesOnBeforeNewRequests) {
+  for (const char* policy : {"edf", "slack"}) {
+    for (const TimeNs itl_target : {TimeNs{0}, TimeNs{1}}) {
+      WorldOptions options = world_of(2, 12);
+      options.config.schedule_conservativeness = 0;
+      LoadedWorld world(options, policy);
+      constexpr TimeNs kFar = 1'000'000'000'000;
+      const RequestOptions stream{
+          .prompt = prompt_of(8, 1), .max_tokens = 30, .ttft_deadline = kFar, .itl_target = itl_target};
+      const uint64_t first = world->add(stream);
+      const uint64_t second = world->add(
+          {.prompt = prompt_of(8, 2), .max_tokens = 30, .ttft_deadline = kFar + 1, .itl_target = itl_target});
+      world->step();
+      const uint64_t fresh = world->add({.prompt = prompt_of(8, 3), .max_tokens = 2, .ttft_deadline = kFar + 2});
+      world->run();
+      EXPECT_EQ(world->record(second).preemptions, 1);
+      EXPECT_GT(world->record(fresh).first_token_step, world->record(first).finish_step) << policy << itl_target;
+      EXPECT_EQ(world.strikes(), 0);
+    }
+  }
+}
+
 // A random order is none of the others and depends on the seed alone.
 TEST(Order, RandomIsRepeatable) {
   const auto requests = mixed_requests(4, 30);

@@ -65,6 +65,8 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.priority = options.priority;
   request.tenant = options.tenant;
   if (options.ttft_deadline != 0) request.ttft_deadline = options.ttft_deadline;
+  if (options.e2e_deadline != 0) request.e2e_deadline = options.e2e_deadline;
+  if (options.itl_target != 0) request.itl_target = options.itl_target;
   request.predicted_output_tokens = options.predicted_output_tokens;
   request.sampling.n = options.n;
   request.sampling.seed = options.seed;

@@ -36,6 +36,8 @@ struct RequestOptions {
   int32_t priority = 0;
   uint32_t tenant = 0;
   TimeNs ttft_deadline = 0;  // absolute; 0 = none
+  TimeNs e2e_deadline = 0;   // likewise
+  TimeNs itl_target = 0;     // 0 = none
   int32_t predicted_output_tokens = 0;
   int32_t n = 1;
   uint64_t seed = 0;

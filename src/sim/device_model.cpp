@@ -2,13 +2,15 @@
 #include "sim/device_model.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
 #include "base/limits.h"
 #include "core/attended_tokens.h"
+#include "sim/parse_number.h"
 #include "sim/text_file.h"
 
 namespace inflight {
@@ -18,6 +20,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kTimeMax = 1e9;
 constexpr double kJitterMax = 1e3;
+
+// Each way between two GPUs of one machine: NVLink 4 of an H100 has 900 GB/s, NVLink 3 of an A100 600 GB/s, both ways
+// together.   Source: NVIDIA's data sheets of the H100 SXM and the A100 80GB SXM.
+constexpr double kNvlink4GbPerSecond = 450.0, kNvlink3GbPerSecond = 300.0;
 
 // One list of the numbers for reading, writing and checking: visit(key, member, low, high).
 template <typename Profile, typename Visit>
@@ -44,6 +50,7 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("tensor_parallel", p.tensor_parallel, 1.0, 64.0);
   visit("pipeline_parallel", p.pipeline_parallel, 1.0, 64.0);
   visit("hidden_bytes", p.hidden_bytes, 0.0, 1e6);
+  visit("tensor_link_gb_per_second", p.tensor_link_gb_per_second, 1e-3, 1e5);
   visit("link_gb_per_second", p.link_gb_per_second, 1e-3, 1e5);
   visit("link_latency_us", p.link_latency_us, 0.0, 1e6);
 }
@@ -70,6 +77,7 @@ DeviceProfile pocl_135m_profile() {
           .kv_tokens = 131072,
           .layers = 30,
           .hidden_bytes = 2304.0,
+          .tensor_link_gb_per_second = 10.0,
           .link_gb_per_second = 10.0};
 }
 
@@ -93,6 +101,7 @@ DeviceProfile pocl_tinyworld_profile() {
           .kv_tokens = 65536,
           .layers = 4,
           .hidden_bytes = 1024.0,
+          .tensor_link_gb_per_second = 10.0,
           .link_gb_per_second = 10.0};
 }
 
@@ -114,6 +123,7 @@ DeviceProfile gpu_8b_profile() {
           .kv_tokens = 457000,
           .layers = 32,
           .hidden_bytes = 8192.0,
+          .tensor_link_gb_per_second = kNvlink4GbPerSecond,
           .link_gb_per_second = 50.0};
 }
 
@@ -134,23 +144,42 @@ DeviceProfile gpu_7b_profile() {
           .kv_tokens = 400000,
           .layers = 32,
           .hidden_bytes = 8192.0,
+          .tensor_link_gb_per_second = kNvlink3GbPerSecond,
           .link_gb_per_second = 50.0};
 }
 
-void set_field(DeviceProfile& profile, std::string_view key, std::string_view text) {
+// What may stand in a profile beside the numbers.
+constexpr std::array kOtherFields = {"name", "description", "linear_us", "decode_jitter", "prompt_jitter"};
+
+void check_number(const char* key, double value, double low, double high) {
+  if (value >= low && value <= high) return;
+  fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: {} to {}", key, value, low, high);
+}
+
+template <typename Number>
+void set_number(const char* key, Number& member, double value, double low, double high) {
+  check_number(key, value, low, high);
+  member = static_cast<Number>(value);
+  if (static_cast<double>(member) != value) {
+    fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: a whole number", key, value);
+  }
+}
+
+// False: no number of a profile has this name.
+bool set_field(DeviceProfile& profile, std::string_view key, double value) {
   bool known = false;
-  for_each_number(profile, [&](const char* name, auto& member, double, double) {
+  for_each_number(profile, [&](const char* name, auto& member, double low, double high) {
     if (key != name) return;
     known = true;
-    double value = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-      fail(ErrorCode::InvalidArgument, "device field {} is '{}', allowed: a number", key, text);
-    }
-    member = static_cast<std::remove_reference_t<decltype(member)>>(value);
+    set_number(name, member, value, low, high);
   });
-  if (known) return;
+  return known;
+}
+
+[[noreturn]] void unknown_field(std::string_view key, std::span<const char* const> others) {
   std::string names;
+  for (const char* name : others) names += std::string(" ") + name;
+  DeviceProfile profile;
   for_each_number(profile, [&](const char* name, auto&, double, double) { names += std::string(" ") + name; });
   fail(ErrorCode::InvalidArgument, "device field '{}' is unknown, allowed:{}", key, names);
 }
@@ -164,8 +193,8 @@ void check_jitter(const char* key, const std::vector<Jitter>& jitter) {
     }
     before = from_us;
     for (const double value : values) {
-      if (value >= 0.0 && value <= kJitterMax) continue;
-      fail(ErrorCode::InvalidArgument, "device field {} holds {}, allowed: 0 to {}", key, value, kJitterMax);
+      if (value > 0.0 && value <= kJitterMax) continue;
+      fail(ErrorCode::InvalidArgument, "device field {} holds {}, allowed: above 0, to {}", key, value, kJitterMax);
     }
   }
 }
@@ -216,10 +245,7 @@ void DeviceProfile::validate() const {
   check_jitter("decode_jitter", decode_jitter);
   check_jitter("prompt_jitter", prompt_jitter);
   for_each_number(*this, [](const char* key, const auto& value, double low, double high) {
-    const auto number = static_cast<double>(value);
-    if (!(number >= low && number <= high)) {
-      fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: {} to {}", key, number, low, high);
-    }
+    check_number(key, static_cast<double>(value), low, high);
   });
 }
 
@@ -274,7 +300,7 @@ DeviceModel::DeviceModel(const DeviceProfile& profile) : profile_(profile) {
     // A ring all-reduce sends 2 (n - 1) / n of the data; two a layer (Shoeybi et al. 2019).
     const double n = profile_.tensor_parallel;
     exchange_ns_per_token_ =
-        2.0 * profile_.layers * 2.0 * (n - 1.0) / n * profile_.hidden_bytes / profile_.link_gb_per_second;
+        2.0 * profile_.layers * 2.0 * (n - 1.0) / n * profile_.hidden_bytes / profile_.tensor_link_gb_per_second;
     exchange_ns_ = 2.0 * profile_.layers * profile_.link_latency_us * 1e3;
   }
 }
@@ -340,7 +366,7 @@ DeviceProfile find_device_profile(std::string_view spec) {
   const std::string_view name = spec.substr(0, spec.find(','));
   DeviceProfile profile;
   if (name.find('/') != std::string_view::npos || name.ends_with(".json")) {
-    profile = parse_device_profile(read_text_file(std::string(name)));
+    profile = parse_device_profile(read_text_file(std::string(name)), name);
   } else {
     const auto& shipped = shipped_device_profiles();
     const auto found = std::ranges::find(shipped, name, &DeviceProfile::name);
@@ -359,7 +385,10 @@ DeviceProfile find_device_profile(std::string_view spec) {
     if (equals == std::string_view::npos) {
       fail(ErrorCode::InvalidArgument, "device field '{}' has no value, allowed: key=value", pair);
     }
-    set_field(profile, pair.substr(0, equals), pair.substr(equals + 1));
+    const std::string_view key = pair.substr(0, equals), text = pair.substr(equals + 1);
+    const auto value = parse_number(text);
+    if (!value) fail(ErrorCode::InvalidArgument, "device field {} is '{}', allowed: a number", key, text);
+    if (!set_field(profile, key, *value)) unknown_field(key, {});
   }
   profile.validate();
   return profile;
@@ -374,27 +403,50 @@ std::string to_json(const DeviceProfile& profile) {
   return json.dump(2);
 }
 
-DeviceProfile parse_device_profile(std::string_view json_text) {
+namespace {
+
+DeviceProfile profile_from(const Json& json) {
+  if (!json.is_object() || json.empty()) {
+    fail(ErrorCode::InvalidArgument, "is {}, allowed: a JSON object with fields of a device",
+         json.is_object() ? "an empty object" : json.type_name());
+  }
   DeviceProfile profile;
-  try {
-    const Json json = Json::parse(json_text);
-    if (json.contains("name")) profile.name = json.at("name").get<std::string>();
-    if (json.contains("description")) profile.description = json.at("description").get<std::string>();
-    for_each_number(profile, [&](const char* key, auto& value, double, double) {
-      if (json.contains(key)) json.at(key).get_to(value);
-    });
-    if (json.contains("decode_jitter")) profile.decode_jitter = parse_jitter(json.at("decode_jitter"));
-    if (json.contains("prompt_jitter")) profile.prompt_jitter = parse_jitter(json.at("prompt_jitter"));
-    if (json.contains("linear_us")) {
-      for (const Json& point : json.at("linear_us")) {
-        profile.linear_us.push_back({point.at(0).get<int64_t>(), point.at(1).get<double>()});
-      }
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::find(kOtherFields, key) != kOtherFields.end()) continue;
+    if (!value.is_number()) {
+      fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: a number", key, value.dump());
     }
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::CorruptFile, "the device profile cannot be read: {}", error.what());
+    if (!set_field(profile, key, value.get<double>())) unknown_field(key, kOtherFields);
+  }
+  if (json.contains("name")) profile.name = json.at("name").get<std::string>();
+  if (json.contains("description")) profile.description = json.at("description").get<std::string>();
+  if (json.contains("decode_jitter")) profile.decode_jitter = parse_jitter(json.at("decode_jitter"));
+  if (json.contains("prompt_jitter")) profile.prompt_jitter = parse_jitter(json.at("prompt_jitter"));
+  if (json.contains("linear_us")) {
+    for (const Json& point : json.at("linear_us")) {
+      LinearCost& cost = profile.linear_us.emplace_back();
+      set_number("linear_us", cost.tokens, point.at(0).get<double>(), 1.0, limits::kBatchedTokensMax);
+      cost.us = point.at(1).get<double>();
+    }
   }
   profile.validate();
+  if (profile.overhead_us + profile.linear_time_us(1.0) + profile.sequence_us <= 0.0) {
+    fail(ErrorCode::InvalidArgument,
+         "a step takes no time, allowed: overhead_us, weights_us, token_us, linear_us or sequence_us above 0");
+  }
   return profile;
+}
+
+}  // namespace
+
+DeviceProfile parse_device_profile(std::string_view json_text, std::string_view name) {
+  try {
+    return profile_from(Json::parse(json_text));
+  } catch (const Error& error) {
+    fail(ErrorCode::CorruptFile, "{}: {}", name, error.what());
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::CorruptFile, "{}: the device profile cannot be read: {}", name, error.what());
+  }
 }
 
 }  // namespace inflight

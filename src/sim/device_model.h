@@ -44,27 +44,28 @@ struct DeviceProfile {
   std::vector<LinearCost> linear_us{};  // instead of these two: lines between points of rising tokens
   // Drawn for each step, of steps without and with prompt tokens; rising from_us. Empty: just what the formula says.
   std::vector<Jitter> decode_jitter{}, prompt_jitter{};
-  double kv_read_ns = 0.0;           // reading the K and V of one context token of a decoding sequence
-  double pair_ns = 0.0;              // one (query, key) pair of a prompt's attention, over all layers and heads
-  double prompt_us = 0.0;            // each prompt or chunk of one
-  double mixed_us = 0.0;             // a step with decodes and prompts: launches of its own for either
-  double sequence_us = 0.0;          // each sequence: logits, sampling
-  double host_us = 0.0;              // host time of a step
-  double host_sequence_us = 0.0;     // host time of each sequence of a step
-  double pickup_us = 0.0;            // a request that finds the engine idle waits longer: until that has woken
-  double wake_us = 0.0;              // the first step after a rest: for each doubling of the rest, see AfterRest
-  double warm_us = 0.0;              // the steps after that one: the first of them, the others less and less
-  double idle_us = 0.0;              // each step of an engine that has nothing to do most of the time
-  double swap_block_us = 0.0;        // copying a KV block to or from host memory
-  double kv_bytes_per_token = 0.0;   // size of K and V of a token, over all layers
-  int64_t kv_tokens = 65536;         // what the KV storage holds
-  int32_t sliding_window = 0;        // last tokens that a token of the model attends to; 0 = all
-  int32_t layers = 32;               // for what parallel devices exchange
-  int32_t tensor_parallel = 1;       // devices that share each layer, 1..64
-  int32_t pipeline_parallel = 1;     // devices that hold a share of the layers each, 1..64
-  double hidden_bytes = 8192.0;      // of one token's hidden state
-  double link_gb_per_second = 50.0;  // between devices, and between prefill and decode pools
-  double link_latency_us = 5.0;
+  double kv_read_ns = 0.0;          // reading the K and V of one context token of a decoding sequence
+  double pair_ns = 0.0;             // one (query, key) pair of a prompt's attention, over all layers and heads
+  double prompt_us = 0.0;           // each prompt or chunk of one
+  double mixed_us = 0.0;            // a step with decodes and prompts: launches of its own for either
+  double sequence_us = 0.0;         // each sequence: logits, sampling
+  double host_us = 0.0;             // host time of a step
+  double host_sequence_us = 0.0;    // host time of each sequence of a step
+  double pickup_us = 0.0;           // a request that finds the engine idle waits longer: until that has woken
+  double wake_us = 0.0;             // the first step after a rest: for each doubling of the rest, see AfterRest
+  double warm_us = 0.0;             // the steps after that one: the first of them, the others less and less
+  double idle_us = 0.0;             // each step of an engine that has nothing to do most of the time
+  double swap_block_us = 0.0;       // copying a KV block to or from host memory
+  double kv_bytes_per_token = 0.0;  // size of K and V of a token, over all layers
+  int64_t kv_tokens = 65536;        // what the KV storage holds
+  int32_t sliding_window = 0;       // last tokens that a token of the model attends to; 0 = all
+  int32_t layers = 32;              // for what parallel devices exchange
+  int32_t tensor_parallel = 1;      // devices that share each layer, 1..64
+  int32_t pipeline_parallel = 1;    // devices that hold a share of the layers each, 1..64
+  double hidden_bytes = 8192.0;     // of one token's hidden state
+  double tensor_link_gb_per_second = 450.0;  // all-reduces of tensor parallel devices, each way
+  double link_gb_per_second = 50.0;  // the network: between pipeline stages, and between prefill and decode pools
+  double link_latency_us = 5.0;      // of either
 
   // The linear layers of so many tokens, weights read once.
   [[nodiscard]] double linear_time_us(double tokens) const;
@@ -137,7 +138,8 @@ class DeviceModel {
 // ERRORS: InvalidArgument (unknown name or field), NotFound, CorruptFile.
 [[nodiscard]] DeviceProfile find_device_profile(std::string_view spec);
 [[nodiscard]] std::string to_json(const DeviceProfile& profile);
-// ERRORS: CorruptFile naming the key.
-[[nodiscard]] DeviceProfile parse_device_profile(std::string_view json_text);
+// `name`: of the file, begins every message.
+// ERRORS: CorruptFile naming the file, the field, what was found and what is allowed.
+[[nodiscard]] DeviceProfile parse_device_profile(std::string_view json_text, std::string_view name);
 
 }  // namespace inflight

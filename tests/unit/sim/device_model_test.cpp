@@ -38,7 +38,7 @@ TEST(DeviceModel, AMeasuredCurveInsteadOfTheRoofline) {
     EXPECT_EQ(model.device_time({.tokens = tokens, .sequences = 1}), (us + 105) * 1000) << tokens;
   }
   const std::string text = to_json(profile);
-  EXPECT_EQ(to_json(parse_device_profile(text)), text);
+  EXPECT_EQ(to_json(parse_device_profile(text, "p.json")), text);
   profile.linear_us = {{8, 240.0}, {8, 250.0}};
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "linear_us has the point [8, 250] after 8 tokens, allowed: rising",
                         [&] { profile.validate(); });
@@ -47,7 +47,7 @@ TEST(DeviceModel, AMeasuredCurveInsteadOfTheRoofline) {
 TEST(DeviceModel, JitterIsDrawnForEachStep) {
   DeviceProfile profile = simple();
   profile.decode_jitter = {{0.0, {1.0, 3.0}}};
-  EXPECT_EQ(to_json(parse_device_profile(to_json(profile))), to_json(profile));
+  EXPECT_EQ(to_json(parse_device_profile(to_json(profile), "p.json")), to_json(profile));
   const DeviceModel model(profile);
   ManualClock clock;
   SimulatedExecutor executor(model, clock, false, 0);
@@ -76,7 +76,7 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
                         [&] { profile.validate(); });
   profile.decode_jitter.clear();
   profile.prompt_jitter = {{0.0, {-1.0}}};
-  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prompt_jitter holds -1, allowed: 0 to",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prompt_jitter holds -1, allowed: above 0, to",
                         [&] { profile.validate(); });
 }
 
@@ -105,7 +105,7 @@ TEST(DeviceModel, ASlidingWindowBoundsWhatIsAttendedTo) {
   const TimeNs whole = DeviceModel(profile).transfer_time(100);
   profile.sliding_window = 100;
   EXPECT_EQ(DeviceModel(profile).transfer_time(5000), whole);
-  EXPECT_EQ(parse_device_profile(to_json(profile)).sliding_window, 100);
+  EXPECT_EQ(parse_device_profile(to_json(profile), "p.json").sliding_window, 100);
 }
 
 // checklist 124: a sequence that carries three guesses: four rows of the linear layers and of sampling; K and V are
@@ -139,7 +139,8 @@ TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
   profile.tensor_parallel = 4;
   profile.layers = 10;
   profile.hidden_bytes = 1000;
-  profile.link_gb_per_second = 10;  // 100 ns for 1000 bytes
+  profile.tensor_link_gb_per_second = 10;  // 100 ns for 1000 bytes
+  profile.link_gb_per_second = 0.001;      // the network has no part in it
   profile.link_latency_us = 1;
   // 20 all-reduces: latency 20 us; 2 * 3/4 * 100 ns each a token.
   EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 400, .sequences = 1}),
@@ -167,6 +168,43 @@ TEST(DeviceModel, ProfilesSurviveJson) {
   EXPECT_DOUBLE_EQ(find_device_profile("unit,kv_tokens=320,token_us=1.5").token_us, 1.5);
 }
 
+// One token of 8 B parameters on eight GPUs: an eighth of the weights, and 64 all-reduces of 5 us each; a prompt of
+// 2,000 tokens: an eighth of the arithmetic (2,000 * 32.3 us), and 64 times 2 * 7/8 of 16.4 MB at 450 GB/s, 4 ms.
+TEST(DeviceModel, EightGpusAreSeveralTimesAsFast) {
+  DeviceProfile profile = find_device_profile("gpu-8b");
+  const DeviceModel one(profile), eight(find_device_profile("gpu-8b,tensor_parallel=8"));
+  const auto us = [](TimeNs time) { return static_cast<double>(time) * 1e-3; };
+  EXPECT_NEAR(us(one.device_time({.tokens = 1, .sequences = 1})), 300 + 4780 + 1, 1);
+  EXPECT_NEAR(us(eight.device_time({.tokens = 1, .sequences = 1})), 300 + 4780.0 / 8 + 320 + 1, 3);
+  EXPECT_NEAR(us(one.device_time({.tokens = 2000, .sequences = 1})), 300 + 64600 + 1, 1);
+  EXPECT_NEAR(us(eight.device_time({.tokens = 2000, .sequences = 1})),
+              300 + 64600.0 / 8 + 320 + 64 * 1.75 * 2000 * 8192 / 450e3 + 1, 1);
+}
+
+TEST(DeviceModel, AFileThatIsNoProfileIsRefused) {
+  for (const auto& [json, message] : {
+           std::pair{R"({"weigths_us": 5000})",
+                     "p.json: device field 'weigths_us' is unknown, allowed: name description"},
+           {"{}", "p.json: is an empty object, allowed: a JSON object"},
+           {"[1]", "p.json: is array, allowed: a JSON object"},
+           {"{", "p.json: the device profile cannot be read: "},
+           {R"({"overhead_us": 5, "decode_jitter": [[0, [0]]]})",
+            "p.json: device field decode_jitter holds 0, allowed: above 0, to 1000"},
+           {R"({"overhead_us": 5, "tensor_parallel": 1.5})",
+            "p.json: device field tensor_parallel is 1.5, allowed: a whole number"},
+           {R"({"overhead_us": -5})", "p.json: device field overhead_us is -5, allowed: 0 to 1000000000"},
+           {R"({"overhead_us": "5"})", "p.json: device field overhead_us is \"5\", allowed: a number"},
+           {R"({"overhead_us": 1e999})", "p.json: the device profile cannot be read: "},
+           {R"({"kv_tokens": 1e30})", "p.json: device field kv_tokens is 1e+30, allowed: 16 to 4000000000"},
+           {R"({"linear_us": [[1.5, 3]]})", "p.json: device field linear_us is 1.5, allowed: a whole number"},
+           {R"({"linear_us": [7]})", "p.json: the device profile cannot be read: "},
+           {R"({"kv_tokens": 1000})", "p.json: a step takes no time, allowed: overhead_us, weights_us"},
+       }) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, message,
+                          [&] { static_cast<void>(parse_device_profile(json, "p.json")); });
+  }
+}
+
 TEST(DeviceModel, TheDemoModelsProfileHasItsSizes) {
   const ModelSpec spec = load_model(test::source_path("models/tinyworld/tinyworld-f16.gguf")).spec;
   const DeviceProfile profile = find_device_profile("pocl-tinyworld");
@@ -183,6 +221,8 @@ TEST(DeviceModel, MistakesAreNamed) {
   expect("device field 'speed' is unknown, allowed: overhead_us", "unit,speed=1");
   expect("device field token_us is 'fast', allowed: a number", "unit,token_us=fast");
   expect("device field tensor_parallel is 65, allowed: 1 to 64", "unit,tensor_parallel=65");
+  expect("device field tensor_parallel is 1.5, allowed: a whole number", "unit,tensor_parallel=1.5");
+  expect("device field token_us is 'nan', allowed: a number", "unit,token_us=nan");
 }
 
 TEST(LatencyHistogram, QuantilesAreWithinAThousandth) {

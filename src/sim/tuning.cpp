@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "base/error.h"
 #include "sim/sim_spec.h"
 
 namespace inflight {
@@ -27,49 +30,52 @@ class Tuner {
   TuneResult search() {
     // From what the user gave, or the defaults.
     const SchedulerConfig config = parse_sim_spec(base_.dump()).options.setup.config;
-    Limits limits = {Limit{"max_num_batched_tokens", 64, 16384, config.max_num_batched_tokens},
-                     Limit{"max_num_seqs", 1, 1024, config.max_num_seqs},
-                     Limit{"long_prefill_token_threshold", 0, 8192, config.long_prefill_token_threshold}};
-    result_.best = attempt(limits);
-    while (improve(limits)) {
-    }
+    attempt({Limit{"max_num_batched_tokens", 64, 16384, config.max_num_batched_tokens},
+             Limit{"max_num_seqs", 1, 1024, config.max_num_seqs},
+             Limit{"long_prefill_token_threshold", 0, 8192, config.long_prefill_token_threshold}});
+    climb([](const Limit& limit) {
+      std::vector<int32_t> values;
+      for (int32_t value = limit.low; value <= limit.high; value = value == 0 ? 64 : 2 * value) values.push_back(value);
+      return values;
+    });
+    climb([](const Limit& limit) {
+      std::vector<int32_t> values = {limit.value * 3 / 4, limit.value * 5 / 4, limit.value * 3 / 2};
+      std::erase_if(values, [&](int32_t value) { return value < limit.low || value > limit.high; });
+      return values;
+    });
+    const Limits& limits = tried_[best()];
     result_.max_num_batched_tokens = limits[0].value;
     result_.max_num_seqs = limits[1].value;
     result_.long_prefill_token_threshold = limits[2].value;
+    result_.best = result_.tried[best()];
     result_.meets = result_.best.meets;
     return std::move(result_);
   }
 
  private:
-  // One limit after the other; true when any became better.
-  bool improve(Limits& limits) {
-    bool improved = false;
-    for (size_t which = 0; which < limits.size(); ++which) {
-      Limits best = limits;
-      for (int32_t value = limits[which].low; value <= limits[which].high; value = value == 0 ? 64 : 2 * value) {
-        Limits candidate = limits;
-        candidate[which].value = value;
-        if (candidate[0].value < candidate[1].value) continue;  // every sequence must be able to decode
-        const TuneStep step = attempt(candidate);
-        if (!better(step, result_.best)) continue;
-        result_.best = step;
-        best = candidate;
-        improved = true;
+  // Tries values_of(limit) for one limit of the best setting after the other, until that stays the best.
+  template <typename ValuesOf>
+  void climb(const ValuesOf& values_of) {
+    for (size_t before = tried_.size(); before != best();) {
+      before = best();
+      for (size_t which = 0; which < tried_.front().size(); ++which) {
+        Limits candidate = tried_[best()];
+        for (const int32_t value : values_of(candidate[which])) {
+          candidate[which].value = value;
+          if (candidate[0].value >= candidate[1].value) attempt(candidate);  // every sequence must be able to decode
+        }
       }
-      limits = best;
     }
-    return improved;
   }
 
-  TuneStep attempt(const Limits& limits) {
+  void attempt(const Limits& limits) {
     TuneStep step;
     nlohmann::ordered_json json = base_;
     for (const Limit& limit : limits) {
       json[limit.key] = limit.value;
       step.setting += fmt::format("{}{}={}", step.setting.empty() ? "" : " ", limit.key, limit.value);
     }
-    const auto known = std::ranges::find(result_.tried, step.setting, &TuneStep::setting);
-    if (known != result_.tried.end()) return *known;
+    if (std::ranges::find(result_.tried, step.setting, &TuneStep::setting) != result_.tried.end()) return;
     const SimSpec spec = parse_sim_spec(json.dump());
     const SimResult run = run_simulation(spec.options, load_workload(spec), wall_);
     step.output_tokens_per_second = run.output_tokens_per_second();
@@ -77,9 +83,9 @@ class Tuner {
     step.itl_p95_ms = run.itl.p95;
     step.meets = excess(step) == 0.0;
     result_.tried.push_back(step);
-    constexpr double kUsualTries = 40.0;
+    tried_.push_back(limits);
+    constexpr double kUsualTries = 60.0;
     if (progress_) progress_(std::min(0.99, static_cast<double>(result_.tried.size()) / kUsualTries));
-    return step;
   }
 
   // How far it misses the goal; 0 when it meets it.
@@ -87,16 +93,26 @@ class Tuner {
     const auto over = [](double value, double most) { return most > 0.0 ? std::max(0.0, value / most - 1.0) : 0.0; };
     return over(step.ttft_p95_ms, goal_.ttft_p95_ms) + over(step.itl_p95_ms, goal_.itl_p95_ms);
   }
-  [[nodiscard]] bool better(const TuneStep& a, const TuneStep& b) const {
-    if (!a.meets || !b.meets) return excess(a) < excess(b);
-    constexpr double kNoise = 1.001;
-    return a.output_tokens_per_second > b.output_tokens_per_second * kNoise;
+  // Which of those tried, by index.
+  [[nodiscard]] size_t best() const {
+    constexpr double kEqual = 0.99;
+    double most = 0.0;  // output tokens a second within the goal
+    for (const TuneStep& step : result_.tried) {
+      if (step.meets) most = std::max(most, step.output_tokens_per_second);
+    }
+    const auto rank = [&](const TuneStep& step) {
+      if (!step.meets) return std::pair(2, excess(step));
+      const bool fast = step.output_tokens_per_second >= kEqual * most;
+      return fast ? std::pair(0, step.ttft_p95_ms) : std::pair(1, -step.output_tokens_per_second);
+    };
+    return static_cast<size_t>(std::ranges::min_element(result_.tried, {}, rank) - result_.tried.begin());
   }
 
   nlohmann::ordered_json base_;
   TuneGoal goal_;
   const Clock& wall_;
   const std::function<void(double)>& progress_;
+  std::vector<Limits> tried_;  // result_.tried's
   TuneResult result_;
 };
 
@@ -104,6 +120,10 @@ class Tuner {
 
 TuneResult tune_limits(std::string_view base_spec_json, const TuneGoal& goal, const Clock& wall,
                        const std::function<void(double)>& progress) {
+  for (const auto& [what, value] : {std::pair{"ttft_p95_ms", goal.ttft_p95_ms}, {"itl_p95_ms", goal.itl_p95_ms}}) {
+    if (std::isfinite(value) && value >= 0.0) continue;
+    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (whatever) or more", what, value);
+  }
   return Tuner(base_spec_json, goal, wall, progress).search();
 }
 

@@ -2,6 +2,8 @@
 #include "sim/trace_lines.h"
 
 #include <array>
+#include <chrono>
+#include <cmath>
 
 #include "base/limits.h"
 #include "sim/parse_number.h"
@@ -11,15 +13,6 @@ namespace {
 
 constexpr TimeNs kSecond = 1'000'000'000;
 constexpr double kSecondsMax = 9e9;  // since 1970, in the year 2255: what nanoseconds can count
-
-// Days from 1970-01-01 of a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").
-int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
-  year -= month <= 2;
-  const int64_t era = (year >= 0 ? year : year - 399) / 400;
-  const int64_t year_of_era = year - era * 400;
-  const int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-  return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
-}
 
 std::optional<int64_t> two_digits(std::string_view text, uint32_t most) {
   const auto value = parse_number<uint32_t>(text);
@@ -51,6 +44,7 @@ int32_t TraceLines::tokens(std::string_view field, double value, int32_t least) 
   if (!(value >= least && value <= limits::kContextTokensMax)) {
     bad_field(field, fmt::format("{}", value), fmt::format("{} to {}", least, limits::kContextTokensMax));
   }
+  if (value != std::floor(value)) bad_field(field, fmt::format("{}", value), "a whole number");
   return static_cast<int32_t>(value);
 }
 
@@ -85,7 +79,10 @@ std::optional<TimeNs> parse_time(std::string_view text) {
     if (!value) return std::nullopt;
     part[i] = *value;
   }
-  if (part[1] < 1 || part[1] > 12 || part[2] < 1 || part[2] > 31 || part[3] > 24 || part[4] > 59 || part[5] > 60) {
+  const std::chrono::year_month_day date(std::chrono::year(static_cast<int>(part[0])),
+                                         std::chrono::month(static_cast<unsigned>(part[1])),
+                                         std::chrono::day(static_cast<unsigned>(part[2])));
+  if (!date.ok() || part[3] < 0 || part[3] > 24 || part[4] < 0 || part[4] > 59 || part[5] < 0 || part[5] > 60) {
     return std::nullopt;
   }
   std::string_view rest = text.substr(kLength);
@@ -99,8 +96,8 @@ std::optional<TimeNs> parse_time(std::string_view text) {
   }
   const auto offset = parse_utc_offset(rest);
   if (!offset) return std::nullopt;
-  const int64_t seconds =
-      days_from_civil(part[0], part[1], part[2]) * 86400 + part[3] * 3600 + part[4] * 60 + part[5] - *offset;
+  const int64_t seconds = std::chrono::sys_days(date).time_since_epoch().count() * 86400 + part[3] * 3600 +
+                          part[4] * 60 + part[5] - *offset;
   if (seconds < 0 || static_cast<double>(seconds) >= kSecondsMax) return std::nullopt;
   return seconds * kSecond + static_cast<TimeNs>(fraction * 1e9);
 }

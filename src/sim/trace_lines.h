@@ -39,7 +39,7 @@ class TraceLines {
   [[noreturn]] void bad_line(std::string_view what) const {
     fail(ErrorCode::CorruptFile, "{}:{}: {}", name_, number_, what);
   }
-  // A token count, 0 (or `least`) to limits::kContextTokensMax.
+  // A token count: a whole number, `least` to limits::kContextTokensMax.
   [[nodiscard]] int32_t tokens(std::string_view field, std::string_view text, int32_t least) const;
   [[nodiscard]] int32_t tokens(std::string_view field, double value, int32_t least) const;
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/fnv1a.h"
 #include "base/limits.h"
 #include "sched/trace_format.h"
 #include "sim/text_file.h"
@@ -32,12 +33,14 @@ size_t column(const TraceLines& lines, const std::vector<std::string_view>& head
               std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
     const auto found = std::ranges::find(header, name);
-    if (found != header.end()) return static_cast<size_t>(found - header.begin());
+    if (found == header.end()) continue;
+    if (std::ranges::count(header, name) > 1) lines.bad_line(fmt::format("the header has two columns '{}'", name));
+    return static_cast<size_t>(found - header.begin());
   }
   lines.bad_line(fmt::format("the header has no column '{}'", *names.begin()));
 }
 
-// CSV with a time and two token counts. A request without output tokens (a failed one) is left out.
+// CSV with a time and two token counts. A request without tokens (a failed one) is left out, and counted.
 Workload parse_csv(std::string_view text, const std::string& name, std::initializer_list<std::string_view> time_names,
                    std::initializer_list<std::string_view> prompt_names,
                    std::initializer_list<std::string_view> output_names) {
@@ -58,7 +61,11 @@ Workload parse_csv(std::string_view text, const std::string& name, std::initiali
     request.arrival = *arrival;
     request.output_tokens = lines.tokens(header[output], fields[output], 0);
     const int32_t prompt_tokens = lines.tokens(header[prompt], fields[prompt], 0);
-    if (request.output_tokens > 0 && prompt_tokens > 0) add_unshared(workload, request, prompt_tokens);
+    if (request.output_tokens > 0 && prompt_tokens > 0) {
+      add_unshared(workload, request, prompt_tokens);
+    } else {
+      ++workload.left_out_request_count;
+    }
   }
   return workload;
 }
@@ -112,18 +119,28 @@ struct LogEntry {
   }
 };
 
-uint64_t hash_text(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char character : text) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3ULL;
-  return hash >> 2;
-}
+// Below the streams of requests that share nothing.
+uint64_t stream_of(std::string_view text) { return fnv1a(text) >> 2; }
 
 int32_t tokens_of_text(std::string_view text) {
   constexpr size_t kBytesPerToken = 4;
   return static_cast<int32_t>(std::min<size_t>(text.size() / kBytesPerToken + 1, limits::kContextTokensMax));
 }
 
-// Each message is a segment: conversations that begin alike share these.
+// A prompt as a list: of one text, or of token ids.
+ContentSegment listed_prompt(const TraceLines& lines, const Json& prompt) {
+  if (prompt.size() == 1 && prompt.front().is_string()) {
+    const auto text = prompt.front().get<std::string>();
+    return {stream_of(text), 0, tokens_of_text(text)};
+  }
+  const auto is_id = [](const Json& token) { return token.is_number_unsigned(); };
+  if (prompt.empty() || !std::ranges::all_of(prompt, is_id)) {
+    lines.bad_field("prompt", prompt.dump(), "a text, a list of one text or of token ids");
+  }
+  return {stream_of(prompt.dump()), 0, lines.tokens("prompt", static_cast<double>(prompt.size()), 1)};
+}
+
+// Each message is a segment: conversations that begin alike share these. Empty: the line holds no contents.
 std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& request) {
   constexpr int32_t kMessageFrame = 4;  // tokens that a chat template puts around a message
   std::vector<ContentSegment> segments;
@@ -131,15 +148,17 @@ std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& req
     if (!request.contains(key) || !request.at(key).is_array()) continue;
     for (const Json& message : request.at(key)) {
       const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
-      segments.push_back({hash_text(text), 0, tokens_of_text(text) + kMessageFrame});
+      segments.push_back({stream_of(text), 0, tokens_of_text(text) + kMessageFrame});
     }
   }
   for (const char* key : {"prompt", "input"}) {
     if (!request.contains(key) || !request.at(key).is_string()) continue;
     const auto text = request.at(key).get<std::string>();
-    segments.push_back({hash_text(text), 0, tokens_of_text(text)});
+    segments.push_back({stream_of(text), 0, tokens_of_text(text)});
   }
-  if (segments.empty()) lines.bad_line("has none of: messages, prompt, input");
+  if (request.contains("prompt") && request.at("prompt").is_array()) {
+    segments.push_back(listed_prompt(lines, request.at("prompt")));
+  }
   return segments;
 }
 
@@ -200,10 +219,12 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
   TraceLines lines(text, name);
   Workload workload;
   std::map<std::string, uint32_t> tenants;
+  std::optional<bool> first_is_timed;  // either all lines have a time, or none
   while (lines.next()) {
     const Json json = parse_json_line(lines);
     const LogEntry entry(json);
     SimRequest request;
+    bool timed = false;
     for (const char* key : {"timestamp", "created", "created_at", "time"}) {
       if (!json.contains(key)) continue;
       const Json& value = json.at(key);
@@ -211,12 +232,18 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
       const auto time = parse_time(found);
       if (!time) lines.bad_field(key, found, "YYYY-MM-DDThh:mm:ss or seconds");
       request.arrival = *time;
+      timed = true;
       break;
     }
-    std::vector<ContentSegment> prompt = contents_of(lines, entry.request);
-    if (const auto tokens = entry.number({"prompt_tokens", "input_tokens"})) {
-      fit_to(prompt, lines.tokens("prompt_tokens", *tokens, 1));
+    if (first_is_timed.value_or(timed) != timed) {
+      lines.bad_line(timed ? "has a time, allowed: none, as before" : "has no time, allowed: one, as before");
     }
+    first_is_timed = timed;
+    std::vector<ContentSegment> prompt = contents_of(lines, entry.request);
+    const auto prompt_tokens = entry.number({"prompt_tokens", "input_tokens"});
+    if (prompt.empty() && prompt_tokens) prompt.push_back({kOwnStreams + workload.requests.size(), 0, 0});
+    if (prompt.empty()) lines.bad_line("has none of: messages, prompt, input, usage with prompt_tokens");
+    if (prompt_tokens) fit_to(prompt, lines.tokens("prompt_tokens", *prompt_tokens, 1));
     const auto asked = entry.number({"max_tokens", "max_completion_tokens", "max_output_tokens"});
     const auto produced = entry.number({"completion_tokens", "output_tokens"});
     constexpr double kUnknownOutput = 128.0;
@@ -249,7 +276,8 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
     workload = parse_azure_trace(text, path);
   } else if (first.find("Request tokens") != std::string_view::npos) {
     workload = parse_burstgpt_trace(text, path);
-  } else if (first.find("\"hash_ids\"") != std::string_view::npos) {
+  } else if (first.find("\"hash_ids\"") != std::string_view::npos ||
+             first.find("\"input_length\"") != std::string_view::npos) {
     workload = parse_mooncake_trace(text, path);
   } else if (first.starts_with('{')) {
     workload = parse_openai_log(text, path);
@@ -263,11 +291,11 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
          "{}: {}, allowed: an Azure or BurstGPT CSV header, Mooncake or OpenAI JSON lines, a recording", path, what);
   }
   if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: holds no requests", path);
+  // Times begin at zero; order of arrival is order of ids.
+  std::ranges::stable_sort(workload.requests, {}, &SimRequest::arrival);
   if (options.requests_max > 0 && options.requests_max < static_cast<int64_t>(workload.requests.size())) {
     workload.requests.resize(static_cast<size_t>(options.requests_max));
   }
-  // Times begin at zero; order of arrival is order of ids.
-  std::ranges::stable_sort(workload.requests, {}, &SimRequest::arrival);
   const TimeNs begin = workload.requests.front().arrival;
   for (SimRequest& request : workload.requests) {
     const double since = options.speed == 0.0 ? 0.0 : static_cast<double>(request.arrival - begin) / options.speed;

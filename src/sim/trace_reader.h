@@ -6,7 +6,7 @@
 //                            equal ids are equal tokens, so prefix reuse is that of the trace    (Qin et al. 2025)
 //   OpenAI logs        JSONL a chat or completion request a line, bare, as `body` (batch files) or as `request`; token
 //                            counts from `usage`, else four bytes a token; messages are contents, so equal beginnings
-//                            of conversations are reused
+//                            of conversations are reused; lines with nothing but counts share nothing
 //   recordings         what --record and the engine write (sched/trace_format.h)
 #pragma once
 
@@ -20,7 +20,7 @@ namespace inflight {
 
 struct TraceOptions {
   double speed = 1.0;        // arrivals come so many times as fast; 0 = all at the begin
-  int64_t requests_max = 0;  // the first so many; 0 = all
+  int64_t requests_max = 0;  // the first so many by arrival; 0 = all
 };
 
 // ERRORS: NotFound, Io, CorruptFile ("FILE:LINE: field ... is ..., allowed: ..."), InvalidArgument (no known format).

@@ -34,7 +34,10 @@ TEST(TraceReader, Times) {
   EXPECT_FALSE(parse_time("1970-01-01T00:00:00+00:01"));
   EXPECT_EQ(parse_time("1970-01-01T00:00:00-00:01"), 60'000 * kMs);
   EXPECT_EQ(parse_time("2.5"), 2500 * kMs);
-  EXPECT_FALSE(parse_time("2023-13-16 18:17:03"));
+  for (const char* no_day : {"2023-13-16", "2023-02-30", "2023-02-29", "2023-04-31", "2023-00-10", "2023-01-00"}) {
+    EXPECT_FALSE(parse_time(std::string(no_day) + " 18:17:03")) << no_day;
+  }
+  EXPECT_EQ(parse_time("2024-02-29 00:00:00"), 1'709'164'800LL * 1000 * kMs);
   EXPECT_FALSE(parse_time("yesterday"));
   EXPECT_FALSE(parse_time("0001-01-01 00:00:00"));
   EXPECT_FALSE(parse_time("9999-12-31 23:59:59"));
@@ -51,6 +54,7 @@ TEST(TraceReader, AzureCsv) {
                         [&] { static_cast<void>(read_trace_workload(folder.file("azure.csv"), {.speed = 1e-12})); });
   const Workload workload = read_trace_workload(folder.file("azure.csv"), {.speed = 2.0});
   ASSERT_EQ(workload.requests.size(), 2U);  // the one without output is no request
+  EXPECT_EQ(workload.left_out_request_count, 1);
   EXPECT_EQ(workload.requests[0].prompt_tokens, 4808);
   EXPECT_EQ(workload.requests[1].output_tokens, 8);
   EXPECT_NEAR(static_cast<double>(workload.requests[1].arrival), 500.0 * kMs, 10.0);
@@ -114,6 +118,35 @@ TEST(TraceReader, OpenAiLogsShareConversations) {
   EXPECT_EQ(workload.requests[2].arrival - workload.requests[0].arrival, 3000 * kMs);
 }
 
+// Counts alone, a prompt as a list, and no time anywhere: all at once.
+TEST(TraceReader, OpenAiLogsInOtherForms) {
+  const Workload workload = parse_openai_log(
+      R"({"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 7}}
+{"prompt": ["Once upon a time"], "max_tokens": 9}
+{"prompt": [5, 6, 7, 8, 9]}
+{"prompt": [5, 6, 7, 8, 9], "usage": {"prompt_tokens": 6, "completion_tokens": 0}})",
+      "log.jsonl");
+  ASSERT_EQ(workload.requests.size(), 4U);
+  EXPECT_EQ(workload.requests[0].prompt_tokens, 30);
+  EXPECT_EQ(workload.requests[0].output_tokens, 7);
+  EXPECT_EQ(workload.requests[1].prompt_tokens, 16 / 4 + 1);
+  EXPECT_EQ(workload.requests[2].prompt_tokens, 5);
+  EXPECT_EQ(workload.requests[2].output_tokens, 128);
+  EXPECT_EQ(workload.requests[3].prompt_tokens, 6);
+  EXPECT_EQ(workload.prompt(workload.requests[2])[0].stream, workload.prompt(workload.requests[3])[0].stream);
+  for (const SimRequest& request : workload.requests) EXPECT_EQ(request.arrival, 0);
+}
+
+TEST(TraceReader, TheFirstByArrivalNotByLine) {
+  const test::TempFolder folder;
+  write_text_file(folder.file("t.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n9,900,1\n2,200,1\n1,100,1\n");
+  const Workload workload = read_trace_workload(folder.file("t.csv"), {.requests_max = 2});
+  ASSERT_EQ(workload.requests.size(), 2U);
+  EXPECT_EQ(workload.requests[0].prompt_tokens, 100);
+  EXPECT_EQ(workload.requests[1].prompt_tokens, 200);
+  EXPECT_EQ(workload.requests[1].arrival, 1000 * kMs);
+}
+
 TEST(TraceReader, DamageIsNamed) {
   const auto expect = [](const char* text, auto&& parse) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, text, parse);
@@ -128,6 +161,11 @@ TEST(TraceReader, DamageIsNamed) {
          [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2\n", "t.csv")); });
   expect("t.csv:1: the header has no column 'GeneratedTokens'",
          [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens\n", "t.csv")); });
+  expect("t.csv:1: the header has two columns 'ContextTokens'", [] {
+    static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens\n", "t.csv"));
+  });
+  expect("t.csv:2: field GeneratedTokens is '1.5', allowed: a whole number",
+         [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\n1,1,1.5\n", "t.csv")); });
   expect("m:1: field hash_ids is '1 ids', allowed: one for each 512 of 1000 tokens", [] {
     static_cast<void>(
         parse_mooncake_trace(R"({"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1]})", "m"));
@@ -141,8 +179,23 @@ TEST(TraceReader, DamageIsNamed) {
   });
   expect("l:2: is no JSON object",
          [] { static_cast<void>(parse_openai_log("{\"prompt\": \"a\"}\n{\"prompt\": ", "l")); });
-  expect("l:1: has none of: messages, prompt, input", [] { static_cast<void>(parse_openai_log("{}", "l")); });
+  expect("l:1: has none of: messages, prompt, input, usage with prompt_tokens",
+         [] { static_cast<void>(parse_openai_log("{}", "l")); });
+  expect("l:1: field prompt is '[\"a\",\"b\"]', allowed: a text, a list of one text or of token ids",
+         [] { static_cast<void>(parse_openai_log(R"({"prompt": ["a", "b"]})", "l")); });
+  expect("l:2: has no time, allowed: one, as before", [] {
+    static_cast<void>(parse_openai_log("{\"prompt\": \"a\", \"created\": 1704067203}\n{\"prompt\": \"b\"}", "l"));
+  });
+  expect("l:2: has a time, allowed: none, as before",
+         [] { static_cast<void>(parse_openai_log("{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"time\": 5}", "l")); });
   const test::TempFolder folder;
+  for (const auto& [text, message] :
+       {std::pair{R"({"timestamp": 0, "input_length": 9, "output_length": 5})",
+                  ":1: field hash_ids is missing or no list"},
+        {R"({"timestamp": 0, "input_length": 9, "hash_ids": [1]})", ":1: field output_length is missing"}}) {
+    write_text_file(folder.file("m"), text);
+    expect(message, [&] { static_cast<void>(read_trace_workload(folder.file("m"), {})); });
+  }
   write_text_file(folder.file("x"), "hello\n");
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "begins with 'hello', allowed: an Azure or BurstGPT CSV header",
                         [&] { static_cast<void>(read_trace_workload(folder.file("x"), {})); });

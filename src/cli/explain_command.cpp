@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/format.h"
+#include "cli/replay_report.h"
 #include "sim/explain.h"
 #include "sim/recording.h"
 #include "sim/replay.h"
@@ -50,23 +50,7 @@ void run_explain(const CLI::App& command) {
 void run_replay(const CLI::App& command) {
   const ReplayOptions options{.schedule_policy = command["--policy"]->as<std::string>(),
                               .eviction_policy = command["--evict"]->as<std::string>()};
-  const ReplayResult result = replay_trace(read_recording(command["TRACE"]->as<std::string>()), options);
-  if (command.count("--json") > 0) {
-    Json difference;
-    if (result.difference) {
-      difference = {{"step", result.difference->step},
-                    {"recorded", result.difference->recorded},
-                    {"replayed", result.difference->replayed}};
-    }
-    fmt::print("{}\n",
-               Json{{"plans", result.plans}, {"requests", result.requests}, {"difference", difference}}.dump(2));
-  } else if (result.difference) {
-    fmt::print("step {} differs, after {} equal plans\n  recorded: {}\n  replayed: {}\n", result.difference->step,
-               grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);
-  } else {
-    fmt::print("{} plans of {} requests, all as recorded\n", grouped(result.plans), grouped(result.requests));
-  }
-  if (result.difference) throw CLI::RuntimeError(1);
+  print_replay(replay_trace(read_recording(command["TRACE"]->as<std::string>()), options), command.count("--json") > 0);
 }
 
 }  // namespace
@@ -81,7 +65,8 @@ void add_explain_command(CLI::App& app) {
 }
 
 void add_replay_command(CLI::App& app) {
-  CLI::App* const replay = app.add_subcommand("replay", "A recording's decisions again, compared step by step");
+  CLI::App* const replay =
+      app.add_subcommand("replay", "A recording's decisions again, compared step by step; status 1: a plan differs");
   replay->add_option("TRACE")->required()->description("A recording with inputs");
   replay->add_option("--policy,--schedule-policy")->default_val("")->description("Another scheduling policy");
   replay->add_option("--evict,--radix-eviction-policy")->default_val("")->description("Another eviction strategy");

@@ -66,6 +66,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0) return report("cannot write to standard output", 1);
+  } catch (const CLI::RuntimeError& error) {  // the command has told why
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return report(fmt::format("{}; see: inflight {} --help", error.what(), argv[1]), 2);

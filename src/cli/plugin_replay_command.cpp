@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/plugin_commands.h"
+#include "cli/replay_report.h"
 #include "plugin_host/plugin_registry.h"
 #include "sim/recording.h"
 #include "sim/replay.h"
@@ -26,28 +27,14 @@ void print_counts(const char* what, const ShadowCounts::Compared& compared) {
              compared.first_step > 0 ? fmt::format(", first in step {}", compared.first_step) : "");
 }
 
-void print_difference(const ReplayResult& result) {
-  if (!result.difference) {
-    fmt::print("{} plans of {} requests: all identical\n", result.plans, result.requests);
-    return;
-  }
-  fmt::print("step {} differs, after {} equal plans\n  recorded: {}\n  replayed: {}\n", result.difference->step,
-             result.plans - 1, result.difference->recorded, result.difference->replayed);
-}
-
 void run_replay(const std::string& policy, const std::string& trace, bool applies, bool as_json) {
   const auto records = read_recording(trace);
   const bool schedules = plugin_registry().kind_of(parse_policy_spec(policy)) == INFLIGHT_KIND_SCHED;
   ReplayOptions options;
   (!applies ? options.shadow_policy : schedules ? options.schedule_policy : options.eviction_policy) = policy;
   const ReplayResult result = replay_trace(records, options);
-  nlohmann::ordered_json json = {
-      {"policy", policy}, {"plans", result.plans}, {"requests", result.requests}, {"identical", !result.difference}};
-  if (result.difference) {
-    json["difference"] = {{"step", result.difference->step},
-                          {"recorded", result.difference->recorded},
-                          {"replayed", result.difference->replayed}};
-  }
+  nlohmann::ordered_json json = {{"policy", policy}};
+  json.update(replay_json(result));
   if (result.shadow) {
     json["order"] = to_json(result.shadow->order);
     json["limits"] = to_json(result.shadow->limits);
@@ -67,7 +54,7 @@ void run_replay(const std::string& policy, const std::string& trace, bool applie
     print_counts("victims", result.shadow->victims);
     if (!result.shadow_fault.empty()) fmt::print("  {}\n", result.shadow_fault);
   } else {
-    print_difference(result);
+    fmt::print("{}", describe(result));
   }
   if (result.shadow && result.difference) {
     fail(ErrorCode::CorruptFile, "{}: the recorded run is not reproduced: step {} differs", trace,

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/progress_bar.h"
+#include "cli/replay_report.h"
 #include "cli/sim_options.h"
 #include "sim/comparison.h"
 #include "sim/html_report.h"
@@ -42,6 +43,10 @@ std::string to_text(const SimResult& result) {
     text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
                         grouped(late), result.goodput());
   }
+  if (result.left_out > 0) {
+    text +=
+        fmt::format("  left out of the trace {}: they have no prompt or no output tokens\n", grouped(result.left_out));
+  }
   if (result.unfinished > 0) {
     text += fmt::format("  cut off by the time limit {}: not in the times below, counted as past their deadlines\n",
                         grouped(result.unfinished));
@@ -63,28 +68,13 @@ std::string to_text(const SimResult& result) {
   return text;
 }
 
-// The recorded decisions again: 0 differences, or the first one.
+// The recorded decisions again.
 void run_replay(const CLI::App& command) {
   const auto path = command["--replay"]->as<std::string>();
   ReplayOptions options;
   if (command.count("--policy") > 0) options.schedule_policy = command["--policy"]->as<std::string>();
   if (command.count("--evict") > 0) options.eviction_policy = command["--evict"]->as<std::string>();
-  const ReplayResult result = replay_trace(read_recording(path), options);
-  if (command.count("--json") > 0) {
-    nlohmann::ordered_json json = {
-        {"plans", result.plans}, {"requests", result.requests}, {"identical", !result.difference}};
-    if (result.difference) {
-      json["difference"] = {{"step", result.difference->step},
-                            {"recorded", result.difference->recorded},
-                            {"replayed", result.difference->replayed}};
-    }
-    fmt::print("{}\n", json.dump(2));
-  } else if (result.difference) {
-    fmt::print("step {} differs, after {} equal plans\n  recorded: {}\n  replayed: {}\n", result.difference->step,
-               grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);
-  } else {
-    fmt::print("{} plans of {} requests: all identical\n", grouped(result.plans), grouped(result.requests));
-  }
+  print_replay(replay_trace(read_recording(path), options), command.count("--json") > 0);
 }
 
 std::string text_option(const CLI::App& command, const char* name) {
@@ -271,7 +261,9 @@ void add_sim_command(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
   command->add_option("--replay")
-      ->description("Take a recording's decisions again (with --policy or --evict: another's) and compare each step")
+      ->description(
+          "Take a recording's decisions again (with --policy or --evict: another's) and compare each step; status 1: "
+          "one differs")
       ->type_name("FILE");
   command->add_flag("--json")->description("One JSON object");
   command->footer(

@@ -53,6 +53,20 @@ def check_sim(folder):
     run(*work, "--record", folder / "a.rec")
     replay = json.loads(run("sim", "--replay", folder / "a.rec", "--json"))
     assert replay["identical"] and replay["requests"] == 40
+    # Another policy: one line with the first difference, and a status that a script can see.
+    for command in (["replay", folder / "a.rec"], ["sim", "--replay", folder / "a.rec"]):
+        assert "all identical" in run(*command)
+        for form in ([], ["--json"]):
+            done = subprocess.run([PROGRAM, *map(str, command), "--policy", "lof", *form], capture_output=True, text=True)
+            assert done.returncode == 1 and done.stderr == "", (command, done)
+            if form:
+                told = json.loads(done.stdout)
+                assert not told["identical"] and told["difference"]["recorded"] != told["difference"]["replayed"]
+            else:
+                assert re.fullmatch(r"step \d+ differs, after \d+ equal plans: recorded .+, replayed .+\n", done.stdout), done
+    (folder / "zero.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n1,10,5\n2,10,0\n3,0,5\n")
+    assert "left out of the trace 2: they have no prompt or no output tokens" in run("sim", "--trace", folder / "zero.csv")
+    assert json.loads(run("sim", "--trace", folder / "zero.csv", "--json"))["requests_left_out"] == 2
     served = json.loads(run("sim", "--trace", folder / "a.rec", "--max-num-seqs", 4, "--json"))
     assert served["requests"] == 40
     runs = json.loads(
@@ -120,6 +134,11 @@ def check_errors():
         (["sim", "--workload", "bimodel"], "workload 'bimodel' is unknown, allowed: lengths"),
         (["sim", "--workload", "closed", "--batching", "lazy"], "batching is 'lazy', allowed: continuous"),
         (["sim", "--workload", "closed", "--device", "abacus"], "device 'abacus' is unknown"),
+        (["sim", "--workload", "closed", "--seed", 1 << 64], "allowed: a whole number up to 18446744073709551615"),
+        (["sim", "--workload", "closed", "--kv-blocks", 99999999999], "allowed: a whole number up to 2147483647"),
+        (["sim", "--workload", "closed,output=99999999"], "output is '99999999', allowed: N, LOW-HIGH"),
+        (["tune-limits", "--workload", "closed", "--itl-p95-ms", -5], "itl_p95_ms is -5, allowed: 0 (whatever) or more"),
+        (["tune-limits", "--workload", "closed", "--ttft-p95-ms", "nan"], "ttft_p95_ms is nan, allowed: 0"),
     ):
         error = run(*arguments, status=2)
         assert text in error and error.count("\n") == 1, error

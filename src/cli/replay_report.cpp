@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/replay_report.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/format.h"
+
+namespace inflight::cli {
+
+nlohmann::ordered_json replay_json(const ReplayResult& result) {
+  nlohmann::ordered_json json = {{"plans", result.plans},
+                                 {"requests", result.requests},
+                                 {"identical", !result.difference},
+                                 {"difference", nullptr}};
+  if (result.difference) {
+    json["difference"] = {{"step", result.difference->step},
+                          {"recorded", result.difference->recorded},
+                          {"replayed", result.difference->replayed}};
+  }
+  return json;
+}
+
+std::string describe(const ReplayResult& result) {
+  if (!result.difference) {
+    return fmt::format("{} plans of {} requests: all identical\n", grouped(result.plans), grouped(result.requests));
+  }
+  return fmt::format("step {} differs, after {} equal plans: recorded {}, replayed {}\n", result.difference->step,
+                     grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);
+}
+
+void print_replay(const ReplayResult& result, bool as_json) {
+  fmt::print("{}", as_json ? replay_json(result).dump(2) + "\n" : describe(result));
+  if (result.difference) throw CLI::RuntimeError(1);
+}
+
+}  // namespace inflight::cli

@@ -30,7 +30,8 @@
 namespace inflight {
 inline namespace plugin_v1 {
 
-// The host table with its context filled in.
+// The host table with its context filled in. What it does is told there (plugin.h: inflight_host_t), and from where it
+// may be called: [S] inside an op or the constructor, [A] anywhere.
 class PluginHost {
  public:
   explicit PluginHost(const inflight_host_t* host) : host_(host) {}
@@ -42,9 +43,20 @@ class PluginHost {
   int64_t estimate_step_ns(uint32_t prefill_tokens, uint32_t decode_sequences, uint64_t attended_tokens) const {
     return host_->estimate_step_ns(host_->context, prefill_tokens, decode_sequences, attended_tokens);
   }
+  // parents[i] for units[i]; false: it cannot, and the array is untouched or half written.
   bool unit_parents(const uint32_t* units, uint32_t count, uint32_t* parents) const {
     return host_->unit_parents(host_->context, units, count, parents) == INFLIGHT_PLUGIN_OK;
   }
+  // tokens[i]: prompt tokens of the waiting request in slots[i] that are stored now; false as above. Costs hashing.
+  bool match_prefix(const uint32_t* slots, uint32_t count, uint32_t* tokens) const {
+    return host_->match_prefix(host_->context, slots, count, tokens) == INFLIGHT_PLUGIN_OK;
+  }
+  // Memory that the host accounts for; null when there is none. alignment: a power of two.
+  void* alloc(uint64_t bytes, uint64_t alignment) const { return host_->alloc(host_->context, bytes, alignment); }
+  // memory: of alloc(), or null.
+  void free(void* memory) const { host_->free(host_->context, memory); }
+  // The policy is taken out after this op; `why` goes to the log and the report.
+  void request_exit(int32_t code, const char* why) const { host_->request_exit(host_->context, code, why); }
 
  private:
   const inflight_host_t* host_;

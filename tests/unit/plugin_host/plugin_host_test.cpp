@@ -320,6 +320,54 @@ TEST(SchedAdapter, ShowsAdmitTheStepAsItIs) {
   EXPECT_EQ(adapter.instance().strike_count(), 0);
 }
 
+// What a C++ policy calls reaches the table's function with the table's context and the same arguments.
+TEST(PluginHost, OffersTheWholeTable) {
+  struct Calls {
+    std::vector<uint32_t> slots;
+    uint64_t bytes = 0, alignment = 0;
+    void* freed = nullptr;
+    int32_t code = 0;
+    std::string why;
+    int memory = 0;
+  } calls;
+  inflight_host_t table{};
+  table.context = &calls;
+  table.match_prefix = [](void* context, const uint32_t* slots, uint32_t count, uint32_t* tokens) {
+    if (count == 0) return INFLIGHT_PLUGIN_E_UNSUPPORTED;
+    static_cast<Calls*>(context)->slots.assign(slots, slots + count);
+    for (uint32_t i = 0; i < count; ++i) tokens[i] = 10 * slots[i];
+    return INFLIGHT_PLUGIN_OK;
+  };
+  table.alloc = [](void* context, uint64_t bytes, uint64_t alignment) -> void* {
+    auto& it = *static_cast<Calls*>(context);
+    it.bytes = bytes;
+    it.alignment = alignment;
+    return &it.memory;
+  };
+  table.free = [](void* context, void* memory) { static_cast<Calls*>(context)->freed = memory; };
+  table.request_exit = [](void* context, int32_t code, const char* why) {
+    auto& it = *static_cast<Calls*>(context);
+    it.code = code;
+    it.why = why;
+  };
+  const PluginHost host(&table);
+  const uint32_t slots[] = {7, 3};
+  uint32_t tokens[2] = {};
+  EXPECT_TRUE(host.match_prefix(slots, 2, tokens));
+  EXPECT_EQ(calls.slots, (std::vector<uint32_t>{7, 3}));
+  EXPECT_EQ(tokens[0], 70U);
+  EXPECT_EQ(tokens[1], 30U);
+  EXPECT_FALSE(host.match_prefix(slots, 0, tokens));
+  EXPECT_EQ(host.alloc(64, 16), &calls.memory);
+  EXPECT_EQ(calls.bytes, 64U);
+  EXPECT_EQ(calls.alignment, 16U);
+  host.free(&calls.memory);
+  EXPECT_EQ(calls.freed, &calls.memory);
+  host.request_exit(3, "stale");
+  EXPECT_EQ(calls.code, 3);
+  EXPECT_EQ(calls.why, "stale");
+}
+
 // The largest unit goes first; has no opinion of unit 2.
 struct Undecided {
   static constexpr Policy kPolicy = evict_policy("test.undecided", "passes");

@@ -171,8 +171,8 @@ TEST(Order, DeadlinesOfTheEndCountFromTheBegin) {
 }
 
 // Two streams of 8 + 30 tokens share 12 blocks of 4: after some 16 tokens each the later one is preempted. It has had
-// its first token, so its deadline for that no longer says anything; whoever waits for a first token must not pass it,
-// with whatever deadline, as long as it does not fit beside the first stream. With a deadline for its next token
+// its first token, so its deadline for that no longer says anything. A request whose prompt takes 8 blocks waits, too:
+// when the first stream ends, there is room for one of them, and it is the stream's. With a deadline for its next token
 // likewise, late as that is by then.
 TEST(Order, APreemptedStreamGoesOnBeforeNewRequests) {
   for (const char* policy : {"edf", "slack"}) {
@@ -183,14 +183,14 @@ TEST(Order, APreemptedStreamGoesOnBeforeNewRequests) {
       constexpr TimeNs kFar = 1'000'000'000'000;
       const RequestOptions stream{
           .prompt = prompt_of(8, 1), .max_tokens = 30, .ttft_deadline = kFar, .itl_target = itl_target};
-      const uint64_t first = world->add(stream);
+      world->add(stream);
       const uint64_t second = world->add(
           {.prompt = prompt_of(8, 2), .max_tokens = 30, .ttft_deadline = kFar + 1, .itl_target = itl_target});
       world->step();
-      const uint64_t fresh = world->add({.prompt = prompt_of(8, 3), .max_tokens = 2, .ttft_deadline = kFar + 2});
+      const uint64_t fresh = world->add({.prompt = prompt_of(30, 3), .max_tokens = 2, .ttft_deadline = kFar + 2});
       world->run();
       EXPECT_EQ(world->record(second).preemptions, 1);
-      EXPECT_GT(world->record(fresh).first_token_step, world->record(first).finish_step) << policy << itl_target;
+      EXPECT_GT(world->record(fresh).first_token_step, world->record(second).finish_step) << policy << itl_target;
       EXPECT_EQ(world.strikes(), 0);
     }
   }

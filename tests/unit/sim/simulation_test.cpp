@@ -292,7 +292,7 @@ TEST(Simulation, MistakesAreNamed) {
   EXPECT_NE(message(R"({"workload": "closed", "colour": 1})").find("simulation key 'colour' is unknown"),
             std::string::npos);
   EXPECT_EQ(message(R"({"workload": "closed", "max_num_seqs": "many"})"),
-            "max_num_seqs is 'many', allowed: a whole number");
+            "max_num_seqs is 'many', allowed: a whole number up to 2147483647");
   EXPECT_EQ(message(R"({"workload": "closed", "max_model_len": 100})"),
             "the workload's longest request has 640 tokens with its output, allowed: 100 (max_model_len)");
   EXPECT_EQ(message(R"({"workload": "closed", "kv_blocks": 10})"),

@@ -68,8 +68,27 @@ std::string to_text(const SimResult& result) {
   return text;
 }
 
+using Names = std::vector<std::string>;
+
+// What else was given beside an option that says what is to be done.   ERRORS: InvalidArgument naming the first that
+// is_refused() is true of.
+template <typename IsRefused>
+void refuse_beside(const CLI::App& command, const char* option, IsRefused&& is_refused, const std::string& allowed) {
+  for (const CLI::Option* const given : command.get_options([](const CLI::Option* one) { return one->count() > 0; })) {
+    if (given->check_name(option) || !is_refused(*given)) continue;
+    fail(ErrorCode::InvalidArgument, "{} cannot be combined with {}, allowed: {}", option, given->get_name(), allowed);
+  }
+}
+bool is_one_of(const CLI::Option& option, const Names& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return option.check_name(name); });
+}
+
 // The recorded decisions again.
 void run_replay(const CLI::App& command) {
+  const Names allowed = {"--policy", "--evict", "--json"};
+  refuse_beside(
+      command, "--replay", [&](const CLI::Option& option) { return !is_one_of(option, allowed); },
+      "--policy, --evict, --json (a recording holds its configuration)");
   const auto path = command["--replay"]->as<std::string>();
   ReplayOptions options;
   if (command.count("--policy") > 0) options.schedule_policy = command["--policy"]->as<std::string>();
@@ -138,6 +157,10 @@ void print_knees(const Dimension& last, const std::vector<PlotSeries>& curves) {
 }
 
 void run_compare(const CLI::App& command) {
+  const Names of_one_run = {"--csv", "--chrome-trace", "--record", "--repeat", "--timeline"};
+  refuse_beside(
+      command, "--compare", [&](const CLI::Option& option) { return is_one_of(option, of_one_run); },
+      "--html, --json and the keys of simulations");
   std::vector<Dimension> dimensions;
   for (const auto& text : command["--compare"]->as<std::vector<std::string>>()) {
     dimensions.push_back(parse_dimension(text));
@@ -172,11 +195,16 @@ class Observation {
   Observation(const CLI::App& command, const SimSpec& spec, const Workload& workload)
       : html_(text_option(command, "--html")),
         chrome_(text_option(command, "--chrome-trace")),
-        in_json_(spec.timeline) {
+        in_json_(spec.timeline),
+        whose_(spec.options.replicas > 1 ? " of replica 0" : "") {
     const std::string path = text_option(command, "--record");
     if (!path.empty() && !(html_.empty() && chrome_.empty() && !in_json_)) {
       fail(ErrorCode::InvalidArgument,
            "--record cannot be combined with --html, --chrome-trace or --timeline, allowed: one run each");
+    }
+    if (!path.empty() && spec.options.replicas > 1) {
+      fail(ErrorCode::InvalidArgument, "--record writes down one engine's decisions, found --replicas {}, allowed: 1",
+           spec.options.replicas);
     }
     if (!path.empty()) recording_.emplace(path, resolved_setup(spec.options, workload));
   }
@@ -187,7 +215,7 @@ class Observation {
   [[nodiscard]] const Timeline* timeline_for_json() const { return in_json_ ? &timeline_ : nullptr; }
   void write(const SimResult& result) {
     if (recording_) recording_->close();
-    if (!chrome_.empty()) write_text_file(chrome_, to_chrome_trace(timeline_));
+    if (!chrome_.empty()) write_text_file(chrome_, to_chrome_trace(timeline_, whose_));
     const ReportRun run{result.schedule_policy + ", " + result.batching, &result, &timeline_};
     if (!html_.empty()) write_text_file(html_, html_report("inflight: " + result.workload, std::span(&run, 1)));
   }
@@ -195,6 +223,7 @@ class Observation {
  private:
   std::string html_, chrome_;
   bool in_json_;
+  std::string whose_;  // the timeline
   std::optional<RecordingWriter> recording_;
   Timeline timeline_;
 };
@@ -248,9 +277,8 @@ void add_sim_command(CLI::App& app) {
   command->add_option("--chrome-trace")->description("Write the steps to FILE, for Perfetto")->type_name("FILE");
   command->add_option("--compare")
       ->description(
-          "Run every combination: KEY=VALUE|VALUE|... or KEY=FROM:TO:COUNT; keys of these options or of workloads; may "
-          "be "
-          "repeated")
+          "Run every combination: KEY=VALUE|VALUE|... or KEY=FROM:TO:COUNT; keys of these options or of workloads "
+          "(seed: of both; workload.seed: of the workload only); may be repeated")
       ->type_name("KEY=VALUES")
       ->take_all();
   command->add_option("--record")
@@ -271,7 +299,7 @@ void add_sim_command(CLI::App& app) {
       "  inflight sim --workload bimodal,requests=400 --max-num-seqs 8 --html report.html\n"
       "  inflight sim --workload lengths=50,60,400,80 --batching static --max-num-seqs 4 --device unit\n"
       "  inflight sim --trace azure.csv --policy lpm --device gpu-8b,tensor_parallel=8\n"
-      "  inflight sim --workload poisson,requests=500 --compare 'policy=fcfs|sjf' --compare rate=1:8:8\n"
+      "  inflight sim --workload lognormal,predict=oracle --compare 'policy=fcfs|sjf' --compare rate=1:8:8\n"
       "  inflight sim --workload prefix,rate=20 --replicas 4 --routing prefix\n"
       "  inflight calibrate -m model.gguf -o here.json; inflight sim --workload bimodal --device here.json\n\n" +
       workload_help());

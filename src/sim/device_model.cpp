@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -275,10 +276,17 @@ double faded(TimeNs duration) {
   constexpr double kWindow = 1e8;
   return std::exp(-static_cast<double>(duration) / kWindow);
 }
+
+TimeNs whole_ns(double ns) {
+  constexpr double kMax = 9e18;
+  INFLIGHT_CHECK(ns >= 0.0 && ns <= kMax);  // no NaN either
+  return static_cast<TimeNs>(ns);
+}
 }  // namespace
 
 void AfterRest::rested(TimeNs from, TimeNs until) {
   constexpr double kUnit = 1e5;
+  INFLIGHT_CHECK(since_ <= from && from <= until);
   wake_ = std::log2(1.0 + static_cast<double>(until - from) / kUnit);
   idle_ = 1.0 - (1.0 - idle_ * faded(from - since_)) * faded(until - from);
   since_ = until;
@@ -326,13 +334,12 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
     linear = p.linear_time_us(tokens / parts) * parts * 1e3;
     const double share = (parts + stages - 1.0) / (parts * stages);
     const double hop = p.link_latency_us * 1e3 + p.hidden_bytes * tokens / parts / p.link_gb_per_second;
-    return static_cast<TimeNs>(
-        p.overhead_us * 1e3 +
-        ((linear + attention) / devices + exchange_ns_ * parts + exchange_ns_per_token_ * tokens) * share +
-        hop * (parts + stages - 2.0) + each);
+    return whole_ns(p.overhead_us * 1e3 +
+                    ((linear + attention) / devices + exchange_ns_ * parts + exchange_ns_per_token_ * tokens) * share +
+                    hop * (parts + stages - 2.0) + each);
   }
-  return static_cast<TimeNs>(p.overhead_us * 1e3 + (linear + attention) / devices + exchange_ns_ +
-                             exchange_ns_per_token_ * tokens + each);
+  return whole_ns(p.overhead_us * 1e3 + (linear + attention) / devices + exchange_ns_ +
+                  exchange_ns_per_token_ * tokens + each);
 }
 
 TimeNs DeviceModel::host_time(const DeviceWork& work) const {
@@ -377,6 +384,7 @@ DeviceProfile find_device_profile(std::string_view spec) {
     }
     profile = *found;
   }
+  std::set<std::string_view> given;
   for (std::string_view rest = spec.substr(name.size()); !rest.empty();) {
     rest.remove_prefix(1);
     const std::string_view pair = rest.substr(0, rest.find(','));
@@ -386,6 +394,7 @@ DeviceProfile find_device_profile(std::string_view spec) {
       fail(ErrorCode::InvalidArgument, "device field '{}' has no value, allowed: key=value", pair);
     }
     const std::string_view key = pair.substr(0, equals), text = pair.substr(equals + 1);
+    if (!given.insert(key).second) fail(ErrorCode::InvalidArgument, "device field '{}' is given twice", key);
     const auto value = parse_number(text);
     if (!value) fail(ErrorCode::InvalidArgument, "device field {} is '{}', allowed: a number", key, text);
     if (!set_field(profile, key, *value)) unknown_field(key, {});

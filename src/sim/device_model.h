@@ -100,7 +100,7 @@ class AfterRest {
   AfterRest() = default;
   explicit AfterRest(TimeNs since) : since_(since) {}
 
-  // Nothing ran between these times.   REQUIRES: neither is before the last one given here or to count().
+  // Nothing ran between these times.   REQUIRES: from <= until; neither is before the last one given here.
   void rested(TimeNs from, TimeNs until);
   // The work of the step that is submitted at `now`, in the order of the steps.   MODIFIES: work.wake, warm and idle.
   void count(DeviceWork& work, TimeNs now);

@@ -145,7 +145,10 @@ PlotSeries distribution_of(const ReportRun& run, bool first_token) {
 }
 
 std::string load_plot(const ReportRun& run) {
-  Plot plot{.title = run.name + ": sequences", .x_label = "time, s", .y_label = "sequences", .series = {}};
+  Plot plot{.title = run.name + (run.result->replicas > 1 ? ": sequences of replica 0" : ": sequences"),
+            .x_label = "time, s",
+            .y_label = "sequences",
+            .series = {}};
   PlotSeries decoding{"decoding", {}, {}}, waiting{"waiting", {}, {}};
   const auto& steps = run.timeline->steps();
   const size_t stride = std::max<size_t>(1, steps.size() / 400);
@@ -291,9 +294,9 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
   for (const ReportRun& run : runs) {
     if (run.timeline == nullptr) continue;
     html += fmt::format(
-        "<h2>Batch timeline: {}</h2><p>One line a slot: light = prompt, coloured = decoding, red = was preempted, grey "
-        "= idle.</p>\n",
-        escaped(run.name));
+        "<h2>Batch timeline: {}{}</h2><p>One line a slot: light = prompt, coloured = decoding, red = was preempted, "
+        "grey = idle.</p>\n",
+        escaped(run.name), run.result->replicas > 1 ? ", replica 0" : "");
     html += svg_of(*run.timeline, run.result->max_num_seqs);
     html += load_plot(run);
   }

@@ -15,7 +15,7 @@ namespace inflight {
 struct ReportRun {
   std::string name;  // what sets it apart: "lpm, continuous, rate 4"
   const SimResult* result = nullptr;
-  const Timeline* timeline = nullptr;  // may be null
+  const Timeline* timeline = nullptr;  // of its first replica; may be null
 };
 
 // One picture: points of several series joined by lines.

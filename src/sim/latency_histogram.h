@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many durations in little memory: the mean is exact, quantiles are within 0.1 % (buckets whose width grows with their
-// value, as in HdrHistogram).
+// value, as in HdrHistogram) and never outside of what was added.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/clock.h"
@@ -14,21 +16,23 @@ namespace inflight {
 
 class LatencyHistogram {
  public:
-  // duration >= 0.
+  // REQUIRES: duration >= 0, count >= 1.
   void add(TimeNs duration, int64_t count = 1) {
     const size_t bucket = bucket_of(duration);
     if (bucket >= counts_.size()) counts_.resize(bucket + 1);
     counts_[bucket] += count;
     total_ += count;
     sum_ += static_cast<double>(duration) * static_cast<double>(count);
-    if (duration > max_) max_ = duration;
+    min_ = std::min(min_, duration);
+    max_ = std::max(max_, duration);
   }
   void add(const LatencyHistogram& other) {
     if (other.counts_.size() > counts_.size()) counts_.resize(other.counts_.size());
     for (size_t i = 0; i < other.counts_.size(); ++i) counts_[i] += other.counts_[i];
     total_ += other.total_;
     sum_ += other.sum_;
-    if (other.max_ > max_) max_ = other.max_;
+    min_ = std::min(min_, other.min_);
+    max_ = std::max(max_, other.max_);
   }
 
   [[nodiscard]] int64_t count() const { return total_; }
@@ -40,7 +44,8 @@ class LatencyHistogram {
     int64_t seen = 0;
     for (size_t i = 0; i < counts_.size(); ++i) {
       seen += counts_[i];
-      if (seen >= rank && counts_[i] > 0) return middle_of(i);
+      if (seen < rank || counts_[i] == 0) continue;
+      return std::clamp(middle_of(i), static_cast<double>(min_), static_cast<double>(max_));
     }
     return static_cast<double>(max_);
   }
@@ -65,6 +70,7 @@ class LatencyHistogram {
   std::vector<int64_t> counts_;  // by bucket, up to the last that is not empty
   int64_t total_ = 0;
   double sum_ = 0.0;
+  TimeNs min_ = std::numeric_limits<TimeNs>::max();
   TimeNs max_ = 0;
 };
 

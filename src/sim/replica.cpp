@@ -40,8 +40,9 @@ void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tok
 void Replica::add(int32_t index, TimeNs arrival) {
   const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
   if (idle() && arrival >= clock_.now()) {
-    executor_.end_rest(arrival);
-    idle_until(arrival + static_cast<TimeNs>(model_.profile().pickup_us * 1e3));
+    const bool rested = executor_.end_rest(arrival);
+    if (rested) loop_.drain();  // a step that ran beyond the last request's end was read when it ended
+    idle_until(arrival + (rested ? static_cast<TimeNs>(model_.profile().pickup_us * 1e3) : 0));
   }
   const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };
   Request request;
@@ -145,21 +146,21 @@ bool Replica::step(TimeNs until) {
   if (carry_on(until)) return true;
   note_usage();
   const bool busy = loop_.step();
-  collect();
-  return busy;
+  return collect() || busy;
 }
 
 void Replica::note_usage() {
   const int32_t used = blocks_.pool().referenced_count();
   usage_sum_ += static_cast<double>(clock_.now() - usage_until_) * used;
   usage_until_ = clock_.now();
+  usage_last_ = used;
   usage_max_ = std::max(usage_max_, used);
   kv_growth_.note({.time = clock_.now(),
                    .sequences = scheduler_.running_count(),
                    .tokens = int64_t{used} * blocks_.block_token_count()});
 }
 
-void Replica::collect() {
+bool Replica::collect() {
   SchedulerOutput& output = scheduler_.output();
   const TimeNs now = clock_.now();
   // Most tokens of a step have the same gap: they are counted together. Those that came with the one before (guesses)
@@ -181,7 +182,7 @@ void Replica::collect() {
   outstanding_tokens_ -= static_cast<int64_t>(output.tokens.size());
   if (output.finished.empty()) {
     output.clear();
-    return;
+    return false;
   }
   const std::vector<FinishedOutput> finished = output.finished;
   output.clear();
@@ -204,6 +205,7 @@ void Replica::collect() {
              .accepted_tokens = sequence.accepted_token_count,
              .reason = end.reason});
   }
+  return true;
 }
 
 int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
@@ -226,7 +228,7 @@ int32_t Replica::stored_prefix_tokens(const SimRequest& request) const {
   return stored;
 }
 
-void Replica::add_to(SimResult& result) const {
+void Replica::add_to(SimResult& result, TimeNs makespan) const {
   const SchedulerStats& stats = scheduler_.stats();
   SchedulerStats& sum = result.scheduler;
   for (const auto member : {&SchedulerStats::steps,
@@ -258,14 +260,12 @@ void Replica::add_to(SimResult& result) const {
   }
   for (size_t i = 0; i < kAdmissionResultCount; ++i) sum.admissions[i] += stats.admissions[i];
   const auto blocks = static_cast<double>(blocks_.pool().block_count());
-  if (usage_until_ > 0) result.kv_usage_mean += usage_sum_ / static_cast<double>(usage_until_) / blocks;
+  if (makespan > 0) {
+    const double last_step = static_cast<double>(clock_.now() - usage_until_) * usage_last_;
+    result.kv_usage_mean += (usage_sum_ + last_step) / static_cast<double>(makespan) / blocks;
+  }
   result.kv_usage_max = std::max(result.kv_usage_max, usage_max_ / blocks);
   if (kv_growth_.peak().tokens > result.kv_growth.peak().tokens) result.kv_growth = kv_growth_;
-  if (clock_.now() > 0) {
-    result.device_busy_share += static_cast<double>(executor_.busy_time()) / static_cast<double>(clock_.now());
-    result.prefill_time_share +=
-        static_cast<double>(executor_.prefill_time()) / static_cast<double>(std::max<TimeNs>(executor_.busy_time(), 1));
-  }
   result.skipped_steps += skipped_steps_;
   result.evicted_blocks += blocks_.evicted_total();
   result.policy_strikes += policy_->instance().strike_count() + eviction_->instance().strike_count();

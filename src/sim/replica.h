@@ -51,8 +51,8 @@ class Replica {
   // max_requests are not reached.
   [[nodiscard]] bool has_room() const { return request_count_ < options_.setup.config.max_requests; }
 
-  // Runs one round of the step loop, or many that decide nothing and begin before `until`. False: nothing is to be done
-  // before wake_time().
+  // Runs one round of the step loop, or many that decide nothing and begin before `until`. False: nobody ended, and
+  // nothing is to be done before wake_time().
   bool step(TimeNs until);
   [[nodiscard]] std::optional<TimeNs> wake_time() const { return scheduler_.wake_time(); }
   // Nothing happens until then.  REQUIRES: time >= now().
@@ -71,8 +71,11 @@ class Replica {
   [[nodiscard]] const Scheduler& scheduler() const { return scheduler_; }
   [[nodiscard]] const LatencyHistogram& itl() const { return itl_; }
   [[nodiscard]] uint64_t decision_hash() const { return executor_.decision_hash().value(); }
-  // Adds this replica's part of the totals.
-  void add_to(SimResult& result) const;
+  // How long its device computed before `until`.   REQUIRES: until >= now().
+  [[nodiscard]] SimulatedExecutor::BusyTime busy_time(TimeNs until) const { return executor_.busy_time(until); }
+  // Adds this replica's part of the totals; its KV use is a share of the whole run's time.   REQUIRES: makespan >=
+  // now().
+  void add_to(SimResult& result, TimeNs makespan) const;
 
  private:
   struct Progress {
@@ -82,7 +85,7 @@ class Replica {
   };
   class Carrier;
   bool carry_on(TimeNs until);
-  void collect();
+  bool collect();  // true: somebody ended
   void note_usage();
   [[nodiscard]] int64_t tokens_of(const SimRequest& request) const;
   void append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const;
@@ -106,7 +109,7 @@ class Replica {
   int64_t skipped_steps_ = 0;
   TimeNs usage_until_ = 0;  // usage_sum_ covers the time before
   double usage_sum_ = 0.0;  // referenced blocks * ns
-  int32_t usage_max_ = 0;
+  int32_t usage_last_ = 0, usage_max_ = 0;
   KvGrowth kv_growth_;
 };
 

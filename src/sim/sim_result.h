@@ -72,10 +72,10 @@ struct SimResult {
   LatencySummary ttft, itl, tpot, e2e, queue;
   int64_t deadlines_met = 0;                       // requests within all their deadlines (all that have none)
   ServiceFairness fairness, fairness_computed;     // of whole prompts, of what was computed of them
-  double kv_usage_mean = 0.0, kv_usage_max = 0.0;  // share of the blocks referenced, over time
+  double kv_usage_mean = 0.0, kv_usage_max = 0.0;  // share of the blocks referenced: over the makespan, of all replicas
   KvGrowth kv_growth;                              // of the replica with the highest peak
-  double device_busy_share = 0.0;
-  double prefill_time_share = 0.0;  // of the device's busy time, steps that carried prompt tokens
+  double device_busy_share = 0.0;                  // of the makespan of all replicas
+  double prefill_time_share = 0.0;                 // of the device's busy time, steps that carried prompt tokens
   int64_t evicted_blocks = 0;
   int64_t policy_strikes = 0;
   int64_t skipped_steps = 0;  // of scheduler.steps, decode steps that were not planned one by one

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "sched/speculative_config.h"
@@ -65,7 +66,7 @@ constexpr std::array kKeys = {
     SimKey{"wall_limit_s", Type::Number, "0",
            "a run that takes longer than so many real seconds is given up; 0 = none is"},
     SimKey{"seed", Type::Integer, "0", "of the random numbers of policies and of the device's jitter"},
-    SimKey{"timeline", Type::OnOff, "off", "in the JSON too: who held which row when, and each step"},
+    SimKey{"timeline", Type::OnOff, "off", "in the JSON too: who held which row when, and each step (of replica 0)"},
 };
 
 // The given values as text, over the defaults.
@@ -84,6 +85,7 @@ class Values {
     for (const auto& [name, value] : json.items()) {
       const auto key = values_.find(long_sim_key(name));
       if (key == values_.end()) unknown(name);
+      given_.insert(key->first);
       if (value.is_boolean()) {
         key->second = value.get<bool>() ? "on" : "off";
       } else {
@@ -93,6 +95,7 @@ class Values {
   }
 
   [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
+  [[nodiscard]] bool given(const char* key) const { return given_.contains(key); }
   [[nodiscard]] double number(const char* key) const {
     const auto value = parse_number(text(key));
     if (!value) bad(key, "a number");
@@ -137,6 +140,7 @@ class Values {
     fail(ErrorCode::InvalidArgument, "simulation key '{}' is unknown, allowed: {}", name, names);
   }
   std::map<std::string, std::string> values_;
+  std::set<std::string, std::less<>> given_;
 };
 
 }  // namespace
@@ -159,6 +163,11 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   if (spec.workload.empty() == spec.trace.empty()) {
     fail(ErrorCode::InvalidArgument, "{}: give a workload or a trace",
          spec.workload.empty() ? "nothing to simulate" : "two things to simulate");
+  }
+  for (const char* const key : {"trace_speed", "trace_requests", "trace_acceptance"}) {
+    if (spec.trace.empty() && values.given(key)) {
+      fail(ErrorCode::InvalidArgument, "{} is of traces, found the workload '{}'", key, spec.workload);
+    }
   }
   if (const auto most = values.integer<int64_t>("workload_requests_max"); most > 0) {
     spec.workload_limits.requests = std::min(most, spec.workload_limits.requests);

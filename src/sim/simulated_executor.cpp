@@ -19,8 +19,11 @@ void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
   scripts_[index] = script;
 }
 
-void SimulatedExecutor::end_rest(TimeNs now) {
-  after_rest_.rested(busy_time_ == 0 ? -kRestBeforeTheBegin : device_free_, now);
+bool SimulatedExecutor::end_rest(TimeNs now) {
+  if (device_free_ >= now) return false;
+  after_rest_.rested(device_free_, now);
+  device_free_ = now;
+  return true;
 }
 
 SimulatedExecutor::Launched SimulatedExecutor::launch(DeviceWork work) {
@@ -29,8 +32,8 @@ SimulatedExecutor::Launched SimulatedExecutor::launch(DeviceWork work) {
   const TimeNs host = model_.host_time(work);
   const TimeNs device = jittered(work, model_.device_time(work));
   device_free_ = std::max(now + host, device_free_) + device;
-  busy_time_ += device;
-  if (work.prefill_pairs > 0) prefill_time_ += device;
+  busy_time_.all += device;
+  if (work.prefill_pairs > 0) busy_time_.prefill += device;
   if (overlap_) clock_.advance(host);
   return {.finished = device_free_, .duration = overlap_ ? device : device_free_ - now};
 }
@@ -74,6 +77,7 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   decision_hash_.add(plan);
   Flight& flight = flights_[(first_ + count_++) % flights_.size()];
   flight.finished = launched.finished;
+  flight.prefills = work.prefill_pairs > 0;
   flight.result.step = plan.step;
   flight.result.duration = launched.duration;
   flight.result.sampled.resize(static_cast<size_t>(plan.sampled_row_count));
@@ -122,6 +126,17 @@ void SimulatedExecutor::end_carried(int64_t steps) {
     flight.positions[i] += static_cast<int32_t>(steps);
     sampled.token = token_at(sampled.sequence, flight.positions[i]);
   }
+}
+
+SimulatedExecutor::BusyTime SimulatedExecutor::busy_time(TimeNs until) const {
+  BusyTime busy = busy_time_;
+  for (size_t i = 0; i < count_; ++i) {  // with overlap only: durations are the device's
+    const Flight& flight = flights_[(first_ + i) % flights_.size()];
+    const TimeNs after = std::clamp<TimeNs>(flight.finished - until, 0, flight.result.duration);
+    busy.all -= after;
+    if (flight.prefills) busy.prefill -= after;
+  }
+  return busy;
 }
 
 const StepResult& SimulatedExecutor::wait() {

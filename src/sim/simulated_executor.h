@@ -42,15 +42,20 @@ class SimulatedExecutor final : public Executor {
   [[nodiscard]] TimeNs wait_carried();
   void end_carried(int64_t steps);
 
-  // A request came at `now`, when nothing was to be done: the next step is the first one after a rest.
-  void end_rest(TimeNs now);
+  // A request came at `now`, when nobody was there. True: nothing ran any more, and the next step is the first one
+  // after a rest. False: a step still runs that was submitted before its last sequence was seen to have ended.
+  bool end_rest(TimeNs now);
 
   // Prompt tokens cost nothing but their last one's logits, since their K and V came from another machine. Those of a
   // preempted sequence are lost here: they are computed again.
   void set_prefill_free() { prefill_free_ = true; }
 
-  [[nodiscard]] TimeNs busy_time() const { return busy_time_; }
-  [[nodiscard]] TimeNs prefill_time() const { return prefill_time_; }  // of these, steps that carried prompt tokens
+  struct BusyTime {
+    TimeNs all = 0;
+    TimeNs prefill = 0;  // of these, steps that carried prompt tokens
+  };
+  // How long the device computed before `until`.   REQUIRES: until >= the clock's time.
+  [[nodiscard]] BusyTime busy_time(TimeNs until) const;
   [[nodiscard]] const DecisionHash& decision_hash() const { return decision_hash_; }
 
  private:
@@ -59,6 +64,7 @@ class SimulatedExecutor final : public Executor {
     std::vector<int32_t> positions;     // of the sampled tokens
     std::vector<TokenLogprob> further;  // what result points into
     TimeNs finished = 0;
+    bool prefills = false;
   };
   struct Launched {
     TimeNs finished = 0;
@@ -78,9 +84,8 @@ class SimulatedExecutor final : public Executor {
   size_t first_ = 0;
   size_t count_ = 0;
   Launched carried_;  // the step that was submitted with submit_carried()
-  TimeNs device_free_ = 0;
-  TimeNs busy_time_ = 0;
-  TimeNs prefill_time_ = 0;
+  TimeNs device_free_ = -kRestBeforeTheBegin;
+  BusyTime busy_time_;  // of all that was submitted
   AfterRest after_rest_{-kRestBeforeTheBegin};
   Rng jitter_;
   DecisionHash decision_hash_;

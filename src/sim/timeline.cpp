@@ -15,7 +15,7 @@ void Timeline::on_plan(const PlanTrace& trace, TimeNs now) {
     ++waiting_;
   }
   if (trace.plan.entries.empty()) return;
-  Step step{.number = trace.plan.step, .begin = now};
+  Step step{.number = trace.plan.step};
   for (const BatchEntry& entry : trace.plan.entries) {
     const uint64_t id = to_integer(entry.sequence);
     const auto [open, admitted] = open_.try_emplace(id, kIntervalsMax);
@@ -36,18 +36,21 @@ void Timeline::on_plan(const PlanTrace& trace, TimeNs now) {
     }
   }
   step.waiting = waiting_;
-  if (planned_++ % stride_ != 0) return;
+  submitted_.push_back(step);
+}
+
+void Timeline::on_commit(const StepResult& result, TimeNs now) {
+  if (submitted_.empty() || submitted_.front().number != result.step) return;  // a step without sequences
+  Step step = submitted_.front();
+  submitted_.pop_front();
+  step.begin = now - result.duration;
+  step.duration = result.duration;
+  if (read_++ % stride_ != 0) return;
   steps_.push_back(step);
   if (steps_.size() < kStepsMax) return;
   for (size_t i = 0; 2 * i < steps_.size(); ++i) steps_[i] = steps_[2 * i];
   steps_.resize(steps_.size() / 2);
   stride_ *= 2;
-}
-
-void Timeline::on_commit(const StepResult& result, TimeNs) {
-  for (size_t i = steps_.size(); i-- > 0 && steps_[i].number >= result.step;) {
-    if (steps_[i].number == result.step) steps_[i].duration = result.duration;
-  }
 }
 
 void Timeline::on_finish(SequenceId sequence, FinishReason, TimeNs now) {
@@ -84,12 +87,11 @@ std::string to_json(const Timeline& timeline) {
   return text + "]}";
 }
 
-std::string to_chrome_trace(const Timeline& timeline) {
+std::string to_chrome_trace(const Timeline& timeline, std::string_view whose) {
   // Times are in microseconds; process 0 holds the steps, process 1 the batch's rows.
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  text += R"({"ph":"M","pid":0,"name":"process_name","args":{"name":"steps"}},)"
-          "\n";
-  text += R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"rows of the batch"}})";
+  constexpr const char* kName = R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"{}{}"}}}})";
+  text += fmt::format(kName, 0, "steps", whose) + ",\n" + fmt::format(kName, 1, "rows of the batch", whose);
   const auto microseconds = [](TimeNs time) { return static_cast<double>(time) * 1e-3; };
   for (const Timeline::Step& step : timeline.steps()) {
     text += fmt::format(

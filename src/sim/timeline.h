@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -25,6 +27,7 @@ class Timeline final : public SchedulerTrace {
     TimeNs end = kNotYet;
     bool preempted = false;
   };
+  // A step whose result was read. With overlap the device's time: it was planned while the one before still ran.
   struct Step {
     uint64_t number = 0;
     TimeNs begin = 0;
@@ -52,9 +55,10 @@ class Timeline final : public SchedulerTrace {
   void end_interval(SequenceId sequence, TimeNs now, bool preempted);
 
   std::vector<Interval> intervals_;
+  std::deque<Step> submitted_;  // not read yet
   std::vector<Step> steps_;
   int64_t stride_ = 1;
-  int64_t planned_ = 0;
+  int64_t read_ = 0;
   int32_t waiting_ = 0;
   std::unordered_map<uint64_t, size_t> open_;  // by sequence: its interval, or kIntervalsMax
 };
@@ -62,7 +66,8 @@ class Timeline final : public SchedulerTrace {
 // {"rows": [[row, begin ms, end ms, preempted]], "steps": [[begin ms, duration ms, prompt tokens, decodes]]}.
 [[nodiscard]] std::string to_json(const Timeline& timeline);
 
-// For chrome://tracing and Perfetto: a row each for the steps and for the batch's rows.
-[[nodiscard]] std::string to_chrome_trace(const Timeline& timeline);
+// For chrome://tracing and Perfetto: a row each for the steps and for the batch's rows. whose: behind their names, " of
+// replica 0".
+[[nodiscard]] std::string to_chrome_trace(const Timeline& timeline, std::string_view whose);
 
 }  // namespace inflight

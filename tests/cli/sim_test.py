@@ -145,6 +145,37 @@ def check_errors():
     assert "No such file" in run("sim", "--trace", "/nowhere.csv", status=1)
 
 
+def check_options_that_exclude_each_other(folder):
+    """What cannot be meant is refused in one line, and nothing is written."""
+    out = folder / "unwritten"
+    work = ["sim", "--workload", "closed,requests=4"]
+    compared = [*work, "--compare", "max-num-seqs=1|2"]
+    replayed = ["sim", "--replay", folder / "a.rec"]
+    for arguments, text in (
+        ([*compared, "--csv", out], "--compare cannot be combined with --csv, allowed: --html"),
+        ([*compared, "--chrome-trace", out], "--compare cannot be combined with --chrome-trace"),
+        ([*compared, "--record", out], "--compare cannot be combined with --record"),
+        ([*compared, "--repeat", 2], "--compare cannot be combined with --repeat"),
+        ([*compared, "--timeline", "on"], "--compare cannot be combined with --timeline"),
+        ([*replayed, "--html", out], "--replay cannot be combined with --html, allowed: --policy, --evict, --json"),
+        ([*replayed, "--max-num-seqs", 2], "--replay cannot be combined with --max-num-seqs"),
+        ([*replayed, "--compare", "seed=1|2"], "--replay cannot be combined with --compare"),
+        ([*work, "--replicas", 2, "--record", out], "--record writes down one engine's decisions, found --replicas 2"),
+        ([*work, "--trace-speed", 2], "trace_speed is of traces, found the workload 'closed,requests=4'"),
+        (["sim", "--workload", "closed,output=4,output=4"], "workload key 'output' is given twice"),
+        ([*work, "--device", "unit,host_us=1,host_us=2"], "device field 'host_us' is given twice"),
+        ([*work, "--policy", "vtc:weight_output=3,weight_output=3"], "has the parameter 'weight_output' twice"),
+    ):
+        error = run(*arguments, status=2)
+        assert text in error and error.count("\n") == 1, error
+    assert not out.exists()
+    assert "--trace-speed requires --trace" in run("bench", "workload", "--workload", "closed", "--trace-speed", 2, status=2)
+    assert json.loads(run(*replayed, "--policy", "fcfs", "--json"))["identical"]
+    run(*work, "--replicas", 2, "--chrome-trace", folder / "two.json")
+    names = [event["args"]["name"] for event in json.loads((folder / "two.json").read_text())["traceEvents"][:2]]
+    assert names == ["steps of replica 0", "rows of the batch of replica 0"], names
+
+
 def check_tools():
     tuned = json.loads(
         run("tune-limits", "--workload", "closed,requests=40,prompt=32,output=30", "--itl-p95-ms", 8, "--json")
@@ -216,6 +247,10 @@ def check_live():
     followed = json.loads(run("bench", "workload", "--workload", branches, "--json"))
     assert (followed["requests"], followed["output_tokens"]) == (9, 45), followed
     assert "give either --workload or --trace" in run("bench", "workload", status=2)
+    queue = ["--workload", "closed,requests=20,prompt=8,output=8", "--max-num-seqs", 2, "--max-num-queued-reqs", 6, "--json"]
+    for command in (["sim"], ["bench", "workload"]):  # two find a free row, six may wait
+        counted = json.loads(run(*command, *queue))
+        assert (counted["requests"], counted["requests_rejected"]) == (8, 12), (command, counted)
 
 
 # What `sim` and `serve` both have, and no recording's configuration tells of.
@@ -282,6 +317,7 @@ def check_shared_options(folder):
 
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
+    check_options_that_exclude_each_other(pathlib.Path(name))
     check_speculation(pathlib.Path(name))
     check_shared_options(pathlib.Path(name))
     check_calibrate(pathlib.Path(name))

@@ -238,6 +238,23 @@ TEST(LatencyHistogram, QuantilesAreWithinAThousandth) {
   EXPECT_DOUBLE_EQ(small.quantile(1.0), 700.0);
 }
 
+// Buckets of these are 2 us wide: their middles lie above 68'000'001 and below 68'002'047.
+TEST(LatencyHistogram, QuantilesAreWithinWhatWasAdded) {
+  for (const TimeNs duration : {68'000'001, 68'000'123, 68'002'047}) {
+    LatencyHistogram one, empty;
+    one.add(duration, 3);
+    one.add(empty);
+    for (const double q : {0.0, 0.5, 1.0}) EXPECT_DOUBLE_EQ(one.quantile(q), static_cast<double>(duration));
+    empty.add(one);
+    EXPECT_DOUBLE_EQ(empty.quantile(0.5), static_cast<double>(duration));
+  }
+}
+
+TEST(DeviceModel, AFieldIsGivenOnce) {
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "device field 'host_us' is given twice",
+                        [] { static_cast<void>(find_device_profile("unit,host_us=1,sequence_us=2,host_us=1")); });
+}
+
 BatchPlan decode_plan(std::initializer_list<int32_t> computed) {
   BatchPlan plan;
   uint64_t id = 1;

@@ -54,11 +54,48 @@ TEST(Timeline, PreemptionsEndIntervals) {
   EXPECT_GT(preempted, 0);
 }
 
+// On a device of 1 ms a step the steps follow each other without a gap, those that ran for nobody after a stop too; the
+// last of these is not read any more.
+TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
+  for (const char* const overlap : {"on", "off"}) {
+    Simulated run;
+    simulate(
+        (R"({"workload": "closed,requests=6,concurrency=2,output=20,max_tokens=60", "device": "unit", "overlap": ")" +
+         std::string(overlap) + "\"}")
+            .c_str(),
+        run);
+    TimeNs end = 0;
+    for (const Timeline::Step& step : run.timeline.steps()) {
+      EXPECT_EQ(step.begin, end) << step.number;
+      EXPECT_EQ(step.duration, 1'000'000);
+      end = step.begin + step.duration;
+    }
+    EXPECT_EQ(end, run.result.makespan);
+  }
+  // A second after each stop somebody comes: nothing ran in between but the step for nobody.
+  Simulated run;
+  simulate(R"({"workload": "poisson,rate=0.5,requests=9,output=2,max_tokens=9,prompt=4", "device": "unit"})", run);
+  ASSERT_EQ(run.timeline.steps().size(), 9U * 3 - 1);
+  for (size_t i = 0; i < run.timeline.steps().size(); ++i) {
+    const RequestRecord& record = run.result.requests[i / 3];
+    EXPECT_EQ(run.timeline.steps()[i].begin, record.arrival + static_cast<TimeNs>(i % 3) * 1'000'000) << i;
+  }
+}
+
 TEST(HtmlReport, ChromeTraceIsJson) {
   Simulated run;
   simulate(R"({"workload": "closed,requests=10,output=30", "device": "unit"})", run);
-  const auto json = nlohmann::json::parse(to_chrome_trace(run.timeline));
+  const auto json = nlohmann::json::parse(to_chrome_trace(run.timeline, " of replica 0"));
   EXPECT_GE(json["traceEvents"].size(), 10U + 2 * run.timeline.steps().size());
+  EXPECT_EQ(json["traceEvents"][0]["args"]["name"], "steps of replica 0");
+  EXPECT_EQ(json["traceEvents"][1]["args"]["name"], "rows of the batch of replica 0");
+}
+
+TEST(HtmlReport, SaysWhoseTimelineItIs) {
+  Simulated run;
+  simulate(R"({"workload": "bimodal,requests=30", "device": "unit", "replicas": 2})", run);
+  const ReportRun runs[] = {{"two", &run.result, &run.timeline}};
+  EXPECT_NE(html_report("title", runs).find("Batch timeline: two, replica 0<"), std::string::npos);
 }
 
 TEST(HtmlReport, IsOneFileWithNothingFromOutside) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -200,6 +201,69 @@ TEST(Simulation, AnEndTokenEndsBeforeMaxTokens) {
   EXPECT_EQ(result["output_tokens"], 12);
 }
 
+// With overlap the step after a stop was submitted before the stop was seen: it runs, for nobody. Who comes meanwhile
+// waits for its end (the device is no faster) but not for an engine to wake; who comes later finds one that has rested.
+// A takes one step and stops; its useless step of 1 ms begins then. B comes `think` after A's end.
+TEST(Simulation, WhoComesAfterAStopWaitsForTheUselessStep) {
+  const auto wait_of_b = [](const char* device, const char* overlap, TimeNs think) {
+    const nlohmann::json keys = {{"workload", "lengths=1"}, {"device", device}, {"overlap", overlap}};
+    const SimSpec spec = parse_sim_spec(keys.dump());
+    Workload workload;
+    const std::array segments = {ContentSegment{1, 0, 16}, ContentSegment{2, 0, 16}};
+    workload.add({.output_tokens = 1, .max_tokens = 10}, std::span(segments).first(1));
+    workload.add({.arrival = think, .after = 0, .output_tokens = 3, .max_tokens = 10}, std::span(segments).last(1));
+    const SimResult result = run_simulation(spec.options, workload, SteadyClock());
+    EXPECT_EQ(result.requests[1].arrival, result.requests[0].end + think);
+    return static_cast<double>(result.requests[1].first_token - result.requests[1].arrival) * 1e-6;
+  };
+  for (const char* const device : {"unit", "unit,wake_us=100,pickup_us=500"}) {
+    EXPECT_DOUBLE_EQ(wait_of_b(device, "on", 0), 1.0 + 1.0);
+    EXPECT_DOUBLE_EQ(wait_of_b(device, "on", 500'000), 0.5 + 1.0);
+    EXPECT_DOUBLE_EQ(wait_of_b(device, "on", 1'000'000), 1.0);
+  }
+  EXPECT_DOUBLE_EQ(wait_of_b("unit", "off", 500'000), 1.0);
+  EXPECT_DOUBLE_EQ(wait_of_b("unit", "on", 5'000'000), 1.0);
+  const double woken = 0.5 + 1.0;  // pickup_us and the step
+  EXPECT_NEAR(wait_of_b("unit,wake_us=100,pickup_us=500", "on", 5'000'000), woken + 0.1 * std::log2(1 + 4 / 0.1), 1e-5);
+  EXPECT_NEAR(wait_of_b("unit,wake_us=100,pickup_us=500", "off", 5'000'000), woken + 0.1 * std::log2(1 + 5 / 0.1),
+              1e-5);
+}
+
+// A client that is always there: each request but the first waits for the useless step of the one before.
+TEST(Simulation, StopsCostAClosedLoopAStepEach) {
+  nlohmann::json spec = {{"workload", "closed,requests=20,concurrency=1,prompt=16,output=5,max_tokens=50"},
+                         {"device", "unit"}};
+  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.020 * 5 + 0.019);
+  EXPECT_DOUBLE_EQ(run(spec)["ttft_ms"]["mean"], (1.0 + 19 * 2.0) / 20);
+  spec["overlap"] = "off";
+  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.020 * 5);
+  EXPECT_DOUBLE_EQ(run(spec)["ttft_ms"]["mean"], 1.0);
+}
+
+// Steps of 1 ms: what computed when follows from the lengths.
+TEST(Simulation, SharesAreOfTheWholeRunAndOfWhatLiesInIt) {
+  for (const char* const overlap : {"on", "off"}) {
+    const nlohmann::json unit = {{"device", "unit"}, {"overlap", overlap}, {"kv_blocks", 1000}};
+    const auto result_of = [&](nlohmann::json spec) {
+      spec.update(unit);
+      return run(spec);
+    };
+    const auto two = result_of({{"workload", "lengths=1000,10"}, {"replicas", 2}, {"routing", "round_robin"}});
+    EXPECT_DOUBLE_EQ(two["device_busy_share"], (1000.0 + 10.0) / 2000.0);
+    EXPECT_DOUBLE_EQ(two["prefill_time_share"], 2.0 / 1010.0);
+    const auto first = result_of({{"workload", "lengths=1000"}}), second = result_of({{"workload", "lengths=10"}});
+    EXPECT_NEAR(two["kv_usage_mean"].get<double>(),
+                (1000 * first["kv_usage_mean"].get<double>() + 10 * second["kv_usage_mean"].get<double>()) / 2000,
+                1e-12);
+    // From 16 to 1,015 tokens in blocks of 16: about 32.5 blocks.
+    EXPECT_NEAR(first["kv_usage_mean"].get<double>(), 32.5 / 1000, 0.5 / 1000);
+    // The step that runs for nobody when the last one has stopped, and those that the limit cuts off, are not in it.
+    EXPECT_DOUBLE_EQ(result_of({{"workload", "lengths=5,max_tokens=50"}})["device_busy_share"], 1.0);
+    EXPECT_DOUBLE_EQ(
+        result_of({{"workload", "closed,requests=4,output=100"}, {"time_limit_s", 0.05}})["device_busy_share"], 1.0);
+  }
+}
+
 TEST(Simulation, ReplicasShareTheLoad) {
   for (const char* routing : {"round_robin", "least_loaded", "prefix"}) {
     const auto result = run({{"workload", "closed,requests=64,prompt=16,output=50"},
@@ -312,6 +376,14 @@ class HurryingClock final : public Clock {
  private:
   mutable TimeNs now_ = 0;
 };
+
+TEST(Simulation, KeysOfTracesAreNotForWorkloads) {
+  for (const char* const key : {"trace_speed", "trace_requests", "trace_acceptance"}) {
+    const nlohmann::json spec = {{"workload", "closed"}, {key, 1}};
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, std::string(key) + " is of traces, found the workload 'closed'",
+                          [&] { static_cast<void>(parse_sim_spec(spec.dump())); });
+  }
+}
 
 TEST(Simulation, GivesUpAfterTheWallLimit) {
   const std::string spec = R"({"workload": "closed,requests=50", "skip_decodes": "off", "wall_limit_s": )";

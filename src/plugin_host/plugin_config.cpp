@@ -64,7 +64,13 @@ PolicySpec parse_policy_spec(std::string_view text) {
     if (equals == std::string_view::npos || equals == 0) {
       fail(ErrorCode::InvalidArgument, "the policy '{}' has the parameter '{}', allowed: key=value,...", text, pair);
     }
-    spec.parameters.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    const std::string_view key = pair.substr(0, equals);
+    if (std::ranges::find(spec.parameters, key, [](const auto& parameter) {
+          return std::string_view(parameter.first);
+        }) != spec.parameters.end()) {
+      fail(ErrorCode::InvalidArgument, "the policy '{}' has the parameter '{}' twice", text, key);
+    }
+    spec.parameters.emplace_back(key, pair.substr(equals + 1));
     rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
   }
   return spec;

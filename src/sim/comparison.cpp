@@ -16,15 +16,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A workload's text with one key set, in place of the value that it has there.
+std::string with_workload_key(std::string workload, const std::string& key, const std::string& value) {
+  const std::string assignment = "," + key + "=";
+  if (const size_t begin = workload.find(assignment); begin != std::string::npos) {
+    workload.erase(begin, workload.find(',', begin + 1) - begin);
+  }
+  return workload + assignment + value;
+}
+
 // The base with one key set.
 void set_key(Json& spec, std::string_view given, const std::string& value) {
-  const std::string key = long_sim_key(given);
-  const bool known = std::ranges::find(sim_keys(), std::string_view(key), &SimKey::name) != sim_keys().end();
-  if (known) {
-    spec[key] = value;
-  } else if (spec.contains("workload")) {
-    spec["workload"] = spec["workload"].get<std::string>() + "," + key + "=" + value;
-  } else {
+  constexpr std::string_view kOfWorkload = "workload.";
+  const bool of_workload = given.starts_with(kOfWorkload);
+  const std::string key = long_sim_key(of_workload ? given.substr(kOfWorkload.size()) : given);
+  const bool of_simulation =
+      !of_workload && std::ranges::find(sim_keys(), std::string_view(key), &SimKey::name) != sim_keys().end();
+  if (of_simulation) spec[key] = value;
+  if (of_simulation && key != "seed") return;  // both have a seed: all that is random is drawn anew
+  if (spec.contains("workload")) {
+    spec["workload"] = with_workload_key(spec["workload"].get<std::string>(), key, value);
+  } else if (!of_simulation) {
     fail(ErrorCode::InvalidArgument, "'{}' is no key of simulations; workload keys need a workload", given);
   }
 }

@@ -16,7 +16,8 @@
 
 namespace inflight {
 
-// One key and the values that it takes. A key of sim_keys(), or of the workload (then it is added to its text).
+// One key and the values that it takes. A key of sim_keys(), or of the workload (then it is set in its text). "seed" is
+// set in both, "workload.seed" in the workload only.
 struct Dimension {
   std::string key;
   std::vector<std::string> values;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -134,6 +135,7 @@ class Spec {
   }
 
   void read(std::string_view pairs) {
+    std::set<std::string, std::less<>> given;
     while (!pairs.empty()) {
       const std::string_view pair = pairs.substr(0, pairs.find(','));
       pairs.remove_prefix(std::min(pairs.size(), pair.size() + 1));
@@ -143,6 +145,9 @@ class Spec {
         std::string names;
         for (const Key& known : kKeys) names += std::string(names.empty() ? "" : ", ") + known.name;
         fail(ErrorCode::InvalidArgument, "workload key '{}' in '{}' is unknown, allowed: {}", key, text_, names);
+      }
+      if (!given.insert(key).second) {
+        fail(ErrorCode::InvalidArgument, "workload key '{}' is given twice in '{}'", key, text_);
       }
       values_[key] = pair.substr(equals + 1);
     }

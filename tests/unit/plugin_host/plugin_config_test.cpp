@@ -19,7 +19,8 @@ TEST(PolicySpec, IsNameMemberAndParameters) {
   ASSERT_EQ(full.parameters.size(), 3U);
   EXPECT_EQ(full.parameters[1].second, "a=b");
   EXPECT_EQ(full.parameters[2].second, "");
-  for (const char* bad : {"", ":a=1", "x:a", "x:=1", "x:a=1,b"}) EXPECT_THROW(parse_policy_spec(bad), Error) << bad;
+  for (const char* bad : {"", ":a=1", "x:a", "x:=1", "x:a=1,b", "x:a=1,b=2,a=1"})
+    EXPECT_THROW(parse_policy_spec(bad), Error) << bad;
   EXPECT_TRUE(parse_policy_spec("x:").parameters.empty());
 }
 

@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "sim/diagnosis.h"
 #include "sim/tuning.h"
 #include "support/expect_error.h"
@@ -43,6 +46,31 @@ TEST(Comparison, EveryCombinationInOrder) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "batching is 'lazy'", [&] {
     static_cast<void>(compare(base, {parse_dimension("batching=static|lazy")}, SteadyClock(), {}));
   });
+}
+
+// The seed draws other requests; a key that the workload has already is replaced.
+TEST(Comparison, SweepsTheWorkloadsSeed) {
+  const char* const base = R"({"workload": "bimodal,requests=20,seed=3,output=10-90", "device": "unit"})";
+  const auto hashes = [&](const char* dimension) {
+    std::vector<uint64_t> found;
+    for (const ComparedRun& run : compare(base, {parse_dimension(dimension)}, SteadyClock(), {})) {
+      found.push_back(run.result.decision_hash);
+    }
+    return found;
+  };
+  const auto same = parse_sim_spec(base);
+  const uint64_t third = run_simulation(same.options, load_workload(same), SteadyClock()).decision_hash;
+  const auto swept = hashes("seed=1:5:5");
+  EXPECT_EQ(std::set<uint64_t>(swept.begin(), swept.end()).size(), 5U);
+  EXPECT_EQ(swept[2], third);
+  EXPECT_EQ(hashes("workload.seed=1:5:5"), swept);
+  const auto runs =
+      compare(base, {parse_dimension("workload.seed=7|8"), parse_dimension("seed=5|6")}, SteadyClock(), {});
+  EXPECT_EQ(nlohmann::json::parse(runs[0].spec_json)["workload"], "bimodal,requests=20,output=10-90,seed=5");
+  EXPECT_EQ(nlohmann::json::parse(runs[0].spec_json)["seed"], "5");
+  const auto lengths =
+      compare(R"({"workload": "lengths=5,9", "device": "unit"})", {parse_dimension("prompt=16|32")}, SteadyClock(), {});
+  EXPECT_EQ(nlohmann::json::parse(lengths[1].spec_json)["workload"], "lengths=5,9,prompt=32");
 }
 
 // checklist 111

@@ -242,6 +242,13 @@ TEST(Workload, MistakesAreNamed) {
   expect("arrivals is 'never', allowed: all, poisson", "closed,arrivals=never");
 }
 
+TEST(Workload, AKeyIsGivenOnce) {
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument,
+                        "workload key 'rate' is given twice in 'poisson,rate=2,seed=1,rate=2'",
+                        [] { static_cast<void>(make_workload("poisson,rate=2,seed=1,rate=2")); });
+  EXPECT_EQ(make_workload("closed,requests=7").requests.size(), 7U);  // a kind's own default is no second time
+}
+
 TEST(Workload, ALengthFileNamesTheLine) {
   const test::TempFolder folder;
   write_text_file(folder.file("bad.txt"), "3\nfive\n");

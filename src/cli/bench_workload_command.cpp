@@ -31,7 +31,8 @@ Workload workload_of(const Flags& flags) {
 }
 
 double useful_slot_share(const RecordedRun& run, const LiveEngine& engine) {
-  return static_cast<double>(run.used_slots) / (static_cast<double>(run.steps.size()) * engine.max_num_seqs());
+  const double slots = static_cast<double>(run.steps.size()) * engine.max_num_seqs();
+  return static_cast<double>(run.used_slots) / std::max(slots, 1.0);
 }
 
 double prefix_hit_rate(const RecordedRun& run) {
@@ -39,22 +40,22 @@ double prefix_hit_rate(const RecordedRun& run) {
 }
 
 std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
-  nlohmann::ordered_json json = {
-      {"workload", flags.workload.empty() ? flags.trace : flags.workload},
-      {"model", engine.model()},
-      {"device", engine.device()},
-      {"steps", result.steps.size()},
-      {"requests", result.requests},
-      {"useful_slot_share", useful_slot_share(result, engine)},
-      {"makespan_s", result.makespan_s()},
-      {"output_tokens", result.output_tokens},
-      {"output_tokens_per_second", static_cast<double>(result.output_tokens) / result.makespan_s()},
-      {"ttft_ms", result.ttft},
-      {"itl_ms", result.itl},
-      {"e2e_ms", result.e2e},
-      {"preemptions", result.preemptions},
-      {"prefix_hit_rate", prefix_hit_rate(result)},
-      {"decision_hash", fmt::format("{:016x}", result.decision_hash)}};
+  nlohmann::ordered_json json = {{"workload", flags.workload.empty() ? flags.trace : flags.workload},
+                                 {"model", engine.model()},
+                                 {"device", engine.device()},
+                                 {"steps", result.steps.size()},
+                                 {"requests", result.finished},
+                                 {"requests_rejected", result.rejected},
+                                 {"useful_slot_share", useful_slot_share(result, engine)},
+                                 {"makespan_s", result.makespan_s()},
+                                 {"output_tokens", result.output_tokens},
+                                 {"output_tokens_per_second", result.output_tokens_per_second()},
+                                 {"ttft_ms", result.ttft},
+                                 {"itl_ms", result.itl},
+                                 {"e2e_ms", result.e2e},
+                                 {"preemptions", result.preemptions},
+                                 {"prefix_hit_rate", prefix_hit_rate(result)},
+                                 {"decision_hash", fmt::format("{:016x}", result.decision_hash)}};
   add_guesses(json, result.guesses);
   return json.dump(2);
 }
@@ -69,9 +70,10 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
     fmt::print("{}\n", to_json(result, flags, engine));
     return;
   }
-  fmt::print("{} requests ({}): {} on {}\n", workload.requests.size(), workload.name, engine.model(), engine.device());
+  fmt::print("{} requests ({}): {} on {}\n", result.finished, workload.name, engine.model(), engine.device());
   fmt::print("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s\n", result.makespan_s(), result.steps.size(),
-             static_cast<double>(result.output_tokens) / result.makespan_s());
+             result.output_tokens_per_second());
+  if (result.rejected > 0) fmt::print("  rejected {}\n", result.rejected);
   fmt::print("  useful slots {:.1f} %, prefix hits {:.1f} %, preemptions {}\n",
              100.0 * useful_slot_share(result, engine), 100.0 * prefix_hit_rate(result), result.preemptions);
   fmt::print("{}", describe_guesses(result.guesses));
@@ -86,10 +88,12 @@ void add_bench_workload(CLI::App& parent) {
       "workload", "A workload or trace as `inflight sim` knows them, on the live engine, in real time");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
-  command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");
+  CLI::Option* const trace =
+      command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");
   command
       ->add_option("--trace-speed", flags->trace_speed, "Its arrivals come so many times as fast; 0: all at the begin")
       ->check(CLI::NonNegativeNumber)
+      ->needs(trace)
       ->capture_default_str();
   command->add_flag("--json", flags->as_json, "One JSON object");
   const auto engine_flags = add_engine_flags(*command);

@@ -35,8 +35,7 @@ struct Figure {
 constexpr Figure kFigures[] = {
     {"makespan_s", [](const RecordedRun& run) { return run.makespan_s(); },
      [](const SimResult& result) { return result.makespan_s(); }},
-    {"output_tokens_per_second",
-     [](const RecordedRun& run) { return static_cast<double>(run.output_tokens) / run.makespan_s(); },
+    {"output_tokens_per_second", [](const RecordedRun& run) { return run.output_tokens_per_second(); },
      [](const SimResult& result) { return result.output_tokens_per_second(); }},
     {"ttft_p50_ms", [](const RecordedRun& run) { return run.ttft.p50; },
      [](const SimResult& result) { return result.ttft.p50; }},

@@ -52,7 +52,12 @@ class Clients {
     while (!due_.empty() && due_.begin()->first <= time) {
       const size_t index = due_.begin()->second;
       due_.erase(due_.begin());
-      auto client = std::make_unique<Client>(Client{this, index, engine_.submit(prepared_[index])});
+      auto client = submit(index);
+      if (client == nullptr) {
+        ++rejected_;
+        add_followers(index, time);
+        continue;
+      }
       if (followers_.any_of(static_cast<int32_t>(index))) {
         ++awaited_;
         client->stream.set_notify([](void* context) { static_cast<Client*>(context)->on_news(); }, client.get());
@@ -69,9 +74,16 @@ class Clients {
       submit_due(clock.now() - begin);
     }
     engine_.drain();
-    for (const auto& client : clients_) static_cast<void>(ended(client->stream));
+    for (const auto& client : clients_) {
+      if (client != nullptr) static_cast<void>(ended(client->stream));
+    }
     engine_.resume();
   }
+
+  // At submit: by the queue's limits.
+  [[nodiscard]] int64_t rejected() const { return rejected_; }
+  // Of the last request that ended by one; empty: none did.
+  [[nodiscard]] const std::string& error() const { return error_; }
 
  private:
   struct Client {
@@ -85,6 +97,23 @@ class Clients {
     }
   };
   static constexpr TimeNs kNoWait = 1'000'000'000;  // nothing is due: look again after a second
+
+  // Null: it was rejected.
+  std::unique_ptr<Client> submit(size_t index) {
+    try {
+      return std::make_unique<Client>(Client{this, index, engine_.submit(prepared_[index])});
+    } catch (const Failure& failure) {
+      if (failure.status() != INFLIGHT_ERROR_REJECTED) throw;
+      return nullptr;
+    }
+  }
+
+  void add_followers(size_t index, TimeNs now) {
+    followers_.each(static_cast<int32_t>(index), [this, now](int32_t follower) {
+      const auto next = static_cast<size_t>(follower);
+      due_.emplace(now + workload_.requests[next].arrival, next);
+    });
+  }
 
   void wait(TimeNs duration) {
     std::unique_lock lock(mutex_);
@@ -100,17 +129,14 @@ class Clients {
     for (const size_t index : news) {
       if (!ended(clients_[index]->stream)) continue;
       --awaited_;
-      followers_.each(static_cast<int32_t>(index), [this, now](int32_t follower) {
-        const auto next = static_cast<size_t>(follower);
-        due_.emplace(now + workload_.requests[next].arrival, next);
-      });
+      add_followers(index, now);
     }
   }
 
   // Reads what has come.
-  static bool ended(Stream& stream) {
+  bool ended(Stream& stream) {
     while (const auto event = stream.next(std::chrono::milliseconds(0))) {
-      if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
+      if (event->finish_reason == INFLIGHT_FINISH_ERROR) error_ = event->error;
       if (event->finish_reason != INFLIGHT_FINISH_NONE) return true;
     }
     return false;
@@ -121,9 +147,11 @@ class Clients {
   std::vector<RequestOptions> prepared_;
   Followers followers_;
   std::multimap<TimeNs, size_t> due_;
-  std::vector<std::unique_ptr<Client>> clients_;  // by request
-  size_t awaited_ = 0;                            // running requests that others follow
-  std::mutex mutex_;                              // guards what is below
+  std::vector<std::unique_ptr<Client>> clients_;  // by request; null: rejected at submit, or not sent yet
+  int64_t rejected_ = 0;
+  std::string error_;
+  size_t awaited_ = 0;  // running requests that others follow
+  std::mutex mutex_;    // guards what is below
   std::condition_variable arrived_;
   std::vector<size_t> news_;
 };
@@ -178,11 +206,11 @@ RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest
   return options;
 }
 
-RecordedRun LiveEngine::recorded(TimeNs begin, size_t requests) const {
+RecordedRun LiveEngine::recorded(TimeNs begin, int64_t requests) const {
   constexpr int kAttempts = 1000;  // of a millisecond: the engine writes when it comes to rest
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     RecordedRun run = read_recorded_run(read_recording(recording_), begin);
-    if (run.finished == static_cast<int64_t>(requests)) return run;
+    if (run.finished + run.rejected + run.failed == requests) return run;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   fail(ErrorCode::Io, "{}: the recording ends before the last of {} requests", recording_, requests);
@@ -198,7 +226,10 @@ RecordedRun LiveEngine::run(const Workload& workload) {
   const TimeNs begin = SteadyClock().now();
   engine_.resume();
   clients.serve(begin);
-  return recorded(begin, workload.requests.size());
+  RecordedRun run = recorded(begin, std::ssize(workload.requests) - clients.rejected());
+  if (run.failed > 0) fail(ErrorCode::EngineFailed, "{}", clients.error());
+  run.rejected += clients.rejected();
+  return run;
 }
 
 }  // namespace inflight::cli

@@ -24,8 +24,8 @@ class LiveEngine {
   ~LiveEngine();
 
   // Serves the workload. What arrives at 0 is there when it begins; the others come by the clock, one with `after` when
-  // that one has ended and its time has passed.
-  // ERRORS: InvalidArgument (a request that the engine refuses), EngineFailed, Io.
+  // that one has ended and its time has passed. Requests that a limit of the queue or a policy rejects count as such.
+  // ERRORS: InvalidArgument (a request that the engine refuses), EngineFailed (one that ended by an error, too), Io.
   [[nodiscard]] RecordedRun run(const Workload& workload);
 
   [[nodiscard]] Engine& engine() { return engine_; }
@@ -38,7 +38,7 @@ class LiveEngine {
 
  private:
   [[nodiscard]] RequestOptions options_of(const Workload& workload, const SimRequest& request) const;
-  [[nodiscard]] RecordedRun recorded(TimeNs begin, size_t requests) const;
+  [[nodiscard]] RecordedRun recorded(TimeNs begin, int64_t requests) const;
 
   std::string own_recording_;  // empty: --record named one
   std::string recording_;

@@ -56,6 +56,7 @@ class Reader {
  private:
   struct Live {
     TimeNs arrival = 0;
+    int32_t prompt_tokens = 0;
     TimeNs last_token = kNotYet;
     bool scheduled = false;
   };
@@ -66,10 +67,9 @@ class Reader {
   void apply(const TraceAdd& add, TimeNs now) {
     if (live_.empty() && add.request.arrival > run_.end) run_.pickups.push_back(now - add.request.arrival);
     if (!first_sequence_) first_sequence_ = to_integer(add.sequence);
-    live_[to_integer(add.sequence)] = {.arrival = std::max(add.request.arrival, run_.begin)};
+    live_[to_integer(add.sequence)] = {.arrival = std::max(add.request.arrival, run_.begin),
+                                       .prompt_tokens = add.prompt_token_count};
     outputs_.add(add.sequence, add.prompt_token_count);
-    ++run_.requests;
-    run_.prompt_tokens += add.prompt_token_count;
   }
 
   void apply(const TracePlan& plan, TimeNs now) {
@@ -79,7 +79,10 @@ class Reader {
     BatchPlan decided;
     for (const TracePlan::Entry& entry : plan.entries) {
       const auto found = live_.find(to_integer(entry.sequence));
-      if (found != live_.end() && !std::exchange(found->second.scheduled, true)) run_.cached_tokens += entry.computed;
+      if (found != live_.end() && !std::exchange(found->second.scheduled, true)) {
+        run_.prompt_tokens += found->second.prompt_tokens;
+        run_.cached_tokens += entry.computed;
+      }
       BatchEntry& one = decided.entries.emplace_back();
       one.sequence = static_cast<SequenceId>(to_integer(entry.sequence) - first_sequence_.value_or(0) + 1);
       one.computed_token_count = entry.computed;
@@ -117,20 +120,25 @@ class Reader {
     step.ended = now;
     step.after_idle = idle_;
     step.duration = now - (idle_ ? std::max(run_.end, step.planned) : run_.end);
-    if (idle_) after_rest_.rested(last_end_, step.planned);
+    // A step that was planned before the last request was seen to have ended follows no rest.
+    if (idle_ && last_end_ < step.planned) after_rest_.rested(last_end_, step.planned);
     after_rest_.count(step.work, step.planned);
     run_.end = last_end_ = now;
-    idle_ = false;
+    idle_ = live_.empty();
   }
 
   void apply(const TraceFinish& finish, TimeNs now) {
     const auto found = live_.find(to_integer(finish.sequence));
     if (found == live_.end()) return;
-    e2e_.push_back(now - found->second.arrival);
+    if (finish.reason != FinishReason::Error) {
+      ++run_.finished;
+      e2e_.push_back(now - found->second.arrival);
+    } else {
+      ++(found->second.scheduled ? run_.failed : run_.rejected);
+    }
     live_.erase(found);
     idle_ = live_.empty();
     outputs_.on_finish(finish.sequence);
-    ++run_.finished;
   }
 
   const int32_t sliding_window_;

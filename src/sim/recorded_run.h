@@ -69,15 +69,22 @@ struct RecordedStep {
 struct RecordedRun {
   std::vector<RecordedStep> steps;
   TimeNs begin = 0, end = 0;
-  int64_t requests = 0, finished = 0, output_tokens = 0, preemptions = 0;
-  int64_t prompt_tokens = 0, cached_tokens = 0;
-  int64_t used_slots = 0;  // sequences of all steps
+  int64_t finished = 0;  // requests that ended otherwise than by an error
+  int64_t rejected = 0;  // by an error before their first step: a policy's
+  int64_t failed = 0;    // by an error later
+  int64_t output_tokens = 0, preemptions = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0;  // of requests that came to a step
+  int64_t used_slots = 0;                        // sequences of all steps
   GuessCounts guesses;
   LatencySummary ttft, itl, e2e;
   std::vector<TimeNs> pickups;  // of requests that found the engine idle: from their arrival until it took them
   uint64_t decision_hash = 0;   // as SimResult's; sequences count from the first of the run
 
   [[nodiscard]] double makespan_s() const { return static_cast<double>(end - begin) * 1e-9; }
+  // 0 where no step was made.
+  [[nodiscard]] double output_tokens_per_second() const {
+    return end > begin ? static_cast<double>(output_tokens) / makespan_s() : 0.0;
+  }
 };
 
 // The part of a recording from `begin` on; a request that was there before arrived at `begin`.

@@ -3,6 +3,7 @@
 """A policy from `inflight plugin new` to a run, by somebody who has nothing but what is installed: a temporary prefix with
 the header, inflight-plugin.pc and the CMake package; built both ways, in C and C++, of both kinds.
 plugin_tools_test.py PROGRAM BUILD_FOLDER CMAKE"""
+import csv
 import json
 import os
 import pathlib
@@ -13,6 +14,23 @@ import tempfile
 import unittest
 
 PROGRAM, BUILD, CMAKE = sys.argv[1:4]
+REJECTS_LONG_PROMPTS = """
+#include "inflight/plugin.hpp"
+struct Short {
+  static constexpr inflight::Policy kPolicy =
+      inflight::sched_policy("test.short", "rejects prompts of more than 40 tokens")
+          .by("tests", "1", "Apache-2.0")
+          .reads(INFLIGHT_COLUMN_LENGTHS)
+          .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_REJECT);
+  explicit Short(const inflight::SchedSetup&) {}
+  inflight_plugin_status_t admit(const inflight_step_t& step, const inflight_candidate_t& candidate,
+                                 inflight_admission_t& admission) {
+    if (step.waiting->prompt_tokens[candidate.index] > 40) admission.decision = INFLIGHT_ADMIT_REJECT;
+    return 0;
+  }
+};
+INFLIGHT_EXPORT_POLICY(Short)
+"""
 VARIANTS = [(lang, kind) for lang in ("c", "cpp") for kind in ("schedule", "evict")]
 
 
@@ -122,6 +140,25 @@ class PluginTools(unittest.TestCase):
                                           "--json", INFLIGHT_REPORT_DIR=str(self.root))))
         self.assertIn("crashed with SIGSEGV", broken["fault"])
         self.assertTrue(broken["identical"])
+
+    def test_rejected_requests_are_counted(self):
+        """Who is rejected has ended, even where nobody else is left; simulated and live runs count alike."""
+        source, plugin = self.root / "short.cpp", self.root / "short.ifp.so"
+        source.write_text(REJECTS_LONG_PROMPTS)
+        self.good(run("c++", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-I", str(self.prefix / "include"),
+                      "-o", str(plugin), str(source)))
+        self.good(run(PROGRAM, "plugin", "check", str(plugin), "--calls", "300"))
+        table = self.root / "short.csv"
+        for lengths, workload in (("10-80", "uniform,requests=40,output=5"), ("41", "poisson,rate=50,requests=5,output=5")):
+            given = ["--workload", f"{workload},prompt={lengths}", "--policy", str(plugin), "--json"]
+            simulated = json.loads(self.good(run(PROGRAM, "sim", *given, "--csv", str(table))))
+            lines = list(csv.DictReader(table.read_text().splitlines()))
+            for line in lines:
+                self.assertEqual(line["finish_reason"] == "error", int(line["prompt_tokens"]) > 40)
+            rejected = sum(line["finish_reason"] == "error" for line in lines)
+            live = json.loads(self.good(run(PROGRAM, "bench", "workload", *given)))
+            for counted in simulated, live:
+                self.assertEqual((counted["requests"], counted["requests_rejected"]), (len(lines) - rejected, rejected))
 
     def test_check_fails_with_one_line_a_check(self):
         plugin = pathlib.Path(BUILD) / "test-plugins" / "hostile.ifp.so"

@@ -55,13 +55,14 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
       EXPECT_EQ(run.decision_hash, result.decision_hash);
       EXPECT_EQ(static_cast<int64_t>(run.steps.size()), result.scheduler.steps);
       EXPECT_EQ(run.output_tokens, result.scheduler.output_tokens);
+      EXPECT_EQ(run.prompt_tokens, result.scheduler.prompt_tokens);
       EXPECT_EQ(run.cached_tokens, result.scheduler.cached_tokens);
       EXPECT_EQ(run.preemptions, result.scheduler.preemptions);
       EXPECT_EQ(run.guesses.drafts, result.scheduler.drafts);
       EXPECT_EQ(run.guesses.draft_tokens, result.scheduler.draft_tokens);
       EXPECT_EQ(run.guesses.accepted_tokens, result.scheduler.accepted_tokens);
       EXPECT_EQ(run.used_slots, result.scheduler.used_slot_steps);
-      EXPECT_EQ(run.finished, run.requests);
+      EXPECT_EQ(run.finished, std::ssize(result.requests));
       EXPECT_EQ(run.end, result.makespan);
       expect_same(run.ttft, result.ttft);
       expect_same(run.itl, result.itl);
@@ -123,6 +124,47 @@ TEST(RecordedRun, KnowsGuessesFromPrompts) {
   EXPECT_EQ(guesses, result.scheduler.draft_tokens);
 }
 
+// With overlap a step runs for nobody after each stop: who comes later finds an engine that has rested since its end.
+TEST(RecordedRun, ARestBeginsWhenTheStepForNobodyHasEnded) {
+  SimOptions options = options_of(true);
+  options.device = find_device_profile("unit,wake_us=100,idle_us=50");
+  options.setup.config.max_model_len = 64;
+  const auto [result, records] = record("poisson,requests=20,rate=20,prompt=8,output=3,max_tokens=9", options);
+  const RecordedRun run = read_recorded_run(records, 0);
+  const DeviceModel model(options.device);
+  for (const RecordedStep& step : run.steps) {
+    if (step.ended == 0) continue;  // the last one, for nobody
+    EXPECT_EQ(step.duration, model.device_time(step.work)) << step.number;
+  }
+  EXPECT_EQ(run.finished, 20);
+}
+
+// Only a policy ends a request by an error before its first step.
+TEST(RecordedRun, TellsWhoWasRejectedFromWhoFailed) {
+  std::vector<std::byte> bytes;
+  TraceEncoder encoder(
+      [&](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true);
+  Request request;
+  request.prompt = {1, 2, 3};
+  for (uint64_t id = 1; id <= 3; ++id) encoder.on_add(static_cast<SequenceId>(id), request, request.prompt, 0);
+  BatchPlan plan;
+  plan.step = 1;
+  for (const uint64_t id : {1, 2}) {
+    BatchEntry& entry = plan.entries.emplace_back();
+    entry.sequence = static_cast<SequenceId>(id);
+    entry.scheduled_token_count = 3;
+  }
+  encoder.on_plan({.plan = plan, .refusals = {}, .preemptions = {}}, 5);
+  encoder.on_finish(static_cast<SequenceId>(3), FinishReason::Error, 5);
+  encoder.on_finish(static_cast<SequenceId>(1), FinishReason::Error, 10);
+  encoder.on_finish(static_cast<SequenceId>(2), FinishReason::Length, 10);
+  const RecordedRun run = read_recorded_run(decode_trace(bytes), 0);
+  EXPECT_EQ(run.finished, 1);
+  EXPECT_EQ(run.rejected, 1);
+  EXPECT_EQ(run.failed, 1);
+  EXPECT_DOUBLE_EQ(run.e2e.max, 10e-6);
+}
+
 // What was before, even an open engine's warming up, is not in it; who came while it was held arrived at the begin.
 TEST(RecordedRun, BeginsWhereItIsTold) {
   std::vector<std::byte> bytes;
@@ -147,7 +189,7 @@ TEST(RecordedRun, BeginsWhereItIsTold) {
   serve(2, 25, 31, 40);
   const RecordedRun run = read_recorded_run(decode_trace(bytes), 30);
   ASSERT_EQ(run.steps.size(), 1U);
-  EXPECT_EQ(run.requests, 1);
+  EXPECT_EQ(run.finished, 1);
   EXPECT_EQ(run.steps[0].duration, 9);
   EXPECT_EQ(run.steps[0].work.tokens, 3);
   EXPECT_DOUBLE_EQ(run.ttft.max, 10e-6);

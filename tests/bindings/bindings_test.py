@@ -270,12 +270,54 @@ class Python(unittest.TestCase):
             inflight.Engine("/nowhere.gguf")
         self.assertIsInstance(inflight.InvalidArgument(10, ""), ValueError)
 
+    # ctypes alone would cut each to what fits its C type.
+    def test_numbers_and_texts_that_do_not_fit_are_refused(self):
+        for options, field in (({"max_tokens": 2**40}, "max_tokens is 1099511627776, allowed: -2147483648 to 2147483647"),
+                               ({"max_tokens": -2**33 + 5}, "max_tokens is -8589934587"),
+                               ({"seed": -1}, "seed is -1, allowed: 0 to 18446744073709551615"),
+                               ({"ignore_eos": 256}, "ignore_eos is 256, allowed: 0 to 255"),
+                               ({"logit_bias": {2**32 + 3: 100.0}}, "an entry of logit_bias is 4294967299"),
+                               ({"stop_token_ids": [1, -2**32]}, "an entry of stop_token_ids is -4294967296"),
+                               ({"stop": ["a\0b"]}, "stop is 'a.x00b', allowed: text without NUL"),
+                               ({"structured_regex": "a\0b"}, "structured_regex is 'a.x00b'"),
+                               ({"structured_choice": ["a", "b\0"]}, "structured_choice is 'b.x00'")):
+            with self.assertRaisesRegex(ValueError, field):
+                self.engine.submit("Once", **options)
+        with self.assertRaisesRegex(ValueError, "an entry of prompt_ids is 8589934593, allowed: -2147483648 to 2147483647"):
+            self.engine.submit([2, 2**33 + 1, 3])
+        with self.assertRaisesRegex(ValueError, "max_num_seqs is 4294967300"):
+            inflight.Engine(MODEL, max_num_seqs=2**32 + 4)
+        with self.assertRaisesRegex(ValueError, "model is 'x.x00y.gguf', allowed: text without NUL"):
+            inflight.Engine("x\0y.gguf")
+        with self.assertRaisesRegex(TypeError, "unknown option 'prompt_length'"):
+            self.engine.submit("Once", prompt_length=1 << 20)
+        for call in (lambda: self.engine.token_text(2**32), lambda: self.engine.detokenize([2**32]),
+                     lambda: self.engine.steps(-1), lambda: self.engine.set_policy("fcfs\0"),
+                     lambda: inflight.load_plugin("/x\0")):
+            with self.assertRaisesRegex(ValueError, "allowed: "):
+                call()
+        stream = self.engine.submit("A text with \0 has its length with it", max_tokens=1)
+        self.assertEqual(list(stream)[-1].prompt_token_count,
+                         len(self.engine.tokenize("A text with \0 has its length with it")))
+
+    def test_several_answers_are_several_texts(self):
+        options = {"n": 3, "temperature": 1, "seed": 7, "max_tokens": 8, "ignore_eos": True}
+        wanted = ["", "", ""]
+        for output in self.engine.submit("Once", **options):
+            wanted[output.index] += output.text
+        self.assertEqual(len(set(wanted)), 3)
+        self.assertEqual(self.engine.submit("Once", **options).texts(), wanted)
+        with self.assertRaisesRegex(ValueError, "n is 3, allowed for one text: 1"):
+            self.engine.generate("Once", **options)
+
     def test_an_engine_rests_changes_and_drains(self):
         with inflight.Engine(MODEL, max_num_seqs=2, scheduling_profile="rag", max_num_queued_reqs=3) as engine:
             wanted = engine.generate("Once", max_tokens=8)
             engine.pause(everything=True)
             stream = engine.submit("Once", max_tokens=8)
             self.assertIsNone(stream.next(50))
+            with self.assertRaisesRegex(ValueError, "timeout_ms is 4294967296"):
+                stream.next(2**32)
             engine.configure(max_num_seqs=1)
             with self.assertRaisesRegex(inflight.InvalidArgument, "max_num_seqs is 3"):
                 engine.configure(max_num_seqs=3)
@@ -287,6 +329,7 @@ class Python(unittest.TestCase):
                 engine.submit("Once", max_tokens=8)
             self.assertEqual(refused.exception.reason, "queued_requests")
             self.assertGreaterEqual(refused.exception.retry_after_s, 1)
+            self.assertFalse(engine.drain(-1))  # does not wait
             engine.resume()
             self.assertTrue(engine.drain())
             self.assertEqual([each.text() for each in waiting], [wanted] * 4)

@@ -19,6 +19,7 @@ import collections.abc
 import ctypes
 import dataclasses
 import json
+import operator
 import os
 import threading
 import typing
@@ -92,19 +93,53 @@ def _text(read: typing.Callable[..., int]) -> str:
     return _bytes(read).decode(errors="replace")
 
 
-def _strings(values: typing.Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
-    return (ctypes.c_char_p * len(values))(*[value.encode() for value in values])
+# ctypes cuts a number to the bits of its C type and the library reads a text up to a NUL: what does not fit is refused here.
+
+def _integer(name: str, value: typing.Any, kind: typing.Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type") from None
+    bits = 8 * ctypes.sizeof(kind)
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind(-1).value < 0 else (0, (1 << bits) - 1)
+    if not low <= number <= high:
+        raise ValueError(f"{name} is {number}, allowed: {low} to {high}")
+    return number
+
+
+def _ids(name: str, values: typing.Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
+    ids = list(values)
+    for extreme in (min(ids), max(ids)) if ids else ():
+        _integer(f"an entry of {name}", extreme, ctypes.c_int32)
+    return (ctypes.c_int32 * len(ids))(*ids)
+
+
+def _string(name: str, value: typing.Union[str, bytes]) -> bytes:
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type")
+    data = value.encode() if isinstance(value, str) else value
+    if b"\0" in data:
+        raise ValueError(f"{name} is {value!r}, allowed: text without NUL")
+    return data
+
+
+def _strings(name: str, values: typing.Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * len(values))(*[_string(name, value) for value in values])
+
+
+def _path(name: str, value: typing.Union[str, os.PathLike[str]]) -> bytes:
+    return _string(name, os.fsencode(value))
 
 
 def _fill(params: ctypes.Structure, options: typing.Mapping[str, typing.Any],
           special: typing.Mapping[str, _Setter]) -> list[object]:
     """Sets a parameter struct's fields by name; what they point to is returned, to be kept alive."""
     kept: list[object] = []
-    fields = {field[0] for field in params._fields_}
+    fields = {field[0]: field[1] for field in params._fields_}
     for name, value in options.items():
         if name in special:
             special[name](value, kept)
-        elif name not in fields or name.startswith(("reserved", "struct_size")) or name.endswith("_count"):
+        elif name not in fields or name.startswith(("reserved", "struct_size", "prompt_length")) or name.endswith("_count"):
             raise TypeError(f"unknown option '{name}'")
         elif value is not None:
             names = _native.ENUMERATIONS.get(name, {})
@@ -112,8 +147,12 @@ def _fill(params: ctypes.Structure, options: typing.Mapping[str, typing.Any],
                 if value not in names:
                     raise ValueError(f"{name} is {value!r}, allowed: {', '.join(names)}")
                 value = names[value]
+            if fields[name] in _native.INTEGERS:
+                value = _integer(name, value, fields[name])
+            elif fields[name] is ctypes.c_char_p:
+                value = _string(name, value)
             try:
-                setattr(params, name, value.encode() if isinstance(value, str) else value)
+                setattr(params, name, value)
             except TypeError:
                 raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type") from None
     return kept
@@ -166,8 +205,9 @@ class _Waiter:
 class Stream:
     """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
 
-    def __init__(self, engine: Engine, handle: ctypes.c_void_p) -> None:
+    def __init__(self, engine: Engine, handle: ctypes.c_void_p, count: int) -> None:
         self._engine = engine
+        self._count = count  # of the answers
         self._handle: typing.Optional[ctypes.c_void_p] = handle
         self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
         self._guard = threading.Lock()  # of _handle, which any thread may cancel by
@@ -198,9 +238,10 @@ class Stream:
             _library.inflight_stream_destroy(handle)
 
     def next(self, timeout_ms: int = -1) -> typing.Optional[Output]:
-        """The next Output; None when the time ran out. StopIteration: the answer is complete."""
+        """The next Output; None when the time ran out, which less than 0 never does. StopIteration: the answer is complete."""
         if not self._handle:
             raise StopIteration
+        timeout_ms = _integer("timeout_ms", timeout_ms, ctypes.c_int32)
         status = _check(_library.inflight_stream_next(self._handle, timeout_ms, ctypes.byref(self._event)))
         if status == _native.END_OF_STREAM:
             self.close()
@@ -259,9 +300,18 @@ class Stream:
             if waiter.wake is wake:  # else another loop reads it by now
                 waiter.wake = None
 
+    def texts(self) -> list[str]:
+        """The whole answers, as many as the option n."""
+        texts = [""] * self._count
+        for output in self:
+            texts[output.index] += output.text
+        return texts
+
     def text(self) -> str:
-        """The whole answer."""
-        return "".join(output.text for output in self)
+        """The whole answer of a request with n = 1."""
+        if self._count > 1:
+            raise ValueError(f"n is {self._count}, allowed for one text: 1; submit(...).texts() gives several")
+        return self.texts()[0]
 
 
 class Engine:
@@ -280,7 +330,7 @@ class Engine:
                 lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
 
         def set_loras(modules: collections.abc.Mapping[str, str], kept: list[object]) -> None:
-            array = _strings([f"{name}={os.fspath(path)}" for name, path in modules.items()])
+            array = _strings("lora_modules", [f"{name}={os.fspath(path)}" for name, path in modules.items()])
             kept.append(array)
             params.lora_modules = ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p))
             params.lora_module_count = len(array)
@@ -323,7 +373,7 @@ class Engine:
 
         def texts(name: str, count_name: str) -> _Setter:
             def put(values: typing.Any, kept: list[object]) -> None:
-                array = _strings([values] if isinstance(values, str) else list(values or []))
+                array = _strings(name, [values] if isinstance(values, str) else list(values or []))
                 kept.append(array)
                 setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
                 setattr(params, count_name, len(array))
@@ -331,14 +381,14 @@ class Engine:
 
         def ids(name: str, count_name: str) -> _Setter:
             def put(values: typing.Any, _: list[object]) -> None:
-                values = list(values or [])
-                setattr(params, name, (ctypes.c_int32 * len(values))(*values))
-                setattr(params, count_name, len(values))
+                array = _ids(name, values or [])
+                setattr(params, name, array)
+                setattr(params, count_name, len(array))
             return put
 
         def bias(values: typing.Any, _: list[object]) -> None:
             values = dict(values or {})
-            params.logit_bias_ids = (ctypes.c_int32 * len(values))(*values.keys())
+            params.logit_bias_ids = _ids("logit_bias", values.keys())
             params.logit_biases = (ctypes.c_float * len(values))(*values.values())
             params.logit_bias_count = len(values)
 
@@ -355,10 +405,10 @@ class Engine:
         handle = ctypes.c_void_p()
         _check(_library.inflight_engine_submit(self._live, ctypes.byref(params), ctypes.byref(handle)))
         del kept  # read before the call returned
-        return Stream(self, handle)
+        return Stream(self, handle, params.n)
 
     def generate(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> str:
-        """The whole text of one answer."""
+        """The whole text of one answer; submit(...).texts() gives those of several."""
         return self.submit(prompt, **options).text()
 
     def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "last") -> list[float]:
@@ -371,11 +421,12 @@ class Engine:
 
     def load_lora_adapter(self, lora_name: str, lora_path: typing.Union[str, os.PathLike[str]]) -> None:
         """From now on requests may name it; the engine needs max_loras or lora_modules."""
-        _check(_library.inflight_engine_load_lora_adapter(self._live, lora_name.encode(), os.fsencode(lora_path)))
+        _check(_library.inflight_engine_load_lora_adapter(self._live, _string("lora_name", lora_name),
+                                                          _path("lora_path", lora_path)))
 
     def unload_lora_adapter(self, lora_name: str) -> None:
         """Requests that use it go on."""
-        _check(_library.inflight_engine_unload_lora_adapter(self._live, lora_name.encode()))
+        _check(_library.inflight_engine_unload_lora_adapter(self._live, _string("lora_name", lora_name)))
 
     def step(self) -> bool:
         """With host_driven=True: one step in this thread; False when nothing is to be done."""
@@ -392,11 +443,12 @@ class Engine:
             capacity = count.value
 
     def detokenize(self, ids: typing.Sequence[int]) -> str:
-        array = (ctypes.c_int32 * len(ids))(*ids)
+        array = _ids("ids", ids)
         return _text(lambda *out: _library.inflight_detokenize(self._live, array, len(array), *out))
 
     def token_text(self, token_id: int) -> bytes:
         """What one token stands for: its bytes, which need not be whole characters, or a control token's name."""
+        token_id = _integer("token_id", token_id, ctypes.c_int32)
         return _bytes(lambda *out: _library.inflight_token_text(self._live, token_id, *out))
 
     def chat_render(self, messages: typing.Sequence[typing.Mapping[str, typing.Any]], **variables: typing.Any) -> str:
@@ -423,14 +475,15 @@ class Engine:
 
     def steps(self, since: int = 0) -> typing.Any:
         """The latest steps of the batch; see inflight_engine_steps_json()."""
+        since = _integer("since", since, ctypes.c_uint64)
         return json.loads(_text(lambda *out: _library.inflight_engine_steps_json(self._live, since, *out)))
 
     def set_policy(self, spec: str) -> None:
-        _check(_library.inflight_engine_set_policy(self._live, spec.encode()))
+        _check(_library.inflight_engine_set_policy(self._live, _string("spec", spec)))
 
     def set_policy_params(self, spec: str) -> None:
         """Parameters of a policy in force, "name:key=value,..."."""
-        _check(_library.inflight_engine_set_policy_params(self._live, spec.encode()))
+        _check(_library.inflight_engine_set_policy_params(self._live, _string("spec", spec)))
 
     def configure(self, **limits: typing.Any) -> None:
         """Changes limits while requests run: max_num_seqs, max_num_batched_tokens, ...; see inflight_engine_configure()."""
@@ -447,7 +500,7 @@ class Engine:
 
     def drain(self, timeout: typing.Optional[float] = None) -> bool:
         """Takes no more requests and waits, `timeout` seconds at most, until the last has ended: whether it has."""
-        milliseconds = -1 if timeout is None else int(timeout * 1000)
+        milliseconds = -1 if timeout is None else int(min(max(timeout * 1000, 0), (1 << 31) - 1))
         return _check(_library.inflight_engine_drain(self._live, milliseconds)) == _native.OK
 
 
@@ -476,7 +529,7 @@ atexit.register(set_log, None)  # no thread may call an interpreter that ends
 
 def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
     """Makes a plugin file's policies known by name."""
-    _check(_library.inflight_plugin_load(str(path).encode()))
+    _check(_library.inflight_plugin_load(_path("path", path)))
 
 
 def simulate(**spec: typing.Any) -> typing.Any:

@@ -8,6 +8,7 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_siz
 
 OK, WOULD_BLOCK, END_OF_STREAM, IDLE = 0, 1, 2, 3
 FIRST_ERROR = 10
+INTEGERS = (c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_size_t)  # of the parameter structs' fields
 PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
 PAUSE_NEW, PAUSE_ALL = 1, 2
 LOG_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}

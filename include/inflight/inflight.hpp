@@ -8,6 +8,7 @@
 #ifndef INFLIGHT_HPP
 #define INFLIGHT_HPP
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -45,6 +46,12 @@ namespace detail {
 inline inflight_status_t check(inflight_status_t status) {
   if (status >= INFLIGHT_ERROR_INVALID_ARGUMENT) throw Failure(status);
   return status;
+}
+
+// A timeout as the C functions take it: none waits without end, less than 0 not at all; 24 days are the longest.
+inline int32_t timeout_ms(std::optional<std::chrono::milliseconds> timeout) {
+  if (!timeout) return -1;
+  return static_cast<int32_t>(std::clamp<int64_t>(timeout->count(), 0, INT32_MAX));
 }
 
 // Calls read(buffer, capacity, &length) until the text fits.
@@ -109,11 +116,12 @@ class Stream {
   }
   ~Stream() { inflight_stream_destroy(handle_); }
 
-  // The next event; nullopt when the answer is complete, or when `timeout` ran out (ended() tells which).
+  // The next event; nullopt when the answer is complete, or when `timeout` ran out (ended() tells which). Without a
+  // timeout it waits as long as it takes.
   std::optional<Event> next(std::optional<std::chrono::milliseconds> timeout = std::nullopt) {
     inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
-    const int32_t wait = timeout ? static_cast<int32_t>(timeout->count()) : -1;
-    const inflight_status_t status = detail::check(inflight_stream_next(handle_, wait, &event));
+    const inflight_status_t status =
+        detail::check(inflight_stream_next(handle_, detail::timeout_ms(timeout), &event));
     ended_ = status == INFLIGHT_END_OF_STREAM;
     if (status != INFLIGHT_OK) return std::nullopt;
     Event result;
@@ -155,11 +163,21 @@ class Stream {
     detail::check(inflight_stream_set_notify(handle_, notify, context));
   }
 
-  // The whole answer.
-  std::string text() {
-    std::string all;
-    while (const std::optional<Event> event = next()) all += event->text;
+  // The whole answers, by index: as many as RequestOptions.params.n.
+  std::vector<std::string> texts() {
+    std::vector<std::string> all(1);
+    while (const std::optional<Event> event = next()) {
+      const auto index = static_cast<size_t>(event->index);
+      if (index >= all.size()) all.resize(index + 1);
+      all[index] += event->text;
+    }
     return all;
+  }
+  // The whole answer.  Throws std::logic_error when there are several.
+  std::string text() {
+    std::vector<std::string> all = texts();
+    if (all.size() > 1) throw std::logic_error("the request has several answers (n): texts() gives them");
+    return std::move(all[0]);
   }
 
  private:
@@ -297,8 +315,7 @@ class Engine {
     });
   }
   inflight_stats_t stats() {
-    inflight_stats_t stats{};
-    stats.struct_size = sizeof stats;
+    inflight_stats_t stats = INFLIGHT_STATS_INIT;
     detail::check(inflight_engine_stats(handle_, &stats));
     return stats;
   }
@@ -326,10 +343,9 @@ class Engine {
   }
   void pause(inflight_pause_mode_t mode = INFLIGHT_PAUSE_ALL) { detail::check(inflight_engine_pause(handle_, mode)); }
   void resume() { detail::check(inflight_engine_resume(handle_)); }
-  // True: no request is left.
+  // True: no request is left. Without a timeout it waits as long as it takes.
   bool drain(std::optional<std::chrono::milliseconds> timeout = std::nullopt) {
-    const int32_t wait = timeout ? static_cast<int32_t>(timeout->count()) : -1;
-    return detail::check(inflight_engine_drain(handle_, wait)) == INFLIGHT_OK;
+    return detail::check(inflight_engine_drain(handle_, detail::timeout_ms(timeout))) == INFLIGHT_OK;
   }
   inflight_engine_t* handle() const noexcept { return handle_; }
 

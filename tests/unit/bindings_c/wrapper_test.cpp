@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: the C++ form of the interface takes any timeout for what it says, and keeps several answers apart.
+// Method: the demo model, paused where time is to pass; each answer beside its events.
+// Covers: include/inflight/inflight.hpp
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inflight/inflight.hpp"
+#include "support/abi_engine.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+inflight::EngineOptions demo() {
+  inflight::EngineOptions options;
+  options.model = inflight::test::kModel;
+  return options;
+}
+
+inflight::RequestOptions story(int32_t n = 1) {
+  inflight::RequestOptions request;
+  request.prompt = "Once upon a time";
+  request.params.max_tokens = 12;
+  if (n > 1) request.params.n = n, request.params.temperature = 1.0F, request.params.seed = 7;
+  return request;
+}
+
+TEST(Wrapper, ATimeoutBelowZeroIsNoWaitAndALongOneALongWait) {
+  inflight::Engine engine(demo());
+  engine.pause();
+  inflight::Stream stream = engine.submit(story());
+  const Clock::time_point begin = Clock::now();
+  std::jthread later([&] {
+    std::this_thread::sleep_for(2s);
+    engine.resume();
+  });
+  EXPECT_FALSE(stream.next(-3ms));
+  EXPECT_FALSE(engine.drain(-3ms));
+  EXPECT_LT(Clock::now() - begin, 1s);
+  EXPECT_TRUE(stream.next(std::chrono::milliseconds(int64_t{1} << 32U)));  // no multiple of 2^32 is 0
+  EXPECT_GT(Clock::now() - begin, 1s);
+  EXPECT_TRUE(engine.drain());
+}
+
+TEST(Wrapper, SeveralAnswersAreSeveralTexts) {
+  inflight::Engine engine(demo());
+  EXPECT_EQ(engine.submit(story()).text(), ", there was a clever girl named Emma. She");
+  std::vector<std::string> expected(3);
+  inflight::Stream stream = engine.submit(story(3));
+  while (const auto event = stream.next()) expected.at(static_cast<size_t>(event->index)) += event->text;
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_EQ(engine.submit(story(3)).texts(), expected);
+  EXPECT_THROW(engine.submit(story(3)).text(), std::logic_error);
+}
+
+}  // namespace

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "model/quote.h"
+
 namespace inflight::c {
 
 // The numbers of inflight.h are those of base/error.h.
@@ -39,7 +41,7 @@ LastRejection& last_rejection() noexcept {
 
 inflight_status_t set_error(inflight_status_t status, const char* message) noexcept {
   try {
-    last_error() = message;
+    last_error() = one_line(message);
   } catch (...) {
     last_error().clear();
   }

@@ -14,6 +14,7 @@ namespace inflight::c {
 
 // The calling thread's last error.  LIFETIME: the thread's.
 [[nodiscard]] std::string& last_error() noexcept;
+// Makes `message` the last error, as one line of valid UTF-8, and returns `status`.
 inflight_status_t set_error(inflight_status_t status, const char* message) noexcept;
 
 // What inflight_last_rejection() tells the calling thread.

@@ -44,6 +44,7 @@ struct inflight_stream {
   // What the last event points into.
   inflight::StreamBatch batch{};
   std::string text{};
+  std::string error{};
   std::vector<inflight_token_logprob_t> top_logprobs{};
   std::vector<float> prompt_logprobs{};
   std::vector<inflight_token_logprob_t> prompt_top_logprobs{};

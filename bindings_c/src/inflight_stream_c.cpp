@@ -4,6 +4,7 @@
 
 #include "guard.h"
 #include "handles.h"
+#include "model/quote.h"
 #include "params.h"
 
 using inflight::c::guard;
@@ -65,7 +66,8 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.token_count = batch.tokens.size();
   event.text = stream.text.c_str();
   event.text_length = stream.text.size();
-  event.error = batch.error.empty() ? nullptr : batch.error.c_str();
+  stream.error = inflight::one_line(batch.error);
+  event.error = stream.error.empty() ? nullptr : stream.error.c_str();
   if (batch.finish == inflight::FinishReason::Error)
     event.error_status = static_cast<inflight_status_t>(batch.error_code);
   event.prompt_token_count = batch.prompt_token_count;

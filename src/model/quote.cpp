@@ -31,25 +31,36 @@ size_t character_bytes(std::string_view text) {
   return count;
 }
 
+// Appends the character that `text` begins with, or a byte that is none, in its readable form.  RETURNS: its bytes.
+size_t append_readable(std::string& out, std::string_view text) {
+  const size_t count = character_bytes(text);
+  const char c = text[0];
+  if (c == '\n' || c == '\t' || c == '\r') {
+    out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+  } else if (count == 0 || static_cast<uint8_t>(c) < 0x20 || c == 0x7F) {
+    out += fmt::format("\\x{:02X}", static_cast<uint8_t>(c));
+  } else {
+    out += text.substr(0, count);
+  }
+  return std::max<size_t>(count, 1);
+}
+
 }  // namespace
 
 std::string escape(std::string_view text, size_t bytes_max) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const size_t count = character_bytes(text.substr(at));
-    if (at + std::max<size_t>(count, 1) > bytes_max) return out + "...";
-    const char c = text[at];
-    if (count == 0 || (static_cast<uint8_t>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7F) {
-      out += fmt::format("\\x{:02X}", static_cast<uint8_t>(c));
-    } else if (c == '\n' || c == '\t' || c == '\r') {
-      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
-    } else if (c == '\\') {
-      out += "\\\\";
-    } else {
-      out += text.substr(at, count);
-    }
-    at += std::max<size_t>(count, 1);
+    const size_t before = out.size();
+    if (text[at] == '\\') out += '\\';
+    at += append_readable(out, text.substr(at));
+    if (at > bytes_max) return out.substr(0, before) + "...";
   }
+  return out;
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  while (!text.empty()) text.remove_prefix(append_readable(out, text));
   return out;
 }
 

@@ -24,10 +24,18 @@ TEST(Quote, EscapesBytesThatAreNoUtf8) {
   EXPECT_EQ(escape("\xF4\x8F\xBF\xBF", 80), "\xF4\x8F\xBF\xBF");
 }
 
+TEST(Quote, MessagesKeepWhatWasQuotedBefore) {
+  EXPECT_EQ(one_line("'a\\nb' h\xC3\xA9\r\n\xFF"), "'a\\nb' h\xC3\xA9\\r\\n\\xFF");
+  EXPECT_EQ(one_line(std::string(500, 'x')), std::string(500, 'x'));
+  EXPECT_EQ(one_line(""), "");
+}
+
 TEST(Quote, CutsBetweenCharacters) {
   EXPECT_EQ(escape("abcdef", 6), "abcdef");
   EXPECT_EQ(escape("abcdef", 3), "abc...");
   EXPECT_EQ(escape("日本", 4), "日...");
+  EXPECT_EQ(escape("a\\\n", 3), "a\\\\\\n");
+  EXPECT_EQ(escape("a\\\n", 1), "a...");
   EXPECT_EQ(quote(std::string(100, 'x')).size(), 80U + 3 + 2);
 }
 

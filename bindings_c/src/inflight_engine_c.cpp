@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "device/driver_signals.h"
 #include "guard.h"
@@ -35,10 +36,7 @@ inflight_status_t write_ids(const std::vector<inflight::TokenId>& source, int32_
 
 template <typename Struct>
 void write_defaults(const Struct& defaults, void* params, size_t struct_size) {
-  if (struct_size < sizeof(Struct)) {
-    inflight::fail(inflight::ErrorCode::InvalidArgument, "struct_size is {}, allowed: {} or more", struct_size,
-                   sizeof(Struct));
-  }
+  inflight::c::check_struct_size(struct_size, sizeof(Struct), "params");
   Struct copy = defaults;
   copy.struct_size = static_cast<uint32_t>(struct_size);
   auto* const bytes = static_cast<unsigned char*>(params);
@@ -274,6 +272,10 @@ inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* 
                                       size_t capacity, size_t* length) {
   return guard([&] {
     if (count > 0) require(ids, "ids");
+    if (count > inflight::limits::kPromptBytesMax) {
+      inflight::fail(inflight::ErrorCode::InvalidArgument, "count is {}, allowed: 0 to {}", count,
+                     inflight::limits::kPromptBytesMax);
+    }
     const std::string result = inflight::detokenize(runtime_of(engine).require_tokenizer().vocabulary(), {ids, count});
     return inflight::c::write_text(result, text, capacity, length);
   });

@@ -16,6 +16,8 @@
 namespace inflight::c {
 namespace {
 
+constexpr size_t kStructBytesMax = 4096;
+
 template <typename Value, typename Parse>
 void read_name(const char* text, const char* field, const char* allowed, Parse&& parse, Value& value) {
   if (text == nullptr) return;
@@ -29,13 +31,22 @@ void read_positive(int32_t given, const char* field, int32_t& value) {
   if (given > 0) value = given;
 }
 
+// The longest time that is taken, 31 years: with a clock's time added, TimeNs still holds it.
+constexpr double kSecondsMax = 1e9;
+constexpr double kMillisecondsMax = kSecondsMax * 1e3;
+
+// A time in whatever `most` is in; 0 = none.
+double read_time(double given, double most, const char* field) {
+  if (!(given >= 0.0 && given <= most)) {
+    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {}", field, given, most);
+  }
+  return given;
+}
+
 // Milliseconds from now to an absolute time; 0 = none.
 TimeNs deadline(double milliseconds, const char* field, TimeNs base) {
-  constexpr double kLongest = 1e12;
-  if (!(milliseconds >= 0.0 && milliseconds <= kLongest)) {
-    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {}", field, milliseconds, kLongest);
-  }
-  return milliseconds == 0.0 ? kNoDeadline : base + std::llround(milliseconds * 1e6);
+  const double given = read_time(milliseconds, kMillisecondsMax, field);
+  return given == 0.0 ? kNoDeadline : base + std::llround(given * 1e6);
 }
 
 void check_count(size_t count, size_t most, const void* pointer, const char* field) {
@@ -131,6 +142,13 @@ uint64_t random_seed() {
 
 }  // namespace
 
+void check_struct_size(size_t size, size_t known, const char* name) {
+  if (size < known || size > kStructBytesMax) {
+    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} to {} (the _INIT macro sets it)", name, size,
+         known, kStructBytesMax);
+  }
+}
+
 std::string_view read_text(const char* text, size_t length, const char* name) {
   if (text == nullptr) {
     if (length == 0) return {};
@@ -178,15 +196,6 @@ StructuredOutput read_structured_output(const inflight_request_params_t& params,
 
 namespace {
 
-// From milliseconds or seconds; 0 = none.
-double read_time(double given, const char* field) {
-  constexpr double kLongest = 1e12;
-  if (!(given >= 0.0 && given <= kLongest)) {
-    fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (none) to {}", field, given, kLongest);
-  }
-  return given;
-}
-
 void read_service(const inflight_engine_params_t& params, ServiceOptions& service) {
   read_positive(params.max_num_queued_reqs, "max_num_queued_reqs", service.queue.max_num_queued_reqs);
   if (params.max_num_queued_tokens < 0) {
@@ -194,9 +203,11 @@ void read_service(const inflight_engine_params_t& params, ServiceOptions& servic
          params.max_num_queued_tokens);
   }
   service.queue.max_num_queued_tokens = params.max_num_queued_tokens;
-  service.queue.max_predicted_wait_s = read_time(params.max_predicted_wait_ms, "max_predicted_wait_ms") * 1e-3;
-  service.request_timeout = std::llround(read_time(params.request_timeout_ms, "request_timeout_ms") * 1e6);
-  service.watchdog_timeout_s = read_time(params.watchdog_timeout_s, "watchdog_timeout_s");
+  service.queue.max_predicted_wait_s =
+      read_time(params.max_predicted_wait_ms, kMillisecondsMax, "max_predicted_wait_ms") * 1e-3;
+  service.request_timeout =
+      std::llround(read_time(params.request_timeout_ms, kMillisecondsMax, "request_timeout_ms") * 1e6);
+  service.watchdog_timeout_s = read_time(params.watchdog_timeout_s, kSecondsMax, "watchdog_timeout_s");
   read_positive(params.log_interval_steps, "log_interval_steps", service.log_interval_steps);
   read_positive(params.max_tokens_limit, "max_tokens_limit", service.max_tokens_limit);
   service.clip_max_tokens = params.clip_max_tokens != 0;
@@ -235,6 +246,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_positive(params.max_num_partial_prefills, "max_num_partial_prefills", config.max_num_partial_prefills);
   read_positive(params.max_model_len, "max_model_len", config.max_model_len);
   read_positive(params.max_requests, "max_requests", config.max_requests);
+  if (params.max_num_seqs == 0) config.max_num_seqs = std::min(config.max_num_seqs, config.max_requests);
   read_positive(params.block_size, "block_size", options.block_size);
   read_positive(params.kv_blocks, "kv_blocks", options.kv_blocks);
   read_positive(params.host_kv_blocks, "host_kv_blocks", config.host_blocks);
@@ -249,8 +261,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_name(params.batching, "batching", "continuous, prefill_first, dynamic, static", parse_batching_mode,
             config.batching);
   read_name(params.preempt, "preempt", "recompute, swap, auto", parse_preempt_mode, config.preempt);
-  read_name(params.preempt_victim, "preempt_victim",
-            "last_admitted, lowest_priority, fewest_output, most_freeable, cheapest", parse_victim_rule,
+  read_name(params.preempt_victim, "preempt_victim", victim_rule_names().c_str(), parse_victim_rule,
             config.preempt_victim);
   read_name(params.linear_backend, "linear_backend", "auto, panel, clblast", parse_linear_backend,
             options.linear_backend);
@@ -306,6 +317,7 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     options.prompt = runtime.require_tokenizer().encode(
         text, {.add_special = params.add_special_tokens != 0, .parse_special = params.parse_special_tokens != 0});
   } else {
+    runtime.engine().check_prompt_length(params.prompt_id_count);  // before so many are read
     options.prompt.assign(params.prompt_ids, params.prompt_ids + params.prompt_id_count);
   }
   SamplingParams& sampling = options.sampling;
@@ -316,14 +328,8 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
   sampling.seed = params.seed != 0 ? params.seed : random_seed();
   sampling.max_tokens = params.max_tokens;
   sampling.ignore_eos = params.ignore_eos != 0;
-  if (params.stop_token_id_count > static_cast<size_t>(limits::kStopTokensMax)) {
-    fail(ErrorCode::InvalidArgument, "stop_token_id_count is {}, allowed: 0 to {}", params.stop_token_id_count,
-         limits::kStopTokensMax);
-  }
-  if (params.stop_token_id_count > 0) {
-    if (params.stop_token_ids == nullptr) fail(ErrorCode::InvalidArgument, "stop_token_ids is NULL");
-    options.sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
-  }
+  check_count(params.stop_token_id_count, limits::kStopTokensMax, params.stop_token_ids, "stop_token_ids");
+  sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
   read_processing(params, runtime, sampling);
   options.priority = params.priority;
   options.tenant = params.tenant;

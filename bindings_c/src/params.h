@@ -14,17 +14,18 @@
 
 namespace inflight::c {
 
-// A caller's struct of any version: shorter ones were never released, longer ones must have a zero tail (the rule of
-// Linux's copy_struct_from_user).
+// `size`: the struct_size of a caller's struct, of which this version knows `known` bytes. Shorter ones were never
+// released; longer ones than Linux's copy_struct_from_user takes are memory that nobody initialised.
+// ERRORS: InvalidArgument.
+void check_struct_size(size_t size, size_t known, const char* name);
+
+// A caller's struct of any version: longer ones must have a zero tail (the rule of copy_struct_from_user).
 // ERRORS: InvalidArgument, Unsupported.
 template <typename Struct>
 [[nodiscard]] Struct read_struct(const Struct* given, const char* name) {
   if (given == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
   const uint32_t size = given->struct_size;
-  if (size < sizeof(Struct)) {
-    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more (set it with the _INIT macro)", name,
-         size, sizeof(Struct));
-  }
+  check_struct_size(size, sizeof(Struct), name);
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(Struct); i < size; ++i) {
     if (bytes[i] != 0) {
@@ -41,10 +42,7 @@ template <typename Struct>
 template <typename Struct>
 void check_output(const Struct* target, const char* name) {
   if (target == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
-  if (target->struct_size < sizeof(Struct)) {
-    fail(ErrorCode::InvalidArgument, "{}.struct_size is {}, allowed: {} or more", name, target->struct_size,
-         sizeof(Struct));
-  }
+  check_struct_size(target->struct_size, sizeof(Struct), name);
 }
 
 // Fills it; what it has beyond this version becomes zero.

@@ -9,10 +9,12 @@
  *     change. After an error inflight_last_error() gives one line of text, for the calling thread, until its next call.
  *     Output arguments are written on INFLIGHT_OK only, unless stated. Nothing throws, nothing prints.
  *  4. Text is UTF-8 as pointer and length; a length of INFLIGHT_NUL_TERMINATED means "up to the NUL".
- *     Input pointers are read before return and not kept.
- *  5. Structs that may grow begin with struct_size. Set it with inflight_params_init() or the _INIT macros, which also
- *     set the defaults. Fields are only ever appended. A larger struct than this library knows is accepted when the
- *     unknown tail is zero, else INFLIGHT_ERROR_UNSUPPORTED.
+ *     Input pointers are read before return and not kept. Times are at most 31 years: 1e12 ms, 1e9 s.
+ *  5. Structs that may grow begin with struct_size. The _INIT macros set it and the defaults, inflight_params_init() does
+ *     for languages without macros; of structs that the library fills (events, stats) struct_size alone has to be set.
+ *     Fields are only ever appended. A larger struct than this library knows is accepted when the unknown tail is zero,
+ *     else INFLIGHT_ERROR_UNSUPPORTED; a tail that the library fills becomes zero. A smaller struct, and one above 4096
+ *     bytes, which none will be, is INFLIGHT_ERROR_INVALID_ARGUMENT.
  *  6. Thread tags: [any-thread] = any number of threads at once; [one-at-a-time] = any thread, but never two at once
  *     for one handle. Nothing may be used after fork() in the child.
  */
@@ -43,7 +45,7 @@ typedef int32_t inflight_status_t;
 #define INFLIGHT_OK 0
 #define INFLIGHT_WOULD_BLOCK 1      /* the time given ran out; nothing changed, call again                      */
 #define INFLIGHT_END_OF_STREAM 2    /* the final event was delivered before                                     */
-#define INFLIGHT_IDLE 3             /* inflight_engine_step(): no request is waiting or running                 */
+#define INFLIGHT_IDLE 3             /* inflight_engine_step(): nothing is to be done now                        */
 #define INFLIGHT_ERROR_INVALID_ARGUMENT 10
 #define INFLIGHT_ERROR_NOT_FOUND 11
 #define INFLIGHT_ERROR_UNSUPPORTED 12
@@ -79,7 +81,7 @@ typedef int32_t inflight_params_kind_t;
  *  @param[in]  kind         INFLIGHT_PARAMS_*.
  *  @param[out] params       the struct; its first struct_size bytes are written.
  *  @param[in]  struct_size  sizeof the caller's struct.
- *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (unknown kind, NULL, size of no known version)
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (unknown kind, NULL, a size that the fifth convention refuses)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_params_init(inflight_params_kind_t kind, void* params, size_t struct_size);
 
@@ -117,15 +119,16 @@ typedef struct inflight_engine_params {
   const char* device;                    /* index or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
 
   /* sizes */
-  int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64)                             */
+  int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, or max_requests if that is less) */
   int32_t max_num_batched_tokens;        /* tokens computed in one step, 1..1048576 (256 on a CPU, else 512)     */
   int32_t max_prefill_tokens;            /* of these, prompt tokens (no limit of their own)                      */
   int32_t long_prefill_token_threshold;  /* of these, of one prompt (no limit of their own)                      */
   int32_t max_model_len;                 /* tokens of a sequence, prompt and output (the model's context length) */
-  int32_t max_requests;                  /* waiting and running (65536); one more is rejected                    */
+  int32_t max_requests;                  /* waiting and running, max_num_seqs..4194304 (65536); one more is rejected */
   int32_t block_size;                    /* tokens a KV block, a power of two 8..128 (16)                        */
   int32_t kv_blocks;                     /* KV blocks (as many as are useful and fit)                            */
-  int32_t host_kv_blocks;                /* KV blocks in host memory, for preempt "swap" and "auto" (0)          */
+  int32_t host_kv_blocks;                /* KV blocks in host memory, for preempt "swap" and "auto", which without
+                                            them do as "recompute" (0)                                           */
   inflight_kv_type_t kv_cache_dtype;     /* INFLIGHT_KV_*                                                        */
   double device_memory_fraction;         /* share of the device's memory that may be used, (0,1] [0.9]           */
 
@@ -378,7 +381,8 @@ INFLIGHT_API inflight_status_t inflight_engine_load_lora_adapter(inflight_engine
 INFLIGHT_API inflight_status_t inflight_engine_unload_lora_adapter(inflight_engine_t* engine, const char* lora_name);
 
 /** @brief Runs one step of a host_driven engine in the calling thread.
- *  @return INFLIGHT_OK | INFLIGHT_IDLE | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
+ *  @return INFLIGHT_OK | INFLIGHT_IDLE (no request is waiting or running, those that are rest in a pause, or batching
+ *          "dynamic" waits for more) | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
  *          INFLIGHT_ERROR_ENGINE_FAILED
  *  @since 0.1  [one-at-a-time] */
 INFLIGHT_API inflight_status_t inflight_engine_step(inflight_engine_t* engine);
@@ -409,6 +413,10 @@ typedef struct inflight_stats {
   int32_t hung;                    /* 1: a step takes longer than watchdog_timeout_s                             */
   int32_t reserved3;
 } inflight_stats_t;
+
+#define INFLIGHT_STATS_INIT                                                                                         \
+  { INFLIGHT_SIZE_OF(inflight_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, \
+    0, 0, 0, 0 }
 
 /** @brief Copies the engine's counters.  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_stats(inflight_engine_t* engine, inflight_stats_t* stats);
@@ -540,7 +548,8 @@ INFLIGHT_API inflight_status_t inflight_tokenize(inflight_engine_t* engine, cons
                                                  int32_t* ids, size_t capacity, size_t* count);
 
 /** @brief Token ids to text; bytes that are no UTF-8 become U+FFFD. Buffer rule of inflight_engine_metrics_text().
- *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary)
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary, more than
+ *          2^28 ids)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
                                                    size_t capacity, size_t* length);

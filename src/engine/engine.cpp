@@ -51,6 +51,17 @@ Engine::~Engine() {
   end_all(FinishReason::Abort, "");
 }
 
+size_t Engine::prompt_tokens_max() const { return static_cast<size_t>(options_.setup.config.max_model_len) - 1; }
+
+void Engine::check_prompt_length(size_t count) const {
+  const size_t limit = prompt_tokens_max();
+  if (count == 0) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: 1 to {} tokens", limit);
+  if (count > limit) {
+    fail(ErrorCode::InvalidArgument,
+         "the prompt has {} tokens, allowed: 1 to {} (max_model_len {}, one left to answer)", count, limit, limit + 1);
+  }
+}
+
 Request Engine::checked_request(SubmitOptions& options) const {
   if (options.pooling != Pooling::None) options.sampling = {.max_tokens = 1};
   options.sampling.validate();
@@ -71,13 +82,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
     options.sampling.max_tokens = options_.service.max_tokens_limit;
     options.sampling.min_tokens = std::min(options.sampling.min_tokens, options_.service.max_tokens_limit);
   }
-  const auto count = static_cast<int64_t>(options.prompt.size());
-  const int64_t limit = options_.setup.config.max_model_len - 1;
-  if (count == 0) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: 1 to {} tokens", limit);
-  if (count > limit) {
-    fail(ErrorCode::InvalidArgument,
-         "the prompt has {} tokens, allowed: 1 to {} (max_model_len {}, one left to answer)", count, limit, limit + 1);
-  }
+  check_prompt_length(options.prompt.size());
   const auto check_token = [this](const char* what, TokenId token) {
     if (token < 0 || token >= options_.vocabulary_size) {
       fail(ErrorCode::InvalidArgument, "{} {} is no token, allowed: 0 to {}", what, token,
@@ -95,7 +100,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
     fail(ErrorCode::InvalidArgument, "tenant is {}, allowed: 0 to {}", options.tenant, limits::kTenantsMax - 1);
   }
   const bool speculates = options_.setup.config.num_speculative_tokens > 0;
-  options.prediction.resize(speculates ? std::min(options.prediction.size(), static_cast<size_t>(limit)) : 0);
+  options.prediction.resize(speculates ? std::min(options.prediction.size(), prompt_tokens_max()) : 0);
   return {.id = {},
           .prompt = std::move(options.prompt),
           .sampling = std::move(options.sampling),

@@ -110,6 +110,8 @@ class Engine {
   // waits, and others go on. When it throws the request ends with reason error and the text.
   // adapter: held until the request has ended.
   [[nodiscard]] OutputStream* submit(SubmitOptions options, FilterSource filter = {}, AdapterLease adapter = {});
+  // ERRORS: InvalidArgument unless submit() takes prompts of so many tokens.
+  void check_prompt_length(size_t count) const;
   // Ends the request with reason abort.
   void cancel(RequestId request);
   // Ends one answer with reason stop: its reader has found a stop string in it.
@@ -143,7 +145,8 @@ class Engine {
   // Forgets the stored prefixes that no running request refers to, in host memory too; returns as these do.
   void reset_prefix_cache();
 
-  // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done.
+  // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done now,
+  // while the engine is paused or a batch waits for more requests though some are waiting.
   // ERRORS: Unsupported (own thread), EngineFailed.
   bool step();
 
@@ -185,6 +188,7 @@ class Engine {
   using Command = std::variant<SubmitCommand, FilterCompiler::Result, CancelCommand, PolicyCommand, ChangeCommand>;
 
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
+  [[nodiscard]] size_t prompt_tokens_max() const;
   void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);

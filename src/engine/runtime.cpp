@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/math.h"
+#include "base/memory_limit.h"
 #include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
@@ -25,6 +27,8 @@ using Json = nlohmann::ordered_json;
 constexpr double kSharedMemoryShare = 0.25;
 
 constexpr int32_t kLoraRankDefault = 16;  // vLLM's
+
+constexpr double kGiB = 1U << 30U;
 
 // Bytes of weights in the file that one step reads whatever its batch: all but an untied embedding, of which only the
 // scheduled tokens' rows are read.
@@ -108,6 +112,18 @@ void check_sizes(const RuntimeOptions& options) {
   }
 }
 
+// ERRORS: OutOfMemory when KV in host memory is to take more than this process may use.
+void check_host_memory(const RuntimeOptions& options, const KvLayout& kv) {
+  const double swapped = static_cast<double>(options.scheduler.host_blocks) * static_cast<double>(kv.bytes_per_block());
+  const double wanted = swapped + options.kv_offloading_gib * kGiB;
+  const auto limit = static_cast<double>(host_memory_limit());
+  if (wanted > limit) {
+    fail(ErrorCode::OutOfMemory,
+         "host_kv_blocks {} and kv_offloading_size {} take {:.1f} GiB of host memory, this process may use {:.1f} GiB",
+         options.scheduler.host_blocks, options.kv_offloading_gib, wanted / kGiB, limit / kGiB);
+  }
+}
+
 // As many blocks as were asked for; else as all sequences at full length need, or as many of them as fit.
 int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& device, const LoadedModel& model,
                            ClExecutorOptions executor) {
@@ -144,7 +160,7 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
 
 // What of the host's memory is for evicted prefixes, in whole blocks.
 int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
-  const double blocks = options.kv_offloading_gib * double{1U << 30U} / static_cast<double>(kv.bytes_per_block());
+  const double blocks = options.kv_offloading_gib * kGiB / static_cast<double>(kv.bytes_per_block());
   return static_cast<int32_t>(std::min(blocks, static_cast<double>(limits::kBlocksMax / 2)));
 }
 
@@ -163,6 +179,7 @@ Runtime::Runtime(RuntimeOptions options)
 
   make_adapter_store();
   ClExecutorOptions executor = executor_options(options_, spec_);
+  check_host_memory(options_, executor.kv);
   executor.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   executor.max_loras = options_.max_loras;
   executor.adapters = adapters_.get();
@@ -173,16 +190,21 @@ Runtime::Runtime(RuntimeOptions options)
   SchedulerConfig& config = options_.scheduler;
   config.host_cache_blocks = offloading_blocks(options_, executor.kv);
   executor.host_block_count = config.host_blocks + config.host_cache_blocks;
-  const int64_t kv_tokens = int64_t{executor.kv_block_count} * options_.block_size;
+  const int64_t longest =
+      std::min<int64_t>(spec_.context_length, int64_t{executor.kv_block_count} * options_.block_size);
   if (config.max_model_len == 0) {
-    config.max_model_len = static_cast<int32_t>(std::min<int64_t>(spec_.context_length, kv_tokens));
+    config.max_model_len = static_cast<int32_t>(longest);
   } else if (config.max_model_len > spec_.context_length) {
     fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the model's context length)",
          config.max_model_len, spec_.context_length);
   }
   config.sliding_window = spec_.sliding_window;
   config.max_loras = options_.max_loras;
-  config.validate(kv_tokens);
+  config.validate(longest);
+  if (config.preempt != PreemptMode::Recompute && config.host_blocks == 0) {
+    log(LogLevel::Warning, "preempt is {}, but host_kv_blocks is 0: preempted sequences are computed again",
+        to_string(config.preempt));
+  }
 
   auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
   const MemoryPlan plan = plan_memory(device_.info(), spec_, model.weights, executor);

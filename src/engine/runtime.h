@@ -70,6 +70,7 @@ class Runtime {
   ~Runtime();
 
   [[nodiscard]] Engine& engine() { return *engine_; }
+  [[nodiscard]] const Engine& engine() const { return *engine_; }
 
   // Null: the model file has no vocabulary.
   [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }

@@ -26,8 +26,8 @@ void check_options(const ClExecutorOptions& options) {
       fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {} to {}", name, got, low, high);
     }
   };
-  require(options.kv_block_count, 1, limits::kBlocksMax, "kv_block_count");
-  require(options.host_block_count, 0, limits::kBlocksMax, "host_block_count");
+  require(options.kv_block_count, 1, limits::kBlocksMax, "kv_blocks");
+  require(options.host_block_count, 0, limits::kBlocksMax, "host_kv_blocks");
   require(options.max_num_seqs, 1, limits::kSequencesMax, "max_num_seqs");
   require(options.max_loras, 0, limits::kLorasMax, "max_loras");
   require(options.max_num_batched_tokens, 1, limits::kBatchedTokensMax, "max_num_batched_tokens");
@@ -122,9 +122,8 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
     plan.weight_bytes += align_up(static_cast<size_t>(vector->columns), size_t{kPanelOutputs}) * sizeof(float);
   }
   if (options.kv_block_count > int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax) {
-    fail(ErrorCode::OutOfMemory, "kv_block_count is {}, device '{}' allows {} blocks of {} bytes",
-         options.kv_block_count, device.name, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax,
-         options.kv.bytes_per_block());
+    fail(ErrorCode::OutOfMemory, "kv_blocks is {}, device '{}' allows {} blocks of {} bytes", options.kv_block_count,
+         device.name, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax, options.kv.bytes_per_block());
   }
   plan.kv_bytes = options.kv.bytes_per_block() * static_cast<size_t>(options.kv_block_count);
   const size_t angles = static_cast<size_t>(position_count(spec, options)) *

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/scheduler_config.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "base/error.h"
@@ -39,19 +41,23 @@ std::optional<PreemptMode> parse_preempt_mode(std::string_view name) { return pa
 
 const char* to_string(VictimRule rule) { return kVictimNames[static_cast<size_t>(rule)]; }
 std::optional<VictimRule> parse_victim_rule(std::string_view name) { return parse<VictimRule>(kVictimNames, name); }
+std::string victim_rule_names() { return fmt::format("{}", fmt::join(kVictimNames, ", ")); }
 
-void SchedulerConfig::validate(int64_t kv_token_count) const {
+void SchedulerConfig::validate(int64_t longest) const {
   require("max_num_seqs", max_num_seqs, 1, limits::kSequencesMax);
   require("max_num_batched_tokens", max_num_batched_tokens, 1, limits::kBatchedTokensMax);
   require("max_prefill_tokens", max_prefill_tokens, 0, limits::kBatchedTokensMax);
   require("long_prefill_token_threshold", long_prefill_token_threshold, 0, limits::kBatchedTokensMax);
   require("max_num_partial_prefills", max_num_partial_prefills, 0, limits::kSequencesMax);
-  require("max_requests", max_requests, max_num_seqs, limits::kRequestsMax);
+  if (max_requests < max_num_seqs || max_requests > limits::kRequestsMax) {
+    fail(ErrorCode::InvalidArgument, "max_requests is {}, allowed: max_num_seqs ({}) to {}", max_requests, max_num_seqs,
+         limits::kRequestsMax);
+  }
   require("sliding_window", sliding_window, 0, limits::kContextTokensMax);
-  require<int64_t>("max_model_len", max_model_len, 2, kv_token_count);
+  require<int64_t>("max_model_len", max_model_len, 2, longest);
   require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);
-  require("host_blocks", host_blocks, 0, limits::kBlocksMax);
+  require("host_kv_blocks", host_blocks, 0, limits::kBlocksMax);
   require("host_cache_blocks", host_cache_blocks, 0, limits::kBlocksMax - host_blocks);
   require("num_speculative_tokens", num_speculative_tokens, 0, limits::kDraftTokensMax);
   require("prompt_lookup_max", prompt_lookup_max, 1, limits::kDraftTokensMax);

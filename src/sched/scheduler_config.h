@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -42,6 +43,7 @@ enum class VictimRule : uint8_t {
 };
 [[nodiscard]] const char* to_string(VictimRule rule);
 [[nodiscard]] std::optional<VictimRule> parse_victim_rule(std::string_view name);
+[[nodiscard]] std::string victim_rule_names();  // "last_admitted, lowest_priority, ..."
 
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;                 // sequences running at once, 1..limits::kSequencesMax
@@ -50,7 +52,7 @@ struct SchedulerConfig {
   int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in one step; 0 = the budgets alone
   int32_t max_num_partial_prefills = 0;      // prompts in progress at the end of a step; 0 = no limit of its own
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
-  int32_t max_requests = 65536;              // waiting and running, 1..limits::kRequestsMax
+  int32_t max_requests = 65536;              // waiting and running, max_num_seqs..limits::kRequestsMax
   int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
 
   BatchingMode batching = BatchingMode::Continuous;
@@ -79,9 +81,10 @@ struct SchedulerConfig {
   // absent.
   std::optional<int32_t> priority_preemption_threshold;
 
-  // `kv_token_count`: tokens that the KV storage holds; max_model_len may not exceed it.
+  // `longest`: tokens that a sequence may have by what the KV storage holds and the model can; max_model_len may not
+  // exceed it.
   // ERRORS: InvalidArgument naming the field, the value and the range.
-  void validate(int64_t kv_token_count) const;
+  void validate(int64_t longest) const;
 };
 
 }  // namespace inflight

@@ -113,12 +113,18 @@ SchedulerConfig with_limits(const SchedulerConfig& config, std::string_view text
       for (const std::string_view known : kKeys) allowed += (allowed.empty() ? "" : ", ") + std::string(known);
       fail(ErrorCode::InvalidArgument, "'{}' cannot change while the engine runs, allowed: {}", key, allowed);
     }
-    const bool whole = value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX;
-    const bool fits = key == "preempt_victim"       ? value.is_string() && parse_victim_rule(value.get<std::string>())
-                      : key == "enable_mixed_chunk" ? value.is_boolean()
-                      : all.contains(key) && all.at(key).is_number_float() ? value.is_number()
-                                                                           : whole;
-    if (!fits) fail(ErrorCode::InvalidArgument, "{} is {}, which is not of its type", key, value.dump());
+    const auto check = [&](bool fits, std::string_view allowed) {
+      if (!fits) fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {}", key, value.dump(), allowed);
+    };
+    if (key == "preempt_victim") {
+      check(value.is_string() && parse_victim_rule(value.get<std::string>()), victim_rule_names());
+    } else if (key == "enable_mixed_chunk") {
+      check(value.is_boolean(), "true, false");
+    } else if (all.contains(key) && all.at(key).is_number_float()) {
+      check(value.is_number(), "a number");
+    } else {
+      check(value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX, "a whole number of 32 bits");
+    }
     all[key] = value;
   }
   return parse_setup_json(all.dump()).config;

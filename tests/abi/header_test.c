@@ -27,5 +27,6 @@ int inflight_header_test(void) {
   inflight_engine_params_t engine = INFLIGHT_ENGINE_PARAMS_INIT;
   inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
   inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
-  return (int)(engine.struct_size + request.struct_size + event.struct_size);
+  inflight_stats_t stats = INFLIGHT_STATS_INIT;
+  return (int)(engine.struct_size + request.struct_size + event.struct_size + stats.struct_size);
 }

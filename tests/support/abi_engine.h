@@ -23,8 +23,7 @@ class AbiEngine : public testing::Test {
   ~AbiEngine() override { inflight_engine_destroy(engine_); }
 
   inflight_stats_t stats() {
-    inflight_stats_t result{};
-    result.struct_size = sizeof result;
+    inflight_stats_t result = INFLIGHT_STATS_INIT;
     EXPECT_EQ(inflight_engine_stats(engine_, &result), INFLIGHT_OK);
     return result;
   }

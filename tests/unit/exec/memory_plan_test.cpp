@@ -96,8 +96,12 @@ TEST_F(MemoryPlanning, RefusesWhatTheDeviceCannotHold) {
                         [&] { (void)plan_memory(small, model_.spec, model_.weights, options()); });
   ClExecutorOptions none = options();
   none.kv_block_count = 0;
-  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "kv_block_count is 0",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "kv_blocks is 0, allowed: 1 to",
                         [&] { (void)plan_memory(device_.info(), model_.spec, model_.weights, none); });
+  ClExecutorOptions negative = options();
+  negative.host_block_count = -1;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "host_kv_blocks is -1, allowed: 0 to",
+                        [&] { (void)plan_memory(device_.info(), model_.spec, model_.weights, negative); });
 }
 
 TEST_F(MemoryPlanning, ChunksHoldWholePieces) {

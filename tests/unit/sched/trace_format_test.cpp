@@ -196,10 +196,14 @@ TEST(SetupJson, ChangesOnlyLimitsThatMayChange) {
     return std::string("taken");
   };
   EXPECT_NE(refusal(R"({"batching": "static"})").find("'batching' cannot change"), std::string::npos);
-  EXPECT_EQ(refusal(R"({"max_num_seqs": 1.5})"), "max_num_seqs is 1.5, which is not of its type");
-  EXPECT_EQ(refusal(R"({"max_num_seqs": 99999999999})"), "max_num_seqs is 99999999999, which is not of its type");
-  EXPECT_EQ(refusal(R"({"preempt_victim": "nobody"})"), "preempt_victim is \"nobody\", which is not of its type");
-  EXPECT_EQ(refusal(R"({"kv_headroom": "much"})"), "kv_headroom is \"much\", which is not of its type");
+  EXPECT_EQ(refusal(R"({"max_num_seqs": 1.5})"), "max_num_seqs is 1.5, allowed: a whole number of 32 bits");
+  EXPECT_EQ(refusal(R"({"max_num_seqs": 99999999999})"),
+            "max_num_seqs is 99999999999, allowed: a whole number of 32 bits");
+  EXPECT_EQ(
+      refusal(R"({"preempt_victim": "nobody"})"),
+      "preempt_victim is \"nobody\", allowed: last_admitted, lowest_priority, fewest_output, most_freeable, cheapest");
+  EXPECT_EQ(refusal(R"({"enable_mixed_chunk": 1})"), "enable_mixed_chunk is 1, allowed: true, false");
+  EXPECT_EQ(refusal(R"({"kv_headroom": "much"})"), "kv_headroom is \"much\", allowed: a number");
   EXPECT_EQ(refusal("[1]"), "the limits are '[1]', allowed: a JSON object");
   EXPECT_EQ(refusal("{"), "the limits are '{', allowed: a JSON object");
 }

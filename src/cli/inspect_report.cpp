@@ -144,6 +144,9 @@ std::string rope_text(const ModelSpec& spec) {
   if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3) {
     text += fmt::format(", llama3 scaling {}", spec.rope_scaling.factor);
   }
+  if (spec.rope_scaling.kind == RopeScaling::Kind::Yarn) {
+    text += fmt::format(", YaRN scaling {}", spec.rope_scaling.factor);
+  }
   return text;
 }
 
@@ -234,7 +237,7 @@ void add_tensors(const Inspection& inspection, std::string& out) {
 }
 
 Json spec_json(const ModelSpec& spec) {
-  constexpr std::array<const char*, 3> kScalings = {"none", "linear", "llama3"};
+  constexpr std::array<const char*, 4> kScalings = {"none", "linear", "llama3", "yarn"};
   return {{"architecture", spec.architecture},
           {"name", spec.name},
           {"layer_count", spec.layer_count},

@@ -31,12 +31,13 @@ void ModelSpec::validate() const {
   require_range("KV head count", kv_head_count, 1, head_count);
   require_range("head size", head_size, 2, 1024);
   require_range("vocabulary size", vocabulary_size, 1, limits::kVocabularyMax);
-  require_range("context length", context_length, 1, limits::kContextTokensMax);
+  require_range("context length", context_length, 2, limits::kContextTokensMax);
   require_range("sliding window", sliding_window, 0, limits::kContextTokensMax);
   require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
   require_positive("RMSNorm epsilon", norm_epsilon);
   require_positive("RoPE base", rope_base);
   require_positive("RoPE scaling factor", rope_scaling.factor);
+  require_positive("RoPE magnitude", rope_scaling.magnitude);
   if (head_count % kv_head_count != 0) {
     fail(ErrorCode::CorruptFile, "the model has {} query heads, not a multiple of its {} KV heads", head_count,
          kv_head_count);
@@ -50,6 +51,12 @@ void ModelSpec::validate() const {
     require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);
     require_positive("RoPE high frequency factor minus the low one",
                      rope_scaling.high_frequency_factor - rope_scaling.low_frequency_factor);
+  }
+  if (rope_scaling.kind == RopeScaling::Kind::Yarn) {
+    require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);
+    require_positive("RoPE base minus 1", rope_base - 1.0F);
+    require_positive("RoPE beta_slow", rope_scaling.beta_slow);
+    require_positive("RoPE beta_fast minus beta_slow", rope_scaling.beta_fast - rope_scaling.beta_slow);
   }
 }
 

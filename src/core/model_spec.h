@@ -15,16 +15,21 @@ enum class RopeStyle : int32_t {
 };
 
 struct RopeScaling {
-  enum class Kind : int32_t { None = 0, Linear = 1, Llama3 = 2 };
+  enum class Kind : int32_t { None = 0, Linear = 1, Llama3 = 2, Yarn = 3 };
   Kind kind = Kind::None;
-  float factor = 1.0F;                  // positions are divided by it (Linear), or low frequencies (Llama3)
+  float factor = 1.0F;                  // positions are divided by it (Linear), or low frequencies (Llama3, Yarn)
   float low_frequency_factor = 1.0F;    // Llama3 only
   float high_frequency_factor = 4.0F;   // Llama3 only
-  int32_t original_context_length = 0;  // Llama3 only
+  int32_t original_context_length = 0;  // Llama3 and Yarn
+  // Yarn only: pairs that turn more often than beta_fast in the original context stay as they are, those that turn less
+  // often than beta_slow are slowed down.
+  float beta_fast = 32.0F;
+  float beta_slow = 1.0F;
+  float magnitude = 1.0F;  // cosines and sines are multiplied by it
 };
 
 struct ModelSpec {
-  std::string architecture;  // "llama", "qwen2"
+  std::string architecture;  // "llama", "qwen2", "qwen3"
   std::string name;
   int32_t layer_count = 0;        // L
   int32_t hidden_size = 0;        // E
@@ -40,6 +45,8 @@ struct ModelSpec {
   int32_t rope_dimension_count = 0;  // the first numbers of each head that are rotated; even, <= D
   float rope_base = 10000.0F;
   RopeScaling rope_scaling;
+  // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
+  std::string pooling = "mean";
 
   // ERRORS: CorruptFile naming the field, the value and the range.
   void validate() const;

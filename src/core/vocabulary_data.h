@@ -22,13 +22,14 @@ enum class TokenType : int32_t {
 };
 
 struct VocabularyData {
+  std::string path;   // the file's, for messages; empty: none
   std::string model;  // "llama" (SentencePiece), "gpt2" (byte-level BPE); empty: the file has no vocabulary
   std::string pre;    // pre-tokenizer type of gpt2: "default", "gpt-2", "llama-bpe", ...
   std::vector<std::string> tokens;  // text of each id, in the file's spelling
   std::vector<float> scores;        // llama: one a token
   std::vector<TokenType> types;     // one a token, or empty: all Normal
   std::vector<std::string> merges;  // gpt2: "left right", best first
-  std::optional<TokenId> bos, eos, eot, eom, unknown, padding;
+  std::optional<TokenId> bos, eos, eot, eom, unknown;
   // Whether the tokenizer adds them; absent = the tokenizer model's own default.
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   std::string chat_template;  // Jinja; empty = none

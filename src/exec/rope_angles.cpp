@@ -22,6 +22,22 @@ double llama3_frequency(double frequency, const RopeScaling& scaling) {
   return (1.0 - share) * frequency / double{scaling.factor} + share * frequency;
 }
 
+// The pair, counted with fractions, that turns `turns` times in the original context.
+double yarn_pair(double turns, const ModelSpec& spec) {
+  const double radians = 2.0 * std::numbers::pi * turns;
+  return spec.rope_dimension_count * std::log(spec.rope_scaling.original_context_length / radians) /
+         (2.0 * std::log(double{spec.rope_base}));
+}
+
+// Pairs up to `first` stay, those from `last` on are slowed down by `factor`, between them a blend.
+double yarn_frequency(double frequency, int32_t pair, const ModelSpec& spec) {
+  const RopeScaling& scaling = spec.rope_scaling;
+  const double first = std::max(std::floor(yarn_pair(double{scaling.beta_fast}, spec)), 0.0);
+  const double last = std::min(std::ceil(yarn_pair(double{scaling.beta_slow}, spec)), spec.rope_dimension_count - 1.0);
+  const double share = std::clamp((pair - first) / std::max(last - first, 0.001), 0.0, 1.0);
+  return (1.0 - share) * frequency + share * frequency / double{scaling.factor};
+}
+
 }  // namespace
 
 std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const float> factors) {
@@ -39,6 +55,9 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const floa
       case RopeScaling::Kind::Llama3:
         frequency = llama3_frequency(frequency, spec.rope_scaling);
         break;
+      case RopeScaling::Kind::Yarn:
+        frequency = yarn_frequency(frequency, pair, spec);
+        break;
     }
     if (!factors.empty()) frequency /= double{factors[static_cast<size_t>(pair)]};
     frequencies.push_back(frequency);
@@ -48,6 +67,7 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const floa
 
 RopeAngles::RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count)
     : frequencies_(rope_frequencies(spec, factors)),
+      magnitude_(double{spec.rope_scaling.magnitude}),
       position_count_(position_count),
       table_(device, "rotation angles",
              std::max(static_cast<size_t>(position_count) * frequencies_.size() * 2, size_t{1})) {
@@ -62,8 +82,8 @@ void RopeAngles::require(int32_t end) {
   angles.reserve(static_cast<size_t>(end - filled_) * frequencies_.size() * 2);
   for (int32_t position = filled_; position < end; ++position) {
     for (const double frequency : frequencies_) {
-      angles.push_back(static_cast<float>(std::cos(position * frequency)));
-      angles.push_back(static_cast<float>(std::sin(position * frequency)));
+      angles.push_back(static_cast<float>(magnitude_ * std::cos(position * frequency)));
+      angles.push_back(static_cast<float>(magnitude_ * std::sin(position * frequency)));
     }
   }
   table_.write(angles, static_cast<size_t>(filled_) * frequencies_.size() * 2);

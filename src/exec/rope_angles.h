@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cosine and sine of every rotated pair at every position, computed here in double: no device's trigonometry matters.
-// Sources: Su et al. 2021; the Llama 3.1 model card's rescaling of frequencies.
+// Sources: Su et al. 2021; the Llama 3.1 model card's rescaling of frequencies; YaRN, Peng et al. 2023 (arXiv
+// 2309.00071), with the ramp over pairs of its authors' code, as in transformers and llama.cpp.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,13 @@ class RopeAngles {
 
   // Fills the table for positions below `end`.  REQUIRES: end <= position_count.
   void require(int32_t end);
-  [[nodiscard]] const Buffer<float>& table() const { return table_; }  // [position][pair][cos, sin]
+  [[nodiscard]] const Buffer<float>& table() const {
+    return table_;
+  }  // [position][pair][cos, sin], times the magnitude
 
  private:
   std::vector<double> frequencies_;
+  double magnitude_;
   int32_t position_count_;
   int32_t filled_ = 0;
   Buffer<float> table_;

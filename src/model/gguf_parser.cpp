@@ -190,7 +190,7 @@ class Parser {
     const auto type = take_number<uint32_t>();
     tensor.type = find_stored_type(type);
     if (tensor.type == nullptr) {
-      fail(ErrorCode::Unsupported, "{}: {}: has type {}, which GGUF does not define", path_, where(), type);
+      fail(ErrorCode::Unsupported, "{}: {}: has type {}, which is not known here", path_, where(), type);
     }
     offsets_.push_back(take_number<uint64_t>());
     sizes_.push_back(checked_bytes(tensor));

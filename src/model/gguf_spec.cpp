@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -24,8 +25,8 @@ class SpecKeys {
 
   [[nodiscard]] std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
 
-  // A count above 0. Per-layer arrays of one repeated value are taken for that value.
-  [[nodiscard]] std::optional<int32_t> find_count(std::string_view name) const {
+  // A count of at least `least`. Per-layer arrays of one repeated value are taken for that value.
+  [[nodiscard]] std::optional<int32_t> find_count(std::string_view name, int32_t least = 1) const {
     const GgufValue* const value = file_.find_value(key(name));
     if (value == nullptr) return {};
     int64_t count = 0;
@@ -39,9 +40,9 @@ class SpecKeys {
     } else {
       count = *file_.find_integer(key(name));
     }
-    if (count < 1 || count > std::numeric_limits<int32_t>::max()) {
-      fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: 1 to {}", file_.path(), quote(key(name)), count,
-           std::numeric_limits<int32_t>::max());
+    if (count < least || count > std::numeric_limits<int32_t>::max()) {
+      fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: {} to {}", file_.path(), quote(key(name)),
+           count, least, std::numeric_limits<int32_t>::max());
     }
     return static_cast<int32_t>(count);
   }
@@ -100,9 +101,68 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
          "{}: metadata key {}: a sliding window in some of the layers; supported: in all, or none", file.path(),
          quote(keys.key("attention.sliding_window_pattern")));
   }
-  if (const auto factor = keys.find_float("rope.scaling.attn_factor"); factor && *factor != 1.0F) {
+  if (const auto parallel = file.find_bool(keys.key("use_parallel_residual")); parallel && *parallel) {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is true, supported: false", file.path(),
+         quote(keys.key("use_parallel_residual")));
+  }
+}
+
+// Numbers of other families (Granite, Gemma, DBRX, ...) that the forward pass does not have: those that change nothing
+// are passed over. Where one has a neutral value of its own, 0 means "not set", as in llama.cpp.
+void refuse_numbers(const GgufFile& file, const SpecKeys& keys, int32_t head_size) {
+  struct Number {
+    const char* name;
+    float neutral;
+  };
+  for (const auto& [name, neutral] :
+       {Number{"attention.scale", 1.0F / std::sqrt(static_cast<float>(head_size))}, Number{"logit_scale", 1.0F},
+        Number{"embedding_scale", 1.0F}, Number{"residual_scale", 1.0F}, Number{"final_logit_softcapping", 0.0F},
+        Number{"attn_logit_softcapping", 0.0F}, Number{"attention.clamp_kqv", 0.0F}}) {
+    const float number = keys.find_float(name).value_or(0.0F);
+    if (number != 0.0F && !(std::fabs(number - neutral) <= 1e-6F * neutral)) {
+      fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {}", file.path(), quote(keys.key(name)),
+           number, neutral);
+    }
+  }
+}
+
+// The words of llama.cpp's pooling types.
+std::string read_pooling(const GgufFile& file, const SpecKeys& keys) {
+  const int64_t type = file.find_integer(keys.key("pooling_type")).value_or(0);
+  switch (type) {
+    case 2:
+      return "cls";
+    case 3:
+      return "last";
+    case 4:
+      return "rank";
+    case -1:  // unspecified
+    case 0:   // none: a vector a token
+    case 1:
+      return "mean";
+    default:
+      return std::to_string(type);
+  }
+}
+
+// YaRN's own default is 0.1 ln(factor) + 1, which the model's file may replace (transformers' attention_factor) or
+// divide (mscale_all_dim); attn_factor is llama.cpp's, on top of it.
+float yarn_magnitude(const SpecKeys& keys, float factor) {
+  const auto magnitude = [&](float share) { return factor > 1.0F ? 0.1F * share * std::log(factor) + 1.0F : 1.0F; };
+  if (const auto stated = keys.find_float("rope.scaling.yarn_attn_factor")) return *stated;
+  return magnitude(1.0F) / magnitude(keys.find_float("rope.scaling.yarn_log_multiplier").value_or(0.0F));
+}
+
+void read_yarn(const GgufFile& file, const SpecKeys& keys, RopeScaling& scaling) {
+  scaling.kind = RopeScaling::Kind::Yarn;
+  scaling.original_context_length =
+      keys.find_count("rope.scaling.original_context_length").value_or(keys.count("context_length"));
+  scaling.beta_fast = keys.find_float("rope.scaling.yarn_beta_fast").value_or(scaling.beta_fast);
+  scaling.beta_slow = keys.find_float("rope.scaling.yarn_beta_slow").value_or(scaling.beta_slow);
+  scaling.magnitude *= yarn_magnitude(keys, scaling.factor);
+  if (const auto share = keys.find_float("rope.scaling.yarn_ext_factor"); share && *share != 1.0F) {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1", file.path(),
-         quote(keys.key("rope.scaling.attn_factor")), *factor);
+         quote(keys.key("rope.scaling.yarn_ext_factor")), *share);
   }
 }
 
@@ -115,9 +175,10 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   if (scaling.factor == 0.0F) {
     scaling.factor = keys.find_float("rope.scale_linear").value_or(1.0F);  // its older name
   }
+  scaling.magnitude = keys.find_float("rope.scaling.attn_factor").value_or(1.0F);
   if (type == "none" || (type == "linear" && scaling.factor == 1.0F) ||
       (type == "llama3" && file.find_tensor("rope_freqs.weight") != nullptr)) {
-    return {};
+    return {.magnitude = scaling.magnitude};
   }
   if (type == "linear") {
     scaling.kind = RopeScaling::Kind::Linear;
@@ -126,8 +187,10 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
     scaling.low_frequency_factor = keys.number("rope.scaling.low_freq_factor");
     scaling.high_frequency_factor = keys.number("rope.scaling.high_freq_factor");
     scaling.original_context_length = keys.count("rope.scaling.original_context_length");
+  } else if (type == "yarn") {
+    read_yarn(file, keys, scaling);
   } else {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: none, linear, llama3", file.path(),
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: none, linear, llama3, yarn", file.path(),
          quote(type_key), quote(type));
   }
   return scaling;
@@ -174,15 +237,17 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.head_count = keys.count("attention.head_count");
   spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
   spec.head_size = read_head_size(file, keys, spec);
+  refuse_numbers(file, keys, spec.head_size);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
-  // Whoever looks back on the whole context has no window.
-  const int32_t window = keys.find_count("attention.sliding_window").value_or(spec.context_length);
+  // Whoever looks back on the whole context has no window; 0 says so, too.
+  const int32_t window = keys.find_count("attention.sliding_window", 0).value_or(0);
   spec.sliding_window = window < spec.context_length ? window : 0;
   spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   spec.rope_dimension_count = keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
+  spec.pooling = read_pooling(file, keys);
   try {
     spec.validate();
   } catch (const Error& error) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "model/quote.h"
 
 namespace inflight {
@@ -48,12 +49,14 @@ std::vector<TokenType> read_types(const GgufFile& file, size_t token_count) {
   return types;
 }
 
+// Converters write -1, 2^32 - 1 or the vocabulary's size where a model has no such token.
 std::optional<TokenId> read_special(const GgufFile& file, const char* key, size_t token_count) {
   const auto id = file.find_integer(key);
   if (!id) return {};
   if (*id < 0 || static_cast<uint64_t>(*id) >= token_count) {
-    fail(ErrorCode::CorruptFile, "{}: metadata key '{}' is {}, allowed: 0 to {}", file.path(), key, *id,
-         static_cast<int64_t>(token_count) - 1);
+    log(LogLevel::Warning, "{}: metadata key '{}' is {}, which is none of the {} tokens: taken as absent", file.path(),
+        key, *id, token_count);
+    return {};
   }
   return static_cast<TokenId>(*id);
 }
@@ -62,6 +65,7 @@ std::optional<TokenId> read_special(const GgufFile& file, const char* key, size_
 
 VocabularyData read_vocabulary(const GgufFile& file) {
   VocabularyData data;
+  data.path = file.path();
   data.model = file.find_string("tokenizer.ggml.model").value_or("");
   if (data.model == "no_vocab" || data.model == "none") data.model.clear();
   if (data.model.empty()) return data;
@@ -87,7 +91,6 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   data.eot = read_special(file, "tokenizer.ggml.eot_token_id", count);
   data.eom = read_special(file, "tokenizer.ggml.eom_token_id", count);
   data.unknown = read_special(file, "tokenizer.ggml.unknown_token_id", count);
-  data.padding = read_special(file, "tokenizer.ggml.padding_token_id", count);
   data.add_bos = file.find_bool("tokenizer.ggml.add_bos_token");
   data.add_eos = file.find_bool("tokenizer.ggml.add_eos_token");
   data.add_space_prefix = file.find_bool("tokenizer.ggml.add_space_prefix");

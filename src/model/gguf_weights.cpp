@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -39,6 +41,7 @@ class WeightReader {
     weights.tied_output = !weights.output.present();
     if (weights.tied_output) weights.output = weights.token_embedding;
     weights.rope_factors = optional("rope_freqs.weight", {1, spec_.rope_dimension_count / 2, true});
+    check_divisors(weights.rope_factors);
     refuse_left_over();
     return weights;
   }
@@ -87,6 +90,18 @@ class WeightReader {
            file_.path(), quote(name), tensor->type->name, readable_type_names());
     }
     return {.name = name, .type = *type, .rows = shape.rows, .columns = shape.columns, .bytes = tensor->bytes};
+  }
+
+  // Angles are divided by these numbers.
+  void check_divisors(const WeightView& view) const {
+    for (size_t offset = 0; offset < view.bytes.size(); offset += sizeof(float)) {
+      float number = 0;
+      std::memcpy(&number, view.bytes.data() + offset, sizeof number);
+      if (!(number > 0.0F) || !std::isfinite(number)) {
+        fail(ErrorCode::CorruptFile, "{}: tensor {} has the number {}, allowed: finite numbers above 0", file_.path(),
+             quote(view.name), number);
+      }
+    }
   }
 
   // Without a tensor that nobody reads the answers would be another model's.

@@ -26,6 +26,25 @@ double llama3_frequency(double frequency, const RopeScaling& scaling) {
   return (1.0 - smooth) * frequency / double{scaling.factor} + smooth * frequency;
 }
 
+// As the YaRN authors' code has it: a weight of the unscaled angle that falls from pair `low` to pair `high`.
+double yarn_frequency(int32_t pair, const ModelSpec& spec) {
+  const RopeScaling& scaling = spec.rope_scaling;
+  const double size = spec.rope_dimension_count, base = double{spec.rope_base};
+  const auto dimension = [&](double rotations) {
+    return size * std::log(scaling.original_context_length / (rotations * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(base));
+  };
+  double low = std::floor(dimension(double{scaling.beta_fast})), high = std::ceil(dimension(double{scaling.beta_slow}));
+  low = low < 0.0 ? 0.0 : low;
+  high = high > size - 1.0 ? size - 1.0 : high;
+  if (high == low) high += 0.001;
+  double ramp = (pair - low) / (high - low);
+  ramp = ramp < 0.0 ? 0.0 : ramp > 1.0 ? 1.0 : ramp;
+  const double extrapolated = 1.0 / std::pow(base, 2.0 * pair / size);
+  const double interpolated = 1.0 / (double{scaling.factor} * std::pow(base, 2.0 * pair / size));
+  return interpolated * ramp + extrapolated * (1.0 - ramp);
+}
+
 std::vector<double> rope_frequencies(const ModelSpec& spec, const std::vector<double>& factors) {
   std::vector<double> frequencies;
   for (int32_t pair = 0; pair < spec.rope_dimension_count / 2; ++pair) {
@@ -36,6 +55,7 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, const std::vector<do
     if (spec.rope_scaling.kind == RopeScaling::Kind::Llama3) {
       frequency = llama3_frequency(frequency, spec.rope_scaling);
     }
+    if (spec.rope_scaling.kind == RopeScaling::Kind::Yarn) frequency = yarn_frequency(pair, spec);
     if (!factors.empty()) frequency /= factors[static_cast<size_t>(pair)];
     frequencies.push_back(frequency);
   }
@@ -158,8 +178,9 @@ void ReferenceModel::rotate(Vector& heads, int32_t position) const {
       double& first = heads[head + (interleaved ? 2 * pair : pair)];
       double& second = heads[head + (interleaved ? 2 * pair + 1 : pair + pairs)];
       const double x = first, y = second;
-      first = x * std::cos(angle) - y * std::sin(angle);
-      second = x * std::sin(angle) + y * std::cos(angle);
+      const double magnitude = double{spec_.rope_scaling.magnitude};
+      first = magnitude * (x * std::cos(angle) - y * std::sin(angle));
+      second = magnitude * (x * std::sin(angle) + y * std::cos(angle));
     }
   }
 }

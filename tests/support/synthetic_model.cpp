@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -86,12 +87,19 @@ class ModelBuilder {
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
     const RopeScaling& scaling = spec_.rope_scaling;
     if (scaling.kind == RopeScaling::Kind::None) return;
-    writer_.key_string(key("rope.scaling.type"), scaling.kind == RopeScaling::Kind::Linear ? "linear" : "llama3");
+    const std::array<const char*, 4> names = {"none", "linear", "llama3", "yarn"};
+    writer_.key_string(key("rope.scaling.type"), names.at(static_cast<size_t>(scaling.kind)));
     writer_.key_f32(key("rope.scaling.factor"), scaling.factor);
     if (scaling.kind == RopeScaling::Kind::Linear) return;
+    count("rope.scaling.original_context_length", scaling.original_context_length);
+    if (scaling.kind == RopeScaling::Kind::Yarn) {
+      writer_.key_f32(key("rope.scaling.yarn_beta_fast"), scaling.beta_fast);
+      writer_.key_f32(key("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
+      writer_.key_f32(key("rope.scaling.yarn_attn_factor"), scaling.magnitude);
+      return;
+    }
     writer_.key_f32(key("rope.scaling.low_freq_factor"), scaling.low_frequency_factor);
     writer_.key_f32(key("rope.scaling.high_freq_factor"), scaling.high_frequency_factor);
-    count("rope.scaling.original_context_length", scaling.original_context_length);
   }
 
   void write_vocabulary() {

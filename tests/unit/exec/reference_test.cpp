@@ -3,7 +3,7 @@
 // styles and scalings, biases, block sizes, KV types, prompt lengths around the sizes of tiles, blocks and partitions.
 // Rows quantised to int8 leave the reference by a few per cent in such small models; tests/kernel checks their kernels
 // exactly.
-// Covers: exec/arena.cpp, exec/rope_angles.cpp, exec/forward_pass.cpp, exec/weight_store.cpp
+// Covers: exec/arena.cpp, exec/forward_pass.cpp, exec/weight_store.cpp
 // Covers: ops/step_program.cpp
 #include <gtest/gtest.h>
 
@@ -139,6 +139,14 @@ INSTANTIATE_TEST_SUITE_P(
                                                   .low_frequency_factor = 1.0F,
                                                   .high_frequency_factor = 4.0F,
                                                   .original_context_length = 128};
+                         }},
+                    Kind{"YarnScaling",
+                         [](test::SyntheticModel& m) {
+                           m.spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn,
+                                                  .factor = 4.0F,
+                                                  .original_context_length = 128,
+                                                  .beta_fast = 8.0F,
+                                                  .magnitude = 1.25F};
                          }},
                     Kind{"RopeFactors",
                          [](test::SyntheticModel& m) {

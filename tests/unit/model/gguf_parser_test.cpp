@@ -144,7 +144,7 @@ TEST(GgufParser, RefusesBrokenShapes) {
   expect_corrupt(shaped({1ULL << 62}, 28), "more than 2^64 bytes");  // F64: 8 bytes each
   expect_corrupt(shaped({1ULL << 61}), "reach past the file's end");
   expect_corrupt(shaped({33}, kQ8), "has rows of 33 numbers, allowed for Q8_0: multiples of 32");
-  expect_corrupt(shaped({4}, 31), "tensor 't': has type 31, which GGUF does not define", ErrorCode::Unsupported);
+  expect_corrupt(shaped({4}, 31), "tensor 't': has type 31, which is not known here", ErrorCode::Unsupported);
 }
 
 TEST(GgufParser, RefusesTensorsOutsideTheFileOrInEachOther) {

@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "model/gguf_spec.h"
 #include "support/expect_error.h"
 #include "support/synthetic_model.h"
@@ -147,6 +149,63 @@ TEST(ReadSpec, KnowsLinearScalingByItsNames) {
             Kind::None);
 }
 
+TEST(ReadSpec, ReadsYarn) {
+  const auto scaling = [](auto&& add) {
+    GgufWriter writer = keys_without("");
+    writer.key_string("llama.rope.scaling.type", "yarn").key_f32("llama.rope.scaling.factor", 4.0F);
+    add(writer);
+    return spec_of(writer).rope_scaling;
+  };
+  const RopeScaling plain = scaling([](GgufWriter&) {});
+  EXPECT_EQ(plain.kind, RopeScaling::Kind::Yarn);
+  EXPECT_EQ(plain.factor, 4.0F);
+  EXPECT_EQ(plain.original_context_length, 128);  // the context length
+  EXPECT_EQ(plain.beta_fast, 32.0F);
+  EXPECT_EQ(plain.beta_slow, 1.0F);
+  EXPECT_NEAR(plain.magnitude, 1.1386294361119891, 1e-6);  // transformers'
+  const RopeScaling stated = scaling([](GgufWriter& writer) {
+    writer.key_u32("llama.rope.scaling.original_context_length", 32);
+    writer.key_f32("llama.rope.scaling.yarn_beta_fast", 16.0F).key_f32("llama.rope.scaling.yarn_beta_slow", 2.0F);
+    writer.key_f32("llama.rope.scaling.yarn_attn_factor", 1.5F).key_f32("llama.rope.scaling.yarn_ext_factor", 1.0F);
+    writer.key_bool("llama.rope.scaling.finetuned", true);
+  });
+  EXPECT_EQ(stated.original_context_length, 32);
+  EXPECT_EQ(stated.beta_fast, 16.0F);
+  EXPECT_EQ(stated.beta_slow, 2.0F);
+  EXPECT_EQ(stated.magnitude, 1.5F);
+  const auto magnitude = [&](const char* key, float number) {
+    return scaling([&](GgufWriter& writer) { writer.key_f32(key, number); }).magnitude;
+  };
+  EXPECT_NEAR(magnitude("llama.rope.scaling.attn_factor", 2.0F), 2.0 * 1.1386294361119891, 1e-6);
+  // transformers' attention_factor with mscale 1 and mscale_all_dim 0.5
+  EXPECT_NEAR(magnitude("llama.rope.scaling.yarn_log_multiplier", 0.5F), 1.1386294361119891 / 1.0693147180559945, 1e-6);
+}
+
+TEST(ReadSpec, ReadsWhatEmbeddingsAreMadeOf) {
+  const auto pooling = [](int32_t type) {
+    GgufWriter writer = keys_without("");
+    writer.key_raw("llama.pooling_type", 5, ByteWriter().number(type).bytes());
+    return spec_of(writer).pooling;
+  };
+  EXPECT_EQ(spec_of(keys_without("")).pooling, "mean");
+  EXPECT_EQ(pooling(-1), "mean");
+  EXPECT_EQ(pooling(0), "mean");
+  EXPECT_EQ(pooling(1), "mean");
+  EXPECT_EQ(pooling(2), "cls");
+  EXPECT_EQ(pooling(3), "last");
+  EXPECT_EQ(pooling(4), "rank");
+  EXPECT_EQ(pooling(9), "9");
+}
+
+TEST(ReadSpec, TakesWhatChangesNothing) {
+  GgufWriter writer = keys_without("");
+  writer.key_u32("llama.attention.sliding_window", 0);
+  writer.key_f32("llama.attention.scale", 0.25F);  // 1 / sqrt(16)
+  writer.key_f32("llama.logit_scale", 1.0F).key_f32("llama.embedding_scale", 0.0F);
+  writer.key_f32("llama.final_logit_softcapping", 0.0F).key_bool("llama.use_parallel_residual", false);
+  EXPECT_EQ(spec_of(writer).sliding_window, 0);
+}
+
 TEST(ReadSpec, TakesPerLayerArraysOfOneValue) {
   GgufWriter same = keys_without("");
   same.key_i32s("llama.attention.head_count_kv", {2, 2, 2});
@@ -169,16 +228,30 @@ TEST(ReadSpec, RefusesOtherModels) {
                         [] { (void)spec_of(GgufWriter().key_string("general.architecture", "falcon")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is a mixture of 8 experts; supported: dense models",
                         with([](GgufWriter& writer) { writer.key_u32("llama.expert_count", 8); }));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.type' is 'yarn', supported: none, linear, llama3",
-                        with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "yarn"); }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
+                        "'llama.rope.scaling.type' is 'longrope', supported: none, linear, llama3, yarn",
+                        with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "longrope"); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is one of 3 parts of a model; join them",
                         with([](GgufWriter& writer) { writer.key_u32("split.count", 3); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is not causal",
                         with([](GgufWriter& writer) { writer.key_bool("llama.attention.causal", false); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "a sliding window in some of the layers",
                         with([](GgufWriter& writer) { writer.key_u32("llama.attention.sliding_window_pattern", 2); }));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.attn_factor' is 2, supported: 1",
-                        with([](GgufWriter& writer) { writer.key_f32("llama.rope.scaling.attn_factor", 2.0F); }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.yarn_ext_factor' is 0.5, supported: 1",
+                        with([](GgufWriter& writer) {
+                          writer.key_string("llama.rope.scaling.type", "yarn");
+                          writer.key_f32("llama.rope.scaling.yarn_ext_factor", 0.5F);
+                        }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.use_parallel_residual' is true, supported: false",
+                        with([](GgufWriter& writer) { writer.key_bool("llama.use_parallel_residual", true); }));
+  for (const auto& [key, supported] :
+       {std::pair("attention.scale", "0.25"), std::pair("logit_scale", "1"), std::pair("embedding_scale", "1"),
+        std::pair("residual_scale", "1"), std::pair("final_logit_softcapping", "0"),
+        std::pair("attn_logit_softcapping", "0"), std::pair("attention.clamp_kqv", "0")}) {
+    INFLIGHT_EXPECT_ERROR(
+        ErrorCode::Unsupported, fmt::format("m.gguf: metadata key 'llama.{}' is 0.5, supported: {}", key, supported),
+        with([&, key = key](GgufWriter& writer) { writer.key_f32(fmt::format("llama.{}", key), 0.5F); }));
+  }
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "heads have 16 numbers for K and 32 for V",
                         with([](GgufWriter& writer) { writer.key_u32("llama.attention.value_length", 32); }));
 }
@@ -196,6 +269,8 @@ TEST(ReadSpec, RefusesNumbersOutOfRange) {
   refused("hidden size 65 is no multiple of its 4 heads", "llama.embedding_length", 65);
   refused("4 query heads, not a multiple of its 3 KV heads", "llama.attention.head_count_kv", 3);
   refused("RoPE dimension count is 18, allowed: 2 to 16", "llama.rope.dimension_count", 18);
+  refused("m.gguf: the model's context length is 1, allowed: 2 to", "llama.context_length", 1);
+  refused("'llama.attention.sliding_window' is -1, allowed: 0 to 2147483647", "llama.attention.sliding_window", -1);
 }
 
 TEST(ReadWeights, GivesEachRoleItsTensor) {
@@ -237,6 +312,19 @@ TEST(ReadWeights, GivesEachRoleItsTensor) {
   float factor = 0;
   std::memcpy(&factor, loaded.weights.rope_factors.bytes.data() + 28, sizeof factor);
   EXPECT_EQ(factor, 8.0F);
+}
+
+TEST(ReadWeights, RefusesAnglesThatAreNoNumbers) {
+  for (const auto& [factor, text] :
+       {std::pair(0.0F, "0"), std::pair(-1.0F, "-1"), std::pair(NAN, "nan"), std::pair(INFINITY, "inf")}) {
+    GgufWriter model = build_model(SyntheticModel{});
+    ByteWriter factors;
+    for (const float number : {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, factor}) factors.number(number);
+    model.tensor("rope_freqs.weight", 0U, {8}, factors.bytes());
+    const std::string expected =
+        fmt::format("tensor 'rope_freqs.weight' has the number {}, allowed: finite numbers above 0", text);
+    expect_refused(ErrorCode::CorruptFile, expected.c_str(), model);
+  }
 }
 
 TEST(ReadWeights, LeavesOptionalRolesEmptyAndTiesTheOutput) {
@@ -311,10 +399,11 @@ TEST(ReadVocabulary, HasEveryField) {
   GgufWriter writer = build_model(model);
   writer.key_string("tokenizer.ggml.pre", "default").key_strings("tokenizer.ggml.merges", {"a b", "ab c"});
   writer.key_u32("tokenizer.ggml.eot_token_id", 299).key_u32("tokenizer.ggml.eom_token_id", 4);
-  writer.key_u32("tokenizer.ggml.unknown_token_id", 0).key_u32("tokenizer.ggml.padding_token_id", 5);
+  writer.key_u32("tokenizer.ggml.unknown_token_id", 0);
   writer.key_bool("tokenizer.ggml.add_bos_token", true).key_bool("tokenizer.ggml.add_space_prefix", false);
   writer.key_string("tokenizer.chat_template", "{{ messages }}");
   const VocabularyData data = load(writer).vocabulary;
+  EXPECT_NE(data.path.find("m.gguf"), std::string::npos);
   EXPECT_EQ(data.model, "llama");
   EXPECT_EQ(data.pre, "default");
   ASSERT_EQ(data.tokens.size(), 300U);
@@ -331,11 +420,31 @@ TEST(ReadVocabulary, HasEveryField) {
   EXPECT_EQ(data.eot, 299);
   EXPECT_EQ(data.eom, 4);
   EXPECT_EQ(data.unknown, 0);
-  EXPECT_EQ(data.padding, 5);
   EXPECT_EQ(data.add_bos, true);
   EXPECT_EQ(data.add_eos, std::nullopt);
   EXPECT_EQ(data.add_space_prefix, false);
   EXPECT_EQ(data.chat_template, "{{ messages }}");
+}
+
+// What converters write where a model has no such token.
+TEST(ReadVocabulary, PassesOverIdsOutOfRange) {
+  GgufWriter writer;
+  writer.key_string("tokenizer.ggml.model", "llama").key_strings("tokenizer.ggml.tokens", {"a", "b"});
+  writer.key_u32("tokenizer.ggml.eos_token_id", 2).key_u32("tokenizer.ggml.bos_token_id", UINT32_MAX);
+  writer.key_raw("tokenizer.ggml.unknown_token_id", 5, ByteWriter().number(int32_t{-1}).bytes());
+  writer.key_u32("tokenizer.ggml.padding_token_id", UINT32_MAX).key_u32("tokenizer.ggml.eot_token_id", 1);
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::Warning);
+  const TempFolder folder;
+  const VocabularyData data = load_vocabulary(folder.write("m.gguf", writer.bytes()));
+  set_log_sink({}, LogLevel::Error);
+  EXPECT_EQ(data.eos, std::nullopt);
+  EXPECT_EQ(data.bos, std::nullopt);
+  EXPECT_EQ(data.unknown, std::nullopt);
+  EXPECT_EQ(data.eot, 1);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_NE(lines[1].find("m.gguf: metadata key 'tokenizer.ggml.eos_token_id' is 2, which is none of the 2 tokens"),
+            std::string::npos);
 }
 
 TEST(ReadVocabulary, RefusesWhatDoesNotFitTogether) {
@@ -361,9 +470,6 @@ TEST(ReadVocabulary, RefusesWhatDoesNotFitTogether) {
   });
   refused("token 1 has type 7, allowed: 0 to 6", [&](GgufWriter& w) {
     w.key_strings("tokenizer.ggml.tokens", two).key_i32s("tokenizer.ggml.token_type", {1, 7});
-  });
-  refused("'tokenizer.ggml.eos_token_id' is 2, allowed: 0 to 1", [&](GgufWriter& w) {
-    w.key_strings("tokenizer.ggml.tokens", two).key_u32("tokenizer.ggml.eos_token_id", 2);
   });
   SyntheticModel model;
   GgufWriter writer = build_model(model);

@@ -57,26 +57,6 @@ int64_t layer_weights(const ModelWeights& weights) {
   return numbers;
 }
 
-// What ends an answer: the ids that the file names, and control tokens with a name that can mean nothing else (files
-// often name only one of them; llama.cpp does the same).
-std::vector<TokenId> end_tokens_of(const VocabularyData& vocabulary) {
-  constexpr std::array<std::string_view, 8> kNames = {"<|im_end|>",    "<|endoftext|>",   "<|eot_id|>", "<|end|>",
-                                                      "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>", "<|return|>"};
-  std::vector<TokenId> ids;
-  for (const auto& id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
-    if (id) ids.push_back(*id);
-  }
-  for (size_t i = 0; i < std::min(vocabulary.tokens.size(), vocabulary.types.size()); ++i) {
-    if (vocabulary.types[i] != TokenType::Control) continue;
-    if (std::find(kNames.begin(), kNames.end(), vocabulary.tokens[i]) != kNames.end()) {
-      ids.push_back(static_cast<TokenId>(i));
-    }
-  }
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
 ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec) {
   return {.kv = KvLayout::of(spec, options.block_size, options.kv_type),
           .host_block_count = options.scheduler.host_blocks,
@@ -266,15 +246,16 @@ Runtime::Runtime(RuntimeOptions options)
   setup.block_bytes = executor.kv.bytes_per_block();
   setup.schedule_policy = options_.schedule_policy;
   setup.eviction_policy = options_.eviction_policy;
-  engine_ = std::make_unique<Engine>(EngineOptions{.setup = setup,
-                                                   .overlap = options_.overlap,
-                                                   .host_driven = options_.host_driven,
-                                                   .vocabulary_size = spec_.vocabulary_size,
-                                                   .end_tokens = end_tokens_of(model.vocabulary),
-                                                   .model_name = spec_.name,
-                                                   .kv_cache_dtype = to_string(options_.kv_type),
-                                                   .service = options_.service},
-                                     std::move(running));
+  engine_ = std::make_unique<Engine>(
+      EngineOptions{.setup = setup,
+                    .overlap = options_.overlap,
+                    .host_driven = options_.host_driven,
+                    .vocabulary_size = spec_.vocabulary_size,
+                    .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
+                    .model_name = spec_.name,
+                    .kv_cache_dtype = to_string(options_.kv_type),
+                    .service = options_.service},
+      std::move(running));
 }
 
 Runtime::~Runtime() = default;

@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "text/unicode.h"
 
 namespace inflight {
 
@@ -29,8 +31,11 @@ BpeTokenizer::BpeTokenizer(const VocabularyData& data)
     : Tokenizer(data),
       pre_tokenizer_(find_pre_tokenizer_type(data.pre)),
       ignore_merges_(find_pre_tokenizer_type(data.pre).ignore_merges),
+      nfc_(find_pre_tokenizer_type(data.pre).nfc),
       merges_(data.merges.size()) {
+  if (data.merges.empty()) fail(ErrorCode::CorruptFile, "metadata key 'tokenizer.ggml.merges' is missing");
   read_merges(data);
+  warn_of_missing_letters(data);
   for (TokenId id = 0; id < vocabulary().size(); ++id) {
     token_bytes_max_ = std::max(token_bytes_max_, vocabulary().bytes(id).size());
   }
@@ -60,9 +65,22 @@ void BpeTokenizer::read_merges(const VocabularyData& data) {
   }
 }
 
+void BpeTokenizer::warn_of_missing_letters(const VocabularyData& data) const {
+  if (vocabulary().unknown()) return;
+  int missing = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool in_utf8 = byte < 0xC0 || (byte >= 0xC2 && byte <= 0xF4);
+    if (in_utf8 && !vocabulary().find_byte(static_cast<uint8_t>(byte))) ++missing;
+  }
+  if (missing == 0) return;
+  log(LogLevel::Warning, "{}: the vocabulary has no token for {} of the 243 bytes of UTF-8: they are left out of texts",
+      data.path, missing);
+}
+
 void BpeTokenizer::encode_text(std::string_view text, bool /*after_special*/, std::vector<TokenId>& ids) const {
   Scratch scratch;
-  pre_tokenizer_.split(text, scratch.words);
+  const std::string composed = nfc_ ? to_nfc(text) : std::string();
+  pre_tokenizer_.split(nfc_ ? composed : text, scratch.words);
   for (const std::string_view word : scratch.words) encode_word(word, scratch, ids);
 }
 

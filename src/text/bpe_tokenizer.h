@@ -20,12 +20,14 @@ class BpeTokenizer final : public Tokenizer {
  private:
   struct Scratch;
   void read_merges(const VocabularyData& data);
+  void warn_of_missing_letters(const VocabularyData& data) const;
   void encode_text(std::string_view text, bool after_special, std::vector<TokenId>& ids) const override;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 
   ByteAlphabet alphabet_;
   PreTokenizer pre_tokenizer_;
   bool ignore_merges_ = false;
+  bool nfc_ = false;
   size_t token_bytes_max_ = 0;
   // Symbols are token ids, and behind them the strings that merges mention but that are no tokens.
   std::array<int32_t, 256> byte_symbols_{};

@@ -107,8 +107,8 @@ constexpr std::array kTypes{
     PreTokenizerType{"smaug-bpe", kLlama3Patterns},
     PreTokenizerType{"chatglm-bpe", kLlama3Patterns},
     PreTokenizerType{"glm4", kLlama3Patterns, true},
-    PreTokenizerType{"qwen2", kQwen2Patterns},
-    PreTokenizerType{"deepseek-r1-qwen", kQwen2Patterns},
+    PreTokenizerType{.name = "qwen2", .patterns = kQwen2Patterns, .nfc = true},
+    PreTokenizerType{.name = "deepseek-r1-qwen", .patterns = kQwen2Patterns, .nfc = true},
     PreTokenizerType{"megrez", kQwen2Patterns},
     PreTokenizerType{"stablelm2", kQwen2Patterns},
     PreTokenizerType{"hunyuan", kQwen2Patterns},
@@ -183,7 +183,7 @@ const PreTokenizerType& find_pre_tokenizer_type(std::string_view name) {
     if (type.name == name) return type;
     known += (known.empty() ? "" : ", ") + std::string(type.name);
   }
-  fail(ErrorCode::Unsupported, "pre-tokenizer '{}' is not supported, allowed: {}", name, known);
+  fail(ErrorCode::Unsupported, "metadata key 'tokenizer.ggml.pre' is '{}', supported: {}", name, known);
 }
 
 struct PreTokenizer::Pattern {

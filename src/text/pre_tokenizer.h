@@ -16,6 +16,7 @@ struct PreTokenizerType {
   std::span<const std::string_view> patterns;
   bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
   bool add_bos = false;        // unless the file says otherwise
+  bool nfc = false;            // text is brought into Unicode's composed form (NFC) first, special tokens aside
 };
 
 // name: as in the file; empty means "default".  ERRORS: Unsupported, listing the names.

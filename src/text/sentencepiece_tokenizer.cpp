@@ -16,7 +16,8 @@ namespace inflight {
 
 SentencePieceTokenizer::SentencePieceTokenizer(const VocabularyData& data) : Tokenizer(data), scores_(data.scores) {
   if (scores_.size() != data.tokens.size()) {
-    fail(ErrorCode::CorruptFile, "the vocabulary has {} scores for {} tokens", scores_.size(), data.tokens.size());
+    fail(ErrorCode::CorruptFile, "metadata key 'tokenizer.ggml.scores' has {} elements for {} tokens", scores_.size(),
+         data.tokens.size());
   }
   for (TokenId id = 0; id < vocabulary().size(); ++id) {
     if (std::isnan(scores_[static_cast<size_t>(id)])) {

@@ -11,8 +11,13 @@ namespace inflight {
 Tokenizer::Tokenizer(const VocabularyData& data) : vocabulary_(data), special_tokens_(vocabulary_) {}
 
 std::unique_ptr<Tokenizer> Tokenizer::create(const VocabularyData& data) {
-  if (data.model == "gpt2") return std::make_unique<BpeTokenizer>(data);
-  return std::make_unique<SentencePieceTokenizer>(data);  // Vocabulary refuses models other than "llama"
+  try {
+    if (data.model == "gpt2") return std::make_unique<BpeTokenizer>(data);
+    return std::make_unique<SentencePieceTokenizer>(data);  // Vocabulary refuses models other than "llama"
+  } catch (const Error& error) {
+    if (data.path.empty()) throw;
+    fail(error.code(), "{}: {}", data.path, error.what());
+  }
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text to token ids, as the model was trained with. Immutable after creation: any number of threads may encode at once.
-// Any bytes are accepted, UTF-8 or not; decoding the ids gives the same bytes again (see Detokenizer), unless the
-// vocabulary has no token for some byte: that byte becomes the unknown token, or nothing where there is none.
+// Any bytes are accepted, UTF-8 or not; decoding the ids gives the same bytes again (see Detokenizer), or their NFC
+// where the pre-tokenizer asks for it, unless the vocabulary has no token for some byte: that byte becomes the unknown
+// token, or nothing where there is none.
 #pragma once
 
 #include <memory>
@@ -22,7 +23,9 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // ERRORS: as Vocabulary; Unsupported for an unknown pre-tokenizer; CorruptFile for missing scores or broken merges.
+  // ERRORS: as Vocabulary; Unsupported for an unknown pre-tokenizer; CorruptFile for missing scores or merges, or
+  // broken
+  //         ones; each with the file's path. A byte-level vocabulary that loses bytes is told by a warning.
   [[nodiscard]] static std::unique_ptr<Tokenizer> create(const VocabularyData& data);
 
   virtual ~Tokenizer() = default;

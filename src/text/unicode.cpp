@@ -67,6 +67,44 @@ std::string map_characters(std::string_view text, Map&& map) {
   return out;
 }
 
+using CodePoints = std::vector<utf8proc_int32_t>;
+
+void append_decomposed(CodePoints& out, char32_t code_point) {
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  constexpr size_t kLengthMax = 4;  // of a canonical decomposition
+  const size_t end = out.size();
+  out.resize(end + kLengthMax);
+  int boundary = 0;
+  const auto length = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), out.data() + end, kLengthMax,
+                                              kOptions, &boundary);
+  out.resize(end + static_cast<size_t>(length));
+}
+
+int combining_class(utf8proc_int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
+
+// Each run of combining marks sorted by class. (utf8proc's own sort takes quadratic time.)
+void order_marks(CodePoints& code_points) {
+  const auto is_mark = [](utf8proc_int32_t code_point) { return combining_class(code_point) != 0; };
+  for (auto begin = code_points.begin(); begin != code_points.end();) {
+    begin = std::find_if(begin, code_points.end(), is_mark);
+    const auto end = std::find_if_not(begin, code_points.end(), is_mark);
+    std::ranges::stable_sort(begin, end, {}, combining_class);
+    begin = end;
+  }
+}
+
+void append_composed(std::string& out, std::string_view well_formed) {
+  CodePoints code_points;
+  for (const std::string_view bytes : split_characters(well_formed)) {
+    append_decomposed(code_points, first_utf8_character(bytes).code_point);
+  }
+  order_marks(code_points);
+  const auto length = utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
+                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  code_points.resize(static_cast<size_t>(length));
+  for (const utf8proc_int32_t code_point : code_points) append_utf8(out, static_cast<char32_t>(code_point));
+}
+
 }  // namespace
 
 bool is_white_space(char32_t c) {
@@ -97,6 +135,22 @@ std::string_view strip_right(std::string_view text, std::string_view characters)
 
 std::string to_upper(std::string_view text) { return map_characters(text, utf8proc_toupper); }
 std::string to_lower(std::string_view text) { return map_characters(text, utf8proc_tolower); }
+
+std::string to_nfc(std::string_view text) {
+  const auto is_ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
+  if (std::ranges::all_of(text, is_ascii)) return std::string(text);
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = valid_utf8_length(text);
+    append_composed(out, text.substr(0, length));
+    text.remove_prefix(length);
+    if (text.empty()) break;
+    const size_t ill_formed = first_utf8_character(text).length;
+    out += text.substr(0, ill_formed);
+    text.remove_prefix(ill_formed);
+  }
+  return out;
+}
 
 std::vector<std::string_view> split_characters(std::string_view text) {
   std::vector<std::string_view> characters;

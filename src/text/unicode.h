@@ -26,6 +26,9 @@ namespace inflight {
 [[nodiscard]] std::string to_upper(std::string_view text);
 [[nodiscard]] std::string to_lower(std::string_view text);
 
+// Normalization Form C (Unicode Standard Annex 15).   COST: O(n log n), whatever the text.
+[[nodiscard]] std::string to_nfc(std::string_view text);
+
 // The characters, ill-formed bytes each one by one.   LIFETIME: views of `text`.
 [[nodiscard]] std::vector<std::string_view> split_characters(std::string_view text);
 

@@ -13,11 +13,30 @@
 namespace inflight {
 namespace {
 
+// Files often state only one of the tokens that end an answer, and not always as control tokens; llama.cpp goes by such
+// names, too.
+constexpr std::array<std::string_view, 14> kEndNames = {"<|im_end|>",
+                                                        "<|endoftext|>",
+                                                        "<|eot_id|>",
+                                                        "<|end|>",
+                                                        "<end_of_turn>",
+                                                        "<|end_of_text|>",
+                                                        "<|eom_id|>",
+                                                        "<|return|>",
+                                                        "<|call|>",
+                                                        "<EOT>",
+                                                        "_<EOT>",
+                                                        "[EOT]",
+                                                        "<end_of_utterance>",
+                                                        "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+
+bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, text) != kEndNames.end(); }
+
 VocabularyKind kind_of(const std::string& model) {
   if (model == "llama") return VocabularyKind::SentencePiece;
   if (model == "gpt2") return VocabularyKind::ByteLevelBpe;
   if (model.empty()) fail(ErrorCode::Unsupported, "the model file has no vocabulary");
-  fail(ErrorCode::Unsupported, "tokenizer model '{}' is not supported, allowed: llama, gpt2", model);
+  fail(ErrorCode::Unsupported, "metadata key 'tokenizer.ggml.model' is '{}', supported: llama, gpt2", model);
 }
 
 void check_sizes(const VocabularyData& data) {
@@ -45,6 +64,7 @@ Vocabulary::Vocabulary(const VocabularyData& data) : kind_(kind_of(data.model)) 
   check_sizes(data);
   read_tokens(data);
   read_special_tokens(data);
+  find_end_tokens(data);
 }
 
 void Vocabulary::read_tokens(const VocabularyData& data) {
@@ -56,7 +76,8 @@ void Vocabulary::read_tokens(const VocabularyData& data) {
   ids_.reserve(data.tokens.size());
   for (TokenId id = 0; id < size(); ++id) {
     ids_.emplace(text(id), id);
-    const TokenType type = this->type(id);
+    TokenType& type = types_[static_cast<size_t>(id)];
+    if (is_end_name(text(id))) type = TokenType::Control;
     const auto byte = type == TokenType::Byte ? parse_byte_token(text(id)) : std::nullopt;
     if (byte) {
       bytes_.append(std::string(1, static_cast<char>(*byte)));
@@ -76,6 +97,21 @@ void Vocabulary::read_tokens(const VocabularyData& data) {
       byte_ids_[static_cast<size_t>(byte)] = find(alphabet.letter(static_cast<uint8_t>(byte))).value_or(-1);
     }
   }
+}
+
+void Vocabulary::find_end_tokens(const VocabularyData& data) {
+  for (const auto& id : {eos_, data.eot, data.eom}) {
+    if (id) end_tokens_.push_back(*id);
+  }
+  // Where "<|return|>" and "<|call|>" end answers (harmony), "<|end|>" only ends a message.
+  const bool goes_on = find("<|return|>") && find("<|call|>");
+  for (const std::string_view name : kEndNames) {
+    const auto id = find(name);
+    if (id && !(goes_on && name == "<|end|>")) end_tokens_.push_back(*id);
+  }
+  std::ranges::sort(end_tokens_);
+  const auto repeated = std::ranges::unique(end_tokens_);
+  end_tokens_.erase(repeated.begin(), repeated.end());
 }
 
 void Vocabulary::read_special_tokens(const VocabularyData& data) {

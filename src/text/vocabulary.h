@@ -37,6 +37,7 @@ class Vocabulary {
   [[nodiscard]] std::string_view text(TokenId id) const { return texts_.at(id); }
   // The bytes that it stands for: " the", "\n"; perhaps part of a character. A control token's are its spelling.
   [[nodiscard]] std::string_view bytes(TokenId id) const { return bytes_.at(id); }
+  // As in the file, but that tokens named like an end of turn are always control tokens.
   [[nodiscard]] TokenType type(TokenId id) const { return types_[static_cast<size_t>(id)]; }
   // Whether it is a marker that output shows only on demand: control and unknown tokens.
   [[nodiscard]] bool is_control(TokenId id) const {
@@ -51,6 +52,9 @@ class Vocabulary {
   [[nodiscard]] std::optional<TokenId> bos() const { return bos_; }
   [[nodiscard]] std::optional<TokenId> eos() const { return eos_; }
   [[nodiscard]] std::optional<TokenId> unknown() const { return unknown_; }
+  // What ends an answer, ascending: eos, the file's end of turn and of message, and tokens with a name that can mean
+  // nothing else.
+  [[nodiscard]] const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
   // Whether encoding with special tokens begins and ends with them; only true with the id present.
   [[nodiscard]] bool add_bos() const { return add_bos_; }
   [[nodiscard]] bool add_eos() const { return add_eos_; }
@@ -78,6 +82,7 @@ class Vocabulary {
 
   void read_tokens(const VocabularyData& data);
   void read_special_tokens(const VocabularyData& data);
+  void find_end_tokens(const VocabularyData& data);
 
   VocabularyKind kind_ = VocabularyKind::SentencePiece;
   Strings texts_;
@@ -86,6 +91,7 @@ class Vocabulary {
   std::unordered_map<std::string_view, TokenId> ids_;  // keys view texts_
   std::array<TokenId, 256> byte_ids_{};                // -1: none
   std::optional<TokenId> bos_, eos_, unknown_;
+  std::vector<TokenId> end_tokens_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
 };
 

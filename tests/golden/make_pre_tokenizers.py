@@ -9,6 +9,7 @@ import random
 import tokenizers
 from tokenizers import Regex
 from tokenizers.models import BPE
+from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
 HERE = pathlib.Path(__file__).parent
@@ -57,6 +58,7 @@ KINDS = {
                          rf"""| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}"""),
 }
 IGNORE_MERGES = {"llama-bpe", "tekken"}
+COMPOSED = {"qwen2"}
 
 TEXTS = [
     "", " ", "   ", "\n", "\n\n\n", " \n \n", "\t\t x", "  \n  word", "a\r\nb\r\n\r\n  c", "x \t\n\t y  ",
@@ -90,6 +92,8 @@ def main():
     for name, pre_tokenizer in KINDS.items():
         model = tokenizers.Tokenizer(BPE(MODEL["vocab"], merges, ignore_merges=name in IGNORE_MERGES))
         model.pre_tokenizer = pre_tokenizer
+        if name in COMPOSED:
+            model.normalizer = NFC()
         ids[name] = [model.encode(text, add_special_tokens=False).ids for text in texts]
     made_with = f"tokenizers {tokenizers.__version__}"
     lines = [f'{{"made_with": {json.dumps(made_with)}, "recipe": "tests/golden/make_pre_tokenizers.py", "texts": [']

@@ -11,7 +11,9 @@
 #include "model/model_loader.h"
 #include "support/test_data.h"
 #include "text/detokenizer.h"
+#include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 #include "unit/text/vocabularies.h"
 
@@ -62,7 +64,7 @@ std::string random_text(std::mt19937& random) {
   return text;
 }
 
-void check_round_trips(const Tokenizer& tokenizer, bool spaces_differ, int rounds) {
+void check_round_trips(const Tokenizer& tokenizer, bool spaces_differ, int rounds, bool composed = false) {
   std::mt19937 random(21);
   for (int round = 0; round < rounds; ++round) {
     std::string text = random_text(random);
@@ -70,7 +72,7 @@ void check_round_trips(const Tokenizer& tokenizer, bool spaces_differ, int round
       // SentencePiece puts a space behind each special token, so only whole texts come back.
       if (spaces_differ && parse_special) continue;
       const auto ids = tokenizer.encode(text, {.add_special = false, .parse_special = parse_special});
-      std::string expected = text;
+      std::string expected = composed ? to_nfc(text) : text;
       if (spaces_differ) {
         for (size_t at = expected.find("\u2581"); at != std::string::npos; at = expected.find("\u2581"))
           expected.replace(at, 3, " ");
@@ -92,7 +94,7 @@ TEST(TextFuzz, EveryPreTokenizerKeepsEveryByte) {
   for (const char* const type : {"default", "gpt-2", "falcon", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken",
                                  "deepseek-coder", "deepseek-v3"}) {
     data.pre = type;
-    check_round_trips(*Tokenizer::create(data), false, 300);
+    check_round_trips(*Tokenizer::create(data), false, 300, find_pre_tokenizer_type(type).nfc);
   }
 }
 

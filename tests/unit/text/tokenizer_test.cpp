@@ -9,12 +9,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "model/model_loader.h"
 #include "support/expect_error.h"
 #include "support/test_data.h"
@@ -169,20 +171,26 @@ TEST(Tokenizer, RefusesWhatItCannotRead) {
   };
   VocabularyData bad = data;
   bad.model = "bert";
-  EXPECT_EQ(error_of(bad, ErrorCode::Unsupported), "tokenizer model 'bert' is not supported, allowed: llama, gpt2");
+  EXPECT_EQ(error_of(bad, ErrorCode::Unsupported),
+            "metadata key 'tokenizer.ggml.model' is 'bert', supported: llama, gpt2");
   bad.model = "";
   EXPECT_EQ(error_of(bad, ErrorCode::Unsupported), "the model file has no vocabulary");
   bad.model = "gpt2";
   bad.pre = "klingon";
-  EXPECT_NE(
-      error_of(bad, ErrorCode::Unsupported).find("pre-tokenizer 'klingon' is not supported, allowed: default, gpt-2"),
-      std::string::npos);
+  EXPECT_NE(error_of(bad, ErrorCode::Unsupported)
+                .find("metadata key 'tokenizer.ggml.pre' is 'klingon', supported: default, gpt-2"),
+            std::string::npos);
   bad.pre = "gpt-2";
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "metadata key 'tokenizer.ggml.merges' is missing");
   bad.merges = {"a b", "ab"};
   EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary's merge 1 is not two texts with a space between");
   bad = data;
   bad.scores.pop_back();
-  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary has 259 scores for 260 tokens");
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile),
+            "metadata key 'tokenizer.ggml.scores' has 259 elements for 260 tokens");
+  bad.path = "m.gguf";
+  EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile),
+            "m.gguf: metadata key 'tokenizer.ggml.scores' has 259 elements for 260 tokens");
   bad = data;
   bad.eos = 1000;
   EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary's eos token is 1000, allowed: 0 to 259");
@@ -190,6 +198,93 @@ TEST(Tokenizer, RefusesWhatItCannotRead) {
   bad.types.pop_back();
   EXPECT_EQ(error_of(bad, ErrorCode::CorruptFile), "the vocabulary has 259 token types for 260 tokens");
   EXPECT_EQ(error_of({.model = "llama"}, ErrorCode::CorruptFile), "the vocabulary has 0 tokens, allowed: 1 to 4194304");
+}
+
+// The tokens of the first row are those that llama.cpp's llama_vocab_is_eog() names, whatever their type.
+TEST(Vocabulary, KnowsEndTokensByTheirNames) {
+  const auto ends_with = [](const std::string& name, TokenType type) {
+    VocabularyData data = test::sentencepiece_vocabulary({"a"});
+    const TokenId id = test::add_token(data, name, type);
+    const Vocabulary vocabulary(data);
+    EXPECT_EQ(vocabulary.end_tokens().front(), 2);  // SentencePiece's own </s>
+    return vocabulary.end_tokens().back() == id;
+  };
+  for (const char* name :
+       {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>",
+        "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}) {
+    for (const TokenType type : {TokenType::Normal, TokenType::Control, TokenType::UserDefined}) {
+      EXPECT_TRUE(ends_with(name, type)) << name << ", type " << static_cast<int>(type);
+    }
+  }
+  EXPECT_FALSE(ends_with("<|im_start|>", TokenType::Control));
+  EXPECT_FALSE(ends_with("<EOT", TokenType::Control));
+}
+
+TEST(Vocabulary, CollectsEndTokensOnce) {
+  VocabularyData data = test::sentencepiece_vocabulary({"a", "b"});
+  const TokenId turn = test::add_token(data, "<|im_end|>", TokenType::Control);
+  const TokenId message = test::add_token(data, "<|end|>", TokenType::Control);
+  data.types.clear();  // a file without token_type
+  data.eos = turn;
+  data.eot = 260;
+  data.eom = 259;
+  EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, 260, turn, message}));
+  // In harmony "<|end|>" only ends a message, and an answer may have several.
+  const TokenId done = test::add_token(data, "<|return|>", TokenType::Control);
+  const TokenId call = test::add_token(data, "<|call|>", TokenType::Control);
+  EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, 260, turn, done, call}));
+}
+
+TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {
+  for (const TokenType type : {TokenType::Normal, TokenType::UserDefined}) {
+    VocabularyData data = test::sentencepiece_vocabulary({"\u2581", "a"});
+    const TokenId turn = test::add_token(data, "<|im_end|>", type);
+    const auto tokenizer = Tokenizer::create(data);
+    EXPECT_EQ(tokenizer->encode("<|im_end|>", {.add_special = false}), std::vector<TokenId>({turn}));
+    const auto plain = tokenizer->encode("<|im_end|>", kPlain);  // a stranger's text
+    EXPECT_EQ(std::ranges::find(plain, turn), plain.end());
+    EXPECT_EQ(detokenize(tokenizer->vocabulary(), std::vector<TokenId>({turn})), "");
+  }
+}
+
+TEST(Tokenizer, ComposesTextOfQwen2ButNotItsSpecialTokens) {
+  VocabularyData data = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const TokenId special = test::add_token(data, "<e\u0301>", TokenType::Control);
+  for (const char* pre : {"qwen2", "deepseek-r1-qwen"}) {
+    data.pre = pre;
+    const auto tokenizer = Tokenizer::create(data);
+    const auto composed = tokenizer->encode("caf\u00e9", kPlain);
+    EXPECT_EQ(tokenizer->encode("cafe\u0301", kPlain), composed) << pre;
+    auto both = composed;
+    both.push_back(special);
+    EXPECT_EQ(tokenizer->encode("cafe\u0301<e\u0301>", {.add_special = false}), both) << pre;
+  }
+  data.pre = "llama-bpe";
+  const auto tokenizer = Tokenizer::create(data);
+  EXPECT_NE(tokenizer->encode("cafe\u0301", kPlain), tokenizer->encode("caf\u00e9", kPlain));
+}
+
+TEST(Tokenizer, TellsOfBytesThatTheVocabularyLacks) {
+  VocabularyData data;
+  data.path = "m.gguf";
+  data.model = "gpt2";
+  data.pre = "gpt-2";
+  data.merges = {"a b"};
+  const ByteAlphabet alphabet;
+  for (int byte = 0; byte < 256; ++byte) data.tokens.emplace_back(alphabet.letter(static_cast<uint8_t>(byte)));
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::Warning);
+  data.tokens[0xFF] = "no byte of UTF-8";
+  (void)Tokenizer::create(data);
+  EXPECT_TRUE(lines.empty());
+  data.tokens['q'] = data.tokens['z'] = "x";
+  (void)Tokenizer::create(data);
+  data.unknown = 0;
+  (void)Tokenizer::create(data);
+  set_log_sink({}, LogLevel::Error);
+  EXPECT_EQ(lines,
+            std::vector<std::string>({"m.gguf: the vocabulary has no token for 2 of the 243 bytes of UTF-8: they "
+                                      "are left out of texts"}));
 }
 
 TEST(ByteAlphabet, SpellsAsGpt2Does) {

@@ -345,10 +345,12 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     options.prediction =
         runtime.require_tokenizer().encode(params.prediction, {.add_special = false, .parse_special = false});
   }
-  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MEAN) {
-    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean)", params.pooling);
+  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MODEL) {
+    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean), 3 (the model's)",
+         params.pooling);
   }
-  options.pooling = static_cast<Pooling>(params.pooling);
+  options.pooling =
+      params.pooling == INFLIGHT_POOLING_MODEL ? runtime.model_pooling() : static_cast<Pooling>(params.pooling);
   return options;
 }
 

@@ -195,6 +195,8 @@ typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
 #define INFLIGHT_POOLING_LAST 1 /* the final hidden state of the prompt's last token */
 #define INFLIGHT_POOLING_MEAN 2 /* the mean over all of its tokens                   */
+#define INFLIGHT_POOLING_MODEL 3 /* what the model's file states; the mean where it states nothing.
+                                    ERRORS: INFLIGHT_ERROR_UNSUPPORTED for another kind than these (cls, rank) */
 
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {

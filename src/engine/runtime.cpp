@@ -205,6 +205,7 @@ Runtime::Runtime(RuntimeOptions options)
                  {"query_length", spec_.head_count * spec_.head_size},
                  {"context_length", spec_.context_length},
                  {"sliding_window", spec_.sliding_window},
+                 {"pooling", spec_.pooling},
                  {"chat_template", chat_template_.has_value()}}},
                {"tool_calls",
                 {{"begin", tool_format_.begin},
@@ -313,6 +314,13 @@ const Tokenizer& Runtime::require_tokenizer() const {
     fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (--prompt-ids) instead of text", options_.model);
   }
   return *tokenizer_;
+}
+
+Pooling Runtime::model_pooling() const {
+  if (spec_.pooling == "mean") return Pooling::Mean;
+  if (spec_.pooling == "last") return Pooling::Last;
+  fail(ErrorCode::Unsupported, "{}: metadata key '{}.pooling_type' asks for '{}', supported: mean, last",
+       options_.model, spec_.architecture, spec_.pooling);
 }
 
 std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text,

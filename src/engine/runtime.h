@@ -76,6 +76,8 @@ class Runtime {
   [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   // ERRORS: Unsupported when there is none.
   [[nodiscard]] const Tokenizer& require_tokenizer() const;
+  // What the model's file states of embeddings.  ERRORS: Unsupported for another kind than mean and last.
+  [[nodiscard]] Pooling model_pooling() const;
   // ERRORS: Unsupported without a template, InvalidArgument for a request the template refuses.
   [[nodiscard]] std::string render_chat(std::string_view request_json) const;
 

@@ -96,7 +96,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
     if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
   } else if (endpoint == kEmbeddings) {
     if (request.prompts.empty()) throw ApiError(400, "'input' is missing", "input");
-    if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MEAN;
+    if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MODEL;
     return request;
   } else if (const char* const field = endpoint == kResponses ? "input" : "messages";
              !body.contains(field) || request.messages.empty()) {

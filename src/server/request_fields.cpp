@@ -97,7 +97,7 @@ constexpr Field kFields[] = {
     custom("dimensions", kEmbeddings, read_dimensions, R"({"type": "integer", "enum": [$EMBEDDING_LENGTH]})",
            "The model's own length; embeddings are not shortened"),
     custom("pooling", kEmbeddings, read_pooling, R"({"type": "string", "enum": ["mean", "last"]})",
-           "Of which tokens: the mean of all, or the last (default mean)"),
+           "Of which tokens: the mean of all, or the last (default as the model's file states, else mean)"),
     boolean(
         "normalize", kEmbeddings, [](Request& r) -> bool& { return r.normalize; },
         "Bring embeddings to length 1 (default true)"),

@@ -222,7 +222,7 @@ class Python(unittest.TestCase):
             self.assertEqual(engine.info()["limits"]["kv_cache_dtype"], "q8_0")
         with self.assertRaisesRegex(ValueError, "kv_cache_dtype is 'q9', allowed: f16, f32, q8_0"):
             inflight.Engine(MODEL, kv_cache_dtype="q9")
-        with self.assertRaisesRegex(ValueError, "pooling is 'first', allowed: last, mean"):
+        with self.assertRaisesRegex(ValueError, "pooling is 'first', allowed: last, mean, model"):
             self.engine.embed("x", "first")
 
     def test_guesses_are_counted(self):

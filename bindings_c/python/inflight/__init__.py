@@ -411,8 +411,8 @@ class Engine:
         """The whole text of one answer; submit(...).texts() gives those of several."""
         return self.submit(prompt, **options).text()
 
-    def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "last") -> list[float]:
-        """The prompt's embedding, its length not normalised; pooling: "last" or "mean"."""
+    def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "model") -> list[float]:
+        """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
         return list(self.submit(prompt, pooling=pooling))[-1].embedding or []
 
     def reset_prefix_cache(self) -> None:

@@ -295,9 +295,15 @@ TEST_F(CAbi, GivesEmbeddings) {
   ASSERT_NE(event.embedding, nullptr);
   EXPECT_EQ(event.embedding_size, 256U);
   EXPECT_NE(event.embedding[0], event.embedding[1]);
+  const std::vector<float> mean(event.embedding, event.embedding + event.embedding_size);
   EXPECT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_END_OF_STREAM);
   inflight_stream_destroy(stream);
-  request.pooling = 3;
+  request.pooling = INFLIGHT_POOLING_MODEL;  // the demo model's file states nothing: the mean
+  ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
+  ASSERT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_OK);
+  EXPECT_EQ(std::vector<float>(event.embedding, event.embedding + event.embedding_size), mean);
+  inflight_stream_destroy(stream);
+  request.pooling = 4;
   EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT);
 }
 

@@ -8,7 +8,10 @@
 
 #include "engine/runtime.h"
 #include "model/model_loader.h"
+#include "support/expect_error.h"
 #include "support/reference_model.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
 
 namespace inflight::test {
 namespace {
@@ -43,6 +46,24 @@ RuntimeOptions demo_options() {
   RuntimeOptions options;
   options.model = kModel;
   return options;
+}
+
+TEST(Embedding, OfWhichTokensIsWhatTheModelsFileStates) {
+  const auto with_type = [](uint32_t type, auto&& use) {
+    const TempFolder folder;
+    RuntimeOptions options;
+    options.model = folder.write("m.gguf", build_model({}).key_u32("llama.pooling_type", type).bytes());
+    use(Runtime(options));
+  };
+  with_type(3, [](const Runtime& runtime) {
+    EXPECT_EQ(runtime.model_pooling(), Pooling::Last);
+    EXPECT_NE(runtime.info_json().find(R"("pooling":"last")"), std::string::npos);
+  });
+  with_type(1, [](const Runtime& runtime) { EXPECT_EQ(runtime.model_pooling(), Pooling::Mean); });
+  with_type(2, [](const Runtime& runtime) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.pooling_type' asks for 'cls', supported: mean, last",
+                          [&] { (void)runtime.model_pooling(); });
+  });
 }
 
 TEST(Embedding, IsWhatTheReferenceComputes) {

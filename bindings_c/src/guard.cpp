@@ -26,6 +26,11 @@ std::string& last_error() noexcept {
   return text;
 }
 
+const char*& last_error_field() noexcept {
+  thread_local const char* field = "";
+  return field;
+}
+
 // Reasons are numbered in the same order, one higher.
 static_assert(static_cast<int>(RejectReason::MaxRequests) + 1 == INFLIGHT_REJECT_MAX_REQUESTS);
 static_assert(static_cast<int>(RejectReason::QueuedRequests) + 1 == INFLIGHT_REJECT_QUEUED_REQUESTS);

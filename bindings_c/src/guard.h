@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/rejection.h"
+#include "engine/request_error.h"
 #include "inflight/inflight.h"
 
 namespace inflight::c {
@@ -16,6 +17,8 @@ namespace inflight::c {
 [[nodiscard]] std::string& last_error() noexcept;
 // Makes `message` the last error, as one line of valid UTF-8, and returns `status`.
 inflight_status_t set_error(inflight_status_t status, const char* message) noexcept;
+// What inflight_last_error_field() tells the calling thread.
+[[nodiscard]] const char*& last_error_field() noexcept;
 
 // What inflight_last_rejection() tells the calling thread.
 struct LastRejection {
@@ -28,6 +31,7 @@ struct LastRejection {
 template <typename Body>
 inflight_status_t guard(Body&& body) noexcept {
   last_error().clear();
+  last_error_field() = "";
   last_rejection() = {};
   try {
     return body();
@@ -35,6 +39,9 @@ inflight_status_t guard(Body&& body) noexcept {
     last_rejection() = {.reason = static_cast<inflight_reject_reason_t>(rejection.reason()) + 1,
                         .retry_after_s = rejection.retry_after_seconds().value_or(0)};
     return set_error(INFLIGHT_ERROR_REJECTED, rejection.what());
+  } catch (const RequestError& error) {
+    last_error_field() = error.field();
+    return set_error(INFLIGHT_ERROR_INVALID_ARGUMENT, error.what());
   } catch (const Error& error) {
     return set_error(static_cast<inflight_status_t>(error.code()), error.what());
   } catch (const std::bad_alloc&) {

@@ -52,6 +52,8 @@ const char* inflight_version(void) { return INFLIGHT_VERSION_STRING; }
 
 const char* inflight_last_error(void) { return inflight::c::last_error().c_str(); }
 
+const char* inflight_last_error_field(void) { return inflight::c::last_error_field(); }
+
 inflight_reject_reason_t inflight_last_rejection(int32_t* retry_after_s) {
   const inflight::c::LastRejection& last = inflight::c::last_rejection();
   if (retry_after_s != nullptr) *retry_after_s = last.retry_after_s;

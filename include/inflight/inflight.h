@@ -311,6 +311,11 @@ INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
 INFLIGHT_API inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflight_request_params_t* params,
                                                       inflight_stream_t** stream);
 
+/** @brief What of the request the calling thread's last INFLIGHT_ERROR_INVALID_ARGUMENT is about, where it is told: "prompt",
+ *  "prompt_length" (the prompt has more tokens than max_model_len has room for), "stop_token_ids", "logit_bias", "n",
+ *  "best_of"; else "".  Lifetime: static.  @since 0.1  [any-thread] */
+INFLIGHT_API const char* inflight_last_error_field(void);
+
 /** Why a request was rejected. */
 typedef int32_t inflight_reject_reason_t;
 #define INFLIGHT_REJECT_NONE 0

@@ -28,14 +28,20 @@ inline namespace v0 {
 class Failure : public std::runtime_error {
  public:
   explicit Failure(inflight_status_t status)
-      : std::runtime_error(inflight_last_error()), status_(status), reject_reason_(inflight_last_rejection(&retry_)) {}
+      : std::runtime_error(inflight_last_error()),
+        status_(status),
+        field_(inflight_last_error_field()),
+        reject_reason_(inflight_last_rejection(&retry_)) {}
   inflight_status_t status() const noexcept { return status_; }
+  // With INFLIGHT_ERROR_INVALID_ARGUMENT, see inflight_last_error_field().
+  const char* field() const noexcept { return field_; }
   // With INFLIGHT_ERROR_REJECTED, see inflight_last_rejection().
   inflight_reject_reason_t reject_reason() const noexcept { return reject_reason_; }
   int32_t retry_after_s() const noexcept { return retry_; }
 
  private:
   inflight_status_t status_;
+  const char* field_;
   int32_t retry_ = 0;
   inflight_reject_reason_t reject_reason_;
 };

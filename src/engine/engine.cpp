@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/request_error.h"
 #include "plugin_host/plugin_registry.h"
 
 namespace inflight {
@@ -55,11 +56,24 @@ size_t Engine::prompt_tokens_max() const { return static_cast<size_t>(options_.s
 
 void Engine::check_prompt_length(size_t count) const {
   const size_t limit = prompt_tokens_max();
-  if (count == 0) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: 1 to {} tokens", limit);
-  if (count > limit) {
-    fail(ErrorCode::InvalidArgument,
-         "the prompt has {} tokens, allowed: 1 to {} (max_model_len {}, one left to answer)", count, limit, limit + 1);
+  if (count == 0) throw RequestError("prompt", fmt::format("the prompt is empty, allowed: 1 to {} tokens", limit));
+  if (count > limit) {  // in the words by which clients know that they must shorten it
+    throw RequestError("prompt_length", fmt::format("the prompt is too long: {} tokens; this model's maximum context "
+                                                    "length is {} tokens (max_model_len), one left to answer",
+                                                    count, limit + 1));
   }
+}
+
+// What never fits is a mistake, not a matter of trying again later.
+void Engine::check_fits(const SamplingParams& sampling) const {
+  const SchedulerConfig& config = options_.setup.config;
+  const int32_t queued_max = options_.service.queue.max_num_queued_reqs;
+  int64_t room = config.max_requests;
+  if (queued_max > 0) room = std::min(room, int64_t{config.max_num_seqs} + queued_max);
+  if (sampling.choice_count() <= room) return;
+  const char* const field = sampling.best_of > sampling.n ? "best_of" : "n";
+  throw RequestError(field, fmt::format("'{}' makes {} sequences, at most {} can run and wait here", field,
+                                        sampling.choice_count(), room));
 }
 
 Request Engine::checked_request(SubmitOptions& options) const {
@@ -82,16 +96,17 @@ Request Engine::checked_request(SubmitOptions& options) const {
     options.sampling.max_tokens = options_.service.max_tokens_limit;
     options.sampling.min_tokens = std::min(options.sampling.min_tokens, options_.service.max_tokens_limit);
   }
+  check_fits(options.sampling);
   check_prompt_length(options.prompt.size());
-  const auto check_token = [this](const char* what, TokenId token) {
+  const auto check_token = [this](const char* field, const char* what, TokenId token) {
     if (token < 0 || token >= options_.vocabulary_size) {
-      fail(ErrorCode::InvalidArgument, "{} {} is no token, allowed: 0 to {}", what, token,
-           options_.vocabulary_size - 1);
+      throw RequestError(field,
+                         fmt::format("{} {} is no token, allowed: 0 to {}", what, token, options_.vocabulary_size - 1));
     }
   };
-  for (const TokenId token : options.prompt) check_token("prompt id", token);
-  for (const TokenId token : options.sampling.stop_token_ids) check_token("stop token id", token);
-  for (const auto& [token, bias] : options.sampling.logit_bias) check_token("logit bias id", token);
+  for (const TokenId token : options.prompt) check_token("prompt", "prompt id", token);
+  for (const TokenId token : options.sampling.stop_token_ids) check_token("stop_token_ids", "stop token id", token);
+  for (const auto& [token, bias] : options.sampling.logit_bias) check_token("logit_bias", "logit bias id", token);
   if (options.predicted_output_tokens < 0) {
     fail(ErrorCode::InvalidArgument, "predicted_output_tokens is {}, allowed: 0 (none) or more",
          options.predicted_output_tokens);

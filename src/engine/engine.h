@@ -189,6 +189,7 @@ class Engine {
 
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
   [[nodiscard]] size_t prompt_tokens_max() const;
+  void check_fits(const SamplingParams& sampling) const;
   void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);

@@ -258,8 +258,12 @@ class Python(unittest.TestCase):
             inflight.set_log(print, "loud")
 
     def test_errors_are_exceptions(self):
-        with self.assertRaisesRegex(inflight.InvalidArgument, "temperature is -1"):
+        with self.assertRaisesRegex(inflight.InvalidArgument, "temperature is -1") as refused:
             self.engine.submit("x", temperature=-1)
+        self.assertIsNone(refused.exception.field)
+        with self.assertRaisesRegex(inflight.InvalidArgument, "prompt is too long") as refused:
+            self.engine.submit("x " * 5000)
+        self.assertEqual(refused.exception.field, "prompt_length")
         with self.assertRaisesRegex(TypeError, "unknown option 'heat'"):
             self.engine.submit("x", heat=1)
         with self.assertRaisesRegex(TypeError, "max_tokens"):

@@ -42,7 +42,12 @@ class Error(RuntimeError):
 
 
 class InvalidArgument(Error, ValueError):
-    pass
+    """`field`: what of the request it is about ("prompt", "prompt_length": too many tokens, "stop_token_ids", "logit_bias",
+    "n", "best_of"), or None."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.field: typing.Optional[str] = _library.inflight_last_error_field().decode() or None
 
 
 class NotFound(Error):

@@ -148,5 +148,6 @@ def load() -> ctypes.CDLL:
     for name, arguments in _NOTHING_BACK.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, None
-    library.inflight_version.restype = library.inflight_last_error.restype = c_char_p
+    for text in (library.inflight_version, library.inflight_last_error, library.inflight_last_error_field):
+        text.restype = c_char_p
     return library

@@ -489,6 +489,43 @@ TEST_F(CAbi, RefusesBadRequestsByName) {
   refused([](auto& r) { r.timeout_ms = -1.0; }, "timeout_ms");
   refused([](auto& r) { r.stop_token_id_count = 1; }, "stop_token_ids is NULL");
   refused([](auto& r) { r.struct_size = 8; }, "struct_size");
+  EXPECT_EQ(std::string(inflight_last_error_field()), "");
+}
+
+TEST_F(CAbi, NamesTheFieldOfARequestAtFault) {
+  open();
+  const auto field_of = [this](auto&& change) {
+    inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+    request.prompt = "x";
+    change(request);
+    inflight_stream_t* stream = nullptr;
+    EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT);
+    return std::string(inflight_last_error_field());
+  };
+  const std::vector<int32_t> many(512, 5);
+  const int32_t none = 1 << 20;
+  const float bias = 1.0F;
+  EXPECT_EQ(field_of([](auto& r) { r.prompt = ""; }), "prompt");
+  EXPECT_EQ(field_of([&](auto& r) {
+              r.prompt = nullptr;
+              r.prompt_ids = many.data();
+              r.prompt_id_count = many.size();
+            }),
+            "prompt_length");
+  EXPECT_EQ(field_of([&](auto& r) {
+              r.stop_token_ids = &none;
+              r.stop_token_id_count = 1;
+            }),
+            "stop_token_ids");
+  EXPECT_EQ(field_of([&](auto& r) {
+              r.logit_bias_ids = &none;
+              r.logit_biases = &bias;
+              r.logit_bias_count = 1;
+            }),
+            "logit_bias");
+  EXPECT_EQ(field_of([](auto& r) { r.temperature = -1.0F; }), "");  // the message tells
+  EXPECT_EQ(inflight_engine_stats(engine_, nullptr), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(inflight_last_error_field()), "");
 }
 
 TEST_F(CAbi, StructsMayGrow) {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "engine/queue_limits.h"
 #include "engine/rejection.h"
+#include "engine/request_error.h"
 #include "sim/recording.h"
 #include "sim/replay.h"
 #include "support/engine_world.h"
@@ -62,6 +63,30 @@ TEST(QueueLimits, SayWhyAndWhenToComeBack) {
   EXPECT_NE(message.find("its deadline for the first token"), std::string::npos);
   queue.service_rate = 0.0;  // nothing is known yet: nobody is refused for it
   EXPECT_EQ(rejection_of({.max_predicted_wait_s = 1.5}, queue, {}, message), std::nullopt);
+}
+
+// Trying again would not help who wants more answers than there is ever room for.
+TEST(EngineFace, TellsApartWhatNeverFits) {
+  EngineOptions options = EngineWorld::host_driven();
+  options.setup.config.max_num_seqs = 4;
+  options.service.queue = {.max_num_queued_reqs = 3};
+  EngineWorld world(options);
+  const auto refusal_of = [&](int32_t n, int32_t best_of) -> std::string {
+    SubmitOptions request{.prompt = {1}};
+    request.sampling.n = n;
+    request.sampling.best_of = best_of;
+    try {
+      world.engine->submit(std::move(request))->release();
+      return "accepted";
+    } catch (const RequestError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      return std::string(error.field()) + ": " + error.what();
+    }
+  };
+  EXPECT_EQ(refusal_of(7, 0), "accepted");
+  EXPECT_EQ(refusal_of(9, 0), "n: 'n' makes 9 sequences, at most 7 can run and wait here");
+  EXPECT_EQ(refusal_of(2, 8), "best_of: 'best_of' makes 8 sequences, at most 7 can run and wait here");
+  EXPECT_EQ(world.engine->stats().rejections[static_cast<size_t>(RejectReason::QueuedRequests)], 0);
 }
 
 TEST(EngineFace, CountsWhatItRefuses) {

@@ -120,8 +120,10 @@ TEST(Engine, HostDrivenStepsRunInTheCaller) {
 TEST(Engine, RefusesWhatItCannotServe) {
   World world(options_of());
   EXPECT_EQ(error_of(world.engine, {}, ErrorCode::InvalidArgument), "the prompt is empty, allowed: 1 to 127 tokens");
-  EXPECT_EQ(error_of(world.engine, {.prompt = std::vector<TokenId>(128, 1)}, ErrorCode::InvalidArgument),
-            "the prompt has 128 tokens, allowed: 1 to 127 (max_model_len 128, one left to answer)");
+  EXPECT_EQ(
+      error_of(world.engine, {.prompt = std::vector<TokenId>(128, 1)}, ErrorCode::InvalidArgument),
+      "the prompt is too long: 128 tokens; this model's maximum context length is 128 tokens (max_model_len), one "
+      "left to answer");
   EXPECT_EQ(error_of(world.engine, {.prompt = {1, 64}}, ErrorCode::InvalidArgument),
             "prompt id 64 is no token, allowed: 0 to 63");
   SubmitOptions bad{.prompt = {1}};

@@ -64,7 +64,7 @@ void add_serve_command(CLI::App& app) {
   };
   add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one");
   add("--uds", flags->http.uds, "Path of a Unix socket to listen on instead; who may open it may use the server");
-  add("--port", flags->http.port, "Port to listen on; 0: any free one");
+  add("--port", flags->http.port, "Port to listen on; 0: any free one")->check(CLI::Range(0, 65535));
   add("--api-key", flags->api.api_keys, "Clients must send one of these keys")->envname("INFLIGHT_API_KEY");
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");

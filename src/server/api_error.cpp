@@ -16,7 +16,7 @@ ApiError error_of(const Failure& failure) {
     case INFLIGHT_ERROR_NOT_FOUND:
       return {404, failure.what()};
     case INFLIGHT_ERROR_REJECTED:
-      return {429, failure.what(), "", "queue_full"};
+      return {429, failure.what(), "", "queue_full", failure.retry_after_s()};
     case INFLIGHT_ERROR_ENGINE_FAILED:
       return {503, failure.what(), "", "engine_failed"};
     default:
@@ -26,34 +26,46 @@ ApiError error_of(const Failure& failure) {
 
 }  // namespace
 
-std::string ApiError::type() const {
+std::string ApiError::type(std::string_view path) const {
+  const bool anthropic = path == "/v1/messages" || path.starts_with("/v1/messages/");
   switch (status_) {
     case 401:
       return "authentication_error";
     case 403:
       return "permission_error";
+    case 404:
+      return anthropic ? "not_found_error" : "invalid_request_error";
+    case 413:
+      return anthropic ? "request_too_large" : "invalid_request_error";
     case 429:
       return "rate_limit_error";
     case 503:
-      return "service_unavailable_error";
+      return anthropic ? "overloaded_error" : "service_unavailable_error";
     case 504:
       return "timeout_error";
     default:
-      return status_ >= 500 ? "server_error" : "invalid_request_error";
+      if (status_ < 500) return "invalid_request_error";
+      return anthropic ? "api_error" : "server_error";
   }
 }
 
-std::string ApiError::body() const {
+std::string ApiError::body(std::string_view path) const {
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
   };
   nlohmann::ordered_json error;
   error["type"] = "error";  // Anthropic's clients look for it
   error["error"]["message"] = what();
-  error["error"]["type"] = type();
+  error["error"]["type"] = type(path);
   error["error"]["param"] = text_or_null(param_);
   error["error"]["code"] = text_or_null(code_);
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+HttpResponse ApiError::response(std::string_view path) const {
+  HttpResponse response{.status = status_, .body = body(path)};
+  if (retry_after_s_ > 0) response.headers.push_back({"Retry-After", std::to_string(retry_after_s_)});
+  return response;
 }
 
 ApiError current_error() {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors as OpenAI's clients expect them: {"error": {"message", "type", "param", "code"}} with the matching HTTP
-// status.
+// Errors as OpenAI's and Anthropic's clients expect them: {"type": "error", "error": {"message", "type", "param",
+// "code"}} with the matching HTTP status.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "server/http_types.h"
 
@@ -13,22 +15,30 @@ namespace inflight::server {
 class ApiError : public std::runtime_error {
  public:
   // param: the request's field at fault, as a path ("messages[0].role"); "" = none. code: "" = none.
-  ApiError(int status, const std::string& message, std::string param = "", std::string code = "")
-      : std::runtime_error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+  // retry_after_s: when another attempt makes sense; 0 = not told.
+  ApiError(int status, const std::string& message, std::string param = "", std::string code = "",
+           int32_t retry_after_s = 0)
+      : std::runtime_error(message),
+        status_(status),
+        param_(std::move(param)),
+        code_(std::move(code)),
+        retry_after_s_(retry_after_s) {}
 
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] const std::string& param() const { return param_; }
   [[nodiscard]] const std::string& code() const { return code_; }
-  // OpenAI's class of error for the status: "invalid_request_error", "authentication_error", ...
-  [[nodiscard]] std::string type() const;
-  // {"error": {...}}
-  [[nodiscard]] std::string body() const;
-  [[nodiscard]] HttpResponse response() const { return {.status = status_, .body = body()}; }
+  // path: of the request. The class of error for the status is Anthropic's for /v1/messages and what is below it, else
+  // OpenAI's: "invalid_request_error", "authentication_error", ...
+  [[nodiscard]] std::string type(std::string_view path) const;
+  // {"type": "error", "error": {...}}
+  [[nodiscard]] std::string body(std::string_view path) const;
+  [[nodiscard]] HttpResponse response(std::string_view path) const;
 
  private:
   int status_;
   std::string param_;
   std::string code_;
+  int32_t retry_after_s_;
 };
 
 // The exception that is being handled, as an answer: an ApiError as it is, the engine's refusals with the status that

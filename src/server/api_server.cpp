@@ -12,7 +12,6 @@
 #include "server/openapi.h"
 #include "server/server_metrics.h"
 #include "server/sim_route.h"
-#include "server/text_routes.h"
 #include "server/web_page.h"
 
 namespace inflight::server {
@@ -48,12 +47,18 @@ std::string_view key_of(const HttpRequest& request) {
   return value;
 }
 
+constexpr const char* kShuttingDown = "the server is shutting down";
+
 // Browsers let any page send other types without asking first.
-void check_json_type(const HttpRequest& request) {
+void check_body_type(const HttpRequest& request) {
   const std::string_view type = request.header("content-type");
   const std::string_view media = type.substr(0, type.find_first_of("; "));
   if (!type.empty() && !same_word(media, "application/json")) {
     throw ApiError(415, fmt::format("Content-Type is '{}', application/json is expected", media));
+  }
+  const std::string_view coding = request.header("content-encoding");
+  if (!coding.empty() && !same_word(coding, "identity")) {
+    throw ApiError(415, fmt::format("Content-Encoding is '{}', allowed: identity", coding));
   }
 }
 
@@ -63,6 +68,12 @@ std::string model_name_of(const Json& info) {
   const auto path = model.value("path", std::string("model"));
   const std::string file = path.substr(path.find_last_of('/') + 1);
   return file.substr(0, file.rfind(".gguf"));
+}
+
+// Of an address of HttpServer; "" for a Unix socket.
+std::string_view host_of(std::string_view address) {
+  constexpr std::string_view kScheme = "http://";
+  return address.starts_with(kScheme) ? address.substr(kScheme.size()) : "";
 }
 
 // Loads nothing but from here.
@@ -83,6 +94,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/v1/completions", &ApiServer::post_completions, false},
     {"POST", "/v1/chat/completions", &ApiServer::post_chat, false},
     {"POST", "/v1/responses", &ApiServer::post_responses, false},
+    {"POST", "/v1/responses/input_tokens", &ApiServer::post_input_tokens, false},
     {"POST", "/v1/messages", &ApiServer::post_messages, false},
     {"POST", "/v1/messages/count_tokens", &ApiServer::post_count_tokens, false},
     {"POST", "/v1/embeddings", &ApiServer::post_embeddings, false},
@@ -111,12 +123,14 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
                   info_["tool_calls"]["end_mark"].get<std::string>()},
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
+      local_only_(is_loopback(host_of(http_.address()))),
       ready_([this] { http_.post([this] { pump_ready(); }); }) {
   if (options_.model_names.empty()) options_.model_names = {model_name_of(info_), "default"};
+  for (const Json& lora : loaded_loras(engine_)) check_lora_name(lora["name"], options_.model_names);
   std::random_device random;
   id_base_ = fmt::format("{:08x}{:08x}", random(), random());
   http_.every(milliseconds(200), [this] { watch_engine(); });
-  http_.every(milliseconds(100), [this] { end_drain_when_empty(); });
+  http_.every(milliseconds(100), [this] { end_drain_in_time(); });
   http_.on_signal([this] { begin_drain(); });
 }
 
@@ -148,8 +162,10 @@ bool ApiServer::is_cors_origin(std::string_view origin) const {
 
 void ApiServer::check_origin(const HttpRequest& request) const {
   const std::string_view origin = request.header("origin");  // that browsers send with every POST
+  const std::string_view host = request.header("host");
   const size_t scheme = origin.find("://");
-  const bool own = scheme != origin.npos && same_word(origin.substr(scheme + 3), request.header("host"));
+  const bool own =
+      scheme != origin.npos && same_word(origin.substr(scheme + 3), host) && (!local_only_ || is_loopback(host));
   if (origin.empty() || own || is_cors_origin(origin)) return;
   throw ApiError(403,
                  fmt::format("pages of {} may not use this server: start it with --cors-origin {}", origin, origin));
@@ -160,10 +176,12 @@ void ApiServer::add_cors_headers(Exchange& exchange, const HttpRequest& request)
   if (origin.empty() || !is_cors_origin(origin)) return;
   exchange.add_header({"Access-Control-Allow-Origin", is_cors_origin("*") ? "*" : std::string(origin)});
   exchange.add_header({"Vary", "Origin"});
+  exchange.add_header({"Access-Control-Expose-Headers", "X-Request-Id, Request-Id, Retry-After"});
   if (request.method == "OPTIONS") {
     exchange.add_header({"Access-Control-Allow-Methods", "GET, POST, OPTIONS"});
-    exchange.add_header(
-        {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"});
+    // Whatever they are: clients have some of their own (X-Stainless-Os, ...), and more with every version.
+    const std::string_view wanted = request.header("access-control-request-headers");
+    if (!wanted.empty()) exchange.add_header({"Access-Control-Allow-Headers", std::string(wanted)});
     exchange.add_header({"Access-Control-Max-Age", "600"});
   }
 }
@@ -213,7 +231,7 @@ void ApiServer::get_health(Exchange& exchange, HttpRequest&) {
 }
 
 void ApiServer::get_ready(Exchange& exchange, HttpRequest& request) {
-  if (draining_) throw ApiError(503, "the server is shutting down", "", "shutting_down");
+  if (draining_) throw ApiError(503, kShuttingDown, "", "shutting_down");
   get_health(exchange, request);
 }
 
@@ -227,7 +245,7 @@ void ApiServer::get_page(Exchange& exchange, HttpRequest&) { respond_page(exchan
 void ApiServer::get_widget(Exchange& exchange, HttpRequest&) { respond_page(exchange, widget_page()); }
 
 void ApiServer::post_simulate(Exchange& exchange, HttpRequest& request) {
-  check_json_type(request);
+  check_body_type(request);
   answer_later(exchange, request, simulate_answer);
 }
 
@@ -269,9 +287,10 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
     return model;
   };
   if (request.path != "/v1/models") {
-    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-    static_cast<void>(is_adapter(name));
-    return exchange.respond({.body = to_text(describe_model(name))});
+    const auto name = percent_decoded(std::string_view(request.path).substr(std::string_view("/v1/models/").size()));
+    if (!name) throw ApiError(400, fmt::format("the path {} has a % without two hexadecimal digits", request.path));
+    static_cast<void>(is_adapter(*name));
+    return exchange.respond({.body = to_text(describe_model(*name))});
   }
   Json list;
   list["object"] = "list";
@@ -286,27 +305,40 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
 void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_document(info_)}); }
 
 void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
-  check_json_type(request);
-  answer_later(exchange, request, [this](const std::string& body) { return tokenize_answer(engine_, body, info_); });
+  check_body_type(request);
+  answer_later(exchange, request,
+               [this](const std::string& body) { return tokenize_answer(engine_, body, model_check(), info_); });
 }
 
 void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
-  check_json_type(request);
-  answer_later(exchange, request, [this](const std::string& body) { return detokenize_answer(engine_, body); });
+  check_body_type(request);
+  answer_later(exchange, request,
+               [this](const std::string& body) { return detokenize_answer(engine_, body, model_check()); });
 }
 
-void ApiServer::post_count_tokens(Exchange& exchange, HttpRequest& request) {
-  check_json_type(request);
-  answer_later(exchange, request, [this](const std::string& body) { return count_tokens_answer(engine_, body); });
+void ApiServer::count_tokens(Exchange& exchange, HttpRequest& request, unsigned endpoint) {
+  check_body_type(request);
+  answer_later(exchange, request, [this, endpoint](const std::string& body) {
+    return count_tokens_answer(engine_, body, model_check(), endpoint);
+  });
 }
 
-void ApiServer::update_loras(Exchange& exchange, HttpRequest& request,
-                             std::string (*answer)(Engine&, const std::string&)) {
-  check_json_type(request);
-  if (!options_.allow_runtime_lora_updating) {
-    throw ApiError(403, "adapters cannot be changed over HTTP: start the server with --allow-runtime-lora-updating");
-  }
-  answer_later(exchange, request, [this, answer](const std::string& body) { return answer(engine_, body); });
+void ApiServer::post_load_lora(Exchange& exchange, HttpRequest& request) {
+  check_lora_updating();
+  check_body_type(request);
+  answer_later(exchange, request,
+               [this](const std::string& body) { return load_lora_answer(engine_, body, options_.model_names); });
+}
+
+void ApiServer::post_unload_lora(Exchange& exchange, HttpRequest& request) {
+  check_lora_updating();
+  check_body_type(request);
+  answer_later(exchange, request, [this](const std::string& body) { return unload_lora_answer(engine_, body); });
+}
+
+void ApiServer::check_lora_updating() const {
+  if (options_.allow_runtime_lora_updating) return;
+  throw ApiError(403, "adapters cannot be changed over HTTP: start the server with --allow-runtime-lora-updating");
 }
 
 void ApiServer::post_reset_prefix_cache(Exchange& exchange, HttpRequest& request) {
@@ -337,9 +369,9 @@ void ApiServer::answer_later(Exchange& exchange, HttpRequest& request,
 }
 
 void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endpoint) {
-  check_json_type(request);
+  check_body_type(request);
   const uint32_t tenant = check_key(request);
-  if (draining_) throw ApiError(503, "the server is shutting down", "", "shutting_down");
+  if (draining_) throw ApiError(503, kShuttingDown, "", "shutting_down");
   AnswerInfo info{.id = fmt::format("{}{:x}", id_base_, request_count_),
                   .created_s = unix_time_s(),
                   .model = options_.model_names.front(),
@@ -371,8 +403,8 @@ void ApiServer::attach(uint64_t exchange, SubmittedRequest submitted) {
 void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
   Exchange* const open = http_.find(exchange);
   if (open == nullptr) return;
-  HttpResponse response = error.response();
-  if (error.status() == 429 || error.status() == 503) {
+  HttpResponse response = error.response(open->path());
+  if (error.status() == 503) {
     response.headers.push_back({"Retry-After", std::to_string(load_.retry_after_s())});
   }
   if (error.status() == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
@@ -381,10 +413,13 @@ void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
 }
 
 bool ApiServer::is_adapter(const std::string& name) const {
-  const auto& names = options_.model_names;
-  if (std::find(names.begin(), names.end(), name) != names.end()) return false;
-  if (has_lora(engine_, name)) return true;
-  throw ApiError(404, fmt::format("the model '{}' does not exist, served: {}", name, names.front()), "model",
+  std::vector<std::string> served = options_.model_names;
+  if (std::find(served.begin(), served.end(), name) != served.end()) return false;
+  for (const Json& lora : loaded_loras(engine_)) {
+    if (lora["name"] == name) return true;
+    served.push_back(lora["name"]);
+  }
+  throw ApiError(404, fmt::format("the model '{}' does not exist, served: {}", name, fmt::join(served, ", ")), "model",
                  "model_not_found");
 }
 
@@ -413,12 +448,15 @@ void ApiServer::watch_engine() {
 }
 
 void ApiServer::give_up() {
-  constexpr seconds kTellTime{2};  // for the errors to reach their readers
-  draining_ = gave_up_ = true;
-  drain_end_ = Clock::now() + kTellTime;
+  gave_up_ = true;
   http_.stop_accepting();
-  const ApiError error(503, load_.failed() ? "the engine has failed" : "a step of the engine hangs", "",
-                       "engine_failed");
+  end_answers({503, load_.failed() ? "the engine has failed" : "a step of the engine hangs", "", "engine_failed"});
+}
+
+void ApiServer::end_answers(const ApiError& error) {
+  constexpr seconds kTellTime{2};  // for the errors to reach their readers
+  draining_ = answers_ended_ = true;
+  drain_end_ = Clock::now() + kTellTime;
   const std::vector<uint64_t> open = http_.open_exchanges();
   log(fmt::format("{}: {} requests end with an error", error.what(), open.size()));
   for (const uint64_t id : open) {
@@ -434,7 +472,7 @@ void ApiServer::give_up() {
 }
 
 void ApiServer::begin_drain() {
-  if (draining_) return http_.stop();
+  if (draining_) return end_drain();
   draining_ = true;
   drain_end_ = Clock::now() + options_.shutdown_timeout;
   log(fmt::format("shutting down: {} requests have {} s to end", http_.stats().exchanges_open,
@@ -442,8 +480,13 @@ void ApiServer::begin_drain() {
   http_.close_idle();
 }
 
-void ApiServer::end_drain_when_empty() {
-  if (draining_ && (http_.stats().exchanges_open == 0 || Clock::now() >= drain_end_)) http_.stop();
+void ApiServer::end_drain_in_time() {
+  if (draining_ && (http_.stats().exchanges_open == 0 || Clock::now() >= drain_end_)) end_drain();
+}
+
+void ApiServer::end_drain() {
+  if (answers_ended_ || http_.stats().exchanges_open == 0) return http_.stop();
+  end_answers({503, kShuttingDown, "", "shutting_down"});
 }
 
 void ApiServer::log(const std::string& line) const {

@@ -16,6 +16,7 @@
 #include "server/load_watch.h"
 #include "server/lora_routes.h"
 #include "server/ready_queue.h"
+#include "server/text_routes.h"
 
 namespace inflight::server {
 
@@ -40,7 +41,7 @@ class ApiServer {
   [[nodiscard]] std::string address() const { return http_.address(); }
   [[nodiscard]] int listener() const { return http_.listener(); }
   enum class End {
-    Stopped,       // by a signal or stop(); the running answers have had shutdown_timeout. A second signal ends at once
+    Stopped,       // by a signal or stop(); what was still open after shutdown_timeout or a second signal got an error
     EngineFailed,  // only with give_up_on_failure
   };
   End run();
@@ -60,7 +61,8 @@ class ApiServer {
   void handle(Exchange& exchange, HttpRequest request);
   [[nodiscard]] bool is_cors_origin(std::string_view origin) const;
   void add_cors_headers(Exchange& exchange, const HttpRequest& request) const;
-  // Web pages of other sites may not make a browser send what changes something or costs time.   ERRORS: ApiError 403.
+  // Web pages of other sites may not make a browser send what changes something or costs time; nor may pages whose own
+  // name was made to lead to this machine.   ERRORS: ApiError 403.
   void check_origin(const HttpRequest& request) const;
   void route(Exchange& exchange, HttpRequest& request);
   // The key's number, for tenants; 0 without keys.   ERRORS: ApiError 401.
@@ -76,11 +78,8 @@ class ApiServer {
   void get_version(Exchange& exchange, HttpRequest& request);
   void get_models(Exchange& exchange, HttpRequest& request);
   void get_openapi(Exchange& exchange, HttpRequest& request);
-  void post_load_lora(Exchange& exchange, HttpRequest& request) { update_loras(exchange, request, load_lora_answer); }
-  void post_unload_lora(Exchange& exchange, HttpRequest& request) {
-    update_loras(exchange, request, unload_lora_answer);
-  }
-  void update_loras(Exchange& exchange, HttpRequest& request, std::string (*answer)(Engine&, const std::string&));
+  void post_load_lora(Exchange& exchange, HttpRequest& request);
+  void post_unload_lora(Exchange& exchange, HttpRequest& request);
   void post_reset_prefix_cache(Exchange& exchange, HttpRequest& request);
   void post_tokenize(Exchange& exchange, HttpRequest& request);
   void post_detokenize(Exchange& exchange, HttpRequest& request);
@@ -88,9 +87,11 @@ class ApiServer {
   void post_chat(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kChat); }
   void post_responses(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kResponses); }
   void post_messages(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kMessages); }
-  void post_count_tokens(Exchange& exchange, HttpRequest& request);
+  void post_count_tokens(Exchange& exchange, HttpRequest& request) { count_tokens(exchange, request, kMessages); }
+  void post_input_tokens(Exchange& exchange, HttpRequest& request) { count_tokens(exchange, request, kResponses); }
   void post_embeddings(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kEmbeddings); }
 
+  void count_tokens(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void attach(uint64_t exchange, SubmittedRequest submitted);
   // `job` runs on a worker with the request's body, unless the client has left by then; what it throws becomes an error
@@ -102,6 +103,14 @@ class ApiServer {
   void respond_error(uint64_t exchange, const ApiError& error);
   // Whether it is an adapter's name, not the model's.   ERRORS: ApiError 404.
   [[nodiscard]] bool is_adapter(const std::string& name) const;
+  // The same for those who ask nothing but whether it is served.
+  [[nodiscard]] ModelCheck model_check() const {
+    return [this](const std::string& name) {
+      if (!name.empty()) static_cast<void>(is_adapter(name));
+    };
+  }
+  // ERRORS: ApiError 403.
+  void check_lora_updating() const;
   // ERRORS: ApiError 400.
   void check_dimensions(const GenerationRequest& request) const;
 
@@ -109,7 +118,10 @@ class ApiServer {
   void watch_engine();
   void give_up();
   void begin_drain();
-  void end_drain_when_empty();
+  void end_drain_in_time();
+  void end_drain();
+  // Every open answer ends with `error`; run() returns when their readers have it, or a short time has passed.
+  void end_answers(const ApiError& error);
   void log(const std::string& line) const;
 
   Engine& engine_;
@@ -119,10 +131,12 @@ class ApiServer {
   CallMarks call_marks_;
   LoadWatch load_;
   HttpServer http_;
+  const bool local_only_;  // programs of other machines cannot connect
   ReadyQueue ready_;
   uint64_t request_count_ = 0;
   std::string id_base_;  // of this process, for request ids
   bool draining_ = false;
+  bool answers_ended_ = false;  // by end_answers()
   bool gave_up_ = false;
   std::chrono::steady_clock::time_point drain_end_;
 };

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "server/api_error.h"
 
@@ -16,6 +19,15 @@ constexpr size_t kToolCountMax = 512;
 constexpr size_t kNameBytesMax = 128;  // Anthropic's
 
 [[noreturn]] void refuse(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
+
+// ERRORS: ApiError 400: `messages` is no array, or has none or too many.
+void check_count(const std::string& field, const Json& messages, std::string_view expected) {
+  if (!messages.is_array())
+    refuse(field, fmt::format("'{}' is {}, {} is expected", field, describe(messages), expected));
+  if (messages.empty() || messages.size() > kMessageCountMax) {
+    refuse(field, fmt::format("'{}' has {} entries, allowed: 1 to {}", field, messages.size(), kMessageCountMax));
+  }
+}
 
 // A text, or parts that are all text.
 std::string read_content(const Json& content, const std::string& path) {
@@ -94,11 +106,12 @@ Json read_message(const Json& given, const std::string& path) {
   return message;
 }
 
-// One item of a response's input.
-Json read_input_item(const Json& item, const std::string& path) {
+// One item of a response's input; nothing: one that the model is not told.
+std::optional<Json> read_input_item(const Json& item, const std::string& path) {
   if (!item.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(item)));
   const Json* const type = find(item, "type");
   if (type == nullptr || *type == "message") return read_message(item, path);
+  if (*type == "reasoning") return std::nullopt;
   Json message = Json::object();
   if (*type == "function_call") {
     Json call = Json::object();
@@ -119,7 +132,8 @@ Json read_input_item(const Json& item, const std::string& path) {
     return message;
   }
   refuse(path + ".type",
-         fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output", path, describe(*type)));
+         fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output, reasoning", path,
+                     describe(*type)));
 }
 
 // Some of the tools: {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, flat in
@@ -144,9 +158,7 @@ ToolChoice read_allowed_tools(const Json& choice) {
 }  // namespace
 
 Json read_messages(const Json& messages) {
-  if (!messages.is_array() || messages.empty() || messages.size() > kMessageCountMax) {
-    refuse("messages", fmt::format("'messages' must be an array of 1 to {} messages", kMessageCountMax));
-  }
+  check_count("messages", messages, "an array of messages");
   Json result = Json::array();
   for (size_t i = 0; i < messages.size(); ++i)
     result.push_back(read_message(messages[i], fmt::format("messages[{}]", i)));
@@ -159,10 +171,12 @@ Json read_response_input(const Json& input) {
     result.push_back(Json{{"role", "user"}, {"content", input}});
     return result;
   }
-  if (!input.is_array() || input.empty() || input.size() > kMessageCountMax) {
-    refuse("input", fmt::format("'input' must be a string or an array of 1 to {} items", kMessageCountMax));
+  check_count("input", input, "a string or an array of items");
+  for (size_t i = 0; i < input.size(); ++i) {
+    std::optional<Json> message = read_input_item(input[i], fmt::format("input[{}]", i));
+    if (message) result.push_back(std::move(*message));
   }
-  for (size_t i = 0; i < input.size(); ++i) result.push_back(read_input_item(input[i], fmt::format("input[{}]", i)));
+  if (result.empty()) refuse("input", "'input' has nothing but reasoning");
   return result;
 }
 

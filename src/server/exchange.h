@@ -39,6 +39,7 @@ class Exchange {
   virtual ~Exchange() = default;
 
   [[nodiscard]] virtual uint64_t id() const = 0;
+  [[nodiscard]] virtual std::string_view path() const = 0;  // of the request, without the query
 
   // Goes into the answer's header, whatever the answer is.
   virtual void add_header(Header header) = 0;

@@ -127,7 +127,8 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
   const bool nested = value.contains("json_schema");
   const Json& holder = nested ? value["json_schema"] : value;
   const std::string place = nested ? field + ".json_schema" : field;
-  if (!holder.is_object() || !holder.contains("schema")) refuse(place, holder, "an object with 'schema'");
+  if (!holder.is_object()) refuse(place, holder, "an object with 'schema'");
+  if (!holder.contains("schema")) throw ApiError(400, fmt::format("'{}.schema' is missing", place), place + ".schema");
   if (!holder["schema"].is_object()) refuse(place + ".schema", holder["schema"], "a JSON Schema");
   set_structured(place + ".schema", "json", holder["schema"], request);
   request.echoed["format"] = value;
@@ -208,7 +209,9 @@ void read_top_k(const Json& value, GenerationRequest& request) {
 }
 
 void read_seed(const Json& value, GenerationRequest& request) {
-  if (!value.is_number_integer()) refuse("seed", value, "an integer");
+  if (!value.is_number_integer()) {
+    refuse("seed", value, fmt::format("an integer between {} and {}", INT64_MIN, UINT64_MAX));
+  }
   const uint64_t seed =
       value.is_number_unsigned() ? value.get<uint64_t>() : static_cast<uint64_t>(value.get<int64_t>());
   request.params.seed = seed == 0 ? kSeedOfZero : seed;

@@ -62,9 +62,16 @@ std::unique_ptr<AnswerFormat> format_for(unsigned endpoint, const GenerationRequ
 }
 
 // A stream's errors end it in the same way for all; where events have types, this one has.
-std::string error_event(const ApiError& error, unsigned endpoint) {
+std::string error_event(const ApiError& error, unsigned endpoint, std::string_view path) {
   const bool typed = endpoint == kMessages || endpoint == kResponses;
-  return (typed ? "event: error\ndata: " : "data: ") + error.body() + "\n\n";
+  return (typed ? "event: error\ndata: " : "data: ") + error.body(path) + "\n\n";
+}
+
+// A refused request with the name that the client has for what it is about.
+ApiError refusal(const Failure& failure, unsigned endpoint) {
+  const std::string_view field = failure.field();
+  if (field == "prompt_length") return {400, failure.what(), content_field(endpoint), "context_length_exceeded"};
+  return {400, failure.what(), field == "prompt" ? content_field(endpoint) : std::string(field)};
 }
 
 }  // namespace
@@ -97,8 +104,11 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
     submitted.info.choice_count = static_cast<int32_t>(submitted.streams.size()) * params.n;
     return submitted;
   } catch (const Failure& failure) {
-    if (failure.status() != INFLIGHT_ERROR_NOT_FOUND) throw;
-    throw ApiError(404, failure.what(), "model", "model_not_found");  // an adapter that was unloaded meanwhile
+    if (failure.status() == INFLIGHT_ERROR_NOT_FOUND) {  // an adapter that was unloaded meanwhile
+      throw ApiError(404, failure.what(), "model", "model_not_found");
+    }
+    if (failure.status() == INFLIGHT_ERROR_INVALID_ARGUMENT) throw refusal(failure, endpoint);
+    throw;
   }
 }
 
@@ -263,8 +273,8 @@ void Generation::fail(const ApiError& error) {
 void Generation::fail(const ApiError& error, std::string& out) {
   done_ = true;
   for (Source& source : sources_) source.stream.cancel();
-  if (!begun_) return exchange_.respond(error.response());
-  exchange_.write(out + error_event(error, endpoint_));
+  if (!begun_) return exchange_.respond(error.response(exchange_.path()));
+  exchange_.write(out + error_event(error, endpoint_, exchange_.path()));
   exchange_.end_stream();
 }
 

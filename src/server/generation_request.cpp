@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "server/api_error.h"
@@ -92,16 +93,15 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   request.params.temperature = 1.0F;  // OpenAI's default, not the C interface's
   if ((endpoint & kConversations) != 0) request.params.add_special_tokens = 0;  // the template writes them
   read_fields(body, endpoint, request);
-  if (endpoint == kCompletions) {
-    if (request.prompts.empty()) throw ApiError(400, "'prompt' is missing", "prompt");
-  } else if (endpoint == kEmbeddings) {
-    if (request.prompts.empty()) throw ApiError(400, "'input' is missing", "input");
-    if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MODEL;
-    return request;
-  } else if (const char* const field = endpoint == kResponses ? "input" : "messages";
-             !body.contains(field) || request.messages.empty()) {
+  if (const char* const field = content_field(endpoint); find(body, field) == nullptr) {
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
   }
+  if (endpoint == kEmbeddings) {
+    if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MODEL;
+    return request;
+  }
+  // OpenAI allows 0; the smallest number above it keeps the most likely token alone.
+  request.params.top_p = std::max(request.params.top_p, std::numeric_limits<float>::min());
   check_choices(request);
   if (request.top_logprobs > 0 && !request.logprobs) {
     throw ApiError(400, "'top_logprobs' needs 'logprobs': true", "top_logprobs");

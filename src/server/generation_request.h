@@ -23,6 +23,11 @@ inline constexpr unsigned kConversations = kChat | kResponses | kMessages;
 inline constexpr unsigned kEndpoints = kCompletions | kConversations;  // those that generate
 inline constexpr unsigned kAllEndpoints = kEndpoints | kEmbeddings;
 
+// The field that an endpoint's prompt comes in: "prompt", "messages", "input".
+[[nodiscard]] constexpr const char* content_field(unsigned endpoint) {
+  return endpoint == kCompletions ? "prompt" : (endpoint & (kChat | kMessages)) != 0 ? "messages" : "input";
+}
+
 inline constexpr int32_t kChoicesMax = 128;  // answers of one HTTP request
 
 // One prompt of a completion: text or ids.

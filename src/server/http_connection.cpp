@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 constexpr size_t kWriteBufferMax = 64 << 10;      // an answer's producer waits beyond
 constexpr size_t kPipelinedBytesMax = 256 << 10;  // sent by a client before its last answer was complete
 constexpr milliseconds kLingerTime{2'000};        // for the client to read the last answer
+constexpr char kTlsHandshake = 0x16;              // the first byte of a client that speaks TLS
 
 struct Rejection {
   int status;
@@ -103,6 +104,14 @@ std::string_view path_of(std::string_view target) {
   return target;
 }
 
+// Path and query of a request.   LIFETIME: as the request's.
+std::pair<std::string_view, std::string_view> split_target(const http::request_header<>& head) {
+  const std::string_view target = path_of({head.target().data(), head.target().size()});
+  const size_t question = target.find('?');
+  if (question == std::string_view::npos) return {target, ""};
+  return {target.substr(0, question), target.substr(question + 1)};
+}
+
 }  // namespace
 
 HttpConnection::HttpConnection(Socket socket, ConnectionHost& host)
@@ -155,6 +164,10 @@ bool HttpConnection::parse_some() {
   if (state_ == State::Fresh || state_ == State::Idle) {
     input_.erase(0, input_.find_first_not_of("\r\n"));  // empty lines before a request are to be ignored
     if (input_.empty()) return false;
+    if (input_.front() == kTlsHandshake) {
+      reject(400, "this server speaks no TLS: use http://, or a proxy that ends TLS before it");
+      return false;
+    }
     state_ = State::Head;
     set_deadline(host_.limits().header_time);
     parser_.emplace();
@@ -222,10 +235,9 @@ void HttpConnection::dispatch() {
   parser_.reset();
   HttpRequest request;
   request.method.assign(message.method_string().data(), message.method_string().size());
-  const std::string_view target = path_of({message.target().data(), message.target().size()});
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+  const auto [path, query] = split_target(message);
+  request.path = path_ = path;
+  request.query = query;
   for (const auto& field : message) {
     request.headers.push_back({std::string(field.name_string().data(), field.name_string().size()),
                                std::string(field.value().data(), field.value().size())});
@@ -244,7 +256,8 @@ void HttpConnection::reject(int status, const std::string& message) {
   keep_alive_ = false;
   chunked_ = false;
   input_.clear();
-  respond(ApiError(status, message).response());
+  path_ = parser_ ? split_target(parser_->get()).first : "";
+  respond(ApiError(status, message).response(path_));
   state_ = State::Lingering;
   set_deadline(kLingerTime);
 }

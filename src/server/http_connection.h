@@ -55,6 +55,7 @@ class HttpConnection final : public Exchange {
   [[nodiscard]] bool retired() const { return closed_ && !reading_ && !writing_; }
 
   [[nodiscard]] uint64_t id() const override { return exchange_; }
+  [[nodiscard]] std::string_view path() const override { return path_; }
   void add_header(Header header) override { common_headers_.push_back(std::move(header)); }
   void respond(HttpResponse response) override;
   void begin_stream(std::string_view content_type) override;
@@ -107,6 +108,7 @@ class HttpConnection final : public Exchange {
   std::shared_ptr<BodyShare> body_share_;  // of the request's body
 
   uint64_t exchange_ = 0;  // 0: none open
+  std::string path_;
   std::unique_ptr<Producer> producer_;
   std::vector<Header> common_headers_;
   bool head_only_ = false;  // a HEAD request

@@ -2,6 +2,7 @@
 #include "server/http_types.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace inflight::server {
 namespace {
@@ -13,6 +14,31 @@ char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<ch
 bool same_word(std::string_view left, std::string_view right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(),
                     [](char a, char b) { return lower(a) == lower(b); });
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    const std::string_view digits = text.substr(i + 1, 2);
+    uint8_t byte = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (digits.size() < 2 || error != std::errc() || end != digits.data() + 2) return std::nullopt;
+    decoded += static_cast<char>(byte);
+    i += 2;
+  }
+  return decoded;
+}
+
+bool is_loopback(std::string_view host) {
+  if (host == "[::1]" || host.starts_with("[::1]:")) return true;
+  const std::string_view name = host.substr(0, host.find(':'));
+  // No name of the DNS ends in a number: what begins with 127 and has digits and dots only is an address.
+  return same_word(name, "localhost") ||
+         (name.starts_with("127.") && name.find_first_not_of("0123456789.") == name.npos);
 }
 
 std::string_view HttpRequest::header(std::string_view name) const {

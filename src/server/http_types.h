@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -92,5 +93,12 @@ struct HttpLimits {
 
 // Upper and lower case alike (ASCII).
 [[nodiscard]] bool same_word(std::string_view left, std::string_view right);
+
+// A piece of a path with its %XX as bytes; nothing when one of them is no hexadecimal number.
+[[nodiscard]] std::optional<std::string> percent_decoded(std::string_view text);
+
+// Whether a host, as a URL has it (with a port or without), is this machine by its very name: localhost, 127.x.x.x,
+// [::1].
+[[nodiscard]] bool is_loopback(std::string_view host);
 
 }  // namespace inflight::server

@@ -82,7 +82,7 @@ bool is_whole(const Json& value) {
 }
 
 std::string describe(const Json& value) {
-  if (value.is_array()) return "an array";
+  if (value.is_array()) return value.empty() ? "an empty array" : "an array";
   if (value.is_object()) return "an object";
   const std::string text = to_text(value);
   return text.size() <= kShownMax ? text : value.is_string() ? "a string" : "a number";

@@ -12,11 +12,11 @@
 namespace inflight::server {
 namespace {
 
-// Texts that are not empty, and no other fields.
+// Texts that are not empty, and no other fields but vLLM's number of the adapter, which has no effect here.
 Json read_texts(const std::string& text, std::initializer_list<std::string_view> names) {
   Json body = parse_json_object(text);
   for (const auto& [name, value] : body.items()) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (name == "lora_int_id" || std::find(names.begin(), names.end(), name) != names.end()) continue;
     throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(names, ", ")), name);
   }
   for (const std::string_view name : names) {
@@ -37,14 +37,16 @@ std::string success(const std::string& name, const char* done) {
 
 Json loaded_loras(Engine& engine) { return Json::parse(engine.info_json())["loras"]; }
 
-bool has_lora(Engine& engine, const std::string& name) {
-  const Json loras = loaded_loras(engine);
-  return std::any_of(loras.begin(), loras.end(), [&](const Json& lora) { return lora["name"] == name; });
+void check_lora_name(const std::string& name, const std::vector<std::string>& served) {
+  if (name != "default" && std::find(served.begin(), served.end(), name) == served.end()) return;
+  throw ApiError(400, fmt::format("an adapter cannot be named '{}', which is a name of the model itself", name),
+                 "lora_name");
 }
 
-std::string load_lora_answer(Engine& engine, const std::string& body) {
+std::string load_lora_answer(Engine& engine, const std::string& body, const std::vector<std::string>& served) {
   const Json given = read_texts(body, {"lora_name", "lora_path"});
   const std::string name = given["lora_name"];
+  check_lora_name(name, served);
   try {
     engine.load_lora_adapter(name, given["lora_path"]);
   } catch (const Failure& failure) {

@@ -65,7 +65,9 @@ Json paths() {
   Json count = object;
   count["properties"]["input_tokens"]["type"] = "integer";
   paths["/v1/messages/count_tokens"]["post"] =
-      post_operation("Tokens of a conversation", reference("MessagesRequest"), std::move(count));
+      post_operation("Tokens of a conversation (Anthropic's form)", reference("MessagesRequest"), count);
+  paths["/v1/responses/input_tokens"]["post"] =
+      post_operation("Tokens of a conversation (responses)", reference("ResponseRequest"), std::move(count));
   paths["/v1/embeddings"]["post"] =
       post_operation("Texts as vectors", reference("EmbeddingRequest"), reference("EmbeddingList"));
   paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
@@ -73,6 +75,7 @@ Json paths() {
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
   const auto texts = [&](std::initializer_list<const char*> names) {
     Json schema = object;
+    schema["properties"]["lora_int_id"] = Json{{"type", "integer"}, {"description", "Accepted, without effect"}};
     for (const char* const name : names) {
       schema["properties"][name] = Json{{"type", "string"}, {"minLength", 1}};
       schema["required"].push_back(name);
@@ -209,7 +212,8 @@ constexpr std::string_view kFixedSchemas = R"json({
         "description": "At least max_num_seqs"},
       "kv_blocks": {"type": "integer", "minimum": 1, "maximum": 65536,
         "description": "Must hold the longest request, 16 tokens each"},
-      "max_batch_delay_ms": {"type": "number", "minimum": 0, "maximum": 3600000}}}
+      "max_batch_delay_ms": {"type": "number", "minimum": 0, "maximum": 3600000},
+      "schedule_conservativeness": {"type": "number", "minimum": 0, "maximum": 10}}}
   })json";
 
 }  // namespace

@@ -132,9 +132,9 @@ constexpr Field kFields[] = {
     number(
         "temperature", kEndpoints, 0, 100, [](Request& r) -> float& { return r.params.temperature; },
         "0: always the most likely token (default 1)"),
-    number_above(
+    number(
         "top_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.top_p; },
-        "Draw from the smallest set that is this likely (default 1)"),
+        "Draw from the smallest set that is this likely (default 1); 0: always the most likely token"),
     number(
         "min_p", kEndpoints, 0, 1, [](Request& r) -> float& { return r.params.min_p; },
         "Drop tokens less likely than this share of the best"),
@@ -564,9 +564,7 @@ std::string with_limits(std::string_view schema, const SchemaLimits& limits) {
 Json request_schema(unsigned endpoint, const SchemaLimits& limits) {
   Json schema = Json::object();
   schema["type"] = "object";
-  const char* const content = endpoint == kCompletions                ? "prompt"
-                              : (endpoint & (kChat | kMessages)) != 0 ? "messages"
-                                                                      : "input";
+  const char* const content = content_field(endpoint);
   for (const Field& field : kFields) {
     if ((field.endpoints & endpoint) == 0) continue;
     schema["properties"][std::string(field.name)] =

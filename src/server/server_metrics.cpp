@@ -41,7 +41,7 @@ std::string http_metrics(const HttpStats& stats) {
     family(name, type, help);
     fmt::format_to(out, "inflight_http_{} {}\n", name, value);
   };
-  single("connections", "gauge", "Open connections.", stats.connections_open);
+  single("connections_open", "gauge", "Open connections.", stats.connections_open);
   single("requests_open", "gauge", "Requests whose answer is not complete.", stats.exchanges_open);
   single("connections_total", "counter", "Connections accepted.", stats.connections_accepted);
   single("connections_refused_total", "counter", "Connections answered with 503 because the limit was reached.",

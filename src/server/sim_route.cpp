@@ -39,7 +39,8 @@ constexpr Key kKeys[] = {{"workload", Kind::Workload},
                          {"max_num_seqs", Kind::Number, 1024},
                          {"max_num_batched_tokens", Kind::Number, 65536},
                          {"kv_blocks", Kind::Number, 65536},
-                         {"max_batch_delay_ms", Kind::Number, 3'600'000}};
+                         {"max_batch_delay_ms", Kind::Number, 3'600'000},
+                         {"schedule_conservativeness", Kind::Number, 10}};
 
 // Names that ship, no files.
 void check_name(std::string_view key, const Json& value) {

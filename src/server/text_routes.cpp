@@ -22,14 +22,6 @@ void check_keys(const Json& body, std::initializer_list<std::string_view> known)
   }
 }
 
-// The one model answers, whatever its name.
-void check_model_field(const Json& body) {
-  const auto model = body.find("model");
-  if (model != body.end() && !model->is_string() && !model->is_null()) {
-    throw ApiError(400, fmt::format("'model' is {}, a string is expected", describe(*model)), "model");
-  }
-}
-
 // Whole numbers may be written as 7.0.
 bool is_id(const Json& value) {
   if (!value.is_number()) return false;
@@ -55,6 +47,10 @@ const Json* find_text(const Json& body, const char* key) {
   return text;
 }
 
+void check_model(const Json& body, const ModelCheck& check) {
+  if (const Json* const model = find_text(body, "model")) check(model->get<std::string>());
+}
+
 std::string text_of(Engine& engine, const Json& body) {
   GenerationRequest request;
   if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools);
@@ -74,11 +70,11 @@ std::string text_of(Engine& engine, const Json& body) {
 
 }  // namespace
 
-std::string tokenize_answer(Engine& engine, const std::string& text, const Json& engine_info) {
+std::string tokenize_answer(Engine& engine, const std::string& text, const ModelCheck& check, const Json& engine_info) {
   const Json body = parse_json_object(text);
   check_keys(body, {"model", "prompt", "content", "messages", "tools", "chat_template_kwargs", "add_generation_prompt",
                     "continue_final_message", "add_special_tokens", "return_token_strs"});
-  check_model_field(body);
+  check_model(body, check);
   const bool special = read_flag(body, "add_special_tokens", find(body, "messages") == nullptr);
   const bool with_texts = read_flag(body, "return_token_strs", false);
   const std::string prompt = text_of(engine, body);
@@ -91,16 +87,20 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Json&
   return to_text(answer);
 }
 
-std::string count_tokens_answer(Engine& engine, const std::string& text) {
-  const GenerationRequest request = read_generation_request(parse_json_object(text), kMessages);
+std::string count_tokens_answer(Engine& engine, const std::string& text, const ModelCheck& check, unsigned endpoint) {
+  const GenerationRequest request = read_generation_request(parse_json_object(text), endpoint);
+  check(request.model);
   const std::string prompt = engine.chat_render(chat_render_json(request));
-  return to_text(Json{{"input_tokens", engine.tokenize(prompt, false).size()}});
+  Json answer = Json::object();
+  if (endpoint == kResponses) answer["object"] = "response.input_tokens";
+  answer["input_tokens"] = engine.tokenize(prompt, false).size();
+  return to_text(answer);
 }
 
-std::string detokenize_answer(Engine& engine, const std::string& text) {
+std::string detokenize_answer(Engine& engine, const std::string& text, const ModelCheck& check) {
   const Json body = parse_json_object(text);
   check_keys(body, {"model", "tokens"});
-  check_model_field(body);
+  check_model(body, check);
   const auto tokens = body.find("tokens");
   if (tokens == body.end() || !tokens->is_array()) throw ApiError(400, "'tokens' must be an array of ids", "tokens");
   std::vector<int32_t> ids;

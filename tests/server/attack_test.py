@@ -75,14 +75,14 @@ class Memory(unittest.TestCase):
 
 
 class Origins(unittest.TestCase):
-    POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-             "/v1/embeddings", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/reset_prefix_cache", "/tokenize",
-             "/detokenize", "/inflight/simulate")
+    POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/responses/input_tokens", "/v1/messages",
+             "/v1/messages/count_tokens", "/v1/embeddings", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
+             "/reset_prefix_cache", "/tokenize", "/detokenize", "/inflight/simulate")
 
-    def ask(self, path, origin, body=b"{}"):
+    def ask(self, path, origin, body=b"{}", host=None):
         """As a browser does for fetch() with a Blob of no type: without a Content-Type, so without asking first."""
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
-        connection.request("POST", path, body, {"Origin": origin})
+        connection.request("POST", path, body, {"Origin": origin, **({"Host": host} if host else {})})
         answer = connection.getresponse()
         data = json.loads(answer.read())
         connection.close()
@@ -96,6 +96,14 @@ class Origins(unittest.TestCase):
                 status, answer = self.ask(path, origin)
                 self.assertEqual((status, answer["error"]["type"]), (403, "permission_error"), path)
                 self.assertIn(f"pages of {origin} may not use this server", answer["error"]["message"])
+
+    def test_a_name_that_was_made_to_lead_here_is_another_site(self):
+        """DNS rebinding: for the browser page and server have one origin, so the server must know its own names."""
+        for host in (f"evil.example:{server.port}", "evil.example", "localhost.evil.example", "127.evil.example", "[::1].evil"):
+            self.assertEqual(self.ask("/reset_prefix_cache", f"http://{host}", host=host)[0], 403, host)
+        for host in (f"localhost:{server.port}", "LocalHost", f"127.0.0.1:{server.port}", "127.1.2.3", f"[::1]:{server.port}",
+                     "[::1]", "page.example"):
+            self.assertEqual(self.ask("/reset_prefix_cache", f"http://{host}", host=host), (200, {}), host)
 
     def test_own_pages_and_those_allowed_may(self):
         for origin in (f"http://127.0.0.1:{server.port}", f"https://127.0.0.1:{server.port}", "http://page.example"):

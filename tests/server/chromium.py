@@ -132,7 +132,7 @@ class Page:
             self.screenshot(f"{folder}/{name}.png")
 
     def complaints(self):
-        """What the page's console and the browser's log hold, and requests to other places."""
+        """What the page's console and the browser's log hold, and answers that are errors."""
         found = []
         for event in self.browser.events:
             if event.get("sessionId") != self.session:
@@ -144,6 +144,8 @@ class Page:
                 found.append(params["args"])
             elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
                 found.append(params["entry"]["text"])
+            elif event["method"] == "Network.responseReceived" and params["response"]["status"] >= 400:
+                found.append((params["response"]["status"], params["response"]["url"]))
         return found
 
     def requested(self):

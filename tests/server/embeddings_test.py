@@ -83,7 +83,7 @@ class Embeddings(unittest.TestCase):
     def test_refusals(self):
         size = len(vector("x"))
         for body, param, says in (
-                ({}, "input", "missing"), ({"input": []}, "input", "an array"), ({"input": [""]}, None, "empty"),
+                ({}, "input", "missing"), ({"input": []}, "input", "an empty array"), ({"input": [""]}, "input", "empty"),
                 ({"input": ["x", 5]}, "input[1]", "5"), ({"input": ["x"] * 2049}, "input", "2048"),
                 ({"input": "x", "dimensions": size - 1}, "dimensions", str(size)),
                 ({"input": "x", "dimensions": 0}, "dimensions", "between 1"),

@@ -58,7 +58,7 @@ class EchoServer {
     Endless(Exchange& exchange, std::promise<void>& gone) : exchange_(exchange), gone_(gone) {}
     ~Endless() override { gone_.set_value(); }
     void proceed() override { exchange_.write(std::string(1000, 'x')); }
-    void fail(const ApiError& error) override { exchange_.respond(error.response()); }
+    void fail(const ApiError& error) override { exchange_.respond(error.response(exchange_.path())); }
 
    private:
     Exchange& exchange_;
@@ -77,7 +77,7 @@ class EchoServer {
       if (where_ == "tick") throw std::runtime_error("it broke");
     }
     void fail(const ApiError& error) override {
-      if (!begun_) return exchange_.respond(error.response());
+      if (!begun_) return exchange_.respond(error.response(exchange_.path()));
       exchange_.write("failed");
       exchange_.end_stream();
     }
@@ -217,6 +217,36 @@ TEST(HttpServer, RefusesBareLineFeedsAtOnce) {
   EXPECT_EQ(status_of(ask(server, "GET / HTTP/1.1\r\nHost: h\n\n")), 400);
 }
 
+// A client that begins with TLS waits for an answer: it gets one at once.
+TEST(HttpServer, TellsClientsThatSpeakTls) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send("\x16\x03\x01\x02");
+  const std::string answer = client.read_until("}}");
+  EXPECT_EQ(status_of(answer), 400);
+  EXPECT_NE(answer.find("this server speaks no TLS"), std::string::npos) << answer;
+}
+
+// The truth: RFC 3986, 2.1.
+TEST(HttpTypes, DecodesPercentEscapes) {
+  EXPECT_EQ(percent_decoded(""), "");
+  EXPECT_EQ(percent_decoded("a/b c"), "a/b c");
+  EXPECT_EQ(percent_decoded("%61%2f%2F%C3%a9%25"), "a//\xC3\xA9%");
+  for (const char* const bad : {"%", "a%2", "%zz", "%2z", "%-1", "%+1", "%0x", "%%41"}) {
+    EXPECT_EQ(percent_decoded(bad), std::nullopt) << bad;
+  }
+}
+
+TEST(HttpTypes, KnowsTheNamesOfThisMachine) {
+  for (const char* const own : {"localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:8000", "[::1]", "[::1]:8000"}) {
+    EXPECT_TRUE(is_loopback(own)) << own;
+  }
+  for (const char* const other : {"", "localhost.example", "127.example", "127", "0.0.0.0:8000", "10.0.0.1",
+                                  "[::1].example", "[::]", "example:127"}) {
+    EXPECT_FALSE(is_loopback(other)) << other;
+  }
+}
+
 struct BadRequest {
   const char* name;
   std::string bytes;
@@ -256,7 +286,7 @@ TEST(HttpServer, RefusesWhatIsAmbiguousOrMalformed) {
       {"bare line feed", "GET / HTTP/1.1\nHost: h\n\n", 400},
       {"version 2", "GET / HTTP/2.0\r\n" + host + "\r\n", 400},
       {"no version", "GET /\r\n\r\n", 400},
-      {"not HTTP", "\x16\x03\x01\x02hello\r\n\r\n", 400},
+      {"not HTTP", "\x17\x03\x01\x02hello\r\n\r\n", 400},
       {"target without slash", "GET other HTTP/1.1\r\n" + host + "\r\n", 400},
       {"folded field", "GET / HTTP/1.1\r\n" + host + "A: b\r\n c\r\n\r\n", 400},
       {"folded by a tab", "GET / HTTP/1.1\r\n" + host + "A: b\r\n\tc\r\n\r\n", 400},

@@ -4,6 +4,7 @@
 time, and concurrent requests get what they get alone.    lora_test.py PROGRAM SOURCE"""
 import concurrent.futures
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -79,6 +80,24 @@ class Lora(unittest.TestCase):
         self.assertIn("'lora_path' is missing", missing["error"]["message"])
         unknown = self.post("/v1/unload_lora_adapter", {"lora_name": "d", "x": 1}, 400)
         self.assertIn("unknown field 'x'", unknown["error"]["message"])
+
+    def test_names_of_the_model_itself_are_not_free(self):
+        for name in ("base", "default"):
+            refused = self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": self.files["c"]}, 400)
+            self.assertEqual((refused["error"]["param"], refused["error"]["message"]),
+                             ("lora_name", f"an adapter cannot be named '{name}', which is a name of the model itself"))
+            done = subprocess.run([PROGRAM, "serve", "-m", str(MODEL), "--port", "0", "--served-model-name", "base", "--lora",
+                                   f"{name}={self.files['a']}"], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"an adapter cannot be named '{name}'", done.stderr)
+        self.assertEqual(list(self.models()), ["base", "a", "b"])
+
+    def test_vllms_number_of_an_adapter_has_no_effect(self):
+        self.post("/v1/load_lora_adapter", {"lora_name": "e", "lora_path": self.files["c"], "lora_int_id": 7})
+        self.post("/v1/unload_lora_adapter", {"lora_name": "e", "lora_int_id": 7})
+
+    def test_the_models_that_there_are_are_named(self):
+        self.assertIn("served: base, a, b", self.complete("z", 404)["error"]["message"])
 
     def test_only_where_the_server_allows_it(self):
         with Server(PROGRAM, "-m", str(MODEL), "--max-loras", "1") as server:

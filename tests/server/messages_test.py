@@ -3,6 +3,7 @@
 """/v1/messages, Anthropic's form: the fields and the order of events that its published reference has, and the answers of
 /v1/chat/completions to the same conversation as truth for their content.
     messages_test.py PROGRAM [unittest arguments]"""
+import concurrent.futures
 import json
 import sys
 import unittest
@@ -165,13 +166,40 @@ class Messages(unittest.TestCase):
             status, _, answer = server.request("POST", "/v1/messages", body)
             self.assertEqual((status, answer["type"], answer["error"]["type"]), (400, "error", kind))
             self.assertIn(says, answer["error"]["message"])
-        self.assertEqual(server.request("POST", "/v1/messages", {**BODY, "model": "other"})[0], 404)
+
+    def test_errors_have_anthropics_types(self):
+        def check(status, kind, where, path, body, headers=None):
+            got, _, answer = where.request("POST", path, body, headers)
+            self.assertEqual((got, answer["type"], answer["error"]["type"]), (status, "error", kind), path)
+
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            check(404, "not_found_error", server, path, {"messages": QUESTION, "model": "other"})
+            check(413, "request_too_large", server, path, b"x" * (17 << 20))
+            check(403, "permission_error", server, path, BODY, {"Origin": "http://evil.example"})
+        check(404, "invalid_request_error", server, "/v1/completions", {"prompt": "x", "model": "other"})  # OpenAI's
+        endless = {**BODY, "max_tokens": 450, "ignore_eos": True}
+        with Server(PROGRAM, "--max-num-seqs", "1", "--max-queued-requests", "1") as full:
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                answers = list(pool.map(lambda _: full.request("POST", "/v1/messages", endless), range(12)))
+            refused = {(status, answer["error"]["type"]) for status, _, answer in answers if status != 200}
+            self.assertEqual(refused, {(429, "rate_limit_error")})
+        with Server(PROGRAM, "--max-num-seqs", "2") as leaving:
+            story = {"prompt": "Once upon a time", "max_tokens": 450, "ignore_eos": True, "n": 128}  # for a while
+            connection, answer = leaving.open_stream("/v1/completions", story)
+            answer.readline()
+            leaving.terminate()
+            while leaving.request("GET", "/ready")[0] != 503:
+                pass
+            check(503, "overloaded_error", leaving, "/v1/messages", BODY)
+            connection.close()
 
     def test_keys(self):
         with Server(PROGRAM, "--api-key", "secret") as locked:
             for headers, status in (({}, 401), ({"X-Api-Key": "wrong"}, 401), ({"X-Api-Key": "secret"}, 200),
                                     ({"Authorization": "Bearer secret"}, 200)):
-                self.assertEqual(locked.request("POST", "/v1/messages", BODY, headers)[0], status, headers)
+                got, _, answer = locked.request("POST", "/v1/messages", BODY, headers)
+                self.assertEqual(got, status, headers)
+                self.assertEqual(answer.get("error", {}).get("type"), "authentication_error" if status == 401 else None)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,15 @@ class Fields(unittest.TestCase):
         self.assertEqual(text, item["content"][0]["text"])
         self.assertIn(events[-1]["type"], ("response.completed", "response.incomplete"))
 
+    def test_input_tokens_are_counted(self):
+        earlier = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Blue, I think."}]}
+        message = {"type": "message", "role": "user", "content": "What color is the sky?"}
+        for body in ({"input": message["content"]}, {"input": [earlier, message]},
+                     {"input": [message], "instructions": "Be brief."}):
+            counted = server.post("/v1/responses/input_tokens", {"model": model, **body})
+            usage = server.post("/v1/responses", {"model": model, "max_output_tokens": 1, **body})["usage"]
+            self.assertEqual(counted, {"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
+
     def test_embeddings(self):
         answer = server.post("/v1/embeddings", {"model": model, "input": ["a dog", "a cat"], "encoding_format": "base64"})
         self.has(answer, object=str, data=list, model=str, usage=dict)

@@ -138,6 +138,11 @@ class Logits(unittest.TestCase):
         self.assertEqual((refused[0], refused[2]["error"]["message"]),
                          (400, "logit bias id 1024 is no token, allowed: 0 to 1023"))
 
+    def test_top_p_0_is_greedy(self):
+        for path, body in (("/v1/completions", STORY), ("/v1/chat/completions", CHAT)):
+            greedy = server.post(path, body)["choices"]
+            self.assertEqual(server.post(path, {**body, "temperature": 2, "seed": 3, "top_p": 0})["choices"], greedy)
+
     def test_bias_forces_and_bans(self):
         comma, dog = ids_of(",")[-1], ids_of(" dog")[-1]
         self.assertTrue(choice()["text"].startswith(","))

@@ -3,6 +3,7 @@
 """The web page in a real browser, used with keyboard and eyes: what is drawn is compared with the engine's own counters.
     page_test.py PROGRAM [unittest arguments];  INFLIGHT_REPORT_DIR: screenshots go there. Exit 77 where Chromium is absent."""
 import re
+import time
 
 import chromium
 from server_process import Server
@@ -163,7 +164,13 @@ class WebPage(chromium.PageTest):
     def test_with_an_api_key(self):
         with Server(self.program, "--api-key", "secret") as guarded:
             page = self.page_of(port=guarded.port)
-            self.assertIn("API key", page.wait("document.querySelector('#served.wrong')?.textContent"))
+            self.assertIn("enter it under Options", page.wait("document.querySelector('#served.wrong')?.textContent"))
+            asked = sum("/inflight/stats" in url for url in page.requested())
+            begin = time.monotonic()
+            page.run("new Promise(done => setTimeout(done, 1500))")
+            # Until the key comes the page asks now and then, not four times a second.
+            allowed = 2 + asked + (time.monotonic() - begin) / 3
+            self.assertLessEqual(sum("/inflight/stats" in url for url in page.requested()), allowed)
             page.run("keyField.value = 'secret'; keyField.dispatchEvent(new Event('change'))")
             page.wait("!document.querySelector('#served.wrong') && live.latest")
             page.run(SET.format("max_tokens", 5))

@@ -5,6 +5,7 @@
 import concurrent.futures
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -104,9 +105,11 @@ class Errors(unittest.TestCase):
         self.check(400, "POST", "/v1/completions", b'{"prompt": "\xff"}', says="UTF-8")
         self.check(400, "POST", "/v1/completions", b"", says="empty")
         self.check(400, "POST", "/v1/completions", {**STORY, "top_q": 1}, param="top_q", says="unknown field")
-        self.check(400, "POST", "/v1/completions", {"prompt": ""}, says="prompt")
-        self.check(400, "POST", "/v1/completions", {"prompt": "word " * 2000}, says="512")
-        self.check(400, "POST", "/v1/completions", {"prompt": [1 << 30]}, says=str(1 << 30))
+        self.check(415, "POST", "/v1/completions", STORY, {"Content-Encoding": "gzip"}, says="Content-Encoding is 'gzip'")
+        self.check(400, "POST", "/v1/completions", {"prompt": ""}, param="prompt", says="prompt")
+        self.check(400, "POST", "/v1/completions", {"prompt": [1 << 30]}, param="prompt", says=str(1 << 30))
+        self.check(400, "POST", "/v1/completions", {**STORY, "logit_bias": {"9999": 1}}, param="logit_bias", says="9999")
+        self.check(400, "POST", "/v1/completions", {**STORY, "stop_token_ids": [9999]}, param="stop_token_ids", says="9999")
         self.check(400, "POST", "/detokenize", {"tokens": [1 << 30]}, says=str(1 << 30))
         self.check(400, "POST", "/tokenize", {"prompt": 4}, param="prompt", says="string")
         self.check(400, "POST", "/tokenize", {"prompt": "a", "model": 4}, param="model", says="string")
@@ -118,6 +121,30 @@ class Errors(unittest.TestCase):
         self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens", says="1.5")
         self.assertEqual(server.post("/detokenize", {"tokens": [50.0]}), server.post("/detokenize", {"tokens": [50]}))
         self.check(413, "POST", "/v1/completions", b"x" * (17 << 20), says="16777216")
+        self.assertEqual(server.request("POST", "/v1/completions", STORY, {"Content-Encoding": "identity"})[0], 200)
+
+    def test_a_prompt_that_is_too_long_is_recognised(self):
+        """By the code that OpenAI's clients know, and by the words that litellm, LangChain and Anthropic's clients look for."""
+        long = "word " * 2000
+        messages = [{"role": "user", "content": long}]
+        for path, field, value in (("/v1/completions", "prompt", long), ("/v1/chat/completions", "messages", messages),
+                                   ("/v1/responses", "input", long), ("/v1/messages", "messages", messages),
+                                   ("/v1/embeddings", "input", long)):
+            status, _, answer = server.request("POST", path, {field: value})
+            error = answer["error"]
+            self.assertEqual((status, error["type"], error["code"], error["param"]),
+                             (400, "invalid_request_error", "context_length_exceeded", field), path)
+            for words in ("prompt is too long", "this model's maximum context length is 512 tokens"):
+                self.assertIn(words, error["message"], path)
+
+    def test_a_model_that_is_not_served(self):
+        messages = [{"role": "user", "content": "x"}]
+        for path, body in (("/tokenize", {"prompt": "a"}), ("/tokenize", {"messages": messages}),
+                           ("/detokenize", {"tokens": [50]}), ("/v1/messages/count_tokens", {"messages": messages}),
+                           ("/v1/responses/input_tokens", {"input": "x"}), ("/v1/embeddings", {"input": "x"}),
+                           ("/v1/chat/completions", {"messages": messages})):
+            self.check(404, "POST", path, {**body, "model": "gpt-9"}, param="model", says="the model 'gpt-9' does not exist")
+            self.assertEqual(server.request("POST", path, {**body, "model": "default"})[0], 200, path)
 
     def test_a_failed_request_leaves_nothing_behind(self):
         body = {"prompt": ["ok", "word " * 2000], "max_tokens": 400, "ignore_eos": True}
@@ -136,11 +163,30 @@ class Operation(unittest.TestCase):
         self.assertEqual(server.request("GET", "/v1/models/" + name)[2]["id"], name)
         self.assertEqual(server.post("/v1/completions", {**STORY, "model": name})["model"], name)
 
+    def test_names_with_a_slash(self):
+        with Server(PROGRAM, "--served-model-name", "org/tiny", "--served-model-name", "second") as named:
+            for path in ("org%2Ftiny", "org%2ftiny", "org/tiny", "%73econd"):
+                status, _, answer = named.request("GET", "/v1/models/" + path)
+                self.assertEqual((status, answer.get("object")), (200, "model"), path)
+            for path in ("org%2", "%", "org%zztiny", "org%+2tiny"):
+                self.assertEqual(named.request("GET", "/v1/models/" + path)[0], 400, path)
+            status, _, answer = named.request("GET", "/v1/models/third")
+            self.assertEqual((status, answer["error"]["message"]),
+                             (404, "the model 'third' does not exist, served: org/tiny, second"))
+
     def test_metrics_have_both_names(self):
         server.post("/v1/completions", STORY)
         metrics = server.metrics()
         for name in ("num_requests_running", "generation_tokens_total", "prompt_tokens_total"):
             self.assertEqual(metrics["inflight_" + name], metrics["vllm:" + name])
+
+    def test_metrics_are_families_of_their_own_in_openmetrics_too(self):
+        """Where a counter's family is called without its _total."""
+        _, _, text = server.request("GET", "/metrics")
+        types = re.findall(r"^# TYPE (\S+) (\S+)$", text.decode(), flags=re.M)
+        families = [name.removesuffix("_total") if kind == "counter" else name for name, kind in types]
+        self.assertGreater(len(families), 100)
+        self.assertEqual(len(set(families)), len(families), sorted(families))
 
     def test_steps_can_be_watched(self):
         server.wait_idle()
@@ -172,12 +218,14 @@ class Operation(unittest.TestCase):
     def test_cors(self):
         _, fields, _ = server.request("GET", "/health", headers={"Origin": "http://page.example"})
         self.assertEqual(fields["Access-Control-Allow-Origin"], "http://page.example")
+        self.assertEqual(fields["Access-Control-Expose-Headers"], "X-Request-Id, Request-Id, Retry-After")
         _, fields, _ = server.request("GET", "/health", headers={"Origin": "http://evil.example"})
         self.assertIsNone(fields["Access-Control-Allow-Origin"])
-        status, fields, _ = server.request("OPTIONS", "/v1/completions", headers={
-            "Origin": "http://page.example", "Access-Control-Request-Method": "POST"})
-        self.assertEqual(status, 204)
-        self.assertIn("Authorization", fields["Access-Control-Allow-Headers"])
+        headers = "authorization,content-type,x-stainless-os,x-stainless-retry-count,anthropic-dangerous-direct-browser-access"
+        for origin, allowed in (("http://page.example", headers), ("http://evil.example", None)):
+            status, fields, _ = server.request("OPTIONS", "/v1/completions", headers={
+                "Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": headers})
+            self.assertEqual((status, fields["Access-Control-Allow-Headers"]), (204, allowed))
 
     def test_api_keys(self):
         with Server(PROGRAM, "--api-key", "one", "--api-key", "two") as guarded:
@@ -235,7 +283,12 @@ class People(unittest.TestCase):
             for status, fields, body in answers:
                 if status == 429:
                     self.assertGreaterEqual(int(fields["Retry-After"]), 1)
+                    self.assertTrue(body["error"]["message"].endswith(f"; retry after {fields['Retry-After']} s"), body)
                     self.assertEqual(body["error"]["type"], "rate_limit_error")
+            for field in ("n", "best_of"):  # there is no point in coming back
+                status, fields, body = small.request("POST", "/v1/completions", {**ENDLESS, field: 4})
+                self.assertEqual((status, fields["Retry-After"], body["error"]["param"]), (400, None, field))
+                self.assertEqual(body["error"]["message"], f"'{field}' makes 4 sequences, at most 3 can run and wait here")
 
     def test_sigterm_lets_answers_end(self):
         with Server(PROGRAM) as leaving:
@@ -252,13 +305,26 @@ class People(unittest.TestCase):
             connection.close()
             self.assertEqual(leaving.wait(), 0)
 
-    def test_sigterm_gives_up_in_time(self):
-        with Server(PROGRAM, "--shutdown-timeout", "0") as leaving:
-            connection, answer = leaving.open_stream("/v1/completions", ENDLESS)
-            answer.readline()
-            leaving.terminate()
-            self.assertEqual(leaving.wait(), 0)
-            connection.close()
+    def test_who_has_not_ended_in_time_hears_why(self):
+        many = {**ENDLESS, "n": 128}  # for a while
+        for flags, signals in ((("--shutdown-timeout", "0"), 1), ((), 2)):
+            with Server(PROGRAM, "--max-num-seqs", "2", *flags) as leaving, concurrent.futures.ThreadPoolExecutor(1) as pool:
+                connection, answer = leaving.open_stream("/v1/completions", many)
+                whole = pool.submit(leaving.request, "POST", "/v1/completions", many)
+                answer.readline()
+                while leaving.metrics()["inflight_http_requests_open"] < 3:  # these two and the question itself
+                    pass
+                leaving.terminate()
+                if signals == 2:
+                    while leaving.request("GET", "/ready")[0] != 503:
+                        pass
+                    leaving.terminate()
+                last = answer.read().decode().strip().split("data: ")[-1]
+                self.assertEqual(json.loads(last)["error"]["code"], "shutting_down")
+                status, _, body = whole.result()
+                self.assertEqual((status, body["error"]["code"]), (503, "shutting_down"))
+                self.assertEqual(leaving.wait(), 0)
+                connection.close()
 
 
 class Watchdog(unittest.TestCase):
@@ -277,11 +343,34 @@ class Watchdog(unittest.TestCase):
             connection.close()
 
 
+class Rejections(unittest.TestCase):
+    def test_header_and_message_name_one_time(self):
+        """While a step hangs, so that nothing ends: the rate of ends, from which both come, is not known then."""
+        plugin = pathlib.Path(PROGRAM).resolve().parents[1] / "test-plugins/faulty.ifp.so"
+        flags = ("--schedule-policy", f"{plugin}:fault=hang,from=3", "--max-num-seqs", "1", "--max-queued-requests", "1")
+        with Server(PROGRAM, *flags) as stuck, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            connection, answer = stuck.open_stream("/v1/completions", ENDLESS)
+            pool.submit(stuck.post, "/v1/completions", ENDLESS)
+            while stuck.metrics()["inflight_num_requests_waiting"] == 0:
+                pass
+            while (found := stuck.request("POST", "/v1/completions", STORY))[0] == 429:
+                self.assertTrue(found[2]["error"]["message"].endswith(f"; retry after {found[1]['Retry-After']} s"), found[2])
+            self.assertEqual(found[0], 200, found)
+            answer.read()
+            connection.close()
+
+
 class Usage(unittest.TestCase):
     def test_a_port_in_use_is_named(self):
         done = subprocess.run([PROGRAM, "serve", "--port", str(server.port)], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"cannot listen on 127.0.0.1:{server.port}", done.stderr)
+
+    def test_a_port_out_of_range_is_told_so(self):
+        for port in ("99999", "-1"):
+            done = subprocess.run([PROGRAM, "serve", "--port", port], capture_output=True, text=True, timeout=120)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, rf"--port.*{port}.*0.*65535")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def fill(server, rng, streams):
 def settle(server):
     """Waits until nothing is held; the metrics then."""
     metrics = server.wait_idle(120)
-    while metrics["inflight_http_connections"] > 1:  # ours
+    while metrics["inflight_http_connections_open"] > 1:  # ours
         metrics = server.metrics()
     held = server.labelled("inflight_kv_blocks", "state")
     assert held["referenced"] == 0 and held["free"] + held["stored"] == KV_BLOCKS, held

@@ -231,7 +231,7 @@ class Refusals(unittest.TestCase):
         self.check(path, {**body, "guided_grammar": "root = x"}, "guided_grammar", "line 1")
         self.check(path, {**body, "structured_outputs": {"json_": {}}}, "structured_outputs.json_", "allowed: json, regex")
         self.check(path, {**body, "structured_outputs": {"regex": "a"}, "guided_json": {}}, "guided_json", "at most one")
-        self.check(path, {**body, "response_format": {"type": "json_schema"}}, "response_format", "'schema'")
+        self.check(path, {**body, "response_format": {"type": "json_schema"}}, "response_format.schema", "is missing")
         self.check(path, {**body, "guided_choice": []}, "guided_choice", "one text or more")
         chat = "/v1/chat/completions"
         self.check(chat, {**CHAT, "tool_choice": "required"}, "tool_choice", "no 'tools'")

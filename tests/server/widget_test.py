@@ -25,20 +25,27 @@ def sim(*arguments):
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
+WRONG = "[...document.querySelectorAll('.wrong')].map(e => e.textContent).join('')"
+
+
 class Widget(chromium.PageTest):
     def page_of(self, dark=False):
+        """A page with every pane drawn; that nothing went wrong on it is checked here and when the test ends."""
         page = self.browser.open(f"http://127.0.0.1:{self.server.port}/widget", 1180, 2600, dark)
-        page.wait(f"[...document.querySelectorAll('section')].filter(s => s.dataset.drawn).length === {len(PANES)}")
+        page.wait(f"[...document.querySelectorAll('section')].filter(s => s.dataset.drawn).length === {len(PANES)} || {WRONG}")
+        self.check(page)
+        self.addCleanup(self.check, page)
         return page
+
+    def check(self, page):
+        self.assertEqual((page.run(WRONG), page.complaints()), ("", []))
 
     def test_it_loads_nothing_else(self):
         status, fields, body = self.server.request("GET", "/widget")
         self.assertEqual((status, fields.get_content_type()), (200, "text/html"))
         self.assertIn("default-src 'none'", fields["Content-Security-Policy"])
         self.assertEqual(re.findall(rb'(?:src|href)="(?!data:,")[^"]*"', body), [])
-        page = self.page_of()
-        self.assertEqual(page.complaints(), [])
-        self.assertEqual(page.run("[...document.querySelectorAll('.wrong')].map(e => e.textContent).join('')"), "")
+        self.page_of()
 
     def test_static_against_continuous_is_what_sim_says(self):
         page = self.page_of()

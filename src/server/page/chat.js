@@ -21,7 +21,7 @@ async function errorOf(response) {
 }
 async function getJson(path) {
   const response = await fetch(path, {headers: headers()});
-  if (!response.ok) throw new Error(await errorOf(response));
+  if (!response.ok) throw Object.assign(new Error(await errorOf(response)), {status: response.status});
   return response.json();
 }
 
@@ -284,8 +284,12 @@ byId("theme").addEventListener("click", () => {
 });
 showTheme();
 
+const served = byId("served");
+function tellWrong(error) {
+  served.textContent = error.status === 401 ? "This server wants an API key: enter it under Options." : error.message;
+  served.className = "wrong";
+}
 async function connect() {
-  const served = byId("served");
   try {
     description ??= await getJson("/openapi.json");
     showParameters();
@@ -293,8 +297,7 @@ async function connect() {
     served.textContent = `${model.id} · context ${model.max_model_len} tokens`;
     served.className = "";
   } catch (error) {
-    served.textContent = error.message;
-    served.className = "wrong";
+    tellWrong(error);
   }
 }
 setChatCount(1);

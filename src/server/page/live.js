@@ -2,6 +2,7 @@
 // The live view: asks /inflight/stats for the steps since the last time and draws them. Steps come with their sequences
 // as [id, decode, tokens, context, reused]; a sequence keeps one line of the picture while it is in the batch.
 const PERIOD_MS = 250;
+const LOCKED_PERIOD_MS = 3000;  // while the server wants another key
 const STEPS_MAX = 160;
 const RATE_WINDOW_S = 3;
 
@@ -197,16 +198,17 @@ byId("pause").addEventListener("click", event => {
 window.addEventListener("resize", draw);
 
 async function poll() {
+  let period = PERIOD_MS;
   if (!live.paused && !document.hidden) {
     try {
       take(await getJson("/inflight/stats?since=" + live.last));
       draw();
     } catch (error) {
-      byId("served").textContent = error.message;
-      byId("served").className = "wrong";
+      tellWrong(error);
+      if (error.status === 401) period = LOCKED_PERIOD_MS;
     }
   }
-  setTimeout(poll, PERIOD_MS);
+  setTimeout(poll, period);
 }
 connect();
 poll();

@@ -73,6 +73,7 @@ inline constexpr size_t kGrammarBytesMax = 1U << 20;
 inline constexpr int kGrammarDepthMax = 64;  // nested schemas and groups
 inline constexpr int64_t kGrammarRepeatMax = 10'000;
 inline constexpr size_t kGrammarInstructionsMax = 400'000;
+inline constexpr size_t kGrammarDfaStatesMax = 10'000;    // of an automaton for what must hold at once
 inline constexpr size_t kGrammarStatesMax = 50'000;       // of one grammar's automaton; beyond, it begins anew
 inline constexpr size_t kGrammarMaskWordsMax = 16 << 20;  // of one grammar's kept masks
 inline constexpr size_t kGrammarsKept = 64;               // compiled and unused

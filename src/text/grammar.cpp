@@ -25,9 +25,11 @@ namespace {
 grammar::Program compile(GrammarKind kind, std::string_view text, Budget& budget) {
   switch (kind) {
     case GrammarKind::JsonObject:
-      return grammar::compile_json_schema(R"({"type": "object"})", budget);
+      return grammar::compile_json_schema(R"({"type": "object"})", true, budget);
     case GrammarKind::JsonSchema:
-      return grammar::compile_json_schema(text, budget);
+      return grammar::compile_json_schema(text, true, budget);
+    case GrammarKind::LenientJsonSchema:
+      return grammar::compile_json_schema(text, false, budget);
     case GrammarKind::Regex:
       return grammar::compile_regex(text, budget);
     case GrammarKind::Gbnf:

@@ -31,9 +31,10 @@ namespace inflight {
 enum class GrammarKind : uint8_t {
   JsonObject,  // any JSON object; the text is not looked at
   JsonSchema,
-  Regex,      // the whole output matches
-  Gbnf,       // llama.cpp's notation; begins with rule "root"
-  ToolCalls,  // as tool_grammar_text() gives them
+  LenientJsonSchema,  // what is not supported is left out of it
+  Regex,              // the whole output matches
+  Gbnf,               // llama.cpp's notation; begins with rule "root"
+  ToolCalls,          // as tool_grammar_text() gives them
 };
 
 // Parses and compiles.   COST: milliseconds for usual schemas, at most grammar::Budget::kStepsMax steps.   THREAD: any.

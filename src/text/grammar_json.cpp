@@ -2,16 +2,17 @@
 #include "text/grammar_json.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <deque>
 #include <map>
-#include <set>
 
 #include "base/error.h"
 #include "base/limits.h"
 #include "text/bounded_json.h"
 #include "text/grammar_json_exclusive.h"
 #include "text/grammar_json_merge.h"
+#include "text/grammar_json_object.h"
+#include "text/grammar_json_string.h"
 #include "text/grammar_json_text.h"
 #include "text/grammar_numbers.h"
 #include "text/grammar_regex.h"
@@ -19,29 +20,13 @@
 namespace inflight::grammar {
 namespace {
 
-// Texts of the formats that are more than annotations.
-const std::map<std::string_view, std::string_view>& format_patterns() {
-  static const std::map<std::string_view, std::string_view> all{
-      {"date",
-       R"(^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))$)"},
-      {"time", R"(^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$)"},
-      {"date-time",
-       R"(^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8])))"
-       R"(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$)"},
-      {"uuid", R"(^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$)"},
-      {"ipv4",
-       R"(^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$)"},
-      {"email",
-       R"(^[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9]+(-[A-Za-z0-9]+)*(\.[A-Za-z0-9]+(-[A-Za-z0-9]+)*)+$)"},
-  };
-  return all;
-}
+constexpr size_t kDistinctMax = 8;  // values of which lists are written that hold none twice
 
 class SchemaCompiler {
  public:
   // LIFETIME: all are borrowed.
-  SchemaCompiler(const Json& root, Builder& builder, JsonText& text)
-      : root_{root, builder.budget()}, builder_(builder), text_(text) {}
+  SchemaCompiler(const Json& root, Builder& builder, JsonText& text, bool strict)
+      : root_{root, builder.budget(), strict}, builder_(builder), text_(text) {}
 
   NodeId document() {
     const NodeId whole = refer_to("#", root_.schema);
@@ -54,13 +39,9 @@ class SchemaCompiler {
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& path, const std::string& message) {
-    fail(ErrorCode::Unsupported, "JSON schema, {}: {}", path, message);
-  }
   [[noreturn]] static void malformed(const std::string& path, const std::string& message) {
     fail(ErrorCode::InvalidArgument, "JSON schema, {}: {}", path, message);
   }
-
   NodeId schema(const Json& given, const std::string& path) {
     if (++depth_ > limits::kGrammarDepthMax) malformed(path, "nested too deep");
     const NodeId node = schema_body(given, path);
@@ -78,8 +59,7 @@ class SchemaCompiler {
     for (const char* const keyword : {"anyOf", "oneOf"}) {
       if (given.contains(keyword)) return choices(given, keyword, path);
     }
-    if (given.contains("const")) return literals(given, Json::array({given["const"]}), path);
-    if (given.contains("enum")) return literals(given, given["enum"], path);
+    if (given.contains("const") || given.contains("enum")) return literals(given, path);
     const Json flat = flat_schema(given, path, root_);
     std::vector<NodeId> alternatives;
     for (const std::string& type : types_of(flat, path)) alternatives.push_back(typed(flat, type, path));
@@ -92,11 +72,7 @@ class SchemaCompiler {
       const bool renames =
           keyword == "$id" && path != "#" && !(value.is_string() && value.get<std::string>().starts_with('#'));
       if (!renames && (is_annotation(keyword) || is_assertion(keyword))) continue;
-      if (keyword == "uniqueItems" && value.is_boolean() && !value.get<bool>()) continue;
-      if (keyword == "multipleOf" && value.is_number() && value.get<double>() == 1.0 && given.contains("type") &&
-          given["type"] == "integer")
-        continue;
-      refuse(path, "keyword '" + keyword + "' is not supported");
+      root_.leave_out(path, "keyword '" + keyword + "' is not supported");
     }
   }
 
@@ -137,38 +113,37 @@ class SchemaCompiler {
       whole.push_back(alone ? list[i] : merge_schemas(rest, list[i], place_of(i), root_));
     std::vector<NodeId> alternatives;
     for (size_t i = 0; i < whole.size(); ++i) alternatives.push_back(schema(whole[i], place_of(i)));
-    if (keyword == "oneOf") refuse_overlaps(whole, path);
+    if (keyword == "oneOf") look_for_overlaps(whole, path);
     return builder_.any_of(std::move(alternatives));
   }
 
   // A document of one alternative must satisfy no other one.
-  void refuse_overlaps(const std::vector<Json>& alternatives, const std::string& path) const {
+  void look_for_overlaps(const std::vector<Json>& alternatives, const std::string& path) const {
     for (size_t i = 0; i < alternatives.size(); ++i) {
       for (size_t j = 0; j < alternatives.size(); ++j) {
         if (i == j || never_both(alternatives[i], alternatives[j], path, root_)) continue;
-        refuse(path, fmt::format("keyword 'oneOf' is not supported where a document may satisfy two alternatives, here "
-                                 "{} and {}; say 'anyOf' where that is meant",
-                                 std::min(i, j), std::max(i, j)));
+        root_.leave_out(path,
+                        fmt::format("keyword 'oneOf' is not supported where a document may satisfy two alternatives, "
+                                    "here {} and {}; say 'anyOf' where that is meant",
+                                    std::min(i, j), std::max(i, j)));
       }
     }
   }
 
-  NodeId literals(const Json& given, const Json& values, const std::string& path) {
-    if (!values.is_array() || values.empty()) malformed(path, "'enum' must be a list of values");
+  NodeId literals(const Json& given, const std::string& path) {
+    if (given.contains("enum") && (!given["enum"].is_array() || given["enum"].empty()))
+      malformed(path, "'enum' must be a list of values");
     for (const auto& item : given.items()) {
       const std::string& keyword = item.key();
       if (keyword != "const" && keyword != "enum" && keyword != "type" && !is_annotation(keyword)) {
-        refuse(path, "keyword '" + keyword + "' beside 'enum' or 'const' is not supported");
+        root_.leave_out(path, "keyword '" + keyword + "' beside 'enum' or 'const' is not supported");
       }
     }
-    const auto types = types_of(given, path);
     const bool both = given.contains("const") && given.contains("enum");
     if (both && std::ranges::find(given["enum"], given["const"]) == given["enum"].end()) return builder_.nothing();
     std::vector<NodeId> alternatives;
-    for (const Json& value : values) {
-      const bool of_type = std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); });
-      if (of_type) alternatives.push_back(text_.constant(value));
-    }
+    const Json values = *listed_values(given, path);
+    for (const Json& value : values) alternatives.push_back(text_.constant(value));
     return builder_.any_of(std::move(alternatives));
   }
 
@@ -180,73 +155,79 @@ class SchemaCompiler {
     return type == "array" ? array(given, path) : object(given, path);
   }
 
-  static int64_t count(const Json& given, const char* keyword, int64_t fallback, const std::string& path) {
-    if (!given.contains(keyword)) return fallback;
-    const Json& value = given[keyword];
-    const bool whole =
-        value.is_number_integer() ||
-        (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int32_t>(value.get<double>())));
-    if (!whole || value.get<int64_t>() < 0)
-      malformed(path, std::string("'") + keyword + "' must be a whole number >= 0");
-    return value.get<int64_t>();
-  }
-  static std::optional<int64_t> maximum_count(const Json& given, const char* keyword, const std::string& path) {
-    return given.contains(keyword) ? std::optional(count(given, keyword, 0, path)) : std::nullopt;
-  }
-
   NodeId string(const Json& given, const std::string& path) {
-    const bool sized = given.contains("minLength") || given.contains("maxLength");
-    std::string pattern = given.value("pattern", "");
-    if (pattern.empty() && given.contains("format")) {
-      const auto format = format_patterns().find(given["format"].get<std::string>());
-      if (format != format_patterns().end()) pattern = format->second;
-    } else if (!pattern.empty() && given.contains("format") &&
-               format_patterns().contains(given["format"].get<std::string>())) {
-      refuse(path, "keyword 'pattern' beside 'format' is not supported");
-    }
-    if (pattern.empty() && !sized) return text_.string();
-    if (pattern.empty()) {
-      const int64_t min = count(given, "minLength", 0, path);
-      const auto max = maximum_count(given, "maxLength", path);
-      if (max && *max < min) return builder_.nothing();
-      return text_.quoted(builder_.repeat(text_.any_character(), min, max));
-    }
-    if (sized) refuse(path, "keywords 'minLength' and 'maxLength' beside 'pattern' or 'format' are not supported");
-    try {
-      return text_.quoted(parse_regex(builder_, pattern, false,
+    const std::vector<std::string> patterns = patterns_of(given);
+    const int64_t min = count_of(given, "minLength", path).value_or(0);
+    const auto max = count_of(given, "maxLength", path);
+    const bool sized = min > 0 || max;
+    if (max && *max < min) return builder_.nothing();
+    if (patterns.empty())
+      return sized ? text_.quoted(builder_.repeat(text_.any_character(), min, max)) : text_.string();
+    if (sized || patterns.size() > 1) return text_.string_of(string_texts(given, path, root_));
+    const auto matching = kept(root_, path, [&] {
+      return text_.quoted(parse_regex(builder_, patterns[0], false,
                                       [this](Builder&, const CharacterSet& set) { return text_.character(set); }));
-    } catch (const Error& error) {
-      fail(error.code(), "JSON schema, {}: {}", path, error.what());
-    }
+    });
+    return matching ? *matching : text_.string();
   }
 
   NodeId number(const Json& given, bool whole, const std::string& path) {
-    const auto bound = [&](const char* plain, const char* exclusive, bool is_min) -> std::optional<DecimalBound> {
-      std::optional<DecimalBound> found;
-      for (const bool is_exclusive : {false, true}) {
-        const char* const keyword = is_exclusive ? exclusive : plain;
-        if (!given.contains(keyword)) continue;
-        if (!given[keyword].is_number()) malformed(path, std::string("'") + keyword + "' must be a number");
-        const bool both = found.has_value();
-        const double other = both ? given[plain].get<double>() : 0;
-        const double value = given[keyword].get<double>();
-        if (both && (is_min ? value < other : value > other)) continue;
-        found = decimal_bound(given[keyword].dump(), is_exclusive);
-      }
-      return found;
+    const auto min = bound(given, "minimum", "exclusiveMinimum", true, path);
+    const auto max = bound(given, "maximum", "exclusiveMaximum", false, path);
+    const auto least = whole ? whole_bound(min, true, path) : std::nullopt;
+    const auto most = whole ? whole_bound(max, false, path) : std::nullopt;
+    const auto within_bounds = [&](Builder& builder) {
+      return whole ? integer_between(builder, least, most) : number_between(builder, min, max);
     };
-    const auto min = bound("minimum", "exclusiveMinimum", true);
-    const auto max = bound("maximum", "exclusiveMaximum", false);
-    if (!min && !max) return whole ? text_.integer() : text_.number();
-    if (!whole) return number_between(builder_, min, max);
-    return integer_between(builder_, whole_bound(min, true, path), whole_bound(max, false, path));
+    if (const auto step = step_of(given, path)) {
+      const auto texts = kept(root_, path, [&] {
+        const Dfa multiples = multiples_of(*step, whole);
+        return intersection(multiples, texts_of(builder_.budget(), within_bounds), builder_.budget());
+      });
+      if (texts) return builder_.automaton(*texts);
+    }
+    if (min || max) return within_bounds(builder_);
+    return whole ? text_.integer() : text_.number();
+  }
+
+  // `keyword` of a number, which is there.
+  std::optional<DecimalBound> decimal(const Json& given, const char* keyword, bool exclusive,
+                                      const std::string& path) const {
+    if (!given[keyword].is_number()) malformed(path, std::string("'") + keyword + "' must be a number");
+    const std::string text = given[keyword].dump();
+    auto found = decimal_bound(text, exclusive);
+    if (!found) root_.leave_out(path, fmt::format("keyword '{}' is not supported with an exponent: {}", keyword, text));
+    return found;
+  }
+
+  // The narrower one of a bound that may be reached and one that may not.
+  std::optional<DecimalBound> bound(const Json& given, const char* plain, const char* exclusive, bool is_min,
+                                    const std::string& path) const {
+    std::optional<DecimalBound> found;
+    if (given.contains(plain)) found = decimal(given, plain, false, path);
+    if (!given.contains(exclusive)) return found;
+    const auto other = decimal(given, exclusive, true, path);
+    if (!found || !other) return found ? found : other;
+    const auto mine = given[plain].get<double>();
+    const auto theirs = given[exclusive].get<double>();
+    return (is_min ? theirs < mine : theirs > mine) ? found : other;
+  }
+
+  std::optional<DecimalBound> step_of(const Json& given, const std::string& path) const {
+    if (!given.contains("multipleOf")) return {};
+    auto step = decimal(given, "multipleOf", false, path);
+    if (step && (step->negative || step->is_zero())) malformed(path, "'multipleOf' must be greater than 0");
+    return step;
   }
 
   // The least integer >= (>) min, the greatest <= (<) max.
-  static std::optional<int64_t> whole_bound(const std::optional<DecimalBound>& bound, bool is_min,
-                                            const std::string& path) {
+  std::optional<int64_t> whole_bound(const std::optional<DecimalBound>& bound, bool is_min,
+                                     const std::string& path) const {
     if (!bound) return {};
-    if (bound->digits.size() > 18) refuse(path, "bounds of integers beyond 18 digits are not supported");
+    if (bound->digits.size() > 18) {
+      root_.leave_out(path, "bounds of integers beyond 18 digits are not supported");
+      return {};
+    }
     const int64_t magnitude = std::stoll(bound->digits);
     const int64_t truncated = bound->negative ? -magnitude : magnitude;
     const int64_t inward = is_min ? 1 : -1;
@@ -255,12 +236,19 @@ class SchemaCompiler {
   }
 
   NodeId array(const Json& given, const std::string& path) {
-    const int64_t min = count(given, "minItems", 0, path);
-    const auto max = maximum_count(given, "maxItems", path);
+    const int64_t min = count_of(given, "minItems", path).value_or(0);
+    const auto max = count_of(given, "maxItems", path);
     const Json prefix = given.value("prefixItems", Json::array());
     if (!prefix.is_array()) malformed(path, "'prefixItems' must be a list of schemas");
     const Json rest = given.value("items", Json(true));
     const NodeId item = schema(rest, path + "/items");
+    if (given.value("uniqueItems", false) && !(max && *max <= 1)) {
+      const std::vector<Json> values = prefix.empty() ? distinct_values(rest, path + "/items") : std::vector<Json>();
+      if (!values.empty() && values.size() <= kDistinctMax) return distinct_list(values, min, max);
+      root_.leave_out(
+          path,
+          fmt::format("keyword 'uniqueItems' is not supported but for items of up to {} listed values", kDistinctMax));
+    }
     if (prefix.empty()) return text_.list("[", item, min, rest == Json(false) ? std::optional<int64_t>(0) : max, "]");
     // From the last item back: what may stand behind `i` items.
     const auto prefix_count = static_cast<int64_t>(prefix.size());
@@ -285,69 +273,77 @@ class SchemaCompiler {
     return builder_.sequence({builder_.literal("["), text_.space(), tail});
   }
 
-  NodeId object(const Json& given, const std::string& path) {
-    const Json properties = given.value("properties", Json::object());
-    if (!properties.is_object()) malformed(path, "'properties' must be an object");
-    const bool any_by_default = properties.empty();
-    const Json additional = given.value("additionalProperties", Json(any_by_default));
-    std::vector<std::string> names;
-    for (const auto& item : properties.items()) names.push_back(item.key());
-    const std::set<std::string> declared(names.begin(), names.end());
-    std::set<std::string> required;
-    for (const Json& name : given.value("required", Json::array())) {
-      const auto text = name.get<std::string>();
-      const bool is_new = required.insert(text).second;
-      if (is_new && !declared.contains(text)) names.push_back(text);  // it may be what additional ones may
+  // The values that items of `given` may have, each once; none where they are not listed.
+  std::vector<Json> distinct_values(const Json& given, const std::string& path) const {
+    const Json flat = flat_schema(given, path, root_);
+    if (flat.is_boolean() || flat.contains("anyOf") || flat.contains("oneOf")) return {};
+    std::vector<Json> values;
+    const Json listed = listed_values(flat, path).value_or(Json::array());
+    for (const Json& value : listed) {
+      if (values.size() > kDistinctMax) break;
+      if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
-    check_property_counts(given, names.size(), required.size(), additional, path);
-    std::optional<NodeId> extra;
-    if (additional != Json(false)) {
-      const NodeId value = schema(additional, path + "/additionalProperties");
-      const NodeId key = names.empty() ? text_.string() : text_.string_except(names);
-      extra = text_.member(key, value);
-    }
-    return builder_.sequence(
-        {builder_.literal("{"), text_.space(), members(given, properties, names, required, additional, extra, path)});
+    return values;
   }
 
-  static void check_property_counts(const Json& given, size_t name_count, size_t required_count, const Json& additional,
-                                    const std::string& path) {
-    const int64_t min = count(given, "minProperties", 0, path);
-    if (min > static_cast<int64_t>(required_count) && !(min <= 1 && name_count == 0)) {
-      refuse(path, "keyword 'minProperties' above the number of required ones is not supported");
+  // Lists of some of `values`, no one twice: from the full list back, what may stand behind those that are taken.
+  NodeId distinct_list(const std::vector<Json>& values, int64_t min, std::optional<int64_t> max) {
+    std::vector<NodeId> items;
+    for (const Json& value : values) items.push_back(text_.constant(value));
+    const NodeId comma = text_.comma();
+    const NodeId close = builder_.literal("]");
+    const NodeId end = builder_.sequence({text_.space(), close});
+    std::vector<NodeId> behind(size_t{1} << values.size());
+    for (size_t taken = behind.size(); taken-- > 0;) {
+      const int64_t taken_count = std::popcount(taken);
+      std::vector<NodeId> ways;
+      for (size_t i = 0; i < items.size() && (!max || taken_count < *max); ++i) {
+        const size_t with = taken | size_t{1} << i;
+        if (with != taken)
+          ways.push_back(builder_.sequence({taken > 0 ? comma : builder_.empty(), items[i], behind[with]}));
+      }
+      if (taken_count >= min) ways.push_back(taken > 0 ? end : close);
+      behind[taken] = builder_.any_of(std::move(ways));
     }
-    const auto max = maximum_count(given, "maxProperties", path);
-    if (max && (additional != Json(false) || *max < static_cast<int64_t>(name_count))) {
-      refuse(path, "keyword 'maxProperties' below the number of properties is not supported");
+    return builder_.sequence({builder_.literal("["), text_.space(), behind[0]});
+  }
+
+  NodeId object(const Json& given, const std::string& path) {
+    const ObjectParts parts = read_object(given, path, root_);
+    std::vector<std::string> names;
+    for (const Property& property : parts.properties) names.push_back(property.name);
+    std::vector<NodeId> others;
+    for (const OtherProperties& other : parts.others) {
+      const NodeId value = schema(other.value, other.path);
+      const NodeId key = other.names     ? text_.string_of(*other.names)
+                         : names.empty() ? text_.string()
+                                         : text_.string_except(names);
+      others.push_back(text_.member(key, value));
     }
+    return builder_.sequence({builder_.literal("{"), text_.space(), members(parts, std::move(others))});
   }
 
   // What stands behind "{": built from the last property back, for the two cases that something is before it or
-  // nothing.   names: the properties, then those that are only required.
-  NodeId members(const Json& given, const Json& properties, const std::vector<std::string>& names,
-                 const std::set<std::string>& required, const Json& additional, std::optional<NodeId> extra,
-                 const std::string& path) {
+  // nothing.   others: members that may stand behind the properties.
+  NodeId members(const ObjectParts& parts, std::vector<NodeId> others) {
     const NodeId close = builder_.literal("}");
     const NodeId end = builder_.sequence({text_.space(), close});
     NodeId after = end;  // something is before
-    NodeId first = close;
-    if (extra) {
-      after = builder_.sequence({builder_.repeat(builder_.sequence({text_.comma(), *extra}), 0, std::nullopt), end});
-      const NodeId some = builder_.sequence({*extra, after});
-      first = count(given, "minProperties", 0, path) > 0 && names.empty() ? some : builder_.any_of({some, close});
+    NodeId first = parts.is_never_empty ? builder_.nothing() : close;
+    if (!others.empty() && parts.others_max != 0) {
+      const NodeId other = builder_.any_of(std::move(others));
+      const auto more = parts.others_max ? std::optional(*parts.others_max - 1) : std::nullopt;
+      after = builder_.sequence({builder_.repeat(builder_.sequence({text_.comma(), other}), 0, more), end});
+      first = builder_.any_of({builder_.sequence({other, after}), first});
     }
-    auto property = properties.end();
-    for (size_t i = names.size(); i-- > 0;) {
-      const std::string& name = names[i];
-      const bool declared = i < properties.size();
-      const NodeId value = declared ? property_value(*--property, path + "/properties/" + name)
-                                    : schema(additional, path + "/additionalProperties");
-      const NodeId member = text_.member(text_.constant(Json(name)), value);
+    for (size_t i = parts.properties.size(); i-- > 0;) {
+      const Property& property = parts.properties[i];
+      const NodeId value = property_value(property.value, property.path);
+      const NodeId member = text_.member(text_.constant(Json(property.name)), value);
       const NodeId here_after = builder_.sequence({text_.comma(), member, after});
       const NodeId here_first = builder_.sequence({member, after});
-      const bool must = required.contains(name);
-      first = must ? here_first : builder_.any_of({here_first, first});
-      after = must ? here_after : builder_.any_of({here_after, after});
+      first = property.required ? here_first : builder_.any_of({here_first, first});
+      after = property.required ? here_after : builder_.any_of({here_after, after});
     }
     return first;
   }
@@ -380,19 +376,19 @@ class SchemaCompiler {
 
 }  // namespace
 
-NodeId json_document(Builder& builder, JsonText& text, const Json& schema) {
+NodeId json_document(Builder& builder, JsonText& text, const Json& schema, bool strict) {
   try {
-    return SchemaCompiler(schema, builder, text).document();
+    return SchemaCompiler(schema, builder, text, strict).document();
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
   }
 }
 
-Program compile_json_schema(std::string_view schema, Budget& budget) {
+Program compile_json_schema(std::string_view schema, bool strict, Budget& budget) {
   const Json root = parse_json(schema, "JSON schema");
   Builder builder(budget);
   JsonText text(builder);
-  const NodeId document = json_document(builder, text, root);
+  const NodeId document = json_document(builder, text, root, strict);
   const int32_t start = builder.new_rule("document");
   builder.define(start, document);
   return builder.compile(start);

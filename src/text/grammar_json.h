@@ -5,12 +5,15 @@
 // with up to 40 blanks. Every text that a grammar gives satisfies the schema; of the satisfying documents those are not
 // given that have properties in another order, undeclared properties where "properties" is there and
 // "additionalProperties" is not, numbers in unusual spellings (1.0 for an integer or a constant 1, exponents within
-// bounds); and where keywords of one type stand without "type", that type is meant.
+// bounds), long ones where a length stands beside a pattern (of_length()); and where keywords of one type stand without
+// "type", that type is meant.
 //
-// Known: type, enum, const, properties, required, additionalProperties, minProperties/maxProperties (where they follow
-// from the rest), items, prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (date, time, date-time,
-// uuid, ipv4, email; others are annotations), minimum, maximum, exclusiveMinimum, exclusiveMaximum, $ref within the
-// document, $defs, anyOf, oneOf (where its alternatives are seen to exclude each other), allOf (merged).
+// Known: type, enum, const, properties, required, additionalProperties, patternProperties, propertyNames (a list, or
+// what strings may have), minProperties/maxProperties (where they follow from the rest, 1 at least, or a most where no
+// property is declared), items, prefixItems, minItems, maxItems, uniqueItems (of up to 8 listed values), minLength,
+// maxLength, pattern, format (format_pattern(); others are annotations), minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, multipleOf, $ref within the document, $defs, anyOf, oneOf (where its alternatives are seen to
+// exclude each other), allOf (merged).
 #pragma once
 
 #include <string_view>
@@ -20,12 +23,14 @@
 
 namespace inflight::grammar {
 
-// ERRORS: InvalidArgument for what is no JSON or no schema; Unsupported naming the keyword and its place, such as
+// strict: documents satisfy the whole schema; else what is not supported is left out of it.
+// ERRORS: InvalidArgument for what is no JSON or no schema; Unsupported, if strict, naming the keyword and its place,
+// such as
 //         "JSON schema, #/properties/a: keyword 'not' is not supported"; those of Budget::charge().
-[[nodiscard]] Program compile_json_schema(std::string_view schema, Budget& budget);
+[[nodiscard]] Program compile_json_schema(std::string_view schema, bool strict, Budget& budget);
 
 // The same as a part of a larger grammar. References within the schema are to its own root.
 // REQUIRES: the schema is nested at most kJsonDepthMax deep.
-[[nodiscard]] NodeId json_document(Builder& builder, JsonText& text, const Json& schema);
+[[nodiscard]] NodeId json_document(Builder& builder, JsonText& text, const Json& schema, bool strict);
 
 }  // namespace inflight::grammar

@@ -15,19 +15,6 @@ namespace {
 
 constexpr int kDepthMax = 8;  // deeper, a difference is not looked for
 
-// The values that `schema` lists, if it does.
-std::optional<Json> values_of(const Json& schema, const std::string& path) {
-  if (!schema.contains("const") && !schema.contains("enum")) return {};
-  const Json listed = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
-  const auto types = types_of(schema, path);
-  Json values = Json::array();
-  for (const Json& value : listed) {
-    if (std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); }))
-      values.push_back(value);
-  }
-  return values;
-}
-
 // What satisfies the least of `mins` and the most of `maxs`, each keyword with whether it excludes the bound itself.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
@@ -76,6 +63,7 @@ std::set<std::string> required_of(const Json& schema) {
 // What property `name` may be; undeclared: what stands for those that no schema declares.
 Json property_of(const Json& schema, const std::string& name, bool undeclared) {
   if (schema.contains("properties") && schema["properties"].contains(name)) return schema["properties"][name];
+  if (schema.contains("patternProperties")) return true;  // one of them may match
   return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(undeclared);
 }
 
@@ -132,8 +120,8 @@ bool never_both(const Json& written, const Json& other, const std::string& path,
     return std::ranges::all_of(branches,
                                [&](const Json& branch) { return never_both(mine, branch, path, root, depth + 1); });
   }
-  const auto my_values = values_of(mine, path);
-  const auto their_values = values_of(theirs, path);
+  const auto my_values = listed_values(mine, path);
+  const auto their_values = listed_values(theirs, path);
   if (my_values && their_values) {
     charge_comparisons(*my_values, *their_values, root.budget);
     return std::ranges::none_of(

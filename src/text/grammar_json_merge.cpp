@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 
-#include "base/error.h"
 #include "base/limits.h"
 
 namespace inflight::grammar {
@@ -16,11 +15,35 @@ constexpr std::array<std::string_view, 22> kAnnotations{
     "description", "default",       "deprecated",       "examples",      "readOnly",    "writeOnly",
     "example",     "discriminator", "contentEncoding",  "nullable",      "strict",      "$anchor",
     "$vocabulary", "contentSchema", "contentMediaType", "$dynamicAnchor"};
-constexpr std::array<std::string_view, 25> kAssertions{
-    "type",          "enum",    "const",       "properties", "required", "additionalProperties", "minProperties",
-    "maxProperties", "items",   "prefixItems", "minItems",   "maxItems", "additionalItems",      "minLength",
-    "maxLength",     "pattern", "format",      "minimum",    "maximum",  "exclusiveMinimum",     "exclusiveMaximum",
-    "$ref",          "anyOf",   "oneOf",       "allOf"};
+constexpr std::array<std::string_view, 29> kAssertions{"type",
+                                                       "enum",
+                                                       "const",
+                                                       "properties",
+                                                       "required",
+                                                       "additionalProperties",
+                                                       "minProperties",
+                                                       "maxProperties",
+                                                       "items",
+                                                       "prefixItems",
+                                                       "minItems",
+                                                       "maxItems",
+                                                       "additionalItems",
+                                                       "minLength",
+                                                       "maxLength",
+                                                       "pattern",
+                                                       "format",
+                                                       "minimum",
+                                                       "maximum",
+                                                       "exclusiveMinimum",
+                                                       "exclusiveMaximum",
+                                                       "$ref",
+                                                       "anyOf",
+                                                       "oneOf",
+                                                       "allOf",
+                                                       "multipleOf",
+                                                       "uniqueItems",
+                                                       "propertyNames",
+                                                       "patternProperties"};
 constexpr size_t kComparedPerStep = 8;  // names, or small values
 constexpr std::array<std::string_view, 7> kTypes{"string", "number", "integer", "object", "array", "boolean", "null"};
 
@@ -169,13 +192,14 @@ bool is_assertion(std::string_view keyword) { return std::ranges::find(kAssertio
 std::vector<std::string> types_of(const Json& schema, const std::string& path) {
   if (!schema.contains("type")) {
     // Keywords of one type say that it is meant, as everyone who leaves the type out means it.
-    if (schema.contains("properties") || schema.contains("required") || schema.contains("additionalProperties"))
+    const auto has_one_of = [&](std::initializer_list<const char*> keywords) {
+      return std::ranges::any_of(keywords, [&](const char* keyword) { return schema.contains(keyword); });
+    };
+    if (has_one_of({"properties", "required", "additionalProperties", "propertyNames", "patternProperties"}))
       return {"object"};
-    if (schema.contains("items") || schema.contains("prefixItems")) return {"array"};
-    if (schema.contains("pattern") || schema.contains("minLength") || schema.contains("maxLength")) return {"string"};
-    if (schema.contains("minimum") || schema.contains("maximum") || schema.contains("exclusiveMinimum") ||
-        schema.contains("exclusiveMaximum"))
-      return {"number"};
+    if (has_one_of({"items", "prefixItems", "uniqueItems"})) return {"array"};
+    if (has_one_of({"pattern", "minLength", "maxLength"})) return {"string"};
+    if (has_one_of({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})) return {"number"};
     return {"string", "number", "object", "array", "boolean", "null"};
   }
   const Json list = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
@@ -201,10 +225,50 @@ bool has_type(const Json& value, std::string_view type) {
          (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>())));
 }
 
+void SchemaRoot::leave_out(const std::string& path, std::string_view message) const {
+  if (strict) fail(ErrorCode::Unsupported, "JSON schema, {}: {}", path, message);
+}
+
+std::optional<int64_t> count_of(const Json& schema, const char* keyword, const std::string& path) {
+  if (!schema.contains(keyword)) return {};
+  const Json& value = schema[keyword];
+  const bool whole =
+      value.is_number_integer() ||
+      (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int32_t>(value.get<double>())));
+  if (!whole || value.get<int64_t>() < 0)
+    fail(ErrorCode::InvalidArgument, "JSON schema, {}: '{}' must be a whole number >= 0", path, keyword);
+  return value.get<int64_t>();
+}
+
+std::optional<Json> listed_values(const Json& schema, const std::string& path) {
+  Json listed = Json::array();
+  if (schema.contains("const")) {
+    listed.push_back(schema["const"]);
+  } else if (schema.contains("enum")) {
+    listed = schema["enum"];
+  } else if (schema.contains("type") && schema["type"] == "boolean") {
+    return Json::array({true, false});
+  } else if (schema.contains("type") && schema["type"] == "null") {
+    return Json::array({nullptr});
+  } else {
+    return {};
+  }
+  const auto types = types_of(schema, path);
+  Json values = Json::array();
+  for (Json& value : listed) {
+    if (std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); }))
+      values.push_back(std::move(value));
+  }
+  return values;
+}
+
 const Json& resolve_reference(const SchemaRoot& root, const std::string& reference, const std::string& path) {
+  static const Json kAnything = true;
   if (reference == "#") return root.schema;
-  if (!reference.starts_with("#/"))
-    fail(ErrorCode::Unsupported, "JSON schema, {}: reference '{}' is not supported, only: #/...", path, reference);
+  if (!reference.starts_with("#/")) {
+    root.leave_out(path, "reference '" + reference + "' is not supported, only: #/...");
+    return kAnything;
+  }
   try {
     Json::json_pointer place(percent_decoded(reference.substr(1)));
     const Json& found = root.schema.at(place);
@@ -272,7 +336,9 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
       charge_comparisons(merged[keyword], value, root.budget);
       merged[keyword] = intersected(merged[keyword], value);
       if (merged[keyword].empty()) return false;
-    } else if (keyword == "items" || keyword == "additionalProperties") {
+    } else if (keyword == "uniqueItems") {
+      merged[keyword] = true;  // one says so
+    } else if (keyword == "items" || keyword == "additionalProperties" || keyword == "propertyNames") {
       merged[keyword] = merge_schemas(merged[keyword], value, path + "/" + keyword, root, depth + 1);
     } else if (keyword.starts_with("min") || keyword == "exclusiveMinimum") {
       merged[keyword] =
@@ -281,9 +347,18 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
       merged[keyword] =
           std::min(merged[keyword].get<double>(), value.get<double>()) == value.get<double>() ? value : merged[keyword];
     } else {
-      fail(ErrorCode::Unsupported,
-           "JSON schema, {}: keyword '{}' twice, in schemas that must hold at once, is not supported", path, keyword);
+      root.leave_out(path, "keyword '" + keyword + "' twice, in schemas that must hold at once, is not supported");
     }
+  }
+  // Names that only one side's patterns match would have to be what the other says about additional ones.
+  const auto clash = [](const Json& left_side, const Json& right_side) {
+    return left_side.contains("patternProperties") &&
+           right_side.value("additionalProperties", Json(true)) != Json(true);
+  };
+  if (clash(mine, theirs) || clash(theirs, mine)) {
+    root.leave_out(path,
+                   "keyword 'patternProperties' beside 'additionalProperties', in schemas that must hold at once, "
+                   "is not supported");
   }
   const PartMerger parts(mine, theirs, path, root, depth);
   if (merged.contains("properties")) merged["properties"] = parts.properties();

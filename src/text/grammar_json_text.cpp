@@ -21,6 +21,13 @@ ByteSet byte_set(std::string_view bytes) {
   return set;
 }
 
+// How JSON spells a character that does not stand for itself.
+std::string escaped(char32_t special) {
+  const size_t index = kEscaped.find(static_cast<char>(special));
+  return index != std::string_view::npos ? std::string("\\") + kEscapeLetters[index]
+                                         : fmt::format("\\u{:04x}", static_cast<uint32_t>(special));
+}
+
 // Characters that stand for themselves in a JSON string.
 CharacterSet plain_characters() {
   CharacterSet special(0, 0x1F);
@@ -89,10 +96,7 @@ NodeId JsonText::character(const CharacterSet& set) {
   if (!plain.ranges().empty()) choices.push_back(builder_.characters(plain));
   for (char32_t special = 0; special < 0x80; ++special) {
     if (!set.contains(special) || plain.contains(special)) continue;
-    const size_t index = kEscaped.find(static_cast<char>(special));
-    choices.push_back(builder_.literal(index != std::string_view::npos
-                                           ? std::string("\\") + kEscapeLetters[index]
-                                           : fmt::format("\\u{:04x}", static_cast<uint32_t>(special))));
+    choices.push_back(builder_.literal(escaped(special)));
   }
   return builder_.any_of(std::move(choices));
 }
@@ -100,6 +104,27 @@ NodeId JsonText::character(const CharacterSet& set) {
 NodeId JsonText::quoted(NodeId characters) {
   const NodeId quote = builder_.literal("\"");
   return builder_.sequence({quote, characters, quote});
+}
+
+NodeId JsonText::string_of(const Dfa& texts) {
+  const CharacterSet unescaped = plain_characters();
+  Dfa spelled;
+  spelled.states.resize(texts.states.size());
+  for (size_t at = 0; at < texts.states.size(); ++at) {
+    const auto from = static_cast<int32_t>(at);
+    spelled.states[at].accepts = texts.states[at].accepts;
+    for (const auto& [bytes, to] : texts.states[at].arcs) {
+      ByteSet plain = bytes;
+      for (char32_t special = 0; special < 0x80; ++special) {
+        if (!bytes.test(special) || unescaped.contains(special)) continue;
+        plain.reset(special);
+        spelled.add_path(from, escaped(special), to);
+      }
+      if (plain.any()) spelled.add_arc(from, plain, to);
+    }
+  }
+  builder_.budget().charge(spelled.states.size());
+  return quoted(builder_.automaton(std::move(spelled)));
 }
 
 // What names begin with.

@@ -29,6 +29,8 @@ class JsonText {
   // One of `set`, as json.dumps spells it.
   [[nodiscard]] NodeId character(const CharacterSet& set);
   [[nodiscard]] NodeId quoted(NodeId characters);
+  // A string that is one of these texts, as json.dumps spells it.   REQUIRES: they are UTF-8.
+  [[nodiscard]] NodeId string_of(const Dfa& texts);
   // A string that is none of `names`.
   [[nodiscard]] NodeId string_except(const std::vector<std::string>& names);
   // Exactly this value.

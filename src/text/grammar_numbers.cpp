@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace inflight::grammar {
 namespace {
@@ -201,10 +202,8 @@ NodeId integer_between(Builder& builder, std::optional<int64_t> min, std::option
   return builder.any_of(std::move(choices));
 }
 
-DecimalBound decimal_bound(const std::string& number, bool exclusive) {
-  if (number.find_first_of("eE") != std::string::npos) {
-    fail(ErrorCode::Unsupported, "bound {} of a number is not supported: it needs an exponent", number);
-  }
+std::optional<DecimalBound> decimal_bound(const std::string& number, bool exclusive) {
+  if (number.find_first_of("eE") != std::string::npos) return {};
   DecimalBound bound;
   bound.exclusive = exclusive;
   bound.negative = number.starts_with('-');
@@ -229,6 +228,60 @@ NodeId number_between(Builder& builder, const std::optional<DecimalBound>& min,
     choices.push_back(builder.sequence({builder.literal("-"), magnitude_between(builder, low, min)}));
   }
   return builder.any_of(std::move(choices));
+}
+
+// A state knows how many digits stand behind the point and, of the number that all digits make, the remainder: with the
+// step's own places behind the point that number is to be a multiple of the step's digits.
+Dfa multiples_of(const DecimalBound& step, bool whole) {
+  const size_t places = step.fraction.size();
+  const std::string digits = step.digits + step.fraction;
+  const size_t fraction_count = whole ? 0 : places;
+  if (digits.size() > 9 || std::stoul(digits) * (fraction_count + 1) >= limits::kGrammarDfaStatesMax - 3) {
+    fail(ErrorCode::Unsupported, "keyword 'multipleOf' is not supported with so many digits");
+  }
+  const size_t modulus = std::stoul(digits);
+  const auto bytes = [](std::string_view text) {
+    ByteSet set;
+    for (const char byte : text) set.set(static_cast<uint8_t>(byte));
+    return set;
+  };
+  Dfa dfa;
+  const int32_t unsigned_start = dfa.add_state(false);
+  const int32_t zero = dfa.add_state(true);  // no digit follows a leading zero
+  const auto state_of = [&](size_t place_count, size_t remainder) {
+    return static_cast<int32_t>(3 + place_count * modulus + remainder);
+  };
+  for (size_t count = 0; count <= fraction_count; ++count) {
+    for (size_t remainder = 0; remainder < modulus; ++remainder) {
+      size_t whole_number = remainder;
+      for (size_t i = count; i < places; ++i) whole_number = whole_number * 10 % modulus;
+      (void)dfa.add_state(whole_number % modulus == 0);
+    }
+  }
+  dfa.add_arc(0, bytes("-"), unsigned_start);
+  for (const int32_t start : {0, unsigned_start}) {
+    dfa.add_arc(start, bytes("0"), zero);
+    for (char digit = '1'; digit <= '9'; ++digit)
+      dfa.add_arc(start, bytes({&digit, 1}), state_of(0, static_cast<size_t>(digit - '0') % modulus));
+  }
+  const auto read_digits = [&](int32_t from, size_t place_count, size_t remainder) {
+    for (char digit = '0'; digit <= '9'; ++digit) {
+      const size_t next = (remainder * 10 + static_cast<size_t>(digit - '0')) % modulus;
+      dfa.add_arc(from, bytes({&digit, 1}), state_of(place_count, next));
+    }
+  };
+  for (size_t remainder = 0; remainder < modulus; ++remainder) {
+    read_digits(state_of(0, remainder), 0, remainder);
+    for (size_t count = 1; count < fraction_count; ++count) {
+      read_digits(state_of(count, remainder), count + 1, remainder);
+    }
+    if (fraction_count == 0) continue;
+    const int32_t behind_point = dfa.add_state(false);
+    read_digits(behind_point, 1, remainder);
+    dfa.add_arc(state_of(0, remainder), bytes("."), behind_point);
+    if (remainder == 0) dfa.add_arc(zero, bytes("."), behind_point);
+  }
+  return dfa;
 }
 
 }  // namespace inflight::grammar

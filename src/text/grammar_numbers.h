@@ -21,11 +21,15 @@ struct DecimalBound {
 
   [[nodiscard]] bool is_zero() const { return digits == "0" && fraction.empty(); }
 };
-// number as JSON spells it.  ERRORS: Unsupported for one with an exponent.
-[[nodiscard]] DecimalBound decimal_bound(const std::string& number, bool exclusive);
+// number as JSON spells it; nothing for one with an exponent.
+[[nodiscard]] std::optional<DecimalBound> decimal_bound(const std::string& number, bool exclusive);
 
 // Numbers without exponent in [min, max], the bounds themselves where they are not exclusive.
 [[nodiscard]] NodeId number_between(Builder& builder, const std::optional<DecimalBound>& min,
                                     const std::optional<DecimalBound>& max);
+
+// All multiples of `step` > 0, of any sign: whole ones only, or with as many digits behind the point as it has, at
+// most. ERRORS: Unsupported for a step whose digits are too many for limits::kGrammarDfaStatesMax.
+[[nodiscard]] Dfa multiples_of(const DecimalBound& step, bool whole);
 
 }  // namespace inflight::grammar

@@ -107,14 +107,18 @@ NodeId Builder::add(Node node) {
 NodeId Builder::empty() { return add({.kind = Kind::Sequence}); }
 NodeId Builder::nothing() { return add({.kind = Kind::AnyOf}); }
 
-NodeId Builder::bytes(const ByteSet& set) {
+int32_t Builder::set_id(const ByteSet& set) {
   budget_.charge(kBytesSteps);
   const auto [place, inserted] = set_ids_.try_emplace(set.to_string(), static_cast<int32_t>(program_.sets.size()));
-  if (inserted) {
-    program_.sets.push_back(set);
-    set_nodes_[place->second] = add({.kind = Kind::Bytes, .argument = place->second});
-  }
-  return set_nodes_[place->second];
+  if (inserted) program_.sets.push_back(set);
+  return place->second;
+}
+
+NodeId Builder::bytes(const ByteSet& set) {
+  const int32_t id = set_id(set);
+  const auto known = set_nodes_.find(id);
+  if (known != set_nodes_.end()) return known->second;
+  return set_nodes_[id] = add({.kind = Kind::Bytes, .argument = id});
 }
 
 NodeId Builder::literal(std::string_view text) {
@@ -157,6 +161,11 @@ NodeId Builder::repeat(NodeId part, int64_t min, std::optional<int64_t> max) {
   return add({.kind = Kind::Repeat, .parts = {part}, .min = min, .max = max});
 }
 
+NodeId Builder::automaton(Dfa dfa) {
+  automata_.push_back(std::move(dfa));
+  return add({.kind = Kind::Automaton, .argument = static_cast<int32_t>(automata_.size() - 1)});
+}
+
 int32_t Builder::new_rule(std::string name) {
   rules_.push_back({std::move(name), -1});
   return static_cast<int32_t>(rules_.size() - 1);
@@ -177,6 +186,26 @@ int32_t Builder::emit_split(const std::vector<int32_t>& targets) {
   const auto begin = static_cast<int32_t>(program_.targets.size());
   program_.targets.insert(program_.targets.end(), targets.begin(), targets.end());
   return emit({Instruction::Kind::Split, begin, static_cast<int32_t>(program_.targets.size())});
+}
+
+// Each state's choice stands behind the bytes that it may read, the first state last: as a rule a state's successors
+// are known to come to an end before it is looked at (remove_dead_ends()).
+int32_t Builder::emit_automaton(const Dfa& dfa, int32_t next) {
+  const size_t count = dfa.states.size();
+  std::vector<int32_t> entries(count);
+  auto at = static_cast<int32_t>(program_.instructions.size());
+  for (size_t i = count; i-- > 0;) {
+    at += static_cast<int32_t>(dfa.states[i].arcs.size());
+    entries[i] = at++;
+  }
+  for (size_t i = count; i-- > 0;) {
+    std::vector<int32_t> targets;
+    for (const Dfa::Arc& arc : dfa.states[i].arcs)
+      targets.push_back(emit({Instruction::Kind::Bytes, set_id(arc.bytes), entries[static_cast<size_t>(arc.to)]}));
+    if (dfa.states[i].accepts) targets.push_back(next);
+    INFLIGHT_CHECK(emit_split(targets) == entries[i]);
+  }
+  return entries[0];
 }
 
 // Parts are compiled from the last one back, and on a stack of our own: nodes may be nested hundreds of thousands deep.
@@ -208,6 +237,7 @@ std::optional<Builder::Place> Builder::next_part(Open& open) {
   switch (node.kind) {
     case Kind::Bytes:
     case Kind::Call:
+    case Kind::Automaton:
       return std::nullopt;
     case Kind::Sequence:
       if (done == node.parts.size()) return std::nullopt;
@@ -245,10 +275,17 @@ int32_t Builder::finish(const Open& open) {
   const Node& node = nodes_[static_cast<size_t>(id)];
   if (node.kind == Kind::Bytes) return emit({Instruction::Kind::Bytes, node.argument, next});
   if (node.kind == Kind::Call) return emit({Instruction::Kind::Call, node.argument, next});
+  if (node.kind == Kind::Automaton) return emit_automaton(automata_[static_cast<size_t>(node.argument)], next);
   return node.kind == Kind::AnyOf ? emit_split(open.targets) : open.entry;
 }
 
 Program Builder::compile(int32_t root) {
+  std::optional<Program> program = try_compile(root);
+  if (!program) fail(ErrorCode::InvalidArgument, "no text satisfies the grammar");
+  return std::move(*program);
+}
+
+std::optional<Program> Builder::try_compile(int32_t root) {
   program_.root = root;
   for (const Rule& rule : rules_) {
     if (rule.body < 0) fail(ErrorCode::InvalidArgument, "rule '{}' is used but not defined", rule.name);
@@ -256,7 +293,7 @@ Program Builder::compile(int32_t root) {
     program_.rule_entries.push_back(compile_node(rule.body, end));
   }
   refuse_left_recursion();
-  remove_dead_ends();
+  if (!remove_dead_ends()) return {};
   find_byte_classes();
   return std::move(program_);
 }
@@ -323,8 +360,9 @@ void Builder::refuse_left_recursion() const {
   }
 }
 
-// Takes out of all choices what can never come to an end, so that a matcher is never led there.
-void Builder::remove_dead_ends() {
+// Takes out of all choices what can never come to an end, so that a matcher is never led there; false where nothing
+// can.
+bool Builder::remove_dead_ends() {
   auto& instructions = program_.instructions;
   std::vector<bool> alive(instructions.size(), false);
   const auto is_alive = [&](int32_t at) { return alive[static_cast<size_t>(at)]; };
@@ -347,9 +385,7 @@ void Builder::remove_dead_ends() {
       changed = changed || ends;
     }
   }
-  if (!is_alive(program_.rule_entries[static_cast<size_t>(program_.root)])) {
-    fail(ErrorCode::InvalidArgument, "no text satisfies the grammar");
-  }
+  if (!is_alive(program_.rule_entries[static_cast<size_t>(program_.root)])) return false;
   for (Instruction& instruction : instructions) {
     if (instruction.kind != Instruction::Kind::Split) continue;
     const auto begin = program_.targets.begin() + instruction.argument;
@@ -357,6 +393,7 @@ void Builder::remove_dead_ends() {
     const auto kept = std::stable_partition(begin, end, is_alive);
     instruction.next = static_cast<int32_t>(kept - program_.targets.begin());
   }
+  return true;
 }
 
 void Builder::find_byte_classes() {
@@ -368,6 +405,14 @@ void Builder::find_byte_classes() {
         classes.try_emplace(std::move(members), static_cast<uint8_t>(classes.size())).first->second;
   }
   program_.class_count = static_cast<int32_t>(classes.size());
+}
+
+Dfa texts_of(Budget& budget, const std::function<NodeId(Builder&)>& write) {
+  Builder builder(budget);
+  const int32_t root = builder.new_rule("texts");
+  builder.define(root, write(builder));
+  const std::optional<Program> program = builder.try_compile(root);
+  return program ? determinised(*program, budget) : Dfa();
 }
 
 }  // namespace inflight::grammar

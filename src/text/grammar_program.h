@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "text/grammar_budget.h"
+#include "text/grammar_dfa.h"
 
 namespace inflight::grammar {
-
-using ByteSet = std::bitset<256>;
 
 // Sorted, disjoint ranges of code points, surrogates never among them.
 class CharacterSet {
@@ -81,6 +80,7 @@ class Builder {
   [[nodiscard]] NodeId any_of(std::vector<NodeId> choices);
   // At least min, at most max times; no max: any number.  ERRORS: InvalidArgument beyond limits::kGrammarRepeatMax.
   [[nodiscard]] NodeId repeat(NodeId part, int64_t min, std::optional<int64_t> max);
+  [[nodiscard]] NodeId automaton(Dfa dfa);  // one of its texts
   [[nodiscard]] NodeId optional(NodeId part) { return repeat(part, 0, 1); }
 
   [[nodiscard]] int32_t new_rule(std::string name);
@@ -91,12 +91,14 @@ class Builder {
   // ERRORS: InvalidArgument for a rule that begins with itself, a grammar that no text can satisfy, more than
   //         limits::kGrammarInstructionsMax.
   [[nodiscard]] Program compile(int32_t root);
+  // The same; nothing for a grammar that no text can satisfy.
+  [[nodiscard]] std::optional<Program> try_compile(int32_t root);
 
  private:
-  enum class Kind : uint8_t { Bytes, Sequence, AnyOf, Repeat, Call };
+  enum class Kind : uint8_t { Bytes, Sequence, AnyOf, Repeat, Call, Automaton };
   struct Node {
     Kind kind = Kind::Sequence;
-    int32_t argument = 0;  // set, rule
+    int32_t argument = 0;  // set, rule, automaton
     std::vector<NodeId> parts;
     int64_t min = 0;
     std::optional<int64_t> max;
@@ -117,23 +119,29 @@ class Builder {
     std::vector<int32_t> targets{};  // of AnyOf
   };
   [[nodiscard]] NodeId add(Node node);
+  [[nodiscard]] int32_t set_id(const ByteSet& set);
   [[nodiscard]] int32_t emit(Instruction instruction);
   [[nodiscard]] int32_t emit_split(const std::vector<int32_t>& targets);
+  [[nodiscard]] int32_t emit_automaton(const Dfa& dfa, int32_t next);
   [[nodiscard]] int32_t compile_node(NodeId node, int32_t next);
   [[nodiscard]] std::optional<Place> next_part(Open& open);
   void take_part(Open& open, int32_t entry);
   [[nodiscard]] int32_t finish(const Open& open);
   void refuse_left_recursion() const;
-  void remove_dead_ends();
+  [[nodiscard]] bool remove_dead_ends();
   void find_byte_classes();
 
   Budget& budget_;
   std::vector<Node> nodes_;
+  std::vector<Dfa> automata_;
   std::vector<Rule> rules_;
   std::map<std::string, int32_t> set_ids_;  // by the set's text
   std::map<int32_t, NodeId> set_nodes_;
   std::map<Place, int32_t> compiled_;  // to its entry
   Program program_;
 };
+
+// What `write` builds, as an automaton.  ERRORS: as Builder::try_compile() and determinised().
+[[nodiscard]] Dfa texts_of(Budget& budget, const std::function<NodeId(Builder&)>& write);
 
 }  // namespace inflight::grammar

@@ -75,6 +75,8 @@ ToolRequest read_tool_request(std::string_view json) {
     kept["name"] = function["name"];
     kept["parameters"] = function.value("parameters", Json::object());
     if (!kept["parameters"].is_object()) refuse(fmt::format("tools[{}].function.parameters is no JSON schema", i));
+    kept["strict"] = function.value("strict", Json(false));
+    if (!kept["strict"].is_boolean()) refuse(fmt::format("tools[{}].function.strict must be true or false", i));
     request.functions.push_back(std::move(kept));
   }
   if (request.functions.empty()) refuse(fmt::format("tool_choice names '{}', which is none of the tools", chosen));
@@ -136,15 +138,16 @@ class ToolCalls {
     const std::string name = function["name"].dump();
     Json parameters = function["parameters"];
     if (!parameters.contains("type")) parameters["type"] = "object";
+    const bool strict = function["strict"].get<bool>();
     try {
-      static_cast<void>(compile_json_schema(parameters.dump(), builder_.budget()));
+      static_cast<void>(compile_json_schema(parameters.dump(), strict, builder_.budget()));
     } catch (const Error& error) {
       // Where the model may call as it likes, a schema that cannot be followed is as if it were not there.
-      if (given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
+      if (strict || given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
       parameters = Json{{"type", "object"}};
     }
     return builder_.sequence({builder_.literal(name.substr(1, name.size() - 2)), literal("middle"),
-                              json_document(builder_, text_, parameters)});
+                              json_document(builder_, text_, parameters, strict)});
   }
 
   NodeId literal(const char* part) {

@@ -13,13 +13,15 @@
 
 namespace inflight {
 
-// What a request wants of its functions: {"tools": [{"type": "function", "function": {"name", "parameters", ...}},
-// ...], "tool_choice": "auto" | "required" | {"type": "function", "function": {"name": ...}}, "parallel_tool_calls":
-// true}.
+// What a request wants of its functions: {"tools": [{"type": "function", "function": {"name", "parameters", "strict",
+// ...}}, ...], "tool_choice": "auto" | "required" | {"type": "function", "function": {"name": ...}},
+// "parallel_tool_calls": true}.
 struct ToolRequest {
-  nlohmann::ordered_json functions = nlohmann::ordered_json::array();  // that may be called
-  bool forced = false;                                                 // the answer is calls and nothing else
-  bool parallel = true;                                                // several
+  // That may be called: {"name", "parameters", "strict"}. Without strict, arguments need not satisfy what is not
+  // supported of the parameters.
+  nlohmann::ordered_json functions = nlohmann::ordered_json::array();
+  bool forced = false;   // the answer is calls and nothing else
+  bool parallel = true;  // several
 };
 // ERRORS: InvalidArgument naming the field, such as "structured_tools: tools[1].function has no name".
 [[nodiscard]] ToolRequest read_tool_request(std::string_view json);

@@ -29,6 +29,7 @@ using inflight::TokenId;
 GrammarKind kind_named(const std::string& name) {
   if (name == "json_object") return GrammarKind::JsonObject;
   if (name == "json_schema") return GrammarKind::JsonSchema;
+  if (name == "lenient_json_schema") return GrammarKind::LenientJsonSchema;
   if (name == "tool_calls") return GrammarKind::ToolCalls;
   return name == "regex" ? GrammarKind::Regex : GrammarKind::Gbnf;
 }

@@ -19,11 +19,11 @@ REFUSAL = re.compile(r"JSON schema, (#[^:]*|#.*): "
                      r"(keywords? '[^']+'.* (is|are) not supported.*|"
                      r"reference '[^']*' (is not supported, only: #/\.\.\.|points to nothing))|"
                      r"no text satisfies the grammar")
-FORMATS = {"date", "time", "date-time", "uuid", "ipv4", "email"}
+FORMATS = {"date", "time", "date-time", "duration", "uuid", "hostname", "ipv4", "ipv6", "email", "uri"}
 # The keywords of one type; types_of() has the same order.
-MEANT = [("object", {"properties", "required", "additionalProperties"}), ("array", {"items", "prefixItems"}),
-         ("string", {"pattern", "minLength", "maxLength"}),
-         ("number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})]
+MEANT = [("object", {"properties", "required", "additionalProperties", "propertyNames", "patternProperties"}),
+         ("array", {"items", "prefixItems", "uniqueItems"}), ("string", {"pattern", "minLength", "maxLength"}),
+         ("number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})]
 TYPES = {"object": dict, "array": list, "string": str, "number": (int, float)}
 # Valid documents that mean something else than what grammar_json.h lists: (schema's description, document's).
 NOT_WRITTEN = {

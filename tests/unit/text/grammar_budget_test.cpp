@@ -132,6 +132,21 @@ TEST(GrammarBudget, ManyRepetitionsAreTooMuch) {
   expect_outcome(GrammarKind::Regex, "(" + repeated("ab|", 10'000) + "){10000}", kTooManySteps);
 }
 
+TEST(GrammarBudget, AutomataAreNotTooLarge) {
+  const std::string too_large = "JSON schema, #: an automaton of more than 10000 states is not supported";
+  expect_outcome(GrammarKind::JsonSchema, R"({"pattern": "(a|b)*a(a|b){500}", "minLength": 3})", too_large);
+  expect_outcome(GrammarKind::LenientJsonSchema, R"({"pattern": "(a|b)*a(a|b){500}", "minLength": 3})", "compiled");
+  expect_outcome(GrammarKind::JsonSchema, R"({"format": "uri", "minLength": 1, "maxLength": 2083})", "compiled");
+  expect_outcome(
+      GrammarKind::JsonSchema,
+      R"({"type": "integer", "multipleOf": 997, "minimum": -123456789012345678, "maximum": 123456789012345678})",
+      too_large);
+  std::string patterns;
+  for (int i = 0; i < 30; ++i) patterns += fmt::format(R"({}"[a-z]{{{}}}": true)", i > 0 ? "," : "", i % 5 + 1);
+  for (int i = 0; i < 30; ++i) patterns += fmt::format(R"(,"x{}": true)", i);  // in any of 2^30 combinations
+  expect_outcome(GrammarKind::JsonSchema, R"({"patternProperties": {)" + patterns + "}}", kTooManySteps);
+}
+
 TEST(GrammarBudget, LargeClassesAndListsAreQuick) {
   std::string letters;
   for (char32_t letter = 0x20000; letter < 0x40000; letter += 2) append_utf8(letters, letter);
@@ -148,6 +163,11 @@ TEST(GrammarBudget, AStopEndsACompilation) {
   stop.request_stop();
   INFLIGHT_EXPECT_ERROR(ErrorCode::Rejected, "nobody waits for the grammar any more",
                         [&] { (void)compile_grammar(GrammarKind::JsonSchema, endless, stop.get_token()); });
+  for (const char* const schema :
+       {R"({"pattern": "^a+$", "minLength": 2})", R"({"multipleOf": 7})", R"({"patternProperties": {"a": {}}})"}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::Rejected, "nobody waits for the grammar any more",
+                          [&] { (void)compile_grammar(GrammarKind::LenientJsonSchema, schema, stop.get_token()); });
+  }
 }
 
 }  // namespace

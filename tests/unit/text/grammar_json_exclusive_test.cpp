@@ -53,6 +53,8 @@ TEST(GrammarJsonExclusive, OverlapsAreSeen) {
   EXPECT_FALSE(
       exclude(R"({"type": "object", "required": ["a"]})", R"({"type": "object", "required": ["b"]})"));    // both
   EXPECT_FALSE(exclude(R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", R"({"type": "string"})"));  // ""
+  EXPECT_FALSE(exclude(R"({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": false})",
+                       R"({"type": "object", "required": ["x1"]})"));              // {"x1": 0}
   EXPECT_FALSE(exclude(R"({"type": "string"})", R"({"properties": {"a": {}}})"));  // no type: "" satisfies it
 }
 

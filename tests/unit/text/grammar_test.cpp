@@ -6,7 +6,7 @@
 //
 // Covers: text/grammar_gbnf.cpp, text/grammar_numbers.cpp, text/grammar_json.cpp, text/grammar_json_text.cpp
 //
-// Covers: text/grammar_json_merge.cpp, text/token_trie.cpp
+// Covers: text/grammar_json_merge.cpp, text/grammar_json_object.cpp, text/token_trie.cpp
 #include "text/grammar.h"
 
 #include <gtest/gtest.h>
@@ -223,7 +223,24 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
   EXPECT_EQ(error(R"({"properties": {"a": {"not": {}}}})"),
             "JSON schema, #/properties/a: keyword 'not' is not supported");
   EXPECT_EQ(error(R"({"type": "array", "uniqueItems": true})"),
-            "JSON schema, #: keyword 'uniqueItems' is not supported");
+            "JSON schema, #: keyword 'uniqueItems' is not supported but for items of up to 8 listed values");
+  EXPECT_EQ(error(R"({"items": {"enum": [1, 2, 3, 4, 5, 6, 7, 8, 9]}, "uniqueItems": true})"),
+            "JSON schema, #: keyword 'uniqueItems' is not supported but for items of up to 8 listed values");
+  EXPECT_EQ(error(R"({"type": "integer", "multipleOf": 123456})"),
+            "JSON schema, #: keyword 'multipleOf' is not supported with so many digits");
+  EXPECT_EQ(error(R"({"type": "number", "multipleOf": 1e-7})"),
+            "JSON schema, #: keyword 'multipleOf' is not supported with an exponent: 1e-07");
+  EXPECT_EQ(error(R"({"type": "integer", "multipleOf": 0})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'multipleOf' must be greater than 0");
+  EXPECT_EQ(error(R"({"pattern": "a[ab]{16}$", "maxLength": 30})"),
+            "JSON schema, #: an automaton of more than 10000 states is not supported");
+  EXPECT_EQ(error(R"x({"patternProperties": {"^(?=a)": {}}})x"),
+            "JSON schema, #/patternProperties/^(?=a): regular expression, position 3: looking ahead or behind is not "
+            "supported");
+  EXPECT_EQ(
+      error(R"({"allOf": [{"patternProperties": {"a": {}}}, {"additionalProperties": false}]})"),
+      "JSON schema, #/allOf/1: keyword 'patternProperties' beside 'additionalProperties', in schemas that must hold at "
+      "once, is not supported");
   EXPECT_EQ(error(R"({"anyOf": [{}, {"if": {}}]})"), "JSON schema, #/anyOf/1: keyword 'if' is not supported");
   EXPECT_EQ(error(R"({"$ref": "http://x"})"), "JSON schema, #: reference 'http://x' is not supported, only: #/...");
   EXPECT_EQ(error(R"({"$ref": "#/$defs/x"})", ErrorCode::InvalidArgument),

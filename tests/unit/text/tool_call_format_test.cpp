@@ -88,18 +88,48 @@ TEST(ToolCallFormat, BadRequestsAreNamed) {
             "structured_tools: parallel_tool_calls must be true or false");
 }
 
-// A schema that cannot be followed is an error where the call is forced, else the call is free of it.
+// What is not supported of a schema is left out, but refused where it is strict; what no text can satisfy is an error
+// where the call is forced, else the call is free of it.
 TEST(ToolCallFormat, SchemasThatCannotBeFollowed) {
   const Vocabulary vocabulary(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
-  const std::string tools = R"({"tools": [{"function": {"name": "f", "parameters": {"not": {}}}}], "tool_choice": )";
-  const auto text = [&](const char* choice) {
-    return tool_grammar_text(read_tool_request(tools + choice + "}"), ToolCallFormat{}, vocabulary);
+  GrammarStore store(vocabulary, {*vocabulary.eos()});
+  const ToolCallFormat format = format_of(template_of("<call>{\"name\": \"", "\", \"arguments\": ", "}</call>"));
+  const auto text = [&](const std::string& parameters, const std::string& strict, const char* choice) {
+    const std::string request = R"({"tools": [{"function": {"name": "f", "parameters": )" + parameters + strict +
+                                R"(}}], "tool_choice": )" + choice + "}";
+    return tool_grammar_text(read_tool_request(request), format, vocabulary);
   };
-  EXPECT_NE(test::error_of(ErrorCode::Unsupported,
-                           [&] { static_cast<void>(compile_grammar(GrammarKind::ToolCalls, text("\"required\""))); })
-                .find("tool \"f\": JSON schema, #: keyword 'not'"),
-            std::string::npos);
-  static_cast<void>(compile_grammar(GrammarKind::ToolCalls, text("\"auto\"")));
+  const std::string sets =
+      R"({"properties": {"a": {"items": {"type": "integer"}, "uniqueItems": true}}, "required": ["a"]})";
+  const std::string refusal =
+      "tool \"f\": JSON schema, #/properties/a: keyword 'uniqueItems' is not supported but for items of up to 8 listed "
+      "values";
+  for (const char* const choice : {"\"required\"", "\"auto\"", R"({"function": {"name": "f"}})"}) {
+    const std::string begin = choice == std::string("\"auto\"") ? "" : "<call>";
+    for (const char* const strict : {"", R"(, "strict": false)"}) {
+      const auto matcher = store.matcher(GrammarKind::ToolCalls, text(sets, strict, choice));
+      EXPECT_TRUE(matcher->try_accept_text(begin + R"({"name": "f", "arguments": {"a": [)")) << choice << strict;
+      EXPECT_FALSE(matcher->try_accept_text("\"x")) << choice << strict;
+      EXPECT_TRUE(matcher->try_accept_text("1, 1]}}</call>")) << choice << strict;
+    }
+    EXPECT_EQ(test::error_of(ErrorCode::Unsupported,
+                             [&] {
+                               const std::string strict = text(sets, R"(, "strict": true)", choice);
+                               static_cast<void>(compile_grammar(GrammarKind::ToolCalls, strict));
+                             }),
+              refusal);
+  }
+  const std::string none = R"({"properties": {"a": false}, "required": ["a"]})";
+  static_cast<void>(compile_grammar(GrammarKind::ToolCalls, text(none, "", "\"auto\"")));
+  EXPECT_EQ(test::error_of(ErrorCode::InvalidArgument,
+                           [&] {
+                             const std::string forced = text(none, "", "\"required\"");
+                             static_cast<void>(compile_grammar(GrammarKind::ToolCalls, forced));
+                           }),
+            "tool \"f\": no text satisfies the grammar");
+  EXPECT_EQ(test::error_of(ErrorCode::InvalidArgument,
+                           [&] { static_cast<void>(text("{}", R"(, "strict": 1)", "\"auto\"")); }),
+            "structured_tools: tools[0].function.strict must be true or false");
 }
 
 }  // namespace

@@ -120,7 +120,11 @@ void read_processing(const inflight_request_params_t& params, const Runtime& run
 FilterSource read_grammar(const inflight_request_params_t& params, const std::vector<std::string>& choices,
                           Runtime& runtime) {
   if (params.structured_json_object != 0) return runtime.grammar_filter(GrammarKind::JsonObject, "");
-  if (params.structured_json != nullptr) return runtime.grammar_filter(GrammarKind::JsonSchema, params.structured_json);
+  if (params.structured_json != nullptr) {
+    const bool lenient = params.structured_json_lenient != 0;
+    return runtime.grammar_filter(lenient ? GrammarKind::LenientJsonSchema : GrammarKind::JsonSchema,
+                                  params.structured_json);
+  }
   if (params.structured_regex != nullptr) return runtime.grammar_filter(GrammarKind::Regex, params.structured_regex);
   if (params.structured_grammar != nullptr) return runtime.grammar_filter(GrammarKind::Gbnf, params.structured_grammar);
   std::string grammar = "root ::=";

@@ -256,7 +256,7 @@ typedef struct inflight_request_params {
      wrong with it ends the stream with INFLIGHT_FINISH_ERROR. NULL or 0 = none. */
   uint8_t structured_json_object;       /* any JSON object                                                       */
   uint8_t show_special_tokens;          /* the answer's text has control tokens such as "<|im_start|>" too (0)   */
-  uint8_t reserved2;
+  uint8_t structured_json_lenient;      /* what is not supported of structured_json is left out, not refused (0) */
   inflight_pooling_t pooling;           /* not NONE: an embedding of the prompt instead of an answer; the stream gives one
                                            event, and what says how tokens are drawn is not looked at            */
   const char* structured_json;          /* JSON Schema                                                           */
@@ -267,12 +267,13 @@ typedef struct inflight_request_params {
   double timeout_ms;                    /* the request ends with abort so long after submit; 0 = the engine's
                                            request_timeout_ms                                                    */
   const char* structured_tools;         /* calls of functions, in the form that the chat template shows, as JSON:
-                                           {"tools": [{"type": "function", "function": {"name", "parameters"}}, ...],
-                                           "tool_choice": "auto" | "required" | {"type": "function", "function": {"name"}},
-                                           "parallel_tool_calls": true}. "auto" (the default): any text, but what begins as
-                                           a call goes on as one. The other structured_ fields go with "auto" only; then
-                                           the calls are not held to their form. The text has the control tokens that calls
-                                           are marked with (NULL)                                                */
+                                           {"tools": [{"type": "function", "function": {"name", "parameters", "strict"}},
+                                           ...], "tool_choice": "auto" | "required" | {"type": "function", "function":
+                                           {"name"}}, "parallel_tool_calls": true}. "auto" (the default): any text, but what
+                                           begins as a call goes on as one. What is not supported of "parameters" is left
+                                           out, but refused where "strict" is true. The other structured_ fields go with
+                                           "auto" only; then the calls are not held to their form. The text has the control
+                                           tokens that calls are marked with (NULL)                              */
   const char* lora_name;                /* the LoRA adapter it runs with; NULL = none                            */
   const char* prediction;               /* a text that the answer is likely to repeat, for an engine with speculative_config
                                            to guess from; the answer stays the same (NULL)                       */

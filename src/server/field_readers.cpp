@@ -130,6 +130,9 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
   if (!holder.is_object()) refuse(place, holder, "an object with 'schema'");
   if (!holder.contains("schema")) throw ApiError(400, fmt::format("'{}.schema' is missing", place), place + ".schema");
   if (!holder["schema"].is_object()) refuse(place + ".schema", holder["schema"], "a JSON Schema");
+  const Json strict = holder.value("strict", Json());
+  if (!strict.is_boolean() && !strict.is_null()) refuse(place + ".strict", strict, "true or false");
+  request.params.structured_json_lenient = strict == false ? 1 : 0;
   set_structured(place + ".schema", "json", holder["schema"], request);
   request.echoed["format"] = value;
 }

@@ -265,8 +265,10 @@ constexpr Field kFields[] = {
            R"({"type": "object", "required": ["type"], "anyOf": [
                {"properties": {"type": {"enum": ["text", "json_object"]}}},
                {"required": ["json_schema"], "properties": {"type": {"enum": ["json_schema"]}, "json_schema":
-                {"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"}}}}}]})",
-           "Form of the answer: text, a JSON object, or JSON of a schema"),
+                {"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"},
+                 "strict": {"type": ["boolean", "null"]}}}}}]})",
+           "Form of the answer: text, a JSON object, or JSON of a schema; with strict false what is not supported of "
+           "the schema is left out"),
     custom("structured_outputs", kEndpoints, read_structured_outputs,
            R"({"type": "object", "maxProperties": 1, "additionalProperties": false, "properties": {
                "json": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},

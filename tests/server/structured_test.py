@@ -238,6 +238,26 @@ class Refusals(unittest.TestCase):
         named = {"type": "function", "function": {"name": "fly"}}
         self.check(chat, {**CHAT, "tools": TOOLS, "tool_choice": named}, "tool_choice", "get_weather, move, now")
         self.check(chat, {**CHAT, "tools": TOOLS, "tool_choice": "required", "guided_regex": "a"}, "guided_regex", "not allowed")
+        numbers = {"type": "object", "properties": {"n": {"type": "array", "items": {"enum": list(range(9))}, "uniqueItems": True,
+                                                          "maxItems": 3}}, "required": ["n"], "additionalProperties": False}
+        form = {"name": "n", "schema": numbers}
+        place = "response_format.json_schema.schema"
+        for strict in ({}, {"strict": True}, {"strict": None}):
+            asked = {"type": "json_schema", "json_schema": {**form, **strict}}
+            self.check(chat, {**CHAT, "response_format": asked}, place, "keyword 'uniqueItems' is not supported")
+        tool = {"type": "function", "function": {"name": "sum", "parameters": numbers, "strict": True}}
+        for choice in ("required", "auto"):
+            self.check(chat, {**CHAT, "tools": [tool], "tool_choice": choice}, "tools", "keyword 'uniqueItems' is not supported")
+        self.check(chat, {**CHAT, "response_format": {"type": "json_schema", "json_schema": {**form, "strict": 1}}},
+                   "response_format.json_schema.strict", "true or false")
+        asked = {"type": "json_schema", "json_schema": {**form, "strict": False}}
+        items = {"items": {"enum": list(range(9))}, "maxItems": 3}
+        loose = jsonschema.Draft202012Validator({**numbers, "properties": {"n": items}})
+        answer = server.post(chat, {**CHAT, "response_format": asked})["choices"][0]
+        loose.validate(json.loads(answer["message"]["content"]))
+        tool["function"]["strict"] = False
+        answer = server.post(chat, {**CHAT, "tools": [tool], "tool_choice": "required", "parallel_tool_calls": False})
+        loose.validate(json.loads(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]))
         self.assertEqual(server.wait_idle()["inflight_kv_cache_usage_perc"], 0)
 
     def test_a_hostile_grammar_ends_its_own_request_only(self):

@@ -64,7 +64,7 @@ class RequestParams(ctypes.Structure):
         ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32), ("dry_sequence_breakers", POINTER(c_char_p)),
         ("dry_sequence_breaker_count", c_size_t), ("logprobs", c_int32), ("prompt_logprobs", c_int32),
         ("include_stop_str_in_output", c_uint8), ("structured_json_object", c_uint8),
-        ("show_special_tokens", c_uint8), ("reserved2", c_uint8),
+        ("show_special_tokens", c_uint8), ("structured_json_lenient", c_uint8),
         ("pooling", c_int32), ("structured_json", c_char_p), ("structured_regex", c_char_p),
         ("structured_grammar", c_char_p), ("structured_choice", POINTER(c_char_p)), ("structured_choice_count", c_size_t),
         ("timeout_ms", c_double), ("structured_tools", c_char_p), ("lora_name", c_char_p),

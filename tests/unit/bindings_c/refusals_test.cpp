@@ -110,8 +110,8 @@ TEST_F(Refusals, CountsAreComparedBeforeAnythingIsRead) {
   const char* const text = "x";
   for (const size_t count : {SIZE_MAX, size_t{1'000'000'000'000}, size_t{1} << 28U, size_t{512}}) {
     EXPECT_EQ(submit([&](auto& r) { r.prompt = nullptr, r.prompt_ids = &id, r.prompt_id_count = count; }),
-              "the prompt has " + std::to_string(count) +
-                  " tokens, allowed: 1 to 511 (max_model_len 512, one left to answer)");
+              "the prompt is too long: " + std::to_string(count) +
+                  " tokens; this model's maximum context length is 512 tokens (max_model_len), one left to answer");
     const std::string has = " has " + std::to_string(count) + " entries, allowed: 0 to ";
     if (count < 4097) continue;
     EXPECT_EQ(submit([&](auto& r) { r.stop_token_ids = &id, r.stop_token_id_count = count; }),

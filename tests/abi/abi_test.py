@@ -89,7 +89,7 @@ class Library(unittest.TestCase):
 # Covers: device/driver_signals.cpp
 class HostProgram(unittest.TestCase):
     """What a program around the library may rely on, in a process of its own: host_program.c."""
-    BEGINNING = ", there was a clever girl named"
+    BEGINNING = ", there was a clever girl"
 
     @classmethod
     def setUpClass(cls):

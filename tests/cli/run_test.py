@@ -109,7 +109,7 @@ class Run(unittest.TestCase):
         self.bad(1, "missing.gguf", "run", "-m", "missing.gguf", "-p", "x")
         self.bad(2, "the prompt is empty", "run", "-p", "")
         self.bad(2, "the prompt is empty", "run", input=b"")
-        self.bad(2, "allowed: 1 to 511", "run", "--prompt-ids", ",".join(["5"] * 600))
+        self.bad(2, "maximum context length is 512 tokens", "run", "--prompt-ids", ",".join(["5"] * 600))
         self.bad(2, "prompt id 1024", "run", "--prompt-ids", "1024")
         self.bad(2, "'x' is no token id", "run", "--prompt-ids", "1,x")
         self.bad(2, "temperature", "run", "-p", "x", "--temperature", "-1")

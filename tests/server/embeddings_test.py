@@ -89,7 +89,7 @@ class Embeddings(unittest.TestCase):
                 ({"input": "x", "dimensions": 0}, "dimensions", "between 1"),
                 ({"input": "x", "encoding_format": "hex"}, "encoding_format", "base64"),
                 ({"input": "x", "pooling": "cls"}, "pooling", "mean"), ({"input": "x", "stream": True}, "stream", "unknown"),
-                ({"input": "x", "model": "gpt-9"}, "model", "gpt-9"), ({"input": "word " * 2000}, None, "512")):
+                ({"input": "x", "model": "gpt-9"}, "model", "gpt-9"), ({"input": "word " * 2000}, "input", "512")):
             status, _, answer = server.request("POST", "/v1/embeddings", body)
             self.assertEqual(status, 404 if param == "model" else 400, answer)
             self.assertEqual(answer["error"]["param"], param)

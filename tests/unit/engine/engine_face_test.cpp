@@ -502,7 +502,7 @@ TEST(EngineFace, PolicyParametersChangeWhileRequestsRun) {
     EXPECT_GT(with_time, 100);  // the whole prompt in three steps
     EXPECT_LE(world.engine->stats().scheduler.scheduled_tokens - before, 3 * (2 + 16));  // the least of it
     EXPECT_THROW(world.engine->set_policy_parameters("itl-target:target_ms=-1"), Error);
-    EXPECT_THROW(world.engine->set_policy_parameters("priority:aging_s=1"), Error);  // not changeable
+    EXPECT_THROW(world.engine->set_policy_parameters("org.inflight.priority:aging_s=1"), Error);  // not changeable
     EXPECT_THROW(world.engine->set_policy_parameters("itl-target:nonsense=1"), Error);
     set_log_sink([&](LogLevel, std::string_view line) { warnings.emplace_back(line); }, LogLevel::Warning);
     world.engine->set_policy_parameters("lpm:max_waiting=1");  // not in force; seen at the step

@@ -74,7 +74,8 @@ TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
   }
   // A second after each stop somebody comes: nothing ran in between but the step for nobody.
   Simulated run;
-  simulate(R"({"workload": "poisson,rate=0.5,requests=9,output=2,max_tokens=9,prompt=4", "device": "unit"})", run);
+  simulate(R"({"workload": "poisson,rate=0.5,requests=9,output=2,max_tokens=9,prompt=4,seed=3", "device": "unit"})",
+           run);
   ASSERT_EQ(run.timeline.steps().size(), 9U * 3 - 1);
   for (size_t i = 0; i < run.timeline.steps().size(); ++i) {
     const RequestRecord& record = run.result.requests[i / 3];

@@ -193,7 +193,7 @@ TEST(Workload, BranchesShareTheirPromptNotTheirAnswers) {
 // One key more changes what it says, and no other attribute: arms of a comparison have the same requests.
 TEST(Workload, AttributesAreDrawnApart) {
   const std::string base =
-      "gamma,requests=300,turns=3,think_ms=100,prompt=exp:100,output=lognormal:100:1,seed=3,prefix_groups=4";
+      "gamma,requests=300,turns=3,think_ms=100,prompt=exp:100,output=lognormal:100:1,prefix_groups=4";
   const Workload plain = make_workload(base);
   for (const char* more : {"predict=oracle", "predict=0.5", "max_tokens=exp:300", "prefix=1", "prefix=64", "tenants=4",
                            "tenants=4,tenant_skew=2", "priorities=5", "ttft_ms=100", "e2e_ms=100,tight_share=0.5",

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The field's published results, again:  run.py ROW...|all
+"""The field's published results, again.
 
 Each row measures both arms with the program (INFLIGHT names it, else build/release/bin/inflight) and puts its section
 (table, picture, a plain sentence) into docs/RESULTS.md; sections of other rows stay."""
 
+import argparse
 import re
-import sys
 import time
 
 import batching
@@ -31,13 +31,12 @@ def sections():
 
 
 def main():
-    wanted = sys.argv[1:]
-    if not wanted or wanted == ["all"]:
-        wanted = sorted(ROWS)
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = [str(row) for row in sorted(ROWS)]
+    options.add_argument("rows", nargs="*", metavar="ROW", choices=[*known, "all"], default="all", help="1 to 21, or all")
+    wanted = options.parse_args().rows
     found = sections()
-    for row in map(int, wanted):
-        if row not in ROWS:
-            raise SystemExit(f"row {row} is unknown, allowed: {', '.join(map(str, sorted(ROWS)))}")
+    for row in map(int, known if "all" in wanted else wanted):
         title, published, function = ROWS[row]
         begin = time.monotonic()
         body = function()

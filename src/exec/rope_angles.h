@@ -23,9 +23,8 @@ class RopeAngles {
 
   // Fills the table for positions below `end`.  REQUIRES: end <= position_count.
   void require(int32_t end);
-  [[nodiscard]] const Buffer<float>& table() const {
-    return table_;
-  }  // [position][pair][cos, sin], times the magnitude
+  // [position][pair][cos, sin], times the magnitude.
+  [[nodiscard]] const Buffer<float>& table() const { return table_; }
 
  private:
   std::vector<double> frequencies_;

@@ -104,8 +104,8 @@ void PolicySlots::check_parameters(const std::string& text) {
   const inflight_policy_t* const schedules = plugin_registry().search(spec, INFLIGHT_KIND_SCHED);
   const inflight_policy_t* const evicts = plugin_registry().search(spec, INFLIGHT_KIND_EVICT);
   if (schedules != nullptr && evicts != nullptr) return;
-  if (schedules == nullptr && evicts == nullptr) static_cast<void>(plugin_registry().kind_of(spec));  // not found
-  check_values(schedules != nullptr ? *schedules : *evicts, spec);
+  const uint32_t kind = plugin_registry().kind_of(spec);  // tells where there is none
+  check_values(kind == INFLIGHT_KIND_SCHED ? *schedules : *evicts, spec);
 }
 
 void PolicySlots::set_parameters(const std::string& text, TimeNs now) {

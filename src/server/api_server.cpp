@@ -413,8 +413,9 @@ void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
 }
 
 bool ApiServer::is_adapter(const std::string& name) const {
-  std::vector<std::string> served = options_.model_names;
-  if (std::find(served.begin(), served.end(), name) != served.end()) return false;
+  const auto& names = options_.model_names;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return false;
+  std::vector<std::string> served = names;
   for (const Json& lora : loaded_loras(engine_)) {
     if (lora["name"] == name) return true;
     served.push_back(lora["name"]);

@@ -60,20 +60,12 @@ void KvBlocks::share(std::span<const BlockId> blocks) {
   if (!scratch_.empty()) policy_->on_pin(scratch_);
 }
 
-bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
+[[gnu::flatten]] bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
   if (count > available_count()) return false;
   for (int32_t i = 0; i < count; ++i) {
     if (pool_.free_count() == 0) INFLIGHT_CHECK(try_evict_one());
     table.push_back(*pool_.try_take());
   }
-  return true;
-}
-
-bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {
-  const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
-  if (!tree_.insert(full.content, inserted[0], full.owner, now_)) return false;
-  policy_->on_insert(inserted);
-  for (TreeObserver* const observer : observers_) observer->on_insert(inserted[0]);
   return true;
 }
 
@@ -102,7 +94,7 @@ void KvBlocks::release_passed(std::vector<BlockId>& table, int32_t first, int32_
   std::ranges::fill(passed, kNoBlock);
 }
 
-void KvBlocks::drop_references(std::span<const BlockId> blocks) {
+[[gnu::flatten]] void KvBlocks::drop_references(std::span<const BlockId> blocks) {
   constexpr size_t kAhead = 8;
   scratch_.clear();
   for (size_t i = 0; i < blocks.size(); ++i) {

@@ -130,4 +130,12 @@ class KvBlocks {
   std::vector<BlockId> picked_;   // what an ordered strategy named and is not used up; in reverse
 };
 
+inline bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {
+  const BlockId inserted[] = {table[static_cast<size_t>(full.index)]};
+  if (!tree_.insert(full.content, inserted[0], full.owner, now_)) return false;
+  policy_->on_insert(inserted);
+  for (TreeObserver* const observer : observers_) observer->on_insert(inserted[0]);
+  return true;
+}
+
 }  // namespace inflight

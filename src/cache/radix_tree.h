@@ -13,12 +13,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/ids.h"
 
 namespace inflight {
@@ -87,10 +89,13 @@ class RadixTree {
     __builtin_prefetch(&nodes_[index(block)], 1);
     __builtin_prefetch(tokens(block).data(), 1);
   }
+  // Removals go up a line of ancestors: two of them are on their way while the one below is worked on.
   void prefetch_remove(BlockId block) const {
     const RadixNode& node = nodes_[index(block)];
-    __builtin_prefetch(&table_[home(low_of(node.key))], 1);
-    if (node.parent != kNoBlock) prefetch_release(node.parent);
+    if (node.parent == kNoBlock) return;
+    const RadixNode& parent = nodes_[index(node.parent)];
+    __builtin_prefetch(&table_[home(low_of(parent.key))], 1);
+    if (parent.parent != kNoBlock) prefetch_release(parent.parent);
   }
   // The same before release().
   void prefetch_release(BlockId block) const { __builtin_prefetch(&nodes_[index(block)], 1); }
@@ -105,7 +110,10 @@ class RadixTree {
   [[nodiscard]] const RadixNode& node(BlockId block) const { return nodes_[index(block)]; }
   [[nodiscard]] bool contains(BlockId block) const { return nodes_[index(block)].stored(); }
   [[nodiscard]] bool is_leaf(BlockId block) const { return nodes_[index(block)].child_count == 0; }
-  [[nodiscard]] std::span<const TokenId> tokens(BlockId block) const;
+  [[nodiscard]] std::span<const TokenId> tokens(BlockId block) const {
+    const auto width = static_cast<size_t>(block_token_count_);
+    return {tokens_.get() + index(block) * width, width};
+  }
   [[nodiscard]] int32_t node_count() const { return node_count_; }
   [[nodiscard]] int32_t block_token_count() const { return block_token_count_; }
 
@@ -141,5 +149,53 @@ class RadixTree {
   // Open addressing with linear probing over node keys; at most half full, so never allocated again.
   std::vector<Place> table_;
 };
+
+inline bool RadixTree::insert(const Content& content, BlockId block, const NodeOwner& owner, TimeNs now) {
+  Place& place = table_[place_of(content)];
+  if (place.block != kEmpty) return false;
+  RadixNode& node = nodes_[index(block)];
+  INFLIGHT_CHECK(!node.stored());
+  INFLIGHT_CHECK(content.tokens.size() == static_cast<size_t>(block_token_count_));
+  int32_t depth = 0;
+  if (content.parent != kNoBlock) {
+    RadixNode& parent = nodes_[index(content.parent)];
+    INFLIGHT_CHECK(parent.stored());
+    ++parent.child_count;
+    depth = parent.depth + 1;
+  }
+  node = {.key = content.key,
+          .salt = content.salt,
+          .parent = content.parent,
+          .child_count = 0,
+          .depth = depth,
+          .created = now,
+          .last_use = now,
+          .owner = owner};
+  std::memcpy(tokens_.get() + index(block) * content.tokens.size(), content.tokens.data(), content.tokens.size_bytes());
+  place = {to_integer(block), low_of(content.key)};
+  ++node_count_;
+  return true;
+}
+
+inline void RadixTree::remove(BlockId block) {
+  RadixNode& node = nodes_[index(block)];
+  INFLIGHT_CHECK(node.child_count == 0);
+  if (node.parent != kNoBlock) --nodes_[index(node.parent)].child_count;
+  node.child_count = RadixNode::kNotStored;
+  --node_count_;
+
+  const size_t mask = table_.size() - 1;
+  size_t hole = home(low_of(node.key));
+  while (table_[hole].block != to_integer(block)) hole = (hole + 1) & mask;
+  // Close the hole: an entry further on moves into it when its home does not lie between the two.
+  for (size_t i = (hole + 1) & mask; table_[i].block != kEmpty; i = (i + 1) & mask) {
+    const size_t wanted = home(table_[i].key_low);
+    if (((i - wanted) & mask) >= ((i - hole) & mask)) {
+      table_[hole] = table_[i];
+      hole = i;
+    }
+  }
+  table_[hole] = {};
+}
 
 }  // namespace inflight

@@ -104,17 +104,11 @@ const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
   return view_;
 }
 
-void EvictAdapter::notify(const char* name, Notification op, std::span<const BlockId> blocks) {
-  if (op == nullptr || !instance_.active() || blocks.empty()) return;
+void EvictAdapter::tell(const char* name, Notification op, std::span<const BlockId> blocks) {
+  if (!instance_.active() || blocks.empty()) return;
   const inflight_units_t& units = fill(blocks);
   instance_.call(name, now_, [&] { return op(instance_.self(), &units); });
 }
-
-void EvictAdapter::on_insert(std::span<const BlockId> blocks) { notify("on_insert", ops_.on_insert, blocks); }
-void EvictAdapter::on_hit(std::span<const BlockId> blocks) { notify("on_hit", ops_.on_hit, blocks); }
-void EvictAdapter::on_pin(std::span<const BlockId> blocks) { notify("on_pin", ops_.on_pin, blocks); }
-void EvictAdapter::on_release(std::span<const BlockId> blocks) { notify("on_release", ops_.on_release, blocks); }
-void EvictAdapter::on_evict(BlockId block) { notify("on_evict", ops_.on_evict, std::span(&block, 1)); }
 
 bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick != nullptr; }
 

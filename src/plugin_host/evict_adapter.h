@@ -31,11 +31,11 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   }
 
   void set_time(TimeNs now) override;  // once a step
-  void on_insert(std::span<const BlockId> blocks) override;
-  void on_hit(std::span<const BlockId> blocks) override;
-  void on_pin(std::span<const BlockId> blocks) override;
-  void on_release(std::span<const BlockId> blocks) override;
-  void on_evict(BlockId block) override;
+  void on_insert(std::span<const BlockId> blocks) override { notify("on_insert", ops_.on_insert, blocks); }
+  void on_hit(std::span<const BlockId> blocks) override { notify("on_hit", ops_.on_hit, blocks); }
+  void on_pin(std::span<const BlockId> blocks) override { notify("on_pin", ops_.on_pin, blocks); }
+  void on_release(std::span<const BlockId> blocks) override { notify("on_release", ops_.on_release, blocks); }
+  void on_evict(BlockId block) override { notify("on_evict", ops_.on_evict, std::span(&block, 1)); }
   [[nodiscard]] bool keeps_order() const override;
   [[nodiscard]] bool ranks() const override { return instance_.active() && ops_.rank != nullptr; }
   [[nodiscard]] EvictKey rank(BlockId block, int64_t release_tick) override;
@@ -50,7 +50,10 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
 
  private:
   using Notification = inflight_plugin_status_t (*)(void*, const inflight_units_t*);
-  void notify(const char* name, Notification op, std::span<const BlockId> blocks);
+  void notify(const char* name, Notification op, std::span<const BlockId> blocks) {
+    if (op != nullptr) tell(name, op, blocks);
+  }
+  void tell(const char* name, Notification op, std::span<const BlockId> blocks);
   void make_columns();
   const inflight_units_t& fill(std::span<const BlockId> blocks);
   [[nodiscard]] int64_t recompute_time(const RadixNode& node) const;

@@ -168,29 +168,28 @@ void PolicyInstance::at_step(uint64_t step) {
   if (std::exchange(step_time_, 0) > promised) ++slow_steps_;
 }
 
-void PolicyInstance::begin(const char* name, TimeNs now) {
-  op_ = name;
-  now_ = now;
-  error_.clear();
-}
-
-bool PolicyInstance::finish(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken) {
-  const char* const name = op_;
-  recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, name, status};
-  step_time_ += taken;
+// It did not come back as a function should: nothing that it answered counts.
+bool PolicyInstance::fault(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken) {
+  note_call(status, taken);
   switch (result.outcome) {
     case GuardOutcome::Returned:
       break;
     case GuardOutcome::Threw:
-      eject(INFLIGHT_EXIT_ABI, name, "let " + result.what + " out");
-      return false;
+      eject(INFLIGHT_EXIT_ABI, op_, "let " + result.what + " out");
+      break;
     case GuardOutcome::Crashed:
-      eject(INFLIGHT_EXIT_CRASH, name, "crashed with " + result.what);
-      return false;
+      eject(INFLIGHT_EXIT_CRASH, op_, "crashed with " + result.what);
+      break;
     case GuardOutcome::Stuck:
-      eject(INFLIGHT_EXIT_STUCK, name, fmt::format("did not return within {} ms", options_.stuck_after_ms));
-      return false;
+      eject(INFLIGHT_EXIT_STUCK, op_, fmt::format("did not return within {} ms", options_.stuck_after_ms));
+      break;
   }
+  return false;
+}
+
+// Of a call that returned, but not in good order and time, or that asked to leave.
+bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
+  const char* const name = op_;
   bool answered = status == INFLIGHT_PLUGIN_OK;
   if (status < 0) {
     strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_, INFLIGHT_EXIT_ERROR);

@@ -79,9 +79,18 @@ class PolicyInstance {
     begin(name, now);
     const TimeNs start = options_.clock != nullptr ? options_.clock->now() : 0;
     inflight_plugin_status_t status = INFLIGHT_PLUGIN_OK;
-    const GuardResult result = run([&] { status = op(); });
-    const TimeNs taken = options_.clock != nullptr ? options_.clock->now() - start : 0;
-    return finish(result, status, taken);
+    const auto taken = [&] { return options_.clock != nullptr ? options_.clock->now() - start : 0; };
+    if (guarded_) {
+      const GuardResult result = run_guarded(guard_limits_, [&] { status = op(); });
+      if (result.outcome != GuardOutcome::Returned) return fault(result, status, taken());
+    } else {
+      try {
+        status = op();
+      } catch (...) {
+        return fault(caught(), status, taken());
+      }
+    }
+    return returned(status, taken());
   }
   // The answer of the last call was no answer; counts, logs, and may end the instance.
   void strike(const char* op, std::string_view why, uint32_t reason = INFLIGHT_EXIT_BAD_OUTPUT);
@@ -152,9 +161,24 @@ class PolicyInstance {
   GuardResult run(Function&& function) {
     return guarded_ ? run_guarded(guard_limits_, function) : run_catching(function);
   }
-  void begin(const char* name, TimeNs now);
+  void begin(const char* name, TimeNs now) {
+    op_ = name;
+    now_ = now;
+    if (!error_.empty()) error_.clear();
+  }
   void created(const GuardResult& result, inflight_plugin_status_t status, void* self);
-  bool finish(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken);
+  // The end of a call: true when it was answered.
+  bool returned(inflight_plugin_status_t status, TimeNs taken) {
+    note_call(status, taken);
+    const bool fine = status == INFLIGHT_PLUGIN_OK && taken <= options_.op_time_max && !exit_requested_;
+    return fine ? active() : judge(status, taken);
+  }
+  bool fault(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken);
+  bool judge(inflight_plugin_status_t status, TimeNs taken);
+  void note_call(inflight_plugin_status_t status, TimeNs taken) {
+    recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, op_, status};
+    step_time_ += taken;
+  }
   void end(uint32_t reason, int32_t code, const char* op, std::string_view message);
   void leave(const inflight_exit_t& info);
   static PolicyInstance& of(void* context) { return *static_cast<PolicyInstance*>(context); }

@@ -274,7 +274,7 @@ void Scheduler::release_host_blocks(Sequence& sequence) {
   sequence.swapped_token_count = 0;
 }
 
-bool Scheduler::has_full_block(const Sequence& sequence) const {
+[[gnu::always_inline]] inline bool Scheduler::has_full_block(const Sequence& sequence) const {
   const int32_t usable = std::min(sequence.computed_token_count, static_cast<int32_t>(sequence.tokens.size()));
   return (sequence.published_block_count + 1) * blocks_.block_token_count() <= usable &&
          sequence.published_block_count < shareable_block_count_;
@@ -294,9 +294,9 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
           .owner = {.priority = sequence.request.priority, .tenant = sequence.request.tenant}};
 }
 
-void Scheduler::publish_full_blocks(Sequence& sequence) {
+[[gnu::flatten]] void Scheduler::publish_full_blocks(Sequence& sequence) {
   while (has_full_block(sequence)) {
-    constexpr size_t kAhead = 3;
+    constexpr size_t kAhead = 6;
     const size_t ahead = static_cast<size_t>(sequence.published_block_count) + kAhead;
     if (ahead < sequence.keys.size() && ahead < sequence.block_table.size()) {
       blocks_.prefetch_publish(sequence.block_table[ahead], sequence.keys[ahead]);

@@ -19,25 +19,23 @@ class DecisionHash {
       ++repeats_;
       return;
     }
-    fold(repeats_);
+    uint64_t hash = folded(hash_, repeats_);
     repeats_ = 0;
-    last_.clear();
-    for (const BatchEntry& entry : plan.entries) {
+    last_.resize(plan.entries.size());
+    for (size_t i = 0; i < last_.size(); ++i) {
+      const BatchEntry& entry = plan.entries[i];
       const uint64_t tokens =
           static_cast<uint64_t>(entry.computed_token_count) << 32 | static_cast<uint32_t>(entry.scheduled_token_count);
-      fold(std::rotl(to_integer(entry.sequence) * 0xd1342543de82ef95ULL, 29) ^ tokens);
-      last_.push_back({entry.sequence, entry.context_token_count()});
+      hash = folded(hash, std::rotl(to_integer(entry.sequence) * 0xd1342543de82ef95ULL, 29) ^ tokens);
+      last_[i] = {entry.sequence, entry.context_token_count()};
     }
-    for (const auto* copies : {&plan.swap_out, &plan.swap_in}) fold(copies->size());
+    for (const auto* copies : {&plan.swap_out, &plan.swap_in}) hash = folded(hash, copies->size());
+    hash_ = hash;
   }
   // The step before once more, `count` times, each sequence a token further each time.
   void add_carried_on(int64_t count) { repeats_ += static_cast<uint64_t>(count); }
 
-  [[nodiscard]] uint64_t value() const {
-    DecisionHash copy = *this;
-    copy.fold(repeats_);
-    return copy.hash_;
-  }
+  [[nodiscard]] uint64_t value() const { return folded(hash_, repeats_); }
 
  private:
   struct Entry {
@@ -57,7 +55,9 @@ class DecisionHash {
     }
     return true;
   }
-  void fold(uint64_t value) { hash_ = (std::rotl(hash_, 23) ^ value) * 0x9e3779b97f4a7c15ULL; }
+  [[nodiscard]] static uint64_t folded(uint64_t hash, uint64_t value) {
+    return (std::rotl(hash, 23) ^ value) * 0x9e3779b97f4a7c15ULL;
+  }
 
   std::vector<Entry> last_;
   uint64_t repeats_ = 0;

@@ -66,7 +66,7 @@ struct BatchEntry {
   [[nodiscard]] int32_t sampled_position() const { return context_token_count() - draft_token_count; }
   [[nodiscard]] std::span<const TokenId> drafts() const { return tokens.last(static_cast<size_t>(draft_token_count)); }
 };
-static_assert(sizeof(BatchEntry) == 96);
+static_assert(sizeof(void*) != 8 || sizeof(BatchEntry) == 96);
 
 // Copies whole blocks before the step's tokens are computed (copy-on-write).
 struct BlockCopy {

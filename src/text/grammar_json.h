@@ -3,8 +3,8 @@
 //
 // Documents are written with properties in the schema's order; between tokens stands nothing, one space, or a newline
 // with up to 40 blanks. Every text that a grammar gives satisfies the schema; of the satisfying documents those are not
-// given that have properties in another order, undeclared properties where "properties" is there and
-// "additionalProperties" is not, numbers in unusual spellings (1.0 for an integer or a constant 1, exponents within
+// given that have properties in another order, undeclared properties where "properties" or "patternProperties" is there
+// and "additionalProperties" is not, numbers in unusual spellings (1.0 for an integer or a constant 1, exponents within
 // bounds), long ones where a length stands beside a pattern (of_length()); and where keywords of one type stand without
 // "type", that type is meant.
 //

@@ -74,7 +74,10 @@ def not_written(schema, document):
                 break
     properties = schema.get("properties", {})
     if isinstance(document, dict):
-        if properties and "additionalProperties" not in schema and document.keys() - properties.keys():
+        patterns = schema.get("patternProperties", {})
+        undeclared = [name for name in document.keys() - properties.keys()
+                      if not any(re.search(pattern, name) for pattern in patterns)]
+        if (properties or patterns) and "additionalProperties" not in schema and undeclared:
             return True
         return any(not_written(properties[name], value) for name, value in document.items() if name in properties)
     return isinstance(document, str) and schema.get("format") in FORMATS

@@ -75,6 +75,6 @@ if __name__ == "__main__":
         sys.exit(77)
     PAGE = pathlib.Path(sys.argv.pop(2)).resolve()
     if not PAGE.exists():
-        print(f"skipped: {PAGE.name} is not built (cmake -DINFLIGHT_WIDGET=ON; bench/widget names the packages)")
+        print(f"skipped: {PAGE.name} is not built (cmake -DINFLIGHT_WIDGET=ON; scripts/packages.txt names the packages)")
         sys.exit(77)
     chromium.main()

@@ -56,7 +56,9 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
 
 std::string quoted(const std::string& value) {
   const bool number = !value.empty() && value.find_first_not_of("-+.0123456789") == std::string::npos;
-  return number || value == "true" || value == "false" ? value : fmt::format("\"{}\"", value);
+  if (number || value == "true" || value == "false") return value;
+  const char quote = value.find_first_of("\"\\") == std::string::npos ? '"' : '\'';  // nothing is escaped between these
+  return fmt::format("{}{}{}", quote, value, quote);
 }
 
 // What holds without a value: said at the end of the option's help, or kept by the option.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -122,18 +123,22 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
   }
 }
 
-// Along the last dimension, where its values are rising numbers: a curve for each combination of the others; else none.
+// Along the last dimension, where its values are numbers: a rising curve for each combination of the others; else none.
 std::vector<PlotSeries> curves_along(const Dimension& last, const std::vector<ComparedRun>& runs,
                                      double (*figure)(const SimResult&)) {
   const size_t count = last.values.size();
   std::vector<PlotSeries> curves;
   for (size_t begin = 0; begin + count <= runs.size(); begin += count) {
-    PlotSeries& curve = curves.emplace_back();
+    std::map<double, double> points;
     for (size_t i = begin; i < begin + count; ++i) {
       const auto value = parse_number(runs[i].values.back());
-      if (!value || (!curve.x.empty() && *value <= curve.x.back())) return {};
-      curve.x.push_back(*value);
-      curve.y.push_back(figure(runs[i].result));
+      if (!value) return {};
+      points[*value] = figure(runs[i].result);
+    }
+    PlotSeries& curve = curves.emplace_back();
+    for (const auto& [x, y] : points) {
+      curve.x.push_back(x);
+      curve.y.push_back(y);
     }
     const auto& values = runs[begin].values;
     for (size_t i = 0; i + 1 < values.size(); ++i) curve.name += (i > 0 ? ", " : "") + values[i];

@@ -71,7 +71,8 @@ class Config(unittest.TestCase):
         self.assertEqual(self.printed(INFLIGHT_API_KEY="")[0]["api-key"], (None, "default since 0.1.0"))
 
     def test_what_is_printed_can_be_read_again(self):
-        arguments = ("--max-num-seqs", 5, "--policy", "hrrn", "--cors-origin", "*", "--kv-headroom", 0.25, "--overlap", "off")
+        arguments = ("--max-num-seqs", 5, "--policy", "hrrn", "--cors-origin", "*", "--kv-headroom", 0.25, "--overlap", "off",
+                     "--served-model-name", 'a "b" \\c')
         settings, text = self.printed(*arguments)
         self.path.write_text(text)
         again, _ = self.printed("--config", self.path)

@@ -110,6 +110,13 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
   const CalibrationFit& fit = calibration.found();
   if (!flags.output.empty()) write_text_file(flags.output, inflight::to_json(fit.profile));
   if (!flags.steps.empty()) write_text_file(flags.steps, calibration.steps_csv());
+  constexpr double kOthersMax = 0.1;
+  if (calibration.others_share() > kOthersMax) {
+    fmt::print(stderr,
+               "inflight: warning: others took {:.0f} % of the processors: do not trust this profile, calibrate again "
+               "when nothing else runs\n",
+               100 * calibration.others_share());
+  }
   if (flags.as_json) {
     Json checks = Json::array();
     for (const Check& check : calibration.checks()) checks.push_back(to_json(check));

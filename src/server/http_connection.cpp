@@ -220,7 +220,8 @@ bool HttpConnection::accept_head() {
     return false;
   }
   const uint64_t length = parser_->content_length() ? *parser_->content_length() : host_.limits().body_bytes;
-  set_deadline(host_.limits().body_time + milliseconds(length / 64));
+  constexpr uint64_t kDayMs = 86'400'000;  // what a clock can hold, whatever a client says
+  set_deadline(host_.limits().body_time + milliseconds(std::min(length / 64, kDayMs)));
   if (head.count(http::field::expect) > 0 && !parser_->is_done() && input_.empty()) {
     output_ += "HTTP/1.1 100 Continue\r\n\r\n";
     flush();

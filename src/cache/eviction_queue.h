@@ -2,7 +2,9 @@
 // The stored blocks that may be evicted now, by rank, with lazy deletion: an entry is valid while the block's stamp is
 // the one it was queued with. Entries that come in rising order (least recently used) stand in a line, and so does one
 // that goes before all of them (the parent of who has just left) when there is a free place before the first; the
-// others stand in a binary heap. The next victim is the smaller of the two fronts. THREAD: the engine thread only.
+// others stand in a binary heap. The next victim is the smaller of the two fronts.
+//
+// THREAD: the engine thread only.
 #pragma once
 
 #include <algorithm>

@@ -60,8 +60,8 @@ void KvBlocks::share(std::span<const BlockId> blocks) {
   if (!scratch_.empty()) policy_->on_pin(scratch_);
 }
 
-// This, drop_references() and the scheduler's publishing are flattened: every block goes through them, and as calls they
-// would take as long to enter and leave as to do.
+// This, drop_references() and the scheduler's publishing are flattened: every block goes through them, and as calls
+// they would take as long to enter and leave as to do.
 [[gnu::flatten]] bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
   if (count > available_count()) return false;
   for (int32_t i = 0; i < count; ++i) {

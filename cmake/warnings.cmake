@@ -9,7 +9,8 @@ target_compile_options(inflight_options INTERFACE -Wall -Wextra -Wshadow -Wundef
 target_compile_options(inflight_options INTERFACE -ffp-contract=off)
 if(INFLIGHT_SANITIZE)
   # -Wno-maybe-uninitialized: with sanitizers GCC 12 loses sight of what guards an optional's value (Boost.Beast's headers).
-  target_compile_options(inflight_options INTERFACE -Wno-maybe-uninitialized)
+  # -Wno-tsan: of fences, which Boost.Asio has beside the locks that are seen.
+  target_compile_options(inflight_options INTERFACE -Wno-maybe-uninitialized -Wno-tsan)
   add_compile_options(-fsanitize=${INFLIGHT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${INFLIGHT_SANITIZE})
   add_compile_definitions(_GLIBCXX_ASSERTIONS INFLIGHT_SANITIZED)

@@ -10,6 +10,7 @@
 #include "device/driver_signals.h"
 #include "guard.h"
 #include "handles.h"
+#include "model/quote.h"
 #include "params.h"
 #include "plugin_host/plugin_registry.h"
 
@@ -115,7 +116,8 @@ void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t l
     } else {
       inflight::set_log_sink(
           [log, context](inflight::LogLevel line_level, std::string_view message) {
-            log(context, static_cast<inflight_log_level_t>(line_level), message.data(), message.size());
+            const std::string line = inflight::one_line(message);  // whatever a request or a file put into it
+            log(context, static_cast<inflight_log_level_t>(line_level), line.data(), line.size());
           },
           threshold);
     }

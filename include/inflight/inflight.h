@@ -90,7 +90,7 @@ typedef int32_t inflight_log_level_t;
 #define INFLIGHT_LOG_INFO 1
 #define INFLIGHT_LOG_WARNING 2
 #define INFLIGHT_LOG_ERROR 3
-/** Receives log lines (no newline at the end). May be called from any thread; must not call into the library. */
+/** Receives log lines, each one line of UTF-8 (no newline). May be called from any thread; must not call into the library. */
 typedef void (*inflight_log_fn)(void* context, inflight_log_level_t level, const char* message, size_t length);
 
 /** @brief Sends the process's log lines of at least `level` to `log`; NULL silences them (the default). When it has returned,

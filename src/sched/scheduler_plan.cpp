@@ -148,12 +148,7 @@ void Scheduler::schedule_decodes(TimeNs now) {
     if (!decodes) continue;
     const auto room = static_cast<int32_t>(sequence->block_table.size()) * blocks_.block_token_count();
     const bool fits = sequence->computed_token_count < room;  // 15 times out of 16
-    if (!fits && !reserve(*sequence, 1, NeedReason::Decode, now)) continue;
-    if (sequence->pools) {
-      add_entry(*sequence, 1, false);
-    } else {
-      add_entry(*sequence, 1, true);  // nearly all: the compiler knows what they do not need
-    }
+    if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) add_entry(*sequence, 1, !sequence->pools);
   }
 }
 

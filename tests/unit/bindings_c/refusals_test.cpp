@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "inflight/inflight.h"
 #include "support/abi_engine.h"
 
@@ -213,6 +214,17 @@ TEST_F(Refusals, SwappingToNowhereIsToldInTheLog) {
     }
   }
   inflight_set_log(nullptr, nullptr, INFLIGHT_LOG_ERROR);
+}
+
+TEST_F(Refusals, ALineOfTheLogIsOneLineOfUtf8) {
+  std::string line;
+  inflight_set_log([](void* context, inflight_log_level_t, const char* message,
+                      size_t length) { static_cast<std::string*>(context)->assign(message, length); },
+                   &line, INFLIGHT_LOG_WARNING);
+  inflight::log(inflight::LogLevel::Warning, "a\nb\xFF\x1B");
+  inflight_set_log(nullptr, nullptr, INFLIGHT_LOG_ERROR);
+  EXPECT_EQ(line.front(), 'a');
+  expect_one_line(line);
 }
 
 TEST_F(Refusals, APausedEngineIsIdleThoughRequestsWait) {

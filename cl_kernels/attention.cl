@@ -157,11 +157,12 @@ static float exponentials(KV_FLOATS* scores, int first, int end, float largest)
 // REQUIRES: at least one token of the partition is seen by each. ENSURES: values outside what is seen are not used, nor
 //   blocks in which nothing is seen.
 #define HEAD_PARTS (HEAD_SIZE / HEAD_VECTOR)
+#define PART_LINES(PARTS) (((PARTS) * HEAD_VECTOR * (KV_HEAD_BYTES / HEAD_SIZE) + 63) / 64)  // cache lines of a token's V
 #define EACH(i, COUNT) _Pragma("unroll") for (int i = 0; i < COUNT; i++)
 // Of group t: its tokens j that anybody sees, times their weights, to those queries q that the condition IF holds for.
 #define ADD_VALUES(N, PARTS, IF)                                                                                       \
   for (int j = max(first - t * KV_GROUP, 0); j < end; j++) {                                                           \
-    prefetch_line(ahead + j * KV_HEAD_BYTES);                                                                          \
+    EACH(line, PART_LINES(PARTS)) prefetch_line(ahead + j * KV_HEAD_BYTES + 64 * line);                                \
     EACH(p, PARTS) {                                                                                                   \
       const HEAD_FLOATS v = LOAD_V(min(part + p, HEAD_PARTS - 1), j, values);                                          \
       EACH(q, N) {                                                                                                     \

@@ -2,7 +2,12 @@
 // `inflight bench kernels`: the kernels of linear layers and of the other operations of a step on their own, beside
 // what the device's memory and arithmetic allow.
 #include <fmt/format.h>
+#if defined(__linux__)
+#include <sched.h>
+#include <unistd.h>
+#endif
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -136,7 +141,18 @@ void bench_linear(LinearTrial& trial, const KernelFlags& flags, const Limits& li
   }
 }
 
+// PoCL's workers rest between short launches, and Linux may wake two of them on one processor again and again: the
+// figures then are half of what the kernels reach in an engine. So each gets its own, where all are this process's.
+void keep_workers_apart() {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  if (CPU_COUNT(&allowed) == sysconf(_SC_NPROCESSORS_CONF)) setenv("POCL_AFFINITY", "1", 0);
+#endif
+}
+
 void bench_kernels(const KernelFlags& flags) {
+  keep_workers_apart();
   if (flags.heads % flags.kv_heads != 0) {
     fail(ErrorCode::InvalidArgument, "--kv-heads is {}, allowed: a divisor of --heads, {}", flags.kv_heads,
          flags.heads);

@@ -29,8 +29,10 @@ std::string make_recording_file(const EngineFlags& flags) {
   return path;
 }
 
-EngineFlags& recording_to(EngineFlags& flags, const std::string& path) {
-  flags.options.record_path = path;
+// As a server's engine, with a recording.
+EngineFlags& served_flags(EngineFlags& flags, const std::string& recording) {
+  flags.options.record_path = recording;
+  flags.options.params.populate_kv = 1;
   return flags;
 }
 
@@ -161,7 +163,7 @@ class Clients {
 LiveEngine::LiveEngine(EngineFlags& flags)
     : own_recording_(make_recording_file(flags)),
       recording_(own_recording_.empty() ? flags.options.record_path : own_recording_),
-      engine_(open_engine(recording_to(flags, recording_))),
+      engine_(open_engine(served_flags(flags, recording_))),
       adapters_(lora_names(flags)) {
   const auto info = nlohmann::json::parse(engine_.info_json());
   model_ = info.at("model").at("name");

@@ -43,6 +43,7 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   log_to_stderr(INFLIGHT_LOG_INFO);
   flags.http.listener = inherited_listener();
 
+  engine_flags.options.params.populate_kv = 1;
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);
   fmt::print(stderr, "inflight: serving on {}\n", api.address());

@@ -8,6 +8,8 @@
 #endif
 
 #include "base/log.h"
+#include "base/math.h"
+#include "base/parallel.h"
 #include "device/cl.h"
 
 namespace inflight {
@@ -22,6 +24,16 @@ void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t 
   const uintptr_t first = (address + kHugePage - 1) / kHugePage * kHugePage;
   const uintptr_t end = (address + bytes) / kHugePage * kHugePage;
   if (first < end) static_cast<void>(madvise(begin + (first - address), end - first, MADV_HUGEPAGE));
+#endif
+}
+
+// Linux 5.14; before, and where there is no memory, what is missing is found when it is written.
+void populate_pages([[maybe_unused]] std::span<std::byte> bytes) {
+#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
+  constexpr uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  std::byte* const first = bytes.data() - address % kPage;
+  static_cast<void>(madvise(first, static_cast<size_t>(bytes.data() + bytes.size() - first), MADV_POPULATE_WRITE));
 #endif
 }
 
@@ -97,6 +109,16 @@ void DeviceMemory::release() noexcept {
     return candidate.bytes == bytes_ && candidate.label == label_;
   });
   if (entry != ledger.end()) ledger.erase(entry);
+}
+
+void DeviceMemory::populate(size_t bytes) {
+  if (!state_->info.host_code) return;
+  static constexpr size_t kPiece = size_t{8} << 20;
+  const std::span<std::byte> mapped = map(CL_MAP_READ | CL_MAP_WRITE, 0, std::min(bytes, bytes_));
+  in_parallel(div_ceil(mapped.size(), kPiece), [mapped](size_t piece) {
+    populate_pages(mapped.subspan(piece * kPiece, std::min(kPiece, mapped.size() - piece * kPiece)));
+  });
+  unmap(mapped);
 }
 
 void DeviceMemory::write(size_t offset, std::span<const std::byte> from) {

@@ -44,6 +44,9 @@ class DeviceMemory {
   // Blocks; the bytes as host memory until unmap(). For packing weights in place.
   [[nodiscard]] std::span<std::byte> map_for_write(size_t offset, size_t bytes);
   void unmap(std::span<std::byte> mapped);
+  // Has the system find the memory of the first `bytes` (at most bytes()) now, on all processors, and not when they are
+  // first written, as it would. Contents stay. No effect where the memory is not this process's.
+  void populate(size_t bytes);
   // The bytes as host memory while the buffer lives, where kernels are code of this process (DeviceInfo::host_code);
   // else empty. Whoever uses it sees to it that no command does at the same time.
   [[nodiscard]] std::span<std::byte> in_place();

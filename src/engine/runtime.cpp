@@ -26,6 +26,10 @@ using Json = nlohmann::ordered_json;
 // programs.
 constexpr double kSharedMemoryShare = 0.25;
 
+// Of KV, with populate_kv: what a burst of requests writes before it waits for the system. More would be memory that
+// many servers never use.
+constexpr size_t kPopulatedBytes = size_t{512} << 20;
+
 constexpr int32_t kLoraRankDefault = 16;  // vLLM's
 
 constexpr double kGiB = 1U << 30U;
@@ -60,6 +64,7 @@ int64_t layer_weights(const ModelWeights& weights) {
 ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec) {
   return {.kv = KvLayout::of(spec, options.block_size, options.kv_type),
           .host_block_count = options.scheduler.host_blocks,
+          .populate_bytes = options.populate_kv ? kPopulatedBytes : 0,
           .max_num_seqs = options.scheduler.max_num_seqs,
           .max_num_batched_tokens = options.scheduler.max_num_batched_tokens,
           // A fused step is one launch, which would say nothing of its parts.

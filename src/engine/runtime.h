@@ -38,6 +38,7 @@ struct RuntimeOptions {
   KvType kv_type = KvType::F16;
   double device_memory_fraction = 0.9;  // (0, 1]
   double kv_offloading_gib = 0.0;       // host memory for stored KV evicted from the device, 0..65536
+  bool populate_kv = false;             // the memory of the first kPopulatedBytes of KV is found at creation
   std::string schedule_policy = "fcfs";
   std::string eviction_policy = "lru";
   bool prefix_caching = true;

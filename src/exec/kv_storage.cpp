@@ -15,9 +15,12 @@ KvStorage::KvStorage(Device& device, const ClExecutorOptions& options)
       host_block_count_(options.host_block_count),
       blocks_a_chunk_(inflight::blocks_a_chunk(device.info(), options.kv)),
       host_blocks_(static_cast<size_t>(options.host_block_count)) {
+  size_t to_populate = options.populate_bytes;
   for (int32_t first = 0; first < block_count_; first += blocks_a_chunk_) {
     const auto count = static_cast<size_t>(std::min(blocks_a_chunk_, block_count_ - first));
-    chunks_.emplace_back(device, "KV blocks", count * block_bytes_);
+    DeviceMemory& chunk = chunks_.emplace_back(device, "KV blocks", count * block_bytes_).memory();
+    if (to_populate > 0) chunk.populate(to_populate);
+    to_populate -= std::min(to_populate, chunk.bytes());
   }
 }
 

@@ -21,6 +21,7 @@ struct ClExecutorOptions {
   KvLayout kv;
   int32_t kv_block_count = 0;            // in device memory, >= 1
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
+  size_t populate_bytes = 0;             // of the first KV blocks, whose memory is found at creation
   int32_t max_num_seqs = 256;            // device rows; sequences of one step
   int32_t max_num_batched_tokens = 512;  // of one step
   int32_t num_speculative_tokens = 0;    // BatchEntry::draft_token_count at most

@@ -41,7 +41,7 @@ class EngineParams(ctypes.Structure):
         ("scheduling_profile", c_char_p), ("max_num_queued_reqs", c_int32), ("log_interval_steps", c_int32),
         ("max_num_queued_tokens", c_int64), ("max_predicted_wait_ms", c_double), ("request_timeout_ms", c_double),
         ("watchdog_timeout_s", c_double), ("max_tokens_limit", c_int32), ("max_num_partial_prefills", c_int32),
-        ("clip_max_tokens", c_uint8), ("reserved3", c_uint8 * 7), ("record_path", c_char_p),
+        ("clip_max_tokens", c_uint8), ("populate_kv", c_uint8), ("reserved3", c_uint8 * 6), ("record_path", c_char_p),
         ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
         ("chat_template", c_char_p),
         ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32),

@@ -7,8 +7,16 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "device/bandwidth.h"
 #include "device/buffer.h"
@@ -91,6 +99,39 @@ TEST(Device, BuffersKeepTheLedger) {
   }
   EXPECT_EQ(device.device_bytes(), before);
 }
+
+#if defined(__linux__)
+// How many of its pages have memory, by the kernel's own word.
+size_t resident_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t before = reinterpret_cast<uintptr_t>(bytes.data()) % page;
+  const size_t span = before + bytes.size();
+  std::vector<unsigned char> pages((span + page - 1) / page);
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(bytes.data()) - before, span, pages.data()), 0);
+  return static_cast<size_t>(std::ranges::count_if(pages, [](unsigned char state) { return (state & 1U) != 0; }));
+}
+
+TEST(Device, PopulatesTheBeginOfABufferAndKeepsWhatItHolds) {
+  Device device = Device::open({});
+  if (!device.info().host_code) GTEST_SKIP() << device.info().name << " has memory of its own";
+  constexpr size_t kBytes = size_t{64} << 20;
+  Buffer<std::byte> buffer(device, "pages", kBytes);
+  const std::vector<std::byte> written(100, std::byte{42});
+  buffer.write(written, 1000);
+  const std::span<const std::byte> memory = buffer.in_place();
+  const std::span<const std::byte> first = memory.first(kBytes / 2), rest = memory.subspan(kBytes / 4 * 3);
+  const size_t all = kBytes / 2 / static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  EXPECT_LT(resident_pages(first), all / 2) << "nothing to see: the memory was there already";
+  buffer.memory().populate(kBytes / 2);
+  EXPECT_GE(resident_pages(first), all);
+  EXPECT_EQ(resident_pages(rest), 0U);
+  buffer.memory().populate(2 * kBytes);  // no more than there is
+  EXPECT_GT(resident_pages(rest), 0U);
+  std::vector<std::byte> read(written.size());
+  buffer.read(read, 1000);
+  EXPECT_EQ(read, written);
+}
+#endif
 
 TEST(Device, RefusesABufferThatIsTooLargeAndNamesIt) {
   Device device = Device::open({});

@@ -159,7 +159,7 @@ typedef struct {
 // What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind the last panel; prefetches do
 // not fault.
 #define AHEAD 6
-#define PREFETCH(at) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(ahead), "i"(at));
+#define PREFETCH(at) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(at));
 #define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
 #define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
 
@@ -213,7 +213,7 @@ DEFINE_INTEGER_ROWS(Q4)
                      "test %[n], %[n]\n"                                                                                  \
                      "jz 2f\n"                                                                                            \
                      "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
-                     "prefetcht0 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
+                     "prefetcht1 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
                      "add $2*" #BYTES ", %[w]\n"                                                                          \
                      "add $8, %[x]\n"                                                                                     \
                      "add $8, %[y]\n"                                                                                     \
@@ -255,8 +255,8 @@ DEFINE_INTEGER_ROWS(Q4)
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
     __global const uchar* next = w + ahead;                                                                               \
     __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     "prefetcht0 (%[next])\n"                                                                             \
-                     "prefetcht0 (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
+                     "prefetcht1 (%[next])\n"                                                                             \
+                     "prefetcht1 (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
                      "add $" #BYTES ", %[w]\n"                                                                            \
                      "add $" #BYTES ", %[next]\n"                                                                         \
                      "add $4, %[x]\n"                                                                                     \

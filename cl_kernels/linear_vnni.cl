@@ -155,10 +155,12 @@ typedef struct {
     if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
-// Asks for the block AHEAD blocks on: it is needed sooner than the processor finds out by itself when many rows meet this one.
-// What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind the last panel; prefetches do
-// not fault.
-#define AHEAD 6
+// Asks for the block AHEAD_Q8 (AHEAD_Q4) blocks on, some 3 KiB: it is needed sooner than the processor finds out by itself when many
+// rows meet this one. Into the second-level cache: what is under way to the first is limited to some two dozen lines, which the
+// rows need, too. What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind the last
+// panel; prefetches do not fault.
+#define AHEAD_Q8 6
+#define AHEAD_Q4 12
 #define PREFETCH(at) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(at));
 #define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
 #define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
@@ -166,7 +168,7 @@ typedef struct {
 INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = panel + 544 * k;
-  __global const uchar* ahead = block + 544 * AHEAD + (k + AHEAD < blocks ? 0 : skip);
+  __global const uchar* ahead = block + 544 * AHEAD_Q8 + (k + AHEAD_Q8 < blocks ? 0 : skip);
   PREFETCH_9
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
@@ -176,7 +178,7 @@ INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = panel + 288 * k;
-  __global const uchar* ahead = block + 288 * AHEAD + (k + AHEAD < blocks ? 0 : skip);
+  __global const uchar* ahead = block + 288 * AHEAD_Q4 + (k + AHEAD_Q4 < blocks ? 0 : skip);
   PREFETCH_5
   Block b;
   b.d = vload_half16(0, (__global const half*)block);

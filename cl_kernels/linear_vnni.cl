@@ -155,10 +155,10 @@ typedef struct {
     if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
-// Asks for the block AHEAD_Q8 (AHEAD_Q4) blocks on, some 3 KiB: it is needed sooner than the processor finds out by itself when many
-// rows meet this one. Into the second-level cache: what is under way to the first is limited to some two dozen lines, which the
-// rows need, too. What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind the last
-// panel; prefetches do not fault.
+// Asks for the block AHEAD_Q8 (AHEAD_Q4) blocks on, some 3 KiB: it is needed sooner than the processor finds out by itself when
+// many rows meet this one. Into the second-level cache: what is under way to the first is limited to some two dozen lines,
+// which the rows need, too. What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind
+// the last panel; prefetches do not fault.
 #define AHEAD_Q8 6
 #define AHEAD_Q4 12
 #define PREFETCH(at) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(at));

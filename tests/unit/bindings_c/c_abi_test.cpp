@@ -3,14 +3,10 @@
 // Method: the demo model through the C functions; expected texts from models/tinyworld/samples.md.
 // Covers: bindings_c/src/guard.cpp bindings_c/src/params.cpp bindings_c/src/inflight_engine_c.cpp
 #include <gtest/gtest.h>
-#if defined(__linux__)
-#include <unistd.h>
-#endif
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -472,46 +468,6 @@ TEST_F(CAbi, ProfilesGiveWayToTheProgramsOwnValues) {
   EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_ERROR_NOT_FOUND);
   EXPECT_NE(std::string(inflight_last_error()).find("rag, batch, tenant, sla"), std::string::npos);
 }
-
-#if defined(__linux__)
-// Of this process, by the kernel's own word.
-int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t size = 0, resident = 0;
-  statm >> size >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-TEST_F(CAbi, TheMemoryOfKvMayBeFoundAtCreation) {
-  nlohmann::json info;
-  const auto grown = [&](uint8_t populate) {
-    inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
-    params.kv_blocks = 8192;
-    params.populate_kv = populate;
-    const int64_t before = resident_bytes();
-    EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
-    const int64_t after = resident_bytes();
-    std::vector<char> text(1 << 16);
-    size_t length = 0;
-    EXPECT_EQ(inflight_engine_info_json(engine_, text.data(), text.size(), &length), INFLIGHT_OK);
-    info = nlohmann::json::parse(text.data());
-    inflight_engine_destroy(engine_);
-    engine_ = nullptr;
-    return after - before;
-  };
-  (void)grown(0);  // the driver's own memory comes with the first
-  const int64_t lazy = grown(0), populated = grown(1);
-  if (info.at("device").at("platform") != "Portable Computing Language") {
-    GTEST_SKIP() << info.at("device").at("platform") << ": KV is not this process's memory";
-  }
-  const auto kv = std::min(info.at("memory").at("kv_bytes").get<int64_t>(), int64_t{512} << 20);
-  ASSERT_GT(kv, int64_t{64} << 20);
-  EXPECT_LT(lazy, kv / 2);
-  EXPECT_GT(populated, kv / 10 * 9);
-  EXPECT_LT(populated, kv + kv / 2);
-}
-#endif
 
 TEST_F(CAbi, RefusesBadRequestsByName) {
   open();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 #include "base/log.h"
@@ -30,9 +31,8 @@ void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t 
 // Linux 5.14; before, and where there is no memory, what is missing is found when it is written.
 void populate_pages([[maybe_unused]] std::span<std::byte> bytes) {
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
-  constexpr uintptr_t kPage = 4096;
-  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
-  std::byte* const first = bytes.data() - address % kPage;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  std::byte* const first = bytes.data() - reinterpret_cast<uintptr_t>(bytes.data()) % page;
   static_cast<void>(madvise(first, static_cast<size_t>(bytes.data() + bytes.size() - first), MADV_POPULATE_WRITE));
 #endif
 }

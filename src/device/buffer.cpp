@@ -112,7 +112,7 @@ void DeviceMemory::release() noexcept {
 }
 
 void DeviceMemory::populate(size_t bytes) {
-  if (!state_->info.host_code) return;
+  if (!state_->info.host_code || bytes == 0) return;
   static constexpr size_t kPiece = size_t{8} << 20;
   const std::span<std::byte> mapped = map(CL_MAP_READ | CL_MAP_WRITE, 0, std::min(bytes, bytes_));
   in_parallel(div_ceil(mapped.size(), kPiece), [mapped](size_t piece) {

@@ -19,7 +19,7 @@ KvStorage::KvStorage(Device& device, const ClExecutorOptions& options)
   for (int32_t first = 0; first < block_count_; first += blocks_a_chunk_) {
     const auto count = static_cast<size_t>(std::min(blocks_a_chunk_, block_count_ - first));
     DeviceMemory& chunk = chunks_.emplace_back(device, "KV blocks", count * block_bytes_).memory();
-    if (to_populate > 0) chunk.populate(to_populate);
+    chunk.populate(to_populate);
     to_populate -= std::min(to_populate, chunk.bytes());
   }
 }

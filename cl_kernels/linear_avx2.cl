@@ -2,11 +2,16 @@
 // linear_avx2.cl: linear_tile() for x86 processors with AVX2, FMA and F16C; contract and panel layouts: linear.cl. Gives the
 // same bits as linear.cl does.
 //   The inner products are inline assembly: the compiler's own schedule spills the sums. A tile is 16 outputs (two registers)
-//   times up to 4 rows (integers) or 6 (floats); rows are split evenly, so that every tile has work for the whole pipeline.
+//   times up to 4 rows (integers; 6 with AVX_VNNI) or 6 (floats); rows are split evenly, so that every tile has work for the
+//   whole pipeline.
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
-//   Q4_0: nibbles 0..15 times x; the 16 products of a lane and their -8 * x stay below 2^15, so a block is summed in 16 bits.
-//   For several rows a stretch of the panel is decoded once into a scratch that stays in the first-level cache.
-//   Measured on 2 cores of a Zen 3 EPYC: see docs/PERFORMANCE.md.
+//   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
+//     16 bits.
+//   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
+//     at minus 128 (or 8) times the sum of the row's block, so that they end exact.
+//   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; 4-bit and float
+//   weights are decoded into it once.
+//   Measured: docs/performance/linear-layers.md.
 // Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 48
 #define STRETCH_DEPTH 256  // floats decoded at once: 16 KiB
@@ -30,35 +35,61 @@
 #define ROW_INPUTS [x] "r"(x), [s] "r"((long)stride), [y] "r"(x + 3 * (long)stride)
 #define SCRATCH_REGISTERS "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "memory"
 
-// One block of 32 depths: 8 steps of 4 depths, j = 0..7; ymm8 and ymm9 hold the weights of outputs 0..7 and 8..15.
-#define Q8_ROW(at, row)                                                                       \
-  "vpbroadcastd 4*\\j" at ", %%ymm12\n"                                                       \
+// One block of 32 depths: 8 steps of 4 depths, j = 0..7; ymm10 and ymm11 hold the unsigned weights of outputs 0..7 and 8..15,
+// ymm12 four numbers of a row.
+#if AVX_VNNI
+#define TILE_ROWS 6
+#define ADD_4_PRODUCTS(row)                                                                   \
+  "%{vex%} vpdpbusd %%ymm12, %%ymm10, %[" row "0]\n"                                          \
+  "%{vex%} vpdpbusd %%ymm12, %%ymm11, %[" row "1]\n"
+#define DOT_REGISTERS "ymm10", "ymm11", "ymm12", "memory"
+#define Q8_CONSTANT 0x80808080
+#define Q8_WEIGHTS                                                                            \
+  "vpxor 64*\\j(%[w]), %[with], %%ymm10\n"                                                    \
+  "vpxor 64*\\j+32(%[w]), %[with], %%ymm11\n"
+#define Q8_ADD(row) ADD_4_PRODUCTS(row)
+#define Q4_ADD(row) ADD_4_PRODUCTS(row)
+#define Q8_FIRST_SUM (int8)(minus[2 * r + 1] << 4)
+#define Q4_FIRST_SUM (int8)(minus[2 * r + 1])
+#define Q4_SUM(sum) sum
+#else
+#define TILE_ROWS 4
+#define DOT_REGISTERS SCRATCH_REGISTERS
+#define Q8_CONSTANT 0x00010001
+#define Q8_WEIGHTS                                                                            \
+  "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                            \
+  "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                                         \
+  "vpabsb %%ymm8, %%ymm10\n"                                                                  \
+  "vpabsb %%ymm9, %%ymm11\n"
+#define Q8_ADD(row)                                                                           \
   "vpsignb %%ymm8, %%ymm12, %%ymm13\n"                                                        \
   "vpsignb %%ymm9, %%ymm12, %%ymm14\n"                                                        \
   "vpmaddubsw %%ymm13, %%ymm10, %%ymm13\n"                                                    \
   "vpmaddubsw %%ymm14, %%ymm11, %%ymm14\n"                                                    \
-  "vpmaddwd %[ones], %%ymm13, %%ymm13\n"                                                      \
-  "vpmaddwd %[ones], %%ymm14, %%ymm14\n"                                                      \
+  "vpmaddwd %[with], %%ymm13, %%ymm13\n"                                                      \
+  "vpmaddwd %[with], %%ymm14, %%ymm14\n"                                                      \
   "vpaddd %%ymm13, %[" row "0], %[" row "0]\n"                                                \
   "vpaddd %%ymm14, %[" row "1], %[" row "1]\n"
-#define DEFINE_Q8_DOT(ROWS)                                                                   \
-  INLINE void q8_dot_##ROWS(__global const uchar* w, __global const char* x, int stride, int8* sum) \
-  {                                                                                           \
-    __asm__(".irp j,0,1,2,3,4,5,6,7\n"                                                        \
-            "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                  \
-            "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                               \
-            "vpabsb %%ymm8, %%ymm10\n"                                                        \
-            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(Q8_ROW) ".endr\n"                          \
-            : SUMS_##ROWS                                                                     \
-            : [w] "r"(w), ROW_INPUTS, [ones] "x"((int8)(0x00010001))                          \
-            : SCRATCH_REGISTERS);                                                             \
-  }
-
 #define Q4_ADD(row)                                                                           \
   "vpmaddubsw %%ymm12, %%ymm10, %%ymm13\n"                                                    \
   "vpmaddubsw %%ymm12, %%ymm11, %%ymm14\n"                                                    \
   "vpaddw %%ymm13, %[" row "0], %[" row "0]\n"                                                \
   "vpaddw %%ymm14, %[" row "1], %[" row "1]\n"
+#define Q8_FIRST_SUM (int8)(0)
+#define Q4_FIRST_SUM (int8)(minus[2 * r])
+#define Q4_SUM(sum) add_pairs(sum)
+#endif
+
+#define Q8_ROW(at, row) "vpbroadcastd 4*\\j" at ", %%ymm12\n" Q8_ADD(row)
+#define DEFINE_Q8_DOT(ROWS)                                                                   \
+  INLINE void q8_dot_##ROWS(__global const uchar* w, __global const char* x, int stride, int8* sum) \
+  {                                                                                           \
+    __asm__(".irp j,0,1,2,3,4,5,6,7\n" Q8_WEIGHTS EACH_##ROWS(Q8_ROW) ".endr\n"               \
+            : SUMS_##ROWS                                                                     \
+            : [w] "r"(w), ROW_INPUTS, [with] "x"((int8)(Q8_CONSTANT))                         \
+            : DOT_REGISTERS);                                                                 \
+  }
+
 #define Q4_LOW(at, row) "vpbroadcastd 4*\\j" at ", %%ymm12\n" Q4_ADD(row)
 #define Q4_HIGH(at, row) "vpbroadcastd 16+4*\\j" at ", %%ymm12\n" Q4_ADD(row)
 // From the panel.
@@ -77,8 +108,9 @@
             : SUMS_##ROWS                                                                     \
             : [w] "r"(w), ROW_INPUTS, [nibbles] "x"((int8)(0x0F0F0F0F))                       \
             : SCRATCH_REGISTERS);                                                             \
-  }                                                                                           \
-  /* From bytes decoded by q4_decode(). */                                                    \
+  }
+// From bytes decoded by q4_rows().
+#define DEFINE_Q4_DECODED_DOT(ROWS)                                                           \
   INLINE void q4_decoded_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum) \
   {                                                                                           \
     __asm__(".irp j,0,1,2,3,4,5,6,7\n"                                                        \
@@ -86,7 +118,7 @@
             "vmovdqu 64*\\j+32(%[w]), %%ymm11\n" EACH_##ROWS(Q4_LOW) ".endr\n"                \
             : SUMS_##ROWS                                                                     \
             : [w] "r"(w), ROW_INPUTS                                                          \
-            : SCRATCH_REGISTERS);                                                             \
+            : DOT_REGISTERS);                                                                 \
   }
 
 INLINE int8 add_pairs(int8 words)
@@ -96,9 +128,17 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
-// acc += the products of `blocks` blocks (layouts of the rows: linear.cl).
-#define DEFINE_BLOCKS(NAME, ROWS, WEIGHTS, BLOCK_WEIGHTS, SCALES, FIRST_SUM, SUM)                                       \
-  static void NAME##_##ROWS(WEIGHTS, const LinearInput* in, int row0, int block0, int blocks, float16* acc)              \
+// Asks for the lines of the block that is a stretch behind this one; a prefetch does not fault.
+INLINE void ask_ahead(__global const uchar* block, int bytes)
+{
+  __global const uchar* ahead = block + bytes * STRETCH_BLOCKS;
+  _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(i));
+}
+
+// acc += the products of `blocks` blocks (layouts of the rows: linear.cl). WEIGHTS: what the function reads, BLOCK_WEIGHTS: of
+// block b. HALVES(i): 8 of the block's 16 scales, and (i = 2, 3) minima of Q4_1. ASK: for what is read after these blocks.
+#define DEFINE_BLOCKS(NAME, DOT, ROWS, WEIGHTS, BLOCK_WEIGHTS, HALVES, FIRST_SUM, SUM, ADD_MINIMUM, ASK)                \
+  static void NAME##_##ROWS(WEIGHTS, const LinearInput* in, int row0, int block0, int blocks, int ask, float16* acc)     \
   {                                                                                                                     \
     const size_t first = (size_t)block0 * in->rows + row0;                                                              \
     __global const char* x = in->q + first * 32;                                                                        \
@@ -108,85 +148,119 @@ INLINE int8 add_pairs(int8 words)
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) { total[2 * r] = acc[r].lo; total[2 * r + 1] = acc[r].hi; }        \
     for (int b = 0; b < blocks; b++, x += 32 * in->rows, scale += in->rows, minus += 2 * in->rows) {                    \
       int8 sum[2 * ROWS];                                                                                               \
+      ASK                                                                                                               \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) sum[2 * r] = sum[2 * r + 1] = FIRST_SUM;                         \
-      NAME##_dot_##ROWS(BLOCK_WEIGHTS, x, 32, sum);                                                                     \
-      const float8 d0 = SCALES(0), d1 = SCALES(1);                                                                      \
+      DOT##_##ROWS(BLOCK_WEIGHTS, x, 32, sum);                                                                          \
+      const float8 d0 = HALVES(0), d1 = HALVES(1);                                                                      \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                                \
         const float s = scale[r];                                                                                       \
         total[2 * r] = fma(convert_float8(SUM(sum[2 * r])), d0 * s, total[2 * r]);                                      \
         total[2 * r + 1] = fma(convert_float8(SUM(sum[2 * r + 1])), d1 * s, total[2 * r + 1]);                          \
+        ADD_MINIMUM(HALVES)                                                                                             \
       }                                                                                                                 \
     }                                                                                                                   \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = (float16)(total[2 * r], total[2 * r + 1]);                \
   }
-#define IDENTITY(sum) sum
-#define MINUS8 (int8)(minus[2 * r])
-#define PANEL_SCALES_544(half_) vload_half8(half_, (__global const half*)(panel + 544 * b))
-#define PANEL_SCALES_288(half_) vload_half8(half_, (__global const half*)(panel + 288 * b))
-#define DECODED_SCALES(half_) vload8(half_, (const float*)&d[b])
-#define DEFINE_INTEGERS(ROWS)                                                                                           \
+#define Q8_HALVES(i) vload_half8(i, (__global const half*)(panel + 544 * b))
+#define Q4_HALVES(i) vload_half8(i, (__global const half*)(panel + 288 * b))
+#define Q41_HALVES(i) vload_half8(i, (__global const half*)(panel + 320 * b))
+#define Q4_DECODED_HALVES(i) vload8(i, (const float*)&halves[b])
+#define Q41_DECODED_HALVES(i) vload8(i, (const float*)&halves[2 * b])
+#define Q8_SUM(sum) sum
+#define Q41_FIRST_SUM (int8)(0)
+#define NO_MINIMUM(HALVES)
+#define ADD_MINIMUM(HALVES)                                                                   \
+  const float numbers = (float)minus[2 * r + 1] * s;                                          \
+  total[2 * r] = fma(HALVES(2) * -0.125f, (float8)(numbers), total[2 * r]);                   \
+  total[2 * r + 1] = fma(HALVES(3) * -0.125f, (float8)(numbers), total[2 * r + 1]);
+#define PANEL __global const uchar* panel
+#define DECODED const int16 *w, const float16 *halves
+#define ASK(BYTES) if (ask) ask_ahead(panel + BYTES * b, BYTES);
+#define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
+  DEFINE_Q4_DECODED_DOT(ROWS)                                                                                           \
+  DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, panel + 544 * b + 32, Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ASK(544))   \
+  DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
+  DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )
+#define DEFINE_FEW_ROWS(ROWS)                                                                                           \
+  DEFINE_TILE(ROWS)                                                                                                     \
   DEFINE_Q4_DOT(ROWS)                                                                                                   \
-  DEFINE_BLOCKS(q8, ROWS, __global const uchar* panel, panel + 544 * b + 32, PANEL_SCALES_544, (int8)(0), IDENTITY)     \
-  DEFINE_BLOCKS(q4, ROWS, __global const uchar* panel, panel + 288 * b + 32, PANEL_SCALES_288, MINUS8, add_pairs)       \
-  DEFINE_BLOCKS(q4_decoded, ROWS, const int16* w MORE const float16* d, w + 8 * b, DECODED_SCALES, MINUS8, add_pairs)
-#define MORE ,
-DEFINE_INTEGERS(1)
-DEFINE_INTEGERS(2)
-DEFINE_INTEGERS(3)
-DEFINE_INTEGERS(4)
+  DEFINE_BLOCKS(q4, q4_dot, ROWS, PANEL, panel + 288 * b + 32, Q4_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(288))   \
+  DEFINE_BLOCKS(q41, q4_dot, ROWS, PANEL, panel + 320 * b + 64, Q41_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, ASK(320))
+DEFINE_FEW_ROWS(1)
+DEFINE_FEW_ROWS(2)
+DEFINE_FEW_ROWS(3)
+DEFINE_FEW_ROWS(4)
+#if AVX_VNNI
+DEFINE_TILE(5)
+DEFINE_TILE(6)
+#endif
 
-// Rows of the next tile when `left` remain: as few tiles of at most `most` rows as possible, their sizes within 1.
-static int next_tile(int left, int most)
+// What comes next when `left` of something remain: as few parts of at most `most` as possible, their sizes within 1.
+static int next_part(int left, int most)
 {
-  const int tiles = (left + most - 1) / most;
-  return (left + tiles - 1) / tiles;
+  const int parts = (left + most - 1) / most;
+  return (left + parts - 1) / parts;
 }
+
+// `blocks` blocks from block0 on, of which the weights, WEIGHTS, are NAME's first arguments: `tile` rows from r on.
+#define TILE_CASE(NAME, ROWS, ...) \
+  case ROWS: NAME##_##ROWS(__VA_ARGS__, in, row0 + r, block0, blocks, r == 0, acc + r); break;
+#define FEW_CASES(NAME, ...)                                                                  \
+  TILE_CASE(NAME, 1, __VA_ARGS__)                                                             \
+  TILE_CASE(NAME, 2, __VA_ARGS__)                                                             \
+  TILE_CASE(NAME, 3, __VA_ARGS__)                                                             \
+  TILE_CASE(NAME, 4, __VA_ARGS__)
+#if AVX_VNNI
+#define CASES(NAME, ...) FEW_CASES(NAME, __VA_ARGS__) TILE_CASE(NAME, 5, __VA_ARGS__) TILE_CASE(NAME, 6, __VA_ARGS__)
+#else
+#define CASES(NAME, ...) FEW_CASES(NAME, __VA_ARGS__)
+#endif
+#define FOR_TILES(NAME, ...)                                                                  \
+  for (int r = 0, tile; r < rows; r += tile) {                                                \
+    tile = next_part(rows - r, TILE_ROWS);                                                    \
+    switch (tile) { CASES(NAME, __VA_ARGS__) }                                                \
+  }
 
 static void q8_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
-  for (int r = 0; r < rows;) {
-    const int tile = next_tile(rows - r, 4);
-    switch (tile) {
-      case 4: q8_4(panel, in, row0 + r, 0, depth / 32, acc + r); break;
-      case 3: q8_3(panel, in, row0 + r, 0, depth / 32, acc + r); break;
-      case 2: q8_2(panel, in, row0 + r, 0, depth / 32, acc + r); break;
-      default: q8_1(panel, in, row0 + r, 0, depth / 32, acc + r); break;
-    }
-    r += tile;
+  for (int block0 = 0, blocks; block0 < depth / 32; block0 += blocks) {
+    blocks = rows <= TILE_ROWS ? depth / 32 : next_part(depth / 32 - block0, STRETCH_BLOCKS);
+    FOR_TILES(q8, panel + 544 * block0)
   }
 }
 
-static void q4_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+// 4 bits. A block: `kinds` times 16 halves (scales, minima of Q4_1), then the numbers.
+static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
-  switch (rows) {
-    case 4: q4_4(panel, in, row0, 0, depth / 32, acc); return;
-    case 3: q4_3(panel, in, row0, 0, depth / 32, acc); return;
-    case 2: q4_2(panel, in, row0, 0, depth / 32, acc); return;
-    case 1: q4_1(panel, in, row0, 0, depth / 32, acc); return;
+  if (rows <= 4) {
+    const int r = 0, block0 = 0, blocks = depth / 32;
+    if (kinds == 2) {
+      switch (rows) { FEW_CASES(q41, panel) }
+    } else {
+      switch (rows) { FEW_CASES(q4, panel) }
+    }
+    return;
   }
   int16 w[8 * STRETCH_BLOCKS];
-  float16 d[STRETCH_BLOCKS];
-  for (int block0 = 0; block0 < depth / 32; block0 += STRETCH_BLOCKS) {
-    const int blocks = min(STRETCH_BLOCKS, depth / 32 - block0);
+  float16 halves[2 * STRETCH_BLOCKS];
+  const int bytes = 256 + 32 * kinds;
+  for (int block0 = 0, blocks; block0 < depth / 32; block0 += blocks) {
+    blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
     for (int b = 0; b < blocks; b++) {
-      __global const uchar* block = panel + 288 * (block0 + b);
-      d[b] = vload_half16(0, (__global const half*)block);
+      __global const uchar* block = panel + bytes * (block0 + b);
+      ask_ahead(block, 320);
+      for (int i = 0; i < kinds; i++) halves[kinds * b + i] = vload_half16(i, (__global const half*)block);
       for (int i = 0; i < 4; i++) {
-        const int16 both = vload16(i, (__global const int*)(block + 32));
+        const int16 both = vload16(i, (__global const int*)(block + 32 * kinds));
         w[8 * b + i] = both & 0x0F0F0F0F;
         w[8 * b + 4 + i] = (both >> 4) & 0x0F0F0F0F;
       }
     }
-    for (int r = 0; r < rows;) {
-      const int tile = next_tile(rows - r, 4);
-      switch (tile) {
-        case 4: q4_decoded_4(w, d, in, row0 + r, block0, blocks, acc + r); break;
-        case 3: q4_decoded_3(w, d, in, row0 + r, block0, blocks, acc + r); break;
-        case 2: q4_decoded_2(w, d, in, row0 + r, block0, blocks, acc + r); break;
-        default: q4_decoded_1(w, d, in, row0 + r, block0, blocks, acc + r); break;
-      }
-      r += tile;
+    if (kinds == 2) {
+      FOR_TILES(q41_decoded, w, halves)
+    } else {
+      FOR_TILES(q4_decoded, w, halves)
     }
   }
 }
@@ -244,7 +318,7 @@ static void float_rows(int type, __global const uchar* panel, const LinearInput*
     const int count = min(STRETCH_DEPTH, depth - k0);
     for (int k = 0; k < count; k++) w[k] = weights_at(type, panel, k0 + k);
     for (int r = 0; r < rows;) {
-      const int tile = next_tile(rows - r, 6);
+      const int tile = next_part(rows - r, 6);
       __global const char* row = (__global const char*)(x + (size_t)r * depth);
       switch (tile) {
         case 6: floats_6(w, row, 4 * depth, count, acc + r); break;
@@ -266,7 +340,9 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
   if (type == TYPE_Q8_0) {
     q8_rows(panel, in, row0, rows, depth, acc);
   } else if (type == TYPE_Q4_0) {
-    q4_rows(panel, in, row0, rows, depth, acc);
+    q4_rows(1, panel, in, row0, rows, depth, acc);
+  } else if (type == TYPE_Q4_1) {
+    q4_rows(2, panel, in, row0, rows, depth, acc);
   } else {
     float_rows(type, panel, in, row0, rows, depth, acc);
   }

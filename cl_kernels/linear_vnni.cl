@@ -2,10 +2,10 @@
 // linear_vnni.cl: linear_tile() for x86 processors with AVX-512 and its VNNI; contract and panel layouts: linear.cl. Gives
 // the same bits as linear.cl does.
 //   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
-//   Q8_0, Q4_0: a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0: w + 128, Q4_0: w + 8) while it
-//     meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row, broadcast from memory. Two panels share the
-//     broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or 8) times the sum of the row's block, so that
-//     they end exact; the float sums of the rows wait in the first-level cache.
+//   Q8_0, Q4_0, Q4_1 (here Q8, Q4, Q41): a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0: w + 128,
+//     Q4_0: w + 8, Q4_1: w) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row, broadcast from
+//     memory. Two panels share the broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or 8) times the sum
+//     of the row's block, so that they end exact; the float sums of the rows wait in the first-level cache.
 //   F32, F16, BF16: 8 rows times a stretch of two panels that stays in the first-level cache.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 64
@@ -21,6 +21,7 @@
 #define BROADCAST "%{1to16%}"
 #define ROW_BEGIN_Q8(row, sum, scale) "vpslld $4, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
 #define ROW_BEGIN_Q4(row, sum, scale) "vpbroadcastd 8*" row "+4(%[minus]), %%zmm" sum "\n"
+#define ROW_BEGIN_Q41(row, sum, scale) "vpxord %%zmm" sum ", %%zmm" sum ", %%zmm" sum "\n"
 #define ROW_DOT(j, row, sum) "vpdpbusd 4*" j "+32*" row "(%[x])" BROADCAST ", %[w" j "], %%zmm" sum "\n"
 #define ROW_DOT_0(row, sum, scale) ROW_DOT("0", row, sum)
 #define ROW_DOT_1(row, sum, scale) ROW_DOT("1", row, sum)
@@ -33,14 +34,26 @@
 #define ROW_CONVERT(row, sum, scale)                                        \
   "vcvtdq2ps %%zmm" sum ", %%zmm" sum "\n"                                  \
   "vmulps 4*" row "(%[scale])" BROADCAST ", %[d], %%zmm" scale "\n"
-#define ROW_END(row, sum, scale)                                            \
-  "vfmadd213ps 64*" row "(%[acc]), %%zmm" scale ", %%zmm" sum "\n"          \
-  "vmovups %%zmm" sum ", 64*" row "(%[acc])\n"
+#define ROW_ADD(row, sum, scale) "vfmadd213ps 64*" row "(%[acc]), %%zmm" scale ", %%zmm" sum "\n"
+#define ROW_STORE(row, sum) "vmovups %%zmm" sum ", 64*" row "(%[acc])\n"
+// The sum of the row's block times its scale.
+#define ROW_NUMBERS(row, to)                                                \
+  "vcvtdq2ps 8*" row "+4(%[minus])" BROADCAST ", %%zmm" to "\n"             \
+  "vmulps 4*" row "(%[scale])" BROADCAST ", %%zmm" to ", %%zmm" to "\n"
+#define ROW_END_Q8(row, sum, scale) ROW_ADD(row, sum, scale) ROW_STORE(row, sum)
+#define ROW_END_Q4(row, sum, scale) ROW_ADD(row, sum, scale) ROW_STORE(row, sum)
+#define ROW_END_Q41(row, sum, scale)                                        \
+  ROW_ADD(row, sum, scale) ROW_NUMBERS(row, scale)                          \
+  "vfmadd231ps %%zmm" scale ", %[m], %%zmm" sum "\n" ROW_STORE(row, sum)
 
 typedef struct {
   int16 w[8];  // unsigned bytes: [k/4] of [output][4]
   float16 d;
+  float16 m;  // of Q41: -1/8 of the minima
 } Block;
+#define MINIMUM_INPUT_Q8(n, block)
+#define MINIMUM_INPUT_Q4(n, block)
+#define MINIMUM_INPUT_Q41(n, block) , [n] "v"(block->m)
 
 // acc[r] += the products of one block with rows r = 0..ROWS-1 (layout: LinearInput).
 #define DEFINE_BLOCK_ROWS(TYPE, ROWS)                                                                                     \
@@ -49,11 +62,11 @@ typedef struct {
   {                                                                                                                       \
     __asm__ volatile(EACH_##ROWS(ROW_BEGIN_##TYPE) EACH_##ROWS(ROW_DOT_0) EACH_##ROWS(ROW_DOT_1) EACH_##ROWS(ROW_DOT_2)   \
                          EACH_##ROWS(ROW_DOT_3) EACH_##ROWS(ROW_DOT_4) EACH_##ROWS(ROW_DOT_5) EACH_##ROWS(ROW_DOT_6)      \
-                             EACH_##ROWS(ROW_DOT_7) EACH_##ROWS(ROW_CONVERT) EACH_##ROWS(ROW_END)                         \
+                             EACH_##ROWS(ROW_DOT_7) EACH_##ROWS(ROW_CONVERT) EACH_##ROWS(ROW_END_##TYPE)                  \
                      :                                                                                                    \
                      : [w0] "v"(b->w[0]), [w1] "v"(b->w[1]), [w2] "v"(b->w[2]), [w3] "v"(b->w[3]), [w4] "v"(b->w[4]),     \
                        [w5] "v"(b->w[5]), [w6] "v"(b->w[6]), [w7] "v"(b->w[7]), [d] "v"(b->d), [x] "r"(x),                \
-                       [scale] "r"(scale), [minus] "r"(minus), [acc] "r"(acc)                                             \
+                       [scale] "r"(scale), [minus] "r"(minus), [acc] "r"(acc) MINIMUM_INPUT_##TYPE(m, b)                  \
                      : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",  \
                        "zmm12", "zmm13", "zmm14", "zmm15", "memory");                                                     \
   }
@@ -61,6 +74,7 @@ typedef struct {
 #define PAIR_4(M) M("0", "0", "4", "8") M("1", "1", "5", "9") M("2", "2", "6", "10") M("3", "3", "7", "11")
 #define PAIR_BEGIN_Q8(row, a, b, x) ROW_BEGIN_Q8(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
 #define PAIR_BEGIN_Q4(row, a, b, x) ROW_BEGIN_Q4(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
+#define PAIR_BEGIN_Q41(row, a, b, x) ROW_BEGIN_Q41(row, a, x) ROW_BEGIN_Q41(row, b, x)
 #define PAIR_DOT(j, row, a, b, x)                                           \
   "vpbroadcastd 4*" j "+32*" row "(%[x]), %%zmm" x "\n"                     \
   "vpdpbusd %%zmm" x ", %[a" j "], %%zmm" a "\n"                            \
@@ -73,15 +87,22 @@ typedef struct {
 #define PAIR_DOT_5(row, a, b, x) PAIR_DOT("5", row, a, b, x)
 #define PAIR_DOT_6(row, a, b, x) PAIR_DOT("6", row, a, b, x)
 #define PAIR_DOT_7(row, a, b, x) PAIR_DOT("7", row, a, b, x)
-#define PAIR_END(row, a, b, x)                                              \
+#define PAIR_ADD(row, a, b, x)                                              \
   "vcvtdq2ps %%zmm" a ", %%zmm" a "\n"                                      \
   "vcvtdq2ps %%zmm" b ", %%zmm" b "\n"                                      \
   "vmulps 4*" row "(%[scale])" BROADCAST ", %[da], %%zmm" x "\n"            \
   "vfmadd213ps 64*" row "(%[acc_a]), %%zmm" x ", %%zmm" a "\n"              \
   "vmulps 4*" row "(%[scale])" BROADCAST ", %[db], %%zmm" x "\n"            \
-  "vfmadd213ps 64*" row "(%[acc_b]), %%zmm" x ", %%zmm" b "\n"              \
+  "vfmadd213ps 64*" row "(%[acc_b]), %%zmm" x ", %%zmm" b "\n"
+#define PAIR_STORE_ROW(row, a, b)                                           \
   "vmovups %%zmm" a ", 64*" row "(%[acc_a])\n"                              \
   "vmovups %%zmm" b ", 64*" row "(%[acc_b])\n"
+#define PAIR_END_Q8(row, a, b, x) PAIR_ADD(row, a, b, x) PAIR_STORE_ROW(row, a, b)
+#define PAIR_END_Q4(row, a, b, x) PAIR_ADD(row, a, b, x) PAIR_STORE_ROW(row, a, b)
+#define PAIR_END_Q41(row, a, b, x)                                          \
+  PAIR_ADD(row, a, b, x) ROW_NUMBERS(row, x)                                \
+  "vfmadd231ps %%zmm" x ", %[ma], %%zmm" a "\n"                             \
+  "vfmadd231ps %%zmm" x ", %[mb], %%zmm" b "\n" PAIR_STORE_ROW(row, a, b)
 #define WEIGHT_INPUTS(n, block)                                                                                           \
   [n##0] "v"(block->w[0]), [n##1] "v"(block->w[1]), [n##2] "v"(block->w[2]), [n##3] "v"(block->w[3]),                     \
       [n##4] "v"(block->w[4]), [n##5] "v"(block->w[5]), [n##6] "v"(block->w[6]), [n##7] "v"(block->w[7])
@@ -90,10 +111,12 @@ typedef struct {
                                 __global const int* minus, float16* acc_a, float16* acc_b)                                \
   {                                                                                                                       \
     __asm__ volatile(PAIR_4(PAIR_BEGIN_##TYPE) PAIR_4(PAIR_DOT_0) PAIR_4(PAIR_DOT_1) PAIR_4(PAIR_DOT_2) PAIR_4(PAIR_DOT_3) \
-                         PAIR_4(PAIR_DOT_4) PAIR_4(PAIR_DOT_5) PAIR_4(PAIR_DOT_6) PAIR_4(PAIR_DOT_7) PAIR_4(PAIR_END)     \
+                         PAIR_4(PAIR_DOT_4) PAIR_4(PAIR_DOT_5) PAIR_4(PAIR_DOT_6) PAIR_4(PAIR_DOT_7)                      \
+                         PAIR_4(PAIR_END_##TYPE)                                                                          \
                      :                                                                                                    \
                      : WEIGHT_INPUTS(a, a), WEIGHT_INPUTS(b, b), [da] "v"(a->d), [db] "v"(b->d), [x] "r"(x),              \
                        [scale] "r"(scale), [minus] "r"(minus), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                     \
+                           MINIMUM_INPUT_##TYPE(ma, a) MINIMUM_INPUT_##TYPE(mb, b)                                        \
                      : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",  \
                        "memory");                                                                                         \
   }
@@ -130,7 +153,7 @@ typedef struct {
   static void integer_pair_##TYPE(__global const uchar* panel, __global const uchar* panel_b, const LinearInput* in,      \
                                   int row0, int rows, int depth, float16* acc, float16* acc_b)                            \
   {                                                                                                                       \
-    const int blocks = depth / 32, bytes = panel_bytes(TYPE_##TYPE##_0, depth);                                           \
+    const int blocks = depth / 32, bytes = BLOCK_BYTES_##TYPE * blocks;                                                  \
     /* where b follows a, what is read next follows both */                                                               \
     const long skip = panel_b - panel == bytes ? bytes : 0;                                                               \
     for (int k = 0; k < blocks; k++) {                                                                                    \
@@ -161,6 +184,9 @@ typedef struct {
 // the last panel; prefetches do not fault.
 #define AHEAD_Q8 6
 #define AHEAD_Q4 12
+#define BLOCK_BYTES_Q8 544
+#define BLOCK_BYTES_Q4 288
+#define BLOCK_BYTES_Q41 320
 #define PREFETCH(at) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(at));
 #define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
 #define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
@@ -175,6 +201,15 @@ INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
   _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
   return b;
 }
+INLINE void unpack(Block* b, __global const uchar* nibbles)
+{
+  _Pragma("unroll") for (int j = 0; j < 4; j++)
+  {
+    const int16 both = vload16(j, (__global const int*)nibbles);
+    b->w[j] = both & 0x0F0F0F0F;
+    b->w[4 + j] = (both >> 4) & 0x0F0F0F0F;
+  }
+}
 INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = panel + 288 * k;
@@ -182,16 +217,23 @@ INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
   PREFETCH_5
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
-  _Pragma("unroll") for (int j = 0; j < 4; j++)
-  {
-    const int16 both = vload16(j, (__global const int*)(block + 32));
-    b.w[j] = both & 0x0F0F0F0F;
-    b.w[4 + j] = (both >> 4) & 0x0F0F0F0F;
-  }
+  unpack(&b, block + 32);
+  return b;
+}
+INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip)
+{
+  __global const uchar* block = panel + 320 * k;
+  __global const uchar* ahead = block + 320 * AHEAD_Q4 + (k + AHEAD_Q4 < blocks ? 0 : skip);
+  PREFETCH_5
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  b.m = vload_half16(1, (__global const half*)block) * -0.125f;
+  unpack(&b, block + 64);
   return b;
 }
 DEFINE_INTEGER_ROWS(Q8)
 DEFINE_INTEGER_ROWS(Q4)
+DEFINE_INTEGER_ROWS(Q41)
 
 // Floats. Rows 0..7 are at x, x + s, x + 2s, y = x + 3s, x + 4s, y + 2s, z = x + 6s, y + 4s.
 #define FLOATS_1(M) M("(%[x])", "0")
@@ -327,6 +369,7 @@ static void linear_tile(int type, __global const uchar* a, __global const uchar*
     case TYPE_F32: float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_BF16: float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q8_0: integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_Q4_1: integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     default: integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
   }
 }

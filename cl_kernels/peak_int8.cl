@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // peak_int8.cl: the most exact products of two signed or biased int8 that an x86 processor adds up, from registers alone:
-//   PEAK_PRODUCTS a step, by vpdpbusd (-D PEAK_VNNI), or by the four instructions that AVX2 needs for 32 of them.
+//   twelve vpdpbusd of PEAK_VNNI bits (512 or 256) a step, or (0) six times the four instructions that AVX2 needs for 32
+//   products.
 //   Mapping: one work-item a processor. Nothing but time comes out. Test: tests/kernel/linear_test.cpp.
 
-#if PEAK_VNNI
+#if PEAK_VNNI == 512
 #define PEAK_STEP ".irp j,0,1,2,3,4,5,6,7,8,9,10,11\nvpdpbusd %%zmm12, %%zmm13, %%zmm\\j\n.endr\n"
 #define PEAK_CLOBBERS "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11"
+#elif PEAK_VNNI == 256
+#define PEAK_STEP ".irp j,0,1,2,3,4,5,6,7,8,9,10,11\n%{vex%} vpdpbusd %%ymm12, %%ymm13, %%ymm\\j\n.endr\n"
+#define PEAK_CLOBBERS "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", "ymm11"
 #else
 #define PEAK_STEP                                \
   ".irp j,0,1,2,3,4,5\n"                         \

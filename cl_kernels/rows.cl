@@ -20,13 +20,15 @@ static float panel_number(int type, __global const uchar* panel, int lane, int k
 static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
 {
   const float d = vload_half(lane, (__global const half*)block);
+  const float bias = type == TYPE_Q4_0 ? 8.0f : 0.0f;
+  const float minimum = type == TYPE_Q4_1 ? vload_half(16 + lane, (__global const half*)block) : 0.0f;
   for (int i = 0; i < (type == TYPE_Q8_0 ? 8 : 4); i++) {
-    const uchar4 bytes = vload4(i * 16 + lane, block + 32);
+    const uchar4 bytes = vload4(i * 16 + lane, block + (type == TYPE_Q4_1 ? 64 : 32));
     if (type == TYPE_Q8_0) {
       vstore4(d * convert_float4(as_char4(bytes)), i, out);
     } else {
-      vstore4(d * (convert_float4(bytes & (uchar4)(15)) - 8.0f), i, out);
-      vstore4(d * (convert_float4(bytes >> (uchar4)(4)) - 8.0f), 4 + i, out);
+      vstore4(d * (convert_float4(bytes & (uchar4)(15)) - bias) + minimum, i, out);
+      vstore4(d * (convert_float4(bytes >> (uchar4)(4)) - bias) + minimum, 4 + i, out);
     }
   }
 }
@@ -39,11 +41,11 @@ static void embed_item(const Memory* memory, __global const EmbedArgs* args, int
   __global const uchar* panel = weight_panel(memory, &args->table, token / 16, panel_bytes(type, depth));
   __global float* out = memory->act + args->out + (size_t)row * depth;
   const int lane = token % 16;
-  if (type != TYPE_Q8_0 && type != TYPE_Q4_0) {
+  if (type != TYPE_Q8_0 && type != TYPE_Q4_0 && type != TYPE_Q4_1) {
     for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, lane, k);
     return;
   }
-  for (int k = 0; k < depth; k += 32, panel += type == TYPE_Q8_0 ? 544 : 288) embed_block(type, panel, lane, out + k);
+  for (int k = 0; k < depth; k += 32, panel += panel_bytes(type, 32)) embed_block(type, panel, lane, out + k);
 }
 
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)

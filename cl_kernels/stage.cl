@@ -7,6 +7,7 @@
 #define TYPE_F32 0
 #define TYPE_F16 1
 #define TYPE_Q4_0 2
+#define TYPE_Q4_1 3
 #define TYPE_Q8_0 8
 #define TYPE_BF16 30
 
@@ -168,6 +169,7 @@ static int panel_bytes(int type, int depth)
     case TYPE_F32: return depth * 64;
     case TYPE_Q8_0: return depth / 32 * 544;
     case TYPE_Q4_0: return depth / 32 * 288;
+    case TYPE_Q4_1: return depth / 32 * 320;
     default: return depth * 32;
   }
 }

@@ -176,7 +176,8 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"vocabulary", fmt::format("{} tokens{}", grouped(spec.vocabulary_size),
                                          has_tensors && tied ? ", output tied to the embedding" : "")});
   }
-  const std::string yes = inspection.rounded ? "yes, block formats that are only read become Q8_0 when loaded" : "yes";
+  const std::string yes =
+      inspection.rounded ? "yes, Q4_K becomes Q4_1 and other formats that are only read Q8_0 when loaded" : "yes";
   table.row({"can be run", inspection.obstacle.empty() ? yes : "no: " + inspection.obstacle});
   table.print_to(out);
 }

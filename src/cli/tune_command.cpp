@@ -171,15 +171,10 @@ void tune(const TuneFlags& flags) {
   const std::vector<DeviceInfo> devices = list_devices();
   const DeviceInfo& info = choose_device(devices, flags.device);
   const std::vector<std::string> files = linear_files(info);
-  std::string chosen = files.back();
-  double best = 0;
+  std::vector<LinearTrialResult> results;
   nlohmann::ordered_json all = {{"device", info.name}, {"linear", nlohmann::ordered_json::array()}};
   for (const std::string& file : files) {
-    const LinearTrialResult result = stored_trial(info, file);
-    if (result.state == TrialState::Good && result.batch_gflops > best) {
-      best = result.batch_gflops;
-      chosen = file;
-    }
+    const LinearTrialResult& result = results.emplace_back(stored_trial(info, file));
     all["linear"].push_back({{"kernel", file},
                              {"state", state_text(result.state)},
                              {"reason", result.reason},
@@ -190,6 +185,7 @@ void tune(const TuneFlags& flags) {
                  result.decode_gb_per_second, result.batch_gflops, result.reason.empty() ? "" : "; ", result.reason);
     }
   }
+  const std::string chosen = best_linear_file(results);
   all["chosen"] = chosen;
   if (with_clblast && clblast.tried > 0) {
     store_clblast_trial(info, clblast.best);

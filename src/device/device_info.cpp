@@ -93,6 +93,7 @@ HostCpuFeatures host_cpu_features() {
   features.avx2 = __builtin_cpu_supports("avx2") != 0;
   features.fma = __builtin_cpu_supports("fma") != 0;
   features.f16c = features.avx2 && __builtin_cpu_supports("f16c") != 0;
+  features.avx_vnni = features.avx2 && __builtin_cpu_supports("avxvnni") != 0;
   features.avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                     __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni") != 0;
@@ -108,6 +109,7 @@ std::string HostCpuFeatures::describe() const {
   add(avx2, "avx2");
   add(fma, "fma");
   add(f16c, "f16c");
+  add(avx_vnni, "avx_vnni");
   add(avx512, "avx512");
   add(avx512_vnni, "avx512_vnni");
   return text;

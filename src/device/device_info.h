@@ -19,6 +19,7 @@ struct HostCpuFeatures {
   bool avx2 = false;
   bool fma = false;
   bool f16c = false;
+  bool avx_vnni = false;                       // 256 bits; and avx2
   bool avx512 = false;                         // F, BW, VL and DQ
   bool avx512_vnni = false;                    // and avx512
   [[nodiscard]] std::string describe() const;  // "avx2 fma f16c"; empty: none of them

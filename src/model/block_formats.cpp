@@ -154,7 +154,28 @@ void read_iq4_xs(const std::byte* block, float* x) {
   }
 }
 
+// ERRORS: InvalidArgument when x is not finite or beyond F16's range.
+void store_half(float x, const char* what, std::byte* to) {
+  const uint16_t bits = half_of_float(x);
+  if ((bits & 0x7C00U) == 0x7C00U) fail(ErrorCode::InvalidArgument, "{} {} is too large for half precision", what, x);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
 }  // namespace
+
+void q4_1_of_q4_k(const std::byte* block, std::byte* q4_1) {
+  const float d = half_at(block), e = half_at(block + 2);
+  for (size_t sub = 0; sub < 8; ++sub, q4_1 += 4 + kHalfBlock) {
+    const ScaleMinimum packed = scale_minimum(block + 4, sub);
+    store_half(d * static_cast<float>(packed.scale), "scale", q4_1);
+    store_half(-e * static_cast<float>(packed.minimum), "minimum", q4_1 + 2);
+    const auto number = [bytes = block + 16 + 32 * (sub / 2), shift = 4 * (sub % 2)](size_t i) {
+      return byte_at(bytes, i) >> shift & 0xF;
+    };
+    for (size_t i = 0; i < kHalfBlock; ++i)
+      q4_1[4 + i] = static_cast<std::byte>(number(i) | number(i + kHalfBlock) << 4);
+  }
+}
 
 void read_block(TensorType type, const std::byte* block, float* numbers) {
   switch (type) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block formats that files come in but that no kernel computes with (tensor_type.h: computed_type): K-quants, the
-// five-bit and offset formats, and the two tables of four bits. Read only.
+// The block formats that are read only: K-quants, the five-bit and offset formats, and the two tables of four bits. Of
+// these kernels compute with Q4_1 alone (tensor_type.h: computed_type).
 //
 // Layouts and arithmetic are those of GGUF's reference (ggml), f = half scale, little-endian:
 //   Q4_1    f d, f m, 16 bytes of nibbles                       x = d q + m
@@ -23,7 +23,11 @@
 namespace inflight {
 
 // One block to its numbers: unit_of(type) says how many bytes and numbers.
-// REQUIRES: computed_type(type) != type.   THREAD: any.   COST: O(numbers), no allocation.
+// REQUIRES: type is one of those above.   THREAD: any.   COST: O(numbers), no allocation.
 void read_block(TensorType type, const std::byte* block, float* numbers);
+
+// A block of Q4_K as 8 blocks of Q4_1: the same numbers q, d s and -e m rounded to half precision.
+// ERRORS: InvalidArgument where one of these is too large for it.   THREAD: any.
+void q4_1_of_q4_k(const std::byte* block, std::byte* q4_1);
 
 }  // namespace inflight

@@ -15,7 +15,7 @@ namespace inflight {
 // COST:     O(numbers), no allocation.   THREAD: any.
 void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<float> numbers);
 
-// REQUIRES: as dequantize_row; `type` is a computed type.
+// REQUIRES: as dequantize_row; `type` is one that parse_tensor_type() knows.
 // ERRORS:   InvalidArgument for NaN, an infinity, or a number too large for the type, naming it.
 void quantize_row(TensorType type, std::span<const float> numbers, std::span<std::byte> row);
 

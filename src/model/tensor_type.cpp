@@ -24,13 +24,13 @@ constexpr StoredType kStoredTypes[] = {
     {40, "NVFP4", {64, 36}},    {41, "Q1_0", {128, 18}},
 };
 
-constexpr std::array kComputed = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
-                                  TensorType::Q4_0};
-constexpr std::array kRounded = {TensorType::Q4_1,   TensorType::Q5_0,  TensorType::Q5_1, TensorType::Q2_K,
-                                 TensorType::Q3_K,   TensorType::Q4_K,  TensorType::Q5_K, TensorType::Q6_K,
-                                 TensorType::IQ4_NL, TensorType::IQ4_XS};
+constexpr std::array kWritten = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
+                                 TensorType::Q4_0};
+constexpr std::array kReadOnly = {TensorType::Q4_1,   TensorType::Q5_0,  TensorType::Q5_1, TensorType::Q2_K,
+                                  TensorType::Q3_K,   TensorType::Q4_K,  TensorType::Q5_K, TensorType::Q6_K,
+                                  TensorType::IQ4_NL, TensorType::IQ4_XS};
 
-bool is_computed(TensorType type) { return std::find(kComputed.begin(), kComputed.end(), type) != kComputed.end(); }
+bool is_written(TensorType type) { return std::find(kWritten.begin(), kWritten.end(), type) != kWritten.end(); }
 
 const StoredType& stored(TensorType type) {
   const StoredType* entry = find_stored_type(static_cast<uint32_t>(type));
@@ -53,7 +53,7 @@ const StoredType* find_stored_type(uint32_t id) {
 
 std::optional<TensorType> readable_type(uint32_t id) {
   const auto type = static_cast<TensorType>(id);
-  if (is_computed(type) || std::find(kRounded.begin(), kRounded.end(), type) != kRounded.end()) return type;
+  if (is_written(type) || std::find(kReadOnly.begin(), kReadOnly.end(), type) != kReadOnly.end()) return type;
   return {};
 }
 
@@ -62,19 +62,22 @@ TensorUnit unit_of(TensorType type) { return stored(type).unit; }
 const char* to_string(TensorType type) { return stored(type).name; }
 
 std::optional<TensorType> parse_tensor_type(std::string_view name) {
-  for (const TensorType type : kComputed) {
+  for (const TensorType type : kWritten) {
     if (equal_ignoring_case(name, to_string(type))) return type;
   }
   return {};
 }
 
-TensorType computed_type(TensorType type) { return is_computed(type) ? type : TensorType::Q8_0; }
+TensorType computed_type(TensorType type) {
+  if (type == TensorType::Q4_K) return TensorType::Q4_1;
+  return is_written(type) || type == TensorType::Q4_1 ? type : TensorType::Q8_0;
+}
 
 std::string readable_type_names() {
   std::string names;
   const auto add = [&names](TensorType type) { names += (names.empty() ? "" : ", ") + std::string(to_string(type)); };
-  std::for_each(kComputed.begin(), kComputed.end(), add);
-  std::for_each(kRounded.begin(), kRounded.end(), add);
+  std::for_each(kWritten.begin(), kWritten.end(), add);
+  std::for_each(kReadOnly.begin(), kReadOnly.end(), add);
   return names;
 }
 

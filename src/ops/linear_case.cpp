@@ -42,11 +42,13 @@ void fill_unit(PanelType type, Rng& rng, std::byte* unit) {
       return;
     case PanelType::Q8_0:
     case PanelType::Q4_0:
+    case PanelType::Q4_1:
       break;
   }
   const auto bytes = static_cast<size_t>(panel_unit(type).bytes);
-  store(half_of_float(static_cast<float>(rng.between(1, 1000)) * 2e-5F), unit);
   for (size_t i = 2; i < bytes; ++i) unit[i] = static_cast<std::byte>(rng.below(256));
+  store(half_of_float(static_cast<float>(rng.between(1, 1000)) * 2e-5F), unit);
+  if (type == PanelType::Q4_1) store(half_of_float(static_cast<float>(rng.between(-1000, 1000)) * 2e-4F), unit + 2);
 }
 
 const std::byte* unit_at(const LinearCase& c, int32_t output, int32_t k) {
@@ -58,8 +60,12 @@ const std::byte* unit_at(const LinearCase& c, int32_t output, int32_t k) {
 
 int32_t quantised_number(PanelType type, const std::byte* block, int32_t i) {
   if (type == PanelType::Q8_0) return load<int8_t>(block + 2 + i);
-  const auto byte = static_cast<uint32_t>(block[2 + i % 16]);
-  return static_cast<int32_t>(i < 16 ? byte & 15U : byte >> 4U) - 8;
+  const auto byte = static_cast<uint32_t>(block[(type == PanelType::Q4_1 ? 4 : 2) + i % 16]);
+  return static_cast<int32_t>(i < 16 ? byte & 15U : byte >> 4U) - (type == PanelType::Q4_1 ? 0 : 8);
+}
+
+float minimum_of(PanelType type, const std::byte* block) {
+  return type == PanelType::Q4_1 ? float_of_half(load<uint16_t>(block + 2)) : 0.0F;
 }
 
 void fill_rows(LinearCase& c, Rng& rng) {
@@ -116,9 +122,11 @@ float weight_number(const LinearCase& c, int32_t output, int32_t k) {
       return float_of_bfloat(load<uint16_t>(unit));
     case PanelType::Q8_0:
     case PanelType::Q4_0:
+    case PanelType::Q4_1:
       break;
   }
-  return float_of_half(load<uint16_t>(unit)) * static_cast<float>(quantised_number(c.shape.type, unit, k % kBlock));
+  return float_of_half(load<uint16_t>(unit)) * static_cast<float>(quantised_number(c.shape.type, unit, k % kBlock)) +
+         minimum_of(c.shape.type, unit);
 }
 
 float expected_output(const LinearCase& c, int32_t row, int32_t output) {
@@ -139,6 +147,10 @@ float expected_output(const LinearCase& c, int32_t row, int32_t output) {
     }
     const float scale = float_of_half(load<uint16_t>(block)) * c.scales[at];
     sum = std::fma(static_cast<float>(dot), scale, sum);
+    if (c.shape.type == PanelType::Q4_1) {
+      const float numbers = static_cast<float>(c.sums[2 * at + 1]) * c.scales[at];  // -8 times those of the row
+      sum = std::fma(-0.125F * minimum_of(c.shape.type, block), numbers, sum);
+    }
   }
   return sum;
 }

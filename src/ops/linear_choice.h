@@ -6,6 +6,7 @@
 // `inflight tune`. THREAD, ERRORS, LIFETIME: as device/device.h. Several processes may try at once.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct LinearTrialResult {
 };
 
 // All files that provide linear_tile(); the last runs everywhere.
-inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx2.cl", "linear.cl"};
+inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx_vnni.cl", "linear_avx2.cl", "linear.cl"};
 
 // The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
 [[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);
@@ -36,9 +37,12 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 // driver's compiler does.
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
-// The fastest good file at 32 rows, trying those that are Untried (about a second each, once a device and driver);
-// linear.cl when there is no other. Where nothing but the file of tuned_linear_file() has been tried, that one, if it
-// is good.
+// Of results in the order of linear_files(): the fastest good file at 32 rows, but of files about as fast the first;
+// linear.cl when there is no good one.
+[[nodiscard]] std::string best_linear_file(std::span<const LinearTrialResult> results);
+
+// The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where
+// nothing but the file of tuned_linear_file() has been tried, that one, if it is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

@@ -15,7 +15,8 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32, PanelType::F16, PanelType::BF16, PanelType::Q8_0, PanelType::Q4_0};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16,
+                                PanelType::Q8_0, PanelType::Q4_0, PanelType::Q4_1};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -40,6 +41,8 @@ const char* name_of(PanelType type) {
       return "Q8_0";
     case PanelType::Q4_0:
       return "Q4_0";
+    case PanelType::Q4_1:
+      return "Q4_1";
   }
   return "?";
 }
@@ -62,10 +65,20 @@ std::string linear_difference(const LinearCase& c, std::span<const float> y, siz
   return {};
 }
 
+std::vector<std::string> linear_sources(const std::string& file) {
+  if (file == "linear_avx_vnni.cl") return {file, "linear_avx2.cl"};
+  return {file};
+}
+
+ProgramSource linear_trial_source(const std::string& file) {
+  ProgramSource source{.files = linear_sources(file), .options = ""};
+  source.files.insert(source.files.begin(), "stage.cl");
+  source.files.emplace_back("linear_trial.cl");
+  return source;
+}
+
 LinearTrial::LinearTrial(Device& device, const std::string& file)
-    : device_(device),
-      program_(device, {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
-      kernel_(program_, "linear_trial") {}
+    : device_(device), program_(device, linear_trial_source(file)), kernel_(program_, "linear_trial") {}
 
 void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
   const int32_t panels = panel_count(shape.outputs);
@@ -91,7 +104,8 @@ std::vector<float> LinearTrial::run(const LinearCase& c) {
   return y;
 }
 
-LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats, size_t spread_bytes) {
+LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats, size_t spread_bytes,
+                                      int32_t together) {
   // One panel's random numbers serve for all panels.
   LinearShape one = shape;
   one.outputs = kPanelOutputs;
@@ -112,11 +126,11 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
   std::vector<double> seconds;
   launch(shape, 0);
   device_.finish();
-  for (int32_t i = 1; i <= repeats; ++i) {
+  for (int32_t copy = 1; copy <= repeats * together;) {
     const auto begin = std::chrono::steady_clock::now();
-    launch(shape, i % copies * panels);
+    for (int32_t i = 0; i < together; ++i, ++copy) launch(shape, copy % copies * panels);
     device_.finish();
-    seconds.push_back(seconds_since(begin));
+    seconds.push_back(seconds_since(begin) / together);
   }
   std::ranges::sort(seconds);
   timing.seconds = seconds.front();
@@ -180,11 +194,11 @@ double measure_peak_flops(Device& device) {
 double measure_peak_int8(Device& device) {
   const HostCpuFeatures& cpu = device.info().cpu;
   if (!cpu.avx2) return 0;
-  constexpr double kVnniProducts = 12.0 * 64, kAvx2Products = 6.0 * 32;
-  const Program program(device,
-                        {.files = {"peak_int8.cl"}, .options = fmt::format("-D PEAK_VNNI={}", int{cpu.avx512_vnni})});
+  const int32_t vnni_bits = cpu.avx512_vnni ? 512 : cpu.avx_vnni ? 256 : 0;
+  const double products = vnni_bits > 0 ? 12.0 * vnni_bits / 8 : 6.0 * 32;
+  const Program program(device, {.files = {"peak_int8.cl"}, .options = fmt::format("-D PEAK_VNNI={}", vnni_bits)});
   Kernel kernel(program, "peak_int8");
-  return measure_rate(device, kernel, 2 * (cpu.avx512_vnni ? kVnniProducts : kAvx2Products));
+  return measure_rate(device, kernel, 2 * products);
 }
 
 }  // namespace inflight

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int32_t kBlock = 32;  // depths of a quantised block
 constexpr size_t kLanes = kPanelOutputs;
-constexpr size_t kScaleBytes = 2;
 constexpr size_t kPieceBytes = 16;  // of a row, that move at once
 constexpr size_t kLine = 64;        // of a processor's cache
 
@@ -76,8 +75,9 @@ void ask_for(const std::byte* rows, size_t bytes) {
   for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(rows + i, 0, 2);
 }
 
-// `bytes` of each row from `offset` on. Of a block: half scale, then numbers in the file; 16 scales, then pieces of 4
-// bytes, lane by lane, in the panel. Byte i of a block of Q4_0 holds numbers i (low nibble) and 16 + i (high) in both.
+// `bytes` of each row from `offset` on. Of a block: half scale (Q4_1: and half minimum), then numbers in the file; 16
+// scales (and 16 minima), then pieces of 4 bytes, lane by lane, in the panel. Byte i of a block of 4 bits holds numbers
+// i (low nibble) and 16 + i (high) in both.
 void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, std::byte* to) {
   switch (type) {
     case PanelType::F32:
@@ -87,8 +87,10 @@ void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, s
       return interleave<uint16_t>(rows, offset, bytes / 2, to);
     case PanelType::Q8_0:
     case PanelType::Q4_0:
-      interleave<uint16_t>(rows, offset, 1, to);
-      return interleave<uint32_t>(rows, offset + kScaleBytes, (bytes - kScaleBytes) / 4, to + kScaleBytes * kLanes);
+    case PanelType::Q4_1:
+      const size_t halves = type == PanelType::Q4_1 ? 2 : 1, before = 2 * halves;
+      interleave<uint16_t>(rows, offset, halves, to);
+      return interleave<uint32_t>(rows, offset + before, (bytes - before) / 4, to + before * kLanes);
   }
 }
 
@@ -123,11 +125,15 @@ PanelUnit panel_unit(PanelType type) {
       return {kBlock, 34};
     case PanelType::Q4_0:
       return {kBlock, 18};
+    case PanelType::Q4_1:
+      return {kBlock, 20};
   }
   fail(ErrorCode::Unsupported, "weights of type id {} cannot be computed with", static_cast<int32_t>(type));
 }
 
-bool takes_bytes(PanelType type) { return type == PanelType::Q8_0 || type == PanelType::Q4_0; }
+bool takes_bytes(PanelType type) {
+  return type == PanelType::Q8_0 || type == PanelType::Q4_0 || type == PanelType::Q4_1;
+}
 
 size_t panel_bytes(PanelType type, int32_t depth) {
   const auto numbers = static_cast<size_t>(depth);
@@ -138,6 +144,8 @@ size_t panel_bytes(PanelType type, int32_t depth) {
       return numbers / kBlock * 544;
     case PanelType::Q4_0:
       return numbers / kBlock * 288;
+    case PanelType::Q4_1:
+      return numbers / kBlock * 320;
     case PanelType::F16:
     case PanelType::BF16:
       break;

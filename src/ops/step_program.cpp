@@ -10,6 +10,7 @@
 #include "base/math.h"
 #include "device/driver_pages.h"
 #include "ops/linear_choice.h"
+#include "ops/linear_trial.h"
 
 namespace inflight {
 namespace {
@@ -60,9 +61,10 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,
                         bool clblast) {
-  ProgramSource source{
-      .files = {"stage.cl", linear_file, "linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"},
-      .options = options_of(shape, device)};
+  ProgramSource source{.files = linear_sources(linear_file), .options = options_of(shape, device)};
+  source.files.insert(source.files.begin(), "stage.cl");
+  for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"})
+    source.files.emplace_back(file);
   if (shape.adapters) {
     source.files.insert(source.files.end() - 1, "lora.cl");
     source.options += " -D ADAPTERS=1";

@@ -6,13 +6,15 @@ namespace {
 
 constexpr std::string_view kPocl = "Portable Computing Language";
 
-// `inflight tune`, medians of 3 beside other work. The files for fewer features were timed on the same machine, which
+// `inflight tune`, medians of 3. The files for fewer features were timed on the same machine, which
 // has those of the first: what they gain or lose on an older processor is not known, their order is
 // (docs/performance/linear-layers.md, Zen 3).
 constexpr TunedLinear kTable[] = {
-    {kPocl, "3.1", "avx2 fma f16c avx512 avx512_vnni", "linear_vnni.cl", 34, 554, "AMD EPYC (Zen 5)"},
-    {kPocl, "3.1", "avx2 fma f16c avx512", "linear_avx2.cl", 28, 151, "AMD EPYC (Zen 5)"},
-    {kPocl, "3.1", "avx2 fma f16c", "linear_avx2.cl", 28, 151, "AMD EPYC (Zen 5)"},
+    {kPocl, "3.1", "avx2 fma f16c avx_vnni avx512 avx512_vnni", "linear_vnni.cl", 41, 1112, "AMD EPYC (Zen 5)"},
+    {kPocl, "3.1", "avx2 fma f16c avx512 avx512_vnni", "linear_vnni.cl", 41, 1112, "AMD EPYC (Zen 5)"},
+    {kPocl, "3.1", "avx2 fma f16c avx_vnni", "linear_avx_vnni.cl", 37, 637, "AMD EPYC (Zen 5)"},
+    {kPocl, "3.1", "avx2 fma f16c avx512", "linear_avx2.cl", 43, 312, "AMD EPYC (Zen 5)"},
+    {kPocl, "3.1", "avx2 fma f16c", "linear_avx2.cl", 43, 312, "AMD EPYC (Zen 5)"},
 };
 
 }  // namespace

@@ -14,11 +14,13 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32, PanelType::F16, PanelType::BF16, PanelType::Q8_0, PanelType::Q4_0};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16,
+                                PanelType::Q8_0, PanelType::Q4_0, PanelType::Q4_1};
 
 bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
   return file == "linear.cl" || (file == "linear_avx2.cl" && cpu.avx2 && cpu.fma && cpu.f16c) ||
+         (file == "linear_avx_vnni.cl" && cpu.avx_vnni && cpu.fma && cpu.f16c) ||
          (file == "linear_vnni.cl" && cpu.avx512_vnni);
 }
 

@@ -15,7 +15,7 @@ namespace inflight {
 namespace {
 
 TEST(TinyModel, RunsEveryKernel) {
-  for (const TensorType type : {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0}) {
+  for (const TensorType type : {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1}) {
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
     synthetic.spec.layer_count = 1;

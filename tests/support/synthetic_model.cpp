@@ -42,6 +42,72 @@ std::vector<std::byte> as_q5_0(const std::vector<float>& numbers) {
   return stored;
 }
 
+struct Range {
+  float step, lowest;
+};
+
+// Steps and offsets that hold 32 numbers in 4 bits: x = step * q + lowest, lowest <= 0.
+Range range_of(const float* x) {
+  const float lowest = std::min(*std::min_element(x, x + 32), 0.0F);
+  return {(*std::max_element(x, x + 32) - lowest) / 15.0F, lowest};
+}
+
+uint32_t four_bits(float x, float step, float lowest) {
+  return static_cast<uint32_t>(std::clamp(std::lround((x - lowest) / step), 0L, 15L));
+}
+
+// Blocks of 32: f16 step, f16 lowest, nibbles; x = step * q + lowest.
+std::vector<std::byte> as_q4_1(const std::vector<float>& numbers) {
+  std::vector<std::byte> stored(numbers.size() / 32 * 20);
+  for (size_t block = 0; block < numbers.size() / 32; ++block) {
+    const float* const x = numbers.data() + block * 32;
+    std::byte* const out = stored.data() + block * 20;
+    const Range range = range_of(x);
+    const std::array<uint16_t, 2> halves = {half_of_float(range.step), half_of_float(range.lowest)};
+    std::memcpy(out, halves.data(), 4);
+    for (size_t i = 0; i < 32; ++i) {
+      const uint32_t q = four_bits(x[i], float_of_half(halves[0]), float_of_half(halves[1]));
+      out[4 + i % 16] |= static_cast<std::byte>(q << (i < 16 ? 0U : 4U));
+    }
+  }
+  return stored;
+}
+
+// Blocks of 256: f16 d, f16 e, 8 x (6-bit s, 6-bit m) in 12 bytes, nibbles; x = d * s * q - e * m in sub-blocks of 32.
+std::vector<std::byte> as_q4_k(const std::vector<float>& numbers) {
+  std::vector<std::byte> stored(numbers.size() / 256 * 144);
+  for (size_t block = 0; block < numbers.size() / 256; ++block) {
+    const float* const x = numbers.data() + block * 256;
+    std::byte* const out = stored.data() + block * 144;
+    float step = 0.0F, lowest = 0.0F;
+    for (size_t sub = 0; sub < 8; ++sub) {
+      step = std::max(step, range_of(x + 32 * sub).step);
+      lowest = std::min(lowest, range_of(x + 32 * sub).lowest);
+    }
+    const std::array<uint16_t, 2> halves = {half_of_float(step / 63.0F), half_of_float(-lowest / 63.0F)};
+    std::memcpy(out, halves.data(), 4);
+    const float d = float_of_half(halves[0]), e = float_of_half(halves[1]);
+    for (size_t sub = 0; sub < 8; ++sub) {
+      const Range range = range_of(x + 32 * sub);
+      const auto s = static_cast<uint32_t>(std::clamp(std::lround(range.step / d), 1L, 63L));
+      const auto m = static_cast<uint32_t>(std::clamp(std::lround(-range.lowest / e), 0L, 63L));
+      if (sub < 4) {
+        out[4 + sub] |= static_cast<std::byte>(s);
+        out[8 + sub] |= static_cast<std::byte>(m);
+      } else {
+        out[8 + sub] = static_cast<std::byte>((s & 15U) | (m & 15U) << 4U);
+        out[sub] |= static_cast<std::byte>(s >> 4U << 6U);
+        out[4 + sub] |= static_cast<std::byte>(m >> 4U << 6U);
+      }
+      for (size_t i = 0; i < 32; ++i) {
+        const uint32_t q = four_bits(x[32 * sub + i], d * static_cast<float>(s), -e * static_cast<float>(m));
+        out[16 + sub / 2 * 32 + i] |= static_cast<std::byte>(q << (sub % 2 == 0 ? 0U : 4U));
+      }
+    }
+  }
+  return stored;
+}
+
 class ModelBuilder {
  public:
   explicit ModelBuilder(const SyntheticModel& model) : model_(model), spec_(model.spec) {}
@@ -151,13 +217,23 @@ class ModelBuilder {
 
   void matrix(const std::string& name, int32_t rows, int32_t columns, TensorType type) {
     const auto numbers = uniform(name, int64_t{rows} * columns, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
-    if (type == TensorType::Q5_0) {
-      writer_.tensor(name, 6U, {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)}, as_q5_0(numbers));
-      return;
+    const std::vector<uint64_t> dimensions = {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)};
+    const auto id = static_cast<uint32_t>(type);
+    switch (type) {
+      case TensorType::Q5_0:
+        writer_.tensor(name, id, dimensions, as_q5_0(numbers));
+        return;
+      case TensorType::Q4_1:
+        writer_.tensor(name, id, dimensions, as_q4_1(numbers));
+        return;
+      case TensorType::Q4_K:
+        writer_.tensor(name, id, dimensions, as_q4_k(numbers));
+        return;
+      default:
+        break;
     }
     const bool fits = columns % unit_of(type).numbers == 0;
-    writer_.tensor(name, fits ? type : TensorType::F16, {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)},
-                   numbers);
+    writer_.tensor(name, fits ? type : TensorType::F16, dimensions, numbers);
   }
 
   void vector(const std::string& name, int32_t size, float centre) {

@@ -78,6 +78,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"BF16", [](test::SyntheticModel& m) { m.matrix_type = TensorType::BF16; }},
                     Kind{"Q8", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q8_0; }, 0.12},
                     Kind{"Q4", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q4_0; }, 0.12},
+                    Kind{"Q41", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q4_1; }, 0.12},
+                    Kind{"Q4KAsQ41",
+                         [](test::SyntheticModel& m) {
+                           m.matrix_type = TensorType::Q4_K;
+                           m.spec.hidden_size = m.spec.feed_forward_size = 256;
+                           m.spec.head_count = 4;
+                           m.spec.head_size = m.spec.rope_dimension_count = 64;
+                         },
+                         0.12},
                     Kind{"Q5RoundedToQ8", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q5_0; }, 0.2},
                     Kind{"MixedOutput",
                          [](test::SyntheticModel& m) {

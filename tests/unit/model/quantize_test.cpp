@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: rows are stored and read back bit for bit as GGUF's reference does it.
-// Covers: model/block_formats.cpp
+// Covers: model/block_formats.cpp, model/convert_rows.cpp
 // Method: tests/golden/quants.gguf, written by PyPI's gguf package (make_quants.py): ties, signs,
 // scales that are subnormal or 0 in F16, random rows; random blocks of the formats that are only read.
 #include "model/quantize.h"
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "support/test_data.h"
 
@@ -75,6 +76,29 @@ INSTANTIATE_TEST_SUITE_P(Types, ReadOnlyRows,
                                          TensorType::Q3_K, TensorType::Q4_K, TensorType::Q5_K, TensorType::Q6_K,
                                          TensorType::IQ4_NL, TensorType::IQ4_XS),
                          [](const auto& type) { return to_string(type.param); });
+
+// The same numbers; scales and minima rounded to half precision.
+TEST(ConvertRows, Q4KBecomesQ41) {
+  const GgufFile golden(source_path("tests/golden/quants.gguf"));
+  const GgufTensor* const stored = golden.find_tensor("Q4_K");
+  ASSERT_NE(stored, nullptr);
+  const auto rows = static_cast<size_t>(stored->rows()), columns = static_cast<size_t>(stored->columns());
+  const size_t from = row_bytes(TensorType::Q4_K, stored->columns()),
+               to = row_bytes(TensorType::Q4_1, stored->columns());
+  std::vector<std::byte> converted(rows * to);
+  convert_rows(TensorType::Q4_K, TensorType::Q4_1, stored->columns(), stored->bytes, 0, converted);
+  std::vector<float> expected(columns), found(columns);
+  for (size_t row = 0; row < rows; ++row) {
+    dequantize_row(TensorType::Q4_K, stored->bytes.subspan(row * from, from), expected);
+    dequantize_row(TensorType::Q4_1, std::span(converted).subspan(row * to, to), found);
+    for (size_t block = 0; block < columns; block += 32) {
+      float largest = 0.0F;  // of d s q and e m each: at most three times the largest number or the range
+      for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(expected[i]));
+      for (size_t i = block; i < block + 32; ++i)
+        ASSERT_NEAR(found[i], expected[i], 3 * largest * 0x1p-11F + 16 * 0x1p-25F) << row << ", " << i;
+    }
+  }
+}
 
 TEST(QuantizeRow, StoresZerosWhereTheScaleVanishes) {
   const std::vector<float> tiny(kQuantBlock, 1e-42F);

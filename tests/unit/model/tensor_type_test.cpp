@@ -40,6 +40,8 @@ TEST(StoredType, KnowsTypesThatAreReadOnlyOrNotAtAll) {
   EXPECT_EQ(readable_type(14), TensorType::Q6_K);
   EXPECT_EQ(computed_type(TensorType::Q6_K), TensorType::Q8_0);
   EXPECT_EQ(computed_type(TensorType::Q4_0), TensorType::Q4_0);
+  EXPECT_EQ(computed_type(TensorType::Q4_1), TensorType::Q4_1);
+  EXPECT_EQ(computed_type(TensorType::Q4_K), TensorType::Q4_1);
   EXPECT_STREQ(find_stored_type(16)->name, "IQ2_XXS");
   EXPECT_FALSE(readable_type(16));
   for (const uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 1000U, ~0U}) {

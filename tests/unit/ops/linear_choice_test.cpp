@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/binary_cache.h"
 #include "device/program.h"
+#include "ops/linear_trial.h"
 #include "ops/tuned_linear.h"
 #include "support/pretended_device.h"
 #include "support/temp_folder.h"
@@ -31,8 +32,7 @@ class LinearChoice : public testing::Test {
   void leave_trial(const std::string& file, int32_t unfinished) {
     const std::string text = "1 " + std::to_string(unfinished) + " 0 0 0 0 ";  // no process has the number 0
     BinaryCache(cache_folder())
-        .store("linear-" +
-                   program_cache_key(device_.info(), {.files = {"stage.cl", file, "linear_trial.cl"}, .options = ""}),
+        .store("linear-" + program_cache_key(device_.info(), linear_trial_source(file)),
                std::as_bytes(std::span(text)));
   }
 
@@ -54,6 +54,17 @@ TEST_F(LinearChoice, KeepsWhatItFound) {
   }
   const LinearTrialResult again = try_linear_file(device_, "linear.cl");
   EXPECT_EQ(again.state, TrialState::Good) << again.reason;
+}
+
+TEST(BestLinearFile, IsTheFirstOfThoseAboutAsFast) {
+  const auto result = [](const char* file, TrialState state, double gflops) {
+    return LinearTrialResult{.file = file, .state = state, .reason = {}, .batch_gflops = gflops};
+  };
+  using enum TrialState;
+  EXPECT_EQ(best_linear_file(std::vector{result("a", Good, 100), result("b", Good, 119), result("c", Good, 50)}), "a");
+  EXPECT_EQ(best_linear_file(std::vector{result("a", Good, 100), result("b", Good, 121), result("c", Good, 140)}), "b");
+  EXPECT_EQ(best_linear_file(std::vector{result("a", Bad, 900), result("b", Good, 1), result("c", Untried, 9)}), "b");
+  EXPECT_EQ(best_linear_file(std::vector{result("a", Bad, 900)}), "linear.cl");
 }
 
 // Covers: ops/tuned_linear.cpp
@@ -79,7 +90,8 @@ TEST(TunedLinearTable, NamesFilesThatRunThere) {
     info.type = DeviceType::Cpu;
     info.cpu.avx2 = info.cpu.fma = info.cpu.f16c = entry.features.find("f16c") != std::string::npos;
     info.cpu.avx512 = entry.features.find("avx512") != std::string::npos;
-    info.cpu.avx512_vnni = entry.features.find("vnni") != std::string::npos;
+    info.cpu.avx_vnni = entry.features.find("avx_vnni") != std::string::npos;
+    info.cpu.avx512_vnni = entry.features.find("avx512_vnni") != std::string::npos;
     EXPECT_EQ(info.cpu.describe(), entry.features);
     EXPECT_EQ(tuned_linear_file(info), entry.file);
     const std::vector<std::string> files = linear_files(info);

@@ -45,18 +45,19 @@ TEST(Panel, PlainNumbersLieSixteenOutputsSideBySide) {
 }
 
 TEST(Panel, QuantisedBlocksKeepScalesFirst) {
-  for (const PanelType type : {PanelType::Q8_0, PanelType::Q4_0}) {
+  for (const PanelType type : {PanelType::Q8_0, PanelType::Q4_0, PanelType::Q4_1}) {
     const std::vector<std::byte> rows = random_rows(type), panels = packed(type, rows);
     const auto unit = static_cast<size_t>(panel_unit(type).bytes);
-    const size_t numbers = unit - 2, block_bytes = 32 + 16 * numbers;
+    const size_t halves = type == PanelType::Q4_1 ? 2 : 1, numbers = unit - 2 * halves, block_bytes = 16 * unit;
     for (size_t output = 0; output < kOutputs; ++output) {
       for (size_t block = 0; block < 2; ++block) {
         const std::byte* const from = &rows[(output * 2 + block) * unit];
         const std::byte* const to = &panels[output / 16 * panel_bytes(type, kDepth) + block * block_bytes];
         const size_t lane = output % 16;
-        ASSERT_EQ(std::memcmp(to + lane * 2, from, 2), 0);
+        for (size_t i = 0; i < halves; ++i) ASSERT_EQ(std::memcmp(to + 32 * i + lane * 2, from + 2 * i, 2), 0);
         for (size_t i = 0; i < numbers; ++i) {
-          ASSERT_EQ(to[32 + i / 4 * 64 + lane * 4 + i % 4], from[2 + i]) << output << ' ' << block << ' ' << i;
+          ASSERT_EQ(to[32 * halves + i / 4 * 64 + lane * 4 + i % 4], from[2 * halves + i])
+              << output << ' ' << block << ' ' << i;
         }
       }
     }

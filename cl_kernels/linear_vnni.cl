@@ -11,6 +11,9 @@
 #define LINEAR_ROWS 64
 #define STRETCH_DEPTH 256  // F16: 8 KiB of the panel
 #define FLOATS_AHEAD 2048  // bytes of a panel of floats that are asked for before they are read
+#ifndef ASK_FOR
+#define ASK_FOR "prefetcht0"  // weights into the first-level cache
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 // M(row, its register for the integer sum, its register for the scale)
@@ -179,15 +182,15 @@ typedef struct {
   }
 
 // Asks for the block AHEAD_Q8 (AHEAD_Q4) blocks on, some 3 KiB: it is needed sooner than the processor finds out by itself when
-// many rows meet this one. Into the second-level cache: what is under way to the first is limited to some two dozen lines,
-// which the rows need, too. What is read after the last of the panel's `blocks` lies `skip` bytes behind it. Reaches behind
-// the last panel; prefetches do not fault.
+// many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second: to the first some two dozen lines may
+// be under way on Zen 4, where the rows are waiting, too. What is read after the last of the panel's `blocks` lies `skip` bytes
+// behind it. Reaches behind the last panel; prefetches do not fault.
 #define AHEAD_Q8 6
 #define AHEAD_Q4 12
 #define BLOCK_BYTES_Q8 544
 #define BLOCK_BYTES_Q4 288
 #define BLOCK_BYTES_Q41 320
-#define PREFETCH(at) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(at));
+#define PREFETCH(at) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(ahead), "i"(at));
 #define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
 #define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
 
@@ -257,7 +260,7 @@ DEFINE_INTEGER_ROWS(Q41)
                      "test %[n], %[n]\n"                                                                                  \
                      "jz 2f\n"                                                                                            \
                      "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
-                     "prefetcht1 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
+                     ASK_FOR " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
                      "add $2*" #BYTES ", %[w]\n"                                                                          \
                      "add $8, %[x]\n"                                                                                     \
                      "add $8, %[y]\n"                                                                                     \
@@ -299,8 +302,8 @@ DEFINE_INTEGER_ROWS(Q41)
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
     __global const uchar* next = w + ahead;                                                                               \
     __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     "prefetcht1 (%[next])\n"                                                                             \
-                     "prefetcht1 (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
+                     ASK_FOR " (%[next])\n"                                                                             \
+                     ASK_FOR " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
                      "add $" #BYTES ", %[w]\n"                                                                            \
                      "add $" #BYTES ", %[next]\n"                                                                         \
                      "add $4, %[x]\n"                                                                                     \

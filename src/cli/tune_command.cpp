@@ -181,7 +181,7 @@ void tune(const TuneFlags& flags) {
                              {"decode_gb_per_second", result.decode_gb_per_second},
                              {"batch_gflops", result.batch_gflops}});
     if (!flags.as_json) {
-      fmt::print("{:<18} {:<9} Q8_0: 1 row {:.1f} GB/s, 32 rows {:.0f} GFLOP/s{}{}\n", file, state_text(result.state),
+      fmt::print("{:<18} {:<9} Q8_0: 1 row {:.1f} GB/s, 8 rows {:.0f} GFLOP/s{}{}\n", file, state_text(result.state),
                  result.decode_gb_per_second, result.batch_gflops, result.reason.empty() ? "" : "; ", result.reason);
     }
   }

@@ -157,7 +157,7 @@ void read_iq4_xs(const std::byte* block, float* x) {
 // ERRORS: InvalidArgument when x is not finite or beyond F16's range.
 void store_half(float x, const char* what, std::byte* to) {
   const uint16_t bits = half_of_float(x);
-  if ((bits & 0x7C00U) == 0x7C00U) fail(ErrorCode::InvalidArgument, "{} {} is too large for half precision", what, x);
+  if ((bits & 0x7C00U) == 0x7C00U) fail(ErrorCode::InvalidArgument, "{} {} is beyond half precision", what, x);
   std::memcpy(to, &bits, sizeof bits);
 }
 

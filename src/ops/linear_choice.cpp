@@ -32,6 +32,15 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
+// Launches one after the other for so long that Linux, which may wake two workers of PoCL on one processor after a
+// rest, moves one away.
+LinearTrial::Timing time_steadily(LinearTrial& trial, const LinearShape& shape, size_t spread_bytes) {
+  constexpr double kSeconds = 5e-3;
+  constexpr int32_t kRepeats = 8, kLaunchesMax = 100;
+  const double once = trial.time(shape, 1, spread_bytes).seconds;
+  return trial.time(shape, kRepeats, spread_bytes, std::clamp(static_cast<int32_t>(kSeconds / once), 1, kLaunchesMax));
+}
+
 LinearTrialResult known_or_tried(Device& device, const std::string& file) {
   LinearTrialResult result = stored_trial(device.info(), file);
   if (result.state == TrialState::Untried || result.state == TrialState::Running) {
@@ -46,7 +55,10 @@ LinearTrialResult known_or_tried(Device& device, const std::string& file) {
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
-  if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) files.emplace_back("linear_vnni.cl");
+  if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) {
+    files.emplace_back("linear_vnni.cl");
+    files.emplace_back("linear_vnni_l2.cl");
+  }
   if (info.type == DeviceType::Cpu && info.cpu.avx2 && info.cpu.fma && info.cpu.f16c) {
     if (info.cpu.avx_vnni) files.emplace_back("linear_avx_vnni.cl");
     files.emplace_back("linear_avx2.cl");
@@ -80,13 +92,11 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
     result.reason = verify_linear(trial);
     result.state = result.reason.empty() ? TrialState::Good : TrialState::Bad;
     if (result.state == TrialState::Good) {
-      // Long enough that Linux, which may wake two workers of PoCL on one processor after a rest, moves one away.
-      constexpr int32_t kRepeats = 8, kDecodeLaunches = 10, kBatchLaunches = 20;
       constexpr size_t kSpreadBytes = size_t{64} << 20;
-      const auto decode = trial.time({PanelType::Q8_0, 8192, 2048, 1}, kRepeats, kSpreadBytes, kDecodeLaunches);
-      const auto batch = trial.time({PanelType::Q8_0, 1024, 2048, 32}, kRepeats, 0, kBatchLaunches);
+      const auto decode = time_steadily(trial, {PanelType::Q8_0, 8192, 2048, 1}, kSpreadBytes);
+      const auto batch = time_steadily(trial, {PanelType::Q8_0, 9216, 576, 8}, kSpreadBytes);
       result.decode_gb_per_second = static_cast<double>(decode.weight_bytes) / decode.seconds * 1e-9;
-      result.batch_gflops = 2.0 * 32 * 1024 * 2048 / batch.seconds * 1e-9;
+      result.batch_gflops = 2.0 * 8 * 9216 * 576 / batch.seconds * 1e-9;
     }
   } catch (const Error& error) {
     result.state = error.code() == ErrorCode::OutOfMemory ? TrialState::Untried : TrialState::Bad;

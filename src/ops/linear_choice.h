@@ -21,11 +21,12 @@ struct LinearTrialResult {
   int32_t unfinished = 0;           // trials in a row that never ended
   std::string reason;               // of Bad, or why it stayed Untried
   double decode_gb_per_second = 0;  // weights read, Q8_0, 1 row
-  double batch_gflops = 0;          // Q8_0, 32 rows
+  double batch_gflops = 0;          // Q8_0, 8 rows, weights out of memory, too: few sequences that decode
 };
 
 // All files that provide linear_tile(); the last runs everywhere.
-inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_avx_vnni.cl", "linear_avx2.cl", "linear.cl"};
+inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_vnni_l2.cl", "linear_avx_vnni.cl",
+                                               "linear_avx2.cl", "linear.cl"};
 
 // The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
 [[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);
@@ -37,7 +38,7 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 // driver's compiler does.
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
-// Of results in the order of linear_files(): the fastest good file at 32 rows, but of files about as fast the first;
+// Of results in the order of linear_files(): the fastest good file at 8 rows, but of files about as fast the first;
 // linear.cl when there is no good one.
 [[nodiscard]] std::string best_linear_file(std::span<const LinearTrialResult> results);
 

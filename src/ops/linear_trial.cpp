@@ -67,6 +67,7 @@ std::string linear_difference(const LinearCase& c, std::span<const float> y, siz
 
 std::vector<std::string> linear_sources(const std::string& file) {
   if (file == "linear_avx_vnni.cl") return {file, "linear_avx2.cl"};
+  if (file == "linear_vnni_l2.cl") return {file, "linear_vnni.cl"};
   return {file};
 }
 

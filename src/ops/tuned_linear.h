@@ -15,9 +15,9 @@ namespace inflight {
 struct TunedLinear {
   std::string_view platform;  // equal
   std::string_view driver;    // what the driver's version begins with
+  std::string_view name;      // a part of the device's name
   std::string_view features;  // HostCpuFeatures::describe(), equal
   std::string_view file;
-  double decode_gb_per_second, batch_gflops;  // as LinearTrialResult, of 2 processors
   std::string_view measured_on;
 };
 [[nodiscard]] std::span<const TunedLinear> tuned_linear_table();

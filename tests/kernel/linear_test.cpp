@@ -21,7 +21,7 @@ bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
   return file == "linear.cl" || (file == "linear_avx2.cl" && cpu.avx2 && cpu.fma && cpu.f16c) ||
          (file == "linear_avx_vnni.cl" && cpu.avx_vnni && cpu.fma && cpu.f16c) ||
-         (file == "linear_vnni.cl" && cpu.avx512_vnni);
+         ((file == "linear_vnni.cl" || file == "linear_vnni_l2.cl") && cpu.avx512_vnni);
 }
 
 LinearCase first_rows(const LinearCase& c, int32_t rows) {

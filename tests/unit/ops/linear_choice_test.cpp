@@ -84,8 +84,9 @@ TEST_F(LinearChoice, WhatWasMeasuredBeforeIsTriedAlone) {
 
 TEST(TunedLinearTable, NamesFilesThatRunThere) {
   for (const TunedLinear& entry : tuned_linear_table()) {
-    DeviceInfo info{
-        .name = {}, .platform = std::string(entry.platform), .driver = std::string(entry.driver) + "+debian"};
+    DeviceInfo info{.name = "one of " + std::string(entry.name) + "'s",
+                    .platform = std::string(entry.platform),
+                    .driver = std::string(entry.driver) + "+debian"};
     EXPECT_EQ(tuned_linear_file(info), "") << "without these features";
     info.type = DeviceType::Cpu;
     info.cpu.avx2 = info.cpu.fma = info.cpu.f16c = entry.features.find("f16c") != std::string::npos;

@@ -181,28 +181,21 @@ typedef struct {
     if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
-// Asks for the block AHEAD_Q8 (AHEAD_Q4) blocks on, some 3 KiB: it is needed sooner than the processor finds out by itself when
-// many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second: to the first some two dozen lines may
-// be under way on Zen 4, where the rows are waiting, too. What is read after the last of the panel's `blocks` lies `skip` bytes
-// behind it. Reaches behind the last panel; prefetches do not fault.
-#define AHEAD_Q8 6
-#define AHEAD_Q4 12
 #define BLOCK_BYTES_Q8 544
 #define BLOCK_BYTES_Q4 288
 #define BLOCK_BYTES_Q41 320
-#define PREFETCH(at) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(ahead), "i"(at));
-#define PREFETCH_5 PREFETCH(0) PREFETCH(64) PREFETCH(128) PREFETCH(192) PREFETCH(256)
-#define PREFETCH_9 PREFETCH_5 PREFETCH(320) PREFETCH(384) PREFETCH(448) PREFETCH(512)
-
-INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
+#define AHEAD_8_BITS 6
+#define AHEAD_4_BITS 12
+// Block k of a panel of `blocks`, each of `bytes`; asks for the block `ahead` blocks on, some 3 KiB: it is needed sooner than
+// the processor finds out by itself when many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second:
+// to the first some two dozen lines may be under way on Zen 4, where the rows are waiting, too. What is read after the last block
+// lies `skip` bytes behind it. Reaches behind the last panel; prefetches do not fault.
+INLINE __global const uchar* block_at(__global const uchar* panel, int k, int blocks, int bytes, int ahead, long skip)
 {
-  __global const uchar* block = panel + 544 * k;
-  __global const uchar* ahead = block + 544 * AHEAD_Q8 + (k + AHEAD_Q8 < blocks ? 0 : skip);
-  PREFETCH_9
-  Block b;
-  b.d = vload_half16(0, (__global const half*)block);
-  _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
-  return b;
+  __global const uchar* block = panel + bytes * k;
+  __global const uchar* next = block + bytes * ahead + (k + ahead < blocks ? 0 : skip);
+  _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(next), "i"(i));
+  return block;
 }
 INLINE void unpack(Block* b, __global const uchar* nibbles)
 {
@@ -213,11 +206,17 @@ INLINE void unpack(Block* b, __global const uchar* nibbles)
     b->w[4 + j] = (both >> 4) & 0x0F0F0F0F;
   }
 }
+INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
+{
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q8, AHEAD_8_BITS, skip);
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
+  return b;
+}
 INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 {
-  __global const uchar* block = panel + 288 * k;
-  __global const uchar* ahead = block + 288 * AHEAD_Q4 + (k + AHEAD_Q4 < blocks ? 0 : skip);
-  PREFETCH_5
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD_4_BITS, skip);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   unpack(&b, block + 32);
@@ -225,9 +224,7 @@ INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 }
 INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip)
 {
-  __global const uchar* block = panel + 320 * k;
-  __global const uchar* ahead = block + 320 * AHEAD_Q4 + (k + AHEAD_Q4 < blocks ? 0 : skip);
-  PREFETCH_5
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD_4_BITS, skip);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
@@ -260,7 +257,7 @@ DEFINE_INTEGER_ROWS(Q41)
                      "test %[n], %[n]\n"                                                                                  \
                      "jz 2f\n"                                                                                            \
                      "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
-                     ASK_FOR " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                     \
+                     ASK_FOR " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                      \
                      "add $2*" #BYTES ", %[w]\n"                                                                          \
                      "add $8, %[x]\n"                                                                                     \
                      "add $8, %[y]\n"                                                                                     \
@@ -302,8 +299,8 @@ DEFINE_INTEGER_ROWS(Q41)
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
     __global const uchar* next = w + ahead;                                                                               \
     __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     ASK_FOR " (%[next])\n"                                                                             \
-                     ASK_FOR " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                           \
+                     ASK_FOR " (%[next])\n"                                                                              \
+                     ASK_FOR " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                            \
                      "add $" #BYTES ", %[w]\n"                                                                            \
                      "add $" #BYTES ", %[next]\n"                                                                         \
                      "add $4, %[x]\n"                                                                                     \

@@ -41,7 +41,7 @@ static void embed_item(const Memory* memory, __global const EmbedArgs* args, int
   __global const uchar* panel = weight_panel(memory, &args->table, token / 16, panel_bytes(type, depth));
   __global float* out = memory->act + args->out + (size_t)row * depth;
   const int lane = token % 16;
-  if (type != TYPE_Q8_0 && type != TYPE_Q4_0 && type != TYPE_Q4_1) {
+  if (!takes_bytes(type)) {
     for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, lane, k);
     return;
   }

@@ -162,6 +162,9 @@ typedef struct {
   int rows;  // T
 } LinearInput;
 
+// Whether weights of the type are blocks, which read rows quantised to int8.
+static int takes_bytes(int type) { return type == TYPE_Q8_0 || type == TYPE_Q4_0 || type == TYPE_Q4_1; }
+
 // Bytes of a panel of 16 outputs (layouts: linear.cl).
 static int panel_bytes(int type, int depth)
 {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #if defined(__linux__)
 #include <sched.h>
-#include <strings.h>
 #include <unistd.h>
 #endif
 
@@ -47,11 +46,9 @@ constexpr int32_t kPromptRows = 512;                // of a prompt's last step
 constexpr size_t kSpreadBytes = size_t{128} << 20;  // of weights, for few rows: they come from memory
 
 TensorType weight_type(const std::string& name) {
-  using enum TensorType;
-  for (const TensorType type : {F32, F16, BF16, Q8_0, Q4_0, Q4_1}) {
-    if (strcasecmp(name.c_str(), to_string(type)) == 0) return type;
-  }
-  fail(ErrorCode::InvalidArgument, "no weight type '{}'; one of: F32, F16, BF16, Q8_0, Q4_0, Q4_1", name);
+  const std::optional<TensorType> type = parse_computed_type(name);
+  if (!type) fail(ErrorCode::InvalidArgument, "no weight type '{}'; one of: F32, F16, BF16, Q8_0, Q4_0, Q4_1", name);
+  return *type;
 }
 
 struct Limits {

@@ -68,6 +68,11 @@ std::optional<TensorType> parse_tensor_type(std::string_view name) {
   return {};
 }
 
+std::optional<TensorType> parse_computed_type(std::string_view name) {
+  if (equal_ignoring_case(name, to_string(TensorType::Q4_1))) return TensorType::Q4_1;
+  return parse_tensor_type(name);
+}
+
 TensorType computed_type(TensorType type) {
   if (type == TensorType::Q4_K) return TensorType::Q4_1;
   return is_written(type) || type == TensorType::Q4_1 ? type : TensorType::Q8_0;

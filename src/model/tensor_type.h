@@ -41,6 +41,8 @@ struct TensorUnit {
 [[nodiscard]] const char* to_string(TensorType type);  // "Q8_0"
 // A type that rows can be quantised to, F32, F16, BF16, Q8_0 or Q4_0, by its name in any case: "q8_0".
 [[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);
+// One of these or Q4_1: a type that kernels compute with.
+[[nodiscard]] std::optional<TensorType> parse_computed_type(std::string_view name);
 
 // What the kernels compute with: the type itself for F32, F16, BF16, Q8_0, Q4_0 and Q4_1; for the others what they
 // become when they are loaded: Q4_1 for Q4_K, whose numbers stay and whose scales and minima are rounded to half

@@ -32,15 +32,6 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
-// Launches one after the other for so long that Linux, which may wake two workers of PoCL on one processor after a
-// rest, moves one away.
-LinearTrial::Timing time_steadily(LinearTrial& trial, const LinearShape& shape, size_t spread_bytes) {
-  constexpr double kSeconds = 5e-3;
-  constexpr int32_t kRepeats = 8, kLaunchesMax = 100;
-  const double once = trial.time(shape, 1, spread_bytes).seconds;
-  return trial.time(shape, kRepeats, spread_bytes, std::clamp(static_cast<int32_t>(kSeconds / once), 1, kLaunchesMax));
-}
-
 LinearTrialResult known_or_tried(Device& device, const std::string& file) {
   LinearTrialResult result = stored_trial(device.info(), file);
   if (result.state == TrialState::Untried || result.state == TrialState::Running) {
@@ -93,8 +84,11 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
     result.state = result.reason.empty() ? TrialState::Good : TrialState::Bad;
     if (result.state == TrialState::Good) {
       constexpr size_t kSpreadBytes = size_t{64} << 20;
-      const auto decode = time_steadily(trial, {PanelType::Q8_0, 8192, 2048, 1}, kSpreadBytes);
-      const auto batch = time_steadily(trial, {PanelType::Q8_0, 9216, 576, 8}, kSpreadBytes);
+      constexpr int32_t kRepeats = 8;
+      // Linux may wake two workers of PoCL on one processor after a rest; within some times as long it moves one away.
+      constexpr double kSeconds = 5e-3;
+      const auto decode = trial.time({PanelType::Q8_0, 8192, 2048, 1}, kRepeats, kSpreadBytes, kSeconds);
+      const auto batch = trial.time({PanelType::Q8_0, 9216, 576, 8}, kRepeats, kSpreadBytes, kSeconds);
       result.decode_gb_per_second = static_cast<double>(decode.weight_bytes) / decode.seconds * 1e-9;
       result.batch_gflops = 2.0 * 8 * 9216 * 576 / batch.seconds * 1e-9;
     }

@@ -66,14 +66,13 @@ std::string linear_difference(const LinearCase& c, std::span<const float> y, siz
 }
 
 std::vector<std::string> linear_sources(const std::string& file) {
-  if (file == "linear_avx_vnni.cl") return {file, "linear_avx2.cl"};
-  if (file == "linear_vnni_l2.cl") return {file, "linear_vnni.cl"};
-  return {file};
+  if (file == "linear_avx_vnni.cl") return {"stage.cl", file, "linear_avx2.cl"};
+  if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni.cl"};
+  return {"stage.cl", file};
 }
 
 ProgramSource linear_trial_source(const std::string& file) {
   ProgramSource source{.files = linear_sources(file), .options = ""};
-  source.files.insert(source.files.begin(), "stage.cl");
   source.files.emplace_back("linear_trial.cl");
   return source;
 }
@@ -106,7 +105,7 @@ std::vector<float> LinearTrial::run(const LinearCase& c) {
 }
 
 LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats, size_t spread_bytes,
-                                      int32_t together) {
+                                      double seconds_each) {
   // One panel's random numbers serve for all panels.
   LinearShape one = shape;
   one.outputs = kPanelOutputs;
@@ -124,15 +123,19 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
   sums_ = uploaded(device_, "trial sums", c.sums);
   y_ = Buffer<float>(device_, "trial outputs",
                      static_cast<size_t>(shape.rows) * static_cast<size_t>(panels * kPanelOutputs));
-  std::vector<double> seconds;
-  launch(shape, 0);
-  device_.finish();
-  for (int32_t copy = 1; copy <= repeats * together;) {
+  int32_t copy = 0;
+  const auto seconds_of_launch = [&](int32_t launches) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int32_t i = 0; i < together; ++i, ++copy) launch(shape, copy % copies * panels);
+    for (int32_t i = 0; i < launches; ++i) launch(shape, copy++ % copies * panels);
     device_.finish();
-    seconds.push_back(seconds_since(begin) / together);
-  }
+    return seconds_since(begin) / launches;
+  };
+  constexpr int32_t kLaunchesMax = 100;
+  static_cast<void>(seconds_of_launch(1));  // drivers that compile at the first launch have done so
+  const double once = seconds_of_launch(1);
+  const int32_t together = std::clamp(static_cast<int32_t>(seconds_each / once), 1, kLaunchesMax);
+  std::vector<double> seconds(static_cast<size_t>(repeats));
+  for (double& one_launch : seconds) one_launch = seconds_of_launch(together);
   std::ranges::sort(seconds);
   timing.seconds = seconds.front();
   timing.median_seconds = seconds[seconds.size() / 2];

@@ -12,7 +12,7 @@
 
 namespace inflight {
 
-// The files of cl_kernels that make up one of kLinearFiles (linear_choice.h), in order.
+// What a program with one of kLinearFiles (linear_choice.h) begins with: files of cl_kernels, in order.
 [[nodiscard]] std::vector<std::string> linear_sources(const std::string& file);
 [[nodiscard]] ProgramSource linear_trial_source(const std::string& file);
 
@@ -24,15 +24,15 @@ class LinearTrial {
   // y [rows][16 * panels].
   [[nodiscard]] std::vector<float> run(const LinearCase& linear_case);
 
-  // Seconds of one layer: the fastest and the median of `repeats` times `together` launches, one directly after the
-  // other. The weights are read from memory as in a step: the panels lie several times in the buffer, spread_bytes in
-  // all, and each launch reads the next ones.
+  // Seconds of one layer: the fastest and the median of `repeats` times as many launches, one directly after the other,
+  // as take seconds_each (at least one, at most 100). The weights are read from memory as in a step: the panels lie
+  // several times in the buffer, spread_bytes in all, and each launch reads the next ones.
   struct Timing {
     double seconds = 0;  // fastest
     double median_seconds = 0;
     size_t weight_bytes = 0;
   };
-  [[nodiscard]] Timing time(const LinearShape& shape, int32_t repeats, size_t spread_bytes, int32_t together = 1);
+  [[nodiscard]] Timing time(const LinearShape& shape, int32_t repeats, size_t spread_bytes, double seconds_each = 0);
 
  private:
   void launch(const LinearShape& shape, int32_t first_panel);

@@ -62,7 +62,6 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,
                         bool clblast) {
   ProgramSource source{.files = linear_sources(linear_file), .options = options_of(shape, device)};
-  source.files.insert(source.files.begin(), "stage.cl");
   for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"})
     source.files.emplace_back(file);
   if (shape.adapters) {

@@ -7,12 +7,12 @@
 //   - rows in [1, LINEAR_ROWS]; acc_a and acc_b have LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
 //     b may be null: then acc_b is left alone. Both panels are of one type and depth, not necessarily of one matrix.
 //   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
-//   - F32, F16, BF16 read in->x [T][K] f32. Q8_0, Q4_0 and Q4_1 read the rows quantised to int8 in blocks of 32 along K, block by
+//   - F32, F16, BF16 read in->x [T][K] f32. The others read the rows quantised to int8 in blocks of 32 along K, block by
 //     block: in->q [K/32][T][32] in -127..127, in->scale [K/32][T] f32, in->sum [K/32][T][2] int for kernels whose weights are
 //     biased: the first two int16, the low one -8 * the sum of the block's int8 at depths 4i and 4i+1, the high one that at
 //     4i+2 and 4i+3; the second -8 * the sum of all. T is in->rows. Per block, dot = exact integer, then
-//     acc = fma(dot, d_weight * scale, acc), blocks in order; Q4_1 then acc = fma(-0.125 * m_weight, sum * scale, acc) with the
-//     second of in->sum.
+//     acc = fma(dot, d_weight * scale, acc), blocks in order. Q4_1 and Q5_1 then acc = fma(-0.125 * m_weight, sum * scale, acc)
+//     with the second of in->sum. Q6_K: a block's two halves of 16 depths one after the other, each with its d_weight.
 //   - NaN and infinity in the input reach both (quantised rows carry them in the scale).
 // Panels, as packed by src/ops/panel.cpp (outputs beyond N are zero):
 //   F32, F16, BF16: [k][16 outputs].
@@ -20,6 +20,9 @@
 //   Q4_0: per block 16 half scales, then 256 bytes in [4][16 outputs][4]: byte (i, n, j) holds depth 4i+j in its low and
 //         16+4i+j in its high nibble, each biased by 8.
 //   Q4_1: per block 16 half scales, 16 half minima, then the same 256 bytes, without bias: a number is d * nibble + m.
+//   Q5_1: between minima and nibbles 64 bytes [16 outputs][4]: bit i of byte (n, j) is bit 4 of the number at depth 4i+j.
+//   Q6_K: per block 16 half scales of the depths 0..15, 16 of 16..31, then 128 bytes in [2][16 outputs][4]: bits 2i and 2i+1 of
+//         byte (h, n, j) are bits 4 and 5 of the number at depth 16h+4i+j, biased by 32; then the nibbles.
 // Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
 // Test: tests/kernel/linear_test.cpp.
 
@@ -58,35 +61,33 @@
     float16 acc[ROWS];                                                                                           \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
     for (int b = 0; b < blocks; b++) {                                                                           \
+      const int two = has_two_halves(type);                                                                      \
       const float16 d = vload_half16(0, (__global const half*)panel);                                            \
-      const float16 m = type == TYPE_Q4_1 ? vload_half16(1, (__global const half*)panel) : (float16)(0.0f);      \
-      __global const int* bytes = (__global const int*)(panel + (type == TYPE_Q4_1 ? 64 : 32));                  \
+      const float16 e = two ? vload_half16(1, (__global const half*)panel) : d; /* second scale, or minimum */   \
+      __global const int* bytes = (__global const int*)(panel + (two ? 64 : 32));                                \
       panel += panel_bytes(type, 32);                                                                            \
       int16 dot[ROWS];                                                                                           \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) dot[r] = 0;                                               \
       for (int k4 = 0; k4 < 8; k4++) {                                                                           \
-        int16 w;                                                                                                 \
-        if (type == TYPE_Q8_0) {                                                                                 \
-          w = vload16(k4, bytes);                                                                                \
-        } else {                                                                                                 \
-          w = vload16(k4 & 3, bytes);                                                                            \
-          w = (k4 < 4 ? w : w >> 4) & 0x0F0F0F0F;                                                                \
-        }                                                                                                        \
-        if (type == TYPE_Q4_0) {                                                                                 \
-          w = ((w | 0x10101010) - 0x08080808) ^ 0x10101010; /* each nibble - 8, sign kept in 5 bits */           \
-          w |= ((w & 0x10101010) << 1) | ((w & 0x10101010) << 2) | ((w & 0x10101010) << 3);                      \
-        }                                                                                                        \
+        const int16 w = type == TYPE_Q8_0                                                                        \
+                            ? vload16(k4, bytes)                                                                 \
+                            : four_numbers_16(type, vload16(nibble_words(type, k4), bytes),                      \
+                                              vload16(upper_words(type, k4), bytes), k4);                        \
         _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                       \
           const int v = x[((size_t)b * in->rows + r) * 8 + k4];                                                  \
           dot[r] += ((w << 24) >> 24) * ((v << 24) >> 24) + ((w << 16) >> 24) * ((v << 16) >> 24) +              \
                     ((w << 8) >> 24) * ((v << 8) >> 24) + (w >> 24) * (v >> 24);                                 \
+          if (type == TYPE_Q6_K && k4 == 3) {                                                                    \
+            acc[r] = fma(convert_float16(dot[r]), d * scale[(size_t)b * in->rows + r], acc[r]);                  \
+            dot[r] = 0;                                                                                          \
+          }                                                                                                      \
         }                                                                                                        \
       }                                                                                                          \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                         \
         const size_t at = (size_t)b * in->rows + r;                                                              \
-        acc[r] = fma(convert_float16(dot[r]), d * scale[at], acc[r]);                                            \
-        if (type == TYPE_Q4_1) {                                                                                 \
-          acc[r] = fma(m * -0.125f, (float16)((float)in->sum[(row0 + at) * 2 + 1] * scale[at]), acc[r]);         \
+        acc[r] = fma(convert_float16(dot[r]), (type == TYPE_Q6_K ? e : d) * scale[at], acc[r]);                  \
+        if (two && type != TYPE_Q6_K) {                                                                          \
+          acc[r] = fma(e * -0.125f, (float16)((float)in->sum[(row0 + at) * 2 + 1] * scale[at]), acc[r]);         \
         }                                                                                                        \
       }                                                                                                          \
     }                                                                                                            \

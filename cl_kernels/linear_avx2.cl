@@ -7,10 +7,12 @@
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
 //   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
 //     16 bits.
+//   Q5_1, Q6_K: |w| (at most 32) times x with the sign of w; the 8 products of a lane and half a block stay below 2^15, so half
+//     a block is summed in 16 bits.
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
-//     at minus 128 (or 8) times the sum of the row's block, so that they end exact.
-//   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; 4-bit and float
-//   weights are decoded into it once.
+//     at minus 128 (or 8) times the sum of the row's block, so that they end exact; Q6_K: |w| as without.
+//   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; weights of
+//   4 bits and floats are decoded into it once, those of 5 and 6 bits for few rows, too.
 //   Measured: docs/performance/linear-layers.md.
 // Test: tests/kernel/linear_test.cpp.
 #define LINEAR_ROWS 48
@@ -49,6 +51,11 @@
   "vpxor 64*\\j+32(%[w]), %[with], %%ymm11\n"
 #define Q8_ADD(row) ADD_4_PRODUCTS(row)
 #define Q4_ADD(row) ADD_4_PRODUCTS(row)
+#define ADD_SIGNED(row)                                                                       \
+  "%{vex%} vpdpbusd %%ymm13, %%ymm10, %[" row "0]\n"                                          \
+  "%{vex%} vpdpbusd %%ymm14, %%ymm11, %[" row "1]\n"
+#define Q5_TILES q41_decoded
+#define DEFINE_Q5_BLOCKS(ROWS)
 #define Q8_FIRST_SUM (int8)(minus[2 * r + 1] << 4)
 #define Q4_FIRST_SUM (int8)(minus[2 * r + 1])
 #define Q4_SUM(sum) sum
@@ -75,6 +82,14 @@
   "vpmaddubsw %%ymm12, %%ymm11, %%ymm14\n"                                                    \
   "vpaddw %%ymm13, %[" row "0], %[" row "0]\n"                                                \
   "vpaddw %%ymm14, %[" row "1], %[" row "1]\n"
+#define ADD_SIGNED(row)                                                                       \
+  "vpmaddubsw %%ymm13, %%ymm10, %%ymm13\n"                                                    \
+  "vpmaddubsw %%ymm14, %%ymm11, %%ymm14\n"                                                    \
+  "vpaddw %%ymm13, %[" row "0], %[" row "0]\n"                                                \
+  "vpaddw %%ymm14, %[" row "1], %[" row "1]\n"
+#define Q5_TILES q51_decoded
+#define DEFINE_Q5_BLOCKS(ROWS) \
+  DEFINE_BLOCKS(q51_decoded, q5_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, ADD_MINIMUM, )
 #define Q8_FIRST_SUM (int8)(0)
 #define Q4_FIRST_SUM (int8)(minus[2 * r])
 #define Q4_SUM(sum) add_pairs(sum)
@@ -128,6 +143,33 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
+// Half a block of decoded numbers of at most 32.
+#define HALF_ROW(at, row)                                                                     \
+  "vpbroadcastd 4*\\j" at ", %%ymm12\n"                                                       \
+  "vpsignb %%ymm8, %%ymm12, %%ymm13\n"                                                        \
+  "vpsignb %%ymm9, %%ymm12, %%ymm14\n" ADD_SIGNED(row)
+#define DEFINE_HALF_DOT(ROWS)                                                                 \
+  INLINE void half_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)  \
+  {                                                                                           \
+    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = 0;                          \
+    __asm__(".irp j,0,1,2,3\n"                                                                \
+            "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                  \
+            "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                               \
+            "vpabsb %%ymm8, %%ymm10\n"                                                        \
+            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(HALF_ROW) ".endr\n"                       \
+            : SUMS_##ROWS                                                                     \
+            : [w] "r"(w), ROW_INPUTS                                                          \
+            : SCRATCH_REGISTERS);                                                             \
+    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = Q4_SUM(sum[i]);             \
+  }                                                                                           \
+  INLINE void q5_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum) \
+  {                                                                                           \
+    int8 second[2 * ROWS];                                                                    \
+    half_dot_##ROWS(w, x, stride, sum);                                                       \
+    half_dot_##ROWS(w + 4, x + 16, stride, second);                                           \
+    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] += second[i];                 \
+  }
+
 // Asks for the lines of the block that is a stretch behind this one; a prefetch does not fault.
 INLINE void ask_ahead(__global const uchar* block, int bytes)
 {
@@ -175,6 +217,20 @@ INLINE void ask_ahead(__global const uchar* block, int bytes)
   total[2 * r + 1] = fma(HALVES(3) * -0.125f, (float8)(numbers), total[2 * r + 1]);
 #define PANEL __global const uchar* panel
 #define DECODED const int16 *w, const float16 *halves
+// The same for Q6_K, whose half blocks have scales of their own.
+#define DEFINE_Q6_BLOCKS(ROWS)                                                                                          \
+  static void q6_decoded_##ROWS(DECODED, const LinearInput* in, int row0, int block0, int blocks, int ask, float16* acc) \
+  {                                                                                                                     \
+    for (int part = 0; part < 2 * blocks; part++) {                                                                     \
+      const size_t first = (size_t)(block0 + part / 2) * in->rows + row0;                                               \
+      __global const float* scale = in->scale + first;                                                                  \
+      int8 sum[2 * ROWS];                                                                                               \
+      half_dot_##ROWS(w + 4 * part, in->q + first * 32 + part % 2 * 16, 32, sum);                                       \
+      _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                                \
+        acc[r] = fma(convert_float16((int16)(sum[2 * r], sum[2 * r + 1])), halves[part] * scale[r], acc[r]);            \
+      }                                                                                                                 \
+    }                                                                                                                   \
+  }
 #define ASK(BYTES) if (ask) ask_ahead(panel + BYTES * b, BYTES);
 #define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
@@ -183,7 +239,10 @@ INLINE void ask_ahead(__global const uchar* block, int bytes)
   DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
   DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )
 #define DEFINE_FEW_ROWS(ROWS)                                                                                           \
+  DEFINE_HALF_DOT(ROWS)                                                                                                 \
   DEFINE_TILE(ROWS)                                                                                                     \
+  DEFINE_Q5_BLOCKS(ROWS)                                                                                                \
+  DEFINE_Q6_BLOCKS(ROWS)                                                                                                \
   DEFINE_Q4_DOT(ROWS)                                                                                                   \
   DEFINE_BLOCKS(q4, q4_dot, ROWS, PANEL, panel + 288 * b + 32, Q4_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(288))   \
   DEFINE_BLOCKS(q41, q4_dot, ROWS, PANEL, panel + 320 * b + 64, Q41_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, ASK(320))
@@ -216,11 +275,12 @@ static int next_part(int left, int most)
 #else
 #define CASES(NAME, ...) FEW_CASES(NAME, __VA_ARGS__)
 #endif
-#define FOR_TILES(NAME, ...)                                                                  \
+#define FOR_TILES_OF(ROWS, CASES, NAME, ...)                                                  \
   for (int r = 0, tile; r < rows; r += tile) {                                                \
-    tile = next_part(rows - r, TILE_ROWS);                                                    \
+    tile = next_part(rows - r, ROWS);                                                         \
     switch (tile) { CASES(NAME, __VA_ARGS__) }                                                \
   }
+#define FOR_TILES(NAME, ...) FOR_TILES_OF(TILE_ROWS, CASES, NAME, __VA_ARGS__)
 
 static void q8_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
@@ -261,6 +321,32 @@ static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* i
       FOR_TILES(q41_decoded, w, halves)
     } else {
       FOR_TILES(q4_decoded, w, halves)
+    }
+  }
+}
+
+// Q5_1 and Q6_K.
+static void upper_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+{
+  int16 w[8 * STRETCH_BLOCKS];
+  float16 halves[2 * STRETCH_BLOCKS];
+  const int bytes = panel_bytes(type, 32);
+  for (int block0 = 0, blocks; block0 < depth / 32; block0 += blocks) {
+    blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
+    for (int b = 0; b < blocks; b++) {
+      __global const uchar* block = panel + bytes * (block0 + b);
+      ask_ahead(block, 448);
+      for (int i = 0; i < 2; i++) halves[2 * b + i] = vload_half16(i, (__global const half*)block);
+      __global const int* words = (__global const int*)(block + 64);
+      _Pragma("unroll") for (int i = 0; i < 8; i++)
+      {
+        w[8 * b + i] = four_numbers_16(type, vload16(nibble_words(type, i), words), vload16(upper_words(type, i), words), i);
+      }
+    }
+    if (type == TYPE_Q6_K) {
+      FOR_TILES_OF(4, FEW_CASES, q6_decoded, w, halves)
+    } else {
+      FOR_TILES(Q5_TILES, w, halves)
     }
   }
 }
@@ -343,6 +429,8 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
     q4_rows(1, panel, in, row0, rows, depth, acc);
   } else if (type == TYPE_Q4_1) {
     q4_rows(2, panel, in, row0, rows, depth, acc);
+  } else if (takes_bytes(type)) {
+    upper_rows(type, panel, in, row0, rows, depth, acc);
   } else {
     float_rows(type, panel, in, row0, rows, depth, acc);
   }

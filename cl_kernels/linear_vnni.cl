@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_vnni.cl: linear_tile() for x86 processors with AVX-512 and its VNNI; contract and panel layouts: linear.cl. Gives
-// the same bits as linear.cl does.
+// the same bits as linear.cl does. linear_vnni_floats.cl, its other half, precedes it in a program.
 //   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
-//   Q8_0, Q4_0, Q4_1 (here Q8, Q4, Q41): a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0: w + 128,
-//     Q4_0: w + 8, Q4_1: w) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row, broadcast from
-//     memory. Two panels share the broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or 8) times the sum
-//     of the row's block, so that they end exact; the float sums of the rows wait in the first-level cache.
-//   F32, F16, BF16: 8 rows times a stretch of two panels that stays in the first-level cache.
+//   Q8_0, Q4_0, Q4_1, Q5_1 (here Q8, Q4, Q41, Q51): a block's 32 depths of 16 outputs fill 8 registers as unsigned bytes (Q8_0:
+//     w + 128, Q4_0: w + 8, the others: w) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row,
+//     broadcast from memory. Two panels share the broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or
+//     8) times the sum of the row's block, so that they end exact; the float sums of the rows wait in the first-level cache.
+//   Q6_K (here Q6): half a block at once, w as signed bytes times x + 128, since the rows have no sums of half blocks; the
+//     sums begin at minus 128 times the sum of each output's weights.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
-#define LINEAR_ROWS 64
-#define STRETCH_DEPTH 256  // F16: 8 KiB of the panel
-#define FLOATS_AHEAD 2048  // bytes of a panel of floats that are asked for before they are read
-#ifndef ASK_FOR
-#define ASK_FOR "prefetcht0"  // weights into the first-level cache
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 // M(row, its register for the integer sum, its register for the scale)
 #define EACH_1(M) M("0", "0", "8")
 #define EACH_2(M) EACH_1(M) M("1", "1", "9")
 #define EACH_4(M) EACH_2(M) M("2", "2", "10") M("3", "3", "11")
 
-#define BROADCAST "%{1to16%}"
 #define ROW_BEGIN_Q8(row, sum, scale) "vpslld $4, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
 #define ROW_BEGIN_Q4(row, sum, scale) "vpbroadcastd 8*" row "+4(%[minus]), %%zmm" sum "\n"
 #define ROW_BEGIN_Q41(row, sum, scale) "vpxord %%zmm" sum ", %%zmm" sum ", %%zmm" sum "\n"
@@ -52,7 +45,8 @@
 typedef struct {
   int16 w[8];  // unsigned bytes: [k/4] of [output][4]
   float16 d;
-  float16 m;  // of Q41: -1/8 of the minima
+  float16 m;       // of Q41: -1/8 of the minima; of Q6: scales of the second half
+  int16 minus[2];  // of Q6: -128 times the sum of each half's weights
 } Block;
 #define MINIMUM_INPUT_Q8(n, block)
 #define MINIMUM_INPUT_Q4(n, block)
@@ -124,20 +118,87 @@ typedef struct {
                        "memory");                                                                                         \
   }
 
-// acc[r] += the products of a panel, acc_b[r] those of another if there is one.
-#define DEFINE_INTEGER_ROWS(TYPE)                                                                                         \
+#define DEFINE_BLOCK(TYPE)                                                                                                \
   DEFINE_BLOCK_ROWS(TYPE, 4)                                                                                              \
   DEFINE_BLOCK_ROWS(TYPE, 2)                                                                                              \
   DEFINE_BLOCK_ROWS(TYPE, 1)                                                                                              \
-  DEFINE_BLOCK_PAIR(TYPE)                                                                                                 \
+  DEFINE_BLOCK_PAIR(TYPE)
+DEFINE_BLOCK(Q8)
+DEFINE_BLOCK(Q4)
+DEFINE_BLOCK(Q41)
+
+// Half a block of Q6: depths 16 * part to 16 * part + 15.
+#define HALF_BEGIN(row, sum, x) "vmovdqa64 %[minus], %%zmm" sum "\n"
+#define HALF_DOT(j, row, sum, x)                                            \
+  "vpbroadcastd 4*" j "+32*" row "(%[x]), %%zmm" x "\n"                     \
+  "vpxord %[flip], %%zmm" x ", %%zmm" x "\n"                                \
+  "vpdpbusd %[a" j "], %%zmm" x ", %%zmm" sum "\n"
+#define HALF_DOT_0(row, sum, x) HALF_DOT("0", row, sum, x)
+#define HALF_DOT_1(row, sum, x) HALF_DOT("1", row, sum, x)
+#define HALF_DOT_2(row, sum, x) HALF_DOT("2", row, sum, x)
+#define HALF_DOT_3(row, sum, x) HALF_DOT("3", row, sum, x)
+#define HALF_END(row, sum, x) ROW_ADD(row, sum, x) ROW_STORE(row, sum)
+#define PAIR_HALF_BEGIN(row, a, b, x) "vmovdqa64 %[minus_a], %%zmm" a "\nvmovdqa64 %[minus_b], %%zmm" b "\n"
+#define PAIR_HALF_DOT(j, row, a, b, x) HALF_DOT(j, row, a, x) "vpdpbusd %[b" j "], %%zmm" x ", %%zmm" b "\n"
+#define PAIR_HALF_DOT_0(row, a, b, x) PAIR_HALF_DOT("0", row, a, b, x)
+#define PAIR_HALF_DOT_1(row, a, b, x) PAIR_HALF_DOT("1", row, a, b, x)
+#define PAIR_HALF_DOT_2(row, a, b, x) PAIR_HALF_DOT("2", row, a, b, x)
+#define PAIR_HALF_DOT_3(row, a, b, x) PAIR_HALF_DOT("3", row, a, b, x)
+#define HALF_INPUTS(n, block, part)                                                                                       \
+  [n##0] "v"(block->w[4 * part]), [n##1] "v"(block->w[4 * part + 1]), [n##2] "v"(block->w[4 * part + 2]),                 \
+      [n##3] "v"(block->w[4 * part + 3])
+#define HALF_SCALES(block, part) (part ? block->m : block->d)
+#define FLIP [flip] "v"((int16)(int)0x80808080)
+#define DEFINE_HALF_ROWS(ROWS)                                                                                            \
+  INLINE void half_rows_##ROWS(const Block* b, int part, __global const char* x, __global const float* scale,             \
+                               float16* acc)                                                                              \
+  {                                                                                                                       \
+    __asm__ volatile(EACH_##ROWS(HALF_BEGIN) EACH_##ROWS(HALF_DOT_0) EACH_##ROWS(HALF_DOT_1) EACH_##ROWS(HALF_DOT_2)      \
+                         EACH_##ROWS(HALF_DOT_3) EACH_##ROWS(ROW_CONVERT) EACH_##ROWS(HALF_END)                           \
+                     :                                                                                                    \
+                     : HALF_INPUTS(a, b, part), [d] "v"(HALF_SCALES(b, part)), [minus] "v"(b->minus[part]), FLIP,         \
+                       [x] "r"(x + 16 * part), [scale] "r"(scale), [acc] "r"(acc)                                         \
+                     : "zmm0", "zmm1", "zmm2", "zmm3", "zmm8", "zmm9", "zmm10", "zmm11", "memory");                       \
+  }                                                                                                                       \
+  INLINE void block_rows_Q6_##ROWS(const Block* b, __global const char* x, __global const float* scale,                   \
+                                   __global const int* minus, float16* acc)                                               \
+  {                                                                                                                       \
+    half_rows_##ROWS(b, 0, x, scale, acc);                                                                                \
+    half_rows_##ROWS(b, 1, x, scale, acc);                                                                                \
+  }
+DEFINE_HALF_ROWS(1)
+DEFINE_HALF_ROWS(2)
+DEFINE_HALF_ROWS(4)
+INLINE void half_pair(const Block* a, const Block* b, int part, __global const char* x, __global const float* scale,
+                      float16* acc_a, float16* acc_b)
+{
+  __asm__ volatile(PAIR_4(PAIR_HALF_BEGIN) PAIR_4(PAIR_HALF_DOT_0) PAIR_4(PAIR_HALF_DOT_1) PAIR_4(PAIR_HALF_DOT_2)
+                       PAIR_4(PAIR_HALF_DOT_3) PAIR_4(PAIR_END_Q8)
+                   :
+                   : HALF_INPUTS(a, a, part), HALF_INPUTS(b, b, part), [da] "v"(HALF_SCALES(a, part)),
+                     [db] "v"(HALF_SCALES(b, part)), [minus_a] "v"(a->minus[part]), [minus_b] "v"(b->minus[part]), FLIP,
+                     [x] "r"(x + 16 * part), [scale] "r"(scale), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)
+                   : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11",
+                     "memory");
+}
+INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x, __global const float* scale,
+                          __global const int* minus, float16* acc_a, float16* acc_b)
+{
+  half_pair(a, b, 0, x, scale, acc_a, acc_b);
+  half_pair(a, b, 1, x, scale, acc_a, acc_b);
+}
+
+// acc[r] += the products of a panel, acc_b[r] those of another if there is one.
+// KIND: whose block_rows and block_pair it is computed with.
+#define DEFINE_INTEGER_ROWS(TYPE, KIND)                                                                                   \
   INLINE void last_rows_##TYPE(const Block* b, __global const char* x, __global const float* scale,                       \
                                __global const int* minus, int r, int rows, float16* acc)                                  \
   {                                                                                                                       \
     if (rows - r >= 2) {                                                                                                  \
-      block_rows_##TYPE##_2(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                            \
+      block_rows_##KIND##_2(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                            \
       r += 2;                                                                                                             \
     }                                                                                                                     \
-    if (r < rows) block_rows_##TYPE##_1(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                \
+    if (r < rows) block_rows_##KIND##_1(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                \
   }                                                                                                                       \
   static void integer_one_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
                                   float16* acc)                                                                           \
@@ -149,7 +210,7 @@ typedef struct {
       __global const float* scale = in->scale + first;                                                                    \
       __global const int* minus = in->sum + first * 2;                                                                    \
       int r = 0;                                                                                                          \
-      for (; r + 4 <= rows; r += 4) block_rows_##TYPE##_4(&a, x + r * 32, scale + r, minus + r * 2, acc + r);             \
+      for (; r + 4 <= rows; r += 4) block_rows_##KIND##_4(&a, x + r * 32, scale + r, minus + r * 2, acc + r);             \
       last_rows_##TYPE(&a, x, scale, minus, r, rows, acc);                                                                \
     }                                                                                                                     \
   }                                                                                                                       \
@@ -167,7 +228,7 @@ typedef struct {
       __global const int* minus = in->sum + first * 2;                                                                    \
       int r = 0;                                                                                                          \
       for (; r + 4 <= rows; r += 4) {                                                                                     \
-        block_pair_##TYPE(&a, &b, x + r * 32, scale + r, minus + r * 2, acc + r, acc_b + r);                              \
+        block_pair_##KIND(&a, &b, x + r * 32, scale + r, minus + r * 2, acc + r, acc_b + r);                              \
       }                                                                                                                   \
       last_rows_##TYPE(&a, x, scale, minus, r, rows, acc);                                                                \
       last_rows_##TYPE(&b, x, scale, minus, r, rows, acc_b);                                                              \
@@ -184,9 +245,11 @@ typedef struct {
 #define BLOCK_BYTES_Q8 544
 #define BLOCK_BYTES_Q4 288
 #define BLOCK_BYTES_Q41 320
+#define BLOCK_BYTES_Q51 384
+#define BLOCK_BYTES_Q6 448
 #define AHEAD_8_BITS 6
-#define AHEAD_4_BITS 12
-// Block k of a panel of `blocks`, each of `bytes`; asks for the block `ahead` blocks on, some 3 KiB: it is needed sooner than
+#define AHEAD 12
+// Block k of a panel of `blocks`, each of `bytes`; asks for the block `ahead` blocks on, 3 to 5 KiB: it is needed sooner than
 // the processor finds out by itself when many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second:
 // to the first some two dozen lines may be under way on Zen 4, where the rows are waiting, too. What is read after the last block
 // lies `skip` bytes behind it. Reaches behind the last panel; prefetches do not fault.
@@ -206,6 +269,13 @@ INLINE void unpack(Block* b, __global const uchar* nibbles)
     b->w[4 + j] = (both >> 4) & 0x0F0F0F0F;
   }
 }
+INLINE void unpack_upper(int type, Block* b, __global const int* words)
+{
+  _Pragma("unroll") for (int j = 0; j < 8; j++)
+  {
+    b->w[j] = four_numbers_16(type, vload16(nibble_words(type, j), words), vload16(upper_words(type, j), words), j);
+  }
+}
 INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 {
   __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q8, AHEAD_8_BITS, skip);
@@ -216,7 +286,7 @@ INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 }
 INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD_4_BITS, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD, skip);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   unpack(&b, block + 32);
@@ -224,140 +294,48 @@ INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
 }
 INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD_4_BITS, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD, skip);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
   unpack(&b, block + 64);
   return b;
 }
-DEFINE_INTEGER_ROWS(Q8)
-DEFINE_INTEGER_ROWS(Q4)
-DEFINE_INTEGER_ROWS(Q41)
-
-// Floats. Rows 0..7 are at x, x + s, x + 2s, y = x + 3s, x + 4s, y + 2s, z = x + 6s, y + 4s.
-#define FLOATS_1(M) M("(%[x])", "0")
-#define FLOATS_2(M) FLOATS_1(M) M("(%[x],%[s])", "1")
-#define FLOATS_4(M) FLOATS_2(M) M("(%[x],%[s],2)", "2") M("(%[y])", "3")
-#define FLOATS_8(M) FLOATS_4(M) M("(%[x],%[s],4)", "4") M("(%[y],%[s],2)", "5") M("(%[z])", "6") M("(%[y],%[s],4)", "7")
-#define FLOAT_ROW(at, row) "vfmadd231ps " at BROADCAST ", %%zmm8, %%zmm" row "\n"
-#define FLOAT_ROW_NEXT(at, row) "vfmadd231ps 4" at BROADCAST ", %%zmm9, %%zmm" row "\n"
-#define ACC_LOAD(at, row) "vmovups 64*" row "(%[acc]), %%zmm" row "\n"
-#define ACC_STORE(at, row) "vmovups %%zmm" row ", 64*" row "(%[acc])\n"
-#define LOAD_F16(at, to) "vcvtph2ps 32*" at "(%[w]), %%zmm" to "\n"
-#define LOAD_F32(at, to) "vmovups 64*" at "(%[w]), %%zmm" to "\n"
-#define LOAD_BF16(at, to) "vpmovzxwd 32*" at "(%[w]), %%zmm" to "\nvpslld $16, %%zmm" to ", %%zmm" to "\n"
-// acc[r] += the products of `count` depths with rows r = 0..ROWS-1, two depths at a time.
-#define DEFINE_FLOAT_TILE(TYPE, ROWS, BYTES)                                                                              \
-  INLINE void floats_##TYPE##_##ROWS(__global const uchar* w, __global const float* x, long stride, long count, float16* acc) \
-  {                                                                                                                       \
-    __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
-    long pairs = count / 2;                                                                                               \
-    __asm__ volatile(FLOATS_##ROWS(ACC_LOAD)                                                                              \
-                     "test %[n], %[n]\n"                                                                                  \
-                     "jz 2f\n"                                                                                            \
-                     "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
-                     ASK_FOR " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                      \
-                     "add $2*" #BYTES ", %[w]\n"                                                                          \
-                     "add $8, %[x]\n"                                                                                     \
-                     "add $8, %[y]\n"                                                                                     \
-                     "add $8, %[z]\n"                                                                                     \
-                     "dec %[n]\n"                                                                                         \
-                     "jnz 1b\n"                                                                                           \
-                     "2: test $1, %[count]\n"                                                                             \
-                     "jz 3f\n" LOAD_##TYPE("0", "8") FLOATS_##ROWS(FLOAT_ROW)                                             \
-                     "3:\n" FLOATS_##ROWS(ACC_STORE)                                                                      \
-                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(pairs)                                \
-                     : [s] "r"(4 * stride), [acc] "r"(acc), [count] "r"(count)                                            \
-                     : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "memory");   \
+INLINE Block block_Q51(__global const uchar* panel, int k, int blocks, long skip)
+{
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q51, AHEAD, skip);
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  b.m = vload_half16(1, (__global const half*)block) * -0.125f;
+  unpack_upper(TYPE_Q5_1, &b, (__global const int*)(block + 64));
+  return b;
+}
+// The sum of each output's bytes in w[0..3], times -128.
+INLINE int16 minus_of(const int16* w)
+{
+  int16 sum = 0;
+  _Pragma("unroll") for (int j = 0; j < 4; j++)
+  {
+    __asm__("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(w[j]), "v"((int16)(int)0x80808080));
   }
-// The same for two panels, which share the broadcasts: rows' sums of panel a in zmm0..7, of b in zmm8..15.
-#define FLOAT_PAIR(at, a, b)                                                \
-  "vbroadcastss " at ", %%zmm18\n"                                          \
-  "vfmadd231ps %%zmm18, %%zmm16, %%zmm" a "\n"                              \
-  "vfmadd231ps %%zmm18, %%zmm17, %%zmm" b "\n"
-#define PAIR_ROWS_1(M) M("(%[x])", "0", "8")
-#define PAIR_ROWS_2(M) PAIR_ROWS_1(M) M("(%[x],%[s])", "1", "9")
-#define PAIR_ROWS_4(M) PAIR_ROWS_2(M) M("(%[x],%[s],2)", "2", "10") M("(%[y])", "3", "11")
-#define PAIR_ROWS_8(M)                                                      \
-  PAIR_ROWS_4(M) M("(%[x],%[s],4)", "4", "12") M("(%[y],%[s],2)", "5", "13") M("(%[z])", "6", "14") M("(%[y],%[s],4)", "7", "15")
-#define PAIR_SUMS_1(M) M("0", "8")
-#define PAIR_SUMS_2(M) PAIR_SUMS_1(M) M("1", "9")
-#define PAIR_SUMS_4(M) PAIR_SUMS_2(M) M("2", "10") M("3", "11")
-#define PAIR_SUMS_8(M) PAIR_SUMS_4(M) M("4", "12") M("5", "13") M("6", "14") M("7", "15")
-#define PAIR_LOAD(a, b) "vmovups 64*" a "(%[acc_a]), %%zmm" a "\nvmovups 64*" a "(%[acc_b]), %%zmm" b "\n"
-#define PAIR_STORE(a, b) "vmovups %%zmm" a ", 64*" a "(%[acc_a])\nvmovups %%zmm" b ", 64*" a "(%[acc_b])\n"
-#define LOAD_PAIR_F16 "vcvtph2ps (%[w]), %%zmm16\nvcvtph2ps (%[w],%[b]), %%zmm17\n"
-#define LOAD_PAIR_F32 "vmovups (%[w]), %%zmm16\nvmovups (%[w],%[b]), %%zmm17\n"
-#define LOAD_PAIR_BF16                                                      \
-  "vpmovzxwd (%[w]), %%zmm16\nvpslld $16, %%zmm16, %%zmm16\n"               \
-  "vpmovzxwd (%[w],%[b]), %%zmm17\nvpslld $16, %%zmm17, %%zmm17\n"
-#define DEFINE_FLOAT_PAIR(TYPE, ROWS, BYTES)                                                                              \
-  INLINE void float_pair_##TYPE##_##ROWS(__global const uchar* w, long b, long ahead, __global const float* x,            \
-                                         long stride, long count, float16* acc_a, float16* acc_b)                         \
-  {                                                                                                                       \
-    __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
-    __global const uchar* next = w + ahead;                                                                               \
-    __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     ASK_FOR " (%[next])\n"                                                                              \
-                     ASK_FOR " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                            \
-                     "add $" #BYTES ", %[w]\n"                                                                            \
-                     "add $" #BYTES ", %[next]\n"                                                                         \
-                     "add $4, %[x]\n"                                                                                     \
-                     "add $4, %[y]\n"                                                                                     \
-                     "add $4, %[z]\n"                                                                                     \
-                     "dec %[n]\n"                                                                                         \
-                     "jnz 1b\n" PAIR_SUMS_##ROWS(PAIR_STORE)                                                              \
-                     : [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [z] "+r"(z), [n] "+r"(count), [next] "+r"(next)             \
-                     : [b] "r"(b), [s] "r"(4 * stride), [acc_a] "r"(acc_a), [acc_b] "r"(acc_b)                            \
-                     : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10",     \
-                       "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "memory");                 \
-  }
-// Rows r..r+ROWS-1 of one panel or of two.
-#define FLOATS(TYPE, ROWS, r)                                                                                             \
-  {                                                                                                                       \
-    if (b) {                                                                                                              \
-      float_pair_##TYPE##_##ROWS(w, b - a, ahead, x + (size_t)r * depth, depth, count, acc_a + r, acc_b + r);                    \
-    } else {                                                                                                              \
-      floats_##TYPE##_##ROWS(w, x + (size_t)r * depth, depth, count, acc_a + r);                                          \
-    }                                                                                                                     \
-  }
-#define DEFINE_FLOAT_ROWS(TYPE, BYTES)                                                                                    \
-  DEFINE_FLOAT_TILE(TYPE, 8, BYTES)                                                                                       \
-  DEFINE_FLOAT_TILE(TYPE, 4, BYTES)                                                                                       \
-  DEFINE_FLOAT_TILE(TYPE, 2, BYTES)                                                                                       \
-  DEFINE_FLOAT_TILE(TYPE, 1, BYTES)                                                                                       \
-  DEFINE_FLOAT_PAIR(TYPE, 8, BYTES)                                                                                       \
-  DEFINE_FLOAT_PAIR(TYPE, 4, BYTES)                                                                                       \
-  DEFINE_FLOAT_PAIR(TYPE, 2, BYTES)                                                                                       \
-  DEFINE_FLOAT_PAIR(TYPE, 1, BYTES)                                                                                       \
-  static void float_rows_##TYPE(__global const uchar* a, __global const uchar* b, const LinearInput* in, int row0,        \
-                                int rows, int depth, float16* acc_a, float16* acc_b)                                      \
-  {                                                                                                                       \
-    const int stretch = rows < 8 ? depth : STRETCH_DEPTH;                                                                 \
-    const int last = max(depth - FLOATS_AHEAD / BYTES, 0);                                                                \
-    for (int k = 0, count; k < depth; k += count) {                                                                       \
-      __global const uchar* w = a + (size_t)k * BYTES;                                                                    \
-      __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
-      count = min(stretch, (k < last ? last : depth) - k);                                                                \
-      /* where b follows a, what is read next follows both */                                                             \
-      const long ahead = FLOATS_AHEAD + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                           \
-      int r = 0;                                                                                                          \
-      for (; r + 8 <= rows; r += 8) FLOATS(TYPE, 8, r)                                                                    \
-      if ((rows - r) & 4) {                                                                                               \
-        FLOATS(TYPE, 4, r)                                                                                                \
-        r += 4;                                                                                                           \
-      }                                                                                                                   \
-      if ((rows - r) & 2) {                                                                                               \
-        FLOATS(TYPE, 2, r)                                                                                                \
-        r += 2;                                                                                                           \
-      }                                                                                                                   \
-      if (r < rows) FLOATS(TYPE, 1, r)                                                                                    \
-    }                                                                                                                     \
-  }
-DEFINE_FLOAT_ROWS(F16, 32)
-DEFINE_FLOAT_ROWS(F32, 64)
-DEFINE_FLOAT_ROWS(BF16, 32)
+  return -sum;
+}
+INLINE Block block_Q6(__global const uchar* panel, int k, int blocks, long skip)
+{
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q6, AHEAD, skip);
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  b.m = vload_half16(1, (__global const half*)block);
+  unpack_upper(TYPE_Q6_K, &b, (__global const int*)(block + 64));
+  b.minus[0] = minus_of(b.w);
+  b.minus[1] = minus_of(b.w + 4);
+  return b;
+}
+DEFINE_INTEGER_ROWS(Q8, Q8)
+DEFINE_INTEGER_ROWS(Q4, Q4)
+DEFINE_INTEGER_ROWS(Q41, Q41)
+DEFINE_INTEGER_ROWS(Q51, Q41)
+DEFINE_INTEGER_ROWS(Q6, Q6)
 
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
@@ -370,6 +348,8 @@ static void linear_tile(int type, __global const uchar* a, __global const uchar*
     case TYPE_BF16: float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q8_0: integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q4_1: integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_Q5_1: integer_rows_Q51(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_Q6_K: integer_rows_Q6(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     default: integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
   }
 }

@@ -19,17 +19,16 @@ static float panel_number(int type, __global const uchar* panel, int lane, int k
 // 32 numbers of output `lane`, out of one block.
 static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
 {
+  const int two = has_two_halves(type);
   const float d = vload_half(lane, (__global const half*)block);
-  const float bias = type == TYPE_Q4_0 ? 8.0f : 0.0f;
-  const float minimum = type == TYPE_Q4_1 ? vload_half(16 + lane, (__global const half*)block) : 0.0f;
-  for (int i = 0; i < (type == TYPE_Q8_0 ? 8 : 4); i++) {
-    const uchar4 bytes = vload4(i * 16 + lane, block + (type == TYPE_Q4_1 ? 64 : 32));
-    if (type == TYPE_Q8_0) {
-      vstore4(d * convert_float4(as_char4(bytes)), i, out);
-    } else {
-      vstore4(d * (convert_float4(bytes & (uchar4)(15)) - bias) + minimum, i, out);
-      vstore4(d * (convert_float4(bytes >> (uchar4)(4)) - bias) + minimum, 4 + i, out);
-    }
+  const float e = two ? vload_half(16 + lane, (__global const half*)block) : 0.0f;  // second scale, or minimum
+  __global const int* words = (__global const int*)(block + (two ? 64 : 32)) + lane;
+  for (int k4 = 0; k4 < 8; k4++) {
+    const int w = type == TYPE_Q8_0
+                      ? words[16 * k4]
+                      : four_numbers_1(type, words[16 * nibble_words(type, k4)], words[16 * upper_words(type, k4)], k4);
+    const float4 numbers = convert_float4(as_char4(w));
+    vstore4(type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e, k4, out);
   }
 }
 

@@ -8,7 +8,9 @@
 #define TYPE_F16 1
 #define TYPE_Q4_0 2
 #define TYPE_Q4_1 3
+#define TYPE_Q5_1 7
 #define TYPE_Q8_0 8
+#define TYPE_Q6_K 14
 #define TYPE_BF16 30
 
 #define OP_EMBED 0
@@ -163,7 +165,26 @@ typedef struct {
 } LinearInput;
 
 // Whether weights of the type are blocks, which read rows quantised to int8.
-static int takes_bytes(int type) { return type == TYPE_Q8_0 || type == TYPE_Q4_0 || type == TYPE_Q4_1; }
+static int takes_bytes(int type) { return type != TYPE_F32 && type != TYPE_F16 && type != TYPE_BF16; }
+// Whether a block begins with two halves for each output: scale and minimum, or the scales of 16 numbers each.
+static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q6_K; }
+
+// Of a block of 4, 5 or 6 bits, behind its halves: which 16 words hold the nibbles of the depths 4 * k4 to 4 * k4 + 3, and which
+// their upper bits if there are any (layouts: linear.cl).
+static int nibble_words(int type, int k4) { return (type == TYPE_Q6_K ? 2 : type == TYPE_Q5_1 ? 1 : 0) + (k4 & 3); }
+static int upper_words(int type, int k4) { return type == TYPE_Q6_K ? k4 / 4 : 0; }
+// The numbers, each a signed byte.
+#define DEFINE_FOUR_NUMBERS(NAME, WORDS)                                                                           \
+  static WORDS NAME(int type, WORDS nibbles, WORDS upper, int k4)                                                  \
+  {                                                                                                                \
+    WORDS w = (k4 < 4 ? nibbles : nibbles >> 4) & 0x0F0F0F0F;                                                      \
+    if (type == TYPE_Q5_1) w |= (upper >> k4 & 0x01010101) << 4;                                                   \
+    if (type == TYPE_Q6_K) w |= (upper >> (2 * (k4 & 3)) & 0x03030303) << 4;                                       \
+    const int bias = type == TYPE_Q6_K ? 0x20202020 : type == TYPE_Q4_0 ? 0x08080808 : 0;                          \
+    return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
+  }
+DEFINE_FOUR_NUMBERS(four_numbers_1, int)
+DEFINE_FOUR_NUMBERS(four_numbers_16, int16)
 
 // Bytes of a panel of 16 outputs (layouts: linear.cl).
 static int panel_bytes(int type, int depth)
@@ -173,6 +194,8 @@ static int panel_bytes(int type, int depth)
     case TYPE_Q8_0: return depth / 32 * 544;
     case TYPE_Q4_0: return depth / 32 * 288;
     case TYPE_Q4_1: return depth / 32 * 320;
+    case TYPE_Q5_1: return depth / 32 * 384;
+    case TYPE_Q6_K: return depth / 32 * 448;
     default: return depth * 32;
   }
 }

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/error.h"
+
 namespace inflight {
 
 [[nodiscard]] constexpr float float_of_half(uint16_t half) {
@@ -35,6 +37,13 @@ namespace inflight {
   }
   const uint32_t odd = (magnitude >> 13) & 1U;
   return static_cast<uint16_t>(sign | ((magnitude - (uint32_t{127 - 15} << 23) + 0xFFFU + odd) >> 13));
+}
+
+// The same. ERRORS: InvalidArgument where the result would not be finite, naming `what`.
+[[nodiscard]] inline uint16_t finite_half(float value, const char* what) {
+  const uint16_t half = half_of_float(value);
+  if ((half & 0x7C00U) == 0x7C00U) fail(ErrorCode::InvalidArgument, "{} {} is beyond half precision", what, value);
+  return half;
 }
 
 [[nodiscard]] constexpr float float_of_bfloat(uint16_t bfloat) {

@@ -47,7 +47,7 @@ constexpr size_t kSpreadBytes = size_t{128} << 20;  // of weights, for few rows:
 
 TensorType weight_type(const std::string& name) {
   const std::optional<TensorType> type = parse_computed_type(name);
-  if (!type) fail(ErrorCode::InvalidArgument, "no weight type '{}'; one of: F32, F16, BF16, Q8_0, Q4_0, Q4_1", name);
+  if (!type) fail(ErrorCode::InvalidArgument, "no weight type '{}'; one of: {}", name, computed_type_names());
   return *type;
 }
 

@@ -17,6 +17,7 @@
 #include "model/gguf_spec.h"
 #include "model/gguf_weights.h"
 #include "model/quote.h"
+#include "ops/panel.h"
 
 namespace inflight::cli {
 namespace {
@@ -176,8 +177,10 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"vocabulary", fmt::format("{} tokens{}", grouped(spec.vocabulary_size),
                                          has_tensors && tied ? ", output tied to the embedding" : "")});
   }
-  const std::string yes =
-      inspection.rounded ? "yes, Q4_K becomes Q4_1 and other formats that are only read Q8_0 when loaded" : "yes";
+  std::string yes = "yes";
+  for (const auto& [stored, computed] : inspection.loaded_as) {
+    yes += fmt::format("{} {} becomes {}", yes == "yes" ? ", when loaded" : ",", stored, computed);
+  }
   table.row({"can be run", inspection.obstacle.empty() ? yes : "no: " + inspection.obstacle});
   table.print_to(out);
 }
@@ -279,10 +282,15 @@ Inspection inspect(const GgufFile& file) {
     total.bytes += tensor.bytes.size();
     inspection.parameter_count += tensor.numbers();
     const std::optional<TensorType> type = readable_type(tensor.type->id);
-    inspection.device_bytes +=
-        type ? row_bytes(computed_type(*type), tensor.columns()) * static_cast<size_t>(tensor.rows())
-             : tensor.bytes.size();
-    inspection.rounded = inspection.rounded || (type && computed_type(*type) != *type);
+    if (!type) {
+      inspection.device_bytes += tensor.bytes.size();
+      continue;
+    }
+    const TensorType computed = computed_type(*type);
+    const int32_t numbers = unit_of(computed).numbers;
+    inspection.device_bytes += panel_bytes(static_cast<PanelType>(computed), numbers) / kPanelOutputs *
+                               static_cast<size_t>(tensor.numbers() / numbers);
+    if (computed != *type) inspection.loaded_as[to_string(*type)] = to_string(computed);
   }
   try {
     inspection.spec = read_spec(file);

@@ -25,9 +25,9 @@ struct Inspection {
   std::optional<ModelSpec> spec;  // nothing: not a model this build knows; `obstacle` says why
   std::string obstacle;           // why it cannot be run; empty: it can
   int64_t parameter_count = 0;
-  size_t device_bytes = 0;                  // of the tensors as they are computed with
-  bool rounded = false;                     // some are rounded to a computed type when they are loaded
-  std::map<std::string, TypeTotal> totals;  // by type
+  size_t device_bytes = 0;                       // of the tensors as they are computed with
+  std::map<std::string, std::string> loaded_as;  // of each format that is only read: what it becomes when it is loaded
+  std::map<std::string, TypeTotal> totals;       // by type
 };
 // ERRORS: none but running out of memory: what cannot be run is still inspected.
 [[nodiscard]] Inspection inspect(const GgufFile& file);

@@ -53,11 +53,11 @@ std::span<const std::byte> pack_rows(const WeightView& view, size_t first, std::
   const size_t stride = row_bytes(view.type, view.columns);
   const std::span<const std::byte> rows = view.bytes.subspan(first_row * stride, count * stride);
   const auto outputs = static_cast<int32_t>(count);
-  if (computed_type(view.type) == view.type) {
-    pack_panels({type, outputs, view.columns, rows}, packed);
-    return rows;
-  }
   try {
+    if (computed_type(view.type) == view.type) {
+      pack_panels({type, outputs, view.columns, rows}, packed);
+      return rows;
+    }
     std::vector<std::byte> converted(row_bytes(computed_type(view.type), view.columns) * count);
     convert_rows(view.type, computed_type(view.type), view.columns, rows, first_row, converted);
     pack_panels({type, outputs, view.columns, converted}, packed);

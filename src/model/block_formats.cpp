@@ -41,6 +41,9 @@ int five_bits(const std::byte* bytes, uint32_t high, size_t i) {
 // What a nibble of the IQ4 formats stands for: denser around zero.
 constexpr std::array<int8_t, 16> kTable = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
+// What nibble i of 32 stands for.
+int8_t table_number(const std::byte* nibbles, size_t i) { return kTable.at(static_cast<size_t>(nibble(nibbles, i))); }
+
 void read_q4_1(const std::byte* block, float* x) {
   const float d = half_at(block), m = half_at(block + 2);
   for (size_t i = 0; i < kQuantBlock; ++i) x[i] = d * static_cast<float>(nibble(block + 4, i)) + m;
@@ -60,8 +63,7 @@ void read_q5_1(const std::byte* block, float* x) {
 
 void read_iq4_nl(const std::byte* block, float* x) {
   const float d = half_at(block);
-  for (size_t i = 0; i < kQuantBlock; ++i)
-    x[i] = d * static_cast<float>(kTable.at(static_cast<size_t>(nibble(block + 2, i))));
+  for (size_t i = 0; i < kQuantBlock; ++i) x[i] = d * static_cast<float>(table_number(block + 2, i));
 }
 
 // Numbers 128 h + 32 j + i are bits 2j, 2j + 1 of byte 32 h + i.
@@ -87,17 +89,16 @@ int q3_k_scale(const std::byte* scales, size_t sub) {
   return (low | (byte_at(scales, 8 + sub % 4) >> (2 * (sub / 4)) & 3) << 4) - 32;
 }
 
+// q - 4
+int q3_k_number(const std::byte* block, size_t n) {
+  const int third = byte_at(block, n % 32) >> (n / 32) & 1;
+  return (two_bits(block + 32, n) | third << 2) - 4;
+}
+
 void read_q3_k(const std::byte* block, float* x) {
-  const std::byte* const high = block;  // bit n / 32 of byte n % 32
-  const std::byte* const bytes = block + 32;
-  const std::byte* const scales = block + 96;
   const float d = half_at(block + 108);
-  for (size_t sub = 0; sub < kNumbers / 16; ++sub) {
-    const float scale = d * static_cast<float>(q3_k_scale(scales, sub));
-    for (size_t n = 16 * sub; n < 16 * (sub + 1); ++n) {
-      const int third = byte_at(high, n % 32) >> (n / 32) & 1;
-      x[n] = scale * static_cast<float>((two_bits(bytes, n) | third << 2) - 4);
-    }
+  for (size_t n = 0; n < kNumbers; ++n) {
+    x[n] = d * static_cast<float>(q3_k_scale(block + 96, n / 16)) * static_cast<float>(q3_k_number(block, n));
   }
 }
 
@@ -141,39 +142,117 @@ void read_q6_k(const std::byte* block, float* x) {
   }
 }
 
+// Of 8: 4 bits of each are nibbles behind d and the upper 2 bits of all.
+int iq4_xs_scale(const std::byte* block, size_t sub) {
+  const uint32_t upper = load_u32(block + 2);  // its low 16 bits
+  const int low = byte_at(block, 4 + sub / 2) >> (4 * (sub % 2)) & 0xF;
+  return (low | static_cast<int>(upper >> (2 * sub) & 3U) << 4) - 32;
+}
+
 void read_iq4_xs(const std::byte* block, float* x) {
   const float d = half_at(block);
-  const uint32_t upper = load_u32(block + 2);  // its low 16 bits; the low bits of the scales follow
   for (size_t sub = 0; sub < 8; ++sub) {
-    const int low = byte_at(block, 4 + sub / 2) >> (4 * (sub % 2)) & 0xF;
-    const int scale = (low | static_cast<int>(upper >> (2 * sub) & 3U) << 4) - 32;
-    for (size_t i = 0; i < 32; ++i) {
-      x[32 * sub + i] = d * static_cast<float>(scale) *
-                        static_cast<float>(kTable.at(static_cast<size_t>(nibble(block + 8 + 16 * sub, i))));
-    }
+    const float scale = d * static_cast<float>(iq4_xs_scale(block, sub));
+    for (size_t i = 0; i < 32; ++i) x[32 * sub + i] = scale * static_cast<float>(table_number(block + 8 + 16 * sub, i));
   }
 }
 
-// ERRORS: InvalidArgument when x is not finite or beyond F16's range.
 void store_half(float x, const char* what, std::byte* to) {
-  const uint16_t bits = half_of_float(x);
-  if ((bits & 0x7C00U) == 0x7C00U) fail(ErrorCode::InvalidArgument, "{} {} is beyond half precision", what, x);
+  const uint16_t bits = finite_half(x, what);
   std::memcpy(to, &bits, sizeof bits);
+}
+
+uint64_t load_u64(const std::byte* at) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+
+// Of 32 bytes the nibble from bit `shift` on, as 16 bytes: the first half low, the second high.
+void store_nibbles(const std::byte* bytes, size_t shift, std::byte* to) {
+  constexpr uint64_t kNibbles = 0x0F0F0F0F0F0F0F0F;
+  for (size_t i = 0; i < kHalfBlock; i += 8) {
+    const uint64_t eight =
+        (load_u64(bytes + i) >> shift & kNibbles) | (load_u64(bytes + kHalfBlock + i) >> shift & kNibbles) << 4U;
+    std::memcpy(to + i, &eight, sizeof eight);
+  }
+}
+
+// Bit `shift` of 32 bytes as 32 bits. The product gathers one bit of each of 8 bytes in its last byte.
+void store_bits(const std::byte* bytes, size_t shift, std::byte* to) {
+  for (size_t i = 0; i < 4; ++i) {
+    to[i] = static_cast<std::byte>((load_u64(bytes + 8 * i) >> shift & 0x0101010101010101) * 0x0102040810204080 >> 56U);
+  }
+}
+
+void repack_q4_k_or_q5_k(const std::byte* block, const std::byte* fifth, const std::byte* nibbles, std::byte* to) {
+  const float d = half_at(block), e = half_at(block + 2);
+  for (size_t sub = 0; sub < 8; ++sub) {
+    const ScaleMinimum packed = scale_minimum(block + 4, sub);
+    store_half(d * static_cast<float>(packed.scale), "scale", to);
+    store_half(-e * static_cast<float>(packed.minimum), "minimum", to + 2);
+    to += 4;
+    if (fifth != nullptr) {
+      store_bits(fifth, sub, to);
+      to += 4;
+    }
+    store_nibbles(nibbles + 32 * (sub / 2), 4 * (sub % 2), to);
+    to += kHalfBlock;
+  }
+}
+
+void repack_q5_0(const std::byte* block, std::byte* to) {
+  std::memcpy(to, block, 2);
+  store_half(-16.0F * half_at(block), "minimum", to + 2);
+  std::memcpy(to + 4, block + 2, 4 + kHalfBlock);
+}
+
+// The numbers q - 4 of Q3_K as q' - 32 of Q6_K.
+void repack_q3_k(const std::byte* block, std::byte* to) {
+  std::memset(to, 0, 192);
+  for (size_t n = 0; n < kNumbers; ++n) {
+    const int number = q3_k_number(block, n) + 32;
+    const size_t half = n / 128, quarter = n % 128 / 32, i = n % 32;
+    to[64 * half + n % 64] |= static_cast<std::byte>((number & 0xF) << (4 * (quarter / 2)));
+    to[128 + 32 * half + i] |= static_cast<std::byte>(number >> 4 << (2 * quarter));
+  }
+  for (size_t sub = 0; sub < kNumbers / 16; ++sub) to[192 + sub] = static_cast<std::byte>(q3_k_scale(block + 96, sub));
+  std::memcpy(to + 208, block + 108, 2);
+}
+
+void repack_iq4_nl(const std::byte* block, std::byte* to) {
+  std::memcpy(to, block, 2);
+  for (size_t i = 0; i < kQuantBlock; ++i) to[2 + i] = static_cast<std::byte>(table_number(block + 2, i));
+}
+
+void repack_iq4_xs(const std::byte* block, std::byte* to) {
+  const float d = half_at(block);
+  for (size_t sub = 0; sub < 8; ++sub, to += 2 + kQuantBlock) {
+    store_half(d * static_cast<float>(iq4_xs_scale(block, sub)), "scale", to);
+    for (size_t i = 0; i < kQuantBlock; ++i) to[2 + i] = static_cast<std::byte>(table_number(block + 8 + 16 * sub, i));
+  }
 }
 
 }  // namespace
 
-void q4_1_of_q4_k(const std::byte* block, std::byte* q4_1) {
-  const float d = half_at(block), e = half_at(block + 2);
-  for (size_t sub = 0; sub < 8; ++sub, q4_1 += 4 + kHalfBlock) {
-    const ScaleMinimum packed = scale_minimum(block + 4, sub);
-    store_half(d * static_cast<float>(packed.scale), "scale", q4_1);
-    store_half(-e * static_cast<float>(packed.minimum), "minimum", q4_1 + 2);
-    const auto number = [bytes = block + 16 + 32 * (sub / 2), shift = 4 * (sub % 2)](size_t i) {
-      return byte_at(bytes, i) >> shift & 0xF;
-    };
-    for (size_t i = 0; i < kHalfBlock; ++i)
-      q4_1[4 + i] = static_cast<std::byte>(number(i) | number(i + kHalfBlock) << 4);
+bool keeps_numbers(TensorType from) { return computed_type(from) != from && from != TensorType::Q2_K; }
+
+void repack_block(TensorType from, const std::byte* block, std::byte* to) {
+  switch (from) {
+    case TensorType::Q4_K:
+      return repack_q4_k_or_q5_k(block, nullptr, block + 16, to);
+    case TensorType::Q5_K:
+      return repack_q4_k_or_q5_k(block, block + 16, block + 48, to);
+    case TensorType::Q5_0:
+      return repack_q5_0(block, to);
+    case TensorType::Q3_K:
+      return repack_q3_k(block, to);
+    case TensorType::IQ4_NL:
+      return repack_iq4_nl(block, to);
+    case TensorType::IQ4_XS:
+      return repack_iq4_xs(block, to);
+    default:
+      INFLIGHT_CHECK(false);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block formats that are read only: K-quants, the five-bit and offset formats, and the two tables of four bits. Of
-// these kernels compute with Q4_1 alone (tensor_type.h: computed_type).
+// these kernels compute with Q4_1, Q5_1 and Q6_K (tensor_type.h: computed_type).
 //
 // Layouts and arithmetic are those of GGUF's reference (ggml), f = half scale, little-endian:
 //   Q4_1    f d, f m, 16 bytes of nibbles                       x = d q + m
@@ -9,7 +9,8 @@
 //   IQ4_NL  f d, 16 bytes of nibbles                            x = d table[q]
 // and, 256 numbers a block, in sub-blocks with an integer scale s (and minimum m) of their own:
 //   Q2_K    16 x (4-bit s, 4-bit m), 64 bytes, f d, f e         x = d s q - e m          sub-blocks of 16
-//   Q3_K    32 bytes of third bits, 64 bytes, 16 x 6-bit s, f d x = d (s - 32) (q - 4)   sub-blocks of 16
+//   Q3_K    32 bytes of third bits (bit n / 32 of byte n % 32), 64 bytes, 16 x 6-bit s, f d
+//           x = d (s - 32) (q - 4)                                                       sub-blocks of 16
 //   Q4_K    f d, f e, 8 x (6-bit s, 6-bit m), 128 bytes         x = d s q - e m          sub-blocks of 32
 //   Q5_K    as Q4_K, with 32 bytes of fifth bits before the nibbles
 //   Q6_K    128 bytes of nibbles, 64 bytes of upper bits, 16 x int8 s, f d   x = d s (q - 32)   sub-blocks of 16
@@ -26,8 +27,14 @@ namespace inflight {
 // REQUIRES: type is one of those above.   THREAD: any.   COST: O(numbers), no allocation.
 void read_block(TensorType type, const std::byte* block, float* numbers);
 
-// A block of Q4_K as 8 blocks of Q4_1: the same numbers q, d s and -e m rounded to half precision.
-// ERRORS: InvalidArgument where one of these is too large for it.   THREAD: any.
-void q4_1_of_q4_k(const std::byte* block, std::byte* q4_1);
+// Whether the blocks of computed_type(from) can hold the same numbers q (or table[q]): every format but Q2_K that is
+// not computed with itself.
+[[nodiscard]] bool keeps_numbers(TensorType from);
+
+// A block as blocks of computed_type(from) with the same numbers: Q5_0 as Q5_1, Q3_K as Q6_K, IQ4_NL as Q8_0, exact;
+// Q4_K as Q4_1, Q5_K as Q5_1, IQ4_XS as Q8_0 with d s and -e m, or d (s - 32), rounded to half precision.
+// REQUIRES: keeps_numbers(from).   ERRORS: InvalidArgument where a scale or minimum is beyond half precision.
+// THREAD: any.
+void repack_block(TensorType from, const std::byte* block, std::byte* to);
 
 }  // namespace inflight

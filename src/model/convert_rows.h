@@ -13,7 +13,8 @@ namespace inflight {
 // Whole rows of `columns` numbers each.
 // REQUIRES: rows.size() is a multiple of row_bytes(from, columns), result has row_bytes(to, columns) for each of them;
 //           columns is a multiple of the units of both types; `to` is a type that
-//           quantize_row() takes, or Q4_1 where `from` is Q4_K.
+//           quantize_row() takes, or computed_type(from), to which numbers are kept where they can be
+//           (block_formats.h).
 // ERRORS:   InvalidArgument for a number that is not finite or too large for `to`, naming it and its row, counted from
 //           `first_row`.
 // COST:     O(numbers); a row of floats.   THREAD: any.

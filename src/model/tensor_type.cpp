@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 
 #include "base/error.h"
 
@@ -26,11 +27,15 @@ constexpr StoredType kStoredTypes[] = {
 
 constexpr std::array kWritten = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
                                  TensorType::Q4_0};
-constexpr std::array kReadOnly = {TensorType::Q4_1,   TensorType::Q5_0,  TensorType::Q5_1, TensorType::Q2_K,
-                                  TensorType::Q3_K,   TensorType::Q4_K,  TensorType::Q5_K, TensorType::Q6_K,
-                                  TensorType::IQ4_NL, TensorType::IQ4_XS};
+// Kernels compute with these, too.
+constexpr std::array kComputed = {TensorType::Q4_1, TensorType::Q5_1, TensorType::Q6_K};
+// And with what these become.
+constexpr std::array kConverted = {TensorType::Q5_0, TensorType::Q2_K,   TensorType::Q3_K,  TensorType::Q4_K,
+                                   TensorType::Q5_K, TensorType::IQ4_NL, TensorType::IQ4_XS};
 
-bool is_written(TensorType type) { return std::find(kWritten.begin(), kWritten.end(), type) != kWritten.end(); }
+bool contains(std::span<const TensorType> types, TensorType type) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
 
 const StoredType& stored(TensorType type) {
   const StoredType* entry = find_stored_type(static_cast<uint32_t>(type));
@@ -43,6 +48,19 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
                     [](unsigned char x, unsigned char y) { return std::toupper(x) == std::toupper(y); });
 }
 
+std::optional<TensorType> named(std::span<const TensorType> types, std::string_view name) {
+  for (const TensorType type : types) {
+    if (equal_ignoring_case(name, to_string(type))) return type;
+  }
+  return {};
+}
+
+std::string names_of(std::span<const TensorType> types) {
+  std::string names;
+  for (const TensorType type : types) names += (names.empty() ? "" : ", ") + std::string(to_string(type));
+  return names;
+}
+
 }  // namespace
 
 const StoredType* find_stored_type(uint32_t id) {
@@ -53,7 +71,7 @@ const StoredType* find_stored_type(uint32_t id) {
 
 std::optional<TensorType> readable_type(uint32_t id) {
   const auto type = static_cast<TensorType>(id);
-  if (is_written(type) || std::find(kReadOnly.begin(), kReadOnly.end(), type) != kReadOnly.end()) return type;
+  if (contains(kWritten, type) || contains(kComputed, type) || contains(kConverted, type)) return type;
   return {};
 }
 
@@ -61,30 +79,34 @@ TensorUnit unit_of(TensorType type) { return stored(type).unit; }
 
 const char* to_string(TensorType type) { return stored(type).name; }
 
-std::optional<TensorType> parse_tensor_type(std::string_view name) {
-  for (const TensorType type : kWritten) {
-    if (equal_ignoring_case(name, to_string(type))) return type;
-  }
-  return {};
-}
+std::optional<TensorType> parse_tensor_type(std::string_view name) { return named(kWritten, name); }
 
 std::optional<TensorType> parse_computed_type(std::string_view name) {
-  if (equal_ignoring_case(name, to_string(TensorType::Q4_1))) return TensorType::Q4_1;
-  return parse_tensor_type(name);
+  const std::optional<TensorType> type = parse_tensor_type(name);
+  return type ? type : named(kComputed, name);
 }
 
 TensorType computed_type(TensorType type) {
-  if (type == TensorType::Q4_K) return TensorType::Q4_1;
-  return is_written(type) || type == TensorType::Q4_1 ? type : TensorType::Q8_0;
+  switch (type) {
+    case TensorType::Q4_K:
+      return TensorType::Q4_1;
+    case TensorType::Q5_0:
+    case TensorType::Q5_K:
+      return TensorType::Q5_1;
+    case TensorType::Q3_K:
+      return TensorType::Q6_K;
+    case TensorType::Q2_K:
+    case TensorType::IQ4_NL:
+    case TensorType::IQ4_XS:
+      return TensorType::Q8_0;
+    default:
+      return type;
+  }
 }
 
-std::string readable_type_names() {
-  std::string names;
-  const auto add = [&names](TensorType type) { names += (names.empty() ? "" : ", ") + std::string(to_string(type)); };
-  std::for_each(kWritten.begin(), kWritten.end(), add);
-  std::for_each(kReadOnly.begin(), kReadOnly.end(), add);
-  return names;
-}
+std::string computed_type_names() { return names_of(kWritten) + ", " + names_of(kComputed); }
+
+std::string readable_type_names() { return computed_type_names() + ", " + names_of(kConverted); }
 
 size_t row_bytes(TensorType type, int64_t columns) {
   const TensorUnit unit = unit_of(type);

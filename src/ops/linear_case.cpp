@@ -28,6 +28,11 @@ void store(T value, std::byte* to) {
 // All 24 bits of a float are used: sums are rounded at every step, so that their order and fused products show.
 float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-0xFFFFFF, 0xFFFFFF)) * 0x1p-24F; }
 
+// Of the half scale in a unit.
+size_t scale_offset(PanelType type) { return type == PanelType::Q6_K ? 208 : 0; }
+
+bool has_minimum(PanelType type) { return type == PanelType::Q4_1 || type == PanelType::Q5_1; }
+
 // One unit of the type: a number, or a block.
 void fill_unit(PanelType type, Rng& rng, std::byte* unit) {
   switch (type) {
@@ -40,15 +45,14 @@ void fill_unit(PanelType type, Rng& rng, std::byte* unit) {
     case PanelType::BF16:
       store(bfloat_of_float(number_in_range(rng)), unit);
       return;
-    case PanelType::Q8_0:
-    case PanelType::Q4_0:
-    case PanelType::Q4_1:
+    default:
       break;
   }
   const auto bytes = static_cast<size_t>(panel_unit(type).bytes);
-  for (size_t i = 2; i < bytes; ++i) unit[i] = static_cast<std::byte>(rng.below(256));
-  store(half_of_float(static_cast<float>(rng.between(1, 1000)) * 2e-5F), unit);
-  if (type == PanelType::Q4_1) store(half_of_float(static_cast<float>(rng.between(-1000, 1000)) * 2e-4F), unit + 2);
+  for (size_t i = 0; i < bytes; ++i) unit[i] = static_cast<std::byte>(rng.below(256));
+  const auto scale = static_cast<float>(rng.between(1, 1000));
+  store(half_of_float(scale * (type == PanelType::Q6_K ? 1e-6F : 2e-5F)), unit + scale_offset(type));
+  if (has_minimum(type)) store(half_of_float(static_cast<float>(rng.between(-1000, 1000)) * 2e-4F), unit + 2);
 }
 
 const std::byte* unit_at(const LinearCase& c, int32_t output, int32_t k) {
@@ -58,14 +62,36 @@ const std::byte* unit_at(const LinearCase& c, int32_t output, int32_t k) {
   return c.weights.data() + index * static_cast<size_t>(unit.bytes);
 }
 
-int32_t quantised_number(PanelType type, const std::byte* block, int32_t i) {
-  if (type == PanelType::Q8_0) return load<int8_t>(block + 2 + i);
-  const auto byte = static_cast<uint32_t>(block[(type == PanelType::Q4_1 ? 4 : 2) + i % 16]);
-  return static_cast<int32_t>(i < 16 ? byte & 15U : byte >> 4U) - (type == PanelType::Q4_1 ? 0 : 8);
+// Number k of a unit, without scale and minimum.
+int32_t quantised_number(PanelType type, const std::byte* unit, int32_t k) {
+  const auto byte = [unit](int32_t at) { return static_cast<int32_t>(unit[at]); };
+  const auto nibble = [&](int32_t at) { return k < 16 ? byte(at + k) & 15 : byte(at + k - 16) >> 4; };
+  switch (type) {
+    case PanelType::Q8_0:
+      return load<int8_t>(unit + 2 + k);
+    case PanelType::Q4_0:
+      return nibble(2) - 8;
+    case PanelType::Q4_1:
+      return nibble(4);
+    case PanelType::Q5_1:
+      return nibble(8) + 16 * (byte(4 + k / 8) >> k % 8 & 1);
+    default: {  // Q6_K: in two halves of 128, whose quarters share bytes
+      const int32_t half = k / 128, quarter = k / 32 % 4;
+      const int32_t low = byte(64 * half + k % 64) >> (quarter < 2 ? 0 : 4) & 15;
+      return low + 16 * (byte(128 + 32 * half + k % 32) >> 2 * quarter & 3) - 32;
+    }
+  }
 }
 
-float minimum_of(PanelType type, const std::byte* block) {
-  return type == PanelType::Q4_1 ? float_of_half(load<uint16_t>(block + 2)) : 0.0F;
+// Of number k: rounded to half precision as in panels.
+float scale_of(PanelType type, const std::byte* unit, int32_t k) {
+  const float scale = float_of_half(load<uint16_t>(unit + scale_offset(type)));
+  if (type != PanelType::Q6_K) return scale;
+  return float_of_half(half_of_float(scale * static_cast<float>(load<int8_t>(unit + 192 + k / 16))));
+}
+
+float minimum_of(PanelType type, const std::byte* unit) {
+  return has_minimum(type) ? float_of_half(load<uint16_t>(unit + 2)) : 0.0F;
 }
 
 void fill_rows(LinearCase& c, Rng& rng) {
@@ -120,12 +146,11 @@ float weight_number(const LinearCase& c, int32_t output, int32_t k) {
       return float_of_half(load<uint16_t>(unit));
     case PanelType::BF16:
       return float_of_bfloat(load<uint16_t>(unit));
-    case PanelType::Q8_0:
-    case PanelType::Q4_0:
-    case PanelType::Q4_1:
+    default:
       break;
   }
-  return float_of_half(load<uint16_t>(unit)) * static_cast<float>(quantised_number(c.shape.type, unit, k % kBlock)) +
+  const int32_t at = k % panel_unit(c.shape.type).numbers;
+  return scale_of(c.shape.type, unit, at) * static_cast<float>(quantised_number(c.shape.type, unit, at)) +
          minimum_of(c.shape.type, unit);
 }
 
@@ -138,18 +163,21 @@ float expected_output(const LinearCase& c, int32_t row, int32_t output) {
     }
     return sum;
   }
-  for (int32_t k = 0; k < c.shape.depth; k += kBlock) {
-    const std::byte* const block = unit_at(c, output, k);
+  const PanelType type = c.shape.type;
+  const int32_t together = type == PanelType::Q6_K ? kBlock / 2 : kBlock;  // numbers of one scale
+  for (int32_t k = 0; k < c.shape.depth; k += together) {
+    const std::byte* const unit = unit_at(c, output, k);
+    const int32_t first_number = k % panel_unit(type).numbers;
     const auto at = static_cast<size_t>(k / kBlock * c.shape.rows + row);
     int32_t dot = 0;
-    for (int32_t i = 0; i < kBlock; ++i) {
-      dot += quantised_number(c.shape.type, block, i) * c.bytes[at * kBlock + static_cast<size_t>(i)];
+    for (int32_t i = 0; i < together; ++i) {
+      dot +=
+          quantised_number(type, unit, first_number + i) * c.bytes[at * kBlock + static_cast<size_t>(k % kBlock + i)];
     }
-    const float scale = float_of_half(load<uint16_t>(block)) * c.scales[at];
-    sum = std::fma(static_cast<float>(dot), scale, sum);
-    if (c.shape.type == PanelType::Q4_1) {
+    sum = std::fma(static_cast<float>(dot), scale_of(type, unit, first_number) * c.scales[at], sum);
+    if (has_minimum(type)) {
       const float numbers = static_cast<float>(c.sums[2 * at + 1]) * c.scales[at];  // -8 times those of the row
-      sum = std::fma(-0.125F * minimum_of(c.shape.type, block), numbers, sum);
+      sum = std::fma(-0.125F * minimum_of(type, unit), numbers, sum);
     }
   }
   return sum;

@@ -15,8 +15,8 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16,
-                                PanelType::Q8_0, PanelType::Q4_0, PanelType::Q4_1};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,
+                                PanelType::Q4_0, PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -43,6 +43,10 @@ const char* name_of(PanelType type) {
       return "Q4_0";
     case PanelType::Q4_1:
       return "Q4_1";
+    case PanelType::Q5_1:
+      return "Q5_1";
+    case PanelType::Q6_K:
+      return "Q6_K";
   }
   return "?";
 }
@@ -67,7 +71,8 @@ std::string linear_difference(const LinearCase& c, std::span<const float> y, siz
 
 std::vector<std::string> linear_sources(const std::string& file) {
   if (file == "linear_avx_vnni.cl") return {"stage.cl", file, "linear_avx2.cl"};
-  if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni.cl"};
+  if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni_floats.cl", "linear_vnni.cl"};
+  if (file == "linear_vnni.cl") return {"stage.cl", "linear_vnni_floats.cl", file};
   return {"stage.cl", file};
 }
 
@@ -149,10 +154,11 @@ std::string verify_linear(LinearTrial& trial) {
   for (const PanelType type : kTypes) {
     const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything
     for (const int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 70}) {
-      const LinearCase c = make_linear_case({type, 35, 32 + 32 * rows + tail, rows}, static_cast<uint64_t>(rows));
+      const int32_t depth = align_up(32 + 32 * rows, panel_unit(type).numbers) + tail;
+      const LinearCase c = make_linear_case({type, 35, depth, rows}, static_cast<uint64_t>(rows));
       if (std::string wrong = compare(c); !wrong.empty()) return wrong;
     }
-    LinearCase c = make_linear_case({type, 32, 1056, 5}, 1);
+    LinearCase c = make_linear_case({type, 32, align_up(1056, panel_unit(type).numbers), 5}, 1);
     (takes_bytes(type) ? c.scales : c.x)[3] = std::numeric_limits<float>::quiet_NaN();
     if (std::string wrong = compare(c); !wrong.empty()) return wrong;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/math.h"
 
 namespace inflight {
@@ -75,9 +76,72 @@ void ask_for(const std::byte* rows, size_t bytes) {
   for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(rows + i, 0, 2);
 }
 
-// `bytes` of each row from `offset` on. Of a block: half scale (Q4_1: and half minimum), then numbers in the file; 16
-// scales (and 16 minima), then pieces of 4 bytes, lane by lane, in the panel. Byte i of a block of 4 bits holds numbers
-// i (low nibble) and 16 + i (high) in both.
+constexpr size_t kQ6KBlocks = 8;                   // of 32 numbers in one of Q6_K
+constexpr size_t kQ6KBlockBytes = 2 * 2 + 8 + 16;  // of a lane in the panel
+constexpr size_t kHalvesBytes = 2 * sizeof(uint16_t);
+constexpr size_t kWord = sizeof(uint32_t);
+
+uint32_t load_word(const std::byte* from) {
+  uint32_t word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+void store_word(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof word); }
+
+// Bit 4 i + j to bit 8 j + i.
+uint32_t transpose_bits(uint32_t bits) {
+  uint32_t result = 0;
+  for (uint32_t j = 0; j < 4; ++j) {
+    uint32_t eight = bits >> j & 0x11111111U;
+    eight = (eight | eight >> 3U) & 0x03030303U;
+    eight = (eight | eight >> 6U) & 0x000F000FU;
+    result |= ((eight | eight >> 12U) & 0xFFU) << (8 * j);
+  }
+  return result;
+}
+
+// One block of Q6_K (layout: model/block_formats.h) as 8 blocks of one lane of the panel: two half scales, 8 bytes of
+// upper bits, 16 bytes of nibbles.
+void repack_q6_k(const std::byte* from, std::byte* to) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, from + 208, sizeof bits);
+  const float d = float_of_half(bits);
+  for (size_t block = 0; block < kQ6KBlocks; ++block, to += kQ6KBlockBytes) {
+    for (size_t i = 0; i < 2; ++i) {
+      bits = finite_half(d * static_cast<float>(static_cast<int8_t>(from[192 + 2 * block + i])), "scale");
+      std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+    }
+    const size_t half = block / 4, quarter = block % 4;
+    std::array<uint32_t, 8> four, two;  // bits of numbers 4 i to 4 i + 3, each in a byte
+    for (size_t i = 0; i < 8; ++i) {
+      four[i] = load_word(from + 64 * half + 32 * (quarter % 2) + kWord * i) >> (4 * (quarter / 2)) & 0x0F0F0F0FU;
+      two[i] = load_word(from + 128 + 32 * half + kWord * i) >> (2 * quarter) & 0x03030303U;
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      const uint32_t* const of = &two[4 * i];
+      store_word(of[0] | of[1] << 2U | of[2] << 4U | of[3] << 6U, to + kHalvesBytes + kWord * i);
+    }
+    for (size_t i = 0; i < 4; ++i) store_word(four[i] | four[i + 4] << 4U, to + kHalvesBytes + kWord * (2 + i));
+  }
+}
+
+void pack_q6_k(const Rows& rows, size_t offset, std::byte* to) {
+  std::array<std::array<std::byte, kQ6KBlocks * kQ6KBlockBytes>, kLanes> repacked;
+  Rows lanes;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    repack_q6_k(rows[lane] + offset, repacked[lane].data());
+    lanes[lane] = repacked[lane].data();
+  }
+  for (size_t block = 0; block < kQ6KBlocks; ++block, to += kQ6KBlockBytes * kLanes) {
+    interleave<uint16_t>(lanes, block * kQ6KBlockBytes, 2, to);
+    interleave<uint32_t>(lanes, block * kQ6KBlockBytes + kHalvesBytes, 6, to + kHalvesBytes * kLanes);
+  }
+}
+
+// `bytes` of each row from `offset` on. Of a block: half scale (Q4_1, Q5_1: and half minimum), then numbers in the
+// file; 16 scales (and 16 minima), then pieces of 4 bytes, lane by lane, in the panel. Byte i of 4 bits' nibbles holds
+// numbers i (low) and 16 + i (high) in both.
 void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, std::byte* to) {
   switch (type) {
     case PanelType::F32:
@@ -88,9 +152,19 @@ void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, s
     case PanelType::Q8_0:
     case PanelType::Q4_0:
     case PanelType::Q4_1:
-      const size_t halves = type == PanelType::Q4_1 ? 2 : 1, before = 2 * halves;
+    case PanelType::Q5_1: {
+      const size_t halves = type == PanelType::Q4_1 || type == PanelType::Q5_1 ? 2 : 1, before = 2 * halves;
       interleave<uint16_t>(rows, offset, halves, to);
-      return interleave<uint32_t>(rows, offset + before, (bytes - before) / 4, to + before * kLanes);
+      interleave<uint32_t>(rows, offset + before, (bytes - before) / 4, to + before * kLanes);
+      if (type != PanelType::Q5_1) return;
+      for (size_t lane = 0; lane < kLanes; ++lane) {  // fifth bits, bit i of number i in the file
+        std::byte* const fifth = to + before * kLanes + kWord * lane;
+        store_word(transpose_bits(load_word(fifth)), fifth);
+      }
+      return;
+    }
+    case PanelType::Q6_K:
+      return pack_q6_k(rows, offset, to);
   }
 }
 
@@ -104,11 +178,13 @@ void pack_panel(const MatrixRows& matrix, size_t stride, size_t panel, std::byte
   }
   if (panel == 0) bring_near(rows[0], stride * (end - begin));
   const std::span<const std::byte> next = matrix.rows.subspan(stride * end);
-  const size_t step = takes_bytes(matrix.type) ? static_cast<size_t>(panel_unit(matrix.type).bytes) : kLine;
-  for (size_t offset = 0; offset < stride; offset += step) {
+  const auto unit = static_cast<size_t>(panel_unit(matrix.type).bytes);
+  const size_t step = takes_bytes(matrix.type) ? unit : kLine;
+  const size_t panel_bytes_a_step = panel_bytes(matrix.type, matrix.depth) / (stride / unit) * (step / unit);
+  for (size_t offset = 0; offset < stride; offset += step, to += panel_bytes_a_step) {
     const size_t bytes = std::min(step, stride - offset), ahead = std::min(offset * kLanes, next.size());
     ask_for(next.data() + ahead, std::min(bytes * kLanes, next.size() - ahead));
-    pack_piece(matrix.type, rows, offset, bytes, to + offset * kLanes);
+    pack_piece(matrix.type, rows, offset, bytes, to);
   }
 }
 
@@ -127,28 +203,34 @@ PanelUnit panel_unit(PanelType type) {
       return {kBlock, 18};
     case PanelType::Q4_1:
       return {kBlock, 20};
+    case PanelType::Q5_1:
+      return {kBlock, 24};
+    case PanelType::Q6_K:
+      return {256, 210};
   }
   fail(ErrorCode::Unsupported, "weights of type id {} cannot be computed with", static_cast<int32_t>(type));
 }
 
-bool takes_bytes(PanelType type) {
-  return type == PanelType::Q8_0 || type == PanelType::Q4_0 || type == PanelType::Q4_1;
-}
+bool takes_bytes(PanelType type) { return type != PanelType::F32 && type != PanelType::F16 && type != PanelType::BF16; }
 
 size_t panel_bytes(PanelType type, int32_t depth) {
-  const auto numbers = static_cast<size_t>(depth);
+  const auto numbers = static_cast<size_t>(depth), blocks = numbers / kBlock;
   switch (type) {
     case PanelType::F32:
       return numbers * 64;
-    case PanelType::Q8_0:
-      return numbers / kBlock * 544;
-    case PanelType::Q4_0:
-      return numbers / kBlock * 288;
-    case PanelType::Q4_1:
-      return numbers / kBlock * 320;
     case PanelType::F16:
     case PanelType::BF16:
       break;
+    case PanelType::Q8_0:
+      return blocks * 544;
+    case PanelType::Q4_0:
+      return blocks * 288;
+    case PanelType::Q4_1:
+      return blocks * 320;
+    case PanelType::Q5_1:
+      return blocks * 384;
+    case PanelType::Q6_K:
+      return blocks * 448;
   }
   return numbers * 32;
 }

@@ -14,7 +14,7 @@ namespace inflight {
 inline constexpr int32_t kPanelOutputs = 16;
 
 // Numbers a block and bytes of it, as stored row-major in model files: 1 and 4 (F32), 1 and 2 (F16, BF16), 32 and 34
-// (Q8_0), 32 and 18 (Q4_0), 32 and 20 (Q4_1).
+// (Q8_0), 32 and 18 (Q4_0), 32 and 20 (Q4_1), 32 and 24 (Q5_1), 256 and 210 (Q6_K).
 struct PanelUnit {
   int32_t numbers;
   int32_t bytes;
@@ -31,6 +31,7 @@ struct PanelUnit {
 // Packs rows into the panels that hold them, panel_count(outputs) of them; lanes without a row are zero.
 // REQUIRES: rows holds `outputs` rows of `depth` numbers, depth a multiple of the unit's numbers; `to` has the size of
 //           the panels and is aligned to 4.
+// ERRORS:   InvalidArgument for a scale of Q6_K that is beyond half precision.
 struct MatrixRows {
   PanelType type;
   int32_t outputs;

@@ -99,6 +99,24 @@ class Inspect(Folder):
         self.assertEqual((report["runnable"], report["spec"]), (False, None))
         self.assertEqual(report["tensors"], [{"name": "x.weight", "type": "Q6_K", "shape": [256, 2], "bytes": 420}])
 
+    def test_formats_become_others_when_loaded(self):
+        keys = [(b"general.architecture", 8, text_of(b"llama"))]
+        for name, value in (("block_count", 1), ("context_length", 64), ("embedding_length", 256), ("feed_forward_length", 256),
+                            ("attention.head_count", 4)):
+            keys.append((f"llama.{name}".encode(), 4, struct.pack("<I", value)))
+        keys.append((b"llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5)))
+        q4_k, q5_k, q6_k = (12, 144), (13, 176), (14, 210)
+        matrices = {"token_embd": q6_k, "blk.0.attn_q": q4_k, "blk.0.attn_k": q4_k, "blk.0.attn_v": q5_k,
+                    "blk.0.attn_output": q4_k, "blk.0.ffn_gate": q4_k, "blk.0.ffn_up": q4_k, "blk.0.ffn_down": q6_k}
+        tensors = [(f"{name}.weight".encode(), kind, (256, 256), bytes(256 * size)) for name, (kind, size) in matrices.items()]
+        for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+            tensors.append((f"{name}.weight".encode(), 0, (256,), bytes(1024)))
+        path = self.write("mixed.gguf", gguf(keys, tensors))
+        self.assertIn("yes, when loaded Q4_K becomes Q4_1, Q5_K becomes Q5_1\n", self.good("inspect", path))
+        # 65,536 numbers of 5 (Q4_1), 6 (Q5_1) and 7 bits (Q6_K), and the norms.
+        report = json.loads(self.good("inspect", path, "--json"))
+        self.assertEqual(report["memory"]["weights_bytes"], 65536 * (5 * 5 + 6 + 2 * 7) // 8 + 3 * 1024)
+
     def test_files_without_tensors(self):
         path = self.write("empty.gguf", gguf([]))
         self.assertIn("no: metadata key 'general.architecture' is missing", self.good("inspect", path))

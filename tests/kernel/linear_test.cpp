@@ -8,14 +8,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/math.h"
 #include "ops/linear_choice.h"
 #include "ops/linear_trial.h"
 
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16,
-                                PanelType::Q8_0, PanelType::Q4_0, PanelType::Q4_1};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,
+                                PanelType::Q4_0, PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K};
 
 bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
@@ -77,7 +78,8 @@ TEST_P(LinearFile, GivesTheContractsBits) {
 TEST_P(LinearFile, RowsDoNotDependOnTheirNumber) {
   LinearTrial trial(device_, GetParam());
   for (const PanelType type : kTypes) {
-    for (const int32_t depth : {32, 576, 1536, 5632}) {
+    for (const int32_t wanted : {32, 576, 1536, 5632}) {
+      const int32_t depth = align_up(wanted, panel_unit(type).numbers);
       constexpr int32_t kRows = 53, kOutputs = 37, kStride = 48;
       const LinearCase c = make_linear_case({type, kOutputs, depth, kRows}, 5);
       const std::vector<float> all = trial.run(c);
@@ -96,15 +98,20 @@ TEST_P(LinearFile, RowsDoNotDependOnTheirNumber) {
 // The largest magnitudes: sums in 16 bits must not wrap or saturate.
 TEST_P(LinearFile, ExtremesAreExact) {
   LinearTrial trial(device_, GetParam());
-  for (const PanelType type : {PanelType::Q8_0, PanelType::Q4_0}) {
+  struct Kind {
+    PanelType type;
+    size_t begin, end;  // of a unit's numbers
+  };
+  for (const auto& [type, begin, end] : {Kind{PanelType::Q8_0, 2, 34}, Kind{PanelType::Q4_0, 2, 18},
+                                         Kind{PanelType::Q5_1, 4, 24}, Kind{PanelType::Q6_K, 0, 192}}) {
     for (const int weight : {0x80, 0x7F, 0x00, 0xFF}) {
       for (const int value : {127, -127}) {
-        LinearCase c = make_linear_case({type, 16, 96, 6}, 1);
+        LinearCase c = make_linear_case({type, 16, 256, 6}, 1);
         const auto unit = static_cast<size_t>(panel_unit(type).bytes);
         for (size_t i = 0; i < c.weights.size(); ++i) {
-          if (i % unit >= 2) c.weights[i] = static_cast<std::byte>(weight);
+          if (i % unit >= begin && i % unit < end) c.weights[i] = static_cast<std::byte>(weight);
         }
-        pack_panels({type, 16, 96, c.weights}, c.panels);
+        pack_panels({type, 16, 256, c.weights}, c.panels);
         for (int8_t& byte : c.bytes) byte = static_cast<int8_t>(value);
         const auto pair = static_cast<uint32_t>(-8 * 16 * value) & 0xFFFFU;
         for (size_t i = 0; i < c.sums.size(); ++i) {

@@ -15,13 +15,16 @@ namespace inflight {
 namespace {
 
 TEST(TinyModel, RunsEveryKernel) {
-  for (const TensorType type : {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1}) {
+  for (const TensorType type :
+       {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q5_0, TensorType::Q6_K}) {
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
     synthetic.spec.layer_count = 1;
-    synthetic.spec.hidden_size = synthetic.spec.feed_forward_size = 32;
+    const bool k_quant = type == TensorType::Q6_K;  // blocks of 256
+    synthetic.spec.hidden_size = synthetic.spec.feed_forward_size = k_quant ? 256 : 32;
     synthetic.spec.head_count = 2;
     synthetic.spec.kv_head_count = 1;
+    if (k_quant) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 128;
     synthetic.spec.vocabulary_size = 37;
     synthetic.query_key_value_bias = true;
     const test::TempFolder folder;

@@ -108,6 +108,33 @@ std::vector<std::byte> as_q4_k(const std::vector<float>& numbers) {
   return stored;
 }
 
+// Blocks of 256: 128 bytes of nibbles, 64 of upper bits, 16 int8 s, f16 d; x = d * s * (q - 32) in sub-blocks of 16.
+std::vector<std::byte> as_q6_k(const std::vector<float>& numbers) {
+  std::vector<std::byte> stored(numbers.size() / 256 * 210);
+  for (size_t block = 0; block < numbers.size() / 256; ++block) {
+    const float* const x = numbers.data() + block * 256;
+    std::byte* const out = stored.data() + block * 210;
+    const auto largest = [x](size_t begin, size_t end) {
+      float most = 0.0F;
+      for (size_t i = begin; i < end; ++i) most = std::max(most, std::fabs(x[i]));
+      return most;
+    };
+    const uint16_t d = half_of_float(largest(0, 256) / (31.0F * 127.0F));
+    std::memcpy(out + 208, &d, 2);
+    for (size_t i = 0; i < 256; ++i) {
+      const size_t sub = i / 16, half = i / 128, quarter = i % 128 / 32;
+      const float s =
+          std::clamp(std::round(largest(16 * sub, 16 * sub + 16) / (31.0F * float_of_half(d))), 1.0F, 127.0F);
+      out[192 + sub] = static_cast<std::byte>(static_cast<uint8_t>(s));
+      const auto q =
+          static_cast<uint32_t>(std::clamp(std::round(x[i] / (float_of_half(d) * s)), -32.0F, 31.0F) + 32.0F);
+      out[64 * half + i % 64] |= static_cast<std::byte>((q & 15U) << (quarter < 2 ? 0U : 4U));
+      out[128 + 32 * half + i % 32] |= static_cast<std::byte>(q >> 4U << 2U * quarter);
+    }
+  }
+  return stored;
+}
+
 class ModelBuilder {
  public:
   explicit ModelBuilder(const SyntheticModel& model) : model_(model), spec_(model.spec) {}
@@ -228,6 +255,9 @@ class ModelBuilder {
         return;
       case TensorType::Q4_K:
         writer_.tensor(name, id, dimensions, as_q4_k(numbers));
+        return;
+      case TensorType::Q6_K:
+        writer_.tensor(name, id, dimensions, as_q6_k(numbers));
         return;
       default:
         break;

@@ -30,6 +30,13 @@ struct Kind {
   int32_t block_tokens = 16;
 };
 
+// To rows of whole blocks of K-quants.
+void widen(test::SyntheticModel& model) {
+  model.spec.hidden_size = model.spec.feed_forward_size = 256;
+  model.spec.head_count = 4;
+  model.spec.head_size = model.spec.rope_dimension_count = 64;
+}
+
 class AgainstReference : public testing::TestWithParam<Kind> {};
 
 TEST_P(AgainstReference, LogitsBehindPromptsOfManyLengths) {
@@ -82,12 +89,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"Q4KAsQ41",
                          [](test::SyntheticModel& m) {
                            m.matrix_type = TensorType::Q4_K;
-                           m.spec.hidden_size = m.spec.feed_forward_size = 256;
-                           m.spec.head_count = 4;
-                           m.spec.head_size = m.spec.rope_dimension_count = 64;
+                           widen(m);
                          },
                          0.12},
-                    Kind{"Q5RoundedToQ8", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q5_0; }, 0.2},
+                    Kind{"Q50AsQ51", [](test::SyntheticModel& m) { m.matrix_type = TensorType::Q5_0; }, 0.12},
+                    Kind{"Q6K",
+                         [](test::SyntheticModel& m) {
+                           m.matrix_type = TensorType::Q6_K;
+                           widen(m);
+                         },
+                         0.12},
                     Kind{"MixedOutput",
                          [](test::SyntheticModel& m) {
                            m.matrix_type = TensorType::Q4_0;

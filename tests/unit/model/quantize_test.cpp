@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/block_formats.h"
 #include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "support/test_data.h"
@@ -77,28 +78,45 @@ INSTANTIATE_TEST_SUITE_P(Types, ReadOnlyRows,
                                          TensorType::IQ4_NL, TensorType::IQ4_XS),
                          [](const auto& type) { return to_string(type.param); });
 
-// The same numbers; scales and minima rounded to half precision.
-TEST(ConvertRows, Q4KBecomesQ41) {
+// What formats become that keep their numbers, and whether their scales and minima are rounded to half precision.
+struct Kept {
+  TensorType from, to;
+  bool exact;
+};
+class KeepsNumbers : public testing::TestWithParam<Kept> {};
+
+TEST_P(KeepsNumbers, AndRoundsScalesAtMost) {
+  const auto [from, to, exact] = GetParam();
+  ASSERT_TRUE(keeps_numbers(from));
+  ASSERT_EQ(computed_type(from), to);
   const GgufFile golden(source_path("tests/golden/quants.gguf"));
-  const GgufTensor* const stored = golden.find_tensor("Q4_K");
+  const GgufTensor* const stored = golden.find_tensor(to_string(from));
   ASSERT_NE(stored, nullptr);
   const auto rows = static_cast<size_t>(stored->rows()), columns = static_cast<size_t>(stored->columns());
-  const size_t from = row_bytes(TensorType::Q4_K, stored->columns()),
-               to = row_bytes(TensorType::Q4_1, stored->columns());
-  std::vector<std::byte> converted(rows * to);
-  convert_rows(TensorType::Q4_K, TensorType::Q4_1, stored->columns(), stored->bytes, 0, converted);
+  const size_t from_bytes = row_bytes(from, stored->columns()), to_bytes = row_bytes(to, stored->columns());
+  std::vector<std::byte> converted(rows * to_bytes);
+  convert_rows(from, to, stored->columns(), stored->bytes, 0, converted);
   std::vector<float> expected(columns), found(columns);
   for (size_t row = 0; row < rows; ++row) {
-    dequantize_row(TensorType::Q4_K, stored->bytes.subspan(row * from, from), expected);
-    dequantize_row(TensorType::Q4_1, std::span(converted).subspan(row * to, to), found);
+    dequantize_row(from, stored->bytes.subspan(row * from_bytes, from_bytes), expected);
+    dequantize_row(to, std::span(converted).subspan(row * to_bytes, to_bytes), found);
     for (size_t block = 0; block < columns; block += 32) {
       float largest = 0.0F;  // of d s q and e m each: at most three times the largest number or the range
       for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(expected[i]));
-      for (size_t i = block; i < block + 32; ++i)
-        ASSERT_NEAR(found[i], expected[i], 3 * largest * 0x1p-11F + 16 * 0x1p-25F) << row << ", " << i;
+      const float tolerance = exact ? 0.0F : 3 * largest * 0x1p-11F + 32 * 0x1p-25F;
+      for (size_t i = block; i < block + 32; ++i) ASSERT_NEAR(found[i], expected[i], tolerance) << row << ", " << i;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, KeepsNumbers,
+                         testing::Values(Kept{TensorType::Q4_K, TensorType::Q4_1, false},
+                                         Kept{TensorType::Q5_K, TensorType::Q5_1, false},
+                                         Kept{TensorType::Q5_0, TensorType::Q5_1, true},
+                                         Kept{TensorType::Q3_K, TensorType::Q6_K, true},
+                                         Kept{TensorType::IQ4_NL, TensorType::Q8_0, true},
+                                         Kept{TensorType::IQ4_XS, TensorType::Q8_0, false}),
+                         [](const auto& kept) { return to_string(kept.param.from); });
 
 TEST(QuantizeRow, StoresZerosWhereTheScaleVanishes) {
   const std::vector<float> tiny(kQuantBlock, 1e-42F);

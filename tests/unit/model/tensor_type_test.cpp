@@ -38,10 +38,17 @@ TEST(StoredType, KnowsTypesThatAreReadOnlyOrNotAtAll) {
   EXPECT_EQ(q6->unit.numbers, 256);
   EXPECT_EQ(q6->unit.bytes, 210);  // 128 + 64 bytes of quants, 16 scales, one f16
   EXPECT_EQ(readable_type(14), TensorType::Q6_K);
-  EXPECT_EQ(computed_type(TensorType::Q6_K), TensorType::Q8_0);
+  EXPECT_EQ(computed_type(TensorType::Q6_K), TensorType::Q6_K);
   EXPECT_EQ(computed_type(TensorType::Q4_0), TensorType::Q4_0);
   EXPECT_EQ(computed_type(TensorType::Q4_1), TensorType::Q4_1);
   EXPECT_EQ(computed_type(TensorType::Q4_K), TensorType::Q4_1);
+  EXPECT_EQ(computed_type(TensorType::Q5_K), TensorType::Q5_1);
+  EXPECT_EQ(computed_type(TensorType::Q5_0), TensorType::Q5_1);
+  EXPECT_EQ(computed_type(TensorType::Q3_K), TensorType::Q6_K);
+  EXPECT_EQ(computed_type(TensorType::Q2_K), TensorType::Q8_0);
+  EXPECT_EQ(computed_type(TensorType::IQ4_NL), TensorType::Q8_0);
+  EXPECT_EQ(parse_computed_type("q6_k"), TensorType::Q6_K);
+  EXPECT_FALSE(parse_computed_type("Q4_K"));
   EXPECT_STREQ(find_stored_type(16)->name, "IQ2_XXS");
   EXPECT_FALSE(readable_type(16));
   for (const uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 1000U, ~0U}) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/error.h"
+#include "base/half.h"
 #include "base/rng.h"
 
 namespace inflight {
@@ -63,6 +65,65 @@ TEST(Panel, QuantisedBlocksKeepScalesFirst) {
     }
     EXPECT_EQ(panels.back(), std::byte{0});
   }
+}
+
+// Number k of a unit in a model file, without scale and minimum (GGUF's layouts).
+int32_t number_in_file(PanelType type, const std::byte* unit, size_t k) {
+  const auto byte = [unit](size_t at) { return static_cast<int32_t>(unit[at]); };
+  if (type == PanelType::Q5_1)
+    return (k < 16 ? byte(8 + k) & 15 : byte(8 + k - 16) >> 4) | (byte(4 + k / 8) >> k % 8 & 1) << 4;
+  const size_t half = k / 128, quarter = k / 32 % 4;
+  const int32_t upper = byte(128 + 32 * half + k % 32) >> 2 * quarter & 3;
+  return (byte(64 * half + k % 64) >> (quarter < 2 ? 0 : 4) & 15) | upper << 4;
+}
+
+// Depth k of a lane's block in a panel, as cl_kernels/linear.cl has it.
+int32_t number_in_panel(PanelType type, const std::byte* block, size_t lane, size_t k) {
+  const size_t group = k / 4, j = k % 4;
+  const auto byte = [&](size_t words) { return static_cast<int32_t>(block[64 + 64 * words + 4 * lane + j]); };
+  const size_t upper_words = type == PanelType::Q5_1 ? 1 : 2;
+  const int32_t nibble = byte(upper_words + group % 4) >> (group < 4 ? 0 : 4) & 15;
+  const int32_t upper = type == PanelType::Q5_1 ? byte(0) >> group & 1 : byte(group / 4) >> 2 * (group % 4) & 3;
+  return nibble | upper << 4;
+}
+
+TEST(Panel, UpperBitsLieBeforeTheNibbles) {
+  constexpr int32_t kLong = 512;
+  for (const PanelType type : {PanelType::Q5_1, PanelType::Q6_K}) {
+    const PanelUnit unit = panel_unit(type);
+    std::vector<std::byte> rows(static_cast<size_t>(kLong / unit.numbers * unit.bytes * kOutputs));
+    Rng rng(10);
+    for (std::byte& byte : rows) byte = static_cast<std::byte>(rng.below(0x7C));  // no half is infinite
+    std::vector<std::byte> panels(packed_bytes(type, kOutputs, kLong), std::byte{0xEE});
+    const auto row_bytes = static_cast<size_t>(kLong / unit.numbers * unit.bytes),
+               numbers = static_cast<size_t>(unit.numbers);
+    if (type == PanelType::Q6_K) {
+      for (size_t at = 209; at < rows.size(); at += 210) rows[at] = static_cast<std::byte>(rng.below(0x40));
+    }
+    pack_panels({type, kOutputs, kLong, rows}, panels);
+    for (size_t output = 0; output < kOutputs; ++output) {
+      for (size_t k = 0; k < kLong; ++k) {
+        const std::byte* const from = &rows[output * row_bytes + k / numbers * static_cast<size_t>(unit.bytes)];
+        const std::byte* const block = &panels[output / 16 * panel_bytes(type, kLong) + k / 32 * panel_bytes(type, 32)];
+        ASSERT_EQ(number_in_panel(type, block, output % 16, k % 32), number_in_file(type, from, k % numbers))
+            << output << ' ' << k;
+        const size_t which = type == PanelType::Q6_K ? k % 32 / 16 : k % 2;
+        uint16_t found = 0, stored = 0;
+        std::memcpy(&found, block + 32 * which + 2 * (output % 16), 2);
+        std::memcpy(&stored, type == PanelType::Q6_K ? from + 208 : from + 2 * which, 2);
+        const auto scale = type == PanelType::Q6_K ? static_cast<int8_t>(from[192 + k % numbers / 16]) : int8_t{1};
+        ASSERT_EQ(found, half_of_float(float_of_half(stored) * static_cast<float>(scale))) << output << ' ' << k;
+      }
+    }
+    EXPECT_EQ(panels.back(), std::byte{0});
+  }
+}
+
+TEST(Panel, ScalesBeyondHalfPrecisionAreRefused) {
+  std::vector<std::byte> row(210, std::byte{2});
+  row[209] = std::byte{0x7B};  // d = 57408
+  std::vector<std::byte> panels(packed_bytes(PanelType::Q6_K, 1, 256));
+  EXPECT_THROW(pack_panels({PanelType::Q6_K, 1, 256, row}, panels), Error);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@
   "vfmadd231ps %%zmm" scale ", %[m], %%zmm" sum "\n" ROW_STORE(row, sum)
 
 typedef struct {
-  int16 w[8];  // unsigned bytes: [k/4] of [output][4]
+  int16 w[8];  // bytes, unsigned but for Q6: [k/4] of [output][4]
   float16 d;
   float16 m;       // of Q41: -1/8 of the minima; of Q6: scales of the second half
   int16 minus[2];  // of Q6: -128 times the sum of each half's weights

@@ -69,10 +69,7 @@
       int16 dot[ROWS];                                                                                           \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) dot[r] = 0;                                               \
       for (int k4 = 0; k4 < 8; k4++) {                                                                           \
-        const int16 w = type == TYPE_Q8_0                                                                        \
-                            ? vload16(k4, bytes)                                                                 \
-                            : four_numbers_16(type, vload16(nibble_words(type, k4), bytes),                      \
-                                              vload16(upper_words(type, k4), bytes), k4);                        \
+        const int16 w = type == TYPE_Q8_0 ? vload16(k4, bytes) : four_numbers_16(type, bytes, k4);               \
         _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                       \
           const int v = x[((size_t)b * in->rows + r) * 8 + k4];                                                  \
           dot[r] += ((w << 24) >> 24) * ((v << 24) >> 24) + ((w << 16) >> 24) * ((v << 16) >> 24) +              \

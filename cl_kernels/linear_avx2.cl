@@ -338,10 +338,7 @@ static void upper_rows(int type, __global const uchar* panel, const LinearInput*
       ask_ahead(block, 448);
       for (int i = 0; i < 2; i++) halves[2 * b + i] = vload_half16(i, (__global const half*)block);
       __global const int* words = (__global const int*)(block + 64);
-      _Pragma("unroll") for (int i = 0; i < 8; i++)
-      {
-        w[8 * b + i] = four_numbers_16(type, vload16(nibble_words(type, i), words), vload16(upper_words(type, i), words), i);
-      }
+      _Pragma("unroll") for (int i = 0; i < 8; i++) w[8 * b + i] = four_numbers_16(type, words, i);
     }
     if (type == TYPE_Q6_K) {
       FOR_TILES_OF(4, FEW_CASES, q6_decoded, w, halves)

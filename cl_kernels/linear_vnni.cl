@@ -271,10 +271,7 @@ INLINE void unpack(Block* b, __global const uchar* nibbles)
 }
 INLINE void unpack_upper(int type, Block* b, __global const int* words)
 {
-  _Pragma("unroll") for (int j = 0; j < 8; j++)
-  {
-    b->w[j] = four_numbers_16(type, vload16(nibble_words(type, j), words), vload16(upper_words(type, j), words), j);
-  }
+  _Pragma("unroll") for (int j = 0; j < 8; j++) b->w[j] = four_numbers_16(type, words, j);
 }
 INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
 {

@@ -24,9 +24,7 @@ static void embed_block(int type, __global const uchar* block, int lane, __globa
   const float e = two ? vload_half(16 + lane, (__global const half*)block) : 0.0f;  // second scale, or minimum
   __global const int* words = (__global const int*)(block + (two ? 64 : 32)) + lane;
   for (int k4 = 0; k4 < 8; k4++) {
-    const int w = type == TYPE_Q8_0
-                      ? words[16 * k4]
-                      : four_numbers_1(type, words[16 * nibble_words(type, k4)], words[16 * upper_words(type, k4)], k4);
+    const int w = type == TYPE_Q8_0 ? words[16 * k4] : four_numbers_1(type, words, k4);
     const float4 numbers = convert_float4(as_char4(w));
     vstore4(type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e, k4, out);
   }

@@ -169,22 +169,21 @@ static int takes_bytes(int type) { return type != TYPE_F32 && type != TYPE_F16 &
 // Whether a block begins with two halves for each output: scale and minimum, or the scales of 16 numbers each.
 static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q6_K; }
 
-// Of a block of 4, 5 or 6 bits, behind its halves: which 16 words hold the nibbles of the depths 4 * k4 to 4 * k4 + 3, and which
-// their upper bits if there are any (layouts: linear.cl).
-static int nibble_words(int type, int k4) { return (type == TYPE_Q6_K ? 2 : type == TYPE_Q5_1 ? 1 : 0) + (k4 & 3); }
-static int upper_words(int type, int k4) { return type == TYPE_Q6_K ? k4 / 4 : 0; }
-// The numbers, each a signed byte.
-#define DEFINE_FOUR_NUMBERS(NAME, WORDS)                                                                           \
-  static WORDS NAME(int type, WORDS nibbles, WORDS upper, int k4)                                                  \
+// The numbers at the depths 4 * k4 to 4 * k4 + 3 of a block of 4, 5 or 6 bits, each a signed byte; words: the block behind its
+// halves (layouts: linear.cl), for four_numbers_1() from an output's first word on.
+#define DEFINE_FOUR_NUMBERS(NAME, WORDS, LOAD)                                                                     \
+  static WORDS NAME(int type, __global const int* words, int k4)                                                   \
   {                                                                                                                \
+    const WORDS nibbles = LOAD((type == TYPE_Q6_K ? 2 : type == TYPE_Q5_1 ? 1 : 0) + (k4 & 3), words);             \
     WORDS w = (k4 < 4 ? nibbles : nibbles >> 4) & 0x0F0F0F0F;                                                      \
-    if (type == TYPE_Q5_1) w |= (upper >> k4 & 0x01010101) << 4;                                                   \
-    if (type == TYPE_Q6_K) w |= (upper >> (2 * (k4 & 3)) & 0x03030303) << 4;                                       \
+    if (type == TYPE_Q5_1) w |= (LOAD(0, words) >> k4 & 0x01010101) << 4;                                          \
+    if (type == TYPE_Q6_K) w |= (LOAD(k4 / 4, words) >> (2 * (k4 & 3)) & 0x03030303) << 4;                         \
     const int bias = type == TYPE_Q6_K ? 0x20202020 : type == TYPE_Q4_0 ? 0x08080808 : 0;                          \
     return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
   }
-DEFINE_FOUR_NUMBERS(four_numbers_1, int)
-DEFINE_FOUR_NUMBERS(four_numbers_16, int16)
+#define LOAD_1(i, words) (words)[16 * (i)]
+DEFINE_FOUR_NUMBERS(four_numbers_1, int, LOAD_1)
+DEFINE_FOUR_NUMBERS(four_numbers_16, int16, vload16)
 
 // Bytes of a panel of 16 outputs (layouts: linear.cl).
 static int panel_bytes(int type, int depth)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
 
@@ -16,17 +17,7 @@ constexpr size_t kNumbers = 256;  // of a K-quant's block
 
 int byte_at(const std::byte* at, size_t i) { return static_cast<int>(at[i]); }
 
-uint32_t load_u32(const std::byte* at) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
-
-float half_at(const std::byte* at) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return float_of_half(bits);
-}
+float half_at(const std::byte* at) { return float_of_half(load<uint16_t>(at)); }
 
 // Number i of 32 whose nibbles are stored as tensor_type.h has it: low nibbles first, then high ones.
 int nibble(const std::byte* bytes, size_t i) {
@@ -51,13 +42,13 @@ void read_q4_1(const std::byte* block, float* x) {
 
 void read_q5_0(const std::byte* block, float* x) {
   const float d = half_at(block);
-  const uint32_t high = load_u32(block + 2);
+  const uint32_t high = load<uint32_t>(block + 2);
   for (size_t i = 0; i < kQuantBlock; ++i) x[i] = d * static_cast<float>(five_bits(block + 6, high, i) - 16);
 }
 
 void read_q5_1(const std::byte* block, float* x) {
   const float d = half_at(block), m = half_at(block + 2);
-  const uint32_t high = load_u32(block + 4);
+  const uint32_t high = load<uint32_t>(block + 4);
   for (size_t i = 0; i < kQuantBlock; ++i) x[i] = d * static_cast<float>(five_bits(block + 8, high, i)) + m;
 }
 
@@ -144,7 +135,7 @@ void read_q6_k(const std::byte* block, float* x) {
 
 // Of 8: 4 bits of each are nibbles behind d and the upper 2 bits of all.
 int iq4_xs_scale(const std::byte* block, size_t sub) {
-  const uint32_t upper = load_u32(block + 2);  // its low 16 bits
+  const uint32_t upper = load<uint32_t>(block + 2);  // its low 16 bits
   const int low = byte_at(block, 4 + sub / 2) >> (4 * (sub % 2)) & 0xF;
   return (low | static_cast<int>(upper >> (2 * sub) & 3U) << 4) - 32;
 }
@@ -157,31 +148,23 @@ void read_iq4_xs(const std::byte* block, float* x) {
   }
 }
 
-void store_half(float x, const char* what, std::byte* to) {
-  const uint16_t bits = finite_half(x, what);
-  std::memcpy(to, &bits, sizeof bits);
-}
-
-uint64_t load_u64(const std::byte* at) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
+void store_half(float x, const char* what, std::byte* to) { store(finite_half(x, what), to); }
 
 // Of 32 bytes the nibble from bit `shift` on, as 16 bytes: the first half low, the second high.
 void store_nibbles(const std::byte* bytes, size_t shift, std::byte* to) {
   constexpr uint64_t kNibbles = 0x0F0F0F0F0F0F0F0F;
   for (size_t i = 0; i < kHalfBlock; i += 8) {
-    const uint64_t eight =
-        (load_u64(bytes + i) >> shift & kNibbles) | (load_u64(bytes + kHalfBlock + i) >> shift & kNibbles) << 4U;
-    std::memcpy(to + i, &eight, sizeof eight);
+    const uint64_t eight = (load<uint64_t>(bytes + i) >> shift & kNibbles) |
+                           (load<uint64_t>(bytes + kHalfBlock + i) >> shift & kNibbles) << 4U;
+    store(eight, to + i);
   }
 }
 
 // Bit `shift` of 32 bytes as 32 bits. The product gathers one bit of each of 8 bytes in its last byte.
 void store_bits(const std::byte* bytes, size_t shift, std::byte* to) {
   for (size_t i = 0; i < 4; ++i) {
-    to[i] = static_cast<std::byte>((load_u64(bytes + 8 * i) >> shift & 0x0101010101010101) * 0x0102040810204080 >> 56U);
+    to[i] = static_cast<std::byte>((load<uint64_t>(bytes + 8 * i) >> shift & 0x0101010101010101) * 0x0102040810204080 >>
+                                   56U);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "model/block_formats.h"
@@ -22,14 +23,6 @@ static_assert(sizeof(float) == 4 && std::numeric_limits<float>::is_iec559);
 constexpr size_t kHalfBlock = kQuantBlock / 2;
 constexpr size_t kQ8Bytes = 2 + kQuantBlock;
 constexpr size_t kQ4Bytes = 2 + kHalfBlock;
-
-uint16_t load_u16(const std::byte* at) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
-
-void store_u16(std::byte* at, uint16_t bits) { std::memcpy(at, &bits, sizeof bits); }
 
 // 1/d; 0 where d is 0 or so small that 1/d overflows: the block's stored scale is then 0 as well.
 float inverse_of(float d) {
@@ -51,7 +44,7 @@ void quantize_q8_block(const float* x, std::byte* block) {
   for (int32_t i = 0; i < kQuantBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
   const float d = largest / 127.0F;
   const float inverse = inverse_of(d);
-  store_u16(block, block_scale(d, largest, TensorType::Q8_0));
+  store(block_scale(d, largest, TensorType::Q8_0), block);
   for (size_t i = 0; i < kQuantBlock; ++i) {
     block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(x[i] * inverse)));
   }
@@ -66,7 +59,7 @@ void quantize_q4_block(const float* x, std::byte* block) {
   }
   const float d = largest / -8.0F;
   const float inverse = inverse_of(d);
-  store_u16(block, block_scale(d, largest, TensorType::Q4_0));
+  store(block_scale(d, largest, TensorType::Q4_0), block);
   // Product and sum are rounded each by itself (no fused multiply-add), as in GGUF's reference.
   const auto nibble = [inverse](float number) {
     return static_cast<uint8_t>(std::min(15, static_cast<int>(number * inverse + 8.5F)));
@@ -95,14 +88,14 @@ void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<f
       if (!row.empty()) std::memcpy(out, in, row.size());
       break;
     case TensorType::F16:
-      for (size_t i = 0; i < numbers.size(); ++i) out[i] = float_of_half(load_u16(in + 2 * i));
+      for (size_t i = 0; i < numbers.size(); ++i) out[i] = float_of_half(load<uint16_t>(in + 2 * i));
       break;
     case TensorType::BF16:
-      for (size_t i = 0; i < numbers.size(); ++i) out[i] = float_of_bfloat(load_u16(in + 2 * i));
+      for (size_t i = 0; i < numbers.size(); ++i) out[i] = float_of_bfloat(load<uint16_t>(in + 2 * i));
       break;
     case TensorType::Q8_0:
       for (size_t b = 0; b < blocks; ++b, in += kQ8Bytes, out += kQuantBlock) {
-        const float d = float_of_half(load_u16(in));
+        const float d = float_of_half(load<uint16_t>(in));
         for (size_t i = 0; i < kQuantBlock; ++i) {
           out[i] = d * static_cast<float>(static_cast<int8_t>(in[2 + i]));
         }
@@ -110,7 +103,7 @@ void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<f
       break;
     case TensorType::Q4_0:
       for (size_t b = 0; b < blocks; ++b, in += kQ4Bytes, out += kQuantBlock) {
-        const float d = float_of_half(load_u16(in));
+        const float d = float_of_half(load<uint16_t>(in));
         for (size_t i = 0; i < kHalfBlock; ++i) {
           const auto pair = static_cast<int>(in[2 + i]);
           out[i] = d * static_cast<float>((pair & 0xF) - 8);
@@ -137,7 +130,7 @@ void quantize_row(TensorType type, std::span<const float> numbers, std::span<std
       break;
     case TensorType::F16:
       for (size_t i = 0; i < numbers.size(); ++i) {
-        store_u16(out + 2 * i, block_scale(in[i], in[i], type));
+        store(block_scale(in[i], in[i], type), out + 2 * i);
       }
       break;
     case TensorType::BF16:
@@ -146,7 +139,7 @@ void quantize_row(TensorType type, std::span<const float> numbers, std::span<std
         if ((bits & 0x7F80U) == 0x7F80U) {
           fail(ErrorCode::InvalidArgument, "{} is too large for BF16", in[i]);
         }
-        store_u16(out + 2 * i, bits);
+        store(bits, out + 2 * i);
       }
       break;
     case TensorType::Q8_0:

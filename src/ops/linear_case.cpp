@@ -2,8 +2,8 @@
 #include "ops/linear_case.h"
 
 #include <cmath>
-#include <cstring>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/rng.h"
@@ -12,18 +12,6 @@ namespace inflight {
 namespace {
 
 constexpr int32_t kBlock = 32;
-
-template <typename T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
-template <typename T>
-void store(T value, std::byte* to) {
-  std::memcpy(to, &value, sizeof(T));
-}
 
 // All 24 bits of a float are used: sums are rounded at every step, so that their order and fused products show.
 float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-0xFFFFFF, 0xFFFFFF)) * 0x1p-24F; }

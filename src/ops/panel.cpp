@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/math.h"
@@ -81,14 +82,6 @@ constexpr size_t kQ6KBlockBytes = 2 * 2 + 8 + 16;  // of a lane in the panel
 constexpr size_t kHalvesBytes = 2 * sizeof(uint16_t);
 constexpr size_t kWord = sizeof(uint32_t);
 
-uint32_t load_word(const std::byte* from) {
-  uint32_t word = 0;
-  std::memcpy(&word, from, sizeof word);
-  return word;
-}
-
-void store_word(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof word); }
-
 // Bit 4 i + j to bit 8 j + i.
 uint32_t transpose_bits(uint32_t bits) {
   uint32_t result = 0;
@@ -104,25 +97,23 @@ uint32_t transpose_bits(uint32_t bits) {
 // One block of Q6_K (layout: model/block_formats.h) as 8 blocks of one lane of the panel: two half scales, 8 bytes of
 // upper bits, 16 bytes of nibbles.
 void repack_q6_k(const std::byte* from, std::byte* to) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, from + 208, sizeof bits);
-  const float d = float_of_half(bits);
+  const float d = float_of_half(load<uint16_t>(from + 208));
   for (size_t block = 0; block < kQ6KBlocks; ++block, to += kQ6KBlockBytes) {
     for (size_t i = 0; i < 2; ++i) {
-      bits = finite_half(d * static_cast<float>(static_cast<int8_t>(from[192 + 2 * block + i])), "scale");
-      std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+      const auto scale = d * static_cast<float>(static_cast<int8_t>(from[192 + 2 * block + i]));
+      store(finite_half(scale, "scale"), to + i * sizeof(uint16_t));
     }
     const size_t half = block / 4, quarter = block % 4;
     std::array<uint32_t, 8> four, two;  // bits of numbers 4 i to 4 i + 3, each in a byte
     for (size_t i = 0; i < 8; ++i) {
-      four[i] = load_word(from + 64 * half + 32 * (quarter % 2) + kWord * i) >> (4 * (quarter / 2)) & 0x0F0F0F0FU;
-      two[i] = load_word(from + 128 + 32 * half + kWord * i) >> (2 * quarter) & 0x03030303U;
+      four[i] = load<uint32_t>(from + 64 * half + 32 * (quarter % 2) + kWord * i) >> (4 * (quarter / 2)) & 0x0F0F0F0FU;
+      two[i] = load<uint32_t>(from + 128 + 32 * half + kWord * i) >> (2 * quarter) & 0x03030303U;
     }
     for (size_t i = 0; i < 2; ++i) {
       const uint32_t* const of = &two[4 * i];
-      store_word(of[0] | of[1] << 2U | of[2] << 4U | of[3] << 6U, to + kHalvesBytes + kWord * i);
+      store(of[0] | of[1] << 2U | of[2] << 4U | of[3] << 6U, to + kHalvesBytes + kWord * i);
     }
-    for (size_t i = 0; i < 4; ++i) store_word(four[i] | four[i + 4] << 4U, to + kHalvesBytes + kWord * (2 + i));
+    for (size_t i = 0; i < 4; ++i) store(four[i] | four[i + 4] << 4U, to + kHalvesBytes + kWord * (2 + i));
   }
 }
 
@@ -159,7 +150,7 @@ void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, s
       if (type != PanelType::Q5_1) return;
       for (size_t lane = 0; lane < kLanes; ++lane) {  // fifth bits, bit i of number i in the file
         std::byte* const fifth = to + before * kLanes + kWord * lane;
-        store_word(transpose_bits(load_word(fifth)), fifth);
+        store(transpose_bits(load<uint32_t>(fifth)), fifth);
       }
       return;
     }

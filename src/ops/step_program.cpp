@@ -18,13 +18,6 @@ namespace {
 constexpr int32_t kSmallItems = 1024;    // a compute unit, where work has to be cut finely
 constexpr int32_t kRowsOfSmallItem = 4;  // on GPUs; on llvmpipe 1: 5,632 deep, 3 rows of 2 panels are too long a loop
 
-int32_t head_vector(int32_t head_size) {
-  for (const int32_t width : {16, 8, 4}) {
-    if (head_size % width == 0) return width;
-  }
-  return 2;
-}
-
 // llvmpipe: the only such CPU.
 bool ends_loops(const DeviceInfo& device) { return device.type == DeviceType::Cpu && device.small_items; }
 
@@ -48,11 +41,11 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   const bool x86_linux = false;
 #endif
   return fmt::format(
-      "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D HEAD_VECTOR={} -D QUERY_SCALE={:.8e}f -D "
+      "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D QUERY_SCALE={:.8e}f -D "
       "ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
       "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
-      shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size, head_vector(shape.head_size),
+      shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size,
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, static_cast<int32_t>(panel_type(shape.kv_type)),
       shape.blocks_a_chunk, shape.sliding_window, int{device.small_items}, int{x86_linux},

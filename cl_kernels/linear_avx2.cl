@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_avx2.cl: linear_tile() for x86 processors with AVX2, FMA and F16C; contract and panel layouts: linear.cl. Gives the
-// same bits as linear.cl does.
+// same bits as linear.cl does. linear_avx2_floats.cl, its other half, precedes it in a program.
 //   The inner products are inline assembly: the compiler's own schedule spills the sums. A tile is 16 outputs (two registers)
-//   times up to 4 rows (integers; 6 with AVX_VNNI) or 6 (floats); rows are split evenly, so that every tile has work for the
-//   whole pipeline.
+//   times up to 4 rows (6 with AVX_VNNI); rows are split evenly, so that every tile has work for the whole pipeline.
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
 //   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
 //     16 bits.
@@ -12,27 +11,11 @@
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
 //     at minus 128 (or 8) times the sum of the row's block, so that they end exact; Q6_K: |w| as without.
 //   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; weights of
-//   4 bits and floats are decoded into it once, those of 5 and 6 bits for few rows, too.
+//   4 bits are decoded into it once, those of 5 and 6 bits for few rows, too.
 //   Measured: docs/performance/linear-layers.md.
 // Test: tests/kernel/linear_test.cpp.
-#define LINEAR_ROWS 48
-#define STRETCH_DEPTH 256  // floats decoded at once: 16 KiB
 #define STRETCH_BLOCKS 16  // blocks decoded at once: 8 KiB of bytes
-#define INLINE static inline __attribute__((always_inline))
 
-// Rows a..d of a tile: two sums each.
-#define SUMS_1 [a0] "+x"(sum[0]), [a1] "+x"(sum[1])
-#define SUMS_2 SUMS_1, [b0] "+x"(sum[2]), [b1] "+x"(sum[3])
-#define SUMS_3 SUMS_2, [c0] "+x"(sum[4]), [c1] "+x"(sum[5])
-#define SUMS_4 SUMS_3, [d0] "+x"(sum[6]), [d1] "+x"(sum[7])
-#define SUMS_5 SUMS_4, [e0] "+x"(sum[8]), [e1] "+x"(sum[9])
-#define SUMS_6 SUMS_5, [f0] "+x"(sum[10]), [f1] "+x"(sum[11])
-#define EACH_1(ROW) ROW("(%[x])", "a")
-#define EACH_2(ROW) EACH_1(ROW) ROW("(%[x],%[s])", "b")
-#define EACH_3(ROW) EACH_2(ROW) ROW("(%[x],%[s],2)", "c")
-#define EACH_4(ROW) EACH_3(ROW) ROW("(%[y])", "d")
-#define EACH_5(ROW) EACH_4(ROW) ROW("(%[y],%[s])", "e")
-#define EACH_6(ROW) EACH_5(ROW) ROW("(%[y],%[s],2)", "f")
 // x: first row, s: bytes from a row to the next, y: fourth row.
 #define ROW_INPUTS [x] "r"(x), [s] "r"((long)stride), [y] "r"(x + 3 * (long)stride)
 #define SCRATCH_REGISTERS "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "memory"
@@ -170,12 +153,7 @@ INLINE int8 add_pairs(int8 words)
     _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] += second[i];                 \
   }
 
-// Asks for the lines of the block that is a stretch behind this one; a prefetch does not fault.
-INLINE void ask_ahead(__global const uchar* block, int bytes)
-{
-  __global const uchar* ahead = block + bytes * STRETCH_BLOCKS;
-  _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetcht1 %c1(%0)" : : "r"(ahead), "i"(i));
-}
+#define BLOCKS_AHEAD 4  // weights are asked for before they are read
 
 // acc += the products of `blocks` blocks (layouts of the rows: linear.cl). WEIGHTS: what the function reads, BLOCK_WEIGHTS: of
 // block b. HALVES(i): 8 of the block's 16 scales, and (i = 2, 3) minima of Q4_1. ASK: for what is read after these blocks.
@@ -231,7 +209,7 @@ INLINE void ask_ahead(__global const uchar* block, int bytes)
       }                                                                                                                 \
     }                                                                                                                   \
   }
-#define ASK(BYTES) if (ask) ask_ahead(panel + BYTES * b, BYTES);
+#define ASK(BYTES) if (ask) ask_for(panel + BYTES * (b + BLOCKS_AHEAD), BYTES);
 #define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
   DEFINE_Q4_DECODED_DOT(ROWS)                                                                                           \
@@ -254,13 +232,6 @@ DEFINE_FEW_ROWS(4)
 DEFINE_TILE(5)
 DEFINE_TILE(6)
 #endif
-
-// What comes next when `left` of something remain: as few parts of at most `most` as possible, their sizes within 1.
-static int next_part(int left, int most)
-{
-  const int parts = (left + most - 1) / most;
-  return (left + parts - 1) / parts;
-}
 
 // `blocks` blocks from block0 on, of which the weights, WEIGHTS, are NAME's first arguments: `tile` rows from r on.
 #define TILE_CASE(NAME, ROWS, ...) \
@@ -309,7 +280,7 @@ static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* i
     blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
     for (int b = 0; b < blocks; b++) {
       __global const uchar* block = panel + bytes * (block0 + b);
-      ask_ahead(block, 320);
+      ask_for(block + BLOCKS_AHEAD * bytes, 320);
       for (int i = 0; i < kinds; i++) halves[kinds * b + i] = vload_half16(i, (__global const half*)block);
       for (int i = 0; i < 4; i++) {
         const int16 both = vload16(i, (__global const int*)(block + 32 * kinds));
@@ -335,7 +306,7 @@ static void upper_rows(int type, __global const uchar* panel, const LinearInput*
     blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
     for (int b = 0; b < blocks; b++) {
       __global const uchar* block = panel + bytes * (block0 + b);
-      ask_ahead(block, 448);
+      ask_for(block + BLOCKS_AHEAD * bytes, 448);
       for (int i = 0; i < 2; i++) halves[2 * b + i] = vload_half16(i, (__global const half*)block);
       __global const int* words = (__global const int*)(block + 64);
       _Pragma("unroll") for (int i = 0; i < 8; i++) w[8 * b + i] = four_numbers_16(type, words, i);
@@ -344,74 +315,6 @@ static void upper_rows(int type, __global const uchar* panel, const LinearInput*
       FOR_TILES_OF(4, FEW_CASES, q6_decoded, w, halves)
     } else {
       FOR_TILES(Q5_TILES, w, halves)
-    }
-  }
-}
-
-// acc += the products of `count` depths.
-#define FLOAT_ROW(at, row)                                                                    \
-  "vbroadcastss " at ", %%ymm14\n"                                                            \
-  "vfmadd231ps %%ymm12, %%ymm14, %[" row "0]\n"                                               \
-  "vfmadd231ps %%ymm13, %%ymm14, %[" row "1]\n"
-#define DEFINE_FLOATS(ROWS)                                                                   \
-  static void floats_##ROWS(const float16* w, __global const char* x, int stride, int count, float16* acc) \
-  {                                                                                           \
-    float8 sum[2 * ROWS];                                                                     \
-    __global const char* y = x + 3 * (long)stride;                                            \
-    long n = count;                                                                           \
-    _Pragma("unroll") for (int r = 0; r < ROWS; r++) { sum[2 * r] = acc[r].lo; sum[2 * r + 1] = acc[r].hi; } \
-    __asm__("1:\n"                                                                            \
-            "vmovups (%[w]), %%ymm12\n"                                                       \
-            "vmovups 32(%[w]), %%ymm13\n" EACH_##ROWS(FLOAT_ROW)                              \
-            "add $64, %[w]\n"                                                                 \
-            "add $4, %[x]\n"                                                                  \
-            "add $4, %[y]\n"                                                                  \
-            "dec %[n]\n"                                                                      \
-            "jnz 1b\n"                                                                        \
-            : SUMS_##ROWS, [w] "+r"(w), [x] "+r"(x), [y] "+r"(y), [n] "+r"(n)                 \
-            : [s] "r"((long)stride)                                                           \
-            : "cc", "ymm12", "ymm13", "ymm14", "memory");                                     \
-    _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = (float16)(sum[2 * r], sum[2 * r + 1]); \
-  }
-DEFINE_FLOATS(1)
-DEFINE_FLOATS(2)
-DEFINE_FLOATS(3)
-DEFINE_FLOATS(4)
-DEFINE_FLOATS(5)
-DEFINE_FLOATS(6)
-
-INLINE float16 weights_at(int type, __global const uchar* panel, int k)
-{
-  if (type == TYPE_F16) return vload_half16(k, (__global const half*)panel);
-  if (type == TYPE_F32) return vload16(k, (__global const float*)panel);
-  return as_float16(convert_uint16(vload16(k, (__global const ushort*)panel)) << (uint16)(16));
-}
-
-static void float_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
-{
-  __global const float* x = in->x + (size_t)row0 * depth;
-  if (rows == 1) {
-    float16 sum = acc[0];
-    for (int k = 0; k < depth; k++) sum = fma(weights_at(type, panel, k), (float16)(x[k]), sum);
-    acc[0] = sum;
-    return;
-  }
-  float16 w[STRETCH_DEPTH];
-  for (int k0 = 0; k0 < depth; k0 += STRETCH_DEPTH, x += STRETCH_DEPTH) {
-    const int count = min(STRETCH_DEPTH, depth - k0);
-    for (int k = 0; k < count; k++) w[k] = weights_at(type, panel, k0 + k);
-    for (int r = 0; r < rows;) {
-      const int tile = next_part(rows - r, 6);
-      __global const char* row = (__global const char*)(x + (size_t)r * depth);
-      switch (tile) {
-        case 6: floats_6(w, row, 4 * depth, count, acc + r); break;
-        case 5: floats_5(w, row, 4 * depth, count, acc + r); break;
-        case 4: floats_4(w, row, 4 * depth, count, acc + r); break;
-        case 3: floats_3(w, row, 4 * depth, count, acc + r); break;
-        case 2: floats_2(w, row, 4 * depth, count, acc + r); break;
-        default: floats_1(w, row, 4 * depth, count, acc + r); break;
-      }
-      r += tile;
     }
   }
 }
@@ -436,6 +339,11 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
+  if (rows == 1 && !takes_bytes(type)) {
+    float16 spare;
+    float_row(type, a, b ? b : a, in, row0, depth, acc_a, b ? acc_b : &spare);
+    return;
+  }
   linear_panel(type, a, in, row0, rows, depth, acc_a);
   if (b) linear_panel(type, b, in, row0, rows, depth, acc_b);
 }

@@ -70,7 +70,8 @@ std::string linear_difference(const LinearCase& c, std::span<const float> y, siz
 }
 
 std::vector<std::string> linear_sources(const std::string& file) {
-  if (file == "linear_avx_vnni.cl") return {"stage.cl", file, "linear_avx2.cl"};
+  if (file == "linear_avx_vnni.cl") return {"stage.cl", file, "linear_avx2_floats.cl", "linear_avx2.cl"};
+  if (file == "linear_avx2.cl") return {"stage.cl", "linear_avx2_floats.cl", file};
   if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni_floats.cl", "linear_vnni.cl"};
   if (file == "linear_vnni.cl") return {"stage.cl", "linear_vnni_floats.cl", file};
   return {"stage.cl", file};

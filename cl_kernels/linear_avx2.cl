@@ -6,8 +6,8 @@
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
 //   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
 //     16 bits.
-//   Q5_1, Q6_K: |w| (at most 32) times x with the sign of w; the 8 products of a lane and half a block stay below 2^15, so half
-//     a block is summed in 16 bits.
+//   Q5_1: numbers 0..31 times x; Q6_K: |w| (at most 32) times x with the sign of w. The 8 products of a lane and half a block
+//     stay below 2^15, so half a block is summed in 16 bits.
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
 //     at minus 128 (or 8) times the sum of the row's block, so that they end exact; Q6_K: |w| as without.
 //   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; weights of
@@ -71,7 +71,16 @@
   "vpaddw %%ymm13, %[" row "0], %[" row "0]\n"                                                \
   "vpaddw %%ymm14, %[" row "1], %[" row "1]\n"
 #define Q5_TILES q51_decoded
-#define DEFINE_Q5_BLOCKS(ROWS) \
+#define DEFINE_Q5_BLOCKS(ROWS)                                                                \
+  DEFINE_DECODED_DOT(q5_half_dot, ROWS, "0,1,2,3")                                            \
+  INLINE void q5_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
+  {                                                                                           \
+    int8 second[2 * ROWS];                                                                    \
+    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) second[i] = 0;                       \
+    q5_half_dot_##ROWS(w, x, stride, sum);                                                    \
+    q5_half_dot_##ROWS(w + 4, x + 16, stride, second);                                        \
+    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = add_pairs(sum[i]) + add_pairs(second[i]); \
+  }                                                                                           \
   DEFINE_BLOCKS(q51_decoded, q5_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, ADD_MINIMUM, )
 #define Q8_FIRST_SUM (int8)(0)
 #define Q4_FIRST_SUM (int8)(minus[2 * r])
@@ -107,11 +116,11 @@
             : [w] "r"(w), ROW_INPUTS, [nibbles] "x"((int8)(0x0F0F0F0F))                       \
             : SCRATCH_REGISTERS);                                                             \
   }
-// From bytes decoded by q4_rows().
-#define DEFINE_Q4_DECODED_DOT(ROWS)                                                           \
-  INLINE void q4_decoded_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum) \
+// From decoded bytes; STEPS: of 4 depths.
+#define DEFINE_DECODED_DOT(NAME, ROWS, STEPS)                                                 \
+  INLINE void NAME##_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
   {                                                                                           \
-    __asm__(".irp j,0,1,2,3,4,5,6,7\n"                                                        \
+    __asm__(".irp j," STEPS "\n"                                                              \
             "vmovdqu 64*\\j(%[w]), %%ymm10\n"                                                 \
             "vmovdqu 64*\\j+32(%[w]), %%ymm11\n" EACH_##ROWS(Q4_LOW) ".endr\n"                \
             : SUMS_##ROWS                                                                     \
@@ -126,7 +135,7 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
-// Half a block of decoded numbers of at most 32.
+// Half a block of Q6_K's numbers.
 #define HALF_ROW(at, row)                                                                     \
   "vpbroadcastd 4*\\j" at ", %%ymm12\n"                                                       \
   "vpsignb %%ymm8, %%ymm12, %%ymm13\n"                                                        \
@@ -144,13 +153,6 @@ INLINE int8 add_pairs(int8 words)
             : [w] "r"(w), ROW_INPUTS                                                          \
             : SCRATCH_REGISTERS);                                                             \
     _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = Q4_SUM(sum[i]);             \
-  }                                                                                           \
-  INLINE void q5_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum) \
-  {                                                                                           \
-    int8 second[2 * ROWS];                                                                    \
-    half_dot_##ROWS(w, x, stride, sum);                                                       \
-    half_dot_##ROWS(w + 4, x + 16, stride, second);                                           \
-    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] += second[i];                 \
   }
 
 #define BLOCKS_AHEAD 4  // weights are asked for before they are read
@@ -212,7 +214,7 @@ INLINE int8 add_pairs(int8 words)
 #define ASK(BYTES) if (ask) ask_for(panel + BYTES * (b + BLOCKS_AHEAD), BYTES);
 #define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
-  DEFINE_Q4_DECODED_DOT(ROWS)                                                                                           \
+  DEFINE_DECODED_DOT(q4_decoded_dot, ROWS, "0,1,2,3,4,5,6,7")                                                           \
   DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, panel + 544 * b + 32, Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ASK(544))   \
   DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
   DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )

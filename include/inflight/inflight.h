@@ -120,7 +120,7 @@ typedef struct inflight_engine_params {
 
   /* sizes */
   int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, or max_requests if that is less) */
-  int32_t max_num_batched_tokens;        /* tokens computed in one step, 1..1048576 (256 on a CPU, else 512)     */
+  int32_t max_num_batched_tokens;        /* tokens of a step, 1..1048576 (CPU: 256, without VNNI 128; else 512)  */
   int32_t max_prefill_tokens;            /* of these, prompt tokens (no limit of their own)                      */
   int32_t long_prefill_token_threshold;  /* of these, of one prompt (no limit of their own)                      */
   int32_t max_model_len;                 /* tokens of a sequence, prompt and output (the model's context length) */

@@ -93,7 +93,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
 
   add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
   add("--max-num-batched-tokens", params.max_num_batched_tokens,
-      "Tokens computed in a step (default: 256 on a CPU, else 512; at least --max-num-seqs)", kScheduling);
+      "Tokens computed in a step (default: CPU 256, without VNNI 128; else 512; at least --max-num-seqs)", kScheduling);
   add("--max-prefill-tokens,--chunked-prefill-size,--chunk", params.max_prefill_tokens,
       "Of these, prompt tokens (default: all)", kScheduling);
   add("--long-prefill-token-threshold", params.long_prefill_token_threshold, "Of these, of one prompt (default: all)",

@@ -72,9 +72,13 @@ ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpe
           .progress = options.progress};
 }
 
-int32_t default_step_tokens(int32_t max_num_seqs, DeviceType device) {
-  constexpr int32_t kCpuStepTokens = 256;
-  return std::max(device == DeviceType::Cpu ? kCpuStepTokens : SchedulerConfig{}.max_num_batched_tokens, max_num_seqs);
+int32_t default_step_tokens(int32_t max_num_seqs, const DeviceInfo& device) {
+  constexpr int32_t kVnniStepTokens = 256, kCpuStepTokens = 128;
+  const bool vnni = device.cpu.avx512_vnni || device.cpu.avx_vnni;
+  const int32_t tokens = device.type != DeviceType::Cpu ? SchedulerConfig{}.max_num_batched_tokens
+                         : vnni                         ? kVnniStepTokens
+                                                        : kCpuStepTokens;
+  return std::max(tokens, max_num_seqs);
 }
 
 void check_sizes(const RuntimeOptions& options) {
@@ -154,7 +158,7 @@ int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
 Runtime::Runtime(RuntimeOptions options)
     : options_(std::move(options)), device_(Device::open({.spec = options_.device, .profile = options_.profile})) {
   if (int32_t& tokens = options_.scheduler.max_num_batched_tokens; tokens == 0) {
-    tokens = default_step_tokens(options_.scheduler.max_num_seqs, device_.info().type);
+    tokens = default_step_tokens(options_.scheduler.max_num_seqs, device_.info());
   }
   check_sizes(options_);
   const LoadedModel model = load_model(options_.model);

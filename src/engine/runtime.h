@@ -31,7 +31,7 @@ struct RuntimeOptions {
   std::string model;   // path of a GGUF file
   std::string device;  // index or part of a name; empty: $INFLIGHT_DEVICE, else the best GPU, else the CPU
   // max_model_len 0: the model's context length, or what the KV storage holds if that is less.
-  // max_num_batched_tokens 0: 256 on a CPU (decision 0043), else 512; never less than max_num_seqs.
+  // max_num_batched_tokens 0: 256 on a CPU with VNNI, 128 on others, else 512 (decision 0043); at least max_num_seqs.
   SchedulerConfig scheduler;
   int32_t block_size = 16;  // tokens a KV block
   int32_t kv_blocks = 0;    // 0: as many as are useful and fit

@@ -18,7 +18,7 @@ from lab import call, plot, table  # noqa: E402
 
 def batch_ms(model, batch):
     """A step in which so many sequences decode, behind 128 tokens each."""
-    answers = 24 + batch  # long enough that the first still decodes when the last one starts
+    answers = 24 + 2 * batch  # long enough that the first still decodes when the last one starts
     found = call("bench", "throughput", "-m", model, "--batch", batch, "--prompt-tokens", 128, "--output-tokens", answers,
                  "--repeat", 1)
     return 1000 * batch / found["decode_tokens_per_second"]

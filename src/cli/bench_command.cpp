@@ -47,7 +47,8 @@ RequestOptions random_request(const BenchFlags& flags, int32_t vocabulary_size, 
 }
 
 // One batch from submit to the last token. The decode rate counts the tokens that came while every sequence was
-// decoding: after the last first token, until the first end (llama-batched-bench's S_TG).
+// decoding: after the last first token, until the first end (llama-batched-bench's S_TG); 0 where there was no such
+// time.
 Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
   const SteadyClock clock;
   std::vector<RequestOptions> requests;
@@ -186,6 +187,12 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   const double prefill = median_of(samples, &Sample::prefill_tokens_per_second);
   const double decode = median_of(samples, &Sample::decode_tokens_per_second);
   const double total = median_of(samples, &Sample::total_tokens_per_second);
+  if (decode == 0.0) {
+    fmt::print(stderr,
+               "inflight: no decode rate: at no time did all {} sequences decode; give more --output-tokens or "
+               "--max-num-batched-tokens\n",
+               flags.batch);
+  }
   const double fraction = decode / flags.batch * weight_bytes / bandwidth;
   const StepCost cost(info, flags);
   const Roofline prefill_roof = cost.prefill(flags.prompt_tokens, prefill);

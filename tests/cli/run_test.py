@@ -158,6 +158,15 @@ class Bench(unittest.TestCase):
         self.assertGreater(figures["scheduler_us_per_step"], 0)
         self.assertLess(figures["scheduler_share"] + figures["loop_efficiency"], 1)
 
+    def test_no_time_in_which_all_decode(self):
+        size = ("--batch", 8, "--max-num-batched-tokens", 64, "--prompt-tokens", 64, "--repeat", 1, "--json")
+        short = run("bench", "throughput", *size, "--output-tokens", 2)
+        self.assertEqual(json.loads(short.stdout)["decode_tokens_per_second"], 0)
+        self.assertIn("no decode rate: at no time did all 8 sequences decode; give more --output-tokens", short.stderr.decode())
+        long = run("bench", "throughput", *size, "--output-tokens", 40)
+        self.assertGreater(json.loads(long.stdout)["decode_tokens_per_second"], 0)
+        self.assertNotIn("decode rate", long.stderr.decode())
+
     # checklist 13, 16, 59: achieved FLOP/s and bytes/s of each phase; the scheduler's time a step and its share; what a
     # bare loop over the same steps would keep of the engine's time.
     def test_latency_and_throughput_report_the_promised_keys(self):

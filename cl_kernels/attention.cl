@@ -34,10 +34,10 @@
 #define QUERIES_MAX 64  // of one pass; an item's are rows * SHARED_HEADS, or SHARED_HEADS if that is more
 #endif
 // Computed side by side: tokens of K, numbers of a head of V.
-#define TOKEN_VECTOR KV_GROUP
-#if FEW_REGISTERS && KV_GROUP > 8
-#undef TOKEN_VECTOR
+#if FEW_REGISTERS
 #define TOKEN_VECTOR 8
+#else
+#define TOKEN_VECTOR KV_GROUP
 #endif
 #if HEAD_SIZE % 16 == 0 && !FEW_REGISTERS
 #define HEAD_VECTOR 16

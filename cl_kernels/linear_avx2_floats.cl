@@ -68,7 +68,6 @@ static int next_part(int left, int most)
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = (float16)(sum[2 * r], sum[2 * r + 1]); \
   }
 #define DEFINE_FLOAT_TILES(TYPE, BYTES)                                                       \
-  DEFINE_FLOATS(1, TYPE, BYTES)                                                               \
   DEFINE_FLOATS(2, TYPE, BYTES)                                                               \
   DEFINE_FLOATS(3, TYPE, BYTES)                                                               \
   DEFINE_FLOATS(4, TYPE, BYTES)                                                               \
@@ -84,9 +83,9 @@ DEFINE_FLOAT_TILES(BF16, 32)
     case 5: floats_##TYPE##_5(w, row, 4 * depth, count, acc + r); break;                      \
     case 4: floats_##TYPE##_4(w, row, 4 * depth, count, acc + r); break;                      \
     case 3: floats_##TYPE##_3(w, row, 4 * depth, count, acc + r); break;                      \
-    case 2: floats_##TYPE##_2(w, row, 4 * depth, count, acc + r); break;                      \
-    default: floats_##TYPE##_1(w, row, 4 * depth, count, acc + r); break;                     \
+    default: floats_##TYPE##_2(w, row, 4 * depth, count, acc + r); break;                     \
   }
+// REQUIRES: rows >= 2, so that no tile has one.
 static void float_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
   const int bytes = type == TYPE_F32 ? 64 : 32;

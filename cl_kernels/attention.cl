@@ -88,7 +88,6 @@
 typedef char16 __attribute__((aligned(1))) char16_anywhere;
 #define load_bytes_16(p) convert_float16(*(__global const char16_anywhere*)(p))
 #define STORE_HEAD CONCAT(vstore, HEAD_VECTOR)
-#define LOAD_HEAD CONCAT(vload, HEAD_VECTOR)
 #define MAX_TOKENS CONCAT(max_, TOKEN_VECTOR)
 #define EXP_TOKENS CONCAT(exp_nonpositive_, TOKEN_VECTOR)
 #if TOKEN_VECTOR == 8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_trial.cl: linear_tile() alone, to verify and to time it. A work-item two panels, its rows in as many parts as the
-// launch has more items than pairs of panels, in work-groups as in a step (step.cl, linear_stage):
+// launch has more items than pairs of panels, in work-groups as in a step (run_stages.cl, linear_stage):
 //   y[t, 16 * panel + n] = acc[t][n]      y [rows][outputs] f32; outputs a multiple of 16
 // Test: tests/kernel/linear_test.cpp.
 __kernel void linear_trial(__global const uchar* weights, __global const float* x, __global const char* q,

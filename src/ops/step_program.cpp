@@ -52,15 +52,15 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       int{x86_linux && device.cpu.f16c});
 }
 
-ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, const std::string& linear_file,
-                        bool clblast) {
+ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,
+                        const std::string& linear_file, bool clblast) {
   ProgramSource source{.files = linear_sources(linear_file), .options = options_of(shape, device)};
-  for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", "sampling.cl", "step.cl"})
-    source.files.emplace_back(file);
+  for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", "sampling.cl"}) source.files.emplace_back(file);
   if (shape.adapters) {
-    source.files.insert(source.files.end() - 1, "lora.cl");
+    source.files.emplace_back("lora.cl");
     source.options += " -D ADAPTERS=1";
   }
+  source.files.emplace_back(mode == LaunchMode::Fused ? "run_step.cl" : "run_stages.cl");
   if (clblast) source.files.emplace_back(kDenseFile);
   return source;
 }
@@ -110,7 +110,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
     : device_(device),
       mode_(resolve(mode, device, clblast.from_rows > 0)),
       worker_count_(device.info().compute_units * (device.info().small_items ? kSmallItems : 1)),
-      program_(device, source_of(shape, device.info(), choose_linear_file(device), clblast.from_rows > 0)) {
+      program_(device, source_of(shape, device.info(), mode_, choose_linear_file(device), clblast.from_rows > 0)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     run_nothing();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// step.cl: the stages of a step as kernels.
-//   run_stage: one stage; one work-item an item, work-group of 1 on CPUs.
-//   run_step: a whole step in one launch, for CPUs: one work-item a worker, as many as there are compute units. Workers
-//     draw tickets; ticket n is the n-th `batch` of items of the step, in the order of the stages. Before it begins, its worker
-//     waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
-//     workers that run: also a single worker, or workers that run one after the other, come to the end.
-//     A norm or combine stage of few rows has no tickets: each worker does all of it for itself before its first item of the
-//     linear stages that read it. That takes less than a wait for each other.
+// run_step.cl: a whole step in one launch, for CPUs: one work-item a worker, as many as there are compute units. Workers
+//   draw tickets; ticket n is the n-th `batch` of items of the step, in the order of the stages. Before it begins, its worker
+//   waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
+//   workers that run: also a single worker, or workers that run one after the other, come to the end.
+//   A norm or combine stage of few rows has no tickets: each worker does all of it for itself before its first item of the
+//   linear stages that read it. That takes less than a wait for each other.
+//   Other devices: run_stages.cl. A program has one of the two: drivers compile every kernel that a program holds.
 
 // Writes of other workers before their add to the counter are seen after the wait; own writes before the add are
 // seen by whoever waits for it. On CPUs (the only users of run_step) global memory is coherent.
@@ -79,37 +78,6 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;
     default: sample_item(memory, &stage->args.sample, item); break;
   }
-}
-
-#define DEFINE_STAGE_KERNEL(NAME, FIELD)                                                            \
-  __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
-  {                                                                                                 \
-    const Memory memory = MEMORY_ARGUMENTS;                                                         \
-    __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;        \
-    NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));                                     \
-  }
-DEFINE_STAGE_KERNEL(embed, embed)
-DEFINE_STAGE_KERNEL(norm, norm)
-DEFINE_STAGE_KERNEL(rope, rope)
-DEFINE_STAGE_KERNEL(attention, attention)
-DEFINE_STAGE_KERNEL(combine, combine)
-DEFINE_STAGE_KERNEL(statistics, statistics)
-DEFINE_STAGE_KERNEL(sample, sample)
-#if ADAPTERS
-DEFINE_STAGE_KERNEL(shrink, adapter)
-DEFINE_STAGE_KERNEL(expand, adapter)
-DEFINE_STAGE_KERNEL(swiglu, swiglu)
-#endif
-
-// Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
-__kernel void linear_stage(MEMORY_PARAMETERS, int index)
-{
-  const Memory memory = MEMORY_ARGUMENTS;
-  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
-  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
-  const int parts = get_global_size(0) / stage->items, rows = stage->args.linear.rows;
-  const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
-  linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
 }
 
 static int ticket_count(__global const Stage* stage)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
+//   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl.
+
+#define DEFINE_STAGE_KERNEL(NAME, FIELD)                                                            \
+  __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
+  {                                                                                                 \
+    const Memory memory = MEMORY_ARGUMENTS;                                                         \
+    __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;        \
+    NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));                                     \
+  }
+DEFINE_STAGE_KERNEL(embed, embed)
+DEFINE_STAGE_KERNEL(norm, norm)
+DEFINE_STAGE_KERNEL(rope, rope)
+DEFINE_STAGE_KERNEL(attention, attention)
+DEFINE_STAGE_KERNEL(combine, combine)
+DEFINE_STAGE_KERNEL(statistics, statistics)
+DEFINE_STAGE_KERNEL(sample, sample)
+#if ADAPTERS
+DEFINE_STAGE_KERNEL(shrink, adapter)
+DEFINE_STAGE_KERNEL(expand, adapter)
+DEFINE_STAGE_KERNEL(swiglu, swiglu)
+#endif
+
+// Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
+__kernel void linear_stage(MEMORY_PARAMETERS, int index)
+{
+  const Memory memory = MEMORY_ARGUMENTS;
+  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
+  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
+  const int parts = get_global_size(0) / stage->items, rows = stage->args.linear.rows;
+  const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
+  linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
+}

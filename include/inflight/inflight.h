@@ -98,8 +98,9 @@ typedef void (*inflight_log_fn)(void* context, inflight_log_level_t level, const
  *  @since 0.1  [any-thread] */
 INFLIGHT_API void inflight_set_log(inflight_log_fn log, void* context, inflight_log_level_t level);
 
-/** Progress of loading a model: `fraction` in [0, 1], `what` a short phrase. Return 0 to go on, else creation ends
- *  with INFLIGHT_ERROR_REJECTED. Called in the thread that creates the engine. */
+/** Progress of loading a model: `fraction` in [0, 1] of the weights, `what` a short phrase; 0 before what takes seconds by
+ *  itself, such as compiling kernels. Return 0 to go on, else creation ends with INFLIGHT_ERROR_REJECTED. Called in the thread
+ *  that creates the engine. */
 typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const char* what);
 
 typedef int32_t inflight_kv_type_t;

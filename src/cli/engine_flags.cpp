@@ -170,7 +170,11 @@ Engine open_engine(EngineFlags& flags) {
   LoadProgress progress{file_bytes(options.model), {"loading", clock}};
   options.params.progress = [](void* context, double fraction, const char* what) -> int32_t {
     auto& shown = *static_cast<LoadProgress*>(context);
-    shown.bar.update(static_cast<size_t>(fraction * static_cast<double>(shown.bytes)), shown.bytes, what);
+    if (fraction == 0.0) {
+      shown.bar.announce(what);
+    } else {
+      shown.bar.update(static_cast<size_t>(fraction * static_cast<double>(shown.bytes)), shown.bytes, what);
+    }
     return 0;
   };
   options.params.progress_context = &progress;

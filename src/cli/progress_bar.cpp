@@ -49,10 +49,16 @@ void ProgressBar::draw(double share, std::string_view rest, TimeNs now) {
 
 void ProgressBar::update(size_t done_bytes, size_t total_bytes, std::string_view detail) {
   const TimeNs now = clock_.now();
+  if (!first_) first_ = Point{done_bytes, now};
   if (!is_due(now)) return;
   const double share = total_bytes == 0 ? 1.0 : static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
-  const double rate = static_cast<double>(done_bytes) / (static_cast<double>(now - begin_) * 1e-9);
+  const double seconds = std::max(static_cast<double>(now - first_->time) * 1e-9, 1e-3);
+  const double rate = static_cast<double>(done_bytes - first_->bytes) / seconds;
   draw(share, fmt::format("{}/s  {}", bytes_text(static_cast<size_t>(rate)), detail), now);
+}
+
+void ProgressBar::announce(std::string_view detail) {
+  if (visible_) draw(0.0, detail, clock_.now());
 }
 
 void ProgressBar::update_share(double share, std::string_view detail) {

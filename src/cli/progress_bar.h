@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,8 @@ class ProgressBar {
   // Draws at most ten times a second; call it as often as you like.
   // detail: what is being worked on, shown where there is room.
   void update(size_t done_bytes, size_t total_bytes, std::string_view detail);
+  // For work that cannot tell how far it has come, and lasts: draws at once.
+  void announce(std::string_view detail);
   // share: in [0, 1].
   void update_share(double share, std::string_view detail);
 
@@ -34,6 +37,11 @@ class ProgressBar {
   const Clock& clock_;
   bool visible_;
   TimeNs begin_;
+  struct Point {
+    size_t bytes;
+    TimeNs time;
+  };
+  std::optional<Point> first_;  // of update(): from there on the rate is measured
   TimeNs drawn_ = 0;
   bool anything_drawn_ = false;
 };

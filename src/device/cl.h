@@ -43,6 +43,7 @@ struct DeviceState {
   cl::Context context;
   cl::CommandQueue queue;
   bool profile = false;
+  std::function<void()> on_compile;  // may be empty
   struct PendingRecord {
     std::string name;
     cl::Event event;

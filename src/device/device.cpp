@@ -63,6 +63,7 @@ Device Device::open(const DeviceOptions& options) {
   auto state = std::make_unique<DeviceState>();
   state->info = infos[index];
   state->profile = options.profile;
+  state->on_compile = options.on_compile;
   const std::scoped_lock lock(driver_entry());
   cl_guard(state->info.name, [&] {
     state->device = found[index].device;

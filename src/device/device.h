@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <span>
@@ -31,6 +32,8 @@ class Kernel;
 struct DeviceOptions {
   std::string spec;      // see choose_device()
   bool profile = false;  // keep the times of all launches for take_profile(); costs a few microseconds a launch
+  // Before each compilation whose result is not in the cache: it takes seconds.
+  std::function<void()> on_compile;
 };
 
 struct LedgerEntry {

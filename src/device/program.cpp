@@ -85,12 +85,10 @@ Program::Program(Device& device, const ProgramSource& source) : device_(&device)
   const std::string name = program_cache_key(state.info, source);
   if (const std::optional<std::vector<std::byte>> binary = cache.find(name)) {
     raw_ = program_of_binary(state, *binary, options);
-    if (raw_ != nullptr) {
-      from_cache_ = true;
-      return;
-    }
+    if (raw_ != nullptr) return;
     cache.warn_damaged(name);
   }
+  if (state.on_compile) state.on_compile();
   const char* characters = text.data();
   const size_t length = text.size();
   cl_int status = CL_SUCCESS;
@@ -105,8 +103,7 @@ Program::Program(Device& device, const ProgramSource& source) : device_(&device)
   }
 }
 
-Program::Program(Program&& other) noexcept
-    : device_(other.device_), raw_(std::exchange(other.raw_, nullptr)), from_cache_(other.from_cache_) {}
+Program::Program(Program&& other) noexcept : device_(other.device_), raw_(std::exchange(other.raw_, nullptr)) {}
 
 Program::~Program() {
   if (raw_ != nullptr) clReleaseProgram(raw_);

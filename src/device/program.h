@@ -38,14 +38,12 @@ class Program {
   Program& operator=(Program&&) = delete;
   ~Program();
 
-  [[nodiscard]] bool from_cache() const { return from_cache_; }
   [[nodiscard]] _cl_program* raw() const { return raw_; }
   [[nodiscard]] Device& device() const { return *device_; }
 
  private:
   Device* device_;
   _cl_program* raw_ = nullptr;
-  bool from_cache_ = false;
 };
 
 // The folder of the caches (programs, tuning results); not created. Empty: there is none.

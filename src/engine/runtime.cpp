@@ -68,8 +68,7 @@ ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpe
           .max_num_seqs = options.scheduler.max_num_seqs,
           .max_num_batched_tokens = options.scheduler.max_num_batched_tokens,
           // A fused step is one launch, which would say nothing of its parts.
-          .launch_mode = options.profile ? LaunchMode::Stages : LaunchMode::Automatic,
-          .progress = options.progress};
+          .launch_mode = options.profile ? LaunchMode::Stages : LaunchMode::Automatic};
 }
 
 int32_t default_step_tokens(int32_t max_num_seqs, const DeviceInfo& device) {
@@ -156,7 +155,9 @@ int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
-    : options_(std::move(options)), device_(Device::open({.spec = options_.device, .profile = options_.profile})) {
+    : options_(std::move(options)),
+      device_(Device::open(
+          {.spec = options_.device, .profile = options_.profile, .on_compile = [this] { report_compilation(); }})) {
   if (int32_t& tokens = options_.scheduler.max_num_batched_tokens; tokens == 0) {
     tokens = default_step_tokens(options_.scheduler.max_num_seqs, device_.info());
   }
@@ -176,6 +177,9 @@ Runtime::Runtime(RuntimeOptions options)
     executor.clblast = choose_clblast(device_, options_.linear_backend);
   }
   executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
+  executor.progress = [this](double fraction, const char* what) {
+    return stop_loading_ || (options_.progress && options_.progress(fraction, what));
+  };
   SchedulerConfig& config = options_.scheduler;
   config.host_cache_blocks = offloading_blocks(options_, executor.kv);
   executor.host_block_count = config.host_blocks + config.host_cache_blocks;
@@ -266,9 +270,16 @@ Runtime::Runtime(RuntimeOptions options)
                     .kv_cache_dtype = to_string(options_.kv_type),
                     .service = options_.service},
       std::move(running));
+  options_.progress = nullptr;
 }
 
 Runtime::~Runtime() = default;
+
+// Stopping waits for the weights: a trial of kernels that is cut short would count against them.
+void Runtime::report_compilation() {
+  if (!options_.progress) return;
+  stop_loading_ = options_.progress(0.0, "compiling kernels (once)") || stop_loading_;
+}
 
 void Runtime::make_adapter_store() {
   const auto check = [](int32_t given, int32_t most, const char* name) {

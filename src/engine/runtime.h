@@ -57,7 +57,7 @@ struct RuntimeOptions {
   std::vector<LoraModule> lora_modules;
   int32_t max_loras = 0;  // adapters in one batch, up to limits::kLorasMax; 0: as many as lora_modules; none: no LoRA
   int32_t max_lora_rank = 0;  // up to limits::kLoraRankMax; 0: 16, or what lora_modules need
-  // Called while loading; true ends it with Rejected. `fraction` in [0, 1].
+  // Called while loading; true ends it with Rejected. `fraction` in [0, 1], 0 before what takes seconds by itself.
   std::function<bool(double fraction, const char* what)> progress;
 };
 
@@ -114,9 +114,11 @@ class Runtime {
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
                                                            const std::stop_token& stop);
   void make_adapter_store();
+  void report_compilation();
   [[nodiscard]] AdapterStore& require_adapters() const;
 
   RuntimeOptions options_;
+  bool stop_loading_ = false;
   Device device_;
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;

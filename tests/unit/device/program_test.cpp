@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
 #include "device/binary_cache.h"
+#include "support/cache_folder.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
@@ -19,41 +19,34 @@ namespace {
 
 class ProgramCache : public testing::Test {
  protected:
-  void SetUp() override {
-    const char* const set = std::getenv("INFLIGHT_CACHE_DIR");
-    previous_ = set != nullptr ? set : "";
-    use(folder_.path() + "/cache");
-  }
-  void TearDown() override { use(previous_); }
-  static void use(const std::string& folder) { ::setenv("INFLIGHT_CACHE_DIR", folder.c_str(), 1); }
-  static bool builds_from_cache(Device& device, const std::string& options) {
-    const Program program(device, {.files = {"bandwidth.cl"}, .options = options});
+  bool builds_from_cache(const std::string& options) {
+    const int before = compilations_;
+    const Program program(device_, {.files = {"bandwidth.cl"}, .options = options});
     const Kernel kernel(program, "read_bandwidth");
-    return program.from_cache();
+    return compilations_ == before;
   }
 
-  test::TempFolder folder_;
-  std::string previous_;
+  test::CacheFolder cache_;
+  int compilations_ = 0;
+  Device device_ = Device::open({.spec = "", .profile = false, .on_compile = [this] { ++compilations_; }});
 };
 
 TEST_F(ProgramCache, KeepsBinariesByOptionsAndSurvivesDamage) {
-  Device device = Device::open({});
-  EXPECT_FALSE(builds_from_cache(device, "-D A=1"));
-  EXPECT_TRUE(builds_from_cache(device, "-D A=1"));
-  EXPECT_FALSE(builds_from_cache(device, "-D A=2"));
+  EXPECT_FALSE(builds_from_cache("-D A=1"));
+  EXPECT_TRUE(builds_from_cache("-D A=1"));
+  EXPECT_FALSE(builds_from_cache("-D A=2"));
   for (const auto& entry : std::filesystem::directory_iterator(cache_folder())) {
     std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) / 2);
   }
-  EXPECT_FALSE(builds_from_cache(device, "-D A=1"));
-  EXPECT_TRUE(builds_from_cache(device, "-D A=1"));
+  EXPECT_FALSE(builds_from_cache("-D A=1"));
+  EXPECT_TRUE(builds_from_cache("-D A=1"));
 }
 
 TEST_F(ProgramCache, WorksWithoutAFolderToWriteTo) {
-  folder_.write("file", "not a folder");
-  use(folder_.file("file"));
-  Device device = Device::open({});
-  EXPECT_FALSE(builds_from_cache(device, ""));
-  EXPECT_FALSE(builds_from_cache(device, ""));
+  const test::TempFolder folder;
+  test::CacheFolder::use(folder.write("file", "not a folder"));
+  EXPECT_FALSE(builds_from_cache(""));
+  EXPECT_FALSE(builds_from_cache(""));
 }
 
 TEST_F(ProgramCache, FindsOnlyWhatWasStoredWhole) {
@@ -69,12 +62,11 @@ TEST_F(ProgramCache, FindsOnlyWhatWasStoredWhole) {
 }
 
 TEST_F(ProgramCache, BuildErrorsNameTheFileAndLine) {
-  Device device = Device::open({});
   INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "bandwidth.cl",
-                        [&] { Program(device, {.files = {"bandwidth.cl"}, .options = "-D restrict=("}); });
+                        [&] { Program(device_, {.files = {"bandwidth.cl"}, .options = "-D restrict=("}); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "no_such.cl",
-                        [&] { Program(device, {.files = {"no_such.cl"}, .options = ""}); });
-  const Program program(device, {.files = {"bandwidth.cl"}, .options = ""});
+                        [&] { Program(device_, {.files = {"no_such.cl"}, .options = ""}); });
+  const Program program(device_, {.files = {"bandwidth.cl"}, .options = ""});
   INFLIGHT_EXPECT_ERROR(ErrorCode::Device, "no_such_kernel", [&] { Kernel(program, "no_such_kernel"); });
 }
 

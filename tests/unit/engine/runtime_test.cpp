@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/cache_folder.h"
 #include "support/expect_error.h"
 
 namespace inflight::test {
@@ -93,6 +94,23 @@ TEST(Runtime, RefusesWhatCannotBe) {
   refused([](RuntimeOptions& o) { o.device_memory_fraction = 1e-6; }, ErrorCode::OutOfMemory, "weights");
   refused([](RuntimeOptions& o) { o.schedule_policy = "nosuchpolicy"; }, ErrorCode::NotFound, "nosuchpolicy");
   refused([](RuntimeOptions& o) { o.progress = [](double, const char*) { return true; }; }, ErrorCode::Rejected, "");
+}
+
+// The first start with a shape of model compiles for seconds: it says so before, and can be stopped.
+TEST(Runtime, SaysThatItCompiles) {
+  const CacheFolder cache;
+  std::vector<std::string> told;
+  RuntimeOptions options = demo_options();
+  options.progress = [&told](double fraction, const char* what) {
+    if (fraction == 0.0) told.emplace_back(what);
+    return fraction == 0.0;
+  };
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Rejected, "stopped", [&] { Runtime runtime(options); });
+  ASSERT_FALSE(told.empty());
+  EXPECT_NE(told.front().find("compiling"), std::string::npos);
+  told.clear();
+  Runtime runtime(options);
+  EXPECT_TRUE(told.empty()) << told.front();
 }
 
 // checklist 58, 67, 69, 76: sizes come from the device's memory and the share of it that is given, which is never

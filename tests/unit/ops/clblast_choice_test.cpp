@@ -4,14 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <sstream>
 
 #include "device/binary_cache.h"
+#include "support/cache_folder.h"
 #include "support/expect_error.h"
-#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
@@ -20,14 +19,9 @@ class ClblastChoice : public testing::Test {
  protected:
   void SetUp() override {
     if (!Clblast::available()) GTEST_SKIP() << "libclblast.so.1 is not installed";
-    const char* const set = std::getenv("INFLIGHT_CACHE_DIR");
-    previous_ = set != nullptr ? set : "";
-    ::setenv("INFLIGHT_CACHE_DIR", folder_.path().c_str(), 1);
   }
-  void TearDown() override { ::setenv("INFLIGHT_CACHE_DIR", previous_.c_str(), 1); }
 
-  test::TempFolder folder_;
-  std::string previous_;
+  test::CacheFolder cache_;
   Device device_ = Device::open({});
 };
 
@@ -85,8 +79,8 @@ TEST_F(ClblastChoice, ARecordIsOfOneLibrary) {
   const ClblastTrialResult good{.state = TrialState::Good, .use = {.from_rows = 64, .parameters = {}}};
   store_clblast_trial(device_.info(), good);
   EXPECT_EQ(stored_clblast_trial(device_.info()).state, TrialState::Good);
-  const std::string key = std::filesystem::directory_iterator(folder_.path())->path().filename();
-  const BinaryCache cache(folder_.path());
+  const std::string key = std::filesystem::directory_iterator(cache_folder())->path().filename();
+  const BinaryCache cache(cache_folder());
   for (const std::string& text :
        {"/another/libclblast.so.1 4711 1\n" + to_text(good), to_text(good), std::string("\n")}) {
     cache.store(key, std::as_bytes(std::span(text)));

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/log.h"
@@ -13,21 +12,14 @@
 #include "device/program.h"
 #include "ops/linear_trial.h"
 #include "ops/tuned_linear.h"
+#include "support/cache_folder.h"
 #include "support/pretended_device.h"
-#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
 
 class LinearChoice : public testing::Test {
  protected:
-  void SetUp() override {
-    const char* const set = std::getenv("INFLIGHT_CACHE_DIR");
-    previous_ = set != nullptr ? set : "";
-    ::setenv("INFLIGHT_CACHE_DIR", folder_.path().c_str(), 1);
-  }
-  void TearDown() override { ::setenv("INFLIGHT_CACHE_DIR", previous_.c_str(), 1); }
-
   // What a process leaves that ends while it tries `file`, as others did before.
   void leave_trial(const std::string& file, int32_t unfinished) {
     const std::string text = "1 " + std::to_string(unfinished) + " 0 0 0 0 ";  // no process has the number 0
@@ -36,8 +28,7 @@ class LinearChoice : public testing::Test {
                std::as_bytes(std::span(text)));
   }
 
-  test::TempFolder folder_;
-  std::string previous_;
+  test::CacheFolder cache_;
   Device device_ = Device::open({});
 };
 
@@ -141,7 +132,7 @@ TEST_F(LinearChoice, AFileThatDoesNotBuildIsBad) {
 
 TEST_F(LinearChoice, DamagedRecordsAreForgotten) {
   leave_trial("linear.cl", 1);
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+  for (const auto& entry : std::filesystem::directory_iterator(cache_folder())) {
     std::filesystem::resize_file(entry.path(), 9);
   }
   EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Untried);

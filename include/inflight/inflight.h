@@ -511,11 +511,14 @@ typedef struct inflight_stream_event {
   size_t embedding_size;
   int32_t draft_token_count;    /* likewise: tokens that were guessed (speculative_config)                       */
   int32_t accepted_token_count; /* likewise: of these, what was drawn                                            */
+  double first_scheduled_s;     /* likewise: seconds from submit to the first step with a token of it; 0 = none  */
+  double first_token_s;         /* likewise: to the first output token, by the engine's clock; 0 = none          */
+  double last_token_s;          /* likewise: to the last one                                                     */
 } inflight_stream_event_t;
 
 #define INFLIGHT_STREAM_EVENT_INIT \
   { INFLIGHT_SIZE_OF(inflight_stream_event_t), INFLIGHT_FINISH_NONE, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, \
-    NULL, NULL, 0, NULL, -1, 0, NULL, 0, 0, 0 }
+    NULL, NULL, 0, NULL, -1, 0, NULL, 0, 0, 0, 0.0, 0.0, 0.0 }
 
 /** @brief Waits for more of the answer.
  *  @param[in]  timeout_ms  how long to wait; 0 = not at all, negative = without end. With a host_driven engine only 0 is useful.

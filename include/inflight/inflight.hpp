@@ -99,8 +99,9 @@ struct Event {
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   std::string error;
   int32_t prompt_token_count = 0, cached_token_count = 0, output_token_count = 0, preemption_count = 0;
-  int32_t draft_token_count = 0, accepted_token_count = 0;  // with a finish_reason
-  int32_t index = 0;  // which answer
+  int32_t draft_token_count = 0, accepted_token_count = 0;                  // with a finish_reason
+  double first_scheduled_s = 0.0, first_token_s = 0.0, last_token_s = 0.0;  // likewise, since submit
+  int32_t index = 0;                                                        // which answer
   using Top = std::vector<inflight_token_logprob_t>;
   std::vector<Top> top_logprobs;  // one a token, with RequestOptions.params.logprobs
   std::vector<float> prompt_logprobs;
@@ -126,8 +127,7 @@ class Stream {
   // timeout it waits as long as it takes.
   std::optional<Event> next(std::optional<std::chrono::milliseconds> timeout = std::nullopt) {
     inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
-    const inflight_status_t status =
-        detail::check(inflight_stream_next(handle_, detail::timeout_ms(timeout), &event));
+    const inflight_status_t status = detail::check(inflight_stream_next(handle_, detail::timeout_ms(timeout), &event));
     ended_ = status == INFLIGHT_END_OF_STREAM;
     if (status != INFLIGHT_OK) return std::nullopt;
     Event result;
@@ -142,6 +142,9 @@ class Stream {
     result.preemption_count = event.preemption_count;
     result.draft_token_count = event.draft_token_count;
     result.accepted_token_count = event.accepted_token_count;
+    result.first_scheduled_s = event.first_scheduled_s;
+    result.first_token_s = event.first_token_s;
+    result.last_token_s = event.last_token_s;
     result.index = event.index;
     const auto lists = [&event](const inflight_token_logprob_t* tops, size_t count) {
       std::vector<Event::Top> all(tops == nullptr ? 0 : count);
@@ -201,8 +204,8 @@ struct EngineOptions {
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
 struct RequestOptions {
-  std::string prompt{};                 // or
-  std::vector<int32_t> prompt_ids{};    // these
+  std::string prompt{};               // or
+  std::vector<int32_t> prompt_ids{};  // these
   std::vector<int32_t> stop_token_ids{};
   std::vector<std::string> stop{}, bad_words{}, dry_sequence_breakers{};
   std::vector<std::pair<int32_t, float>> logit_bias{};
@@ -298,9 +301,9 @@ class Engine {
     std::vector<int32_t> ids(text.size() + 8);
     for (;;) {
       size_t count = 0;
-      const bool fits = detail::check(inflight_tokenize(handle_, text.data(), text.size(), add_special ? 1 : 0,
-                                                        parse_special ? 1 : 0, ids.data(), ids.size(),
-                                                        &count)) == INFLIGHT_OK;
+      const bool fits =
+          detail::check(inflight_tokenize(handle_, text.data(), text.size(), add_special ? 1 : 0, parse_special ? 1 : 0,
+                                          ids.data(), ids.size(), &count)) == INFLIGHT_OK;
       ids.resize(count);
       if (fits) return ids;
     }
@@ -337,9 +340,7 @@ class Engine {
   void set_policy_params(const std::string& spec) {
     detail::check(inflight_engine_set_policy_params(handle_, spec.c_str()));
   }
-  void configure(std::string_view json) {
-    detail::check(inflight_engine_configure(handle_, json.data(), json.size()));
-  }
+  void configure(std::string_view json) { detail::check(inflight_engine_configure(handle_, json.data(), json.size())); }
   void reset_prefix_cache() { detail::check(inflight_engine_reset_prefix_cache(handle_)); }
   void load_lora_adapter(const std::string& name, const std::string& path) {
     detail::check(inflight_engine_load_lora_adapter(handle_, name.c_str(), path.c_str()));

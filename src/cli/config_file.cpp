@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/format.h"
 #include "inflight/version.h"
 
 namespace inflight::cli {
@@ -49,7 +50,7 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
     try {
       option->run_callback();
     } catch (const CLI::ParseError& error) {
-      fail(ErrorCode::InvalidArgument, "{}: {}", flags.path, error.what());
+      fail(ErrorCode::InvalidArgument, "{}: {}", flags.path, mistake_text(error));
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/replay_report.h"
 #include "sim/explain.h"
@@ -19,20 +20,18 @@ using Json = nlohmann::ordered_json;
 double ms(TimeNs time) { return static_cast<double>(time) * 1e-6; }
 
 void run_explain(const CLI::App& command) {
+  const auto request = command["REQUEST"]->as<int64_t>();
+  if (request < 1) fail(ErrorCode::InvalidArgument, "REQUEST is {}, allowed: a number from 1, by arrival", request);
   const auto records = read_recording(command["TRACE"]->as<std::string>());
-  const auto request = command["REQUEST"]->as<uint64_t>();
-  const Explanation told = explain_request(records, request, command["--choice"]->as<int32_t>());
+  const Explanation told = explain_request(records, static_cast<uint64_t>(request), command["--choice"]->as<int32_t>());
   const TimeNs arrival = told.lines.front().begin;
   if (command.count("--json") > 0) {
     Json lines = Json::array();
     for (const ExplainedLine& line : told.lines) {
-      Json entry = {{"what", to_string(line.kind)},
-                    {"first_step", line.first_step},
-                    {"last_step", line.last_step},
-                    {"begin_ms", ms(line.begin - arrival)},
-                    {"end_ms", ms(line.end - arrival)},
-                    {"tokens", line.computed_tokens},
-                    {"text", line.text}};
+      Json entry = {{"what", to_string(line.kind)},          {"first_step", line.first_step},
+                    {"last_step", line.last_step},           {"begin_ms", ms(line.begin - arrival)},
+                    {"end_ms", ms(line.end - arrival)},      {"tokens", line.computed_tokens},
+                    {"guessed_tokens", line.guessed_tokens}, {"text", line.text}};
       if (line.kind == ExplainedKind::Waited) entry["reason"] = to_string(line.result);
       lines.push_back(std::move(entry));
     }

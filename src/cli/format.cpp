@@ -31,4 +31,13 @@ std::string parameters_text(int64_t count) {
   return fmt::format("{:.1f} K", value / 1e3);
 }
 
+std::string mistake_text(const CLI::ParseError& error) {
+  constexpr std::string_view kNoNumber = "Could not convert: ";  // "--max-tokens = abc"; everything else is text
+  const std::string what = error.what();
+  const size_t equals = what.find(" = ");
+  if (!what.starts_with(kNoNumber) || equals == std::string::npos) return what;
+  return fmt::format("{} is '{}', a number in its range is expected",
+                     what.substr(kNoNumber.size(), equals - kNoNumber.size()), what.substr(equals + 3));
+}
+
 }  // namespace inflight::cli

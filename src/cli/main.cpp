@@ -3,11 +3,13 @@
 
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/stderr_log.h"
 #include "inflight/inflight.hpp"
 #include "inflight/version.h"
@@ -19,6 +21,9 @@ int report(std::string_view message, int status) {
   fmt::print(stderr, "inflight: {}\n", message);
   return status;
 }
+
+// All that was printed so far has gone out.
+bool output_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good(); }
 
 // What is wrong with the command's name; empty when nothing is.
 std::string command_mistake(const CLI::App& app, int argc, const char* const* argv) {
@@ -65,12 +70,15 @@ int main(int argc, char** argv) {
   inflight::cli::log_to_stderr(INFLIGHT_LOG_WARNING);
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0) return report("cannot write to standard output", 1);
+    if (!output_written()) return report("cannot write to standard output", 1);
   } catch (const CLI::RuntimeError& error) {  // the command has told why
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return report(fmt::format("{}; see: inflight {} --help", error.what(), argv[1]), 2);
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      return output_written() ? 0 : report("cannot write to standard output", 1);
+    }
+    return report(fmt::format("{}; see: inflight {} --help", inflight::cli::mistake_text(error), argv[1]), 2);
   } catch (const inflight::Error& error) {
     return report(error.what(), error.code() == inflight::ErrorCode::InvalidArgument ? 2 : 1);
   } catch (const inflight::Failure& error) {  // from the C interface

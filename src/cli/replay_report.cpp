@@ -12,6 +12,7 @@ namespace inflight::cli {
 nlohmann::ordered_json replay_json(const ReplayResult& result) {
   nlohmann::ordered_json json = {{"plans", result.plans},
                                  {"requests", result.requests},
+                                 {"requests_unfinished", result.unfinished},
                                  {"identical", !result.difference},
                                  {"difference", nullptr}};
   if (result.difference) {
@@ -24,7 +25,10 @@ nlohmann::ordered_json replay_json(const ReplayResult& result) {
 
 std::string describe(const ReplayResult& result) {
   if (!result.difference) {
-    return fmt::format("{} plans of {} requests: all identical\n", grouped(result.plans), grouped(result.requests));
+    const std::string rest =
+        result.unfinished == 0 ? "" : fmt::format("; it ends before {} of them do", grouped(result.unfinished));
+    return fmt::format("{} plans of {} requests: all identical{}\n", grouped(result.plans), grouped(result.requests),
+                       rest);
   }
   return fmt::format("step {} differs, after {} equal plans: recorded {}, replayed {}\n", result.difference->step,
                      grouped(result.plans - 1), result.difference->recorded, result.difference->replayed);

@@ -9,7 +9,7 @@
 
 namespace inflight::cli {
 
-// plans, requests, identical, and the first difference or null.
+// plans, requests, requests_unfinished, identical, and the first difference or null.
 [[nodiscard]] nlohmann::ordered_json replay_json(const ReplayResult& result);
 // One line: that all plans are identical, or the first that is not.
 [[nodiscard]] std::string describe(const ReplayResult& result);

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -145,24 +146,38 @@ const char* name_of(inflight_finish_reason_t reason) {
   return kNames[reason];
 }
 
+// Nothing: there was none to time.
 struct Timings {
-  double load_ms, ttft_ms, prefill_tokens_per_second, decode_tokens_per_second;
+  double load_ms;
+  std::optional<double> ttft_ms, prefill_tokens_per_second, decode_tokens_per_second;
 };
 
+// By the engine's clock where it tells; where a stop string ended an answer before, by when its text was seen.
 Timings timings_of(const std::vector<Answer>& answers, double load_ms, TimeNs begin, TimeNs end) {
+  const auto seconds = [begin](TimeNs time) { return static_cast<double>(time - begin) * 1e-9; };
   int64_t prompt_tokens = 0, later_tokens = 0;
-  TimeNs first = end, last_first = begin;
+  double first = seconds(end), last_first = 0.0, last = 0.0;
   for (const Answer& answer : answers) {
-    prompt_tokens += answer.last.prompt_token_count - answer.last.cached_token_count;
     if (answer.first_token == 0) continue;
-    later_tokens += answer.last.output_token_count - answer.first_count;
-    first = std::min(first, answer.first_token);
-    last_first = std::max(last_first, answer.first_token);
+    const bool told = answer.last.first_token_s > 0.0;
+    const double answer_first = told ? answer.last.first_token_s : seconds(answer.first_token);
+    prompt_tokens += answer.last.prompt_token_count - answer.last.cached_token_count;
+    later_tokens += answer.last.output_token_count - (told ? 1 : answer.first_count);
+    first = std::min(first, answer_first);
+    last_first = std::max(last_first, answer_first);
+    last = std::max(last, told ? answer.last.last_token_s : seconds(end));
   }
-  const auto seconds = [](TimeNs from, TimeNs to) { return std::max(static_cast<double>(to - from) * 1e-9, 1e-9); };
-  return {load_ms, seconds(begin, first) * 1e3, static_cast<double>(prompt_tokens) / seconds(begin, last_first),
-          later_tokens == 0 ? 0.0 : static_cast<double>(later_tokens) / seconds(first, end)};
+  Timings timings{.load_ms = load_ms, .ttft_ms = {}, .prefill_tokens_per_second = {}, .decode_tokens_per_second = {}};
+  if (last_first > 0.0) {
+    timings.ttft_ms = first * 1e3;
+    timings.prefill_tokens_per_second = static_cast<double>(prompt_tokens) / last_first;
+  }
+  if (later_tokens > 0 && last > first)
+    timings.decode_tokens_per_second = static_cast<double>(later_tokens) / (last - first);
+  return timings;
 }
+
+nlohmann::json or_null(std::optional<double> value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
 
 nlohmann::ordered_json lists_of(const std::vector<Event::Top>& tops) {
   nlohmann::ordered_json lists = nlohmann::ordered_json::array();
@@ -196,9 +211,9 @@ void print_json(const std::vector<Answer>& answers, size_t choices, const Timing
   const nlohmann::ordered_json all = {{"outputs", outputs},
                                       {"timings",
                                        {{"load_ms", timings.load_ms},
-                                        {"ttft_ms", timings.ttft_ms},
-                                        {"prefill_tokens_per_second", timings.prefill_tokens_per_second},
-                                        {"decode_tokens_per_second", timings.decode_tokens_per_second}}},
+                                        {"ttft_ms", or_null(timings.ttft_ms)},
+                                        {"prefill_tokens_per_second", or_null(timings.prefill_tokens_per_second)},
+                                        {"decode_tokens_per_second", or_null(timings.decode_tokens_per_second)}}},
                                       {"device", device}};
   print(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -229,31 +244,35 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
     if (answers.size() > 1) print(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
     print(answers[i].prompt);
   };
-  if (!flags.as_json) heading(0);
-  collect(streams, answers, clock, [&](const std::string& text) {
-    if (!flags.as_json) print(text);
-  });
+  bool begun = flags.as_json;  // the first answer's text stands on standard output
+  const auto show = [&](const std::string& text) {
+    if (flags.as_json || text.empty()) return;
+    if (!begun) heading(0);
+    begun = true;
+    print(text);
+  };
+  collect(streams, answers, clock, show);
   const TimeNs end = clock.now();
+  for (const Answer& answer : answers) {
+    if (answer.last.finish_reason != INFLIGHT_FINISH_ERROR) continue;
+    fail(static_cast<ErrorCode>(answer.last.error_status), "{}", answer.last.error);
+  }
   const Timings timings = timings_of(answers, load_ms, begin, end);
   write_profile(engine, engine_flags);
   if (flags.as_json) {
     print_json(answers, choices, timings, device);
   } else {
     int64_t tokens = 0;
+    if (!begun) heading(0);
     for (size_t i = 0; i < answers.size(); ++i) {
       if (i > 0) heading(i), print(answers[i].text);
       print("\n");
       tokens += answers[i].last.output_token_count;
     }
-    fmt::print(
-        stderr,
-        "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, first token after {:.0f} ms, loaded in {:.0f} ms\n",
-        info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
-        static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9), timings.ttft_ms,
-        load_ms);
-  }
-  for (const Answer& answer : answers) {
-    if (answer.last.finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", answer.last.error);
+    fmt::print(stderr, "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, {}loaded in {:.0f} ms\n",
+               info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
+               static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9),
+               timings.ttft_ms ? fmt::format("first token after {:.0f} ms, ", *timings.ttft_ms) : "", load_ms);
   }
 }
 
@@ -272,9 +291,10 @@ void add_run_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--prompts", flags->prompts_path, "File with one prompt a line");
   command->add_option("--prompt-ids", flags->prompt_ids, "Prompt as token ids: 1,2,3")->allow_extra_args(false);
-  command->add_flag("--chat", flags->chat, "Converse with the model's chat template");
-  command->add_option("--system", flags->system, "System prompt of --chat");
+  CLI::Option* const chat = command->add_flag("--chat", flags->chat, "Converse with the model's chat template");
+  command->add_option("--system", flags->system, "System prompt of --chat")->needs(chat);
   command->add_flag("--json", flags->as_json, "One JSON object instead of text");
+  for (const char* const other : {"--prompt", "--prompts", "--prompt-ids", "--json"}) chat->excludes(other);
   const auto engine_flags = add_engine_flags(*command);
   const auto request = add_request_flags(*command);
   command->callback([flags, engine_flags, request] { run(*flags, *engine_flags, *request); });

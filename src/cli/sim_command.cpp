@@ -44,6 +44,10 @@ std::string to_text(const SimResult& result) {
     text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
                         grouped(late), result.goodput());
   }
+  if (result.cut_off > 0) {
+    text +=
+        fmt::format("  cut off in the recording {}: their outputs are as long as it tells\n", grouped(result.cut_off));
+  }
   if (result.left_out > 0) {
     text +=
         fmt::format("  left out of the trace {}: they have no prompt or no output tokens\n", grouped(result.left_out));
@@ -53,7 +57,7 @@ std::string to_text(const SimResult& result) {
                         grouped(result.unfinished));
   }
   text += fmt::format("  useful slots {:.1f} %, static batching would reach {:.1f} % in {} cycles\n",
-                      100.0 * result.useful_slot_share(), 100.0 * result.static_batching.efficiency,
+                      100.0 * result.useful_slot_share(), 100.0 * result.static_batching.useful_slot_share,
                       grouped(result.static_batching.cycles));
   text += fmt::format("  prefix hits {:.1f} %, preemptions {}, recomputed {:.1f} %, KV used {:.1f} % (most {:.1f} %)\n",
                       100.0 * result.prefix_hit_rate(), grouped(stats.preemptions), 100.0 * result.recompute_tax(),

@@ -161,7 +161,7 @@ void add_doctor_command(CLI::App& app) {
       "Traces and workloads are those of inflight sim --help.");
   add_sim_options(*command);
   const auto path = std::make_shared<std::string>();
-  command->add_option("TRACE", *path, "Trace or recording, as --trace");
+  command->add_option("TRACE", *path, "Trace or recording, as --trace")->excludes("--trace");
   command->add_flag("--json")->description("One JSON object");
   command->callback([command, path] { run_doctor(*command, *path, command->count("--json") > 0); });
 }

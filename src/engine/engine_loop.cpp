@@ -168,6 +168,19 @@ void Engine::deliver() {
   output.clear();
 }
 
+namespace {
+
+ChoiceTimes times_of(const Sequence& sequence) {
+  const auto since_arrival = [&sequence](TimeNs time) {
+    return time == kNotYet ? 0.0 : static_cast<double>(time - sequence.request.arrival) * 1e-9;
+  };
+  return {.first_scheduled_s = since_arrival(sequence.first_scheduled_time),
+          .first_token_s = since_arrival(sequence.first_token_time),
+          .last_token_s = since_arrival(sequence.last_token_time)};
+}
+
+}  // namespace
+
 void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   Client& client = clients_[static_cast<size_t>(finished.slot)];
   const Sequence& sequence = scheduler_.sequence(finished.slot);
@@ -180,6 +193,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
       .preemption_count = sequence.preemption_count,
       .draft_token_count = sequence.draft_token_count,
       .accepted_token_count = sequence.accepted_token_count,
+      .times = times_of(sequence),
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
   if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();

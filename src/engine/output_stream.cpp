@@ -2,6 +2,7 @@
 #include "engine/output_stream.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace inflight {
@@ -92,6 +93,7 @@ void OutputStream::finish_choice(Choice& choice, const Finish& finish) {
   pending.preemption_count = finish.preemption_count;
   pending.draft_token_count = finish.draft_token_count;
   pending.accepted_token_count = finish.accepted_token_count;
+  pending.times = finish.times;
   pending.finish = choice.ended_by_rule ? FinishReason::Stop : finish.reason;
   choice.ending = false;
   if (--unfinished_ == 0 && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
@@ -102,9 +104,15 @@ void OutputStream::keep_the_best() {
   const auto mean = [](const Choice& choice) {
     return choice.logprob_sum / std::max(choice.pending.output_token_count, 1);
   };
+  // Of the prompt; choices that share what another one of them computed did not find it stored.
+  const int32_t cached = std::ranges::min(
+      choices_ | std::views::transform([](const Choice& choice) { return choice.pending.cached_token_count; }));
   std::ranges::stable_sort(choices_, std::ranges::greater{}, mean);
   choices_.resize(static_cast<size_t>(n_));
-  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].pending.index = static_cast<int32_t>(i);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].pending.index = static_cast<int32_t>(i);
+    choices_[i].pending.cached_token_count = cached;
+  }
   choices_[0].pending.prompt_logprobs = std::move(prompt);
 }
 
@@ -168,6 +176,7 @@ OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> t
   batch.preemption_count = pending.preemption_count;
   batch.draft_token_count = pending.draft_token_count;
   batch.accepted_token_count = pending.accepted_token_count;
+  batch.times = pending.times;
   choice->told_end = batch.finish != FinishReason::None;
   return Next::Ready;
 }

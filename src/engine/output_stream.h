@@ -28,6 +28,11 @@ struct PositionLogprobs {
   std::vector<TokenLogprob> top;  // most likely first
 };
 
+// When things happened to a choice, in seconds since its request arrived; 0: they did not.
+struct ChoiceTimes {
+  double first_scheduled_s = 0.0, first_token_s = 0.0, last_token_s = 0.0;
+};
+
 // What arrived of one choice since the last call of next() that told of it, and totals so far.
 struct StreamBatch {
   int32_t index = 0;  // which answer, 0..n-1
@@ -46,6 +51,7 @@ struct StreamBatch {
   int32_t preemption_count = 0;
   // With the finish: tokens that were guessed (speculative decoding), and of these what was drawn.
   int32_t draft_token_count = 0, accepted_token_count = 0;
+  ChoiceTimes times;  // with the finish
 };
 
 // Told of a choice's tokens in their order, but for one that ends it anyway. True: it ends with this one, by
@@ -78,6 +84,7 @@ class OutputStream {
     std::optional<TokenId> stop_token = {};
     int32_t preemption_count = 0;
     int32_t draft_token_count = 0, accepted_token_count = 0;
+    ChoiceTimes times = {};
     std::string error = {};
     ErrorCode error_code = ErrorCode::EngineFailed;
   };

@@ -58,7 +58,10 @@ Dimension parse_dimension(std::string_view text) {
     range.push_back(*number);
     begin = end + 1;
   }
-  if (range.size() == 3 && range[2] >= 2.0 && range[2] <= 1000.0) {
+  if (range.size() == 3) {
+    if (!(range[2] >= 2.0 && range[2] <= 1000.0)) {
+      fail(ErrorCode::InvalidArgument, "the COUNT of '{}' is {}, allowed: 2 to 1000", text, range[2]);
+    }
     const auto count = static_cast<int>(range[2]);
     for (int i = 0; i < count; ++i) {
       dimension.values.push_back(fmt::format("{:.6g}", range[0] + (range[1] - range[0]) * i / (count - 1)));

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/json_problem.h"
 #include "base/limits.h"
 #include "core/attended_tokens.h"
 #include "sim/parse_number.h"
@@ -454,7 +455,7 @@ DeviceProfile parse_device_profile(std::string_view json_text, std::string_view 
   } catch (const Error& error) {
     fail(ErrorCode::CorruptFile, "{}: {}", name, error.what());
   } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::CorruptFile, "{}: the device profile cannot be read: {}", name, error.what());
+    fail(ErrorCode::CorruptFile, "{}: the device profile cannot be read: {}", name, json_problem(error.what()));
   }
 }
 

@@ -69,8 +69,10 @@ class Explainer {
   [[nodiscard]] std::vector<ExplainedLine> take() {
     for (ExplainedLine& line : lines_) {
       if (line.kind == ExplainedKind::Prefilled || line.kind == ExplainedKind::Decoded) {
-        line.text = fmt::format("computed {} token{}, {} in all", line.computed_tokens,
-                                line.computed_tokens == 1 ? "" : "s", line.text);
+        const std::string guesses =
+            line.guessed_tokens == 0 ? "" : fmt::format(", {} of them guessed", line.guessed_tokens);
+        line.text = fmt::format("computed {} token{}{}, {} in all", line.computed_tokens,
+                                line.computed_tokens == 1 ? "" : "s", guesses, line.text);
       }
     }
     return std::move(lines_);
@@ -115,9 +117,13 @@ class Explainer {
       }
       if (entry.sequence != sequence_) continue;
       running_ = true;
-      const int32_t end = entry.computed + entry.scheduled;
-      const bool decodes = entry.scheduled == 1 && end > prompt_tokens_;
-      add(decodes ? ExplainedKind::Decoded : ExplainedKind::Prefilled, plan.step, std::to_string(end), entry.scheduled);
+      // Tokens lost before lie behind the newest one; what is computed together with that are guesses.
+      const bool decodes = entry.computed >= prompt_tokens_ && entry.computed + 1 >= known_tokens_;
+      const int32_t guesses = decodes ? entry.scheduled - 1 : 0;
+      known_tokens_ = std::max(known_tokens_, entry.computed + 1);
+      add(decodes ? ExplainedKind::Decoded : ExplainedKind::Prefilled, plan.step,
+          std::to_string(entry.computed + entry.scheduled - guesses), entry.scheduled);
+      lines_.back().guessed_tokens += guesses;
       return;
     }
     if (running_) {
@@ -156,11 +162,12 @@ class Explainer {
         return;
       }
     }
-    lines_.push_back({kind, time_, time_, step, step, tokens, result, text});
+    lines_.push_back({kind, time_, time_, step, step, tokens, 0, result, text});
   }
 
   SequenceId sequence_, first_;
   int32_t prompt_tokens_;
+  int32_t known_tokens_ = 0;       // up to the newest one that was computed
   bool waits_for_first_;           // until that one has its first token
   uint64_t first_token_step_ = 0;  // the step that gives it; 0: not planned yet
   TimeNs time_ = 0;

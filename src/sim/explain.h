@@ -16,7 +16,7 @@ enum class ExplainedKind : uint8_t {
   Arrived,
   Waited,     // was looked at and refused, or not looked at
   Prefilled,  // computed prompt tokens, or tokens lost before
-  Decoded,    // computed its newest token
+  Decoded,    // computed its newest token, and guesses of what follows
   Rested,     // runs, but had no part in the step
   Preempted,
   Cancelled,
@@ -30,6 +30,7 @@ struct ExplainedLine {
   TimeNs begin = 0, end = 0;                           // of the first and the last record told of
   uint64_t first_step = 0, last_step = 0;              // 0: between steps
   int32_t computed_tokens = 0;                         // Prefilled, Decoded: in these steps
+  int32_t guessed_tokens = 0;                          // of these: guesses to be verified, right or not
   AdmissionResult result = AdmissionResult::Accepted;  // Waited: why
   std::string text;                                    // for people
 };

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "cache/radix_tree.h"
@@ -38,7 +39,11 @@ void RecordingWriter::close() {
 
 std::vector<TraceRecord> read_recording(const std::string& path) {
   const std::string bytes = read_text_file(path);
-  return decode_trace(std::as_bytes(std::span(bytes)));
+  auto records = decode_trace(std::as_bytes(std::span(bytes)));
+  if (records.empty() || !std::holds_alternative<TraceBegin>(records.front().content)) {
+    fail(ErrorCode::CorruptFile, "{} is no recording: it does not begin with a configuration", path);
+  }
+  return records;
 }
 
 namespace {
@@ -62,6 +67,7 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
   Workload workload;
   RecordedOutputs outputs;
   std::unordered_map<uint64_t, size_t> request_of;
+  std::unordered_set<uint64_t> running;
   for (const TraceRecord& record : decode_trace(std::as_bytes(std::span(bytes)))) {
     if (const auto* added = std::get_if<TraceAdd>(&record.content)) {
       const Request& given = added->request;
@@ -82,6 +88,7 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
       workload.add(request, prompt);
       outputs.add(added->sequence, added->prompt_token_count);
       request_of[to_integer(added->sequence)] = workload.requests.size() - 1;
+      running.insert(to_integer(added->sequence));
     } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
       outputs.on_plan(*plan);
     } else if (const auto* commit = std::get_if<TraceCommit>(&record.content)) {
@@ -90,9 +97,11 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
       });
     } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {
       outputs.on_finish(finish->sequence);
+      running.erase(to_integer(finish->sequence));
     }
   }
   if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: the recording holds no requests", name);
+  workload.cut_off_request_count = static_cast<int64_t>(running.size());
   for (SimRequest& request : workload.requests) {
     request.output_tokens = std::max(request.output_tokens, 1);
     request.max_tokens = std::max(request.max_tokens, request.output_tokens);

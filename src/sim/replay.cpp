@@ -58,6 +58,7 @@ class Replay {
       result_.shadow_strikes = trial->candidate.strike_count();
       result_.shadow_fault = trial->candidate.exit_message();
     }
+    if (!result_.difference) result_.unfinished = static_cast<int64_t>(unfinished_.size());
     return result_;
   }
 
@@ -65,7 +66,12 @@ class Replay {
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = setup_.seed}; }
 
   void apply(const TraceBegin&, TimeNs) {}
-  void apply(const TraceFinish&, TimeNs) {}
+  void apply(const TraceFinish& finish, TimeNs) {
+    const auto found = choice_of_.find(to_integer(finish.sequence));
+    if (found == choice_of_.end()) return;
+    const auto open = unfinished_.find(to_integer(found->second.first));
+    if (open != unfinished_.end() && --open->second == 0) unfinished_.erase(open);
+  }
 
   void apply(const TraceAdd& add, TimeNs now) {
     if (static_cast<int32_t>(add.request.prompt.size()) != add.prompt_token_count) {
@@ -75,6 +81,7 @@ class Replay {
     for (int32_t choice = 0; choice < add.request.sampling.choice_count(); ++choice) {
       choice_of_[to_integer(add.sequence) + static_cast<uint64_t>(choice)] = {add.request.id, choice};
     }
+    unfinished_[to_integer(add.request.id)] = add.request.sampling.choice_count();
     ++result_.requests;
     if (scheduler_.sequence(slot).id != add.sequence) {
       fail(ErrorCode::CorruptFile, "the recording begins in the middle: sequence {} comes first",
@@ -190,6 +197,7 @@ class Replay {
   KvBlocks blocks_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, std::pair<RequestId, int32_t>> choice_of_;  // by sequence
+  std::unordered_map<uint64_t, int32_t> unfinished_;                       // choices that run or wait, by request
   // What the result of a step in flight has to hold.
   struct Submitted {
     struct Row {
@@ -214,7 +222,11 @@ ReplayResult replay_trace(std::span<const TraceRecord> records, const ReplayOpti
   for (const TraceRecord& record : records) {
     if (!replay.apply(record)) break;
   }
-  return replay.result();
+  const ReplayResult& result = replay.result();
+  if (result.plans == 0 && result.requests > 0) {
+    fail(ErrorCode::CorruptFile, "the recording ends before its first plan: there is nothing to compare");
+  }
+  return result;
 }
 
 }  // namespace inflight

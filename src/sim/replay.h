@@ -17,6 +17,7 @@ namespace inflight {
 struct ReplayResult {
   int64_t plans = 0;  // compared
   int64_t requests = 0;
+  int64_t unfinished = 0;  // of these: the recording ends before they do; 0 with a difference
   struct Difference {
     uint64_t step = 0;
     std::string recorded, replayed;  // the two plans
@@ -35,7 +36,8 @@ struct ReplayOptions {
   std::string shadow_policy;
 };
 
-// ERRORS: CorruptFile (no Begin record, no inputs, commits that do not fit), NotFound, Plugin (its policies).
+// ERRORS: CorruptFile (no Begin record, no inputs, no plan of its requests, commits that do not fit), NotFound, Plugin
+// (its policies).
 [[nodiscard]] ReplayResult replay_trace(std::span<const TraceRecord> records, const ReplayOptions& options);
 
 }  // namespace inflight

@@ -66,6 +66,7 @@ struct SimResult {
   SchedulerStats scheduler;             // summed over the replicas
   std::vector<RequestRecord> requests;  // by end
   int64_t rejected = 0;                 // never admitted: failed or refused
+  int64_t cut_off = 0;                  // of a recording, see Workload::cut_off_request_count
   int64_t left_out = 0;                 // of the trace: without tokens, see Workload::left_out_request_count
   int64_t unfinished = 0;               // arrived but not ended when the time limit ended the run; not in `requests`
   TimeNs makespan = 0;

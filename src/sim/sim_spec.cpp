@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_problem.h"
 #include "sched/speculative_config.h"
 #include "sim/parse_number.h"
 #include "sim/timeline.h"
@@ -77,7 +78,7 @@ class Values {
     try {
       json = Json::parse(json_text);
     } catch (const nlohmann::json::exception& error) {
-      fail(ErrorCode::InvalidArgument, "the simulation's JSON cannot be read: {}", error.what());
+      fail(ErrorCode::InvalidArgument, "the simulation's JSON cannot be read: {}", json_problem(error.what()));
     }
     if (!json.is_object())
       fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
@@ -106,6 +107,13 @@ class Values {
     const auto value = parse_number<Integer>(text(key));
     if (!value) bad(key, fmt::format("a whole number up to {}", std::numeric_limits<Integer>::max()));
     return *value;
+  }
+  // 0 and more.
+  template <typename Integer = int32_t>
+  [[nodiscard]] Integer count(const char* key) const {
+    const auto value = integer<Integer>(key);
+    if (value < 0) bad(key, "0 or more");
+    return value;
   }
   // Seconds; 0: never.
   [[nodiscard]] TimeNs limit(const char* key) const {
@@ -169,12 +177,12 @@ SimSpec parse_sim_spec(std::string_view json_text) {
       fail(ErrorCode::InvalidArgument, "{} is of traces, found the workload '{}'", key, spec.workload);
     }
   }
-  if (const auto most = values.integer<int64_t>("workload_requests_max"); most > 0) {
+  if (const auto most = values.count<int64_t>("workload_requests_max"); most > 0) {
     spec.workload_limits.requests = std::min(most, spec.workload_limits.requests);
   }
-  if (const auto most = values.integer<int64_t>("workload_tokens_max"); most > 0) spec.workload_limits.tokens = most;
+  if (const auto most = values.count<int64_t>("workload_tokens_max"); most > 0) spec.workload_limits.tokens = most;
   spec.trace_options.speed = values.number("trace_speed");
-  spec.trace_options.requests_max = values.integer<int64_t>("trace_requests");
+  spec.trace_options.requests_max = values.count<int64_t>("trace_requests");
   if (values.text("trace_acceptance") != "none") spec.trace_acceptance = values.number("trace_acceptance");
   if (const double share = spec.trace_acceptance.value_or(0.0); !(share >= 0.0 && share <= 1.0)) {
     fail(ErrorCode::InvalidArgument, "trace_acceptance is {}, allowed: 0 to 1", share);
@@ -214,7 +222,7 @@ SimSpec parse_sim_spec(std::string_view json_text) {
   blocks.prefix_caching = values.on("prefix_caching");
   options.overlap = values.on("overlap");
   options.skip_decodes = values.on("skip_decodes");
-  options.max_queued = values.integer("max_num_queued_reqs");
+  options.max_queued = values.count("max_num_queued_reqs");
   options.replicas = values.integer("replicas");
   options.prefill_replicas = values.integer("prefill_replicas");
   options.routing = values.name("routing", parse_routing);

@@ -308,6 +308,7 @@ SimResult Simulation::finish() {
   result_.unfinished = count_unfinished();
   const SchedulerSetup& setup = options_.setup;
   result_.workload = workload_.name;
+  result_.cut_off = workload_.cut_off_request_count;
   result_.left_out = workload_.left_out_request_count;
   result_.device = options_.device.name;
   result_.schedule_policy = setup.schedule_policy;

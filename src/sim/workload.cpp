@@ -90,7 +90,9 @@ StaticBatching static_batching(const Workload& workload, int32_t slots) {
     slot_cycles += longest * static_cast<int64_t>(batch.size());
   }
   if (slot_cycles > 0) {
-    result.efficiency = static_cast<double>(workload.output_tokens()) / static_cast<double>(slot_cycles);
+    const auto tokens = static_cast<double>(workload.output_tokens());
+    result.efficiency = tokens / static_cast<double>(slot_cycles);
+    result.useful_slot_share = tokens / static_cast<double>(result.cycles * slots);
   }
   return result;
 }

@@ -100,7 +100,9 @@ struct Workload {
   std::vector<ContentSegment> segments;
   // Speculative decoding: how likely a guess is right when those before it are; none: nothing is guessed.
   std::optional<double> acceptance{};
-  uint64_t seed = 0;                   // of which guesses are right
+  uint64_t seed = 0;  // of which guesses are right
+  int64_t cut_off_request_count =
+      0;  // of a recording: it ends before they do, and so does what is known of their output
   int64_t left_out_request_count = 0;  // of a trace: without prompt or output tokens, so they are not in `requests`
 
   [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {
@@ -143,8 +145,9 @@ class Followers {
 // What a batch of `slots` loses when it stays together until its longest member ends: requests in order, batches of
 // `slots`, one output token a cycle.   Source: eta = mean(T) / max(T), checklist 129.
 struct StaticBatching {
-  int64_t cycles = 0;       // sum of the longest outputs
-  double efficiency = 0.0;  // output tokens / (members * cycles of their batch)
+  int64_t cycles = 0;              // sum of the longest outputs
+  double efficiency = 0.0;         // output tokens / (members * cycles of their batch)
+  double useful_slot_share = 0.0;  // output tokens / (slots * cycles): less where a batch is not full
 };
 [[nodiscard]] StaticBatching static_batching(const Workload& workload, int32_t slots);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/json_problem.h"
 
 namespace inflight {
 
@@ -29,7 +30,7 @@ Json parse_json(std::string_view text, std::string_view what) {
   try {
     return Json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::InvalidArgument, "{}: {}", what, error.what());
+    fail(ErrorCode::InvalidArgument, "{}: {}", what, json_problem(error.what()));
   }
 }
 

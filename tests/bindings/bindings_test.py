@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 BUILD, SOURCE = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
@@ -224,6 +225,16 @@ class Python(unittest.TestCase):
             inflight.Engine(MODEL, kv_cache_dtype="q9")
         with self.assertRaisesRegex(ValueError, "pooling is 'first', allowed: last, mean, model"):
             self.engine.embed("x", "first")
+
+    def test_times_come_with_the_end(self):
+        begin = time.monotonic()
+        outputs = list(self.engine.submit("Once upon a time", max_tokens=8, ignore_eos=True))
+        passed = time.monotonic() - begin
+        last = outputs[-1]
+        self.assertGreater(last.first_scheduled_s, 0)
+        self.assertLess(last.first_scheduled_s, last.first_token_s)
+        self.assertLess(last.first_token_s, last.last_token_s)
+        self.assertLess(last.last_token_s, passed)
 
     def test_guesses_are_counted(self):
         guesses = {"method": "ngram", "num_speculative_tokens": 4}

@@ -55,6 +55,19 @@ class Run(unittest.TestCase):
         self.assertLessEqual({"load_ms", "ttft_ms", "prefill_tokens_per_second", "decode_tokens_per_second"},
                              set(answer["timings"]))
         self.assertTrue(answer["device"])
+        self.assertGreater(answer["timings"]["ttft_ms"], 0)
+        one = json.loads(self.good("run", "-p", "Once", "-n", 1, "--json"))["timings"]
+        self.assertIsNone(one["decode_tokens_per_second"])
+        none = json.loads(self.good("run", "-p", "Once", "-n", 0, "--json"))["timings"]
+        self.assertEqual([none["ttft_ms"], none["prefill_tokens_per_second"]], [None, None])
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for words in (("run", "-p", "Once", "-n", "2"), ("run", "-p", "Once", "-n", "2", "--json"), ("run", "--help"),
+                      ("--version",), ("serve", "--print-config")):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(b"cannot write to standard output", done.stderr)
 
     def test_text_is_the_same_from_standard_input_and_alone_or_together(self):
         alone = json.loads(self.good("run", "-n", 24, "--json", input=b"Once upon a time"))["outputs"][0]
@@ -95,6 +108,20 @@ class Run(unittest.TestCase):
             self.assertIsNone(replayed["difference"])
             self.assertEqual(replayed["requests"], 2)
             self.assertIn("decode", self.good("explain", path, 2))
+            self.bad(2, "REQUEST is -1, allowed: a number from 1", "explain", path, "-1")
+
+    def test_guesses_are_explained_as_guesses(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "run.trace"
+            answer = json.loads(self.good("run", "-p", "Once upon a time", "-n", 30, "--ignore-eos", "--json", "--record", path,
+                                          "--speculative-config", '{"num_speculative_tokens": 4}'))["outputs"][0]
+            lines = json.loads(self.good("explain", path, 1, "--json"))["lines"]
+        self.assertEqual([line["what"] for line in lines], ["arrived", "prefilled", "decoded", "finished"])
+        decoded = lines[2]
+        self.assertGreater(decoded["guessed_tokens"], 0)
+        steps = decoded["last_step"] - decoded["first_step"] + 1
+        self.assertEqual(decoded["tokens"] - decoded["guessed_tokens"], steps)  # one a step, and the guesses
+        self.assertRegex(decoded["text"], "guessed, (%d|%d) in all" % (answer["prompt_tokens"] + 28, answer["prompt_tokens"] + 29))
 
     def test_guesses_change_nothing(self):  # checklist 124
         story = "The cat sat. The dog ran. The cat sat. The dog"
@@ -125,6 +152,12 @@ class Run(unittest.TestCase):
         self.bad(2, "block", "run", "-p", "x", "--block-size", "12")
         self.bad(2, "--frobnicate", "run", "-p", "x", "--frobnicate")
         self.bad(2, "max_num_seqs", "run", "-p", "x", "--max-num-seqs", "-3")
+        self.bad(2, "--max-tokens is 'abc', a number in its range is expected", "run", "-p", "x", "--max-tokens", "abc")
+        self.bad(2, "--max-tokens is '99999999999'", "run", "-p", "x", "--max-tokens", "99999999999")
+        self.bad(2, "JSON schema: parse error at line 1", "run", "-p", "x", "--json-schema", "{")
+        self.bad(2, "--prompt excludes --chat", "run", "--chat", "-p", "x")
+        self.bad(2, "--system requires --chat", "run", "--system", "x", "-p", "x")
+        self.bad(2, "regular expression, position 1", "run", "-p", "x", "--regex", "[")
 
     def test_a_cut_file_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -64,6 +64,11 @@ def check_sim(folder):
                 assert not told["identical"] and told["difference"]["recorded"] != told["difference"]["replayed"]
             else:
                 assert re.fullmatch(r"step \d+ differs, after \d+ equal plans: recorded .+, replayed .+\n", done.stdout), done
+    whole = (folder / "a.rec").read_bytes()
+    (folder / "cut.rec").write_bytes(whole[: len(whole) // 2])
+    assert re.search(r"all identical; it ends before \d+ of them do", run("replay", folder / "cut.rec"))
+    assert "cut off in the recording" in run("sim", "--trace", folder / "cut.rec")
+    assert "cut off" not in run("sim", "--trace", folder / "a.rec")
     (folder / "zero.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n1,10,5\n2,10,0\n3,0,5\n")
     assert "left out of the trace 2: they have no prompt or no output tokens" in run("sim", "--trace", folder / "zero.csv")
     assert json.loads(run("sim", "--trace", folder / "zero.csv", "--json"))["requests_left_out"] == 2
@@ -144,6 +149,12 @@ def check_errors():
     ):
         error = run(*arguments, status=2)
         assert text in error and error.count("\n") == 1, error
+    for flag in ("--workload-requests-max", "--workload-tokens-max", "--max-num-queued-reqs"):
+        assert "is '-1', allowed: 0 or more" in run("sim", "--workload", "closed", flag, -1, status=2), flag
+    assert "the COUNT of 'rate=1:8:0' is 0, allowed: 2 to 1000" in run(
+        "sim", "--workload", "closed", "--compare", "rate=1:8:0", status=2)
+    assert "/etc/passwd is no recording" in run("replay", "/etc/passwd", status=1)
+    assert "--trace excludes TRACE" in run("doctor", "a.rec", "--trace", "b.rec", status=2)
     assert "No such file" in run("sim", "--trace", "/nowhere.csv", status=1)
 
 

@@ -182,6 +182,9 @@ class Output:
     preemption_count: int = 0  # these with a finish_reason, but 0 where one of `stop` was found while it still ran
     draft_token_count: int = 0  # tokens that were guessed (speculative_config)
     accepted_token_count: int = 0  # of these, what was drawn
+    first_scheduled_s: float = 0.0  # seconds from submit to the first step, by the engine's clock; 0: none
+    first_token_s: float = 0.0
+    last_token_s: float = 0.0
 
 
 def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]:
@@ -279,7 +282,8 @@ class Stream:
             prompt_logprobs=event.prompt_logprobs[: event.prompt_logprob_count] if event.prompt_logprobs else [],
             embedding=event.embedding[: event.embedding_size] if event.embedding else None,
             preemption_count=event.preemption_count, draft_token_count=event.draft_token_count,
-            accepted_token_count=event.accepted_token_count)
+            accepted_token_count=event.accepted_token_count, first_scheduled_s=event.first_scheduled_s,
+            first_token_s=event.first_token_s, last_token_s=event.last_token_s)
 
     async def __aiter__(self) -> collections.abc.AsyncIterator[Output]:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()

@@ -80,7 +80,8 @@ class StreamEvent(ctypes.Structure):
         ("top_logprobs", POINTER(TokenLogprob)), ("prompt_logprobs", POINTER(c_float)),
         ("prompt_top_logprobs", POINTER(TokenLogprob)), ("prompt_logprob_count", c_size_t), ("stop_text", c_char_p),
         ("stop_token_id", c_int32), ("error_status", c_int32), ("embedding", POINTER(c_float)), ("embedding_size", c_size_t),
-        ("draft_token_count", c_int32), ("accepted_token_count", c_int32)]
+        ("draft_token_count", c_int32), ("accepted_token_count", c_int32),
+        ("first_scheduled_s", c_double), ("first_token_s", c_double), ("last_token_s", c_double)]
 
 
 class Stats(ctypes.Structure):

@@ -238,6 +238,8 @@ TEST(Engine, BestOfGivesTheLikeliestAnswersBestFirst) {
   std::ranges::sort(expected);
   EXPECT_EQ(answers[0].tokens, expected[0].second);
   EXPECT_EQ(answers[1].tokens, expected[1].second);
+  // Whichever is the best: what its siblings computed was not stored when the request came.
+  EXPECT_EQ(answers[0].last.cached_token_count, 0);
 }
 
 // checklist 98: the id that ended it is told.

@@ -5,8 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "base/error.h"
 #include "base/rng.h"
+#include "support/expect_error.h"
 #include "support/loaded_policies.h"
 
 namespace inflight::test {
@@ -80,6 +85,7 @@ TEST(Replay, TakesTheRecordedDecisionsStepByStep) {
                                       << result.difference->replayed;
       EXPECT_GE(result.plans, recording.plans);
       EXPECT_GT(result.requests, 50);
+      EXPECT_EQ(result.unfinished, 0);
       preemptions += recording.preemptions;
     }
   }
@@ -94,6 +100,37 @@ TEST(Replay, FindsWhereAnotherPolicyDecidesDifferently) {
   EXPECT_NE(other.difference->recorded, other.difference->replayed);
   EXPECT_GT(other.difference->step, 0U);
   EXPECT_FALSE(replay_trace(records, {.schedule_policy = "fcfs"}).difference);
+}
+
+// A file that was cut off says so: equal plans are no proof of what is not there.
+TEST(Replay, TellsWhatTheRecordingEndsBefore) {
+  const Recording recording = record(5, "fcfs", "lru");
+  const auto half = decode_trace(std::span(recording.bytes).first(recording.bytes.size() / 2));
+  const ReplayResult result = replay_trace(half, {});
+  EXPECT_FALSE(result.difference);
+  std::set<uint64_t> open;
+  std::map<uint64_t, uint64_t> request_of;
+  for (const TraceRecord& entry : half) {
+    if (const auto* add = std::get_if<TraceAdd>(&entry.content)) {
+      for (int32_t i = 0; i < add->request.sampling.choice_count(); ++i) {
+        open.insert(to_integer(add->sequence) + static_cast<uint64_t>(i));
+        request_of[to_integer(add->sequence) + static_cast<uint64_t>(i)] = to_integer(add->request.id);
+      }
+    } else if (const auto* finish = std::get_if<TraceFinish>(&entry.content)) {
+      open.erase(to_integer(finish->sequence));
+    }
+  }
+  std::set<uint64_t> requests;
+  for (const uint64_t sequence : open) requests.insert(request_of.at(sequence));
+  EXPECT_GT(result.unfinished, 0);
+  EXPECT_EQ(result.unfinished, static_cast<int64_t>(requests.size()));
+
+  auto arrivals = decode_trace(recording.bytes);
+  std::erase_if(arrivals, [](const TraceRecord& entry) {
+    return std::holds_alternative<TracePlan>(entry.content) || std::holds_alternative<TraceCommit>(entry.content);
+  });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "ends before its first plan",
+                        [&] { static_cast<void>(replay_trace(arrivals, {})); });
 }
 
 TEST(Replay, RefusesWhatIsNoRecording) {

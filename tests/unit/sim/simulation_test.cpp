@@ -30,6 +30,17 @@ TEST(Simulation, StaticBatchOfFourWastesWhatTheFormulaSays) {
   EXPECT_EQ(result["static_cycles"], 400);
 }
 
+// What it says of static batches is what such a run reaches, also where the last batch is not full.
+TEST(Simulation, StaticBatchesOfTooFewRequestsLeaveSlotsEmpty) {
+  const auto result = run({{"workload", "closed,requests=65,prompt=1,output=100"},
+                           {"batching", "static"},
+                           {"device", "unit"},
+                           {"max_num_seqs", 64}});
+  EXPECT_DOUBLE_EQ(result["static_useful_slot_share"], 65.0 * 100.0 / (200.0 * 64.0));
+  EXPECT_DOUBLE_EQ(result["static_efficiency"], 1.0);
+  EXPECT_DOUBLE_EQ(result["useful_slot_share"], result["static_useful_slot_share"]);
+}
+
 TEST(Simulation, ShortOnesLeaveAContinuousBatchAtOnce) {  // checklist 14
   const SimSpec spec =
       parse_sim_spec(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})");

@@ -55,7 +55,7 @@ typedef int32_t inflight_status_t;
 #define INFLIGHT_ERROR_NO_DEVICE 31
 #define INFLIGHT_ERROR_OUT_OF_MEMORY 32
 #define INFLIGHT_ERROR_PLUGIN 40
-#define INFLIGHT_ERROR_REJECTED 50      /* queue limits, deadlines or draining: submit later or elsewhere       */
+#define INFLIGHT_ERROR_REJECTED 50      /* queue limits, deadlines, draining: submit later; progress said stop  */
 #define INFLIGHT_ERROR_ENGINE_FAILED 60 /* the engine has stopped for good: destroy it                          */
 #define INFLIGHT_ERROR_INTERNAL 61      /* a bug in this library                                                */
 
@@ -121,7 +121,7 @@ typedef struct inflight_engine_params {
 
   /* sizes */
   int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, or max_requests if that is less) */
-  int32_t max_num_batched_tokens;        /* tokens of a step, 1..1048576 (CPU: 256, without VNNI 128; else 512)  */
+  int32_t max_num_batched_tokens;        /* tokens of a step, max_num_seqs..1048576 (CPU: 256, no VNNI: 128; else 512) */
   int32_t max_prefill_tokens;            /* of these, prompt tokens (no limit of their own)                      */
   int32_t long_prefill_token_threshold;  /* of these, of one prompt (no limit of their own)                      */
   int32_t max_model_len;                 /* tokens of a sequence, prompt and output (the model's context length) */
@@ -135,9 +135,9 @@ typedef struct inflight_engine_params {
 
   /* scheduling */
   const char* batching;                  /* "continuous" | "prefill_first" | "dynamic" | "static" ("continuous") */
-  double max_batch_delay_ms;             /* dynamic: longest wait for a full batch [5]                           */
+  double max_batch_delay_ms;             /* dynamic: longest wait for a full batch, up to 3600000 [5]            */
   double schedule_conservativeness;      /* room kept for output to come: 0 none (vLLM) .. 1 SGLang's [1]        */
-  double kv_headroom;                    /* share of the blocks left free at admission, [0,1) (0)                */
+  double kv_headroom;                    /* share of the blocks left free at admission, 0..0.99 (0)              */
   const char* preempt;                   /* "recompute" | "swap" | "auto" ("recompute")                          */
   const char* preempt_victim;            /* "last_admitted" | "lowest_priority" | "fewest_output" |
                                             "most_freeable" | "cheapest" ("last_admitted")                       */
@@ -205,7 +205,7 @@ typedef int32_t inflight_pooling_t;
 typedef struct inflight_request_params {
   uint32_t struct_size;
   int32_t max_tokens;           /* output tokens at most [256]; 0 = the prompt is computed, its logprobs are told, and
-                                   the answer ends with length                                                   */
+                                   the answer ends with length; n and best_of are 1 then                         */
   const char* prompt;           /* text, tokenized with the model's vocabulary                                   */
   size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED [INFLIGHT_NUL_TERMINATED]                   */
   const int32_t* prompt_ids;    /* or token ids as they are                                                      */
@@ -310,7 +310,8 @@ INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
 /** @brief Submits one request and returns at once; the answer comes through the stream.
  *  @param[out] stream  set on INFLIGHT_OK; release with inflight_stream_destroy().
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (names the field; also a prompt longer than max_model_len or than
- *          the KV storage) | INFLIGHT_ERROR_REJECTED | INFLIGHT_ERROR_ENGINE_FAILED
+ *          the KV storage) | INFLIGHT_ERROR_NOT_FOUND (lora_name) | INFLIGHT_ERROR_UNSUPPORTED (what this engine or model lacks:
+ *          adapters, a vocabulary) | INFLIGHT_ERROR_REJECTED | INFLIGHT_ERROR_ENGINE_FAILED
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflight_request_params_t* params,
                                                       inflight_stream_t** stream);
@@ -329,7 +330,8 @@ typedef int32_t inflight_reject_reason_t;
 #define INFLIGHT_REJECT_PREDICTED_WAIT 4  /* max_predicted_wait_ms, or its ttft_deadline_ms could not be met       */
 #define INFLIGHT_REJECT_DRAINING 5        /* inflight_engine_drain()                                               */
 
-/** @brief Why the calling thread's last call gave INFLIGHT_ERROR_REJECTED; INFLIGHT_REJECT_NONE: it did not.
+/** @brief Why the calling thread's last call gave INFLIGHT_ERROR_REJECTED; INFLIGHT_REJECT_NONE: it did not, or it was
+ *  inflight_engine_create(), which inflight_progress_fn had stopped.
  *  @param[out] retry_after_s  seconds after which another attempt makes sense, from the rate at which requests end now;
  *                             0 = not known, or no point in trying here. May be NULL.
  *  @since 0.1  [any-thread] */

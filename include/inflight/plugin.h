@@ -296,7 +296,7 @@ typedef struct inflight_sched_ops {
   inflight_plugin_status_t (*create)(const inflight_host_t* host, const inflight_sched_environment_t* environment,
                                      const inflight_config_t* config, void** self);
   void (*destroy)(void* self);
-  void (*exit)(void* self, const inflight_exit_t* info); /* before destroy; neither after a crash */
+  void (*exit)(void* self, const inflight_exit_t* info); /* before destroy; neither after a crash or a cut call */
   inflight_plugin_status_t (*on_events)(void* self, const inflight_events_t* events);
   inflight_plugin_status_t (*plan)(void* self, const inflight_step_t* step, inflight_plan_t* plan);
   /* A key for each of step->waiting; smallest (key0, key1, id) goes first. Integers, so that there is no NaN and every

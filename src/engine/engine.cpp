@@ -82,7 +82,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
   if (options.sampling.max_tokens == 0) {
     options.pooling = Pooling::Discard;
     if (options.sampling.choice_count() > 1) {
-      fail(ErrorCode::InvalidArgument, "{} answers are wanted, allowed with max_tokens 0: 1",
+      fail(ErrorCode::InvalidArgument, "n or best_of makes {} answers, allowed with max_tokens 0: 1",
            options.sampling.choice_count());
     }
     options.sampling = {.max_tokens = 1, .prompt_logprobs = options.sampling.prompt_logprobs};

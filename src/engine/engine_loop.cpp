@@ -206,10 +206,15 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
 // At most one line in ten seconds (checklist 66).
 void Engine::warn_of_preemptions(TimeNs now) {
   constexpr TimeNs kInterval = 10'000'000'000;
-  const auto& preempted = scheduler_.output().preempted;
-  preemptions_not_warned_of_ += static_cast<int64_t>(preempted.size());
+  const PreemptedOutput* out_of_blocks = nullptr;  // the last
+  for (const PreemptedOutput& preempted : scheduler_.output().preempted) {
+    if (preempted.for_another) continue;
+    out_of_blocks = &preempted;
+    ++preemptions_not_warned_of_;
+  }
+  if (out_of_blocks == nullptr) return;
   if (last_preemption_warning_ && now - *last_preemption_warning_ < kInterval) return;
-  const PreemptedOutput& last = preempted.back();
+  const PreemptedOutput& last = *out_of_blocks;
   log(LogLevel::Warning,
       "the KV storage is full: request {} was preempted and loses {} computed tokens ({} blocks to host memory); {} of "
       "{} blocks were in use, {} are now; {} preemptions since the last warning. Raise kv_blocks or "

@@ -331,7 +331,7 @@ std::string Runtime::info_json() const {
 
 const Tokenizer& Runtime::require_tokenizer() const {
   if (tokenizer_ == nullptr) {
-    fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (--prompt-ids) instead of text", options_.model);
+    fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (prompt_ids) instead of text", options_.model);
   }
   return *tokenizer_;
 }

@@ -60,7 +60,10 @@ std::string escape(std::string_view text, size_t bytes_max) {
 
 std::string one_line(std::string_view text) {
   std::string out;
-  while (!text.empty()) text.remove_prefix(append_readable(out, text));
+  while (!text.empty()) {
+    if (out.size() >= kLineBytesMax) return out + "...";
+    text.remove_prefix(append_readable(out, text));
+  }
   return out;
 }
 

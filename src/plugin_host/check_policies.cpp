@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "plugin_host/check_drivers.h"
+#include "plugin_host/policy_instance.h"
 
 namespace inflight {
 namespace {
@@ -48,7 +49,8 @@ inflight_plugin_status_t try_create(CheckContext& context, const inflight_policy
     fail(ErrorCode::Plugin, "{}: create() gave status OK but no instance", policy.id);
   }
   if (host.live_allocations != 0) {
-    fail(ErrorCode::Plugin, "{}: create() and destroy() left {} allocations behind", policy.id, host.live_allocations);
+    fail(ErrorCode::Plugin, "{}: create() and destroy() {}", policy.id,
+         describe_live_allocations(host.live_allocations));
   }
   return status;
 }
@@ -120,7 +122,7 @@ std::string check_ops(CheckContext& context) {
     for (int32_t i = 0; i < context.options.calls; ++i, ++steps) driver->step();
     driver->leave();
     if (driver->host().live_allocations != 0) {
-      fail(ErrorCode::Plugin, "{}: left {} allocations behind", policy.id, driver->host().live_allocations);
+      fail(ErrorCode::Plugin, "{}: {}", policy.id, describe_live_allocations(driver->host().live_allocations));
     }
   });
   return fmt::format("{} steps, seed {}", steps, context.options.seed);

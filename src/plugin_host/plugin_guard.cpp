@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace inflight {
@@ -64,6 +66,7 @@ struct ThreadRecord {
   pthread_t thread = ::pthread_self();
   sigjmp_buf* jump = nullptr;  // of the call in progress; used by this thread and its handlers only
   CodeRange code;
+  uintptr_t restart_at = 0;  // the system call that the last try to cut saw about to begin; likewise
   std::atomic<int32_t> host_depth = 0;
   std::atomic<int32_t> cut_tries = 0;
   std::atomic<int32_t> stuck_after_ms = 0;
@@ -95,18 +98,37 @@ uintptr_t instruction_of(const void* context) {
 #endif
 }
 
-// Whether the thread had been waiting in the kernel: then it holds no lock of malloc's.
-bool was_in_system_call(const void* context) {
-  const auto* const behind = reinterpret_cast<const unsigned char*>(instruction_of(context));
 #if defined(__x86_64__)
-  constexpr unsigned char kCall[] = {0x0F, 0x05};  // syscall
+constexpr std::array<unsigned char, 2> kSystemCall = {0x0F, 0x05};  // syscall
 #elif defined(__aarch64__)
-  constexpr unsigned char kCall[] = {0x01, 0x00, 0x00, 0xD4};  // svc #0
-#else
-  constexpr unsigned char kCall[] = {0};
-  if (behind == nullptr) return true;
+constexpr std::array<unsigned char, 4> kSystemCall = {0x01, 0x00, 0x00, 0xD4};  // svc #0
 #endif
-  return std::memcmp(behind - sizeof(kCall), kCall, sizeof(kCall)) == 0;
+
+// Whether the thread waits in the kernel and not in the middle of anything that holds a lock of malloc's. The signal
+// makes a system call that waits either fail with EINTR or begin again after the handler, which then finds the thread
+// in front of the instruction; one that only happens to be there (as malloc in front of its mmap) is not found there
+// at two tries in a row. A call that is over when the signal arrives was no waiting.
+bool waits_in_kernel(ThreadRecord& record, const void* context) {
+#if defined(__x86_64__) || defined(__aarch64__)
+  // Byte by byte: whatever follows the first one belongs to the same instruction, so it can be read.
+  const auto is_system_call = [](uintptr_t at) {
+    const volatile unsigned char* code = reinterpret_cast<const unsigned char*>(at);
+    return std::ranges::all_of(kSystemCall, [&](unsigned char byte) { return *code++ == byte; });
+  };
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  const auto result = static_cast<int64_t>(registers.gregs[REG_RAX]);
+#else
+  const auto result = static_cast<int64_t>(registers.regs[0]);
+#endif
+  const uintptr_t at = instruction_of(context);
+  if (result == -EINTR && is_system_call(at - kSystemCall.size())) return true;
+  const uintptr_t begins = is_system_call(at) ? at : 0;
+  return std::exchange(record.restart_at, begins) == begins && begins != 0;
+#else
+  (void)record, (void)context;
+  return true;
+#endif
 }
 
 struct Handlers {
@@ -143,7 +165,7 @@ void on_cut(int, siginfo_t*, void* context) {
   if (record == nullptr || !is_cut(*record) || record->host_depth.load() > 0) return;
   const int32_t tries = record->cut_tries.fetch_add(1);
   const bool safe = record->code.contains(instruction_of(context)) ||
-                    (tries >= kCutTriesMax && was_in_system_call(context)) || tries >= kCutTriesLast;
+                    (tries >= kCutTriesMax && waits_in_kernel(*record, context)) || tries >= kCutTriesLast;
   if (safe) ::siglongjmp(*record->jump, kJumpedByWatchdog);
 }
 
@@ -157,7 +179,7 @@ void install_handlers() {
     action.sa_sigaction = on_crash;
     for (size_t i = 0; i < kCrashSignals.size(); ++i) ::sigaction(kCrashSignals[i], &action, &state.before[i]);
     action.sa_sigaction = on_cut;
-    action.sa_flags |= SA_RESTART;
+    action.sa_flags |= SA_RESTART;  // it may come just after the call: the host's own system calls are to go on
     for (int signal = SIGRTMAX - 1; signal > SIGRTMIN && state.cut_signal == 0; --signal) {
       struct sigaction present{};
       ::sigaction(signal, nullptr, &present);
@@ -273,6 +295,10 @@ void leave(ThreadRecord& record) {
   record.host_depth.store(0);
 }
 
+GuardResult late(const ThreadRecord& record) {
+  return {GuardOutcome::Stuck, "it did not return in time", record.cut_tries.load()};
+}
+
 }  // namespace
 
 GuardResult caught() {
@@ -291,6 +317,7 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   if (record.jump != nullptr) return run_catching(call);
   sigjmp_buf jump;
   record.code = limits.code;
+  record.restart_at = 0;
   record.cut_tries.store(0);
   record.stuck_after_ms.store(limits.stuck_after_ms);
   // Without the mask: the handlers block nothing (SA_NODEFER), and saving it would cost a system call.
@@ -298,13 +325,15 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   if (jumped != 0) {
     ThreadRecord& own = *t_record;  // locals may be stale after the jump
     leave(own);
-    if (jumped == kJumpedByWatchdog) return {GuardOutcome::Stuck, "it did not return"};
+    if (jumped == kJumpedByWatchdog) return late(own);
     return {GuardOutcome::Crashed, std::string("SIG") + ::sigabbrev_np(jumped)};
   }
   record.jump = &jump;
   record.serial.fetch_add(1);
   GuardResult result = run_catching(call);
+  const bool was_cut = is_cut(record);
   leave(record);
+  if (was_cut && result.outcome == GuardOutcome::Returned) return late(record);
   return result;
 }
 

@@ -6,8 +6,9 @@
 //                 on an alternate stack). Crashes elsewhere go to whoever handled them before.
 //   never returns a watchdog thread sees that one call lasts longer than it may and signals the thread. The handler
 //                 jumps out only when the thread is in the plugin's own code, at the end of a host function, or, after
-//                 kCutTriesMax tries, in a system call (it sleeps or waits): so not in the middle of malloc or of host
-//                 code, where a lock would stay taken. After kCutTriesLast tries it jumps from wherever it is.
+//                 kCutTriesMax tries, where it waits in the kernel (it sleeps, reads, wants a lock): so not in the
+//                 middle of malloc or of host code, where a lock would stay taken. After kCutTriesLast tries it jumps
+//                 from wherever it is. A call that returns after the first signal (which ends a sleep) is as late.
 //
 // What the function had in hand (memory, locks of its own) is lost, and what it overwrote before it crashed stays
 // overwritten: containment is best effort, enough to end a run in good order. docs/decisions/0020 has why.
@@ -30,7 +31,8 @@ struct CodeRange {
 enum class GuardOutcome : uint8_t { Returned, Threw, Crashed, Stuck };
 struct GuardResult {
   GuardOutcome outcome = GuardOutcome::Returned;
-  std::string what;  // "an exception: bad_alloc", "SIGSEGV", ...; empty when it returned
+  std::string what;       // "an exception: bad_alloc", "SIGSEGV", ...; empty when it returned
+  int32_t cut_tries = 0;  // of one that was stuck: signals until it ended
 };
 
 struct GuardLimits {

@@ -2,6 +2,7 @@
 #include "plugin_host/plugin_module.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <string_view>
@@ -37,11 +38,20 @@ void require_params(const std::string& origin, const inflight_policy_t& policy) 
   }
 }
 
+// `needed`: up to the end of the last field that the major version began with.
+void require_size(const std::string& origin, std::string_view what, uint32_t struct_size, size_t needed) {
+  if (struct_size >= needed) return;
+  fail(ErrorCode::Plugin, "{}: {} is shorter ({} bytes) than ABI {}.0 asks for ({} bytes)", origin, what, struct_size,
+       INFLIGHT_PLUGIN_ABI_MAJOR, needed);
+}
+
 template <typename Ops>
 void require_ops(const std::string& origin, const inflight_policy_t& policy, const Ops* ops) {
-  if (ops == nullptr || !INFLIGHT_HAS(ops, load)) {
+  if (ops == nullptr) {
     fail(ErrorCode::Plugin, "{}: policy {} has no table of ops for its kind {}", origin, policy.id, policy.kind);
   }
+  require_size(origin, fmt::format("policy {}'s table of ops", policy.id), ops->struct_size,
+               offsetof(Ops, load) + sizeof(ops->load));
   if (ops->create == nullptr || ops->destroy == nullptr) {
     fail(ErrorCode::Plugin, "{}: policy {} lacks the ops create and destroy", origin, policy.id);
   }
@@ -51,11 +61,14 @@ void require_ops(const std::string& origin, const inflight_policy_t& policy, con
   }
 }
 
-void require_policy(const std::string& origin, const inflight_policy_t* policy) {
-  if (policy == nullptr || !INFLIGHT_HAS(policy, evict)) {
-    fail(ErrorCode::Plugin, "{}: a policy's descriptor is missing or shorter than ABI {}.0 asks for", origin,
-         INFLIGHT_PLUGIN_ABI_MAJOR);
+// `number`: its place in the file, from 1.
+void require_policy(const std::string& origin, uint32_t number, const inflight_policy_t* policy) {
+  constexpr size_t kNeeded = offsetof(inflight_policy_t, evict) + sizeof(policy->evict);
+  if (policy == nullptr) {
+    fail(ErrorCode::Plugin, "{}: the descriptor of policy {} is missing, ABI {}.0 asks for {} bytes", origin, number,
+         INFLIGHT_PLUGIN_ABI_MAJOR, kNeeded);
   }
+  require_size(origin, fmt::format("the descriptor of policy {}", number), policy->struct_size, kNeeded);
   if (!is_id(policy->id)) {
     fail(ErrorCode::Plugin, "{}: a policy has the id '{}', allowed: letters a-z, digits, '.' and '-'", origin,
          policy->id == nullptr ? "(none)" : policy->id);
@@ -105,10 +118,8 @@ std::unique_ptr<PluginModule> PluginModule::from_query(inflight_plugin_query_fn 
                                   .host_version = INFLIGHT_VERSION_STRING};
   const inflight_module_t* const answer = query(&question);
   if (answer == nullptr) fail(ErrorCode::Plugin, "{}: has nothing for inflight {}", origin, INFLIGHT_VERSION_STRING);
-  if (!INFLIGHT_HAS(answer, policies)) {
-    fail(ErrorCode::Plugin, "{}: its module descriptor is shorter ({} bytes) than ABI {}.0 asks for", origin,
-         answer->struct_size, INFLIGHT_PLUGIN_ABI_MAJOR);
-  }
+  require_size(origin, "its module descriptor", answer->struct_size,
+               offsetof(inflight_module_t, policies) + sizeof(answer->policies));
   if (answer->min_host_minor > INFLIGHT_PLUGIN_ABI_MINOR) {
     fail(ErrorCode::Plugin, "{}: needs plugin ABI {}.{} or later, this is {}.{}", origin, INFLIGHT_PLUGIN_ABI_MAJOR,
          answer->min_host_minor, INFLIGHT_PLUGIN_ABI_MAJOR, INFLIGHT_PLUGIN_ABI_MINOR);
@@ -120,7 +131,7 @@ std::unique_ptr<PluginModule> PluginModule::from_query(inflight_plugin_query_fn 
   std::unique_ptr<PluginModule> module(new PluginModule);
   module->origin_ = origin;
   for (uint32_t i = 0; i < answer->count; ++i) {
-    require_policy(origin, answer->policies[i]);
+    require_policy(origin, i + 1, answer->policies[i]);
     module->policies_.push_back(answer->policies[i]);
   }
   return module;

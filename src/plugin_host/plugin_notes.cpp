@@ -21,8 +21,10 @@ constexpr size_t kNoteBytesMax = size_t{1} << 20;
 
 class ElfFile {
  public:
-  ElfFile(const std::string& path, const std::string& shown_as) : path_(shown_as), stream_(path, std::ios::binary) {
+  ElfFile(const std::string& path, const std::string& shown_as)
+      : path_(shown_as), stream_(path, std::ios::binary | std::ios::ate) {
     if (!stream_) fail(ErrorCode::NotFound, "{}: cannot be opened", shown_as);
+    byte_count_ = static_cast<uint64_t>(stream_.tellg());
   }
 
   template <typename T>
@@ -32,15 +34,23 @@ class ElfFile {
     return value;
   }
   void read_at(uint64_t offset, char* bytes, size_t count) {
+    require_inside(offset, count);
     stream_.seekg(static_cast<std::streamoff>(offset));
     stream_.read(bytes, static_cast<std::streamsize>(count));
-    if (!stream_) damaged("it ends early");
+    if (!stream_) damaged("it cannot be read");
   }
-  [[noreturn]] void damaged(const char* why) const { fail(ErrorCode::Plugin, "{}: is no plugin: {}", path_, why); }
+  void require_inside(uint64_t offset, uint64_t count) const {
+    if (offset <= byte_count_ && count <= byte_count_ - offset) return;
+    damaged(fmt::format("it ends early: has {} bytes, speaks of {} at {}", byte_count_, count, offset));
+  }
+  [[noreturn]] void damaged(const std::string& why) const {
+    fail(ErrorCode::Plugin, "{}: is no plugin: {}", path_, why);
+  }
 
  private:
   const std::string& path_;
   std::ifstream stream_;
+  uint64_t byte_count_ = 0;
 };
 
 // "sched org.example.vtc" -> a note; nullopt-like empty id when it is malformed.
@@ -80,10 +90,14 @@ std::vector<PluginNote> read_plugin_notes(const std::string& path, const std::st
     file.damaged("an ELF file of another kind of machine");
   }
   if (header.e_phnum > kSegmentsMax || header.e_phentsize != sizeof(Elf64_Phdr)) file.damaged("odd program headers");
+  // What is mapped but not there would be a SIGBUS in the loader. The table of sections, which nobody needs to run it,
+  // is at the end of most files: without it something is missing.
+  if (header.e_shoff != 0) file.require_inside(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize);
   std::vector<PluginNote> notes;
   std::string segment;
   for (size_t i = 0; i < header.e_phnum; ++i) {
     const auto program = file.read_at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (program.p_type == PT_LOAD) file.require_inside(program.p_offset, program.p_filesz);
     if (program.p_type != PT_NOTE) continue;
     if (program.p_filesz > kNoteBytesMax) file.damaged("notes of more than 1 MiB");
     segment.resize(program.p_filesz);

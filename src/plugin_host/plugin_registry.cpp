@@ -52,6 +52,9 @@ PluginRegistry::PluginRegistry() {
 }
 
 const PluginModule& PluginRegistry::load(const std::string& path) {
+  if (path.find('/') == std::string::npos) {
+    fail(ErrorCode::Plugin, "{}: the path of a plugin file contains a '/': ./{}", path, path);
+  }
   const std::scoped_lock lock(mutex_);
   return load_locked(path);
 }

@@ -34,7 +34,7 @@ class PluginRegistry {
   [[nodiscard]] uint32_t kind_of(const PolicySpec& spec);
 
   // Loads a file now; its policies can be named from then on. One whose content has changed since it was loaded is
-  // loaded again; the old module stays for those who use it.  ERRORS: as PluginModule::load.
+  // loaded again; the old module stays for those who use it.  ERRORS: as PluginModule::load; Plugin: no '/' in it.
   const PluginModule& load(const std::string& path);
 
   struct Listed {

@@ -31,6 +31,8 @@ inflight_plugin_status_t answer_each(const void* services, const uint32_t* quest
   return INFLIGHT_PLUGIN_OK;
 }
 
+constexpr const char* kBuiltinDecided = "the built-in decided instead";
+
 bool is_guarded(const PolicyOptions& options) {
   if (options.mode != PluginMode::Auto) return options.mode == PluginMode::Guarded;
   const char* const wish = ::secure_getenv("INFLIGHT_PLUGIN_MODE");
@@ -40,6 +42,11 @@ bool is_guarded(const PolicyOptions& options) {
 }
 
 }  // namespace
+
+std::string describe_live_allocations(int64_t count) {
+  if (count < 0) return fmt::format("freed {} allocations that it had not made", -count);
+  return fmt::format("left {} allocations behind", count);
+}
 
 inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulated) {
   return {
@@ -191,13 +198,15 @@ bool PolicyInstance::fault(const GuardResult& result, inflight_plugin_status_t s
 bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
   const char* const name = op_;
   bool answered = status == INFLIGHT_PLUGIN_OK;
-  if (status < 0) {
+  if (guarded_ && taken >= TimeNs{options_.stuck_after_ms} * 1'000'000) {  // before the watchdog saw it
+    eject(INFLIGHT_EXIT_STUCK, name, fmt::format("did not return within {} ms", options_.stuck_after_ms));
+  } else if (status < 0) {
     strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_, INFLIGHT_EXIT_ERROR);
   } else if (status != INFLIGHT_PLUGIN_OK && status != INFLIGHT_PASS) {
     strike(name, fmt::format("returned the unknown status {}", status));
   } else if (taken > options_.op_time_max) {
-    strike(name, fmt::format("took {} ms, allowed: {} ms", taken / 1'000'000, options_.op_time_max / 1'000'000),
-           INFLIGHT_EXIT_OVERRUN);
+    const auto why = fmt::format("took {} ms, allowed: {} ms", taken / 1'000'000, options_.op_time_max / 1'000'000);
+    count_strike(name, why, answered ? "its answer counts" : kBuiltinDecided, INFLIGHT_EXIT_OVERRUN);
   }
   if (exit_requested_ && active()) {
     end(INFLIGHT_EXIT_SELF, exit_code_, name, exit_why_);
@@ -224,12 +233,16 @@ void PolicyInstance::set_parameters(SetParam set_param, const std::vector<std::p
 }
 
 void PolicyInstance::strike(const char* op, std::string_view why, uint32_t reason) {
+  count_strike(op, why, kBuiltinDecided, reason);
+}
+
+void PolicyInstance::count_strike(const char* op, std::string_view why, const char* consequence, uint32_t reason) {
   if (!active()) return;
   ++strikes_total_;
-  ++strikes_in_window_;
-  log(LogLevel::Warning, "policy {}: {}(): {}; the built-in decided instead (strike {} of {})", policy_.id, op, why,
-      strikes_in_window_, kStrikesMax);
-  if (strikes_in_window_ >= kStrikesMax) end(reason, 0, op, why);
+  const bool last = ++strikes_in_window_ >= kStrikesMax;
+  log(LogLevel::Warning, "policy {}: {}(): {}; {} (strike {} of {})", policy_.id, op, why,
+      last ? kBuiltinDecided : consequence, strikes_in_window_, kStrikesMax);
+  if (last) end(reason, 0, op, why);
 }
 
 void PolicyInstance::eject(uint32_t reason, const char* op, std::string_view why) {
@@ -281,7 +294,7 @@ void PolicyInstance::leave(const inflight_exit_t& info) {
   if (result.outcome != GuardOutcome::Returned) {
     log(LogLevel::Warning, "policy {}: its exit() or destroy() failed: {}", policy_.id, result.what);
   } else if (allocation_count_ != 0) {
-    log(LogLevel::Warning, "policy {}: left {} allocations behind", policy_.id, allocation_count_);
+    log(LogLevel::Warning, "policy {}: {}", policy_.id, describe_live_allocations(allocation_count_));
   }
 }
 

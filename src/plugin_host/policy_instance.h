@@ -3,11 +3,11 @@
 // Shared by the two adapters, which translate between scheduler types and the C structs.
 //
 // A call is answered by the policy, or it is not: INFLIGHT_PASS, a missing op and every mistake mean "the built-in
-// decides this call". A mistake is also a strike; kStrikesMax strikes within kStrikeWindow steps take it out for good
-// (exit, destroy) and the built-in goes on. A crash, an exception or a call that does not return take it out at once;
-// after a crash or a cut call neither exit nor destroy is called and what it had allocated is left. Whoever is taken
-// out leaves a report (policy_report.h).
-// THREAD: the engine thread only.
+// decides this call". A mistake is also a strike, and so is a late answer, though it counts; kStrikesMax strikes within
+// kStrikeWindow steps take it out for good (exit, destroy) and the built-in goes on. A crash, an exception or a call
+// that does not return in time take it out at once; after a crash or a cut call neither exit nor destroy is called and
+// what it had allocated is left. Whoever is taken out leaves a report (policy_report.h). THREAD: the engine thread
+// only.
 #pragma once
 
 #include <array>
@@ -50,6 +50,9 @@ struct PolicyOptions {
   const PluginModule* module = nullptr;             // where it is from; null: built in
   std::string spec = {};                            // what the user wrote, for reports
 };
+
+// "left 2 allocations behind" or "freed 2 allocations that it had not made", for a count that is not 0.
+[[nodiscard]] std::string describe_live_allocations(int64_t count);
 
 class PolicyInstance {
  public:
@@ -179,6 +182,8 @@ class PolicyInstance {
     recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, op_, status};
     step_time_ += taken;
   }
+  // `consequence`: who decided this call, unless this strike is the last.
+  void count_strike(const char* op, std::string_view why, const char* consequence, uint32_t reason);
   void end(uint32_t reason, int32_t code, const char* op, std::string_view message);
   void leave(const inflight_exit_t& info);
   static PolicyInstance& of(void* context) { return *static_cast<PolicyInstance*>(context); }

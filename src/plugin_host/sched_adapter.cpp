@@ -209,7 +209,9 @@ void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
   } else {
     limits.reserve_ratio = plan.reserve_ratio;
   }
+  const bool host_admits = limits.admissions > 0;
   limits.admissions = (plan.flags & INFLIGHT_PLAN_NO_ADMIT) != 0 ? 0 : limit(plan.max_admit);
+  if ((host_admits && limits.admissions == 0) || limits.prefill_tokens == 0) holds_back("plan");
 }
 
 bool SchedAdapter::decides_admission() const { return instance_.active() && ops_.admit != nullptr; }
@@ -251,9 +253,11 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
       return;
     case INFLIGHT_ADMIT_SKIP:
       admission.decision = Decision::Skip;
+      holds_back("admit");
       return;
     case INFLIGHT_ADMIT_STOP:
       admission.decision = Decision::Stop;
+      holds_back("admit");
       return;
     case INFLIGHT_ADMIT_REJECT:
       if (allowed("REJECT", INFLIGHT_CAP_REJECT)) admission.decision = Decision::Reject;
@@ -307,21 +311,28 @@ void SchedAdapter::describe(std::string_view op, nlohmann::ordered_json& json) c
   if (op == "order" || op == "pick_victims") json["answer"] = {{"index", rows(indices_)}};
 }
 
+const char* SchedAdapter::op_to_blame(const char* likely) const {
+  if (held_back_by_ != nullptr && held_back_step_ == step_.step) return held_back_by_;
+  return likely != nullptr ? likely : ops_.plan != nullptr ? "plan" : "admit";
+}
+
 void SchedAdapter::on_liveness_fault(LivenessFault fault) {
   // Nothing is scheduled once in a while: a strike. Step after step, or somebody starves: out.
+  const char* const ranks = ops_.order != nullptr ? "order" : ops_.score != nullptr ? "score" : nullptr;
   if (fault == LivenessFault::NoProgress) {
     constexpr int kNoProgressMax = 3;
     const bool again = step_.step == last_idle_step_ + 1;
     idle_steps_ = again ? idle_steps_ + 1 : 1;
     last_idle_step_ = step_.step;
+    const char* const op = op_to_blame(ops_.plan != nullptr ? "plan" : ranks);
     constexpr const char* kWhy = "let nothing run, though something could have";
     if (idle_steps_ >= kNoProgressMax) {
-      instance_.eject(INFLIGHT_EXIT_NO_PROGRESS, "plan", kWhy);
+      instance_.eject(INFLIGHT_EXIT_NO_PROGRESS, op, kWhy);
     } else {
-      instance_.strike("plan", kWhy, INFLIGHT_EXIT_NO_PROGRESS);
+      instance_.strike(op, kWhy, INFLIGHT_EXIT_NO_PROGRESS);
     }
   } else {
-    instance_.eject(INFLIGHT_EXIT_STARVATION, "score",
+    instance_.eject(INFLIGHT_EXIT_STARVATION, op_to_blame(ranks),
                     fmt::format("kept the first request waiting for more than {} s with room for it",
                                 limits::kStarvationNs / 1'000'000'000));
   }

@@ -57,6 +57,13 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   [[nodiscard]] TimeNs estimate(const StepWork& work) const override;
   [[nodiscard]] std::optional<uint32_t> parent_of(uint32_t unit) const override;
   void describe(std::string_view op, nlohmann::ordered_json& json) const override;
+  // In this step nobody new can start because of `op`.
+  void holds_back(const char* op) {
+    held_back_by_ = op;
+    held_back_step_ = step_.step;
+  }
+  // The op that a liveness fault is laid to: the one that held back in this step, else `likely`, or one that it has.
+  [[nodiscard]] const char* op_to_blame(const char* likely) const;
   // True when indices are below `count` and none repeats.
   bool check_indices(const char* op, std::span<const uint32_t> indices, size_t count);
 
@@ -69,6 +76,8 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   TimeNs last_now_ = 0;
   uint64_t last_idle_step_ = 0;  // the last step in which it let nothing run
   int idle_steps_ = 0;           // and how many there were in a row
+  const char* held_back_by_ = nullptr;
+  uint64_t held_back_step_ = 0;
   std::vector<int64_t> key0_, key1_;
   std::vector<uint32_t> indices_;
   std::vector<uint64_t> seen_;  // by index: generation of the last check that saw it

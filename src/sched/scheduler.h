@@ -87,6 +87,7 @@ struct PreemptedOutput {
   int32_t swapped_blocks = 0;  // 0: recompute
   int32_t blocks_used_before = 0;
   int32_t blocks_used_after = 0;
+  bool for_another = false;  // its place goes to a request that was chosen to have it; else KV blocks had run out
 };
 
 // What plan(), commit() and cancel() have produced since it was last cleared. Tokens of a request come before its end.
@@ -309,7 +310,7 @@ class Scheduler {
   [[nodiscard]] double cost_of_losing(const Sequence& victim) const;
   [[nodiscard]] bool swaps(const Sequence& victim) const;
   void swap_out(Sequence& victim);
-  void preempt(Sequence& victim, TimeNs now);
+  void preempt(Sequence& victim, bool for_another, TimeNs now);
   [[nodiscard]] bool may_leave_plan(const Sequence& sequence) const;
   void find_less_important(const Sequence& candidate);
   void ask_policy_for_victims(const Sequence& candidate, int32_t wanted_blocks);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 
 #include "base/error.h"
 
@@ -63,6 +64,8 @@ void SchedulerConfig::validate(int64_t longest) const {
   require("prompt_lookup_max", prompt_lookup_max, 1, limits::kDraftTokensMax);
   require("prompt_lookup_min", prompt_lookup_min, 1, prompt_lookup_max);
   require("disable_by_batch_size", disable_by_batch_size, 0, limits::kSequencesMax);
+  require("priority_preemption_threshold", priority_preemption_threshold.value_or(0), 0,
+          std::numeric_limits<int32_t>::max());
   require("max_loras", max_loras, 0, limits::kSequencesMax);
   require("kv_headroom", kv_headroom, 0.0, 0.99);
   if (max_num_batched_tokens < max_num_seqs) {

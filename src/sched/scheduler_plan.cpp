@@ -292,7 +292,7 @@ bool Scheduler::reserve(Sequence& sequence, int32_t token_count, NeedReason reas
     INFLIGHT_CHECK(running_.size() > 1);
     Sequence& victim = choose_victim({.reason = reason, .blocks = needed, .sequence = &sequence});
     preempted_in_step_ = true;
-    preempt(victim, now);
+    preempt(victim, false, now);
     if (&victim == &sequence) return false;
   }
   return true;

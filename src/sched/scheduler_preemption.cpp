@@ -94,12 +94,13 @@ void Scheduler::swap_out(Sequence& victim) {
   stats_.swapped_out_blocks += static_cast<int64_t>(count - released);
 }
 
-void Scheduler::preempt(Sequence& victim, TimeNs now) {
+void Scheduler::preempt(Sequence& victim, bool for_another, TimeNs now) {
   unschedule(victim);
   PreemptedOutput note{.request = victim.request.id,
                        .slot = victim.slot,
                        .lost_tokens = victim.computed_token_count,
-                       .blocks_used_before = blocks_.pool().referenced_count()};
+                       .blocks_used_before = blocks_.pool().referenced_count(),
+                       .for_another = for_another};
   if (swaps(victim)) swap_out(victim);
   if (!victim.host_table.empty()) {
     note.swapped_blocks = static_cast<int32_t>(victim.host_table.size()) - victim.released_block_count;
@@ -194,7 +195,7 @@ bool Scheduler::make_room_for(const Sequence& candidate, int32_t wanted_blocks, 
     tokens += std::ranges::find(scheduled_, &victim) != scheduled_.end();
   }
   reserved_tokens_ = room.reserved_tokens;
-  for (size_t i = 0; i < count; ++i) preempt(*victims_[i], now);
+  for (size_t i = 0; i < count; ++i) preempt(*victims_[i], true, now);
   adapters_.clear();
   for (const Sequence* sequence : running_) note_adapter(*sequence);
   return true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scheduling policy that does not come back from an op: it crashes, throws, loops or sleeps, as its parameter `fault`
-// says, from the step `from` on. Written against the C header, so that nothing catches for it.
+// says, from the step `from` on. Written against the C header, so that nothing catches for it. With
+// $INFLIGHT_TEST_CONSTRUCTOR (segv, loop) it does so while it is loaded.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -50,6 +52,26 @@ void never_return(const Hostile& self) {
   }
   if (self.fault == "sleep") {
     for (;;) ::pause();
+  }
+  if (self.fault == "nap") ::sleep(30);  // any signal ends it
+  if (self.fault == "pipe") {
+    int ends[2];
+    char byte = 0;
+    if (::pipe(ends) != 0) std::abort();
+    sink = static_cast<int>(::read(ends[0], &byte, 1));
+  }
+  if (self.fault == "lock") {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    ::pthread_mutex_lock(&mutex);
+    ::pthread_mutex_lock(&mutex);
+  }
+}
+
+[[gnu::constructor]] void while_loaded() {
+  const char* const fault = std::getenv("INFLIGHT_TEST_CONSTRUCTOR");
+  if (fault != nullptr && std::strcmp(fault, "segv") == 0) *nowhere = 1;
+  if (fault != nullptr && std::strcmp(fault, "loop") == 0) {
+    for (;;) sink = sink + 1;
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scheduling policy whose answers look right but which does, as its parameter `fault` says, what only a conformance
-// check sees: it writes its input, keeps pointers, answers by addresses or garbage, shares state, leaks, saves badly.
+// check sees: it writes its input, keeps pointers, frees through the host what it took elsewhere, answers by addresses
+// or garbage, shares state, leaks, saves badly.
 #include <cstdlib>
 #include <string>
 
@@ -22,6 +23,9 @@ struct Sneaky {
 
   explicit Sneaky(const inflight::SchedSetup& setup) : fault(setup.config.string("fault")) {
     if (fault == "leak") forgotten = std::malloc(10'000);
+    if (fault == "free_own") {
+      for (int i = 0; i < 3; ++i) setup.host.free(std::malloc(16));
+    }
   }
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t*) {

@@ -186,6 +186,30 @@ TEST(Metrics, LogsPreemptionsSparinglyAndFiguresRegularly) {
   EXPECT_EQ(figures[0].find("step=10 running=8 waiting=0 kv_used_blocks="), 0U) << figures[0];
 }
 
+// Who makes room for a better priority does not do so for want of KV blocks.
+TEST(EngineLog, NoWarningOfPreemptionsByPriority) {
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view line) { warnings.emplace_back(line); }, LogLevel::Warning);
+  EngineOptions options = EngineWorld::host_driven(engine_options(33));
+  options.setup.config.max_num_seqs = 2;
+  options.setup.config.priority_preemption_threshold = 0;
+  EngineWorld world(options);
+  std::vector<OutputStream*> streams;
+  for (const int32_t priority : {5, 5, 0}) {
+    SubmitOptions request{.prompt = {1, 2, 3}};
+    request.sampling.max_tokens = 20;
+    request.priority = priority;
+    streams.push_back(world.engine->submit(request));
+    world.engine->step();
+    world.engine->step();
+  }
+  world.run();
+  set_log_sink({}, LogLevel::Error);
+  for (OutputStream* stream : streams) read_answer(stream);
+  EXPECT_EQ(world.engine->stats().scheduler.preemptions, 1);
+  EXPECT_TRUE(warnings.empty()) << warnings.front();
+}
+
 TEST(EngineStats, RatesCoverTheLastThirtySeconds) {
   constexpr TimeNs kSecond = 1'000'000'000;
   RateWindow young;

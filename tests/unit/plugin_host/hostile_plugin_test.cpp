@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -70,8 +71,10 @@ class HostilePolicy : public testing::TestWithParam<Fault> {
 TEST_P(HostilePolicy, IsTakenOutAndReported) {
   const auto& [name, reason, says] = GetParam();
   if (std::string(reason) == "stuck" && !kSignalsArrive) GTEST_SKIP();
+  // The others have the time that they need: to fill a stack takes a while.
+  const int32_t stuck_after_ms = std::string(reason) == "stuck" ? kStuckMs : 60'000;
   const auto policy = make_schedule_policy(hostile(name), setup_of(small_world()),
-                                           {.stuck_after_ms = kStuckMs, .report_folder = folder_.path()});
+                                           {.stuck_after_ms = stuck_after_ms, .report_folder = folder_.path()});
   EXPECT_TRUE(policy->instance().guarded());
   EXPECT_EQ(plans_with(policy.get()), plans_with(nullptr));  // it orders as the built-in does, then is the built-in
   EXPECT_FALSE(policy->instance().active());
@@ -103,7 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{"throw_int", "abi", "let an exception of unknown type out"},
                     Fault{"loop", "stuck", "did not return within 30 ms"},
                     Fault{"loop_malloc", "stuck", "did not return"}, Fault{"loop_log", "stuck", "did not return"},
-                    Fault{"sleep", "stuck", "did not return"}),
+                    Fault{"sleep", "stuck", "did not return"}, Fault{"nap", "stuck", "did not return within 30 ms"},
+                    Fault{"pipe", "stuck", "did not return"}, Fault{"lock", "stuck", "did not return"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HostilePolicyAlone, CrashingInCreateIsAnError) {
@@ -174,6 +178,40 @@ TEST(Guard, GivesBackTheStackAfterACrashAndWorksAgain) {
     EXPECT_EQ(run_guarded({}, [&] { ran = 5; }).outcome, GuardOutcome::Returned);
     EXPECT_EQ(ran, 5);
   }
+}
+
+// Such a call begins again after each signal, so it looks as if it were about to begin.
+TEST(Guard, CutsACallThatWaitsInTheKernelBeforeTheLastTry) {
+  if (!kSignalsArrive) GTEST_SKIP();
+  const WatchdogUser watched;
+  const GuardLimits limits{.code = {}, .stuck_after_ms = kStuckMs};
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  char byte = 0;
+  const GuardResult reading = run_guarded(limits, [&] { static_cast<void>(::read(ends[0], &byte, 1)); });
+  EXPECT_EQ(reading.outcome, GuardOutcome::Stuck);
+  EXPECT_LT(reading.cut_tries, kCutTriesLast);
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  const GuardResult locking = run_guarded(limits, [&] {
+    ::pthread_mutex_lock(&mutex);
+    ::pthread_mutex_lock(&mutex);
+  });
+  EXPECT_EQ(locking.outcome, GuardOutcome::Stuck);
+  EXPECT_LT(locking.cut_tries, kCutTriesLast);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// The watchdog's signal ends a sleep: that the call then returns does not make it less late.
+TEST(Guard, ACallThatTheSignalEndsIsStuckToo) {
+  if (!kSignalsArrive) GTEST_SKIP();
+  const WatchdogUser watched;
+  unsigned left = 0;
+  const GuardResult result = run_guarded({.code = {}, .stuck_after_ms = kStuckMs}, [&] { left = ::sleep(30); });
+  EXPECT_EQ(result.outcome, GuardOutcome::Stuck);
+  EXPECT_EQ(result.what, "it did not return in time");
+  EXPECT_GT(left, 0U);
+  EXPECT_EQ(run_guarded({}, [] {}).outcome, GuardOutcome::Returned);
 }
 
 TEST(Guard, CrashesOutsideOfItAreWhatTheyWere) {

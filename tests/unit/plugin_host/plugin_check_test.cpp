@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 
@@ -74,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"faulty_evict", "unwritten", "ops", "test.faulty-rank: rank(), call"},
         Fault{"sneaky", "write", "ops", "score(), call"}, Fault{"sneaky", "keep", "ops", "crashed with SIGSEGV"},
         Fault{"sneaky", "behind", "ops", "wrote behind the end"},
+        Fault{"sneaky", "free_own", "create", "create() and destroy() freed 3 allocations that it had not made"},
+        Fault{"sneaky", "free_own", "ops", "freed 3 allocations that it had not made"},
         Fault{"sneaky", "address", "determinism", "moved by 8"},
         Fault{"sneaky", "garbage", "determinism", "filled with"},
         Fault{"sneaky", "shared", "determinism", "share state"},
@@ -100,6 +104,20 @@ TEST(PluginCheck, KnowsItsGroupsAndFiles) {
   const auto results = check({.path = test_plugin("faulty"), .only = {"file"}});
   EXPECT_EQ(results.size(), 3U);
   EXPECT_EQ(results[1].status, CheckStatus::Skipped);
+}
+
+// What runs while a file is loaded is not guarded, but it runs in the check's own process.
+TEST(PluginCheck, SurvivesWhatHappensWhileTheFileIsLoaded) {
+  for (const auto& [fault, says] : {std::pair{"segv", "crashed with SIGSEGV"}, {"loop", "did not return within 1 s"}}) {
+    ::setenv("INFLIGHT_TEST_CONSTRUCTOR", fault, 1);
+    const auto results = check({.path = test_plugin("hostile"), .limit_seconds = 1, .only = {"query"}});
+    ::unsetenv("INFLIGHT_TEST_CONSTRUCTOR");
+    ASSERT_EQ(results.size(), 2U);
+    for (const CheckResult& result : results) {
+      EXPECT_EQ(result.status, CheckStatus::Failed);
+      EXPECT_EQ(result.message, says);
+    }
+  }
 }
 
 TEST(PluginCheck, FindsLeaks) {

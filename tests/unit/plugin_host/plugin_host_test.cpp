@@ -17,6 +17,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "inflight/plugin.hpp"
 #include "plugin_host/plugin_registry.h"
@@ -135,9 +136,11 @@ INSTANTIATE_TEST_SUITE_P(
     All, UnloadablePlugin,
     testing::Values(LoadFault{"no_symbol", "does not export inflight_plugin_query_v1"},
                     LoadFault{"minor", "needs plugin ABI 1.99 or later, this is 1.0"},
-                    LoadFault{"short_policy", "shorter than ABI 1.0"}, LoadFault{"kind", "is of kind 77"},
-                    LoadFault{"id", "has the id 'Not An Id!'"}, LoadFault{"no_ops", "has no table of ops"},
-                    LoadFault{"no_create", "lacks the ops create"}, LoadFault{"short_module", "is shorter (4 bytes)"},
+                    LoadFault{"short_policy",
+                              "the descriptor of policy 1 is shorter (16 bytes) than ABI 1.0 asks for (120 bytes)"},
+                    LoadFault{"kind", "is of kind 77"}, LoadFault{"id", "has the id 'Not An Id!'"},
+                    LoadFault{"no_ops", "has no table of ops"}, LoadFault{"no_create", "lacks the ops create"},
+                    LoadFault{"short_module", "is shorter (4 bytes) than ABI 1.0 asks for (24 bytes)"},
                     LoadFault{"note", "its note promises test.something-else"}, LoadFault{"empty", "offers no policy"},
                     LoadFault{"null", "has nothing for inflight"},
                     LoadFault{"count", "says it offers 1073741824 policies, allowed: 64"},
@@ -172,6 +175,59 @@ TEST(PluginFile, MustBeAPluginThatOthersCannotWrite) {
   ::chmod(folder.c_str(), 0777);
   EXPECT_THROW(static_cast<void>(PluginModule::load(folder / "good.ifp.so")), Error);
   fs::remove_all(folder);
+}
+
+// Descriptors in memory, with one mistake.
+std::string refusal_of(const inflight_policy_t* policy) {
+  static const inflight_policy_t* policies[1];
+  static const inflight_module_t module = {.struct_size = sizeof(inflight_module_t), .count = 1, .policies = policies};
+  policies[0] = policy;
+  try {
+    static_cast<void>(PluginModule::from_query([](const inflight_query_t*) { return &module; }, "x"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Descriptor, ThatIsMissingOrTooShortIsNamedWithBothSizes) {
+  inflight_sched_ops_t ops{.struct_size = 8};
+  const inflight_policy_t policy{
+      .struct_size = sizeof(inflight_policy_t), .kind = INFLIGHT_KIND_SCHED, .id = "test.short", .sched = &ops};
+  EXPECT_EQ(refusal_of(nullptr), "x: the descriptor of policy 1 is missing, ABI 1.0 asks for 120 bytes");
+  EXPECT_NE(refusal_of(&policy).find("policy test.short's table of ops is shorter (8 bytes) than ABI 1.0 asks for ("),
+            std::string::npos)
+      << refusal_of(&policy);
+}
+
+// Wherever it is cut: mapping what is not there would end the process with SIGBUS.
+TEST(PluginFile, ThatEndsEarlyIsRefused) {
+  const TempFolder folder;
+  const std::string whole = read_file(shipped_plugin("fcfs"));
+  for (size_t bytes = 0; bytes < whole.size(); bytes += 997) {
+    const std::string path = folder.write("cut.ifp.so", whole.substr(0, bytes));
+    try {
+      static_cast<void>(PluginModule::load(path));
+      ADD_FAILURE() << bytes << " of " << whole.size() << " bytes were loaded";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::Plugin);
+      EXPECT_TRUE(std::string(error.what()).starts_with(path + ": is no plugin: it ends early")) << error.what();
+    }
+  }
+  EXPECT_THROW(static_cast<void>(PluginModule::load(folder.write("cut.ifp.so", whole.substr(0, whole.size() - 1)))),
+               Error);
+  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(folder.write("cut.ifp.so", whole))));
+}
+
+TEST(PluginFile, IsNotLookedForInTheCurrentFolder) {
+  PluginRegistry registry;
+  try {
+    static_cast<void>(registry.load("cwd.ifp.so"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Plugin);
+    EXPECT_NE(std::string(error.what()).find("./cwd.ifp.so"), std::string::npos) << error.what();
+  }
 }
 
 struct Fault {
@@ -244,20 +300,36 @@ TEST(FaultyPolicyAlone, LeakedMemoryIsReported) {
   EXPECT_NE(log.find("left 1 allocations behind"), std::string::npos) << log;
 }
 
-// A clock on which every op takes 30 ms.
+TEST(FaultyPolicyAlone, FreeingWhatItHadNotAllocatedIsReported) {
+  std::string log;
+  set_log_sink([&](LogLevel, std::string_view line) { log += line; }, LogLevel::Debug);
+  make_sched(test_plugin("sneaky") + ":fault=free_own").reset();
+  set_log_sink({}, LogLevel::Debug);
+  EXPECT_NE(log.find("freed 3 allocations that it had not made"), std::string::npos) << log;
+}
+
+// A clock on which every op takes as long.
 class SlowClock final : public Clock {
  public:
-  TimeNs now() const override { return now_ += 30'000'000; }
+  explicit SlowClock(TimeNs op = 30'000'000) : op_(op) {}
+  TimeNs now() const override { return now_ += op_; }
 
  private:
+  TimeNs op_;
   mutable TimeNs now_ = 0;
 };
 
 TEST(FaultyPolicyAlone, TakingTooLongIsAStrike) {
   const SlowClock clock;
   const TempFolder folder;
+  std::string log;
+  set_log_sink([&](LogLevel, std::string_view line) { log += std::string(line) + "\n"; }, LogLevel::Debug);
   const auto policy = make_sched("fcfs", {.clock = &clock, .report_folder = folder.path()});
   decisions(policy.get());
+  set_log_sink({}, LogLevel::Debug);
+  EXPECT_NE(log.find("took 30 ms, allowed: 20 ms; its answer counts (strike 1 of 8)"), std::string::npos) << log;
+  EXPECT_NE(log.find("took 30 ms, allowed: 20 ms; its answer counts (strike 7 of 8)"), std::string::npos) << log;
+  EXPECT_NE(log.find("took 30 ms, allowed: 20 ms; the built-in decided instead (strike 8 of 8)"), std::string::npos);
   EXPECT_FALSE(policy->instance().active());
   EXPECT_NE(policy->instance().exit_message().find("took 30 ms, allowed: 20 ms"), std::string::npos)
       << policy->instance().exit_message();
@@ -268,6 +340,80 @@ TEST(FaultyPolicyAlone, TakingTooLongIsAStrike) {
   for (const auto& call : report["recent_calls"]) asked_in.insert(call["step"].get<int64_t>());
   EXPECT_GT(asked_in.size(), 1U);
   EXPECT_EQ(report["fault"]["slow_steps"], asked_in.size() - 1);
+}
+
+TEST(FaultyPolicyAlone, TakingLongerThanAGuardedOpMayTakesItOutAtOnce) {
+  const SlowClock clock(3'000'000'000);
+  const auto policy = make_sched("fcfs", {.clock = &clock, .mode = PluginMode::Guarded, .report_folder = ""});
+  decisions(policy.get());
+  EXPECT_EQ(policy->instance().exit_reason(), INFLIGHT_EXIT_STUCK);
+  EXPECT_EQ(policy->instance().strike_count(), 1);
+  EXPECT_NE(policy->instance().exit_message().find("did not return within 2000 ms"), std::string::npos)
+      << policy->instance().exit_message();
+}
+
+// Policies that admit nobody. They differ in the ops that they have.
+struct Refuser {
+  static constexpr Policy kPolicy = sched_policy("test.refuser", "skips everybody");
+  explicit Refuser(const SchedSetup&) {}
+  inflight_plugin_status_t admit(const inflight_step_t&, const inflight_candidate_t&, inflight_admission_t& admission) {
+    admission.decision = INFLIGHT_ADMIT_SKIP;
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+struct RefuserThatPlans : Refuser {
+  using Refuser::Refuser;
+  inflight_plugin_status_t plan(const inflight_step_t&, inflight_plan_t&) { return INFLIGHT_PLUGIN_OK; }
+};
+struct NoAdmitPlanner {
+  static constexpr Policy kPolicy = sched_policy("test.planner", "lets nobody start");
+  explicit NoAdmitPlanner(const SchedSetup&) {}
+  inflight_plugin_status_t plan(const inflight_step_t&, inflight_plan_t& plan) {
+    plan.flags |= INFLIGHT_PLAN_NO_ADMIT;
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+
+std::string fault_of(const inflight_policy_t& policy) {
+  SchedAdapter adapter(policy, PluginConfig(policy, {}), {.max_requests = 100}, {.report_folder = ""});
+  SchedulerWorld world(pressed_world(), &adapter);
+  for (uint64_t i = 1; i <= 6; ++i) {
+    world.add({.prompt = random_prompt(10, i), .max_tokens = 1});
+    world.run();
+  }
+  EXPECT_EQ(adapter.instance().exit_reason(), INFLIGHT_EXIT_NO_PROGRESS);
+  return adapter.instance().exit_message();
+}
+
+TEST(SchedAdapter, BlamesTheOpThatLetNothingRun) {
+  EXPECT_EQ(fault_of(*plugin_detail::describe<Refuser>()),
+            "policy test.refuser was taken out in admit(): let nothing run, though something could have");
+  EXPECT_NE(fault_of(*plugin_detail::describe<RefuserThatPlans>()).find("in admit()"), std::string::npos);
+  EXPECT_NE(fault_of(*plugin_detail::describe<NoAdmitPlanner>()).find("in plan()"), std::string::npos);
+}
+
+// Request 1 is refused for longer than anybody may wait, while others come and go.
+struct Grudge {
+  static constexpr Policy kPolicy = sched_policy("test.grudge", "never admits request 1");
+  explicit Grudge(const SchedSetup&) {}
+  inflight_plugin_status_t admit(const inflight_step_t& step, const inflight_candidate_t& candidate,
+                                 inflight_admission_t& admission) {
+    if (step.waiting->id[candidate.index] == 1) admission.decision = INFLIGHT_ADMIT_SKIP;
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+
+TEST(SchedAdapter, BlamesTheOpThatLetsSomebodyStarve) {
+  const inflight_policy_t& policy = *plugin_detail::describe<Grudge>();
+  SchedAdapter adapter(policy, PluginConfig(policy, {}), {.max_requests = 100}, {.report_folder = ""});
+  SchedulerWorld world(pressed_world(), &adapter);
+  for (uint64_t i = 1; i <= 2; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 90});
+  world.step();
+  world.clock().advance(limits::kStarvationNs + 1);
+  world.run();
+  EXPECT_EQ(adapter.instance().exit_reason(), INFLIGHT_EXIT_STARVATION);
+  EXPECT_NE(adapter.instance().exit_message().find("in admit(): kept the first request"), std::string::npos)
+      << adapter.instance().exit_message();
 }
 
 // What a policy with nothing but admit() is shown; it lets request 2 wait until step 6.

@@ -2,9 +2,12 @@
 // `inflight serve`: the OpenAI-compatible server (server/api_server.h) on one engine.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -33,10 +36,37 @@ void keep_record(const std::string& path) {
                    : fmt::format("what was recorded is in {}.failed", path));
 }
 
-void serve(ServeFlags& flags, EngineFlags& engine_flags) {
+// Whether a browser may send it: scheme://host[:port], in lower case.
+bool is_origin(std::string_view text) {
+  const size_t end = text.find("://");
+  if (end == 0 || end == std::string_view::npos) return false;
+  const std::string_view host = text.substr(end + 3);
+  const bool plain =
+      std::ranges::all_of(text, [](char byte) { return byte > ' ' && byte < 0x7F && !std::isupper(byte); });
+  const size_t colon = host.rfind(':');
+  const bool has_port = colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
+  const std::string_view port = has_port ? host.substr(colon + 1) : "0";
+  if (port.empty() || port.find_first_not_of("0123456789") != std::string_view::npos) return false;
+  return plain && !host.empty() && host[0] != ':' && host.find_first_of("/?#@*") == std::string_view::npos;
+}
+
+void check_texts(const ServeFlags& flags) {
+  constexpr const char* kEmpty = "{} is empty, allowed: any text of one byte or more";
   for (const std::string& key : flags.api.api_keys) {
-    if (key.empty()) fail(ErrorCode::InvalidArgument, "--api-key is empty, allowed: any text of one byte or more");
+    if (key.empty()) fail(ErrorCode::InvalidArgument, kEmpty, "--api-key");
   }
+  for (const std::string& name : flags.api.model_names) {
+    if (name.empty()) fail(ErrorCode::InvalidArgument, kEmpty, "--served-model-name");
+  }
+  for (const std::string& origin : flags.api.cors_origins) {
+    if (origin == "*" || origin == "null" || is_origin(origin)) continue;  // null: pages out of files
+    fail(ErrorCode::InvalidArgument, "--cors-origin is '{}', allowed: *, null or scheme://host[:port] in lower case",
+         origin);
+  }
+}
+
+void serve(ServeFlags& flags, EngineFlags& engine_flags) {
+  check_texts(flags);
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
   flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };

@@ -19,6 +19,11 @@ const char* finish_name(inflight_finish_reason_t reason) {
   }
 }
 
+ToolCallParser call_parser(const GenerationRequest& request, const CallMarks& own) {
+  const bool allowed = request.tool_choice.kind != ToolChoice::Kind::None;
+  return ToolCallParser(allowed ? request.tools : Json::array(), own, request.tool_choice.forces_calls());
+}
+
 std::string call_id(const AnswerInfo& info, size_t choice, size_t index) {
   std::string id = fmt::format("call_{}_{}_{}", info.id, choice, index);
   if (!info.short_call_ids) return id;

@@ -79,6 +79,9 @@ class AnswerFormat {
 // "stop", "length" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);
 
+// What finds the calls in one of the request's answers.
+[[nodiscard]] ToolCallParser call_parser(const GenerationRequest& request, const CallMarks& own);
+
 // The id of an answer's call.
 [[nodiscard]] std::string call_id(const AnswerInfo& info, size_t choice, size_t index);
 

@@ -160,7 +160,7 @@ void read_anthropic_tools(const Json& value, GenerationRequest& request) {
     }
     tools.push_back(std::move(tool));
   }
-  request.tools = read_tools(tools);
+  request.tools = read_tools(tools, true);
 }
 
 void read_anthropic_tool_choice(const Json& value, GenerationRequest& request) {

@@ -2,7 +2,6 @@
 // Answers of /v1/chat/completions.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "server/answer_format.h"
@@ -14,9 +13,7 @@ namespace {
 class ChatFormat final : public AnswerFormat {
  public:
   ChatFormat(const GenerationRequest& request, AnswerInfo info) : request_(request), info_(std::move(info)) {
-    const bool with_tools = request.tool_choice.kind != ToolChoice::Kind::None;
-    for (int32_t i = 0; i < info_.choice_count; ++i)
-      choices_.emplace_back(with_tools ? request.tools : Json::array(), info_.call_marks);
+    for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(call_parser(request, info_.call_marks));
   }
 
   void begin(std::string& out) override {
@@ -41,9 +38,7 @@ class ChatFormat final : public AnswerFormat {
       append_chunk(delta.choice, std::move(content), std::move(logprobs), out, Json(), nullptr, &delta.token_ids);
     }
     for (const ToolCallDelta& call : found.calls) {
-      if (!call.name.empty()) ++choice.call_count;
-      const bool told = !call.name.empty() || !call.arguments.empty();
-      if (!told || (!request_.parallel_tool_calls && choice.call_count > 1)) continue;
+      if (!keep(choice, call) || (call.name.empty() && call.arguments.empty())) continue;
       Json entry;
       entry["index"] = choice.call_count - 1;
       if (!call.name.empty()) {
@@ -75,8 +70,9 @@ class ChatFormat final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     ToolCallParser::Found found = read(choice, delta);
     choice.text += found.text;
-    append_deltas(found.calls, choice.calls);
-    choice.call_count = static_cast<int32_t>(choice.calls.size());
+    for (const ToolCallDelta& call : found.calls) {
+      if (keep(choice, call)) append_deltas({call}, choice.calls);
+    }
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     if (!delta.prompt.empty()) prompt_.insert(prompt_.end(), delta.prompt.begin(), delta.prompt.end());
@@ -91,11 +87,10 @@ class ChatFormat final : public AnswerFormat {
       const Choice& choice = choices_[static_cast<size_t>(i)];
       Json message;
       message["role"] = "assistant";
-      message["content"] = choice.text;
-      if (choice.text.empty() && !choice.calls.empty()) message["content"] = Json();
+      const bool calls_only = !choice.calls.empty() || request_.tool_choice.forces_calls();
+      message["content"] = choice.text.empty() && calls_only ? Json() : Json(choice.text);
       message["refusal"] = Json();
-      const size_t allowed = request_.parallel_tool_calls ? choice.calls.size() : 1;
-      for (size_t k = 0; k < std::min(allowed, choice.calls.size()); ++k) {
+      for (size_t k = 0; k < choice.calls.size(); ++k) {
         message["tool_calls"].push_back(call_json(choice.calls[k], static_cast<size_t>(i), k));
       }
       Json entry;
@@ -116,13 +111,14 @@ class ChatFormat final : public AnswerFormat {
 
  private:
   struct Choice {
-    Choice(const Json& tools, const CallMarks& marks) : parser(tools, marks) {}
+    explicit Choice(ToolCallParser calls_of) : parser(std::move(calls_of)) {}
     ToolCallParser parser;
     std::string text;
     std::vector<ToolCall> calls;
     std::vector<TokenText> tokens;
     std::vector<int32_t> token_ids;
     int32_t call_count = 0;
+    bool last_is_whole = false;  // of the calls that are told
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
   };
@@ -137,8 +133,17 @@ class ChatFormat final : public AnswerFormat {
     return found;
   }
 
+  // Whether the answer tells of this part of a call: without parallel calls of the first one only.
+  [[nodiscard]] bool keep(Choice& choice, const ToolCallDelta& call) const {
+    if (!call.name.empty()) ++choice.call_count;
+    if (!request_.parallel_tool_calls && choice.call_count > 1) return false;
+    choice.last_is_whole = call.ends;
+    return true;
+  }
+
+  // A call that a stop text cuts is none to make.
   static Json reason(const Choice& choice, inflight_finish_reason_t reason) {
-    if (reason == INFLIGHT_FINISH_STOP && choice.call_count > 0) return "tool_calls";
+    if (reason == INFLIGHT_FINISH_STOP && choice.last_is_whole) return "tool_calls";
     return finish_name(reason);
   }
 

@@ -150,7 +150,7 @@ ToolChoice read_allowed_tools(const Json& choice) {
   ToolChoice allowed{mode == "auto" ? ToolChoice::Kind::Auto : ToolChoice::Kind::Required, ""};
   const Json* const tools = find(given, "tools");
   if (tools == nullptr) refuse(path + ".tools", fmt::format("'{}.tools' is missing", path));
-  for (const Json& tool : read_tools(*tools)) allowed.allowed.push_back(tool["function"]["name"]);
+  for (const Json& tool : read_tools(*tools, true)) allowed.allowed.push_back(tool["function"]["name"]);
   if (allowed.allowed.empty()) refuse(path + ".tools", fmt::format("'{}.tools' names no tools", path));
   return allowed;
 }
@@ -180,9 +180,10 @@ Json read_response_input(const Json& input) {
   return result;
 }
 
-Json read_tools(const Json& tools) {
-  if (!tools.is_array() || tools.size() > kToolCountMax) {
-    refuse("tools", fmt::format("'tools' must be an array of at most {} tools", kToolCountMax));
+Json read_tools(const Json& tools, bool flat) {
+  if (!tools.is_array()) refuse("tools", fmt::format("'tools' is {}, an array is expected", describe(tools)));
+  if (tools.size() > kToolCountMax) {
+    refuse("tools", fmt::format("'tools' has {} entries, at most {} are allowed", tools.size(), kToolCountMax));
   }
   Json result = Json::array();
   for (size_t i = 0; i < tools.size(); ++i) {
@@ -193,7 +194,8 @@ Json read_tools(const Json& tools) {
     }
     const Json* const inner = find(tools[i], "function");
     const Json& function = inner == nullptr ? tools[i] : *inner;
-    const std::string place = inner == nullptr ? path : path + ".function";
+    const bool is_flat = inner == nullptr && (flat || find(tools[i], "name") != nullptr);
+    const std::string place = is_flat ? path : path + ".function";
     if (!function.is_object())
       refuse(place, fmt::format("'{}' is {}, an object is expected", place, describe(function)));
     const std::string& name = text_at(function, "name", place);

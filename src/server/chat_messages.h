@@ -17,8 +17,9 @@ namespace inflight::server {
 [[nodiscard]] Json read_response_input(const Json& input);
 
 // `tools`: every entry {"type": "function", "function": {"name", "description", "parameters", "strict"}}. The flat form
-// of /v1/responses is accepted and brought to this one.   ERRORS: ApiError 400 with the path.
-[[nodiscard]] Json read_tools(const Json& tools);
+// of /v1/responses is accepted and brought to this one.   flat: that is the form to name where a tool has neither.
+// ERRORS: ApiError 400 with the path.
+[[nodiscard]] Json read_tools(const Json& tools, bool flat);
 
 // `tool_choice`: "none", "auto", "required" or a function's name.   ERRORS: ApiError 400.
 [[nodiscard]] ToolChoice read_tool_choice(const Json& choice);

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include "server/api_error.h"
@@ -17,9 +19,14 @@ constexpr size_t kPromptCountMax = 128;
 constexpr size_t kEmbeddingCountMax = 2048;  // OpenAI's
 constexpr size_t kStopTokensMax = 64;
 constexpr size_t kStopTextsMax = 16;
+constexpr size_t kStopBytesMax = 1024;
 constexpr size_t kTextsMax = 1024;
 constexpr double kBiasMax = 100;
 constexpr int64_t kLogprobsMax = 20;
+// Of metadata, OpenAI's.
+constexpr size_t kMetadataPairsMax = 16;
+constexpr size_t kMetadataKeyMax = 64;  // characters
+constexpr size_t kMetadataValueMax = 512;
 // The C interface takes 0 for "draw a seed"; a client that says 0 means one certain seed.
 constexpr uint64_t kSeedOfZero = 0x9E3779B97F4A7C15ULL;
 
@@ -34,10 +41,19 @@ int64_t integer_in(const std::string& field, const Json& value, int64_t min, int
   return value.get<int64_t>();
 }
 
+void check_count(const std::string& field, size_t count, size_t most) {
+  if (count <= most) return;
+  throw ApiError(400, fmt::format("'{}' has {} entries, at most {} are allowed", field, count, most), field);
+}
+
 std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
   std::vector<int32_t> ids;
   ids.reserve(value.size());
-  for (const Json& id : value) ids.push_back(static_cast<int32_t>(integer_in(field, id, 0, INT32_MAX)));
+  for (const Json& id : value) {
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX;  // most are: no name is made
+    ids.push_back(fits ? id.get<int32_t>()
+                       : static_cast<int32_t>(integer_in(fmt::format("{}[{}]", field, ids.size()), id, 0, INT32_MAX)));
+  }
   return ids;
 }
 
@@ -48,9 +64,7 @@ std::vector<Prompt> read_prompt_list(const std::string& field, const Json& value
     refuse(field, value, "a string, strings, token ids, or lists of token ids");
   }
   if (value[0].is_number()) return std::vector<Prompt>{Prompt{"", read_ids(field, value)}};
-  if (value.size() > most) {
-    throw ApiError(400, fmt::format("'{}' has {} entries, at most {} are allowed", field, value.size(), most), field);
-  }
+  check_count(field, value.size(), most);
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < value.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", field, i);
@@ -65,28 +79,40 @@ std::vector<Prompt> read_prompt_list(const std::string& field, const Json& value
   return prompts;
 }
 
-// One text, where `single` allows it, or a list of them.
-std::vector<std::string> read_texts(const std::string& field, const Json& value, bool single, size_t most) {
-  const auto text_of = [](const std::string& place, const Json& text) {
-    if (!text.is_string() || text.get_ref<const std::string&>().empty())
-      refuse(place, text, "a text of one byte or more");
-    if (text.get_ref<const std::string&>().find('\0') != std::string::npos) {
-      throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", place), place);
-    }
-    return text.get<std::string>();
-  };
-  if (single && value.is_string()) return {text_of(field, value)};
-  if (!value.is_array() || value.size() > most) {
-    refuse(field, value, fmt::format("{}an array of at most {} texts", single ? "a text or " : "", most));
+// A text that goes to the library as it is.
+std::string read_source(const std::string& field, const Json& value) {
+  if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
+    refuse(field, value, "a text of one byte or more");
   }
+  if (value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+    throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", field), field);
+  }
+  return value.get<std::string>();
+}
+
+std::vector<std::string> read_texts(const std::string& field, const Json& value, size_t most) {
+  if (!value.is_array()) refuse(field, value, fmt::format("an array of at most {} texts", most));
+  check_count(field, value.size(), most);
   std::vector<std::string> texts;
-  for (size_t i = 0; i < value.size(); ++i) texts.push_back(text_of(fmt::format("{}[{}]", field, i), value[i]));
+  for (size_t i = 0; i < value.size(); ++i) texts.push_back(read_source(fmt::format("{}[{}]", field, i), value[i]));
   return texts;
 }
 
-// A text that goes to the library as it is.
-std::string read_source(const std::string& field, const Json& value) {
-  return read_texts(field, value, true, 0).front();
+// One text, where `single` allows it, or a list of them.
+std::vector<std::string> read_stops(const std::string& field, const Json& value, bool single) {
+  if (single && !value.is_string() && !value.is_array()) {
+    refuse(field, value, fmt::format("a text or an array of at most {} texts", kStopTextsMax));
+  }
+  const bool alone = single && value.is_string();
+  std::vector<std::string> stops =
+      alone ? std::vector{read_source(field, value)} : read_texts(field, value, kStopTextsMax);
+  for (size_t i = 0; i < stops.size(); ++i) {
+    if (stops[i].size() <= kStopBytesMax) continue;
+    const std::string place = alone ? field : fmt::format("{}[{}]", field, i);
+    throw ApiError(400, fmt::format("'{}' has {} bytes, at most {} are allowed", place, stops[i].size(), kStopBytesMax),
+                   place);
+  }
+  return stops;
 }
 
 // One of vLLM's structured_outputs.
@@ -104,7 +130,7 @@ void set_structured(const std::string& field, std::string_view kind, const Json&
   } else if (kind == "grammar") {
     request.structured_grammar = read_source(field, value);
   } else if (kind == "choice") {
-    request.structured_choice = read_texts(field, value, false, kTextsMax);
+    request.structured_choice = read_texts(field, value, kTextsMax);
     if (request.structured_choice.empty()) refuse(field, value, "an array of one text or more");
   } else if (kind == "json_object") {
     if (!value.is_boolean()) refuse(field, value, "true or false");
@@ -125,6 +151,9 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
   if (type == "json_object") return set_structured(field, "json_object", true, request);
   if (type != "json_schema") refuse(field + ".type", type, R"("text", "json_object" or "json_schema")");
   const bool nested = value.contains("json_schema");
+  if (!nested && !value.contains("schema") && field == "response_format") {  // the others hold the schema itself
+    throw ApiError(400, "'response_format.json_schema' is missing", "response_format.json_schema");
+  }
   const Json& holder = nested ? value["json_schema"] : value;
   const std::string place = nested ? field + ".json_schema" : field;
   if (!holder.is_object()) refuse(place, holder, "an object with 'schema'");
@@ -174,20 +203,18 @@ void read_instructions(const Json& value, GenerationRequest& request) {
   request.echoed["instructions"] = value;
 }
 
-void read_stop(const Json& value, GenerationRequest& request) {
-  request.stop = read_texts("stop", value, true, kStopTextsMax);
-}
+void read_stop(const Json& value, GenerationRequest& request) { request.stop = read_stops("stop", value, true); }
 
 void read_stop_sequences(const Json& value, GenerationRequest& request) {
-  request.stop = read_texts("stop_sequences", value, false, kStopTextsMax);
+  request.stop = read_stops("stop_sequences", value, false);
 }
 
 void read_bad_words(const Json& value, GenerationRequest& request) {
-  request.bad_words = read_texts("bad_words", value, false, kTextsMax);
+  request.bad_words = read_texts("bad_words", value, kTextsMax);
 }
 
 void read_dry_sequence_breakers(const Json& value, GenerationRequest& request) {
-  request.dry_sequence_breakers = read_texts("dry_sequence_breakers", value, false, kStopTextsMax);
+  request.dry_sequence_breakers = read_texts("dry_sequence_breakers", value, kStopTextsMax);
 }
 
 void read_logit_bias(const Json& value, GenerationRequest& request) {
@@ -221,9 +248,10 @@ void read_seed(const Json& value, GenerationRequest& request) {
 }
 
 void read_stop_token_ids(const Json& value, GenerationRequest& request) {
-  if (!value.is_array() || value.size() > kStopTokensMax) {
+  if (!value.is_array()) {
     refuse("stop_token_ids", value, fmt::format("an array of at most {} token ids", kStopTokensMax));
   }
+  check_count("stop_token_ids", value.size(), kStopTokensMax);
   request.stop_token_ids = read_ids("stop_token_ids", value);
 }
 
@@ -248,7 +276,9 @@ void read_completion_logprobs(const Json& value, GenerationRequest& request) {
   request.logprobs = true;
 }
 
-void read_tool_list(const Json& value, GenerationRequest& request) { request.tools = read_tools(value); }
+void read_chat_tools(const Json& value, GenerationRequest& request) { request.tools = read_tools(value, false); }
+
+void read_flat_tools(const Json& value, GenerationRequest& request) { request.tools = read_tools(value, true); }
 
 void read_choice(const Json& value, GenerationRequest& request) { request.tool_choice = read_tool_choice(value); }
 
@@ -308,6 +338,52 @@ void read_prediction(const Json& value, GenerationRequest& request) {
   } else {
     request.prediction = text_at(value, "content", "prediction");
   }
+}
+
+void read_metadata(const Json& value, GenerationRequest& request) {
+  if (!value.is_object()) refuse("metadata", value, "an object of texts");
+  check_count("metadata", value.size(), kMetadataPairsMax);
+  for (const auto& [name, text] : value.items()) {
+    if (const size_t length = character_count(name); length > kMetadataKeyMax) {
+      throw ApiError(
+          400, fmt::format("'metadata' has a name of {} characters, at most {} are allowed", length, kMetadataKeyMax),
+          "metadata");
+    }
+    const std::string place = "metadata." + name;
+    if (!text.is_string()) refuse(place, text, "a text");
+    if (const size_t length = character_count(text.get_ref<const std::string&>()); length > kMetadataValueMax) {
+      throw ApiError(
+          400, fmt::format("'{}' has {} characters, at most {} are allowed", place, length, kMetadataValueMax), place);
+    }
+  }
+  request.echoed["metadata"] = value;
+}
+
+void read_reasoning(const Json& value, GenerationRequest& request) {
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  constexpr std::string_view kSummaries[] = {"auto", "concise", "detailed"};
+  if (!value.is_object()) refuse("reasoning", value, "an object");
+  Json echoed = Json::object();
+  for (const auto& [name, wish] : value.items()) {
+    const std::string place = "reasoning." + name;
+    const bool is_effort = name == "effort";
+    if (!is_effort && name != "summary" && name != "generate_summary") {
+      throw ApiError(400, fmt::format("unknown field '{}', allowed: effort, summary, generate_summary", place), place);
+    }
+    if (wish.is_null()) continue;
+    const std::span<const std::string_view> allowed =
+        is_effort ? std::span<const std::string_view>(kEfforts) : std::span<const std::string_view>(kSummaries);
+    if (!wish.is_string() || std::ranges::find(allowed, wish.get_ref<const std::string&>()) == allowed.end()) {
+      refuse(place, wish, fmt::format("one of {}", fmt::join(allowed, ", ")));
+    }
+    echoed[is_effort ? "effort" : "summary"] = wish;
+  }
+  request.echoed["reasoning"] = std::move(echoed);
+}
+
+void read_truncation(const Json& value, GenerationRequest&) {
+  if (value == "disabled") return;
+  refuse("truncation", value, "\"disabled\" (\"auto\" is not supported: nothing is left out of a conversation)");
 }
 
 void read_text_format(const Json& value, GenerationRequest& request) {

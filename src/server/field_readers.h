@@ -28,7 +28,8 @@ void read_logit_bias(const Json& value, GenerationRequest& request);
 void read_stop_token_ids(const Json& value, GenerationRequest& request);
 void read_stream_options(const Json& value, GenerationRequest& request);
 void read_completion_logprobs(const Json& value, GenerationRequest& request);
-void read_tool_list(const Json& value, GenerationRequest& request);
+void read_chat_tools(const Json& value, GenerationRequest& request);
+void read_flat_tools(const Json& value, GenerationRequest& request);
 void read_choice(const Json& value, GenerationRequest& request);
 void read_template_variables(const Json& value, GenerationRequest& request);
 void read_documents(const Json& value, GenerationRequest& request);
@@ -41,6 +42,9 @@ void read_guided_choice(const Json& value, GenerationRequest& request);
 void read_response_format(const Json& value, GenerationRequest& request);
 void read_prediction(const Json& value, GenerationRequest& request);
 void read_text_format(const Json& value, GenerationRequest& request);
+void read_metadata(const Json& value, GenerationRequest& request);
+void read_reasoning(const Json& value, GenerationRequest& request);
+void read_truncation(const Json& value, GenerationRequest& request);
 
 // `response_format`, or another field of that form, which may hold the schema itself.
 void read_format(const std::string& field, const Json& value, GenerationRequest& request);

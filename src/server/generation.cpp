@@ -67,11 +67,14 @@ std::string error_event(const ApiError& error, unsigned endpoint, std::string_vi
   return (typed ? "event: error\ndata: " : "data: ") + error.body(path) + "\n\n";
 }
 
-// A refused request with the name that the client has for what it is about.
-ApiError refusal(const Failure& failure, unsigned endpoint) {
+// A refused request with the name that the client has for what it is about.   index: of the prompt that was looked at.
+ApiError refusal(const Failure& failure, unsigned endpoint, size_t index, size_t prompt_count) {
   const std::string_view field = failure.field();
-  if (field == "prompt_length") return {400, failure.what(), content_field(endpoint), "context_length_exceeded"};
-  return {400, failure.what(), field == "prompt" ? content_field(endpoint) : std::string(field)};
+  if (field != "prompt" && field != "prompt_length") return {400, failure.what(), std::string(field)};
+  const std::string code = field == "prompt" ? "" : "context_length_exceeded";
+  if (prompt_count == 1) return {400, failure.what(), content_field(endpoint), code};
+  const std::string place = fmt::format("{}[{}]", content_field(endpoint), index);
+  return {400, fmt::format("'{}': {}", place, failure.what()), place, code};
 }
 
 }  // namespace
@@ -79,6 +82,8 @@ ApiError refusal(const Failure& failure, unsigned endpoint) {
 SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request, unsigned endpoint,
                                 AnswerInfo info, uint32_t key_tenant) {
   const uint32_t tenant = tenant_of(*request, key_tenant);
+  size_t prompt_count = 1;
+  size_t index = 0;
   try {
     if ((endpoint & kConversations) != 0) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
@@ -88,7 +93,9 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
     const inflight_request_params_t& params = wanted.params;
     // Who wants tokens' texts is refused here where there is no vocabulary.
     if (wanted.logprobs || params.prompt_logprobs >= 0) static_cast<void>(engine.token_text(0));
-    for (Prompt& prompt : wanted.prompts) {
+    prompt_count = wanted.prompts.size();
+    for (; index < prompt_count; ++index) {
+      Prompt& prompt = wanted.prompts[index];
       const bool as_text = prompt.ids.empty();
       const bool told = params.prompt_logprobs >= 0 || wanted.return_token_ids;
       if (told && as_text) {
@@ -107,7 +114,7 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
     if (failure.status() == INFLIGHT_ERROR_NOT_FOUND) {  // an adapter that was unloaded meanwhile
       throw ApiError(404, failure.what(), "model", "model_not_found");
     }
-    if (failure.status() == INFLIGHT_ERROR_INVALID_ARGUMENT) throw refusal(failure, endpoint);
+    if (failure.status() == INFLIGHT_ERROR_INVALID_ARGUMENT) throw refusal(failure, endpoint, index, prompt_count);
     throw;
   }
 }

@@ -20,7 +20,7 @@ constexpr int32_t kChatTokensDefault = 1 << 24;   // the context is shorter: it 
 void read_tools(GenerationRequest& request) {
   using Kind = ToolChoice::Kind;
   const ToolChoice& choice = request.tool_choice;
-  const bool forced = choice.kind == Kind::Required || choice.kind == Kind::Named;
+  const bool forced = choice.forces_calls();
   if (request.tools.empty() && forced) {
     throw ApiError(400, "'tool_choice' asks for a call, but no 'tools' are given", "tool_choice");
   }

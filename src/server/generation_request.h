@@ -40,6 +40,8 @@ struct ToolChoice {
   enum class Kind { None, Auto, Required, Named } kind = Kind::Auto;
   std::string name;                    // Named
   std::vector<std::string> allowed{};  // Auto, Required: of these only; empty: of all
+
+  [[nodiscard]] bool forces_calls() const { return kind == Kind::Required || kind == Kind::Named; }
 };
 
 struct GenerationRequest {

@@ -88,6 +88,11 @@ std::string describe(const Json& value) {
   return text.size() <= kShownMax ? text : value.is_string() ? "a string" : "a number";
 }
 
+size_t character_count(std::string_view text) {
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
+  return static_cast<size_t>(std::ranges::count_if(text, begins));
+}
+
 const Json* find(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;

@@ -30,6 +30,9 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
 
+// Of a UTF-8 text.
+[[nodiscard]] size_t character_count(std::string_view text);
+
 // A member of `object`; null: absent, or null.   LIFETIME: as the object's.
 [[nodiscard]] const Json* find(const Json& object, const char* key);
 

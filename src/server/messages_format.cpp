@@ -13,9 +13,7 @@ namespace {
 class MessagesFormat final : public AnswerFormat {
  public:
   MessagesFormat(const GenerationRequest& request, AnswerInfo info)
-      : request_(request),
-        info_(std::move(info)),
-        parser_(request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools, info_.call_marks) {}
+      : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
 
   // The first event tells the prompt's tokens, which the first delta brings.
   void begin(std::string&) override {}
@@ -69,6 +67,7 @@ class MessagesFormat final : public AnswerFormat {
         open_block({.is_call = true, .id = call_id(info_, 0, call_count_ - 1), .name = call.name}, out);
       }
       if (!call.arguments.empty()) add_to_block(call.arguments, out);
+      last_is_whole_ = call.ends;
       if (call.ends) close_block(out);
     }
   }
@@ -82,7 +81,7 @@ class MessagesFormat final : public AnswerFormat {
 
   static Json block_json(const Block& block) {
     if (!block.is_call) return Json{{"type", "text"}, {"text", block.text}};
-    Json input = parse_json(block.text);  // cut off: no JSON
+    Json input = parse_json(block.text);  // just begun, or too deep: none
     if (!input.is_object()) input = Json::object();
     return Json{{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", std::move(input)}};
   }
@@ -108,7 +107,8 @@ class MessagesFormat final : public AnswerFormat {
   void close_block(std::string* out) {
     if (!block_) return;
     if (out != nullptr) append("content_block_stop", place(), *out);
-    content_.push_back(block_json(*block_));
+    // Half of a call has no input that one could give; a stream has told of it already.
+    if (out != nullptr || !block_->is_call || last_is_whole_) content_.push_back(block_json(*block_));
     block_.reset();
   }
 
@@ -129,7 +129,7 @@ class MessagesFormat final : public AnswerFormat {
       return usage.output_tokens >= request_.params.max_tokens ? "max_tokens" : "model_context_window_exceeded";
     }
     if (!stop_sequence_.is_null()) return "stop_sequence";
-    return call_count_ > 0 ? "tool_use" : "end_turn";
+    return last_is_whole_ ? "tool_use" : "end_turn";
   }
 
   [[nodiscard]] Json message(Json stop_reason, const AnswerUsage& usage) const {
@@ -159,6 +159,7 @@ class MessagesFormat final : public AnswerFormat {
   Json content_ = Json::array();  // complete blocks
   Json stop_sequence_;            // the text that ended the answer
   size_t call_count_ = 0;
+  bool last_is_whole_ = false;  // of the calls that are told
   bool begun_ = false;
   inflight_finish_reason_t finish_reason_ = INFLIGHT_FINISH_ERROR;
 };

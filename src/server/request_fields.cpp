@@ -32,6 +32,8 @@ constexpr std::string_view kPromptSchema =
         {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
          "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}}}]})";
 
+constexpr std::string_view kToolsSchema = R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})";
+
 constexpr std::string_view kPredictionSchema =
     R"({"type": "object", "required": ["type", "content"], "properties": {"type": {"enum": ["content"]}, "content":
         {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type", "text"],
@@ -227,8 +229,8 @@ constexpr Field kFields[] = {
         "prompt_logprobs", kCompletions | kChat, 0, 20, [](Request& r) -> int32_t& { return r.prompt_logprobs; },
         "Give the prompt's log probabilities and those of so many most likely tokens; not with 'stream'"),
 
-    custom("tools", kChat | kResponses, read_tool_list,
-           R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})", "Functions that the model may call"),
+    custom("tools", kChat, read_chat_tools, kToolsSchema, "Functions that the model may call"),
+    custom("tools", kResponses, read_flat_tools, kToolsSchema, "Functions that the model may call"),
     custom("tools", kMessages, read_anthropic_tools,
            R"({"type": "array", "items": {"$ref": "#/components/schemas/AnthropicTool"}})",
            "Functions that the model may call; those that Anthropic runs are not available"),
@@ -330,15 +332,25 @@ constexpr Field kFields[] = {
     unsupported("thread", kMessages, "null", "conversations are not stored: send the whole one"),
     unsupported("container", kMessages, "null", "there are no containers here"),
     unsupported("mcp_servers", kMessages, "[]", "tools are the client's"),
-    ignored("metadata", kChat | kResponses, "Accepted, without effect"),
+    ignored("metadata", kChat, "Accepted, without effect"),
+    custom("metadata", kResponses, read_metadata,
+           R"({"type": "object", "maxProperties": 16, "propertyNames": {"maxLength": 64},
+               "additionalProperties": {"type": "string", "maxLength": 512}})",
+           "Repeated in the answer"),
     ignored("safety_identifier", kChat | kResponses, "Accepted, without effect"),
     ignored("prompt_cache_key", kChat | kResponses, "Accepted, without effect: prefixes are found by content"),
     ignored("prompt_cache_retention", kChat | kResponses, "Accepted, without effect"),
     ignored("service_tier", kConversations, "Accepted, without effect"),
     ignored("verbosity", kChat, "Accepted, without effect"),
     ignored("reasoning_effort", kChat, "Accepted, without effect"),
-    ignored("reasoning", kResponses, "Accepted, without effect"),
-    ignored("truncation", kResponses, "Accepted, without effect"),
+    custom("reasoning", kResponses, read_reasoning,
+           R"({"type": "object", "additionalProperties": false, "properties": {
+               "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", null]},
+               "summary": {"enum": ["auto", "concise", "detailed", null]},
+               "generate_summary": {"enum": ["auto", "concise", "detailed", null]}}})",
+           "Repeated in the answer, without effect: use 'chat_template_kwargs'"),
+    custom("truncation", kResponses, read_truncation, R"({"type": "string", "enum": ["disabled"]})",
+           "disabled: an input that is too long is refused; nothing is left out of it"),
     ignored("include", kResponses, "Accepted, without effect"),
     unsupported("store", kChat | kResponses, "false", "answers are not stored"),
     unsupported("background", kResponses, "false", "answers are not stored"),
@@ -443,9 +455,7 @@ void read_boolean(const Field& field, const Json& value, Request& request) {
 }
 
 void read_string(const Field& field, const Json& value, Request& request) {
-  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };  // a character
-  if (!value.is_string() ||
-      static_cast<double>(std::ranges::count_if(value.get_ref<const std::string&>(), begins)) > field.max) {
+  if (!value.is_string() || static_cast<double>(character_count(value.get_ref<const std::string&>())) > field.max) {
     refuse(field.name, fmt::format("'{}' is {}, a string of at most {} characters is expected", field.name,
                                    describe(value), field.max));
   }

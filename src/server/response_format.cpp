@@ -13,9 +13,7 @@ namespace {
 class ResponseFormat final : public AnswerFormat {
  public:
   ResponseFormat(const GenerationRequest& request, AnswerInfo info)
-      : request_(request),
-        info_(std::move(info)),
-        parser_(request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools, info_.call_marks) {}
+      : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
 
   void begin(std::string& out) override {
     Json event;
@@ -37,7 +35,7 @@ class ResponseFormat final : public AnswerFormat {
     }
     for (const ToolCallDelta& call : kept(std::move(found.calls))) {
       if (!call.name.empty()) {
-        close_message(out);
+        close_message("completed", out);
         open_call(call.name, out);
       }
       if (!call.arguments.empty()) add_arguments(call.arguments, out);
@@ -47,8 +45,8 @@ class ResponseFormat final : public AnswerFormat {
 
   void end(const AnswerUsage& usage, std::string& out) override {
     if (call_) close_call("incomplete", out);
-    if (items_.empty() && !message_open_) open_message(out);
-    close_message(out);
+    if (items_.empty() && !message_open_ && !request_.tool_choice.forces_calls()) open_message(out);
+    close_message(status_name(), out);
     Json event;
     const char* const status = status_name();
     event["response"] = response(status, usage_of(usage));
@@ -58,14 +56,18 @@ class ResponseFormat final : public AnswerFormat {
   void collect(const AnswerDelta& delta) override {
     ToolCallParser::Found found = read(delta);
     text_ += found.text;
+    if (!found.text.empty()) text_is_last_ = true;
     for (ToolCallDelta& call : kept(std::move(found.calls))) {
       append_deltas({call}, calls_);
       last_ended_ = call.ends;
+      text_is_last_ = false;
     }
   }
 
   std::string whole(const AnswerUsage& usage) override {
-    if (!text_.empty() || calls_.empty()) items_.push_back(message_item("completed", text_));
+    if (!text_.empty() || (calls_.empty() && !request_.tool_choice.forces_calls())) {
+      items_.push_back(message_item(text_is_last_ ? status_name() : "completed", text_));
+    }
     for (const ToolCall& call : calls_) {
       const bool cut = &call == &calls_.back() && !last_ended_;
       items_.push_back(call_item(call, cut ? "incomplete" : "completed"));
@@ -125,6 +127,7 @@ class ResponseFormat final : public AnswerFormat {
     json["parallel_tool_calls"] = request_.parallel_tool_calls;
     json["previous_response_id"] = Json();
     json["reasoning"] = Json{{"effort", Json()}, {"summary", Json()}};
+    json["reasoning"].update(request_.echoed.value("reasoning", Json::object()));
     json["store"] = false;
     json["temperature"] = request_.params.temperature;
     json["text"]["format"] = request_.echoed.value("format", Json{{"type", "text"}});
@@ -134,7 +137,7 @@ class ResponseFormat final : public AnswerFormat {
     json["truncation"] = "disabled";
     json["usage"] = std::move(usage);
     json["user"] = request_.user.empty() ? Json() : Json(request_.user);
-    json["metadata"] = Json::object();
+    json["metadata"] = request_.echoed.value("metadata", Json::object());
     return json;
   }
 
@@ -210,7 +213,7 @@ class ResponseFormat final : public AnswerFormat {
     append("response.content_part.added", std::move(event), out);
   }
 
-  void close_message(std::string& out) {
+  void close_message(const char* status, std::string& out) {
     if (!message_open_) return;
     message_open_ = false;
     Json text = place("output_index", message_index_);
@@ -222,7 +225,7 @@ class ResponseFormat final : public AnswerFormat {
     content["content_index"] = 0;
     content["part"] = part(text_);
     append("response.content_part.done", std::move(content), out);
-    items_.push_back(message_item("completed", text_));
+    items_.push_back(message_item(status, text_));
     text_.clear();
     append_done(items_.back(), out);
   }
@@ -278,6 +281,7 @@ class ResponseFormat final : public AnswerFormat {
   std::string text_;              // of the message
   std::vector<ToolCall> calls_;   // of an answer that is not streamed
   bool last_ended_ = true;        // the last one of calls_
+  bool text_is_last_ = true;      // of an answer that is not streamed: no call stands behind it
   std::optional<ToolCall> call_;  // streaming: the one that is being written
   Json items_ = Json::array();    // complete ones
   size_t call_count_ = 0;

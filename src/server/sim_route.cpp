@@ -25,7 +25,8 @@ enum class Kind { Name, Workload, Number };
 struct Key {
   std::string_view name;
   Kind kind;
-  double most = 0;  // of a number
+  double least = 0, most = 0;  // of a number
+  bool whole = true;
 };
 constexpr Key kKeys[] = {{"workload", Kind::Workload},
                          {"device", Kind::Name},
@@ -36,11 +37,11 @@ constexpr Key kKeys[] = {{"workload", Kind::Workload},
                          {"prefix_caching", Kind::Name},
                          {"overlap", Kind::Name},
                          {"timeline", Kind::Name},
-                         {"max_num_seqs", Kind::Number, 1024},
-                         {"max_num_batched_tokens", Kind::Number, 65536},
-                         {"kv_blocks", Kind::Number, 65536},
-                         {"max_batch_delay_ms", Kind::Number, 3'600'000},
-                         {"schedule_conservativeness", Kind::Number, 10}};
+                         {"max_num_seqs", Kind::Number, 1, 1024},
+                         {"max_num_batched_tokens", Kind::Number, 1, 65536},
+                         {"kv_blocks", Kind::Number, 0, 65536},  // 0: what the device has room for
+                         {"max_batch_delay_ms", Kind::Number, 0, 3'600'000, false},
+                         {"schedule_conservativeness", Kind::Number, 0, 10, false}};
 
 // Names that ship, no files.
 void check_name(std::string_view key, const Json& value) {
@@ -63,8 +64,11 @@ void check_workload(const Json& value) {
 }
 
 void check_number(const Key& key, const Json& value) {
-  if (value.is_number() && value.get<double>() >= 0 && value.get<double>() <= key.most) return;
-  throw ApiError(400, fmt::format("'{}' is {}, a number up to {} is expected", key.name, describe(value), key.most),
+  const bool fits = key.whole ? is_whole(value) : value.is_number();
+  if (fits && value.get<double>() >= key.least && value.get<double>() <= key.most) return;
+  throw ApiError(400,
+                 fmt::format("'{}' is {}, {} between {} and {} is expected", key.name, describe(value),
+                             key.whole ? "an integer" : "a number", key.least, key.most),
                  std::string(key.name));
 }
 
@@ -72,7 +76,7 @@ void check_number(const Key& key, const Json& value) {
 
 std::string simulate_answer(const std::string& body) {
   Json spec = parse_json_object(body);
-  for (const auto& [name, value] : spec.items()) {
+  for (auto& [name, value] : spec.items()) {
     const auto* const key = std::ranges::find(kKeys, std::string_view(name), &Key::name);
     if (key == std::end(kKeys)) {
       std::string allowed;
@@ -82,6 +86,7 @@ std::string simulate_answer(const std::string& body) {
     if (key->kind == Kind::Name) check_name(name, value);
     if (key->kind == Kind::Workload) check_workload(value);
     if (key->kind == Kind::Number) check_number(*key, value);
+    if (key->kind == Kind::Number && key->whole) value = value.get<int>();  // 8.0 as well
   }
   // No sequence is longer than that, nor than what the blocks hold.
   const int blocks = spec.value("kv_blocks", 0);

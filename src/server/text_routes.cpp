@@ -53,7 +53,7 @@ void check_model(const Json& body, const ModelCheck& check) {
 
 std::string text_of(Engine& engine, const Json& body) {
   GenerationRequest request;
-  if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools);
+  if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools, false);
   if (const Json* const variables = find(body, "chat_template_kwargs")) read_template_variables(*variables, request);
   request.add_generation_prompt = read_flag(body, "add_generation_prompt", true);
   request.continue_final_message = read_flag(body, "continue_final_message", false);

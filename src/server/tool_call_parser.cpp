@@ -11,8 +11,8 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 }  // namespace
 
-ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own)
-    : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}} {
+ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own, bool forced)
+    : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}}, forced_(forced) {
   for (const Json& tool : tools) names_.push_back(tool["function"]["name"].get<std::string>());
   if (!own.begin.empty() && std::ranges::find(marks_, own.begin, &CallMarks::begin) == marks_.end()) {
     marks_.push_back(own);
@@ -92,7 +92,7 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
     }
   }
   if (found_mark == nullptr) {
-    const size_t end = at_end ? held_.size() : mark_start();
+    const size_t end = at_end && !forced_ ? held_.size() : mark_start();
     found.text.append(held_, 0, end);
     held_.erase(0, end);
     return false;
@@ -127,8 +127,9 @@ bool ToolCallParser::scan_calls(Found& found, bool at_end) {
     if (state_ != State::Calls) return true;
   }
   if (reader_ && reader_->begun()) tell(found, false);
-  // A whole call without its end tag is one; half of one that was not told of is text.
+  // A whole call without its end tag is one; half of one that was not told of is none.
   if (at_end && (reader_ ? !told_ : call_count_ == 0)) {
+    if (forced_) return false;
     give_up(found);
     return true;
   }

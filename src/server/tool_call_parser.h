@@ -6,7 +6,8 @@
 //   [{"name": ..., "arguments": {...}}, ...]                     what models are told to write whose template has no
 //   form the same between other marks                                 as the chat template has them
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
-// name is known and its arguments begin; those come as the model writes them.
+// name is known and its arguments begin; those come as the model writes them. Where the answer ends before that, half a
+// call is text, or nothing where all must be calls.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace inflight::server {
 struct ToolCallDelta {
   std::string name;       // not empty: a call begins here
   std::string arguments;  // more of its JSON text
-  bool ends = false;
+  bool ends = false;      // with it the call is whole
 };
 
 struct ToolCall {
@@ -43,7 +44,8 @@ struct CallMarks {
 class ToolCallParser {
  public:
   // tools: as read_tools() gives them; none: everything is text.   own: the model's marks, besides those above.
-  explicit ToolCallParser(const Json& tools, const CallMarks& own = {});
+  // forced: nothing but calls can come.
+  explicit ToolCallParser(const Json& tools, const CallMarks& own = {}, bool forced = false);
 
   struct Found {
     std::string text;  // to show: held back as long as it may become a call
@@ -71,6 +73,7 @@ class ToolCallParser {
 
   std::vector<std::string> names_;
   std::vector<CallMarks> marks_;
+  bool forced_ = false;
   State state_ = State::Start;
   bool after_call_ = false;
   std::string held_;  // not yet shown or told

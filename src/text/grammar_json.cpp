@@ -39,11 +39,10 @@ class SchemaCompiler {
   }
 
  private:
-  [[noreturn]] static void malformed(const std::string& path, const std::string& message) {
-    fail(ErrorCode::InvalidArgument, "JSON schema, {}: {}", path, message);
-  }
   NodeId schema(const Json& given, const std::string& path) {
-    if (++depth_ > limits::kGrammarDepthMax) malformed(path, "nested too deep");
+    if (++depth_ > limits::kGrammarDepthMax) {
+      fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested deeper than {} levels", path, limits::kGrammarDepthMax);
+    }
     const NodeId node = schema_body(given, path);
     --depth_;
     return node;
@@ -52,7 +51,9 @@ class SchemaCompiler {
   NodeId schema_body(const Json& given, const std::string& path) {
     builder_.budget().charge(steps_of(given) + path.size() / Budget::kBytesPerStep);
     if (given.is_boolean()) return given.get<bool>() ? text_.value() : builder_.nothing();
-    if (!given.is_object()) malformed(path, "a schema is an object or a boolean");
+    if (!given.is_object()) {
+      fail(ErrorCode::InvalidArgument, "JSON schema, {}: a schema is an object or a boolean", path);
+    }
     check_keywords(given, path);
     if (given.contains("$ref")) return reference(given, path);
     if (given.contains("allOf")) return schema(flat_schema(given, path, root_), path);
@@ -90,7 +91,7 @@ class SchemaCompiler {
   NodeId reference(const Json& given, const std::string& path) {
     const bool alone = std::ranges::none_of(
         given.items(), [](const auto& item) { return item.key() != "$ref" && !is_annotation(item.key()); });
-    if (!given["$ref"].is_string()) malformed(path, "'$ref' must be a string");
+    if (!given["$ref"].is_string()) malformed(path, "$ref", given["$ref"], "a string");
     const std::string target = given["$ref"].get<std::string>();
     const Json& referred = resolve_reference(root_, target, path);
     if (!alone) {
@@ -103,7 +104,7 @@ class SchemaCompiler {
 
   NodeId choices(const Json& given, const std::string& keyword, const std::string& path) {
     const Json& list = given[keyword];
-    if (!list.is_array() || list.empty()) malformed(path, "'" + keyword + "' must be a list of schemas");
+    if (!list.is_array() || list.empty()) malformed(path, keyword, list, "a list of schemas");
     Json rest = given;
     rest.erase(keyword);
     const bool alone = std::ranges::all_of(rest.items(), [](const auto& item) { return is_annotation(item.key()); });
@@ -132,7 +133,7 @@ class SchemaCompiler {
 
   NodeId literals(const Json& given, const std::string& path) {
     if (given.contains("enum") && (!given["enum"].is_array() || given["enum"].empty()))
-      malformed(path, "'enum' must be a list of values");
+      malformed(path, "enum", given["enum"], "a list of values");
     for (const auto& item : given.items()) {
       const std::string& keyword = item.key();
       if (keyword != "const" && keyword != "enum" && keyword != "type" && !is_annotation(keyword)) {
@@ -155,12 +156,21 @@ class SchemaCompiler {
     return type == "array" ? array(given, path) : object(given, path);
   }
 
+  // Numbers of equal parts, which are written one by one.
+  void check_repeats(const Json& given, std::initializer_list<const char*> keywords, const std::string& path) const {
+    for (const char* const keyword : keywords) {
+      if (count_of(given, keyword, path).value_or(0) <= limits::kGrammarRepeatMax) continue;
+      malformed(path, keyword, given[keyword], fmt::format("0 to {}", limits::kGrammarRepeatMax));
+    }
+  }
+
   NodeId string(const Json& given, const std::string& path) {
     const std::vector<std::string> patterns = patterns_of(given);
     const int64_t min = count_of(given, "minLength", path).value_or(0);
     const auto max = count_of(given, "maxLength", path);
     const bool sized = min > 0 || max;
     if (max && *max < min) return builder_.nothing();
+    if (patterns.empty()) check_repeats(given, {"minLength", "maxLength"}, path);
     if (patterns.empty())
       return sized ? text_.quoted(builder_.repeat(text_.any_character(), min, max)) : text_.string();
     if (sized || patterns.size() > 1) return text_.string_of(string_texts(given, path, root_));
@@ -193,7 +203,7 @@ class SchemaCompiler {
   // `keyword` of a number, which is there.
   std::optional<DecimalBound> decimal(const Json& given, const char* keyword, bool exclusive,
                                       const std::string& path) const {
-    if (!given[keyword].is_number()) malformed(path, std::string("'") + keyword + "' must be a number");
+    if (!given[keyword].is_number()) malformed(path, keyword, given[keyword], "a number");
     const std::string text = given[keyword].dump();
     auto found = decimal_bound(text, exclusive);
     if (!found) root_.leave_out(path, fmt::format("keyword '{}' is not supported with an exponent: {}", keyword, text));
@@ -216,7 +226,7 @@ class SchemaCompiler {
   std::optional<DecimalBound> step_of(const Json& given, const std::string& path) const {
     if (!given.contains("multipleOf")) return {};
     auto step = decimal(given, "multipleOf", false, path);
-    if (step && (step->negative || step->is_zero())) malformed(path, "'multipleOf' must be greater than 0");
+    if (step && (step->negative || step->is_zero())) malformed(path, "multipleOf", given["multipleOf"], "above 0");
     return step;
   }
 
@@ -238,8 +248,9 @@ class SchemaCompiler {
   NodeId array(const Json& given, const std::string& path) {
     const int64_t min = count_of(given, "minItems", path).value_or(0);
     const auto max = count_of(given, "maxItems", path);
+    check_repeats(given, {"minItems", "maxItems"}, path);
     const Json prefix = given.value("prefixItems", Json::array());
-    if (!prefix.is_array()) malformed(path, "'prefixItems' must be a list of schemas");
+    if (!prefix.is_array()) malformed(path, "prefixItems", prefix, "a list of schemas");
     const Json rest = given.value("items", Json(true));
     const NodeId item = schema(rest, path + "/items");
     if (given.value("uniqueItems", false) && !(max && *max <= 1)) {
@@ -323,29 +334,54 @@ class SchemaCompiler {
     return builder_.sequence({builder_.literal("{"), text_.space(), members(parts, std::move(others))});
   }
 
-  // What stands behind "{": built from the last property back, for the two cases that something is before it or
-  // nothing.   others: members that may stand behind the properties.
+  // What stands behind "{": built from the last property back, apart for each number of members before it, of which
+  // without `parts.max` no more count than whether there is one.   others: members that may stand behind the
+  // properties.
   NodeId members(const ObjectParts& parts, std::vector<NodeId> others) {
-    const NodeId close = builder_.literal("}");
-    const NodeId end = builder_.sequence({text_.space(), close});
-    NodeId after = end;  // something is before
-    NodeId first = parts.is_never_empty ? builder_.nothing() : close;
-    if (!others.empty() && parts.others_max != 0) {
-      const NodeId other = builder_.any_of(std::move(others));
-      const auto more = parts.others_max ? std::optional(*parts.others_max - 1) : std::nullopt;
-      after = builder_.sequence({builder_.repeat(builder_.sequence({text_.comma(), other}), 0, more), end});
-      first = builder_.any_of({builder_.sequence({other, after}), first});
-    }
+    const auto room_behind = [&](size_t used) { return !parts.max || static_cast<int64_t>(used) < *parts.max; };
+    const auto count = static_cast<int64_t>(parts.properties.size());
+    const auto most = static_cast<size_t>(std::max<int64_t>(parts.max ? std::min(*parts.max, count) : 1, 1));
+    std::vector<NodeId> behind = ends(parts, std::move(others), most);
     for (size_t i = parts.properties.size(); i-- > 0;) {
       const Property& property = parts.properties[i];
       const NodeId value = property_value(property.value, property.path);
-      const NodeId member = text_.member(text_.constant(Json(property.name)), value);
-      const NodeId here_after = builder_.sequence({text_.comma(), member, after});
-      const NodeId here_first = builder_.sequence({member, after});
-      first = property.required ? here_first : builder_.any_of({here_first, first});
-      after = property.required ? here_after : builder_.any_of({here_after, after});
+      NodeId member = text_.member(text_.constant(Json(property.name)), value);
+      if (parts.max) member = rule_of(property.path, member);  // which stands there many times
+      for (size_t used = 0; used <= most; ++used) {  // what stands behind more members is not yet written over
+        NodeId with = builder_.nothing();
+        if (room_behind(used)) {
+          const NodeId next = behind[std::min(used + 1, most)];
+          with = used > 0 ? builder_.sequence({text_.comma(), member, next}) : builder_.sequence({member, next});
+        }
+        behind[used] = property.required ? with : builder_.any_of({with, behind[used]});
+      }
     }
-    return first;
+    return behind[0];
+  }
+
+  // What may stand behind the properties, by the number of members until then, up to `most`.
+  std::vector<NodeId> ends(const ObjectParts& parts, std::vector<NodeId> others, size_t most) {
+    const NodeId close = builder_.literal("}");
+    const NodeId end = builder_.sequence({text_.space(), close});
+    const NodeId none = parts.is_never_empty ? builder_.nothing() : close;
+    std::vector<NodeId> behind(most + 1, end);
+    behind[0] = none;
+    if (others.empty() || parts.max == 0) return behind;
+    NodeId other = builder_.any_of(std::move(others));
+    if (parts.max) other = rule_of("others", other);
+    const NodeId more = builder_.sequence({text_.comma(), other});
+    const auto rest = parts.max ? std::optional(*parts.max - static_cast<int64_t>(most)) : std::nullopt;
+    behind[most] = builder_.sequence({builder_.repeat(more, 0, rest), end});
+    for (size_t used = most; used-- > 1;)
+      behind[used] = builder_.any_of({builder_.sequence({more, behind[used + 1]}), end});
+    behind[0] = builder_.any_of({builder_.sequence({other, behind[1]}), none});
+    return behind;
+  }
+
+  NodeId rule_of(const std::string& name, NodeId body) {
+    const int32_t rule = builder_.new_rule(name);
+    builder_.define(rule, body);
+    return builder_.call(rule);
   }
 
   // Objects and arrays get a rule of their own: what they hold is looked at apart from what is around them.
@@ -353,10 +389,7 @@ class SchemaCompiler {
     const NodeId body = schema(given, path);
     const bool is_compound =
         given.is_object() && (given.contains("properties") || given.contains("items") || given.contains("anyOf"));
-    if (!is_compound) return body;
-    const int32_t rule = builder_.new_rule(path);
-    builder_.define(rule, body);
-    return builder_.call(rule);
+    return is_compound ? rule_of(path, body) : body;
   }
 
   // A rule whose body is still to be compiled.

@@ -9,8 +9,8 @@
 // "type", that type is meant.
 //
 // Known: type, enum, const, properties, required, additionalProperties, patternProperties, propertyNames (a list, or
-// what strings may have), minProperties/maxProperties (where they follow from the rest, 1 at least, or a most where no
-// property is declared), items, prefixItems, minItems, maxItems, uniqueItems (of up to 8 listed values), minLength,
+// what strings may have), minProperties (where it follows from the rest, or 1), maxProperties (beside up to 128
+// properties), items, prefixItems, minItems, maxItems, uniqueItems (of up to 8 listed values), minLength,
 // maxLength, pattern, format (format_pattern(); others are annotations), minimum, maximum, exclusiveMinimum,
 // exclusiveMaximum, multipleOf, $ref within the document, $defs, anyOf, oneOf (where its alternatives are seen to
 // exclude each other), allOf (merged).

@@ -206,7 +206,7 @@ std::vector<std::string> types_of(const Json& schema, const std::string& path) {
   std::vector<std::string> types;
   for (const Json& name : list) {
     if (!name.is_string() || std::ranges::find(kTypes, name.get<std::string>()) == kTypes.end()) {
-      fail(ErrorCode::InvalidArgument, "JSON schema, {}: type {} is none", path, name.dump());
+      malformed(path, "type", name, fmt::format("{}", fmt::join(kTypes, ", ")));
     }
     const auto& type = name.get_ref<const std::string&>();
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);
@@ -225,6 +225,14 @@ bool has_type(const Json& value, std::string_view type) {
          (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>())));
 }
 
+void malformed(const std::string& path, std::string_view keyword, const Json& found, std::string_view allowed) {
+  constexpr size_t kShownMax = 60;
+  std::string text = found.is_array() ? "a list" : found.is_object() ? "an object" : found.dump();
+  if ((found.is_array() || found.is_object()) && found.empty()) text = found.dump();
+  if (text.size() > kShownMax) text = found.is_string() ? "a long string" : "a long number";
+  fail(ErrorCode::InvalidArgument, "JSON schema, {}: '{}' is {}, allowed: {}", path, keyword, text, allowed);
+}
+
 void SchemaRoot::leave_out(const std::string& path, std::string_view message) const {
   if (strict) fail(ErrorCode::Unsupported, "JSON schema, {}: {}", path, message);
 }
@@ -235,8 +243,7 @@ std::optional<int64_t> count_of(const Json& schema, const char* keyword, const s
   const bool whole =
       value.is_number_integer() ||
       (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int32_t>(value.get<double>())));
-  if (!whole || value.get<int64_t>() < 0)
-    fail(ErrorCode::InvalidArgument, "JSON schema, {}: '{}' must be a whole number >= 0", path, keyword);
+  if (!whole || value.get<int64_t>() < 0) malformed(path, keyword, value, "a whole number from 0 on");
   return value.get<int64_t>();
 }
 
@@ -284,20 +291,21 @@ const Json& resolve_reference(const SchemaRoot& root, const std::string& referen
 
 Json flat_schema(const Json& schema, const std::string& path, const SchemaRoot& root, int depth) {
   root.budget.charge(steps_of(schema) + path.size() / Budget::kBytesPerStep);
-  if (depth > limits::kGrammarDepthMax) fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested too deep", path);
+  if (depth > limits::kGrammarDepthMax) {
+    fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested deeper than {} levels", path, limits::kGrammarDepthMax);
+  }
   if (schema.is_boolean()) return schema;
   if (!schema.is_object())
     fail(ErrorCode::InvalidArgument, "JSON schema, {}: a schema is an object or a boolean", path);
   Json rest = with_prefix_items(schema);
   if (schema.contains("$ref")) {
-    if (!schema["$ref"].is_string()) fail(ErrorCode::InvalidArgument, "JSON schema, {}: '$ref' must be a string", path);
+    if (!schema["$ref"].is_string()) malformed(path, "$ref", schema["$ref"], "a string");
     rest.erase("$ref");
     const Json& referred = resolve_reference(root, schema["$ref"].get<std::string>(), path);
     return merge_schemas(rest, referred, path, root, depth + 1);
   }
   if (!schema.contains("allOf")) return rest;
-  if (!schema["allOf"].is_array())
-    fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'allOf' must be a list of schemas", path);
+  if (!schema["allOf"].is_array()) malformed(path, "allOf", schema["allOf"], "a list of schemas");
   rest.erase("allOf");
   for (size_t i = 0; i < schema["allOf"].size(); ++i) {
     rest = merge_schemas(rest, schema["allOf"][i], fmt::format("{}/allOf/{}", path, i), root, depth + 1);

@@ -24,6 +24,11 @@ struct SchemaRoot {
   void leave_out(const std::string& path, std::string_view message) const;
 };
 
+// What `keyword` at `path` says is none of what is allowed.   ERRORS: InvalidArgument "JSON schema, #/properties/a:
+// 'minItems' is -1, allowed: a whole number from 0 on".
+[[noreturn]] void malformed(const std::string& path, std::string_view keyword, const Json& found,
+                            std::string_view allowed);
+
 // What copying a value, or comparing it with another one, costs in the budget's steps.
 [[nodiscard]] size_t steps_of(const Json& value);
 // For comparing each of `left` with each of `right`; for looking a property up in two schemas, which goes by one after

@@ -5,10 +5,13 @@
 #include <map>
 #include <string_view>
 
+#include "base/limits.h"
 #include "text/grammar_json_string.h"
 
 namespace inflight::grammar {
 namespace {
+
+constexpr size_t kCountedMax = 128;  // properties that may be counted: the grammar's size is that squared
 
 class ObjectReader {
  public:
@@ -47,7 +50,7 @@ class ObjectReader {
 
   [[nodiscard]] Json object_at(const char* keyword) const {
     Json found = given_.value(keyword, Json::object());
-    if (!found.is_object()) fail(ErrorCode::InvalidArgument, "JSON schema, {}: '{}' must be an object", path_, keyword);
+    if (!found.is_object()) malformed(path_, keyword, found, "an object");
     root_.budget.charge(steps_of(found));
     return found;
   }
@@ -139,10 +142,15 @@ class ObjectReader {
     if (min > std::max<int64_t>(required_count, 1))
       root_.leave_out(path_, "keyword 'minProperties' above the number of required ones is not supported");
     const auto max = count_of(given_, "maxProperties", path_);
-    if (max && parts_.properties.empty()) {
-      parts_.others_max = max;
-    } else if (max && (!parts_.others.empty() || *max < static_cast<int64_t>(parts_.properties.size()))) {
-      root_.leave_out(path_, "keyword 'maxProperties' below the number of properties is not supported");
+    const size_t count = parts_.properties.size();
+    if (!max || (parts_.others.empty() && *max >= static_cast<int64_t>(count))) return;
+    if (count > kCountedMax || *max > limits::kGrammarRepeatMax) {
+      root_.leave_out(path_,
+                      fmt::format("keyword 'maxProperties' is {} beside {} properties, not supported above {} or "
+                                  "beside more than {}",
+                                  *max, count, limits::kGrammarRepeatMax, kCountedMax));
+    } else {
+      parts_.max = max;
     }
   }
 

@@ -29,7 +29,7 @@ struct OtherProperties {
 struct ObjectParts {
   std::vector<Property> properties;     // in the text's order
   std::vector<OtherProperties> others;  // with different names
-  std::optional<int64_t> others_max;    // how many may be written
+  std::optional<int64_t> max;           // how many may be written of both; nothing: all
   bool is_never_empty = false;
 };
 

@@ -79,6 +79,21 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
   }
 }
 
+// What can only be calls shows no half of one.
+TEST(ToolCallParser, HalfACallThatMustBeOneIsNoText) {
+  for (const std::string text :
+       {R"([{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"a)",
+        R"(<own>[{"name": "f", "arguments": {"a": 1}}]</own>)", R"(<tool_call>{"name": "f",)"}) {
+    for (size_t length = 0; length <= text.size(); ++length) {
+      ToolCallParser parser(kTools, {"<own>", "</own>"}, true);
+      std::string shown;
+      for (size_t i = 0; i < length; ++i) shown += parser.push(text.substr(i, 1)).text;
+      shown += parser.finish().text;
+      EXPECT_EQ(shown, "") << text.substr(0, length);
+    }
+  }
+}
+
 TEST(ToolCallParser, TellsTheNameFirstAndArgumentsAsTheyCome) {
   ToolCallParser parser(kTools);
   const std::string text = R"(<tool_call>{"name": "f", "arguments": {"city": "Paris"}}</tool_call>)";
@@ -149,6 +164,113 @@ TEST(ChatFormat, GivesCallsWithTheirOwnFinishReason) {
     EXPECT_EQ(events[0]["choices"][0]["delta"]["tool_calls"][0]["id"], message["tool_calls"][0]["id"]);
     EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
   }
+}
+
+struct Cut {
+  std::string text, reason;  // OpenAI's finish reason
+  size_t calls;              // that are told
+};
+const std::vector<Cut> kStopped = {
+    {R"([{"name": "f", "arguments": {")", "stop", 1},
+    {R"([{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {)", "stop", 2},
+    {R"([{"name": "f", "arguments": {"a": 1}}, {"name": ")", "tool_calls", 1},
+    {R"([{"name": "f", "arguments": {"a": 1}})", "tool_calls", 1},
+    {R"([{"na)", "stop", 0},
+};
+
+TEST(ChatFormat, ACallThatAStopTextCutsIsNotComplete) {
+  GenerationRequest request;
+  request.tools = kTools;
+  request.tool_choice.kind = ToolChoice::Kind::Required;
+  for (const auto& [text, reason, calls] : kStopped) {
+    for (const auto finish : {INFLIGHT_FINISH_STOP, INFLIGHT_FINISH_LENGTH}) {
+      const Json stop = finish == INFLIGHT_FINISH_STOP ? Json("city") : Json();
+      const auto whole = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+      whole->collect({.text = text, .finish_reason = finish, .stop_reason = stop});
+      const Json choice = Json::parse(whole->whole({}))["choices"][0];
+      const std::string wanted = finish == INFLIGHT_FINISH_STOP ? reason : "length";
+      EXPECT_EQ(choice["finish_reason"], wanted) << text;
+      EXPECT_EQ(choice["stop_reason"], stop);
+      EXPECT_TRUE(choice["message"]["content"].is_null()) << choice;
+      EXPECT_EQ(choice["message"].value("tool_calls", Json::array()).size(), calls) << text;
+
+      const auto streamed = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+      std::string out;
+      for (const char byte : text) streamed->add({.text = std::string(1, byte)}, out);
+      streamed->add({.finish_reason = finish, .stop_reason = stop}, out);
+      const std::vector<Json> events = events_of(out);
+      EXPECT_EQ(events.back()["choices"][0]["finish_reason"], wanted) << text;
+      EXPECT_EQ(events.back()["choices"][0]["stop_reason"], stop);
+      for (const Json& event : events) EXPECT_FALSE(event["choices"][0]["delta"].contains("content")) << event;
+    }
+  }
+  request.parallel_tool_calls = false;  // the second one is not told of, the first one is whole
+  const auto one = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  one->collect({.text = kStopped[1].text, .finish_reason = INFLIGHT_FINISH_STOP, .stop_reason = "x"});
+  EXPECT_EQ(Json::parse(one->whole({}))["choices"][0]["finish_reason"], "tool_calls");
+}
+
+TEST(MessagesFormat, GivesNoInputForHalfACall) {
+  GenerationRequest request;
+  request.tools = kTools;
+  request.tool_choice.kind = ToolChoice::Kind::Required;
+  for (const auto& [text, reason, calls] : kStopped) {
+    const auto format = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    format->collect({.text = text, .finish_reason = INFLIGHT_FINISH_STOP, .stop_reason = "city"});
+    const Json message = Json::parse(format->whole({}));
+    EXPECT_EQ(message["stop_reason"], "stop_sequence");
+    EXPECT_EQ(message["content"].size(), calls - (calls > 0 && reason == "stop" ? 1 : 0)) << message;
+    for (const Json& block : message["content"]) EXPECT_EQ(block["input"], Json::parse(R"({"a": 1})"));
+
+    const auto streamed = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    std::string out;
+    streamed->add({.text = text, .finish_reason = INFLIGHT_FINISH_STOP}, out);  // the model's own end
+    streamed->end({}, out);
+    const std::vector<Json> events = events_of(out);
+    EXPECT_EQ(events[events.size() - 2]["delta"]["stop_reason"], reason == "stop" ? "end_turn" : "tool_use") << text;
+    EXPECT_EQ(out.find("text_delta"), std::string::npos);
+  }
+}
+
+TEST(ResponseFormat, TheCutItemIsIncomplete) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+  const struct {
+    std::string text;
+    bool forced;
+    std::vector<std::string> items;  // their statuses
+  } cases[] = {{"Hi", false, {"incomplete"}},
+               {"", false, {"incomplete"}},
+               {"Hi" + call, false, {"completed", "completed"}},
+               {R"([{"name": "f", "arguments": {)", true, {"incomplete"}},
+               {R"([{"name": ")", true, {}}};
+  for (const auto& [text, forced, items] : cases) {
+    request.tool_choice.kind = forced ? ToolChoice::Kind::Required : ToolChoice::Kind::Auto;
+    const auto whole = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    whole->collect({.text = text, .finish_reason = INFLIGHT_FINISH_LENGTH});
+    const Json answer = Json::parse(whole->whole({}));
+    EXPECT_EQ(answer["status"], "incomplete");
+    std::vector<std::string> statuses;
+    for (const Json& item : answer["output"]) statuses.push_back(item["status"]);
+    EXPECT_EQ(statuses, items) << text;
+    const auto streamed = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    std::string out;
+    streamed->add({.text = text, .finish_reason = INFLIGHT_FINISH_LENGTH}, out);
+    streamed->end({}, out);
+    EXPECT_EQ(events_of(out).back()["response"], answer) << text;
+  }
+}
+
+TEST(ResponseFormat, RepeatsWhatWasAsked) {
+  GenerationRequest request;
+  request.echoed = Json::parse(R"({"metadata": {"a": "b"}, "reasoning": {"effort": "high"}})");
+  const auto format = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+  format->collect({.text = "Hi", .finish_reason = INFLIGHT_FINISH_STOP});
+  const Json answer = Json::parse(format->whole({}));
+  EXPECT_EQ(answer["metadata"], request.echoed["metadata"]);
+  EXPECT_EQ(answer["reasoning"], Json::parse(R"({"effort": "high", "summary": null})"));
+  EXPECT_EQ(answer["truncation"], "disabled");
 }
 
 // A model that opens brackets without end.

@@ -44,15 +44,23 @@ class Simulator(unittest.TestCase):
             ({"workload": "closed", "policy": "./evil.so"}, "'policy' is \"./evil.so\", a name is expected"),
             ({"trace": "/etc/passwd"}, "unknown field 'trace', allowed: workload, device"),
             ({"workload": "closed", "replicas": 64}, "unknown field 'replicas', allowed: workload, device"),
-            ({"workload": "closed", "max_num_seqs": "8"}, "'max_num_seqs' is \"8\", a number up to 1024 is expected"),
-            ({"workload": "closed", "max_num_seqs": 65536}, "'max_num_seqs' is 65536, a number up to 1024 is expected"),
-            ({"workload": "closed", "kv_blocks": 268435456}, "'kv_blocks' is 268435456, a number up to 65536 is expected"),
+            ({"workload": "closed", "max_num_seqs": "8"}, "'max_num_seqs' is \"8\", an integer between 1 and 1024 is expected"),
+            ({"workload": "closed", "max_num_seqs": 65536}, "'max_num_seqs' is 65536, an integer between 1 and 1024 is expected"),
+            ({"workload": "closed", "max_num_seqs": 0}, "'max_num_seqs' is 0, an integer between 1 and 1024 is expected"),
+            ({"workload": "closed", "max_num_seqs": -1}, "'max_num_seqs' is -1, an integer between 1 and 1024 is expected"),
+            ({"workload": "closed", "max_num_seqs": 1.5}, "'max_num_seqs' is 1.5, an integer between 1 and 1024 is expected"),
+            ({"workload": "closed", "max_num_batched_tokens": 0}, "'max_num_batched_tokens' is 0, an integer between 1"),
+            ({"workload": "closed", "max_batch_delay_ms": -1}, "'max_batch_delay_ms' is -1, a number between 0 and 3600000"),
+            ({"workload": "closed", "kv_blocks": 268435456}, "'kv_blocks' is 268435456, an integer between 0 and 65536"),
             ({"workload": "closed", "policy": "nobody"}, "nobody"),
         ):
             status, _, body = server.request("POST", "/inflight/simulate", spec)
             self.assertEqual(status, 404 if message == "nobody" else 400, (spec, body))
             self.assertIn(message, body["error"]["message"])
-        for spec in ({"workload": "closed,requests=1e3,prompt=16,output=16"}, {"workload": "closed", "kv_blocks": 900}):
+            if "expected" in message:
+                self.assertEqual(body["error"]["param"], list(spec)[-1])
+        for spec in ({"workload": "closed", "max_num_seqs": 8.0},
+                     {"workload": "closed,requests=1e3,prompt=16,output=16"}, {"workload": "closed", "kv_blocks": 900}):
             self.assertIn("makespan_s", server.post("/inflight/simulate", spec))
 
     def test_the_manual_lists_its_keys(self):

@@ -84,6 +84,8 @@ class Embeddings(unittest.TestCase):
         size = len(vector("x"))
         for body, param, says in (
                 ({}, "input", "missing"), ({"input": []}, "input", "an empty array"), ({"input": [""]}, "input", "empty"),
+                ({"input": ["x", ""]}, "input[1]", "'input[1]': the prompt is empty"),
+                ({"input": ["x", "word " * 2000, "y"]}, "input[1]", "512"),
                 ({"input": ["x", 5]}, "input[1]", "5"), ({"input": ["x"] * 2049}, "input", "2048"),
                 ({"input": "x", "dimensions": size - 1}, "dimensions", str(size)),
                 ({"input": "x", "dimensions": 0}, "dimensions", "between 1"),

@@ -2,6 +2,7 @@
 // Request bodies to checked requests; every error names its field. Truth: OpenAI's published API reference.
 #include "server/generation_request.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -122,8 +123,8 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kCompletions, R"({"prompt": null})", "prompt", "missing"},
       {kCompletions, R"({"prompt": {}})", "prompt", "an object"},
       {kCompletions, R"({"prompt": []})", "prompt", "an empty array"},
-      {kCompletions, R"({"prompt": [1, -1]})", "prompt", "-1"},
-      {kCompletions, R"({"prompt": [1, 1.5]})", "prompt", "1.5"},
+      {kCompletions, R"({"prompt": [1, -1]})", "prompt[1]", "-1"},
+      {kCompletions, R"({"prompt": [1, 1.5]})", "prompt[1]", "'prompt[1]' is 1.5"},
       {kCompletions, R"({"prompt": ["a", 1]})", "prompt[1]", "1"},
       {kCompletions, R"({"prompt": [[1], []]})", "prompt[1]", "an empty array"},
       {kCompletions, R"({"prompt": "x", "guided_choice": []})", "guided_choice", "an empty array"},
@@ -200,6 +201,81 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kResponses, R"({"instructions": "x"})", "input", "missing"},
       {kResponses, R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "not stored"},
       {kResponses, R"({"input": [{"type": "item_reference"}]})", "input[0].type", "item_reference"},
+  });
+}
+
+std::string repeated(const std::string& item, int count) {
+  std::string list = item;
+  for (int i = 1; i < count; ++i) list += "," + item;
+  return list;
+}
+
+TEST(GenerationRequest, NamesThePartOfAFieldAtFault) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )";
+  expect_faults({
+      {kCompletions, R"({"prompt": [50, 1.5]})", "prompt[1]", "'prompt[1]' is 1.5"},
+      {kCompletions, R"({"prompt": [[50, -1]]})", "prompt[0][1]", "'prompt[0][1]' is -1"},
+      {kCompletions, R"({"prompt": "x", "stop_token_ids": [7, -5]})", "stop_token_ids[1]", "'stop_token_ids[1]' is -5"},
+      {kChat, chat + R"("response_format": {"type": "json_schema"}})", "response_format.json_schema",
+       "'response_format.json_schema' is missing"},
+      {kChat, chat + R"("tools": [{"type": "function"}]})", "tools[0].function.name",
+       "'tools[0].function.name' is missing"},
+      {kResponses, R"({"input": "x", "tools": [{"type": "function"}]})", "tools[0].name", "'tools[0].name' is missing"},
+  });
+}
+
+TEST(GenerationRequest, TellsHowManyEntriesAreTooMany) {
+  const std::string prompt = R"({"prompt": "x", )";
+  const std::string turn = R"({"messages": [{"role": "user", "content": "x"}], )";
+  expect_faults({
+      {kCompletions, prompt + R"("stop": [)" + repeated(R"("a")", 100) + "]}", "stop",
+       "'stop' has 100 entries, at most 16 are allowed"},
+      {kMessages, turn + R"("stop_sequences": [)" + repeated(R"("a")", 17) + "]}", "stop_sequences",
+       "'stop_sequences' has 17 entries, at most 16 are allowed"},
+      {kCompletions, prompt + R"("stop_token_ids": [)" + repeated("1", 65) + "]}", "stop_token_ids",
+       "'stop_token_ids' has 65 entries, at most 64 are allowed"},
+      {kCompletions, prompt + R"("bad_words": [)" + repeated(R"("a")", 1025) + "]}", "bad_words",
+       "'bad_words' has 1025 entries, at most 1024 are allowed"},
+      {kCompletions, prompt + R"("dry_sequence_breakers": [)" + repeated(R"("a")", 17) + "]}", "dry_sequence_breakers",
+       "'dry_sequence_breakers' has 17 entries, at most 16 are allowed"},
+      {kChat, turn + R"("tools": [)" + repeated("{}", 513) + "]}", "tools", "'tools' has 513 entries, at most 512 are"},
+      {kChat, turn + R"("tools": 5})", "tools", "'tools' is 5, an array is expected"},
+      {kCompletions, prompt + R"("stop": [")" + std::string(1025, 'x') + "\"]}", "stop[0]",
+       "'stop[0]' has 1025 bytes, at most 1024 are allowed"},
+      {kCompletions, prompt + R"("stop": ")" + std::string(1025, 'x') + "\"}", "stop", "'stop' has 1025 bytes"},
+      {kCompletions, prompt + R"("guided_regex": ["a"]})", "guided_regex", "is an array, a text of one byte or more"},
+  });
+}
+
+// Truth: OpenAI's published reference of the Responses API.
+TEST(GenerationRequest, ReadsWhatAResponseRepeats) {
+  const GenerationRequest request = read(R"({"input": "x", "metadata": {"a": "b", "": ""}, "truncation": "disabled",
+      "reasoning": {"effort": "high", "summary": null, "generate_summary": "auto"}})",
+                                         kResponses);
+  EXPECT_EQ(request.echoed["metadata"], Json::parse(R"({"a": "b", "": ""})"));
+  EXPECT_EQ(request.echoed["reasoning"], Json::parse(R"({"effort": "high", "summary": "auto"})"));
+  const auto pairs = [](int count) {
+    std::string text = R"("k": "v")";
+    for (int i = 1; i < count; ++i) text += fmt::format(R"(, "k{}": "v")", i);
+    return R"({"input": "x", "metadata": {)" + text + "}}";
+  };
+  std::string wide;
+  for (int i = 0; i < 512; ++i) wide += "ü";
+  EXPECT_EQ(read(pairs(16), kResponses).echoed["metadata"].size(), 16U);
+  EXPECT_EQ(read(R"({"input": "x", "metadata": {"k": ")" + wide + "\"}}", kResponses).echoed["metadata"]["k"], wide);
+  expect_faults({
+      {kResponses, R"({"input": "x", "truncation": "banana"})", "truncation",
+       R"('truncation' is "banana", "disabled")"},
+      {kResponses, R"({"input": "x", "truncation": "auto"})", "truncation", R"("auto" is not supported: )"},
+      {kResponses, pairs(17), "metadata", "'metadata' has 17 entries, at most 16 are allowed"},
+      {kResponses, R"({"input": "x", "metadata": "a"})", "metadata", "an object of texts"},
+      {kResponses, R"({"input": "x", "metadata": {"a": 5}})", "metadata.a", "is 5, a text is expected"},
+      {kResponses, R"({"input": "x", "metadata": {"a": ")" + wide + "x\"}}", "metadata.a",
+       "'metadata.a' has 513 characters, at most 512"},
+      {kResponses, R"({"input": "x", "metadata": {")" + std::string(65, 'k') + R"(": "v"}})", "metadata",
+       "a name of 65 characters, at most 64"},
+      {kResponses, R"({"input": "x", "reasoning": {"effort": "huge"}})", "reasoning.effort", "\"huge\", one of none, "},
+      {kResponses, R"({"input": "x", "reasoning": {"depth": 1}})", "reasoning.depth", "allowed: effort, summary"},
   });
 }
 

@@ -127,6 +127,19 @@ class Fields(unittest.TestCase):
         self.assertEqual(text, item["content"][0]["text"])
         self.assertIn(events[-1]["type"], ("response.completed", "response.incomplete"))
 
+    def test_what_a_response_repeats(self):
+        body = {"model": model, "input": "What color is the sky?", "max_output_tokens": 2, "temperature": 0,
+                "metadata": {"a": "b"}, "reasoning": {"effort": "high"}}
+        answer = server.post("/v1/responses", body)
+        self.assertEqual((answer["metadata"], answer["reasoning"]["effort"], answer["truncation"]),
+                         ({"a": "b"}, "high", "disabled"))
+        self.assertEqual((answer["status"], answer["output"][0]["status"]), ("incomplete", "incomplete"))
+        last = server.stream("/v1/responses", body)[-1]["response"]
+        self.assertEqual((last["metadata"], last["output"][0]["status"]), ({"a": "b"}, "incomplete"))
+        for value in ("banana", "auto"):
+            status, _, answer = server.request("POST", "/v1/responses", {**body, "truncation": value})
+            self.assertEqual((status, answer["error"]["param"]), (400, "truncation"))
+
     def test_input_tokens_are_counted(self):
         earlier = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Blue, I think."}]}
         message = {"type": "message", "role": "user", "content": "What color is the sky?"}

@@ -174,6 +174,21 @@ class Operation(unittest.TestCase):
             self.assertEqual((status, answer["error"]["message"]),
                              (404, "the model 'third' does not exist, served: org/tiny, second"))
 
+    def test_what_can_never_be_asked_for_is_refused(self):
+        for flag, value, says in (("--served-model-name", "", "--served-model-name is empty"),
+                                  ("--cors-origin", "foo", "--cors-origin is 'foo', allowed: *, null or scheme://host[:port]"),
+                                  ("--cors-origin", "http://page.example/", "http://page.example/"),
+                                  ("--cors-origin", "http://Page.example", "lower case"),
+                                  ("--cors-origin", "http://", "scheme://host"), ("--cors-origin", "", "is ''"),
+                                  ("--cors-origin", "http://a:b", "http://a:b")):
+            done = subprocess.run([PROGRAM, "serve", "--port", "0", flag, value], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, (flag, value))
+            self.assertIn(says, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for value in ("null", "https://a.example:8443", "http://[::1]:80"):
+            with Server(PROGRAM, "--cors-origin", value):
+                pass
+
     def test_metrics_have_both_names(self):
         server.post("/v1/completions", STORY)
         metrics = server.metrics()

@@ -194,6 +194,29 @@ class Calls(unittest.TestCase):
             self.assertFalse(any(delta.get("content") for delta in deltas))
             self.assertEqual(events[-1]["choices"][0]["finish_reason"], "tool_calls")
 
+    def test_calls_that_are_cut(self):
+        """By a stop text or by max_tokens: no call is told as whole that is not, and no half of one as text."""
+        body = {**CHAT, "tools": TOOLS[:1], "tool_choice": "required", "temperature": 0}
+        answer = server.post("/v1/chat/completions", {**body, "stop": ["city"]})["choices"][0]
+        arguments = answer["message"]["tool_calls"][0]["function"]["arguments"]
+        self.assertEqual((answer["finish_reason"], answer["stop_reason"], arguments.strip()), ("stop", "city", "{\""))
+        last = server.stream("/v1/chat/completions", {**body, "stop": ["city"]})[-1]["choices"][0]
+        self.assertEqual((last["finish_reason"], last["stop_reason"]), ("stop", "city"))
+        anthropic = {"messages": CHAT["messages"], "tools": [{"name": "get_weather", "input_schema": TOOLS[0]["function"][
+            "parameters"]}], "tool_choice": {"type": "any"}, "temperature": 0}
+        message = server.post("/v1/messages", {**anthropic, "max_tokens": 200, "stop_sequences": ["city"]})
+        self.assertEqual((message["content"], message["stop_reason"], message["stop_sequence"]), ([], "stop_sequence", "city"))
+        for tokens in range(1, 60):
+            answer = server.post("/v1/chat/completions", {**body, "max_tokens": tokens})["choices"][0]
+            if answer["finish_reason"] == "tool_calls":
+                break
+            self.assertEqual((answer["finish_reason"], answer["message"]["content"]), ("length", None), tokens)
+            message = server.post("/v1/messages", {**anthropic, "max_tokens": tokens})
+            self.assertEqual(message["stop_reason"], "max_tokens")
+            for block in message["content"]:
+                self.assertEqual((block["type"], list(block["input"])), ("tool_use", ["city", "unit"]))
+        self.assertGreater(tokens, 10)
+
     def test_named_calls(self):
         for name in ("get_weather", "move"):
             for choice in ({"type": "function", "function": {"name": name}}, {"type": "function", "name": name}):
@@ -231,7 +254,7 @@ class Refusals(unittest.TestCase):
         self.check(path, {**body, "guided_grammar": "root = x"}, "guided_grammar", "line 1")
         self.check(path, {**body, "structured_outputs": {"json_": {}}}, "structured_outputs.json_", "allowed: json, regex")
         self.check(path, {**body, "structured_outputs": {"regex": "a"}, "guided_json": {}}, "guided_json", "at most one")
-        self.check(path, {**body, "response_format": {"type": "json_schema"}}, "response_format.schema", "is missing")
+        self.check(path, {**body, "response_format": {"type": "json_schema"}}, "response_format.json_schema", "is missing")
         self.check(path, {**body, "guided_choice": []}, "guided_choice", "one text or more")
         chat = "/v1/chat/completions"
         self.check(chat, {**CHAT, "tool_choice": "required"}, "tool_choice", "no 'tools'")

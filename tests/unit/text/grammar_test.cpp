@@ -231,7 +231,7 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
   EXPECT_EQ(error(R"({"type": "number", "multipleOf": 1e-7})"),
             "JSON schema, #: keyword 'multipleOf' is not supported with an exponent: 1e-07");
   EXPECT_EQ(error(R"({"type": "integer", "multipleOf": 0})", ErrorCode::InvalidArgument),
-            "JSON schema, #: 'multipleOf' must be greater than 0");
+            "JSON schema, #: 'multipleOf' is 0, allowed: above 0");
   EXPECT_EQ(error(R"({"pattern": "a[ab]{16}$", "maxLength": 30})"),
             "JSON schema, #: an automaton of more than 10000 states is not supported");
   EXPECT_EQ(error(R"x({"patternProperties": {"^(?=a)": {}}})x"),
@@ -245,7 +245,21 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
   EXPECT_EQ(error(R"({"$ref": "http://x"})"), "JSON schema, #: reference 'http://x' is not supported, only: #/...");
   EXPECT_EQ(error(R"({"$ref": "#/$defs/x"})", ErrorCode::InvalidArgument),
             "JSON schema, #: reference '#/$defs/x' points to nothing");
-  EXPECT_EQ(error(R"({"type": "text"})", ErrorCode::InvalidArgument), "JSON schema, #: type \"text\" is none");
+  EXPECT_EQ(error(R"({"type": "text"})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'type' is \"text\", allowed: string, number, integer, object, array, boolean, null");
+  EXPECT_EQ(error(R"({"type": "array", "minItems": 1000000000})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'minItems' is 1000000000, allowed: 0 to 10000");
+  EXPECT_EQ(error(R"({"properties": {"a": {"type": "string", "maxLength": 10001}}})", ErrorCode::InvalidArgument),
+            "JSON schema, #/properties/a: 'maxLength' is 10001, allowed: 0 to 10000");
+  EXPECT_EQ(error(R"({"type": "array", "minItems": -1})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'minItems' is -1, allowed: a whole number from 0 on");
+  EXPECT_EQ(error(R"({"enum": []})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'enum' is [], allowed: a list of values");
+  EXPECT_EQ(error(R"({"properties": 5})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'properties' is 5, allowed: an object");
+  EXPECT_EQ(error(R"({"maxProperties": 10001, "type": "object"})"),
+            "JSON schema, #: keyword 'maxProperties' is 10001 beside 0 properties, not supported above 10000 or beside "
+            "more than 128");
   EXPECT_EQ(error("false", ErrorCode::InvalidArgument), "no text satisfies the grammar");
   EXPECT_EQ(error("7", ErrorCode::InvalidArgument), "JSON schema, #: a schema is an object or a boolean");
   EXPECT_EQ(error(R"({"$ref": "#"})", ErrorCode::InvalidArgument), "rule '#' begins with itself");
@@ -257,7 +271,7 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
     for (size_t i = 0; i < depth; ++i) deep += R"({"items": )";
     return deep + "{}" + std::string(depth, '}');
   };
-  EXPECT_NE(error(nested(100), ErrorCode::InvalidArgument).find("nested too deep"), std::string::npos);
+  EXPECT_NE(error(nested(100), ErrorCode::InvalidArgument).find("nested deeper than 64 levels"), std::string::npos);
   EXPECT_EQ(error(nested(200), ErrorCode::InvalidArgument), "JSON schema: nested deeper than 200 levels");
 }
 

@@ -200,15 +200,15 @@ void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
       .max_admit = count(limits.admissions),
       .reserve_ratio = limits.reserve_ratio};
   if (!instance_.call("plan", view.now, [&] { return ops_.plan(instance_.self(), &step_, &plan); })) return;
+  if (!(plan.reserve_ratio >= 0.0 && plan.reserve_ratio <= 1.0)) {
+    instance_.strike("plan", fmt::format("gave the reserve_ratio {}, allowed: 0 to 1", plan.reserve_ratio));
+    return;
+  }
+  limits.reserve_ratio = plan.reserve_ratio;
   limits.token_budget = limit(plan.step_tokens);
   limits.prefill_tokens = limit(plan.prefill_tokens);
   limits.chunk = limit(plan.max_chunk);
   limits.shape = (plan.flags & INFLIGHT_PLAN_PREFILL_ONLY) != 0 ? StepShape::PrefillOnly : StepShape::DecodeFirst;
-  if (!(plan.reserve_ratio >= 0.0 && plan.reserve_ratio <= 1.0)) {
-    instance_.strike("plan", fmt::format("gave the reserve_ratio {}, allowed: 0 to 1", plan.reserve_ratio));
-  } else {
-    limits.reserve_ratio = plan.reserve_ratio;
-  }
   const bool host_admits = limits.admissions > 0;
   limits.admissions = (plan.flags & INFLIGHT_PLAN_NO_ADMIT) != 0 ? 0 : limit(plan.max_admit);
   if ((host_admits && limits.admissions == 0) || limits.prefill_tokens == 0) holds_back("plan");

@@ -416,6 +416,27 @@ TEST(SchedAdapter, BlamesTheOpThatLetsSomebodyStarve) {
       << adapter.instance().exit_message();
 }
 
+struct WrongPlanner {
+  static constexpr Policy kPolicy =
+      sched_policy("test.wrong-planner", "lets nobody start and reserves 7 times the output");
+  explicit WrongPlanner(const SchedSetup&) {}
+  inflight_plugin_status_t plan(const inflight_step_t&, inflight_plan_t& plan) {
+    plan.flags |= INFLIGHT_PLAN_NO_ADMIT;
+    plan.reserve_ratio = 7.0;
+    return INFLIGHT_PLUGIN_OK;
+  }
+};
+
+// Of a plan with a mistake nothing counts, as the log says.
+TEST(SchedAdapter, AWrongPlanIsTheBuiltInsAltogether) {
+  const inflight_policy_t& policy = *plugin_detail::describe<WrongPlanner>();
+  SchedAdapter adapter(policy, PluginConfig(policy, {}), {.max_requests = 100}, {.report_folder = ""});
+  SchedulerWorld world(pressed_world(), &adapter);
+  world.add({.prompt = random_prompt(10, 1), .max_tokens = 5});
+  world.run();
+  EXPECT_EQ(adapter.instance().strike_count(), 6);  // one a step, none for keeping the request out
+}
+
 // What a policy with nothing but admit() is shown; it lets request 2 wait until step 6.
 struct Shown {
   uint64_t step, id;

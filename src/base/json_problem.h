@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the JSON library says is wrong, without its label: "[json.exception.parse_error.101] parse error at line 1,
-// ...".
+// What the JSON library says is wrong, without its label, of
+// "[json.exception.parse_error.101] parse error at line 1, ...".
 #pragma once
 
 #include <string_view>

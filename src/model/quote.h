@@ -12,8 +12,8 @@ namespace inflight {
 // or \xNN; cut after `bytes_max` bytes of text, with "..." in their place.
 [[nodiscard]] std::string escape(std::string_view text, size_t bytes_max);
 
-// A whole message, whose names may have been quoted before: as escape(), but backslashes stay.
 inline constexpr size_t kLineBytesMax = 8000;
+// A whole message, whose names may have been quoted before: as escape(.., kLineBytesMax), but backslashes stay.
 [[nodiscard]] std::string one_line(std::string_view text);
 
 // 'text': for names in messages.

@@ -182,9 +182,7 @@ Json read_response_input(const Json& input) {
 
 Json read_tools(const Json& tools, bool flat) {
   if (!tools.is_array()) refuse("tools", fmt::format("'tools' is {}, an array is expected", describe(tools)));
-  if (tools.size() > kToolCountMax) {
-    refuse("tools", fmt::format("'tools' has {} entries, at most {} are allowed", tools.size(), kToolCountMax));
-  }
+  check_count("tools", tools.size(), kToolCountMax);
   Json result = Json::array();
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);

@@ -41,11 +41,6 @@ int64_t integer_in(const std::string& field, const Json& value, int64_t min, int
   return value.get<int64_t>();
 }
 
-void check_count(const std::string& field, size_t count, size_t most) {
-  if (count <= most) return;
-  throw ApiError(400, fmt::format("'{}' has {} entries, at most {} are allowed", field, count, most), field);
-}
-
 std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
   std::vector<int32_t> ids;
   ids.reserve(value.size());

@@ -88,6 +88,11 @@ std::string describe(const Json& value) {
   return text.size() <= kShownMax ? text : value.is_string() ? "a string" : "a number";
 }
 
+void check_count(const std::string& field, size_t count, size_t most) {
+  if (count <= most) return;
+  throw ApiError(400, fmt::format("'{}' has {} entries, at most {} are allowed", field, count, most), field);
+}
+
 size_t character_count(std::string_view text) {
   const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
   return static_cast<size_t>(std::ranges::count_if(text, begins));

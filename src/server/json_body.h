@@ -30,6 +30,9 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
 
+// ERRORS: ApiError 400 where `field` has more than `most` entries.
+void check_count(const std::string& field, size_t count, size_t most);
+
 // Of a UTF-8 text.
 [[nodiscard]] size_t character_count(std::string_view text);
 

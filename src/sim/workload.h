@@ -101,8 +101,8 @@ struct Workload {
   // Speculative decoding: how likely a guess is right when those before it are; none: nothing is guessed.
   std::optional<double> acceptance{};
   uint64_t seed = 0;  // of which guesses are right
-  int64_t cut_off_request_count =
-      0;  // of a recording: it ends before they do, and so does what is known of their output
+  // Of a recording: it ends before they do, and so does what is known of their output.
+  int64_t cut_off_request_count = 0;
   int64_t left_out_request_count = 0;  // of a trace: without prompt or output tokens, so they are not in `requests`
 
   [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {

@@ -292,19 +292,22 @@ TEST(FaultyPolicyAlone, SaysWhyItWasNotCreated) {
   }
 }
 
-TEST(FaultyPolicyAlone, LeakedMemoryIsReported) {
+// What is logged from a policy's creation to its end.
+std::string log_of(const std::string& spec) {
   std::string log;
   set_log_sink([&](LogLevel, std::string_view line) { log += line; }, LogLevel::Debug);
-  make_sched(test_plugin("faulty") + ":fault=leak").reset();
+  make_sched(spec).reset();
   set_log_sink({}, LogLevel::Debug);
+  return log;
+}
+
+TEST(FaultyPolicyAlone, LeakedMemoryIsReported) {
+  const std::string log = log_of(test_plugin("faulty") + ":fault=leak");
   EXPECT_NE(log.find("left 1 allocations behind"), std::string::npos) << log;
 }
 
 TEST(FaultyPolicyAlone, FreeingWhatItHadNotAllocatedIsReported) {
-  std::string log;
-  set_log_sink([&](LogLevel, std::string_view line) { log += line; }, LogLevel::Debug);
-  make_sched(test_plugin("sneaky") + ":fault=free_own").reset();
-  set_log_sink({}, LogLevel::Debug);
+  const std::string log = log_of(test_plugin("sneaky") + ":fault=free_own");
   EXPECT_NE(log.find("freed 3 allocations that it had not made"), std::string::npos) << log;
 }
 

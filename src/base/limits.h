@@ -66,6 +66,7 @@ inline constexpr int kTemplateRecursionMax = 1000;            // expressions and
 inline constexpr int kTemplateValueDepthMax = 200;            // lists and mappings within one another
 inline constexpr size_t kTemplateValueBytesMax = 256U << 20;  // all values that one rendering makes
 inline constexpr int64_t kTemplateStepsMax = 10'000'000;      // evaluated nodes of one rendering
+inline constexpr size_t kTemplateWorkMax = size_t{1} << 30;   // bytes of text and values that one rendering looks at
 inline constexpr uint32_t kRegexMatchLimit = 10'000'000;
 
 // Grammars.

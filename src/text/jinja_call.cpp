@@ -46,6 +46,12 @@ void Call::at_most(size_t count) const {
   if (positional.size() > count) fail_at(line, "{} takes {} arguments, not {}", name, count, positional.size());
 }
 
+std::string Call::text() const {
+  std::string text = to_string(subject);
+  if (!subject.is_string()) heap().work(text.size());
+  return text;
+}
+
 Heap& Call::heap() const { return interpreter.heap(); }
 
 namespace {
@@ -77,9 +83,9 @@ Value make_mapping(Call& call, bool is_namespace) {
   const Value value = call.heap().dict(is_namespace);
   for (const Value& given : call.positional) {
     if (!given.is_dict()) fail_at(call.line, "{} needs a mapping, not {}", call.name, type_name(given));
-    for (const auto& [key, item] : given.dict().items) value.dict().set(key, item);
+    for (const auto& [key, item] : given.dict().items) value.dict().set(call.heap(), key, item);
   }
-  for (const auto& [key, item] : call.named) value.dict().set(call.heap().string(key), item);
+  for (const auto& [key, item] : call.named) value.dict().set(call.heap(), call.heap().string(key), item);
   return value;
 }
 

@@ -14,8 +14,6 @@
 namespace inflight::jinja {
 namespace {
 
-std::string text_of(const Call& call) { return to_string(call.subject); }
-
 Value use_default(Call& call) {
   const bool missing = call.subject.is_undefined() || (call.flag(1, "boolean", false) && !truth(call.subject));
   return missing ? call.get(0, "default_value", call.heap().string("")) : call.subject;
@@ -23,7 +21,7 @@ Value use_default(Call& call) {
 
 Value trim(Call& call) {
   const Value characters = call.get(0, "chars", Value::none());
-  const std::string text = text_of(call);
+  const std::string text = call.text();
   if (characters.is_none()) return call.heap().string(std::string(strip_right(strip_left(text))));
   const std::string set = call.string(0, "chars", "");
   return call.heap().string(std::string(strip_right(strip_left(text, set), set)));
@@ -31,17 +29,17 @@ Value trim(Call& call) {
 
 Value replace(Call& call) {
   const Value count = call.get(2, "count", Value::none());
-  return call.heap().string(replace_text(text_of(call), to_string(call.require(0, "old")),
+  return call.heap().string(replace_text(call.text(), to_string(call.require(0, "old")),
                                          to_string(call.require(1, "new")),
                                          count.is_none() ? -1 : call.integer(2, "count", -1)));
 }
 
 // Jinja2's own: words begin behind blanks, hyphens and opening brackets.
 Value title(Call& call) {
-  const std::string text = text_of(call);
+  const std::string text = call.text();
   std::string out;
   bool begins = true;
-  for (const std::string_view bytes : split_characters(text)) {
+  for (const std::string_view bytes : Characters(text)) {
     const char32_t character = first_utf8_character(bytes).code_point;
     const bool separates =
         is_white_space(character) || std::u32string_view(U"-({[<").find(character) != std::u32string_view::npos;
@@ -59,13 +57,13 @@ Value indent(Call& call) {
           : std::string(static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "width", 4), 0, 1000)), ' ');
   const bool first = call.flag(1, "first", false);
   const bool blank = call.flag(2, "blank", false);
-  const std::string text = text_of(call) + "\n";
+  const std::string text = call.text() + "\n";
   std::string out = first ? margin : "";
   const auto lines = split_lines(text);
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out += '\n';
-    if (i > 0 && (blank || !lines[i].empty())) out += margin;
-    out += lines[i];
+    if (i > 0) add_text(out, "\n");
+    if (i > 0 && (blank || !lines[i].empty())) add_text(out, margin);
+    add_text(out, lines[i]);
   }
   return call.heap().string(std::move(out));
 }
@@ -74,13 +72,12 @@ Value truncate(Call& call) {
   const auto length = static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "length", 255), 0, INT32_MAX));
   const std::string end = call.string(2, "end", "...");
   const auto leeway = static_cast<size_t>(std::clamp<int64_t>(call.integer(3, "leeway", 5), 0, INT32_MAX));
-  const std::string text = text_of(call);
-  const auto characters = split_characters(text);
+  const std::string text = call.text();
+  const Characters characters(text);
   const size_t end_length = count_utf8_characters(end);
   if (length < end_length) fail_at(call.line, "truncate: the length is less than that of '{}'", end);
   if (characters.size() <= length + leeway) return call.heap().string(text);
-  std::string out;
-  for (size_t i = 0; i < length - end_length; ++i) out += characters[i];
+  std::string out(characters.part(0, length - end_length));
   if (!call.flag(1, "killwords", false)) out = out.substr(0, out.rfind(' '));
   return call.heap().string(out + end);
 }
@@ -174,14 +171,14 @@ Value write_json(Call& call) {
     format.key_separator = to_string(separators.list().items[1]);
   }
   format.sort_keys = call.flag(3, "sort_keys", false);
-  return call.heap().string(to_json(call.subject, format));
+  return call.heap().string(to_json(call.heap(), call.subject, format));
 }
 
 Value count_words(Call& call) {
-  const std::string text = text_of(call);
+  const std::string text = call.text();
   int64_t count = 0;
   bool in_word = false;
-  for (const std::string_view bytes : split_characters(text)) {
+  for (const std::string_view bytes : Characters(text)) {
     const char32_t character = first_utf8_character(bytes).code_point;
     const bool is_word = is_letter(character) || is_decimal(character) || character == '_';
     if (is_word && !in_word) ++count;
@@ -192,7 +189,7 @@ Value count_words(Call& call) {
 
 Value escape(Call& call) {
   std::string out;
-  for (const char character : text_of(call)) {
+  for (const char character : call.text()) {
     constexpr std::string_view kSpecial = "&<>'\"";
     constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     const size_t index = kSpecial.find(character);
@@ -203,8 +200,8 @@ Value escape(Call& call) {
 
 Value format(Call& call) {
   const Value values = call.named.empty() ? call.heap().list(call.positional, true) : call.heap().dict();
-  for (const auto& [name, value] : call.named) values.dict().set(call.heap().string(name), value);
-  return call.heap().string(format_percent(text_of(call), values, call.line));
+  for (const auto& [name, value] : call.named) values.dict().set(call.heap(), call.heap().string(name), value);
+  return call.heap().string(format_percent(call.text(), values, call.line));
 }
 
 }  // namespace
@@ -213,22 +210,22 @@ void add_value_filters(FilterTable& table) {
   table.insert({
       {"default", use_default},
       {"d", use_default},
-      {"string", [](Call& call) { return call.heap().string(text_of(call)); }},
-      {"safe", [](Call& call) { return call.heap().string(text_of(call)); }},
+      {"string", [](Call& call) { return call.heap().string(call.text()); }},
+      {"safe", [](Call& call) { return call.heap().string(call.text()); }},
       {"escape", escape},
       {"e", escape},
       {"trim", trim},
       {"replace", replace},
-      {"upper", [](Call& call) { return call.heap().string(to_upper(text_of(call))); }},
-      {"lower", [](Call& call) { return call.heap().string(to_lower(text_of(call))); }},
-      {"capitalize", [](Call& call) { return call.heap().string(capitalize_text(text_of(call))); }},
+      {"upper", [](Call& call) { return call.heap().string(to_upper(call.text())); }},
+      {"lower", [](Call& call) { return call.heap().string(to_lower(call.text())); }},
+      {"capitalize", [](Call& call) { return call.heap().string(capitalize_text(call.text())); }},
       {"title", title},
       {"indent", indent},
       {"truncate", truncate},
       {"center",
        [](Call& call) {
          const int64_t width = std::clamp<int64_t>(call.integer(0, "width", 80), 0, 1'000'000);
-         return call.heap().string(pad_text(text_of(call), static_cast<size_t>(width), " ", true, true));
+         return call.heap().string(pad_text(call.text(), static_cast<size_t>(width), " ", true, true));
        }},
       {"format", format},
       {"wordcount", count_words},

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "text/jinja_lexer.h"
+#include "text/jinja_strings.h"
 #include "text/unicode.h"
 
 namespace inflight::jinja {
@@ -60,7 +61,9 @@ Value Interpreter::look_up(const Expression& name) {
 
 Value Interpreter::evaluate(const Expression& expression) {
   const Step step(*this, expression.line);
-  return evaluate_known(expression);
+  const Value value = evaluate_known(expression);
+  if (value.is_string()) heap_.work(value.text().size());  // whoever asked for it reads it
+  return value;
 }
 
 Value Interpreter::evaluate_known(const Expression& expression) {
@@ -117,7 +120,7 @@ Value Interpreter::evaluate_known(const Expression& expression) {
     }
     case ExpressionKind::Concat: {
       std::string text;
-      for (const Value& value : evaluate_all(expression.operands)) text += to_string(value);
+      for (const Value& value : evaluate_all(expression.operands)) add_text(text, to_string(value));
       return heap_.string(std::move(text));
     }
     case ExpressionKind::Compare:
@@ -139,7 +142,7 @@ Value Interpreter::evaluate_dict(const Expression& expression) {
   const Value value = heap_.dict();
   for (size_t i = 0; i < expression.operands.size(); i += 2) {
     const Value key = evaluate(*expression.operands[i]);
-    value.dict().set(key, evaluate(*expression.operands[i + 1]));
+    value.dict().set(heap_, key, evaluate(*expression.operands[i + 1]));
   }
   return value;
 }
@@ -151,14 +154,14 @@ Value Interpreter::evaluate_compare(const Expression& expression) {
     const Value right = evaluate(*expression.operands[i + 1]);
     bool holds = false;
     if (operation == "==" || operation == "!=") {
-      holds = equal(left, right) == (operation == "==");
+      holds = equal(heap_, left, right) == (operation == "==");
     } else if (operation == "in" || operation == "not in") {
       holds = contains(right, left, expression.line) == (operation == "in");
     } else {
       require_defined(left, expression.line);
       require_defined(right, expression.line);
       const bool swap = operation == ">" || operation == "<=";
-      const bool is_less = swap ? less(right, left) : less(left, right);
+      const bool is_less = swap ? less(heap_, right, left) : less(heap_, left, right);
       holds = is_less == (operation == "<" || operation == ">");
     }
     if (!holds) return Value(false);
@@ -181,10 +184,8 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
   const int64_t step = parts[2].value_or(1);
   if (step == 0) fail_at(expression.line, "slice step cannot be zero");
   if (!value.is_string() && !value.is_list()) return {};
-  const std::vector<Value> items = value.is_list() ? value.list().items : std::vector<Value>();
-  const std::vector<std::string_view> characters =
-      value.is_string() ? split_characters(value.text()) : std::vector<std::string_view>();
-  const auto size = static_cast<int64_t>(value.is_string() ? characters.size() : items.size());
+  const Characters characters(value.is_string() ? std::string_view(value.text()) : "");
+  const auto size = static_cast<int64_t>(value.is_string() ? characters.size() : value.list().items.size());
   const auto bound = [&](std::optional<int64_t> part, int64_t fallback) {
     if (!part) return fallback;
     const int64_t index = *part < 0 ? *part + size : *part;
@@ -192,17 +193,19 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
   };
   const int64_t begin = bound(parts[0], step < 0 ? size - 1 : 0);
   const int64_t end = bound(parts[1], step < 0 ? -1 : size);
-  std::string text;
+  if (value.is_string() && step == 1) {
+    return heap_.string(
+        std::string(characters.part(static_cast<size_t>(begin), static_cast<size_t>(std::max(begin, end)))));
+  }
+  const std::vector<Value> letters = value.is_string() ? iterate(value, expression.line) : std::vector<Value>();
+  const std::vector<Value>& items = value.is_string() ? letters : value.list().items;
   std::vector<Value> chosen;
   const int64_t stride = std::clamp<int64_t>(step, -size - 1, size + 1);
-  for (int64_t i = begin; stride > 0 ? i < end : i > end; i += stride) {
-    if (value.is_string()) {
-      text += characters[static_cast<size_t>(i)];
-    } else {
-      chosen.push_back(items[static_cast<size_t>(i)]);
-    }
-  }
-  return value.is_string() ? heap_.string(std::move(text)) : heap_.list(std::move(chosen), value.kind() == Kind::Tuple);
+  for (int64_t i = begin; stride > 0 ? i < end : i > end; i += stride) chosen.push_back(items[static_cast<size_t>(i)]);
+  if (value.is_list()) return heap_.list(std::move(chosen), value.kind() == Kind::Tuple);
+  std::string text;
+  for (const Value& letter : chosen) text += letter.text();
+  return heap_.string(std::move(text));
 }
 
 void Interpreter::evaluate_arguments(const std::vector<Argument>& arguments, Call& call) {
@@ -271,15 +274,15 @@ Value Interpreter::attribute(const Value& value, const std::string& name, int li
 Value Interpreter::item(const Value& value, const Value& key, int line) {
   require_defined(value, line);
   if (value.is_dict()) {
-    if (const auto found = value.dict().find(key)) return *found;
+    if (const auto found = value.dict().find(heap_, key)) return *found;
   }
   if (key.is_integer() && (value.is_list() || value.is_string())) {
-    const auto characters = value.is_string() ? split_characters(value.text()) : std::vector<std::string_view>();
+    const Characters characters(value.is_string() ? std::string_view(value.text()) : "");
     const auto size = static_cast<int64_t>(value.is_string() ? characters.size() : value.list().items.size());
     const int64_t index = key.integer() < 0 ? key.integer() + size : key.integer();
     if (index < 0 || index >= size) return {};
     const auto place = static_cast<size_t>(index);
-    return value.is_string() ? heap_.string(std::string(characters[place])) : value.list().items[place];
+    return value.is_string() ? heap_.string(std::string(characters.part(place, place + 1))) : value.list().items[place];
   }
   if (!key.is_string()) return {};
   if (value.is_dict()) return find_method(*this, value, key.text()).value_or(Value::undefined(&key.text()));
@@ -299,7 +302,7 @@ std::vector<Value> Interpreter::iterate(const Value& value, int line) {
       for (const auto& entry : value.dict().items) items.push_back(entry.first);
       break;
     case Kind::String:
-      for (const std::string_view character : split_characters(value.text())) {
+      for (const std::string_view character : Characters(value.text())) {
         items.push_back(heap_.string(std::string(character)));
       }
       break;
@@ -312,9 +315,9 @@ std::vector<Value> Interpreter::iterate(const Value& value, int line) {
 
 bool Interpreter::contains(const Value& container, const Value& value, int line) {
   if (container.is_undefined()) return false;
-  if (container.is_dict()) return container.dict().find(value).has_value();
+  if (container.is_dict()) return container.dict().find(heap_, value).has_value();
   if (container.is_list()) {
-    return std::ranges::any_of(container.list().items, [&](const Value& item) { return equal(item, value); });
+    return std::ranges::any_of(container.list().items, [&](const Value& item) { return equal(heap_, item, value); });
   }
   if (!container.is_string()) fail_at(line, "a value of type {} has no items", type_name(container));
   if (!value.is_string()) fail_at(line, "'in' needs a string on the left of a string, not {}", type_name(value));

@@ -37,6 +37,7 @@ struct Call {
   [[nodiscard]] bool flag(size_t index, std::string_view argument, bool fallback) const;
   // ERRORS: InvalidArgument for more than `count` positional arguments.
   void at_most(size_t count) const;
+  [[nodiscard]] std::string text() const;  // str(subject)
   [[nodiscard]] Heap& heap() const;
 };
 

@@ -49,8 +49,8 @@ Value join(Call& call) {
   std::string out;
   bool first = true;
   for (const Value& item : items_of(call)) {
-    if (!std::exchange(first, false)) out += separator;
-    out += to_string(path && !path->is_none() ? get_path(call, item, *path) : item);
+    if (!std::exchange(first, false)) add_text(out, separator);
+    add_text(out, to_string(path && !path->is_none() ? get_path(call, item, *path) : item));
   }
   return call.heap().string(std::move(out));
 }
@@ -85,6 +85,11 @@ Value items(Call& call) {
 // For jinja2's lazy filters: what is false (none, 0) has no items, where the others raise an error.
 std::vector<Value> items_if_true(Call& call) { return truth(call.subject) ? items_of(call) : std::vector<Value>{}; }
 
+// What is evaluated counts by itself, items that are passed on do not.
+void count_text(Call& call, const Value& item) {
+  if (item.is_string()) call.heap().work(item.text().size());
+}
+
 // map('filter', ...) or map(attribute='name', default=...)
 Value map(Call& call) {
   std::vector<Value> results;
@@ -100,6 +105,7 @@ Value map(Call& call) {
       inner.positional.assign(call.positional.begin() + 1, call.positional.end());
       call.heap().charge(inner.positional.size() * sizeof(Value));
       inner.named = call.named;
+      count_text(call, item);
       results.push_back(call.interpreter.apply_filter(inner));
     }
   }
@@ -117,6 +123,7 @@ Value choose(Call& call, bool wanted, bool by_attribute) {
       const std::string name = to_string(call.positional[skip]);
       Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = value};
       inner.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1, call.positional.end());
+      count_text(call, value);
       holds = call.interpreter.apply_test(inner);
     }
     if (holds == wanted) chosen.push_back(item);
@@ -134,8 +141,8 @@ std::vector<Value> sorted(Call& call, const std::vector<Value>& values, const st
                           bool case_sensitive, bool reverse_order) {
   std::vector<std::pair<Value, Value>> keyed;  // key, item
   for (const Value& item : values) keyed.emplace_back(sort_key(call, item, path, case_sensitive), item);
-  std::ranges::stable_sort(keyed, [reverse_order](const auto& a, const auto& b) {
-    return reverse_order ? less(b.first, a.first) : less(a.first, b.first);
+  std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
+    return reverse_order ? less(call.heap(), b.first, a.first) : less(call.heap(), a.first, b.first);
   });
   std::vector<Value> result;
   for (const auto& entry : keyed) result.push_back(entry.second);
@@ -154,7 +161,7 @@ Value unique(Call& call) {
   std::vector<Value> result;
   for (const Value& item : items_of(call)) {
     const Value key = sort_key(call, item, path, case_sensitive);
-    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(other, key); })) continue;
+    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(call.heap(), other, key); })) continue;
     seen.push_back(key);
     result.push_back(item);
   }
@@ -168,7 +175,7 @@ Value extreme(Call& call, bool greatest) {
   Value best_key;
   for (const Value& item : items_of(call)) {
     const Value key = sort_key(call, item, path, case_sensitive);
-    if (best && !(greatest ? less(best_key, key) : less(key, best_key))) continue;
+    if (best && !(greatest ? less(call.heap(), best_key, key) : less(call.heap(), key, best_key))) continue;
     best = item;
     best_key = key;
   }
@@ -201,7 +208,7 @@ Value group_by(Call& call) {
   std::optional<Value> key;
   for (const Value& item : values) {
     const Value own = sort_key(call, item, path, false);
-    if (!key || !equal(*key, own)) {
+    if (!key || !equal(call.heap(), *key, own)) {
       groups.push_back(call.heap().list({get_path(call, item, path), call.heap().list()}, true));
       key = own;
     }

@@ -53,7 +53,8 @@ Value strip(Call& call, bool left, bool right) {
 bool has_affix(Call& call, bool at_end) {
   call.at_most(1);
   const Value affix = call.require(0, "prefix");
-  const std::vector<Value> all = affix.is_list() ? affix.list().items : std::vector<Value>{affix};
+  const std::vector<Value> all =
+      affix.is_list() ? call.interpreter.iterate(affix, call.line) : std::vector<Value>{affix};
   return std::ranges::any_of(all, [&](const Value& one) {
     if (!one.is_string()) fail_at(call.line, "{} needs a string, not {}", call.name, type_name(one));
     return at_end ? text_of(call).ends_with(one.text()) : text_of(call).starts_with(one.text());
@@ -102,8 +103,8 @@ Value pad(Call& call, bool left, bool right) {
 // Whether there is a character, and `predicate` holds for each.
 template <typename Predicate>
 bool all_characters(Call& call, Predicate&& predicate) {
-  const auto characters = split_characters(text_of(call));
-  return !characters.empty() && std::ranges::all_of(characters, [&](std::string_view bytes) {
+  const Characters characters(text_of(call));
+  return !text_of(call).empty() && std::ranges::all_of(characters, [&](std::string_view bytes) {
     return predicate(first_utf8_character(bytes).code_point);
   });
 }
@@ -113,8 +114,8 @@ Value join(Call& call) {
   bool first = true;
   for (const Value& item : call.interpreter.iterate(call.require(0, "iterable"), call.line)) {
     if (!item.is_string()) fail_at(call.line, "join: found {}, wanted str", type_name(item));
-    if (!std::exchange(first, false)) out += text_of(call);
-    out += item.text();
+    if (!std::exchange(first, false)) add_text(out, text_of(call));
+    add_text(out, item.text());
   }
   return call.heap().string(std::move(out));
 }
@@ -143,7 +144,7 @@ Value format(Call& call) {
         fail_at(call.line, "format: field '{}' is not supported", field.substr(0, 64));
       }
       const size_t index = field.empty() ? next++ : is_index && field.size() < 6 ? std::stoul(field) : SIZE_MAX;
-      out += to_string(call.require(index, field));
+      add_text(out, to_string(call.require(index, field)));
       i = close;
     } else {
       out += text[i];
@@ -228,12 +229,12 @@ Value dict_values(Call& call) {
 
 Value dict_get(Call& call) {
   call.at_most(2);
-  return call.subject.dict().find(call.require(0, "key")).value_or(call.get(1, "default", Value::none()));
+  return call.subject.dict().find(call.heap(), call.require(0, "key")).value_or(call.get(1, "default", Value::none()));
 }
 
 Value dict_copy(Call& call) {
   const Value copy = call.heap().dict();
-  for (const auto& [key, value] : call.subject.dict().items) copy.dict().set(key, value);
+  for (const auto& [key, value] : call.subject.dict().items) copy.dict().set(call.heap(), key, value);
   return copy;
 }
 
@@ -251,7 +252,7 @@ const Methods& dict_methods() {
 Value list_index(Call& call) {
   const Value wanted = call.require(0, "value");
   const auto& items = call.subject.list().items;
-  const auto found = std::ranges::find_if(items, [&](const Value& item) { return equal(item, wanted); });
+  const auto found = std::ranges::find_if(items, [&](const Value& item) { return equal(call.heap(), item, wanted); });
   if (found == items.end()) fail_at(call.line, "index: the value is not in the list");
   return Value(static_cast<int64_t>(found - items.begin()));
 }
@@ -259,8 +260,8 @@ Value list_index(Call& call) {
 Value list_count(Call& call) {
   const Value wanted = call.require(0, "value");
   const auto& items = call.subject.list().items;
-  return Value(
-      static_cast<int64_t>(std::ranges::count_if(items, [&](const Value& item) { return equal(item, wanted); })));
+  return Value(static_cast<int64_t>(
+      std::ranges::count_if(items, [&](const Value& item) { return equal(call.heap(), item, wanted); })));
 }
 
 const Methods& list_methods() {
@@ -295,6 +296,7 @@ std::optional<Value> find_method(Interpreter& interpreter, const Value& value, c
   if (found == methods.end()) return {};
   return interpreter.heap().function(name, [value, method = found->second](Call& call) {
     call.subject = value;
+    if (value.is_string()) call.heap().work(value.text().size());
     return method(call);
   });
 }

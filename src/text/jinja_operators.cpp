@@ -194,7 +194,7 @@ std::string format_percent(const std::string& format, const Value& values, int l
       continue;
     }
     if (!named && used >= (is_tuple ? values.list().items.size() : 1)) fail_at(line, "a format has too few values");
-    out += convert(conversion, named ? *named : is_tuple ? values.list().items[used] : values, line);
+    add_text(out, convert(conversion, named ? *named : is_tuple ? values.list().items[used] : values, line));
     if (!named) ++used;
   }
   if (is_tuple && used < values.list().items.size()) fail_at(line, "a format has too many values");

@@ -144,7 +144,7 @@ Value Interpreter::loop_attribute(const Function& loop, const std::string& name)
   if (name == "changed") {
     return heap_.function(name, [&state = const_cast<Function&>(loop)](Call& call) {  // NOLINT: ours, on our heap
       const Value values = call.heap().list(call.positional, true);
-      const bool changed = !state.last_changed || !equal(*state.last_changed, values);
+      const bool changed = !state.last_changed || !equal(call.heap(), *state.last_changed, values);
       state.last_changed = values;
       return Value(changed);
     });
@@ -221,7 +221,7 @@ Value Interpreter::run_macro(const Statement& statement, Scope* scope, Call& cal
       "varargs",
       heap_.list({call.positional.begin() + static_cast<std::ptrdiff_t>(used), call.positional.end()}, true));
   const Value rest = heap_.dict();
-  for (const auto& [name, value] : call.named) rest.dict().set(heap_.string(name), value);
+  for (const auto& [name, value] : call.named) rest.dict().set(heap_, heap_.string(name), value);
   scope_->variables.insert_or_assign("kwargs", rest);
   std::string out;
   (void)execute(statement.body, out);
@@ -238,7 +238,7 @@ void Interpreter::assign(const Expression& target, const Value& value) {
     if (space.kind() != Kind::Namespace) {
       fail_at(target.line, "cannot set '{}.{}': not a namespace", target.operands[0]->text, target.text);
     }
-    space.dict().set(Value(&target.text), value);
+    space.dict().set(heap_, Value(&target.text), value);
   } else {
     const std::vector<Value> values = iterate(value, target.line);
     if (values.size() != target.operands.size()) {

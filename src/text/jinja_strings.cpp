@@ -4,10 +4,35 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "base/limits.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace inflight::jinja {
+
+void require_size(size_t bytes) {
+  if (bytes > limits::kTemplateValueBytesMax) {
+    fail(ErrorCode::InvalidArgument, "chat template: its values and output take more than {} bytes",
+         limits::kTemplateValueBytesMax);
+  }
+}
+
+void add_text(std::string& out, std::string_view part) {
+  require_size(out.size() + part.size());
+  out += part;
+}
+
+namespace {
+
+// One more view of what will be texts of their own.
+template <typename T>
+void add_part(std::vector<T>& parts, T part) {
+  require_size((parts.size() + 1) * sizeof(std::string));
+  parts.push_back(part);
+}
+
+}  // namespace
 
 std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
                                          bool from_right) {
@@ -15,7 +40,7 @@ std::vector<std::string_view> split_text(std::string_view text, std::string_view
   while (count != 0) {
     const size_t at = from_right ? text.rfind(separator) : text.find(separator);
     if (at == std::string_view::npos) break;
-    parts.push_back(from_right ? text.substr(at + separator.size()) : text.substr(0, at));
+    add_part(parts, from_right ? text.substr(at + separator.size()) : text.substr(0, at));
     text = from_right ? text.substr(0, at) : text.substr(at + separator.size());
     --count;
   }
@@ -28,9 +53,9 @@ std::vector<std::string_view> split_white_space(std::string_view text, int64_t c
   std::vector<std::pair<size_t, size_t>> words;  // [begin, end)
   size_t at = 0;
   bool inside = false;
-  for (const std::string_view bytes : split_characters(text)) {
+  for (const std::string_view bytes : Characters(text)) {
     const bool is_space = is_white_space(first_utf8_character(bytes).code_point);
-    if (!is_space && !inside) words.emplace_back(at, at);
+    if (!is_space && !inside) add_part(words, {at, at});
     inside = !is_space;
     at += bytes.size();
     if (inside) words.back().second = at;
@@ -49,7 +74,7 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const size_t end = text.find_first_of("\n\r");
-    lines.push_back(text.substr(0, end));
+    add_part(lines, text.substr(0, end));
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + (text.substr(end, 2) == "\r\n" ? 2 : 1));
   }
@@ -59,18 +84,22 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 std::string replace_text(std::string_view text, std::string_view old_part, std::string_view new_part, int64_t count) {
   std::string out;
   if (old_part.empty()) {  // between all characters, and at both ends
-    const auto characters = split_characters(text);
-    for (size_t i = 0; i <= characters.size(); ++i) {
-      if (count < 0 || static_cast<int64_t>(i) < count) out += new_part;
-      if (i < characters.size()) out += characters[i];
+    for (const std::string_view character : Characters(text)) {
+      if (count != 0) add_text(out, new_part);
+      if (count > 0) --count;
+      add_text(out, character);
     }
+    if (count != 0) add_text(out, new_part);
     return out;
   }
-  const auto parts = split_text(text, old_part, count, false);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) out += new_part;
-    out += parts[i];
+  while (count-- != 0) {
+    const size_t at = text.find(old_part);
+    if (at == std::string_view::npos) break;
+    add_text(out, text.substr(0, at));
+    add_text(out, new_part);
+    text.remove_prefix(at + old_part.size());
   }
+  add_text(out, text);
   return out;
 }
 
@@ -80,9 +109,9 @@ std::string pad_text(std::string_view text, size_t width, std::string_view fill,
   // str.center() puts the odd one on the left where the width is odd.
   const size_t at_left = left && right ? missing / 2 + (missing & width & 1U) : left ? missing : 0;
   std::string out;
-  for (size_t i = 0; i < at_left; ++i) out += fill;
-  out += text;
-  for (size_t i = at_left; i < missing; ++i) out += fill;
+  for (size_t i = 0; i < at_left; ++i) add_text(out, fill);
+  add_text(out, text);
+  for (size_t i = at_left; i < missing; ++i) add_text(out, fill);
   return out;
 }
 
@@ -95,7 +124,7 @@ std::string capitalize_text(std::string_view text) {
 std::string title_text(std::string_view text) {
   std::string out;
   bool in_word = false;
-  for (const std::string_view bytes : split_characters(text)) {
+  for (const std::string_view bytes : Characters(text)) {
     const bool letter = is_letter(first_utf8_character(bytes).code_point);
     out += letter ? in_word ? to_lower(bytes) : to_upper(bytes) : std::string(bytes);
     in_word = letter;

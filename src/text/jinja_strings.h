@@ -9,8 +9,12 @@
 
 namespace inflight::jinja {
 
+// ERRORS (these two, and those below that make a text): InvalidArgument for more than limits::kTemplateValueBytesMax.
+void require_size(size_t bytes);
+void add_text(std::string& out, std::string_view part);
+
 // The parts between separators, cut at most `count` times (< 0: everywhere), from the right end where asked.
-// REQUIRES: separator is not empty.   LIFETIME (these three): views of `text`.
+// REQUIRES: separator is not empty.   LIFETIME (these three): views of `text`.   ERRORS: InvalidArgument for too many.
 [[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
                                                        bool from_right);
 // The same at runs of white space; no empty parts.

@@ -21,10 +21,10 @@ bool is_less(Call& call, bool swap) {
   const Value other = call.require(0, "other");
   require_defined(call.subject, call.line);
   require_defined(other, call.line);
-  return swap ? less(other, call.subject) : less(call.subject, other);
+  return swap ? less(call.heap(), other, call.subject) : less(call.heap(), call.subject, other);
 }
 
-bool is_equal(Call& call) { return equal(call.subject, call.require(0, "other")); }
+bool is_equal(Call& call) { return equal(call.heap(), call.subject, call.require(0, "other")); }
 bool is_not_equal(Call& call) { return !is_equal(call); }
 bool is_greater(Call& call) { return is_less(call, true); }
 bool is_lesser(Call& call) { return is_less(call, false); }
@@ -43,16 +43,16 @@ bool is_same(Call& call) {
   if (value.kind() != other.kind()) return false;
   if (value.is_list()) return &value.list() == &other.list();
   if (value.is_dict()) return &value.dict() == &other.dict();
-  return equal(value, other);
+  return equal(call.heap(), value, other);
 }
 
 bool is_upper_text(Call& call) {
-  const std::string text = to_string(call.subject);
+  const std::string text = call.text();
   return to_upper(text) == text && to_lower(text) != text;
 }
 
 bool is_lower_text(Call& call) {
-  const std::string text = to_string(call.subject);
+  const std::string text = call.text();
   return to_lower(text) == text && to_upper(text) != text;
 }
 

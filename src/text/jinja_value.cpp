@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "text/jinja_strings.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -18,16 +19,16 @@ void check_depth(int depth) {
   }
 }
 
-bool equal_lists(const List& left, const List& right, int depth) {
+bool equal_lists(Heap& heap, const List& left, const List& right, int depth) {
   return std::ranges::equal(left.items, right.items,
-                            [depth](const Value& a, const Value& b) { return equal(a, b, depth + 1); });
+                            [&](const Value& a, const Value& b) { return equal(heap, a, b, depth + 1); });
 }
 
-bool equal_dicts(const Dict& left, const Dict& right, int depth) {
+bool equal_dicts(Heap& heap, const Dict& left, const Dict& right, int depth) {
   if (left.items.size() != right.items.size()) return false;
   return std::ranges::all_of(left.items, [&](const auto& item) {
-    const auto other = right.find(item.first);
-    return other && equal(item.second, *other, depth + 1);
+    const auto other = right.find(heap, item.first);
+    return other && equal(heap, item.second, *other, depth + 1);
   });
 }
 
@@ -40,11 +41,12 @@ std::string number_text(double number) {
   return text;
 }
 
-std::string quote_python(std::string_view text) {
+void write_quoted(std::string& out, std::string_view text) {
+  require_size(out.size() + text.size());
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
-  std::string out(1, quote);
-  for (const std::string_view bytes : split_characters(text)) {
+  out += quote;
+  for (const std::string_view bytes : Characters(text)) {
     const char first = bytes[0];
     if (first == quote || first == '\\') {
       (out += '\\') += first;
@@ -56,18 +58,19 @@ std::string quote_python(std::string_view text) {
       out += bytes;
     }
   }
-  return out + quote;
+  out += quote;
 }
 
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonFormat& format) : format_(format) {
+  JsonWriter(Heap& heap, const JsonFormat& format) : heap_(heap), format_(format) {
     if (format_.item_separator.empty()) format_.item_separator = format_.indent ? "," : ", ";
     if (format_.key_separator.empty()) format_.key_separator = ": ";
   }
 
   void write(const Value& value, int depth) {
     check_depth(depth);
+    require_size(out_.size());
     switch (value.kind()) {
       case Kind::None:
         out_ += "null";
@@ -108,8 +111,9 @@ class JsonWriter {
   void write_string(std::string_view text) {
     constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t";
     constexpr std::string_view kLetters = "\"\\bfnrt";
+    require_size(out_.size() + text.size());
     out_ += '"';
-    for (const std::string_view bytes : split_characters(text)) {
+    for (const std::string_view bytes : Characters(text)) {
       const char32_t code_point = first_utf8_character(bytes).code_point;
       if (const size_t index = kSpecial.find(bytes[0]); bytes.size() == 1 && index != std::string_view::npos) {
         (out_ += '\\') += kLetters[index];
@@ -129,13 +133,13 @@ class JsonWriter {
   void begin_line(int depth) {
     if (!format_.indent) return;
     out_ += '\n';
-    for (int i = 0; i < depth; ++i) out_ += *format_.indent;
+    for (int i = 0; i < depth; ++i) add_text(out_, *format_.indent);
   }
 
   void write_list(const List& list, int depth) {
     out_ += '[';
     for (size_t i = 0; i < list.items.size(); ++i) {
-      if (i > 0) out_ += format_.item_separator;
+      if (i > 0) add_text(out_, format_.item_separator);
       begin_line(depth + 1);
       write(list.items[i], depth + 1);
     }
@@ -146,14 +150,14 @@ class JsonWriter {
   void write_dict(const Dict& dict, int depth) {
     std::vector<std::pair<Value, Value>> items = dict.items;
     if (format_.sort_keys) {
-      std::ranges::stable_sort(items, [](const auto& a, const auto& b) { return less(a.first, b.first); });
+      std::ranges::stable_sort(items, [this](const auto& a, const auto& b) { return less(heap_, a.first, b.first); });
     }
     out_ += '{';
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_ += format_.item_separator;
+      if (i > 0) add_text(out_, format_.item_separator);
       begin_line(depth + 1);
       write_key(items[i].first);
-      out_ += format_.key_separator;
+      add_text(out_, format_.key_separator);
       write(items[i].second, depth + 1);
     }
     if (!items.empty()) begin_line(depth);
@@ -167,6 +171,7 @@ class JsonWriter {
     out_ += '"';
   }
 
+  Heap& heap_;
   JsonFormat format_;
   std::string out_;
 };
@@ -178,35 +183,38 @@ std::optional<Value> Dict::find(std::string_view key) const {
   return found == index.end() ? std::nullopt : std::optional(items[found->second].second);
 }
 
-std::optional<Value> Dict::find(const Value& key) const {
-  if (key.is_string()) return find(std::string_view(key.text()));
-  const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
-  return found == items.end() ? std::nullopt : std::optional(found->second);
+std::optional<size_t> Dict::place_of(Heap& heap, const Value& key) const {
+  if (key.is_string()) {
+    const auto found = index.find(std::string_view(key.text()));
+    return found == index.end() ? std::nullopt : std::optional(found->second);
+  }
+  const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(heap, item.first, key); });
+  return found == items.end() ? std::nullopt : std::optional(static_cast<size_t>(found - items.begin()));
 }
 
-void Dict::set(const Value& key, const Value& value) {
-  if (key.is_string()) {
-    const auto [place, inserted] = index.try_emplace(key.text(), items.size());
-    if (inserted) {
-      items.emplace_back(key, value);
-    } else {
-      items[place->second].second = value;
-    }
+std::optional<Value> Dict::find(Heap& heap, const Value& key) const {
+  const auto place = place_of(heap, key);
+  return place ? std::optional(items[*place].second) : std::nullopt;
+}
+
+void Dict::set(Heap& heap, const Value& key, const Value& value) {
+  if (const auto place = place_of(heap, key)) {
+    items[*place].second = value;
     return;
   }
-  const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
-  if (found == items.end()) {
-    items.emplace_back(key, value);
-  } else {
-    found->second = value;
-  }
+  if (key.is_string()) index.emplace(key.text(), items.size());
+  items.emplace_back(key, value);
 }
 
 void Heap::charge(size_t bytes) {
   bytes_ += bytes;
-  if (bytes_ > limits::kTemplateValueBytesMax) {
-    fail(ErrorCode::InvalidArgument, "chat template: its values and output take more than {} bytes",
-         limits::kTemplateValueBytesMax);
+  require_size(bytes_);
+}
+
+void Heap::work(size_t amount) {
+  work_ += amount;
+  if (work_ > limits::kTemplateWorkMax) {
+    fail(ErrorCode::InvalidArgument, "chat template: looks at more than {} bytes", limits::kTemplateWorkMax);
   }
 }
 
@@ -254,7 +262,7 @@ Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
     return value;
   }
   const Value value = dict();
-  for (const auto& [key, item] : json.items()) value.dict().set(string(key), from_json(item, depth + 1));
+  for (const auto& [key, item] : json.items()) value.dict().set(*this, string(key), from_json(item, depth + 1));
   return value;
 }
 
@@ -280,19 +288,21 @@ bool truth(const Value& value) {
   }
 }
 
-bool equal(const Value& left, const Value& right, int depth) {
+bool equal(Heap& heap, const Value& left, const Value& right, int depth) {
   check_depth(depth);
+  heap.work(sizeof(Value));
   if (left.is_integer() && right.is_integer()) return left.integer() == right.integer();
   if (left.is_number() && right.is_number()) return left.number() == right.number();
   if (left.kind() != right.kind()) return false;
   switch (left.kind()) {
     case Kind::String:
+      heap.work(std::min(left.text().size(), right.text().size()));
       return left.text() == right.text();
     case Kind::List:
     case Kind::Tuple:
-      return equal_lists(left.list(), right.list(), depth);
+      return equal_lists(heap, left.list(), right.list(), depth);
     case Kind::Dict:
-      return equal_dicts(left.dict(), right.dict(), depth);
+      return equal_dicts(heap, left.dict(), right.dict(), depth);
     case Kind::Namespace:
       return &left.dict() == &right.dict();
     case Kind::Function:
@@ -302,59 +312,102 @@ bool equal(const Value& left, const Value& right, int depth) {
   }
 }
 
-bool less(const Value& left, const Value& right, int depth) {
+bool less(Heap& heap, const Value& left, const Value& right, int depth) {
   check_depth(depth);
+  heap.work(sizeof(Value));
   if (left.is_integer() && right.is_integer()) return left.integer() < right.integer();
   if (left.is_number() && right.is_number()) return left.number() < right.number();
-  if (left.is_string() && right.is_string()) return left.text() < right.text();  // UTF-8 sorts as its characters do
+  if (left.is_string() && right.is_string()) {
+    heap.work(std::min(left.text().size(), right.text().size()));
+    return left.text() < right.text();  // UTF-8 sorts as its characters do
+  }
   if (left.is_list() && left.kind() == right.kind()) {
     const auto& a = left.list().items;
     const auto& b = right.list().items;
     for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-      if (!equal(a[i], b[i], depth + 1)) return less(a[i], b[i], depth + 1);
+      if (!equal(heap, a[i], b[i], depth + 1)) return less(heap, a[i], b[i], depth + 1);
     }
     return a.size() < b.size();
   }
   fail(ErrorCode::InvalidArgument, "chat template: {} and {} cannot be compared", type_name(left), type_name(right));
 }
 
-std::string to_string(const Value& value) { return value.is_string() ? value.text() : to_repr(value); }
+namespace {
 
-std::string to_repr(const Value& value, int depth) {
+void write_repr(std::string& out, const Value& value, int depth);
+
+void write_items(std::string& out, const List& list, int depth) {
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    if (i > 0) out += ", ";
+    write_repr(out, list.items[i], depth + 1);
+  }
+}
+
+void write_entries(std::string& out, const Dict& dict, int depth) {
+  out += '{';
+  for (size_t i = 0; i < dict.items.size(); ++i) {
+    if (i > 0) out += ", ";
+    write_repr(out, dict.items[i].first, depth + 1);
+    out += ": ";
+    write_repr(out, dict.items[i].second, depth + 1);
+  }
+  out += '}';
+}
+
+void write_repr(std::string& out, const Value& value, int depth) {
   check_depth(depth);
+  require_size(out.size());
   switch (value.kind()) {
     case Kind::Undefined:
-      return depth == 0 ? "" : "Undefined";
+      if (depth > 0) out += "Undefined";
+      break;
     case Kind::None:
-      return "None";
+      out += "None";
+      break;
     case Kind::Boolean:
-      return value.integer() != 0 ? "True" : "False";
+      out += value.integer() != 0 ? "True" : "False";
+      break;
     case Kind::Integer:
-      return fmt::format("{}", value.integer());
+      out += fmt::format("{}", value.integer());
+      break;
     case Kind::Float:
-      return number_text(value.number());
+      out += number_text(value.number());
+      break;
     case Kind::String:
-      return quote_python(value.text());
+      write_quoted(out, value.text());
+      break;
     case Kind::List:
-    case Kind::Tuple: {
-      const bool is_tuple = value.kind() == Kind::Tuple;
-      std::string out = is_tuple ? "(" : "[";
-      for (const Value& item : value.list().items) out += (out.size() > 1 ? ", " : "") + to_repr(item, depth + 1);
-      if (is_tuple && value.list().items.size() == 1) out += ',';
-      return out + (is_tuple ? ")" : "]");
-    }
+      out += '[';
+      write_items(out, value.list(), depth);
+      out += ']';
+      break;
+    case Kind::Tuple:
+      out += '(';
+      write_items(out, value.list(), depth);
+      out += value.list().items.size() == 1 ? ",)" : ")";
+      break;
     case Kind::Dict:
-    case Kind::Namespace: {
-      std::string out = "{";
-      for (const auto& [key, item] : value.dict().items) {
-        out += (out.size() > 1 ? ", " : "") + to_repr(key, depth + 1) + ": " + to_repr(item, depth + 1);
-      }
-      return value.is_dict() ? out + "}" : "<Namespace " + out + "}>";
-    }
+      write_entries(out, value.dict(), depth);
+      break;
+    case Kind::Namespace:
+      out += "<Namespace ";
+      write_entries(out, value.dict(), depth);
+      out += '>';
+      break;
     case Kind::Function:
-      return "<function " + value.function().name + ">";
+      out += "<function " + value.function().name + ">";
+      break;
   }
-  return "";
+}
+
+}  // namespace
+
+std::string to_string(const Value& value) { return value.is_string() ? value.text() : to_repr(value); }
+
+std::string to_repr(const Value& value) {
+  std::string out;
+  write_repr(out, value, 0);
+  return out;
 }
 
 std::string_view type_name(const Value& value) {
@@ -385,8 +438,8 @@ std::string_view type_name(const Value& value) {
   return "";
 }
 
-std::string to_json(const Value& value, const JsonFormat& format) {
-  JsonWriter writer(format);
+std::string to_json(Heap& heap, const Value& value, const JsonFormat& format) {
+  JsonWriter writer(heap, format);
   writer.write(value, 0);
   return writer.take();
 }

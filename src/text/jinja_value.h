@@ -20,6 +20,7 @@ class Interpreter;
 struct Call;
 struct Dict;
 struct Function;
+class Heap;
 struct List;
 
 enum class Kind : uint8_t { Undefined, None, Boolean, Integer, Float, String, List, Tuple, Dict, Namespace, Function };
@@ -86,8 +87,12 @@ struct Dict {
   std::unordered_map<std::string_view, size_t> index;  // of string keys
 
   [[nodiscard]] std::optional<Value> find(std::string_view key) const;
-  [[nodiscard]] std::optional<Value> find(const Value& key) const;
-  void set(const Value& key, const Value& value);
+  // COST (these two): O(1) for string keys, O(entries) for others, which `heap` counts.
+  [[nodiscard]] std::optional<Value> find(Heap& heap, const Value& key) const;
+  void set(Heap& heap, const Value& key, const Value& value);
+
+ private:
+  [[nodiscard]] std::optional<size_t> place_of(Heap& heap, const Value& key) const;
 };
 
 // Macros, methods bound to their value, global functions, and the loop variable (callable where the loop is recursive).
@@ -117,6 +122,8 @@ class Heap {
   // Counts bytes made elsewhere, such as output, and no longer counts them.
   void charge(size_t bytes);
   void refund(size_t bytes) { bytes_ -= bytes; }
+  // Counts bytes of text and values that are looked at.   ERRORS: InvalidArgument beyond limits::kTemplateWorkMax.
+  void work(size_t amount);
 
  private:
   std::deque<std::string> strings_;
@@ -124,17 +131,19 @@ class Heap {
   std::deque<Dict> dicts_;
   std::deque<Function> functions_;
   size_t bytes_ = 0;
+  size_t work_ = 0;
 };
 
 // bool(value)
 [[nodiscard]] bool truth(const Value& value);
-// left == right.   ERRORS (these four): InvalidArgument for too deep nesting.
-[[nodiscard]] bool equal(const Value& left, const Value& right, int depth = 0);
-// left < right.    ERRORS: InvalidArgument for kinds that Python does not order.
-[[nodiscard]] bool less(const Value& left, const Value& right, int depth = 0);
-// str(value) and repr(value)
+// left == right, counted as the heap's work.   ERRORS (these four): InvalidArgument for too deep nesting, too much
+// work.
+[[nodiscard]] bool equal(Heap& heap, const Value& left, const Value& right, int depth = 0);
+// left < right, the same.   ERRORS: InvalidArgument for kinds that Python does not order.
+[[nodiscard]] bool less(Heap& heap, const Value& left, const Value& right, int depth = 0);
+// str(value) and repr(value)   ERRORS (also to_json): InvalidArgument for a text beyond limits::kTemplateValueBytesMax.
 [[nodiscard]] std::string to_string(const Value& value);
-[[nodiscard]] std::string to_repr(const Value& value, int depth = 0);
+[[nodiscard]] std::string to_repr(const Value& value);
 // "str", "int", ...: the type's name in Python.
 [[nodiscard]] std::string_view type_name(const Value& value);
 
@@ -146,6 +155,6 @@ struct JsonFormat {
   bool sort_keys = false;
 };
 // json.dumps(value).  ERRORS: InvalidArgument for what is no JSON.
-[[nodiscard]] std::string to_json(const Value& value, const JsonFormat& format);
+[[nodiscard]] std::string to_json(Heap& heap, const Value& value, const JsonFormat& format);
 
 }  // namespace inflight::jinja

@@ -68,10 +68,10 @@ constexpr std::array kDeepSeekLlmPatterns{
 constexpr std::array kDeepSeekCoderPatterns{
     std::string_view(R"([\r\n])"), std::string_view(R"(\s?\p{L}+)"), std::string_view(R"(\s?\p{P}+)"),
     std::string_view(R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)"), std::string_view(R"(\p{N})")};
-constexpr std::array kDeepSeekV3Patterns{std::string_view(R"(\p{N}{1,3})"),
-                                         std::string_view(R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)"),
-                                         std::string_view(R"([!-\/:-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
-                                                          R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kDeepSeekV3Patterns{
+    std::string_view(R"(\p{N}{1,3})"), std::string_view(R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)"),
+    std::string_view(R"([!-\/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+                     R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 
 constexpr std::array kTypes{
     PreTokenizerType{"default", kDefaultPatterns},

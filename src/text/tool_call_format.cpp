@@ -34,7 +34,7 @@ std::string_view trim(std::string_view text) {
 // As templates write JSON.
 std::string spaced_json(const Json& value) {
   jinja::Heap heap;
-  return jinja::to_json(heap.from_json(value), {});
+  return jinja::to_json(heap, heap.from_json(value), {});
 }
 
 class Probe {

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "text/utf8.h"
 
@@ -49,14 +50,14 @@ bool is_space(const Utf8Character& character, std::string_view /*bytes*/) {
 
 // Whether `bytes`, one character, is among `characters`.
 bool is_among(std::string_view bytes, std::string_view characters) {
-  const auto all = split_characters(characters);
+  const Characters all(characters);
   return std::ranges::find(all, bytes) != all.end();
 }
 
 template <typename Map>
 std::string map_characters(std::string_view text, Map&& map) {
   std::string out;
-  for (const std::string_view bytes : split_characters(text)) {
+  for (const std::string_view bytes : Characters(text)) {
     const Utf8Character character = first_utf8_character(bytes);
     if (character.status == Utf8Status::Valid) {
       append_utf8(out, static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(character.code_point))));
@@ -95,7 +96,7 @@ void order_marks(CodePoints& code_points) {
 
 void append_composed(std::string& out, std::string_view well_formed) {
   CodePoints code_points;
-  for (const std::string_view bytes : split_characters(well_formed)) {
+  for (const std::string_view bytes : Characters(well_formed)) {
     append_decomposed(code_points, first_utf8_character(bytes).code_point);
   }
   order_marks(code_points);
@@ -152,15 +153,25 @@ std::string to_nfc(std::string_view text) {
   return out;
 }
 
-std::vector<std::string_view> split_characters(std::string_view text) {
-  std::vector<std::string_view> characters;
-  while (!text.empty()) {
-    const Utf8Character character = first_utf8_character(text);
-    const size_t length = character.status == Utf8Status::Valid ? character.length : 1;
-    characters.push_back(text.substr(0, length));
-    text.remove_prefix(length);
-  }
-  return characters;
+Characters::Iterator::Iterator(std::string_view rest) : rest_(rest) {
+  if (rest_.empty()) return;
+  const Utf8Character character = first_utf8_character(rest_);
+  length_ = character.status == Utf8Status::Valid ? character.length : 1;
+}
+
+Characters::Iterator& Characters::Iterator::operator++() { return *this = Iterator(rest_.substr(length_)); }
+
+Characters::Iterator Characters::Iterator::operator++(int) {
+  const Iterator before = *this;
+  ++*this;
+  return before;
+}
+
+std::string_view Characters::part(size_t begin, size_t end) const {
+  const auto from = std::next(this->begin(), static_cast<std::ptrdiff_t>(begin));
+  const auto to = std::next(from, static_cast<std::ptrdiff_t>(end - begin));
+  const auto offset = [this](Iterator at) { return static_cast<size_t>((*at).data() - text_.data()); };
+  return text_.substr(offset(from), offset(to) - offset(from));
 }
 
 }  // namespace inflight

@@ -3,9 +3,10 @@
 // left alone.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace inflight {
 
@@ -29,7 +30,35 @@ namespace inflight {
 // Normalization Form C (Unicode Standard Annex 15).   COST: O(n log n), whatever the text.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 
-// The characters, ill-formed bytes each one by one.   LIFETIME: views of `text`.
-[[nodiscard]] std::vector<std::string_view> split_characters(std::string_view text);
+// The characters of a text, ill-formed bytes each one by one.   LIFETIME: views of the text.
+class Characters {
+ public:
+  class Iterator {
+   public:
+    using value_type = std::string_view;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    explicit Iterator(std::string_view rest);
+    std::string_view operator*() const { return rest_.substr(0, length_); }
+    Iterator& operator++();
+    Iterator operator++(int);
+    bool operator==(const Iterator& other) const { return rest_.size() == other.rest_.size(); }
+
+   private:
+    std::string_view rest_;
+    size_t length_ = 0;  // of its first character
+  };
+
+  explicit Characters(std::string_view text) : text_(text) {}
+  [[nodiscard]] Iterator begin() const { return Iterator(text_); }
+  [[nodiscard]] Iterator end() const { return Iterator(text_.substr(text_.size())); }
+  [[nodiscard]] size_t size() const { return static_cast<size_t>(std::distance(begin(), end())); }  // COST: O(bytes)
+  // Characters [begin, end) of them.   REQUIRES: begin <= end <= size()
+  [[nodiscard]] std::string_view part(size_t begin, size_t end) const;
+
+ private:
+  std::string_view text_;
+};
 
 }  // namespace inflight

@@ -70,6 +70,12 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"), "chat template line 1: an integer is too large");
 }
 
+TEST(ChatTemplate, TakesCharactersFromTexts) {
+  const std::string text = "{% set s = 'aé字🙂z' * 9 %}";
+  EXPECT_EQ(render(text + "{{ s[1] }}{{ s[-2] }}{{ s[43:] }}{{ s[2:4] }}{{ s[5:4] }}{{ s[99] }}{{ s[-1:-4:-2] }}"),
+            "é🙂🙂z字🙂z字");
+}
+
 TEST(ChatTemplate, WritesNumbersBeyondSixtyFourBitsAsFloats) {
   const char* const request = R"({"messages": [], "a": 9223372036854775807, "b": 10000000000000000000, "c": 1e30})";
   EXPECT_EQ(render_chat("{{ a }} {{ b }} {{ c }}", request, {}), "9223372036854775807 1e+19 1e+30");
@@ -117,6 +123,31 @@ TEST(ChatTemplate, HostileTemplatesEndInAnError) {
             "chat template: its values and output take more than 268435456 bytes");
   EXPECT_EQ(error_of(std::string(limits::kTemplateBytesMax + 1, 'x')),
             "the chat template has 1048577 bytes, allowed: 1048576");
+}
+
+// Few steps and small values, but much to write or to look at: what a value holds several times counts each time.
+TEST(ChatTemplate, HostileTemplatesTakeLittleMemoryAndTime) {
+  constexpr const char* kTooLarge = "chat template: its values and output take more than 268435456 bytes";
+  constexpr const char* kTooMuch = "chat template: looks at more than 1073741824 bytes";
+  const std::string text = "{% set s = 'x' * 30000000 %}";
+  const std::string doubled =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}"
+      "{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  for (const char* const expression :
+       {"s | replace('x', s)", "s.split('x')", "('a\\n' * 99) | indent(s)", "[s] * 99", "([s] * 99) | join",
+        "'%(a)s' * 99 % {'a': s}", "('{0}' * 99).format(s)", "'a'.ljust(99, s)", "s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s"}) {
+    EXPECT_EQ(error_of(text + "{{ " + expression + " }}"), kTooLarge) << expression;
+  }
+  EXPECT_EQ(error_of(doubled + "{{ ns.a | tojson }}"), kTooLarge);
+  EXPECT_EQ(error_of(doubled + "{{ ns.a == ns.b }}"), kTooMuch);
+  EXPECT_EQ(error_of(doubled + "{{ ns.a < ns.b }}"), kTooMuch);
+  for (const char* const expression :
+       {"'y' in s", "s == t", "f('y')", "[s] | map('int') | sum", "[t] | select('in', [s]) | list"}) {
+    const std::string loop =
+        "{% set t = 'x' * 30000000 %}{% set f = s.count %}{% for i in range(90000) %}{% if " + std::string(expression);
+    EXPECT_EQ(error_of(text + loop + " %}{% endif %}{% endfor %}"), kTooMuch) << expression;
+  }
+  EXPECT_EQ(error_of("{{ range(100000) | unique | list | length }}"), kTooMuch);
 }
 
 TEST(ChatTemplate, PrintsTheGivenTime) {

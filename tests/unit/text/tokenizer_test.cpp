@@ -22,6 +22,7 @@
 #include "support/test_data.h"
 #include "text/byte_alphabet.h"
 #include "text/detokenizer.h"
+#include "text/pre_tokenizer.h"
 #include "unit/text/vocabularies.h"
 
 namespace inflight {
@@ -87,6 +88,15 @@ TEST_F(PreTokenizerGolden, EveryTypeCutsAsHuggingFaceDoes) {
           << type << ", text " << i << ": " << golden_["texts"][i].dump();
     }
   }
+}
+
+// What the demo model's merges cannot tell apart: words as tokenizers' pre_tokenize_str() has them.
+TEST(PreTokenizer, KeepsLettersOfAllScriptsTogether) {
+  const PreTokenizer cutter(find_pre_tokenizer_type("deepseek-v3"));
+  std::vector<std::string_view> words;
+  cutter.split("naïve (Zoë) C'était !Größe x_ab", words);
+  EXPECT_EQ(words,
+            std::vector<std::string_view>({"naïve", " (", "Zoë", ")", " C", "'", "était", " !", "Größe", " x", "_ab"}));
 }
 
 TEST(DemoModel, EncodesAndDecodesAsTransformersDoes) {

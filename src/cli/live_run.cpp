@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -77,7 +78,7 @@ class Clients {
     }
     engine_.drain();
     for (const auto& client : clients_) {
-      if (client != nullptr) static_cast<void>(ended(client->stream));
+      if (client != nullptr) static_cast<void>(ended(*client));
     }
     engine_.resume();
   }
@@ -92,6 +93,7 @@ class Clients {
     Clients* owner;
     size_t request;
     Stream stream;
+    std::vector<int32_t> answer{};  // as far as it was read
     void on_news() {
       const std::scoped_lock lock(owner->mutex_);
       owner->news_.push_back(request);
@@ -111,10 +113,18 @@ class Clients {
   }
 
   void add_followers(size_t index, TimeNs now) {
-    followers_.each(static_cast<int32_t>(index), [this, now](int32_t follower) {
+    followers_.each(static_cast<int32_t>(index), [this, index, now](int32_t follower) {
       const auto next = static_cast<size_t>(follower);
+      if (workload_.requests[next].output_stream == workload_.requests[index].output_stream) continue_turn(index, next);
       due_.emplace(now + workload_.requests[next].arrival, next);
     });
+  }
+
+  // The next turn begins with what was said, in place of the answers that the workload made up.
+  void continue_turn(size_t before, size_t next) {
+    const std::vector<int32_t>& prompt = prepared_[before].prompt_ids;
+    const auto answer_begin = std::ranges::copy(prompt, prepared_[next].prompt_ids.begin()).out;
+    if (clients_[before] != nullptr) std::ranges::copy(clients_[before]->answer, answer_begin);
   }
 
   void wait(TimeNs duration) {
@@ -129,15 +139,16 @@ class Clients {
       news.swap(news_);
     }
     for (const size_t index : news) {
-      if (!ended(clients_[index]->stream)) continue;
+      if (!ended(*clients_[index])) continue;
       --awaited_;
       add_followers(index, now);
     }
   }
 
   // Reads what has come.
-  bool ended(Stream& stream) {
-    while (const auto event = stream.next(std::chrono::milliseconds(0))) {
+  bool ended(Client& client) {
+    while (const auto event = client.stream.next(std::chrono::milliseconds(0))) {
+      client.answer.insert(client.answer.end(), event->token_ids.begin(), event->token_ids.end());
       if (event->finish_reason == INFLIGHT_FINISH_ERROR) error_ = event->error;
       if (event->finish_reason != INFLIGHT_FINISH_NONE) return true;
     }
@@ -194,6 +205,10 @@ RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest
          " (max_model_len)",
          prompt, request.output_tokens, max_model_len_);
   }
+  const auto wanted_ms = [](TimeNs time) { return time == kNoDeadline ? 0.0 : static_cast<double>(time) * 1e-6; };
+  options.params.ttft_deadline_ms = wanted_ms(request.ttft_deadline);
+  options.params.e2e_deadline_ms = wanted_ms(request.e2e_deadline);
+  options.params.itl_target_ms = wanted_ms(request.itl_target);
   options.params.max_tokens = request.output_tokens;
   options.params.predicted_output_tokens = request.predicted_output_tokens;
   options.params.priority = request.priority;

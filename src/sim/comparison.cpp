@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -59,8 +61,8 @@ Dimension parse_dimension(std::string_view text) {
     begin = end + 1;
   }
   if (range.size() == 3) {
-    if (!(range[2] >= 2.0 && range[2] <= 1000.0)) {
-      fail(ErrorCode::InvalidArgument, "the COUNT of '{}' is {}, allowed: 2 to 1000", text, range[2]);
+    if (!(range[2] >= 2.0 && range[2] <= 1000.0 && range[2] == std::floor(range[2]))) {
+      fail(ErrorCode::InvalidArgument, "the COUNT of '{}' is {}, allowed: 2 to 1000, a whole number", text, range[2]);
     }
     const auto count = static_cast<int>(range[2]);
     for (int i = 0; i < count; ++i) {
@@ -80,7 +82,11 @@ std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vec
                                  const Clock& wall, const CompareOptions& options) {
   constexpr size_t kRunsMax = 10'000;
   size_t count = 1;
+  std::set<std::string> keys;
   for (const Dimension& dimension : dimensions) {
+    if (!keys.insert(long_sim_key(dimension.key)).second) {
+      fail(ErrorCode::InvalidArgument, "'{}' is compared twice, allowed: once", dimension.key);
+    }
     count *= dimension.values.size();
     if (count > kRunsMax) fail(ErrorCode::InvalidArgument, "more than {} combinations to simulate", kRunsMax);
   }

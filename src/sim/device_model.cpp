@@ -225,6 +225,12 @@ void check_linear_curve(const std::vector<LinearCost>& points) {
   }
 }
 
+void check_takes_time(const DeviceProfile& profile) {
+  if (profile.overhead_us + profile.linear_time_us(1.0) + profile.sequence_us > 0.0) return;
+  fail(ErrorCode::InvalidArgument,
+       "a step takes no time, allowed: overhead_us, weights_us, token_us, linear_us or sequence_us above 0");
+}
+
 }  // namespace
 
 // Beyond the last point the last line goes on; before the first one the first point holds.
@@ -401,6 +407,7 @@ DeviceProfile find_device_profile(std::string_view spec) {
     if (!set_field(profile, key, *value)) unknown_field(key, {});
   }
   profile.validate();
+  check_takes_time(profile);
   return profile;
 }
 
@@ -440,10 +447,7 @@ DeviceProfile profile_from(const Json& json) {
     }
   }
   profile.validate();
-  if (profile.overhead_us + profile.linear_time_us(1.0) + profile.sequence_us <= 0.0) {
-    fail(ErrorCode::InvalidArgument,
-         "a step takes no time, allowed: overhead_us, weights_us, token_us, linear_us or sequence_us above 0");
-  }
+  check_takes_time(profile);
   return profile;
 }
 

@@ -22,7 +22,7 @@ struct Finding {
   std::string knob;      // what to change
   std::vector<SimSetting> remedies{};  // changes of that kind that a simulation can try
 };
-// What held the run back most (checklist 88): "kv" (blocks), "slots" (max_num_seqs), "budget" (tokens of a step),
+// What held the run back most: "kv" (blocks), "slots" (max_num_seqs), "budget" (tokens of a step),
 // "compute" (the device, with all of these to spare) or "arrivals" (there was not more to do).
 [[nodiscard]] std::string binding_limit(const SimResult& result);
 

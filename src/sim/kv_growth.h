@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why KV use grew: more sequences at once, or longer ones (checklist 146). At any time the KV storage holds
+// Why KV use grew: more sequences at once, or longer ones. At any time the KV storage holds
 // tokens = sequences * tokens a sequence; the growth between two times is split into what either factor would have
 // brought at the other's midpoint, which sums up exactly:
 //

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kLengthMax = limits::kContextTokensMax;
 
+bool is_length(double value) { return value >= 1.0 && value <= kLengthMax && value == std::floor(value); }
 int32_t to_length(double value) { return static_cast<int32_t>(std::clamp(std::round(value), 1.0, kLengthMax)); }
 
 std::vector<int32_t> read_lengths(std::string_view what, const std::string& path) {
@@ -30,11 +31,11 @@ std::vector<int32_t> read_lengths(std::string_view what, const std::string& path
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const auto value = parse_number(line);
-    if (!value || !(*value >= 1.0 && *value <= kLengthMax)) {
-      fail(ErrorCode::CorruptFile, "{}:{}: {} is '{}', allowed: 1 to {}", path, line_number, what, line,
+    if (!value || !is_length(*value)) {
+      fail(ErrorCode::CorruptFile, "{}:{}: {} is '{}', allowed: 1 to {}, a whole number", path, line_number, what, line,
            limits::kContextTokensMax);
     }
-    lengths.push_back(to_length(*value));
+    lengths.push_back(static_cast<int32_t>(*value));
   }
   if (lengths.empty()) fail(ErrorCode::CorruptFile, "{}: holds no lengths for {}", path, what);
   return lengths;
@@ -50,16 +51,15 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
 }  // namespace
 
 LengthDistribution::LengthDistribution(std::string_view what, std::string_view text) {
-  const auto bad = [&](const std::string& allowed) {
-    fail(ErrorCode::InvalidArgument, "{} is '{}', allowed: {}", what, text, allowed);
+  const auto bad = [&] {
+    fail(ErrorCode::InvalidArgument,
+         "{} is '{}', allowed: N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND or file:PATH, "
+         "lengths 1 to {}, whole numbers",
+         what, text, limits::kContextTokensMax);
   };
   const auto number = [&](std::string_view part, double low, double high) {
     const auto value = parse_number(part);
-    if (!value || !(*value >= low && *value <= high)) {
-      bad(fmt::format(
-          "N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND or file:PATH, lengths 1 to {}",
-          limits::kContextTokensMax));
-    }
+    if (!value || !(*value >= low && *value <= high)) bad();
     return *value;
   };
   const auto [head, rest] = split(text, ':');
@@ -85,7 +85,8 @@ LengthDistribution::LengthDistribution(std::string_view what, std::string_view t
   } else {
     const auto [low, high] = split(text, '-');
     a_ = number(low, 1.0, kLengthMax);
-    b_ = high.empty() ? a_ : number(high, a_, kLengthMax);
+    b_ = low == text ? a_ : number(high, a_, kLengthMax);
+    if (!is_length(a_) || !is_length(b_)) bad();
   }
 }
 

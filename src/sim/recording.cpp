@@ -37,16 +37,22 @@ void RecordingWriter::close() {
   if (status != 0) fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
 }
 
-std::vector<TraceRecord> read_recording(const std::string& path) {
-  const std::string bytes = read_text_file(path);
-  auto records = decode_trace(std::as_bytes(std::span(bytes)));
-  if (records.empty() || !std::holds_alternative<TraceBegin>(records.front().content)) {
-    fail(ErrorCode::CorruptFile, "{} is no recording: it does not begin with a configuration", path);
+namespace {
+
+// name: of the file, for errors.
+std::vector<TraceRecord> decode_recording(std::string_view bytes, const std::string& name) {
+  std::vector<TraceRecord> records;
+  try {
+    const bool begins = !bytes.empty() && bytes.front() == static_cast<char>(TraceRecordType::Begin);
+    if (begins) records = decode_trace(std::as_bytes(std::span(bytes)));
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", name, error.what());
+  }
+  if (records.empty()) {
+    fail(ErrorCode::CorruptFile, "{} is no recording: it does not begin with a configuration", name);
   }
   return records;
 }
-
-namespace {
 
 // Equal prompts become equal streams: each run of kRun tokens is named by the hash of all up to its end.
 std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint64_t salt) {
@@ -63,12 +69,16 @@ std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint
 
 }  // namespace
 
+std::vector<TraceRecord> read_recording(const std::string& path) {
+  return decode_recording(read_text_file(path), path);
+}
+
 Workload parse_recording(std::string_view bytes, const std::string& name) {
   Workload workload;
   RecordedOutputs outputs;
   std::unordered_map<uint64_t, size_t> request_of;
   std::unordered_set<uint64_t> running;
-  for (const TraceRecord& record : decode_trace(std::as_bytes(std::span(bytes)))) {
+  for (const TraceRecord& record : decode_recording(bytes, name)) {
     if (const auto* added = std::get_if<TraceAdd>(&record.content)) {
       const Request& given = added->request;
       SimRequest request{.arrival = given.arrival,

@@ -258,6 +258,8 @@ void Replica::add_to(SimResult& result, TimeNs makespan) const {
                             &SchedulerStats::backlog_used_slot_steps}) {
     sum.*member += stats.*member;
   }
+  sum.scheduled_tokens -= executor_.entered().tokens;
+  sum.attended_tokens -= executor_.entered().pairs;
   for (size_t i = 0; i < kAdmissionResultCount; ++i) sum.admissions[i] += stats.admissions[i];
   const auto blocks = static_cast<double>(blocks_.pool().block_count());
   if (makespan > 0) {

@@ -80,12 +80,14 @@ std::vector<BlockCost> bench_blocks(int32_t block_count, int64_t churns, int32_t
     held.reserve(static_cast<size_t>(block_count));
     table.reserve(kTableBlocks);
     const auto others = static_cast<int32_t>(occupancy * block_count);
-    INFLIGHT_CHECK(blocks.try_extend(held, others) && block_count - others >= kTableBlocks);
+    const bool held_fit = blocks.try_extend(held, others);
+    INFLIGHT_CHECK(held_fit && block_count - others >= kTableBlocks);
     TimeNs least = std::numeric_limits<TimeNs>::max();
     for (int32_t i = 0; i < repeat; ++i) {
       const TimeNs begin = clock.now();
       for (int64_t churned = 0; churned < churns; churned += kTableBlocks) {
-        INFLIGHT_CHECK(blocks.try_extend(table, kTableBlocks));
+        const bool extended = blocks.try_extend(table, kTableBlocks);
+        INFLIGHT_CHECK(extended);
         blocks.release(table);
       }
       least = std::min(least, clock.now() - begin);

@@ -62,7 +62,16 @@ void SimulatedExecutor::leave_out_entering(const BatchPlan& plan, DeviceWork& wo
     // Once its newest token is computed, all that it loses was here.
     script.entered =
         entry.samples ? std::numeric_limits<int32_t>::max() : std::max(script.entered, entry.context_token_count());
-    work.tokens += std::max(again, 1);
+    // The newest token attends to all that came.
+    const bool newest = entry.samples && again < count;
+    work.tokens += entry.phase == Phase::Decode ? 1 : std::max(again + newest, 1);
+    if (entry.phase == Phase::Decode) continue;
+    entered_.tokens += count - again - newest;
+    entered_.pairs += attended_tokens(begin + again, count - again, 0) -
+                      (newest ? attended_tokens(entry.context_token_count() - 1, 1, 0) : 0);
+    if (newest) {
+      work.decode_context += attended_tokens(entry.context_token_count() - 1, 1, model_.profile().sliding_window);
+    }
     if (again == 0) continue;
     ++work.prompts;
     work.prefill_pairs += attended_tokens(begin, again, model_.profile().sliding_window);

@@ -50,6 +50,12 @@ class SimulatedExecutor final : public Executor {
   // preempted sequence are lost here: they are computed again.
   void set_prefill_free() { prefill_free_ = true; }
 
+  // What was planned of it and not computed: tokens, and their (query, key) pairs.
+  struct Entered {
+    int64_t tokens = 0, pairs = 0;
+  };
+  [[nodiscard]] const Entered& entered() const { return entered_; }
+
   struct BusyTime {
     TimeNs all = 0;
     TimeNs prefill = 0;  // of these, steps that carried prompt tokens
@@ -79,6 +85,7 @@ class SimulatedExecutor final : public Executor {
   ManualClock& clock_;
   bool overlap_;
   bool prefill_free_ = false;
+  Entered entered_;
   std::vector<Script> scripts_;                        // by sequence id
   std::array<Flight, kStepsInFlightMax + 1> flights_;  // one more: the result last given out stays valid
   size_t first_ = 0;

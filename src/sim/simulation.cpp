@@ -19,7 +19,8 @@ constexpr std::array<const char*, 3> kRoutingNames = {"round_robin", "least_load
 // Requests in order of arrival: those with a time of their own are sorted, the others come when what they follow ends.
 class ArrivalList {
  public:
-  explicit ArrivalList(const Workload& workload) : workload_(workload), followers_(workload) {
+  explicit ArrivalList(const Workload& workload)
+      : workload_(workload), followers_(workload), ends_(followers_.any() ? workload.requests.size() : 0) {
     for (size_t i = 0; i < workload.requests.size(); ++i) {
       if (workload.requests[i].after == kNoRequest) timed_.push_back(static_cast<int32_t>(i));
     }
@@ -27,8 +28,14 @@ class ArrivalList {
   }
 
   void on_end(int32_t request, TimeNs now) {
+    if (!followers_.any_of(request)) return;
+    ends_[static_cast<size_t>(request)] = now;
     followers_.each(request, [&](int32_t follower) {
-      add(follower, now + workload_.requests[static_cast<size_t>(follower)].arrival);
+      const SimRequest& next = workload_.requests[static_cast<size_t>(follower)];
+      const auto count = static_cast<size_t>(next.after_count);
+      // Replicas are not told of in order of time.
+      const auto awaited = std::span(ends_).subspan(static_cast<size_t>(next.after) + 1 - count, count);
+      add(follower, std::ranges::max(awaited) + next.arrival);
     });
   }
   void add(int32_t request, TimeNs time) { waiting_.push({time, request}); }
@@ -61,6 +68,7 @@ class ArrivalList {
  private:
   const Workload& workload_;
   Followers followers_;
+  std::vector<TimeNs> ends_;  // by request, of those that others wait for
   std::vector<int32_t> timed_;
   size_t next_timed_ = 0;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> waiting_;

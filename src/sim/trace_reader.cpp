@@ -122,16 +122,26 @@ struct LogEntry {
 // Below the streams of requests that share nothing.
 uint64_t stream_of(std::string_view text) { return fnv1a(text) >> 2; }
 
-int32_t tokens_of_text(std::string_view text) {
+int32_t tokens_of_text(size_t bytes) {
   constexpr size_t kBytesPerToken = 4;
-  return static_cast<int32_t>(std::min<size_t>(text.size() / kBytesPerToken + 1, limits::kContextTokensMax));
+  return static_cast<int32_t>(std::min<size_t>(bytes / kBytesPerToken + 1, limits::kContextTokensMax));
+}
+
+// Of a message: all its texts, but not what says whose or of what kind it is.
+size_t text_bytes(const Json& json) {
+  if (json.is_string()) return json.get_ref<const std::string&>().size();
+  size_t bytes = 0;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_structured() || (value.is_string() && key != "role" && key != "type")) bytes += text_bytes(value);
+  }
+  return bytes;
 }
 
 // A prompt as a list: of one text, or of token ids.
 ContentSegment listed_prompt(const TraceLines& lines, const Json& prompt) {
   if (prompt.size() == 1 && prompt.front().is_string()) {
     const auto text = prompt.front().get<std::string>();
-    return {stream_of(text), 0, tokens_of_text(text)};
+    return {stream_of(text), 0, tokens_of_text(text.size())};
   }
   const auto is_id = [](const Json& token) { return token.is_number_unsigned(); };
   if (prompt.empty() || !std::ranges::all_of(prompt, is_id)) {
@@ -148,13 +158,13 @@ std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& req
     if (!request.contains(key) || !request.at(key).is_array()) continue;
     for (const Json& message : request.at(key)) {
       const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
-      segments.push_back({stream_of(text), 0, tokens_of_text(text) + kMessageFrame});
+      segments.push_back({stream_of(text), 0, tokens_of_text(text_bytes(message)) + kMessageFrame});
     }
   }
   for (const char* key : {"prompt", "input"}) {
     if (!request.contains(key) || !request.at(key).is_string()) continue;
     const auto text = request.at(key).get<std::string>();
-    segments.push_back({stream_of(text), 0, tokens_of_text(text)});
+    segments.push_back({stream_of(text), 0, tokens_of_text(text.size())});
   }
   if (request.contains("prompt") && request.at("prompt").is_array()) {
     segments.push_back(listed_prompt(lines, request.at("prompt")));

@@ -31,7 +31,7 @@ class Tuner {
     // From what the user gave, or the defaults.
     const SchedulerConfig config = parse_sim_spec(base_.dump()).options.setup.config;
     attempt({Limit{"max_num_batched_tokens", 64, 16384, config.max_num_batched_tokens},
-             Limit{"max_num_seqs", 1, 1024, config.max_num_seqs},
+             Limit{"max_num_seqs", 1, std::min(1024, config.max_requests), config.max_num_seqs},
              Limit{"long_prefill_token_threshold", 0, 8192, config.long_prefill_token_threshold}});
     climb([](const Limit& limit) {
       std::vector<int32_t> values;

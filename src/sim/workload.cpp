@@ -71,11 +71,19 @@ void Workload::add(SimRequest request, std::span<const ContentSegment> prompt) {
 }
 
 Followers::Followers(const Workload& workload)
-    : first_(workload.requests.size(), kNoRequest), next_(workload.requests.size(), kNoRequest) {
+    : awaited_(workload.requests.size(), kNoRequest),
+      left_(workload.requests.size(), 0),
+      first_(workload.requests.size(), kNoRequest),
+      next_(workload.requests.size(), kNoRequest) {
   for (size_t i = workload.requests.size(); i-- > 0;) {
-    if (workload.requests[i].after == kNoRequest) continue;
+    const SimRequest& request = workload.requests[i];
+    if (request.after == kNoRequest) continue;
     any_ = true;
-    next_[i] = std::exchange(first_[static_cast<size_t>(workload.requests[i].after)], static_cast<int32_t>(i));
+    const auto last = static_cast<size_t>(request.after);
+    next_[i] = std::exchange(first_[last], static_cast<int32_t>(i));
+    if (next_[i] != kNoRequest) continue;  // those it waits for are known
+    left_[last] = request.after_count;
+    for (size_t k = 0; k < static_cast<size_t>(request.after_count); ++k) awaited_[last - k] = request.after;
   }
 }
 

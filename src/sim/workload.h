@@ -68,6 +68,7 @@ inline constexpr double kSimSecondsMax = 4e9;  // of virtual time: so that ends 
 struct SimRequest {
   TimeNs arrival = 0;          // since the begin; of one with `after`: from the end of that one (thinking time)
   int32_t after = kNoRequest;  // index of the request that must have ended before (the turn before, the same client)
+  int32_t after_count = 1;     // and of those just before it, so that so many have (the client's branches)
   int32_t prompt_tokens = 1;
   int32_t output_tokens = 1;            // what it really produces
   int32_t max_tokens = 1;               // what it asks for: all that a scheduler knows; >= output_tokens
@@ -123,23 +124,27 @@ struct Workload {
   void add(SimRequest request, std::span<const ContentSegment> prompt);
 };
 
-// Who arrives when a request has ended: those whose `after` it is, in their order.
+// Who arrives when requests have ended: those that wait for them, in their order.
 class Followers {
  public:
   explicit Followers(const Workload& workload);
   [[nodiscard]] bool any() const { return any_; }
-  [[nodiscard]] bool any_of(int32_t request) const { return first_[static_cast<size_t>(request)] != kNoRequest; }
-  // Calls function(follower) for those of `request`.
+  [[nodiscard]] bool any_of(int32_t request) const { return awaited_[static_cast<size_t>(request)] != kNoRequest; }
+  // `request` has ended: calls function(follower) for those that wait for no other now.   REQUIRES: once a request.
   template <typename Function>
-  void each(int32_t request, Function&& function) const {
-    for (int32_t it = first_[static_cast<size_t>(request)]; it != kNoRequest; it = next_[static_cast<size_t>(it)]) {
+  void each(int32_t request, Function&& function) {
+    const int32_t last = awaited_[static_cast<size_t>(request)];
+    if (last == kNoRequest || --left_[static_cast<size_t>(last)] > 0) return;
+    for (int32_t it = first_[static_cast<size_t>(last)]; it != kNoRequest; it = next_[static_cast<size_t>(it)]) {
       function(it);
     }
   }
 
  private:
   bool any_ = false;
-  std::vector<int32_t> first_, next_;  // by request: its first follower; who follows the same one as it
+  // By request: the `after` of those that wait for it. By `after`: how many have still to end; the first follower. By
+  // follower: who follows the same ones.
+  std::vector<int32_t> awaited_, left_, first_, next_;
 };
 
 // What a batch of `slots` loses when it stays together until its longest member ends: requests in order, batches of

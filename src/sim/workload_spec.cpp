@@ -32,7 +32,7 @@ constexpr std::array kKeys = {
     Key{"output", "128", "tokens of an answer: a length"},
     Key{"max_tokens", "0", "what requests ask for; 0 = just their output; else a length, never below the output"},
     Key{"arrivals", "all", "all (at the begin), poisson, gamma or ramp"},
-    Key{"rate", "10", "requests a second"},
+    Key{"rate", "10", "requests a second, of other arrivals than all"},
     Key{"cv", "3", "gamma: standard deviation of the gaps over their mean"},
     Key{"rate_end", "0", "ramp: rate of the last request"},
     Key{"concurrency", "0", "clients that each wait for the end of their request before the next; 0 = none wait"},
@@ -95,7 +95,7 @@ class Spec {
       read_list(rest);
       values_["requests"] = std::to_string(list_.size());
     }
-    read(rest);
+    check_arrival_keys(read(rest));
   }
 
   [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
@@ -134,8 +134,24 @@ class Spec {
       fail(ErrorCode::InvalidArgument, "workload '{}' names no length, allowed: lengths=N,N,...", text_);
   }
 
-  void read(std::string_view pairs) {
-    std::set<std::string, std::less<>> given;
+  using Given = std::set<std::string, std::less<>>;
+
+  // What would have no effect is refused, but where the arrivals are given too: they may be an arm of a comparison.
+  void check_arrival_keys(const Given& given) const {
+    constexpr std::array<std::pair<const char*, std::string_view>, 3> kUsers = {
+        {{"rate", "poisson, gamma, ramp"}, {"cv", "gamma"}, {"rate_end", "ramp"}}};
+    const std::string& arrivals = text("arrivals");
+    for (const auto& [key, users] : kUsers) {
+      if (!given.contains(key) || given.contains("arrivals") || users.find(arrivals) != std::string_view::npos)
+        continue;
+      fail(ErrorCode::InvalidArgument, "workload key {} in '{}' says nothing of arrivals={}, allowed: with arrivals={}",
+           key, text_, arrivals, users);
+    }
+  }
+
+  // Returns the keys.
+  Given read(std::string_view pairs) {
+    Given given;
     while (!pairs.empty()) {
       const std::string_view pair = pairs.substr(0, pairs.find(','));
       pairs.remove_prefix(std::min(pairs.size(), pair.size() + 1));
@@ -151,6 +167,7 @@ class Spec {
       }
       values_[key] = pair.substr(equals + 1);
     }
+    return given;
   }
 
   std::string_view text_;
@@ -238,6 +255,7 @@ class Generator {
       const auto made = static_cast<int64_t>(workload_.requests.size());
       Conversation conversation = begin(static_cast<double>(made) / static_cast<double>(requests_));
       if (clients > 0) conversation.after = last_of_client[client];
+      if (branches_ > 1) conversation.after_count = branches_;  // only the last client's may be fewer: nobody follows
       for (int32_t i = 0; i < turns_ * branches_ && made + i < requests_; ++i) add_turn(conversation, i);
       if (clients > 0) {
         last_of_client[client] = static_cast<int32_t>(workload_.requests.size()) - 1;
@@ -251,7 +269,7 @@ class Generator {
   // One client talking: its next request begins with all that was said.
   struct Conversation {
     TimeNs arrival = 0;  // of the next request, as SimRequest has it
-    int32_t after = kNoRequest;
+    int32_t after = kNoRequest, after_count = 1;
     uint64_t stream = 0;
     uint64_t prefix_stream = 0;
     int32_t prefix = 0;
@@ -308,6 +326,7 @@ class Generator {
     request.itl_target = deadline(itl_ms_, conversation.tight);
     request.output_stream = branches_ == 1 ? conversation.stream : ++streams_;
     request.after = conversation.after;
+    request.after_count = conversation.after_count;
     if (request.after != kNoRequest && (branches_ == 1 || index == 0)) {
       conversation.arrival = static_cast<TimeNs>(-think_ms_ * 1e6 * std::log(1.0 - think_rng_.uniform()));
     }

@@ -248,12 +248,18 @@ def check_live():
         ("bimodal,requests=40,output=mix:0.8:10-50:100-200", 8, "static", "off"),
         ("bimodal,requests=40,output=mix:0.8:10-50:100-200", 8, "continuous", "off"),
         ("bimodal,requests=40,output=mix:0.8:10-50:100-200", 8, "continuous", "on"),
+        # Each turn holds the answers before, the engine's own: it finds them stored.
+        ("multiturn,requests=10,arrivals=all,concurrency=1,think_ms=0,prefix=20,prompt=10,output=20", 8, "continuous", "on"),
     ):
         arguments = ["--workload", work, "--max-num-seqs", slots, "--batching", batching, "--overlap", overlap, "--json"]
         live = json.loads(run("bench", "workload", *arguments))
         simulated = json.loads(run("sim", *arguments, "--max-num-batched-tokens", 512, "--device", "unit"))
-        for key in ("decision_hash", "steps", "requests", "output_tokens", "preemptions", "useful_slot_share"):
+        for key in ("decision_hash", "steps", "requests", "output_tokens", "preemptions", "useful_slot_share", "prefix_hit_rate"):
             assert live[key] == simulated[key], (work, batching, key, live[key], simulated[key])
+    urgent = ["--workload", "closed,requests=24,prompt=30,output=20,e2e_ms=600000,tight_share=0.5", "--policy", "edf"]
+    urgent += ["--max-num-seqs", 3, "--max-num-batched-tokens", 128, "--json"]  # the policy sees the deadlines
+    live, simulated = (json.loads(run(*command, *urgent)) for command in (("bench", "workload"), ("sim", "--device", "unit")))
+    assert live["decision_hash"] == simulated["decision_hash"], (live, simulated)
     followed = json.loads(run("bench", "workload", "--workload", "closed,requests=9,concurrency=3,prompt=20,output=5", "--json"))
     assert (followed["requests"], followed["output_tokens"]) == (9, 45), followed
     branches = "branches,requests=9,branches=3,concurrency=1,prompt=20,output=5"  # each client's next three at once

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "sim/diagnosis.h"
 #include "sim/tuning.h"
@@ -23,6 +24,21 @@ TEST(Comparison, DimensionsAreListsOrRanges) {
             (std::vector<std::string>{"vtc:weight_output=3", "fcfs"}));
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "'rate' names no values, allowed: KEY=VALUE|VALUE",
                         [] { static_cast<void>(parse_dimension("rate")); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "the COUNT of 'rate=1:8:2.7' is 2.7, allowed: 2 to 1000",
+                        [] { static_cast<void>(parse_dimension("rate=1:8:2.7")); });
+}
+
+// The runs would bear both values in their names, and only the last one would count.
+TEST(Comparison, AKeyIsComparedOnce) {
+  const char* const base = R"({"workload": "bimodal,requests=20", "device": "unit"})";
+  for (const auto& [first, second, message] :
+       {std::tuple{"max_num_seqs=1|2", "max-num-seqs=3|4", "'max-num-seqs' is compared twice, allowed: once"},
+        {"policy=fcfs|lpm", "schedule_policy=sjf", "'schedule_policy' is compared twice"},
+        {"prompt=1|2", "prompt=3", "'prompt' is compared twice"}}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] {
+      static_cast<void>(compare(base, {parse_dimension(first), parse_dimension(second)}, SteadyClock(), {}));
+    });
+  }
 }
 
 TEST(Comparison, EveryCombinationInOrder) {
@@ -91,6 +107,16 @@ TEST(Tuning, FindsTheSlotsThatAGoalAllows) {
   EXPECT_FALSE(
       tune_limits(R"({"workload": "closed,requests=10", "device": "unit"})", {.itl_p95_ms = 0.5}, SteadyClock(), {})
           .meets);
+}
+
+// An engine that takes no more than 40 requests has no use for more slots.
+TEST(Tuning, KeepsWithinTheRequestsThatAreTaken) {
+  const TuneResult result = tune_limits(
+      R"({"workload": "closed,requests=100,prompt=8,output=20", "max_num_seqs": 2, "max_requests": 40,
+          "device": "unit", "overlap": "off"})",
+      {}, SteadyClock(), {});
+  EXPECT_GE(result.max_num_seqs, 30);
+  EXPECT_LE(result.max_num_seqs, 40);
 }
 
 std::vector<std::string> problems_of(const char* spec_json) {

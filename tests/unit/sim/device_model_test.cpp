@@ -223,6 +223,7 @@ TEST(DeviceModel, MistakesAreNamed) {
   expect("device field tensor_parallel is 65, allowed: 1 to 64", "unit,tensor_parallel=65");
   expect("device field tensor_parallel is 1.5, allowed: a whole number", "unit,tensor_parallel=1.5");
   expect("device field token_us is 'nan', allowed: a number", "unit,token_us=nan");
+  expect("a step takes no time, allowed: overhead_us, weights_us", "unit,overhead_us=0");
 }
 
 TEST(LatencyHistogram, QuantilesAreWithinAThousandth) {

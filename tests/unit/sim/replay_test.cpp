@@ -11,8 +11,12 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "sim/recording.h"
+#include "sim/text_file.h"
+#include "sim/trace_reader.h"
 #include "support/expect_error.h"
 #include "support/loaded_policies.h"
+#include "support/temp_folder.h"
 
 namespace inflight::test {
 namespace {
@@ -138,6 +142,21 @@ TEST(Replay, RefusesWhatIsNoRecording) {
   auto records = decode_trace(record(4, "fcfs", "lru").bytes);
   std::erase_if(records, [](const TraceRecord& r) { return std::holds_alternative<TracePlan>(r.content); });
   EXPECT_THROW(static_cast<void>(replay_trace(records, {})), Error);  // results without plans
+  // The file is named, whatever is wrong with it.
+  const TempFolder folder;
+  std::string text;
+  for (int line = 0; line < 100; ++line) text += fmt::format("{},{},0,{}.5,length\n", line, line * 7, line * 31);
+  write_text_file(folder.file("text.csv"), text);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "text.csv is no recording: it does not begin with a configuration",
+                        [&] { static_cast<void>(read_recording(folder.file("text.csv"))); });
+  std::vector<std::byte> bytes = record(4, "fcfs", "lru").bytes;
+  bytes[bytes.size() / 2] = std::byte{0xff};
+  bytes[bytes.size() / 2 + 1] = std::byte{0xff};
+  write_text_file(folder.file("bad.rec"), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "bad.rec: trace record",
+                        [&] { static_cast<void>(read_recording(folder.file("bad.rec"))); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "bad.rec: trace record",
+                        [&] { static_cast<void>(read_trace_workload(folder.file("bad.rec"), {})); });
 }
 
 }  // namespace

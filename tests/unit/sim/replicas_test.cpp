@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/attended_tokens.h"
 #include "sim/sim_spec.h"
 #include "sim/simulated_executor.h"
 
@@ -28,6 +29,21 @@ TEST(Replicas, PoolsCountAPromptOnce) {
   EXPECT_EQ(result.scheduler.prompt_tokens, 20 * 1152);
   EXPECT_EQ(result.scheduler.cached_tokens, 19 * 1024);
   EXPECT_DOUBLE_EQ(result.prefix_hit_rate(), 19.0 * 1024 / (20 * 1152));
+}
+
+// What came over the link was not computed here: with all pools, a token each but the answers' last ones.
+TEST(Replicas, PoolsCountWhatTheyCompute) {
+  const nlohmann::json spec = {{"workload", "uniform,requests=50,prompt=2-300,output=1-40"}, {"prefix_caching", "off"}};
+  const Workload workload = load_workload(pools(spec));
+  int64_t tokens = workload.output_tokens() - 50, pairs = 0;
+  for (const SimRequest& request : workload.requests) {
+    tokens += request.prompt_tokens;
+    pairs += attended_tokens(0, request.prompt_tokens + request.output_tokens - 1, 0);
+  }
+  const SimResult result = run(pools(spec));
+  EXPECT_EQ(result.scheduler.preemptions, 0);
+  EXPECT_EQ(result.scheduler.scheduled_tokens, tokens);
+  EXPECT_EQ(result.scheduler.attended_tokens, pairs);
 }
 
 TEST(Replicas, PoolsCountWhoIsRejectedAsRejected) {
@@ -67,7 +83,7 @@ TEST(Replicas, PrefixRoutingFindsWhatAnAdapterComputed) {
 }
 
 struct DecodeReplica {
-  DecodeReplica() {
+  explicit DecodeReplica(const DeviceProfile& profile = {.token_us = 1.0}) : model(profile) {
     executor.set_script(SequenceId{1}, {});
     executor.set_prefill_free();
   }
@@ -85,7 +101,7 @@ struct DecodeReplica {
     executor.submit(plan);
     return executor.wait().duration / 1000;
   }
-  DeviceModel model{{.token_us = 1.0}};
+  DeviceModel model;
   ManualClock clock;
   SimulatedExecutor executor{model, clock, false, 0};
   uint64_t steps = 0;
@@ -105,6 +121,14 @@ TEST(Replicas, ADecodePoolPaysForWhatItLost) {
   EXPECT_EQ(in_parts.step(0, 80, false), 60);  // lost while it entered: 60 tokens that had come, 20 that come now
   EXPECT_EQ(in_parts.step(80, 21, true), 1);
   EXPECT_EQ(in_parts.step(0, 102, true), 102);
+}
+
+// The first token that is made here attends to all that came, as the next one does.
+TEST(Replicas, TheFirstTokenInADecodePoolReadsItsContext) {
+  DecodeReplica replica({.kv_read_ns = 1000.0});
+  EXPECT_EQ(replica.step(0, 60, false), 0);
+  EXPECT_EQ(replica.step(60, 41, true), 101);
+  EXPECT_EQ(replica.step(101, 1, true), 102);
 }
 
 }  // namespace

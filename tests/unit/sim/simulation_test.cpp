@@ -6,9 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "sim/sim_spec.h"
 #include "sim/workload_spec.h"
@@ -160,6 +162,22 @@ TEST(Simulation, AllBranchesOfAClientArrive) {
   for (const RequestRecord& record : result.requests) arrivals[static_cast<size_t>(record.request)] = record.arrival;
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(arrivals[i], arrivals[i / 4 * 4]) << i;
   EXPECT_GT(arrivals[8], arrivals[4] + 10 * 1'000'000);
+}
+
+// The next four come when the longest answer has ended, on whichever replica.
+TEST(Simulation, AClientWaitsForAllItsBranches) {
+  for (const int32_t replicas : {1, 3}) {
+    SimSpec spec = parse_sim_spec(
+        R"({"workload": "branches,requests=40,branches=4,prompt=16,output=1-90,concurrency=1", "device": "unit"})");
+    spec.options.replicas = replicas;
+    const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+    std::vector<RequestRecord> records(40);
+    for (const RequestRecord& record : result.requests) records[static_cast<size_t>(record.request)] = record;
+    for (size_t i = 4; i < 40; ++i) {
+      const auto before = std::span(records).subspan(i / 4 * 4 - 4, 4);
+      EXPECT_EQ(records[i].arrival, std::ranges::max_element(before, {}, &RequestRecord::end)->end) << i;
+    }
+  }
 }
 
 // 100 requests, ten at a time, ten steps of a millisecond each: after 25 ms 20 have ended, 10 run and 70 wait, in the

@@ -118,6 +118,20 @@ TEST(TraceReader, OpenAiLogsShareConversations) {
   EXPECT_EQ(workload.requests[2].arrival - workload.requests[0].arrival, 3000 * kMs);
 }
 
+// A token for four bytes of text and one, four more a message: who speaks and how JSON puts it is no text.
+TEST(TraceReader, OpenAiMessagesCountTheirText) {
+  const Workload workload = parse_openai_log(
+      R"({"messages": [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi\n\"you\""}]}
+{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, {"type": "text", "text": "Say."}]}]}
+{"input": [{"role": "user", "content": "Once upon a time"}]})",
+      "log.jsonl");
+  ASSERT_EQ(workload.requests.size(), 3U);
+  EXPECT_EQ(workload.prompt(workload.requests[0])[0].count, 14 / 4 + 1 + 4);
+  EXPECT_EQ(workload.prompt(workload.requests[0])[1].count, 8 / 4 + 1 + 4);
+  EXPECT_EQ(workload.requests[1].prompt_tokens, 15 / 4 + 1 + 4);
+  EXPECT_EQ(workload.requests[2].prompt_tokens, 16 / 4 + 1 + 4);
+}
+
 // Counts alone, a prompt as a list, and no time anywhere: all at once.
 TEST(TraceReader, OpenAiLogsInOtherForms) {
   const Workload workload = parse_openai_log(

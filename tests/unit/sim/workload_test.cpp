@@ -50,7 +50,7 @@ TEST(Workload, FollowersComeInOrder) {
     const ContentSegment prompt[] = {{1, 0, 4}};
     workload.add({.after = after}, prompt);
   }
-  const Followers followers(workload);
+  Followers followers(workload);
   EXPECT_TRUE(followers.any());
   const auto of = [&](int32_t request) {
     std::vector<int32_t> found;
@@ -63,6 +63,24 @@ TEST(Workload, FollowersComeInOrder) {
   EXPECT_TRUE(of(5).empty());
   workload.requests.resize(1);
   EXPECT_FALSE(Followers(workload).any());
+}
+
+// Who follows several waits for all of them, in whatever order they end.
+TEST(Workload, FollowersWaitForAllBranches) {
+  const Workload workload = make_workload("branches,requests=7,branches=3,concurrency=1");
+  Followers followers(workload);
+  std::vector<int32_t> found;
+  const auto end = [&](int32_t request) {
+    followers.each(request, [&found](int32_t follower) { found.push_back(follower); });
+  };
+  for (const int32_t request : {0, 1, 2, 3, 4, 5}) EXPECT_TRUE(followers.any_of(request)) << request;
+  EXPECT_FALSE(followers.any_of(6));
+  for (const int32_t request : {2, 0}) end(request);
+  EXPECT_TRUE(found.empty());
+  end(1);
+  EXPECT_EQ(found, (std::vector<int32_t>{3, 4, 5}));
+  for (const int32_t request : {5, 3, 4}) end(request);
+  EXPECT_EQ(found, (std::vector<int32_t>{3, 4, 5, 6}));
 }
 
 // checklist 124: before each output token but the first stands a wrong one, as often as guesses are wrong.
@@ -239,7 +257,25 @@ TEST(Workload, MistakesAreNamed) {
       "file:PATH, lengths 1 to 16777216",
       "closed,output=99999999");
   expect("prompt is '9-3', allowed: N, LOW-HIGH", "closed,prompt=9-3");
+  expect("prompt is '9-', allowed: N, LOW-HIGH", "closed,prompt=9-");
+  expect("prompt is '9.5', allowed: N, LOW-HIGH", "closed,prompt=9.5");
+  expect("output is '2-9.5', allowed: N, LOW-HIGH", "closed,output=2-9.5");
   expect("arrivals is 'never', allowed: all, poisson", "closed,arrivals=never");
+}
+
+// A rate of arrivals that all come at the begin would be ignored.
+TEST(Workload, AnArrivalKeyNeedsItsArrivals) {
+  const auto expect = [](const char* text, const char* spec) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
+  };
+  expect("workload key rate in 'bimodal,rate=5' says nothing of arrivals=all, allowed: with arrivals=poisson, gamma",
+         "bimodal,rate=5");
+  expect("workload key cv in 'poisson,cv=5' says nothing of arrivals=poisson, allowed: with arrivals=gamma",
+         "poisson,cv=5");
+  expect("workload key rate_end in 'gamma,rate_end=5' says nothing of arrivals=gamma, allowed: with arrivals=ramp",
+         "gamma,rate_end=5");
+  EXPECT_EQ(make_workload("closed,rate=5,arrivals=poisson").requests.size(), 256U);
+  EXPECT_EQ(make_workload("poisson,rate=5,arrivals=all").requests.back().arrival, 0);  // an arm of a comparison
 }
 
 TEST(Workload, AKeyIsGivenOnce) {
@@ -251,6 +287,9 @@ TEST(Workload, AKeyIsGivenOnce) {
 
 TEST(Workload, ALengthFileNamesTheLine) {
   const test::TempFolder folder;
+  write_text_file(folder.file("part.txt"), "3\n5.5\n");
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "part.txt:2: prompt is '5.5', allowed: 1 to 16777216, a whole number",
+                        [&] { const LengthDistribution list("prompt", "file:" + folder.file("part.txt")); });
   write_text_file(folder.file("bad.txt"), "3\nfive\n");
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "bad.txt:2: prompt is 'five', allowed: 1 to",
                         [&] { const LengthDistribution list("prompt", "file:" + folder.file("bad.txt")); });

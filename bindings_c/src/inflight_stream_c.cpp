@@ -126,12 +126,14 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
     inflight::Runtime& runtime = engine->runtime;
     const inflight_request_params_t given = inflight::c::read_struct(params, "params");
     auto options = inflight::c::read_request_params(given, runtime);
-    const auto stop = inflight::c::read_stop_strings(given);
-    if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
-    auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
-    options.sampling.validate();  // n is used below
+    std::vector<std::string> stop;
     inflight::c::StructuredOutput structured;
-    if (options.pooling == inflight::Pooling::None) structured = inflight::c::read_structured_output(given, runtime);
+    if (options.pooling == inflight::Pooling::None) {
+      stop = inflight::c::read_stop_strings(given);
+      if (!stop.empty()) static_cast<void>(runtime.require_tokenizer());
+      structured = inflight::c::read_structured_output(given, runtime);
+    }
+    auto handle = std::unique_ptr<inflight_stream>(new inflight_stream{.engine = runtime.engine()});
     options.filter_sleeps = structured.sleeps;
     handle->shown_tokens = std::make_shared<const std::vector<inflight::TokenId>>(std::move(structured.shown_tokens));
     inflight_stream::Answer answer{.detokenizer = {},
@@ -143,9 +145,8 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
           inflight::DetokenizeOptions{
               .show_control = given.show_special_tokens != 0, .shown = *handle->shown_tokens, .whole_text = false});
     }
-    const bool draws = options.pooling == inflight::Pooling::None;
-    handle->answers = std::vector(static_cast<size_t>(draws ? options.sampling.n : 1), answer);
-    if (draws && !stop.empty() && options.sampling.best_of > options.sampling.n) {
+    handle->answers = std::vector(static_cast<size_t>(options.sampling.n), answer);
+    if (!stop.empty() && options.sampling.best_of > options.sampling.n) {
       options.ends =
           stop_rule(std::vector(static_cast<size_t>(options.sampling.best_of), answer), handle->shown_tokens);
     }

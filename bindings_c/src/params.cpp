@@ -94,7 +94,22 @@ std::vector<TokenId> read_sequence_breakers(const inflight_request_params_t& par
   return ids;
 }
 
-void read_processing(const inflight_request_params_t& params, const Runtime& runtime, SamplingParams& sampling) {
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) | 1;
+}
+
+SamplingParams read_sampling(const inflight_request_params_t& params, const Runtime& runtime) {
+  SamplingParams sampling;
+  sampling.temperature = params.temperature;
+  sampling.top_k = params.top_k;
+  sampling.top_p = params.top_p;
+  sampling.min_p = params.min_p;
+  sampling.seed = params.seed != 0 ? params.seed : random_seed();
+  sampling.max_tokens = params.max_tokens;
+  sampling.ignore_eos = params.ignore_eos != 0;
+  check_count(params.stop_token_id_count, limits::kStopTokensMax, params.stop_token_ids, "stop_token_ids");
+  sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
   sampling.n = params.n;
   sampling.best_of = params.best_of;
   sampling.min_tokens = params.min_tokens;
@@ -115,6 +130,8 @@ void read_processing(const inflight_request_params_t& params, const Runtime& run
   }
   sampling.logprobs = params.logprobs;
   sampling.prompt_logprobs = params.prompt_logprobs;
+  sampling.validate();
+  return sampling;
 }
 
 FilterSource read_grammar(const inflight_request_params_t& params, const std::vector<std::string>& choices,
@@ -137,11 +154,6 @@ FilterSource read_grammar(const inflight_request_params_t& params, const std::ve
     grammar += '"';
   }
   return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
-}
-
-uint64_t random_seed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32 | device()) | 1;
 }
 
 }  // namespace
@@ -325,17 +337,13 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     runtime.engine().check_prompt_length(params.prompt_id_count);  // before so many are read
     options.prompt.assign(params.prompt_ids, params.prompt_ids + params.prompt_id_count);
   }
-  SamplingParams& sampling = options.sampling;
-  sampling.temperature = params.temperature;
-  sampling.top_k = params.top_k;
-  sampling.top_p = params.top_p;
-  sampling.min_p = params.min_p;
-  sampling.seed = params.seed != 0 ? params.seed : random_seed();
-  sampling.max_tokens = params.max_tokens;
-  sampling.ignore_eos = params.ignore_eos != 0;
-  check_count(params.stop_token_id_count, limits::kStopTokensMax, params.stop_token_ids, "stop_token_ids");
-  sampling.stop_token_ids.assign(params.stop_token_ids, params.stop_token_ids + params.stop_token_id_count);
-  read_processing(params, runtime, sampling);
+  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MODEL) {
+    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean), 3 (the model's)",
+         params.pooling);
+  }
+  options.pooling =
+      params.pooling == INFLIGHT_POOLING_MODEL ? runtime.model_pooling() : static_cast<Pooling>(params.pooling);
+  if (options.pooling == Pooling::None) options.sampling = read_sampling(params, runtime);
   options.priority = params.priority;
   options.tenant = params.tenant;
   if (params.cache_salt != nullptr) {
@@ -350,12 +358,6 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     options.prediction =
         runtime.require_tokenizer().encode(params.prediction, {.add_special = false, .parse_special = false});
   }
-  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MODEL) {
-    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean), 3 (the model's)",
-         params.pooling);
-  }
-  options.pooling =
-      params.pooling == INFLIGHT_POOLING_MODEL ? runtime.model_pooling() : static_cast<Pooling>(params.pooling);
   return options;
 }
 

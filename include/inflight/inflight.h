@@ -150,7 +150,7 @@ typedef struct inflight_engine_params {
   uint8_t overlap;                       /* plan a step while the one before runs [1]                            */
   uint8_t host_driven;                   /* no own thread: the program calls inflight_engine_step() (0)          */
   uint8_t profile;                       /* time every kernel launch, see inflight_engine_trace_json() (0)       */
-  uint8_t deterministic;                 /* the same tokens whatever else runs [1]                               */
+  uint8_t deterministic;                 /* the same tokens whatever else runs [1]; 0 makes nothing faster       */
   uint8_t reserved2[2];
 
   inflight_progress_fn progress;         /* NULL = none                                                          */
@@ -340,12 +340,13 @@ INFLIGHT_API inflight_reject_reason_t inflight_last_rejection(int32_t* retry_aft
 /** Which requests rest. */
 typedef int32_t inflight_pause_mode_t;
 #define INFLIGHT_PAUSE_NONE 0
-#define INFLIGHT_PAUSE_NEW 1 /* nobody new is started, who runs goes on */
-#define INFLIGHT_PAUSE_ALL 2 /* no step is made                         */
+#define INFLIGHT_PAUSE_NEW 1 /* no new request starts, running ones go on */
+#define INFLIGHT_PAUSE_ALL 2 /* no step is made                             */
 
 /** @brief Lets requests rest; they may still be submitted. Returns when it holds: with INFLIGHT_PAUSE_ALL no token leaves
  *  from then on (host_driven: from the next inflight_engine_step() on). The answers are the same as without the pause.
- *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_ENGINE_FAILED (a step hangs, see
+ *          watchdog_timeout_s: the pause begins if it comes back)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_pause(inflight_engine_t* engine, inflight_pause_mode_t mode);
 
@@ -355,7 +356,8 @@ INFLIGHT_API inflight_status_t inflight_engine_pause(inflight_engine_t* engine, 
 INFLIGHT_API inflight_status_t inflight_engine_resume(inflight_engine_t* engine);
 
 /** @brief Takes no more requests (they are rejected) and waits until the last one has ended.
- *  @param[in] timeout_ms  how long to wait; 0 = not at all, negative = without end. A host_driven engine never waits.
+ *  @param[in] timeout_ms  how long to wait; 0 = not at all, negative = until a step hangs (see watchdog_timeout_s), or
+ *                         without end. A host_driven engine never waits.
  *  @return INFLIGHT_OK (none is left) | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_drain(inflight_engine_t* engine, int32_t timeout_ms);
@@ -393,7 +395,8 @@ INFLIGHT_API inflight_status_t inflight_engine_load_lora_adapter(inflight_engine
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_unload_lora_adapter(inflight_engine_t* engine, const char* lora_name);
 
-/** @brief Runs one step of a host_driven engine in the calling thread.
+/** @brief Runs one step of a host_driven engine in the calling thread. Where a grammar that is being compiled is all there
+ *  is to do, it waits for that, for another call or for the next deadline.
  *  @return INFLIGHT_OK | INFLIGHT_IDLE (no request is waiting or running, those that are rest in a pause, or batching
  *          "dynamic" waits for more) | INFLIGHT_ERROR_UNSUPPORTED (the engine has its own thread) |
  *          INFLIGHT_ERROR_ENGINE_FAILED
@@ -405,14 +408,14 @@ typedef struct inflight_stats {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t steps;
-  uint64_t requests_submitted, requests_finished, requests_aborted, requests_failed;
+  uint64_t requests_submitted, requests_finished, requests_aborted, requests_failed; /* each answer asked for counts */
   uint64_t prompt_tokens;          /* prompt tokens of admitted requests                                         */
   uint64_t cached_tokens;          /* of these, served from stored KV                                            */
   uint64_t output_tokens;
   uint64_t scheduled_tokens;       /* tokens computed, recomputed ones included                                  */
   uint64_t preemptions;
   uint64_t recomputed_tokens;      /* tokens computed again after a preemption                                   */
-  int32_t requests_waiting, requests_running;
+  int32_t requests_waiting, requests_running; /* likewise */
   int32_t kv_blocks, kv_blocks_free, kv_blocks_cached, kv_blocks_used;
   uint64_t device_bytes;           /* device memory held by the engine                                           */
   uint64_t policy_strikes;         /* wrong or late answers of the loaded policies                               */
@@ -595,10 +598,12 @@ INFLIGHT_API inflight_status_t inflight_chat_render(inflight_engine_t* engine, c
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_plugin_load(const char* path);
 
-/** @brief Changes a policy of a running engine between two steps. On failure the old one stays.
+/** @brief Changes a policy of a running engine between two steps. On failure the old one stays. A loaded policy is first
+ *  asked beside the old one for 64 steps and takes over if it makes no mistake; otherwise a line of the log says so.
  *  @param[in] spec  as inflight_engine_params_t.schedule_policy or .radix_eviction_policy; which of the two it is
  *                   follows from the policy; a name that both kinds have ("priority") is refused, the ids are not.
- *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_INVALID_ARGUMENT |
+ *          INFLIGHT_ERROR_ENGINE_FAILED
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_set_policy(inflight_engine_t* engine, const char* spec);
 

@@ -38,8 +38,9 @@ extern "C" {
 #define INFLIGHT_PLUGIN_ABI_MINOR 0u
 #define INFLIGHT_PLUGIN_ENTRY_SYMBOL "inflight_plugin_query_v1"
 
-/* Every struct that crosses begins with struct_size, set to its own sizeof by the side that allocated it. The reader
- * asks before it touches a field that is newer than minor 0: */
+/* Structs that may grow begin with struct_size, set to its own sizeof by the side that allocated it; the others
+ * (inflight_param_t, inflight_writer_t, inflight_reader_t, column elements) stay as they are within a major number. The
+ * reader asks before it touches a field that is newer than minor 0: */
 #define INFLIGHT_HAS(pointer, field) \
   ((pointer)->struct_size >= offsetof(__typeof__(*(pointer)), field) + sizeof((pointer)->field))
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int32_t kSilent = std::numeric_limits<int32_t>::max();
 
-// The only process-wide state of the library: where its log lines go.
+// Where the log lines of the process go.
 struct LogState {
   std::mutex mutex;
   LogSink sink;

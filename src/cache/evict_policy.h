@@ -37,8 +37,8 @@ class EvictPolicy {
   EvictPolicy& operator=(const EvictPolicy&) = delete;
   virtual ~EvictPolicy() = default;
 
-  // The time at which what follows happens.
-  virtual void set_time(TimeNs /*now*/) {}
+  // When what follows happens, and in which step; the same step may come many times.
+  virtual void set_time(TimeNs /*now*/, uint64_t /*step*/) {}
 
   // What happened to stored blocks, in order; blocks of one call are given from the root towards the leaf.
   virtual void on_insert(std::span<const BlockId> /*blocks*/) {}   // can be found from now on

@@ -30,8 +30,8 @@ void HostTier::pin(std::span<const BlockId> blocks) {
   host_.share(std::span(pinned_.begin() + begin, pinned_.end()));
 }
 
-void HostTier::begin_plan(TimeNs now) {
-  host_.set_time(now);
+void HostTier::begin_plan(TimeNs now, uint64_t step) {
+  host_.set_time(now, step);
   host_.release(pinned_);
 }
 

@@ -30,7 +30,7 @@ class HostTier final : public TreeObserver {
 
   // The plan that is being made reads `blocks`, a match from the root on: they stay until begin_plan().
   void pin(std::span<const BlockId> blocks);
-  void begin_plan(TimeNs now);
+  void begin_plan(TimeNs now, uint64_t step);
   // Appends the copies to the host that evictions have asked for since the last call.
   void take_copies(std::vector<SwapCopy>& out);
 

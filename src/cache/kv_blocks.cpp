@@ -32,9 +32,10 @@ void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<c
   }
 }
 
-void KvBlocks::set_time(TimeNs now) {
+void KvBlocks::set_time(TimeNs now, uint64_t step) {
   now_ = now;
-  policy_->set_time(now);
+  step_ = step;
+  policy_->set_time(now, step);
   if (policy_->ranks() != ranked_) hand_policy_to(*policy_);  // keys of two rules do not compare
 }
 
@@ -65,7 +66,10 @@ void KvBlocks::share(std::span<const BlockId> blocks) {
 [[gnu::flatten]] bool KvBlocks::try_extend(std::vector<BlockId>& table, int32_t count) {
   if (count > available_count()) return false;
   for (int32_t i = 0; i < count; ++i) {
-    if (pool_.free_count() == 0) INFLIGHT_CHECK(try_evict_one());
+    if (pool_.free_count() == 0) {
+      const bool evicted = try_evict_one();
+      INFLIGHT_CHECK(evicted);
+    }
     table.push_back(*pool_.try_take());
   }
   return true;
@@ -173,7 +177,7 @@ void KvBlocks::clear_stored() {
 }
 
 void KvBlocks::set_policy(EvictPolicy& policy) {
-  policy.set_time(now_);
+  policy.set_time(now_, step_);
   std::vector<BlockId> known;
   for (int32_t i = 0; i < pool_.block_count(); ++i) {
     if (tree_.contains(static_cast<BlockId>(i))) known.push_back(static_cast<BlockId>(i));

@@ -36,8 +36,8 @@ class KvBlocks {
   // `policy` is borrowed and must outlive this object or be replaced with set_policy().
   KvBlocks(const Options& options, EvictPolicy& policy);
 
-  // The time at which what follows happens.
-  void set_time(TimeNs now);
+  // When what follows happens, and in which step of the scheduler (between two: the one before).
+  void set_time(TimeNs now, uint64_t step);
 
   // Appends to `out` the blocks that hold the longest stored prefix of `tokens`, whole blocks only; keys[i] is the
   // PrefixKey of block i. At most keys.size() blocks.   MODIFIES: nothing but `out`.   COST: O(matched tokens).
@@ -62,8 +62,7 @@ class KvBlocks {
   };
   // Makes table[full.index] findable; false when another block holds the same content already.
   // REQUIRES: the blocks before it are published, the last of them is its parent; its K and V are computed by a step
-  // that is submitted before, or is the
-  //           same as, any step that uses them.
+  // that is submitted before any step that uses them, or is the same.
   [[nodiscard]] bool try_publish(std::span<const BlockId> table, const FullBlock& full);
 
   // try_publish() of `block` under this key comes soon.
@@ -124,6 +123,7 @@ class KvBlocks {
   RadixTree tree_;
   EvictionQueue queue_;
   TimeNs now_ = 0;
+  uint64_t step_ = 0;
   int64_t tick_ = 0;  // counts the releases of blocks
   int64_t evicted_total_ = 0;
   std::vector<BlockId> scratch_;  // blocks of one notification

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prefix index: which block holds the K and V of which token run. A node is one full block and is named by the
 // block itself; its parent holds the tokens before it. Children are found through one hash table over (what precedes,
-// own tokens), and a hit compares the tokens, so different content is never taken for equal (checklist 91).
+// own tokens), and a hit compares the tokens, so different content is never taken for equal.
 //
 // Why one block a node instead of compressed runs: blocks are the unit of sharing and eviction, so a longer run would
 // be split and joined all the time; matching then modifies nothing and every cost is O(blocks). See

@@ -90,8 +90,7 @@ void add_bench_workload(CLI::App& parent) {
   command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
   CLI::Option* const trace =
       command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");
-  command
-      ->add_option("--trace-speed", flags->trace_speed, "Its arrivals come so many times as fast; 0: all at the begin")
+  command->add_option("--trace-speed", flags->trace_speed, "Replay speed of its arrivals; 0: all at the start")
       ->check(CLI::NonNegativeNumber)
       ->needs(trace)
       ->capture_default_str();

@@ -129,7 +129,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       "auto, panel (own kernels) or clblast, for weights of F32, F16 and BF16 (default: auto, what was measured "
       "faster)",
       kEngine);
-  add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs");
+  add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs; off gains nothing");
   add("--chat-template", flags->chat_template, "A file with a Jinja template, in the place of the model's", kEngine);
 
   add("--max-requests", params.max_requests, "Requests waiting and running at most (default: 65536)", kService);

@@ -26,7 +26,7 @@ struct KvLayout {
 
   // K or V of one token in one layer and KV head.
   [[nodiscard]] size_t bytes_per_head() const;
-  // K and V of one token over all layers: 2 * L * G * bytes_per_head() (checklist 74).
+  // K and V of one token over all layers: 2 * L * G * bytes_per_head().
   [[nodiscard]] size_t bytes_per_token() const {
     return size_t{2} * static_cast<size_t>(layer_count) * static_cast<size_t>(kv_head_count) * bytes_per_head();
   }

@@ -29,7 +29,6 @@ class DeviceMemory {
   ~DeviceMemory();
 
   [[nodiscard]] size_t bytes() const { return bytes_; }
-  [[nodiscard]] const std::string& label() const { return label_; }
   [[nodiscard]] _cl_mem* raw() const { return raw_; }
 
   // REQUIRES of all: offset + the span's bytes <= bytes(). Spans of asynchronous calls must live until the command ran.

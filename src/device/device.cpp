@@ -132,7 +132,6 @@ std::vector<ProfileRecord> Device::take_profile() {
     cl_guard(pending.name, [&] {
       const auto time = [](cl_ulong ns) { return static_cast<int64_t>(ns); };
       records.push_back({.name = pending.name,
-                         .queued_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_QUEUED>()),
                          .start_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_START>()),
                          .end_ns = time(pending.event.getProfilingInfo<CL_PROFILING_COMMAND_END>())});
     });

@@ -44,7 +44,6 @@ struct LedgerEntry {
 // One launch, on the device's own clock.
 struct ProfileRecord {
   std::string name;
-  int64_t queued_ns = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };

@@ -13,6 +13,12 @@
 
 namespace inflight {
 
+namespace {
+
+Error hang_error() { return {ErrorCode::EngineFailed, "a step of the engine hangs"}; }
+
+}  // namespace
+
 Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : steady_clock_),
@@ -31,10 +37,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
                 .block_bytes = options.setup.block_bytes,
                 .kv_cache_dtype = options.kv_cache_dtype}),
       watchdog_(static_cast<TimeNs>(options.service.watchdog_timeout_s * 1e9), clock_,
-                [this](TimeNs passed) {
-                  log(LogLevel::Error, "a step has not come back after {:.1f} s; {}",
-                      static_cast<double>(passed) * 1e-9, state_text());
-                }),
+                [this](TimeNs passed) { on_hang(passed); }),
       compiler_([this](FilterCompiler::Result result) { send(std::move(result)); }) {
   policies_.connect(scheduler_, blocks_);
   if (options.service.recent_trace_bytes > 0 || !options.service.record_path.empty()) scheduler_.set_trace(&recorder_);
@@ -50,6 +53,18 @@ Engine::~Engine() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   end_all(FinishReason::Abort, "");
+}
+
+// Whoever waits for the engine thread is told, for it may never come.
+void Engine::on_hang(TimeNs passed) {
+  log(LogLevel::Error, "a step has not come back after {:.1f} s; {}", static_cast<double>(passed) * 1e-9, state_text());
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(inbox_, [](Command& command) {
+    auto* const change = std::get_if<ChangeCommand>(&command);
+    if (change != nullptr) change->done.set_exception(std::make_exception_ptr(hang_error()));
+    return change != nullptr;
+  });
+  changed_.notify_all();
 }
 
 size_t Engine::prompt_tokens_max() const { return static_cast<size_t>(options_.setup.config.max_model_len) - 1; }
@@ -87,8 +102,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
     }
     options.sampling = {.max_tokens = 1, .prompt_logprobs = options.sampling.prompt_logprobs};
   }
-  if (options_.service.max_tokens_limit > 0 &&
-      options.sampling.max_tokens > options_.service.max_tokens_limit) {  // checklist 77
+  if (options_.service.max_tokens_limit > 0 && options.sampling.max_tokens > options_.service.max_tokens_limit) {
     if (!options_.service.clip_max_tokens) {
       fail(ErrorCode::InvalidArgument, "max_tokens is {}, allowed: 1 to {} (max_tokens_limit)",
            options.sampling.max_tokens, options_.service.max_tokens_limit);
@@ -167,7 +181,7 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, Adapter
   {
     const std::scoped_lock lock(mutex_);
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
-    arrivals_.add(command.request.arrival);
+    arrivals_.add(command.request.arrival, command.request.sampling.choice_count());
     check_queue_for(command.request);
     const SamplingParams& sampling = command.request.sampling;
     sequence_count_ += sampling.choice_count();
@@ -202,18 +216,21 @@ void Engine::pause(PauseMode mode) {
   wanted_pause_ = mode;
   if (options_.host_driven) return;
   wake_.notify_all();
-  changed_.wait(lock, [this] { return pause_ == wanted_pause_ || !failure_.empty(); });
+  const auto holds = [this] { return pause_ == wanted_pause_ || !failure_.empty(); };
+  changed_.wait(lock, [&] { return holds() || watchdog_.hung(); });
+  if (!holds()) throw hang_error();
 }
 
 bool Engine::drain(std::optional<std::chrono::milliseconds> timeout) {
   std::unique_lock lock(mutex_);
   draining_ = true;
   const auto drained = [this] { return sequence_count_ == 0; };
+  const auto told = [&] { return drained() || watchdog_.hung(); };
   if (options_.host_driven) return drained();
   if (!timeout) {
-    changed_.wait(lock, drained);
+    changed_.wait(lock, told);
   } else {
-    changed_.wait_for(lock, *timeout, drained);
+    changed_.wait_for(lock, *timeout, told);
   }
   return drained();
 }
@@ -249,6 +266,7 @@ void Engine::between_steps(std::function<void()> change) {
   {
     const std::scoped_lock lock(mutex_);
     if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    if (watchdog_.hung()) throw hang_error();
     inbox_.emplace_back(std::move(command));
   }
   wake_.notify_all();
@@ -340,8 +358,14 @@ bool Engine::step() {
   try {
     if (round()) return true;
     if (compiling_.empty()) return false;
+    const auto wake = wake_time();
     std::unique_lock lock(mutex_);  // nothing else is to be done
-    wake_.wait(lock, [this] { return !inbox_.empty(); });
+    const auto called = [this] { return !inbox_.empty(); };
+    if (wake) {
+      wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
+    } else {
+      wake_.wait(lock, called);
+    }
     return true;
   } catch (const std::exception& error) {
     end_all(FinishReason::Error, error.what());

@@ -90,7 +90,7 @@ struct SubmitOptions {
 // Which requests rest.
 enum class PauseMode : uint8_t {
   None,
-  New,  // nobody is admitted, who runs goes on
+  New,  // nothing is admitted; what runs continues
   All,  // no step is made
 };
 
@@ -119,11 +119,12 @@ class Engine {
 
   // Returns when it holds: with All no token leaves from then on, until resume(). Requests may still be submitted.
   // With host_driven it holds from the next step() on.
+  // ERRORS: EngineFailed (a step hangs: it will hold when that has come back).
   void pause(PauseMode mode);
   void resume() { pause(PauseMode::None); }
 
-  // From now on no request is taken in. Waits until the last one has ended (host_driven: does not wait).
-  // True: none is left.
+  // From now on no request is taken in. Waits until the last one has ended (host_driven: does not wait) or a step
+  // hangs. True: none is left.
   bool drain(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   // Requests are taken in again.
   void undrain();
@@ -139,14 +140,15 @@ class Engine {
   // Changes limits of the scheduler from the next step on: a JSON object of max_num_seqs, max_num_batched_tokens,
   // max_prefill_tokens, long_prefill_token_threshold, max_num_partial_prefills, enable_mixed_chunk, max_batch_delay_ms,
   // schedule_conservativeness, kv_headroom, priority_preemption_threshold, preempt_victim.
-  // ERRORS: InvalidArgument (names the key).
+  // ERRORS: InvalidArgument (names the key), EngineFailed (also when a step hangs).
   // Both return when it is done; with host_driven it is done by the next step(), and a refusal goes to the log.
   void reconfigure(const std::string& json);
   // Forgets the stored prefixes that no running request refers to, in host memory too; returns as these do.
   void reset_prefix_cache();
 
   // host_driven only: takes what has come in and runs one round of the step loop. False: nothing is to be done now,
-  // while the engine is paused or a batch waits for more requests though some are waiting.
+  // while the engine is paused or a batch waits for more requests though some are waiting. Where a grammar is all that
+  // is being worked on it waits for that, for what comes in or for the next deadline.
   // ERRORS: Unsupported (own thread), EngineFailed.
   bool step();
 
@@ -197,7 +199,8 @@ class Engine {
   void between_steps(std::function<void()> change);
 
   void run();  // the engine thread
-  bool round();
+  bool run_step();
+  bool round();  // a step, then what it changed goes to whoever waits for it
   void take_commands();
   void execute(SubmitCommand& command);
   void execute(FilterCompiler::Result& result);
@@ -217,8 +220,9 @@ class Engine {
   void warn_of_preemptions(TimeNs now);
   void log_figures();
   void publish_stats();
-  // Ends every request and every wait for a command, those in the inbox and what is left of commands_ too. With Error:
-  // for good.
+  void on_hang(TimeNs passed);  // the watchdog's thread
+  // Ends all requests and fails all waiting commands, those of the inbox included; after Error the engine accepts
+  // nothing more.
   void end_all(FinishReason reason, const std::string& why);
 
   // A sequence's stream and what its metrics need; by slot.

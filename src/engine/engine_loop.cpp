@@ -38,8 +38,7 @@ bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish
   compiler_.forget(request);
   OutputStream* const stream = found->second.stream;
   const int32_t count = found->second.request.sampling.choice_count();
-  const TimeNs now = clock_.now();
-  for (int32_t choice = 0; choice < count; ++choice) departures_.add(now);
+  departures_.add(clock_.now(), count);
   stream->push_finish_to_all(finish);
   compiling_.erase(found);
   stream->release();
@@ -157,7 +156,7 @@ void Engine::deliver() {
     if (!goes_on) stop(sequence.request.id, client.choice);
   }
   for (const PreemptedOutput& victim : output.preempted) {
-    watch_.on_preempted(scheduler_.sequence(victim.slot).id, victim.lost_tokens, victim.swapped_blocks);
+    watch_.on_preempted(victim.sequence, victim.lost_tokens, victim.swapped_blocks);
   }
   for (EmbeddingOutput& embedding : output.embeddings) {
     clients_[static_cast<size_t>(embedding.slot)].stream->set_embedding(std::move(embedding.values));
@@ -186,7 +185,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   const Sequence& sequence = scheduler_.sequence(finished.slot);
   metrics_.on_finish(sequence, finished.reason, now);
   watch_.on_finished();
-  departures_.add(now);
+  departures_.add(now, 1);
   if (sequence.first_scheduled_time == kNotYet) never_scheduled_tokens_ += sequence.prompt_token_count;
   OutputStream::Finish finish{
       .reason = finished.reason,
@@ -203,7 +202,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   client.adapter = {};
 }
 
-// At most one line in ten seconds (checklist 66).
+// At most one line in ten seconds.
 void Engine::warn_of_preemptions(TimeNs now) {
   constexpr TimeNs kInterval = 10'000'000'000;
   const PreemptedOutput* out_of_blocks = nullptr;  // the last
@@ -225,7 +224,7 @@ void Engine::warn_of_preemptions(TimeNs now) {
   preemptions_not_warned_of_ = 0;
 }
 
-// One line of key=value (checklist 114).
+// One line of key=value.
 void Engine::log_figures() {
   const SchedulerStats& stats = scheduler_.stats();
   const BlockPool& pool = blocks_.pool();
@@ -275,16 +274,18 @@ void Engine::pause_or_go_on() {
   changed_.notify_all();
 }
 
-bool Engine::round() {
+bool Engine::run_step() {
+  const Watchdog::Step watched(watchdog_);
   const TimeNs begin = clock_.now();
-  watchdog_.begin();
   pause_or_go_on();  // before the inbox: what was submitted ahead of resume() is there for the next step
   take_commands();
   end_expired();
-  const TimeNs taken = clock_.now();
-  times_.commands += taken - begin;
-  const bool busy = pause_ != PauseMode::All && loop_.step();  // pause_ is written by this thread only
-  watchdog_.end();
+  times_.commands += clock_.now() - begin;
+  return pause_ != PauseMode::All && loop_.step();  // pause_ is written by this thread only
+}
+
+bool Engine::round() {
+  const bool busy = run_step();
   policies_.advance();
   record_takeovers();
   const TimeNs stepped = clock_.now();
@@ -362,8 +363,9 @@ namespace {
 
 constexpr std::chrono::seconds kIdleCheckAfter{1};
 
-void check_at_rest(const Scheduler& scheduler) {
+void check_at_rest(const Scheduler& scheduler, const HostSampler& sampler) {
   scheduler.check_invariants();
+  INFLIGHT_CHECK(scheduler.running_count() + scheduler.waiting_count() + scheduler.held_count() > 0 || sampler.empty());
   const BlockPool& pool = scheduler.blocks().pool();
   log(LogLevel::Debug, "idle: all invariants hold; {} free + {} stored + {} in use = {} blocks", pool.free_count(),
       pool.stored_count(), pool.referenced_count(), pool.block_count());
@@ -377,7 +379,7 @@ void Engine::run() {
   for (;;) {
     bool busy = false;
     try {
-      if (rested && !checked) check_at_rest(scheduler_);
+      if (rested && !checked) check_at_rest(scheduler_, sampler_);
       checked = rested;
       busy = round();
     } catch (const std::exception& error) {
@@ -411,13 +413,13 @@ void Engine::end_all(FinishReason reason, const std::string& why) {
     if (reason == FinishReason::Error) {
       failure_ = "the engine has failed: " + why;
       stats_.failed = true;
-      log(LogLevel::Error, "{}", failure_);
     }
     std::ranges::move(inbox_, std::back_inserter(commands_));
     inbox_.clear();
     sequence_count_ = 0;
     changed_.notify_all();
   }
+  if (reason == FinishReason::Error) log(LogLevel::Error, "the engine has failed: {}", why);
   std::set<OutputStream*> streams;  // the command that failed may have left its own in several places
   for (; executing_ < commands_.size(); ++executing_) {
     Command& command = commands_[executing_];

@@ -17,7 +17,8 @@ namespace inflight {
 class RateWindow {
  public:
   static constexpr int32_t kWindowSeconds = 30;
-  void add(TimeNs now, int32_t count = 1) {
+  // now: may lie a moment before an earlier one, as events of several threads do; it counts with that one then.
+  void add(TimeNs now, int32_t count) {
     advance(now);
     if (first_ < 0) first_ = now;
     counts_[static_cast<size_t>(second_ % kWindowSeconds)] += count;
@@ -37,7 +38,7 @@ class RateWindow {
     for (int32_t i = 0; second_ < second && i < kWindowSeconds; ++i) {
       counts_[static_cast<size_t>(++second_ % kWindowSeconds)] = 0;
     }
-    second_ = second;
+    second_ = std::max(second_, second);
   }
   TimeNs first_ = -1;
   int64_t second_ = 0;
@@ -73,9 +74,9 @@ struct EngineStats {
   int64_t queued_tokens = 0;  // prompt tokens that wait to be computed
   int64_t expired = 0;        // requests ended by a deadline
   std::array<int64_t, kRejectReasonCount> rejections{};
-  RateWindow arrivals, departures;
+  RateWindow arrivals, departures;  // of sequences; those of rejected requests arrive, too
 
-  // More arrives than leaves, and there is a queue to show for it (checklist 110).
+  // More arrives than leaves, and there is a queue to show for it.
   [[nodiscard]] bool saturated(TimeNs now) const {
     return waiting > 0 && arrivals.per_second(now) > departures.per_second(now);
   }

@@ -33,11 +33,12 @@ void write_requests(PrometheusText& out, const EngineStats& stats, const Metrics
   out.sample(share(running, info.max_num_seqs));
   out.gauge("num_queued_tokens", "Prompt tokens of sequences that were never scheduled.");
   out.sample(static_cast<double>(stats.queued_tokens));
-  out.gauge("request_arrival_rate", "Requests that came in, a second, over the last 30 seconds.");
+  out.gauge("request_arrival_rate",
+            "Sequences asked for, those of rejected requests too, a second, over the last 30 seconds.");
   out.sample(stats.arrivals.per_second(now));
-  out.gauge("request_service_rate", "Requests that ended, a second, over the last 30 seconds.");
+  out.gauge("request_service_rate", "Sequences that ended, a second, over the last 30 seconds.");
   out.sample(stats.departures.per_second(now));
-  out.gauge("saturated", "1 while requests wait and arrive faster than they end, over the last 30 seconds.");
+  out.gauge("saturated", "1 while sequences wait and are asked for faster than they end, over the last 30 seconds.");
   out.sample(stats.saturated(now) ? 1 : 0);
   out.counter("num_requests_total", "Sequences submitted: one for each answer asked for.");
   out.sample(static_cast<double>(stats.scheduler.requests_added));
@@ -173,7 +174,7 @@ void EngineMetrics::on_finish(const Sequence& sequence, FinishReason reason, Tim
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const Request& request = sequence.request;
   const bool whole = reason == FinishReason::Stop || reason == FinishReason::Length;
-  // To the last token, so that queue + prefill + decode = end to end, exactly (checklist 107).
+  // To the last token, so that queue + prefill + decode = end to end, exactly.
   e2e_latency_.observe(seconds((whole ? sequence.last_token_time : now) - request.arrival));
   prompt_tokens_.observe(sequence.prompt_token_count);
   generation_tokens_.observe(sequence.output_token_count());

@@ -57,7 +57,7 @@ void check_queue(const QueueLimits& limits, const QueueState& queue, const Queue
     const auto retry = static_cast<int32_t>(std::clamp(std::ceil(wait - allowed), 1.0, 3600.0));
     refuse(RejectReason::PredictedWait, retry,
            fmt::format("the request would wait about {:.1f} s, allowed: {:.1f} s ({})", wait, allowed,
-                       allowed < patience ? "max_predicted_wait_s" : "its deadline for the first token"));
+                       allowed < patience ? "max_predicted_wait_ms" : "its deadline for the first token"));
   }
 }
 

@@ -14,7 +14,7 @@ enum class RejectReason : uint8_t {
   MaxRequests,     // max_requests wait or run
   QueuedRequests,  // max_num_queued_reqs wait
   QueuedTokens,    // max_num_queued_tokens wait
-  PredictedWait,   // it would wait longer than max_predicted_wait_s, or than its deadline for the first token lets it
+  PredictedWait,   // it would wait longer than max_predicted_wait_ms, or than its deadline for the first token lets it
   Draining,
 };
 inline constexpr size_t kRejectReasonCount = 5;

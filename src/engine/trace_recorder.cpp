@@ -43,13 +43,16 @@ void TraceRecorder::begin_segment_if_full() {
 }
 
 void TraceRecorder::write(std::span<const std::byte> record) {
-  if (!file_ || std::fwrite(record.data(), 1, record.size(), file_.get()) == record.size()) return;
-  log(LogLevel::Error, "{}: the recording ends here: {}", path_, std::strerror(errno));
-  file_.reset();
+  if (file_ && std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size()) end_file();
 }
 
 void TraceRecorder::flush() {
-  if (file_ && std::fflush(file_.get()) != 0) log(LogLevel::Error, "{}: {}", path_, std::strerror(errno));
+  if (file_ && std::fflush(file_.get()) != 0) end_file();
+}
+
+void TraceRecorder::end_file() {
+  log(LogLevel::Error, "{}: the recording ends here: {}", path_, std::strerror(errno));
+  file_.reset();
 }
 
 template <typename Function>

@@ -46,6 +46,7 @@ class TraceRecorder final : public SchedulerTrace {
   void keep(std::span<const std::byte> record);
   void begin_segment_if_full();
   void write(std::span<const std::byte> record);
+  void end_file();  // it could not be written
   template <typename Function>
   void record(Function&& function);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices a step that does not come back: a kernel that spins, a driver that hangs. The engine thread says when it
-// begins and ends a step; the watchdog's own thread looks at the time in between.
-// THREAD: begin() and end(): the engine thread; hung() and check(): any.
+// Notices a step that does not come back: a kernel that spins, a driver that hangs. The engine thread holds a Step
+// while one is under way; the watchdog's own thread looks at its age.
+// THREAD: Step: the engine thread; hung() and check(): any.
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,22 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  void begin() { begun_.store(clock_.now(), std::memory_order_release); }
-  void end() {
-    begun_.store(kIdle, std::memory_order_release);
-    hung_.store(false, std::memory_order_release);
-  }
+  // A step, from its making to its end, also by an exception. One at a time.
+  class Step {
+   public:
+    explicit Step(Watchdog& watchdog) : watchdog_(watchdog) {
+      watchdog_.begun_.store(watchdog_.clock_.now(), std::memory_order_release);
+    }
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+    ~Step() {
+      watchdog_.begun_.store(kIdle, std::memory_order_release);
+      watchdog_.hung_.store(false, std::memory_order_release);
+    }
+
+   private:
+    Watchdog& watchdog_;
+  };
   [[nodiscard]] bool hung() const { return hung_.load(std::memory_order_acquire); }
   // What the watchdog's thread does every quarter of the timeout.
   void check();

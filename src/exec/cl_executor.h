@@ -40,7 +40,6 @@ class ClExecutor final : public Executor {
   // REQUIRES: options.keep_logits, and no step submitted since.
   [[nodiscard]] std::vector<std::vector<float>> logits();
 
-  [[nodiscard]] LaunchMode launch_mode() const { return program_.mode(); }
   [[nodiscard]] const Device& device() const { return device_; }
 
  private:

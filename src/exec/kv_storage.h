@@ -36,7 +36,6 @@ class KvStorage {
   [[nodiscard]] SwapTime move_blocks(const BatchPlan& plan);
 
   [[nodiscard]] const std::vector<Buffer<std::byte>>& chunks() const { return chunks_; }
-  [[nodiscard]] int32_t blocks_a_chunk() const { return blocks_a_chunk_; }
 
  private:
   struct Place {

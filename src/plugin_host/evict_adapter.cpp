@@ -32,9 +32,9 @@ EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& 
   make_columns();
 }
 
-void EvictAdapter::set_time(TimeNs now) {
+void EvictAdapter::set_time(TimeNs now, uint64_t step) {
   now_ = now;
-  instance_.at_step(++step_);
+  instance_.at_step(step);
 }
 
 void EvictAdapter::describe(std::string_view op, nlohmann::ordered_json& json) const {

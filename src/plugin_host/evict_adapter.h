@@ -30,7 +30,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
     latency_ = &latency;
   }
 
-  void set_time(TimeNs now) override;  // once a step
+  void set_time(TimeNs now, uint64_t step) override;
   void on_insert(std::span<const BlockId> blocks) override { notify("on_insert", ops_.on_insert, blocks); }
   void on_hit(std::span<const BlockId> blocks) override { notify("on_hit", ops_.on_hit, blocks); }
   void on_pin(std::span<const BlockId> blocks) override { notify("on_pin", ops_.on_pin, blocks); }
@@ -68,7 +68,6 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
   const KvBlocks* blocks_ = nullptr;
   const LatencyModel* latency_ = nullptr;
   TimeNs now_ = 0;
-  uint64_t step_ = 0;  // how often set_time() was called
   EvictKey last_key_;  // that rank() gave; who gets no answer goes beside that block: keys of two rules do not compare
   inflight_units_t view_{};
   std::vector<uint32_t> unit_, parent_, depth_, children_, tokens_, hits_, references_, tenant_, picked_;

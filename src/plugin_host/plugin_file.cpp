@@ -76,6 +76,7 @@ void write_whole(const Descriptor& file, const std::vector<std::byte>& bytes, co
   if (file.number() < 0) fail(ErrorCode::Plugin, "{}: no memory file to load it from: {}", path, std::strerror(errno));
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t put = ::write(file.number(), bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
     if (put <= 0) fail(ErrorCode::Plugin, "{}: cannot be copied to memory: {}", path, std::strerror(errno));
     done += static_cast<size_t>(put);
   }

@@ -113,7 +113,6 @@ class PolicyInstance {
   [[nodiscard]] const inflight_host_t& host() const { return host_; }
   [[nodiscard]] bool guarded() const { return guarded_; }
   [[nodiscard]] int64_t strike_count() const { return strikes_total_; }
-  [[nodiscard]] int64_t call_count() const { return calls_; }
   [[nodiscard]] int64_t slow_step_count() const { return slow_steps_; }  // over the policy's own promise; needs a clock
   // Why it was taken out; empty while it is active.
   [[nodiscard]] const std::string& exit_message() const { return exit_message_; }

@@ -115,12 +115,14 @@ void ShadowEvict::announced() {
   }
 }
 
-void ShadowEvict::set_time(TimeNs now) {
+void ShadowEvict::set_time(TimeNs now, uint64_t step) {
   now_ = now;
-  candidate_.set_time(now);
-  if (announcing_) return;
-  ++counts_.steps;
-  in_force_.set_time(now);
+  candidate_.set_time(now, step);
+  if (!announcing_) {
+    counts_.steps += step != step_;
+    in_force_.set_time(now, step);
+  }
+  step_ = step;
 }
 
 void ShadowEvict::on_insert(std::span<const BlockId> blocks) {

@@ -73,7 +73,7 @@ class ShadowEvict final : public EvictPolicy {
     return candidate_.instance().active() && candidate_.instance().strike_count() == 0;
   }
 
-  void set_time(TimeNs now) override;
+  void set_time(TimeNs now, uint64_t step) override;
   void on_insert(std::span<const BlockId> blocks) override;
   void on_hit(std::span<const BlockId> blocks) override;
   void on_pin(std::span<const BlockId> blocks) override;
@@ -90,6 +90,7 @@ class ShadowEvict final : public EvictPolicy {
   ShadowCounts counts_;
   bool announcing_ = true;
   TimeNs now_ = 0;
+  uint64_t step_ = 0;
   bool ranked_before_ = false;
   EvictKey last_key_, candidate_last_key_;
   std::vector<BlockId> picked_;

@@ -29,8 +29,8 @@ class PolicySlots {
   PolicySlots(const PolicySlots&) = delete;
   PolicySlots& operator=(const PolicySlots&) = delete;
   ~PolicySlots();
-  // Once, before the first step. Both are borrowed, were made with schedule() and eviction(), and outlive this object's
-  // use but not the object.
+  // Once, before the first step. Both were made with schedule() and eviction() and are borrowed: no function of this
+  // object may be called after their end, but its destructor.
   void connect(Scheduler& scheduler, KvBlocks& blocks);
 
   // In force.

@@ -27,8 +27,10 @@ void HostSampler::submit(const BatchPlan& plan) {
   std::vector<BatchEntry>& wanted = wanted_[(first_ + count_++) % wanted_.size()];
   wanted.clear();
   if (plan.logits_row_count == 0 && plan.hidden_row_count == 0) return;
-  std::ranges::copy_if(plan.entries, std::back_inserter(wanted),
-                       [](const BatchEntry& e) { return e.logits_wanted > 0 || e.hidden_wanted > 0; });
+  for (const BatchEntry& entry : plan.entries) {
+    if (entry.hidden_wanted > 0) pools_.try_emplace(to_integer(entry.sequence));
+    if (entry.hidden_wanted > 0 || entry.logits_wanted > 0) wanted.push_back(entry);
+  }
 }
 
 // A grammar that takes too much to follow ends its own request only.
@@ -118,7 +120,9 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
 // The mean of all rows told of a prompt; of the last one alone, where only that was asked for.
 void HostSampler::pool(const BatchEntry& entry, const EntryHidden& hidden) {
   INFLIGHT_CHECK(hidden.sequence == entry.sequence && hidden.row_count == entry.hidden_wanted);
-  Pool& pool = pools_[to_integer(entry.sequence)];
+  const auto found = pools_.find(to_integer(entry.sequence));
+  if (found == pools_.end()) return;  // it has ended while its step was under way
+  Pool& pool = found->second;
   const size_t width = hidden.values.size() / static_cast<size_t>(hidden.row_count);
   if (entry.computed_token_count == 0 || pool.sum.empty()) {  // from the beginning, perhaps after a preemption
     pool.sum.assign(width, 0.0);
@@ -130,7 +134,7 @@ void HostSampler::pool(const BatchEntry& entry, const EntryHidden& hidden) {
   std::vector<float>& mean = pooled_.emplace_back(width);
   for (size_t i = 0; i < width; ++i) mean[i] = static_cast<float>(pool.sum[i] / pool.row_count);
   result_.pooled.push_back({entry.sequence, mean});
-  pools_.erase(to_integer(entry.sequence));
+  pools_.erase(found);
 }
 
 void HostSampler::tell_prompt(const BatchEntry& entry, const EntryLogits& logits) {

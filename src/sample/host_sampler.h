@@ -26,6 +26,8 @@ class HostSampler final : public Executor {
   void set_filter(SequenceId sequence, std::unique_ptr<TokenFilter> filter);
   // The sequence has ended: nothing is kept of it.
   void forget(SequenceId sequence);
+  // Nothing is kept of any.
+  [[nodiscard]] bool empty() const { return filters_.empty() && sleeping_.empty() && pools_.empty(); }
 
   void submit(const BatchPlan& plan) override;
   [[nodiscard]] const StepResult& wait() override;
@@ -44,7 +46,8 @@ class HostSampler final : public Executor {
   int32_t vocabulary_size_;
   std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> filters_;   // by sequence
   std::unordered_map<uint64_t, std::unique_ptr<TokenFilter>> sleeping_;  // likewise, of those that are not awake
-  // Sums over the prompt so far, in order of position, of prompts whose mean is asked for; by sequence.
+  // Sums over the prompt so far, in order of position, of prompts whose hidden states are asked for; by sequence, from
+  // its first step's submit() until it has ended.
   struct Pool {
     std::vector<double> sum;  // [E]
     int32_t row_count = 0;

@@ -118,7 +118,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
 }
 
 void Scheduler::reset_prefix_cache(TimeNs now) {
-  blocks_.set_time(now);
+  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
   blocks_.clear_stored();
   if (host_tier_) host_tier_->clear();  // of what it has just been given, too
   wanted_events_ = policy_->wanted_events();
@@ -179,7 +179,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
 }
 
 bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
-  blocks_.set_time(now);
+  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
   wanted_events_ = policy_->wanted_events();
   auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
@@ -193,7 +193,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
 }
 
 bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason reason, TimeNs now) {
-  blocks_.set_time(now);
+  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
   wanted_events_ = policy_->wanted_events();
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
@@ -336,7 +336,7 @@ FinishReason finish_reason_of(const Sequence& sequence) {
 
 void Scheduler::commit(const StepResult& result, TimeNs now) {
   wanted_events_ = policy_->wanted_events();
-  blocks_.set_time(now);
+  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
   if (trace_ != nullptr) trace_->on_commit(result, now);
   INFLIGHT_CHECK(submitted_count_ > 0);
   Submitted& submitted = submitted_[submitted_first_];
@@ -447,7 +447,8 @@ void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted
     INFLIGHT_CHECK(row != submitted.with_logits.end());
     Sequence& sequence = *row->sequence;
     if (sequence.id != row->id) continue;  // it left while the step ran
-    INFLIGHT_CHECK(prompt.position == ++sequence.prompt_logprob_count);
+    ++sequence.prompt_logprob_count;
+    INFLIGHT_CHECK(prompt.position == sequence.prompt_logprob_count);
     const auto [top_first, top_count] = keep_top_logprobs(prompt.top_logprobs);
     output_.prompt_logprobs.push_back({sequence.slot, prompt.position, prompt.logprob, top_first, top_count});
   }

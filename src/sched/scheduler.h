@@ -82,7 +82,7 @@ struct FinishedOutput {
 
 struct PreemptedOutput {
   RequestId request{};
-  int32_t slot = 0;
+  SequenceId sequence{};
   int32_t lost_tokens = 0;     // computed tokens given up (swapped out: copied to host memory)
   int32_t swapped_blocks = 0;  // 0: recompute
   int32_t blocks_used_before = 0;
@@ -131,8 +131,8 @@ struct SchedulerStats {
   int64_t restored_blocks = 0;     // and back
   int64_t host_cached_tokens = 0;  // of cached_tokens, those that were copied back
   int64_t thrashing_steps = 0;     // steps planned while the recompute tax was too high
-  int64_t attended_tokens =
-      0;  // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked (fewer with a window)
+  // (query, key) pairs, a layer and head: n(n+1)/2 for a prompt of n, however chunked (fewer with a window)
+  int64_t attended_tokens = 0;
   int64_t slot_steps = 0;          // steps * max_num_seqs
   int64_t used_slot_steps = 0;     // of these, sequences that were computed
   int64_t backlog_slot_steps = 0;  // the same two over the steps at whose end somebody still waited
@@ -178,7 +178,7 @@ class Scheduler {
 
   [[nodiscard]] SchedulerOutput& output() { return output_; }
 
-  // Who is told of everything from now on; null = nobody.  LIFETIME: borrowed.
+  // Receives every event from now on; null = none.  LIFETIME: borrowed.
   void set_trace(SchedulerTrace* trace) { trace_ = trace; }
 
   // Other limits from the next plan on; running sequences stay.  ERRORS: InvalidArgument when a value is out of range
@@ -212,11 +212,11 @@ class Scheduler {
   [[nodiscard]] const LatencyModel& latency_model() const { return latency_model_; }
   // Replaces what was learnt, e.g. by the coefficients of an earlier run.
   void set_latency_model(const LatencyModel& model) { latency_model_ = model; }
-  // Share of the tokens of the last kTaxWindow steps that were computed before and lost by preemption.
+  // Share of the tokens of the last RecomputeTax::kWindow steps that were computed before and lost by preemption.
   [[nodiscard]] double recompute_tax() const { return recompute_tax_.value(); }
   [[nodiscard]] bool thrashing() const { return recompute_tax_.thrashing(); }
 
-  // Throws InternalError when an invariant is broken.   COST: O(blocks + requests).
+  // Throws InternalError when an invariant is broken.   COST: O(blocks + requests * max_num_seqs).
   void check_invariants() const;
 
  private:

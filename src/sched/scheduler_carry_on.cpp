@@ -75,7 +75,8 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     if (static_cast<size_t>(blocks_.available_count()) < carried.extend.size()) break;  // somebody will be preempted
     const auto planned = steps.submit(work);
     if (!planned) break;
-    if (!carried.extend.empty() || !carried.publish.empty()) blocks_.set_time(*planned);
+    const auto step = static_cast<uint64_t>(stats_.steps + done + 1);
+    if (!carried.extend.empty() || !carried.publish.empty()) blocks_.set_time(*planned, step);
     for (Sequence* sequence : carried.extend) {
       if (static_cast<int32_t>(sequence->block_table.size()) * width > sequence->computed_token_count + done) continue;
       const bool extended = blocks_.try_extend(sequence->block_table, 1);
@@ -88,7 +89,7 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     stats_.attended_tokens += work.attended_tokens;
 
     const auto [now, duration] = steps.wait();
-    if (!carried.publish.empty()) blocks_.set_time(now);
+    if (!carried.publish.empty()) blocks_.set_time(now, step);
     const StepWork& ended = submitted_count_ == 1 ? pending : work;
     latency_model_.observe(ended, duration);
     view_.last_step_duration = duration;

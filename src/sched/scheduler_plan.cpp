@@ -37,7 +37,7 @@ const BatchPlan& Scheduler::plan(TimeNs now) {
 
 void Scheduler::begin_step(TimeNs now) {
   INFLIGHT_CHECK(submitted_count_ < (config_.num_speculative_tokens > 0 ? 1 : submitted_.size()));
-  blocks_.set_time(now);
+  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps) + 1);
   if (!events_.empty()) {
     policy_->on_events(events_);
     events_.clear();
@@ -57,7 +57,7 @@ void Scheduler::begin_step(TimeNs now) {
     if (host_pool_.dereference(host)) host_pool_.free(host);
   }
   host_blocks_to_free_.clear();
-  if (host_tier_) host_tier_->begin_plan(now);
+  if (host_tier_) host_tier_->begin_plan(now, plan_.step);
   step_order_ = running_;
   prefilling_.clear();
   for (Sequence* const sequence : running_) {

@@ -97,7 +97,7 @@ void Scheduler::swap_out(Sequence& victim) {
 void Scheduler::preempt(Sequence& victim, bool for_another, TimeNs now) {
   unschedule(victim);
   PreemptedOutput note{.request = victim.request.id,
-                       .slot = victim.slot,
+                       .sequence = victim.id,
                        .lost_tokens = victim.computed_token_count,
                        .blocks_used_before = blocks_.pool().referenced_count(),
                        .for_another = for_another};

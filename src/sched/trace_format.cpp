@@ -220,7 +220,7 @@ class Decoder {
         time_ = 0;
         last_sequence_ = 0;
       }
-      time_ += signed_number();
+      time_ = from_now(signed_number());
       TraceRecord record{.time = time_, .content = {}};
       if (read_content(frame->first, record)) records.push_back(std::move(record));
       ++index_;
@@ -261,6 +261,11 @@ class Decoder {
     return *value;
   }
   int64_t signed_number() { return unzigzag(number()); }
+  TimeNs from_now(int64_t difference) const {
+    TimeNs time = 0;
+    if (__builtin_add_overflow(time_, difference, &time)) corrupt("a time is out of range");
+    return time;
+  }
 
   template <typename T>
   T small(const char* what, uint64_t limit = std::numeric_limits<int32_t>::max()) {
@@ -292,7 +297,7 @@ class Decoder {
   }
   TimeNs deadline() {
     const uint64_t value = number();
-    return value == 0 ? kNoDeadline : time_ + unzigzag(value - 1);
+    return value == 0 ? kNoDeadline : from_now(unzigzag(value - 1));
   }
 
   bool read_content(uint8_t type, TraceRecord& record) {
@@ -345,7 +350,7 @@ class Decoder {
     add.sequence = sequence();
     Request& request = add.request;
     request.id = static_cast<RequestId>(number());
-    request.arrival = time_ + signed_number();
+    request.arrival = from_now(signed_number());
     add.prompt_token_count = small<int32_t>("a prompt is too long");
     if (number() != 0) request.prompt = tokens(static_cast<size_t>(add.prompt_token_count));
     request.sampling.max_tokens = small<int32_t>("max_tokens is out of range");
@@ -360,16 +365,12 @@ class Decoder {
     const uint64_t target = number();
     request.itl_target = target == 0 ? kNoDeadline : static_cast<TimeNs>(target - 1);
     request.predicted_output_tokens = static_cast<int32_t>(signed_number());
-    if (fields_.empty()) return add;  // written before there were choices
     request.sampling.n = small<int32_t>("the number of choices is out of range", limits::kChoicesMax);
     const auto wanted = small<uint32_t>("what is wanted of the prompt is unknown", 7);
     request.sampling.prompt_logprobs = (wanted & 1U) != 0 ? 0 : -1;
     request.pooling = static_cast<Pooling>(wanted >> 1U);
-    if (fields_.empty()) return add;  // written before there were adapters
     request.adapter = small<uint32_t>("an adapter is out of range");
-    if (fields_.empty()) return add;  // written before there were predictions
     request.prediction = tokens(count());
-    if (fields_.empty()) return add;  // written before it was told who draws
     const auto draws = small<HostDraws>("who draws is unknown", static_cast<uint64_t>(HostDraws::WhenItsFilterWakes));
     request.has_token_filter = draws != HostDraws::Never;
     request.filter_sleeps = draws == HostDraws::WhenItsFilterWakes;
@@ -377,11 +378,7 @@ class Decoder {
     return add;
   }
 
-  TraceCancel read_cancel() {
-    TraceCancel cancel{.sequence = sequence(), .reason = reason()};
-    if (!fields_.empty()) cancel.whole_request = number() != 0;
-    return cancel;
-  }
+  TraceCancel read_cancel() { return {.sequence = sequence(), .reason = reason(), .whole_request = number() != 0}; }
 
   TracePlan read_plan() {
     TracePlan plan;

@@ -100,8 +100,8 @@ struct TraceAdd {
 };
 struct TraceCancel {
   SequenceId sequence{};
-  bool whole_request = true;
   FinishReason reason = FinishReason::None;
+  bool whole_request = true;
 };
 struct TracePlan {
   uint64_t step = 0;

@@ -122,9 +122,9 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       info_(Json::parse(engine.info_json())),
       call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
                   info_["tool_calls"]["end_mark"].get<std::string>()},
+      ready_([this] { http_.post([this] { pump_ready(); }); }),
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
-      local_only_(is_loopback(host_of(http_.address()))),
-      ready_([this] { http_.post([this] { pump_ready(); }); }) {
+      local_only_(is_loopback(host_of(http_.address()))) {
   if (options_.model_names.empty()) options_.model_names = {model_name_of(info_), "default"};
   for (const Json& lora : loaded_loras(engine_)) check_lora_name(lora["name"], options_.model_names);
   std::random_device random;

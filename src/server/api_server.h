@@ -130,9 +130,9 @@ class ApiServer {
   Json info_;  // inflight_engine_info_json()
   CallMarks call_marks_;
   LoadWatch load_;
+  ReadyQueue ready_;  // before http_, whose connections' streams wake it
   HttpServer http_;
   const bool local_only_;  // programs of other machines cannot connect
-  ReadyQueue ready_;
   uint64_t request_count_ = 0;
   std::string id_base_;  // of this process, for request ids
   bool draining_ = false;

@@ -120,7 +120,11 @@ class HttpServer::Core final : public ConnectionHost {
     return ids;
   }
 
-  void stop_accepting() { acceptor_.cancel(); }
+  void stop_accepting() {
+    accepting_ = false;
+    acceptor_.cancel();
+    accept_timer_.cancel();
+  }
 
   void close_idle() {
     draining_ = true;
@@ -225,6 +229,7 @@ class HttpServer::Core final : public ConnectionHost {
   }
 
   void accept() {
+    if (!accepting_) return;  // it was told so while a client was let in
     acceptor_.async_accept([this](const error_code& error, Stream::socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (error) {
@@ -289,6 +294,7 @@ class HttpServer::Core final : public ConnectionHost {
   std::unordered_map<uint64_t, Exchange*> exchanges_;
   uint64_t last_exchange_ = 0;
   const std::shared_ptr<BodyMemory> body_memory_ = std::make_shared<BodyMemory>(options_.limits.bodies_bytes);
+  bool accepting_ = true;
   bool draining_ = false;
   std::string date_;
   HttpStats stats_;

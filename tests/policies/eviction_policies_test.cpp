@@ -48,7 +48,8 @@ std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& tra
   std::vector<bool> hits;
   TimeNs now = 0;
   for (const int content : trace) {
-    blocks.set_time(++now);
+    ++now;
+    blocks.set_time(now, static_cast<uint64_t>(now));
     const std::vector<TokenId> tokens = tokens_of(content);
     const PrefixKey key = child_key(root_key(0), tokens);
     std::vector<BlockId> table;

@@ -37,6 +37,7 @@ class Restart(InFolder):
     def test_requests_end_and_the_same_process_serves_again(self):
         record = self.folder / "run.trace"
         answers = {}
+        hangs = threading.Event()
 
         def ask(stream):
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
@@ -46,11 +47,18 @@ class Restart(InFolder):
             first = answer.readline() if stream else b""
             if stream:
                 self.hang.touch()
+                hangs.set()
             answers[stream] = (answer.status, first + answer.read())
+
+        def reset():  # waits for the engine's thread, which hangs
+            hangs.wait()
+            time.sleep(0.2)
+            answers["reset"] = server.request("POST", "/reset_prefix_cache", {})[0]
 
         with self.serve("--restart-on-failure", "--record", str(record)) as server:
             before = server.post("/v1/completions", STORY)["choices"][0]["text"]
             askers = [threading.Thread(target=ask, args=(stream,)) for stream in (False, True)]
+            askers.append(threading.Thread(target=reset))
             for asker in askers:
                 asker.start()
             for asker in askers:
@@ -60,6 +68,7 @@ class Restart(InFolder):
             status, body = answers[True]
             events = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]
             self.assertEqual((status, json.loads(events[-1])["error"]["code"]), (200, "engine_failed"))
+            self.assertEqual(answers["reset"], 503)
             # Nobody is turned away meanwhile: the connection waits in the socket's queue.
             self.assertEqual(server.post("/v1/completions", STORY)["choices"][0]["text"], before)
             self.assertEqual(server.request("GET", "/health")[0], 200)

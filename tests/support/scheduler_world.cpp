@@ -103,7 +103,9 @@ SchedulerWorld::Record& SchedulerWorld::record_of_slot(int32_t slot) {
 
 void SchedulerWorld::take_output() {
   const SchedulerOutput& output = scheduler_.output();
-  for (const PreemptedOutput& preempted : output.preempted) ++record_of_slot(preempted.slot).preemptions;
+  for (const PreemptedOutput& preempted : output.preempted) {
+    ++records_.at(key_of_sequence_.at(preempted.sequence)).preemptions;
+  }
   for (const PromptLogprobOutput& told : output.prompt_logprobs) {
     Record& record = record_of_slot(told.slot);
     INFLIGHT_CHECK(record.options.prompt_logprobs && record.choice == 0 && record.output.empty());

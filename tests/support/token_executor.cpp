@@ -23,6 +23,7 @@ void TokenExecutor::move_blocks(const BatchPlan& plan) {
 }
 
 void TokenExecutor::submit(const BatchPlan& plan) {
+  submitting = true;
   paused.wait(true);
   if (failing) fail(ErrorCode::Device, "the device is gone");
   move_blocks(plan);

@@ -29,9 +29,10 @@ class TokenExecutor final : public Executor {
   void submit(const BatchPlan& plan) override;
   const StepResult& wait() override;
 
-  std::atomic<bool> paused = false;   // submit() blocks while true; notify after setting it to false
-  std::atomic<bool> failing = false;  // submit() throws
-  ManualClock* clock = nullptr;       // advanced by step_time for each step read
+  std::atomic<bool> paused = false;      // submit() blocks while true; notify after setting it to false
+  std::atomic<bool> submitting = false;  // submit() has been called
+  std::atomic<bool> failing = false;     // submit() throws
+  ManualClock* clock = nullptr;          // advanced by step_time for each step read
   TimeNs step_time = 0;
 
  private:

@@ -299,6 +299,9 @@ TEST_F(CAbi, GivesEmbeddings) {
   EXPECT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_END_OF_STREAM);
   inflight_stream_destroy(stream);
   request.pooling = INFLIGHT_POOLING_MODEL;  // the demo model's file states nothing: the mean
+  request.temperature = -1.0F;               // nothing is drawn
+  request.n = 0;
+  request.stop_token_id_count = 3;
   ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
   ASSERT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_OK);
   EXPECT_EQ(std::vector<float>(event.embedding, event.embedding + event.embedding_size), mean);

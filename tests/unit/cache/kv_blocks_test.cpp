@@ -285,10 +285,10 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
 TEST_F(KvBlocksTest, AnotherStrategyLearnsOfParentsBeforeChildren) {
   Holder a = admit({1, 2, 3, 4});
   blocks_.release(a.table);
-  blocks_.set_time(1);
+  blocks_.set_time(1, 1);
   Holder b = admit({1, 2, 5, 6});
   blocks_.release(b.table);
-  blocks_.set_time(2);
+  blocks_.set_time(2, 2);
   Holder c = admit({7, 8});
   Recorder recorder;
   blocks_.set_policy(recorder);
@@ -320,7 +320,7 @@ TEST(KvBlocks, WithoutItsStrategyEveryBlockIsRankedAgain) {
     store(1);
     store(2);
     if (taken_out) policy.active = false;
-    blocks.set_time(1);
+    blocks.set_time(1, 1);
     store(3);
     store(4);
     std::vector<BlockId> taken;

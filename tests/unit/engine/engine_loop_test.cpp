@@ -4,6 +4,7 @@
 // round; filters that throw in one function.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 
@@ -84,6 +85,24 @@ TEST(EngineLoop, AFaultAnywhereInARoundEndsEveryStream) {
   EXPECT_EQ(in_a_change, 1);
 }
 
+// Arrivals and departures count the same things, or more answers than requests would hide an overload.
+TEST(EngineLoop, AnOverloadOfManyAnswersARequestIsSeen) {
+  EngineWorld world(EngineWorld::host_driven());
+  std::vector<OutputStream*> streams;
+  for (int i = 0; i < 20; ++i) {  // eight rows run: a request ends in four steps, one comes in two
+    SubmitOptions request = request_of(8);
+    request.sampling.ignore_eos = true;
+    streams.push_back(world.engine->submit(request));
+    for (int k = 0; k < 2; ++k) world.engine->step();
+  }
+  const EngineStats stats = world.engine->stats();
+  EXPECT_GT(stats.waiting, 0);
+  EXPECT_EQ(stats.arrivals.per_second(world.clock.now()), 160);
+  EXPECT_TRUE(stats.saturated(world.clock.now()));
+  world.run();
+  for (OutputStream* const stream : streams) static_cast<void>(read_answers(stream, 8));
+}
+
 enum class At : uint8_t { Allow, Accept, See, TakeForced, Clone };
 
 // Throws in the function `at`.
@@ -115,6 +134,26 @@ class Throwing final : public TokenFilter {
   }
   At at_;
 };
+
+// A program that steps the engine itself gets a request's end in time while its grammar is still being compiled.
+TEST(EngineLoop, AStepThatWaitsForAGrammarKeepsDeadlines) {
+  SteadyClock clock;
+  EngineOptions options = EngineWorld::host_driven();
+  options.clock = &clock;
+  EngineWorld world(options);
+  SubmitOptions request = request_of(1);
+  request.expiry = clock.now() + 20'000'000;
+  std::atomic<bool> gave_up = false;
+  OutputStream* const stream = world.engine->submit(request, [&](const std::stop_token& stop) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!stop.stop_requested() && !gave_up)
+      gave_up = std::chrono::steady_clock::now() - begin > std::chrono::seconds(5);
+    return std::make_unique<Throwing>(At::Clone);
+  });
+  world.run();
+  EXPECT_FALSE(gave_up);
+  EXPECT_EQ(read_answer(stream).last.finish, FinishReason::Abort);
+}
 
 TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
   for (const At at : {At::Allow, At::Accept, At::See, At::TakeForced}) {

@@ -159,7 +159,9 @@ TEST(PolicySlots, EvictionStrategiesAreReplacedTheSameWay) {
     swapped.replace_eviction(shipped(candidate));
     const auto steps = static_cast<int>(PolicySlots::kShadowSteps) - 1;
     EXPECT_EQ(swapped.run(steps), alone.run(steps)) << candidate;
+    EXPECT_TRUE(swapped.slots().trial(INFLIGHT_KIND_EVICT)) << candidate;
     swapped.run(80);
+    EXPECT_EQ(swapped.slots().last_swap()->counts.steps, PolicySlots::kShadowSteps);
     EXPECT_EQ(swapped.slots().eviction().instance().policy().id, std::string("org.inflight.") + candidate);
     swapped.finish();
     EXPECT_EQ(swapped.slots().strike_count(), 0);

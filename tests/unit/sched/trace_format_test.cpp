@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "sched/setup_json.h"
+#include "support/expect_error.h"
 
 namespace inflight {
 namespace {
@@ -125,14 +126,21 @@ TEST(TraceFormat, TellsWhoseTokensTheHostDraws) {
   }
   EXPECT_TRUE(read_back(sleeping).request.has_token_filter);
   EXPECT_TRUE(read_back(sleeping).request.filter_sleeps);
-  // Recordings of before have neither of the two last fields.
-  filtered.sampling.min_tokens = 7;
-  filtered.prediction = {4, 5};
-  const TraceAdd old = read_back(filtered, 2);
-  EXPECT_EQ(old.request.prompt, filtered.prompt);
-  EXPECT_EQ(old.request.prediction, filtered.prediction);
-  EXPECT_FALSE(old.request.has_token_filter);
-  EXPECT_EQ(old.request.sampling.min_tokens, 0);
+}
+
+TEST(TraceFormat, RefusesRecordsWithTooLittleOrImpossibleTimes) {
+  Request request;
+  request.prompt = {1, 2, 3};
+  for (size_t cut_off = 1; cut_off < 6; ++cut_off) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "trace record 1: ends in the middle of a field",
+                          [&] { static_cast<void>(read_back(request, cut_off)); });
+  }
+  Written written;
+  written.encoder.hold(true, std::numeric_limits<TimeNs>::max());
+  const auto once = written.bytes;
+  written.bytes.insert(written.bytes.end(), once.begin(), once.end());  // so long after that again
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "trace record 2: a time is out of range",
+                        [&] { static_cast<void>(decode_trace(written.bytes)); });
 }
 
 TEST(TraceFormat, TellsWhoseFiltersWake) {

@@ -15,16 +15,21 @@ namespace inflight::grammar {
 namespace {
 
 constexpr int32_t kNowhere = -1;
-constexpr size_t kStateSteps = 16;  // of looking at all bytes that a state may read
+constexpr size_t kStateSteps = 16;    // of looking at all bytes that a state may read
+constexpr size_t kPairsPerStep = 16;  // of arcs
 
 using Row = std::array<int32_t, 256>;  // by byte: the state it leads to, or kNowhere
 
-// The row of no state is that of one which reads nothing.
+// No state reads nothing.
+std::span<const Dfa::Arc> arcs_at(const Dfa& dfa, int32_t state) {
+  if (state == kNowhere) return {};
+  return dfa.states[static_cast<size_t>(state)].arcs;
+}
+
 Row row_of(const Dfa& dfa, int32_t state) {
   Row row;
   row.fill(kNowhere);
-  if (state == kNowhere) return row;
-  for (const Dfa::Arc& arc : dfa.states[static_cast<size_t>(state)].arcs) {
+  for (const Dfa::Arc& arc : arcs_at(dfa, state)) {
     for (size_t byte = 0; byte < row.size(); ++byte) {
       if (arc.bytes.test(byte)) row[byte] = arc.to;
     }
@@ -33,7 +38,7 @@ Row row_of(const Dfa& dfa, int32_t state) {
 }
 
 int32_t state_behind(const Dfa& dfa, int32_t state, char byte) {
-  for (const Dfa::Arc& arc : dfa.states[static_cast<size_t>(state)].arcs) {
+  for (const Dfa::Arc& arc : arcs_at(dfa, state)) {
     if (arc.bytes.test(static_cast<uint8_t>(byte))) return arc.to;
   }
   return kNowhere;
@@ -79,16 +84,20 @@ enum class Product : uint8_t { Both, LeftOnly };
 std::optional<Dfa> product(const Dfa& left, const Dfa& right, Product kind, Budget& budget) {
   using Key = std::pair<int32_t, int32_t>;
   const auto arcs_of = [&](const Key& key) {
-    const Row mine = row_of(left, key.first);
-    const Row theirs = row_of(right, key.second);
-    std::map<Key, ByteSet> arcs;
-    for (size_t byte = 0; byte < mine.size(); ++byte) {
-      const bool goes_on = mine[byte] != kNowhere && (kind == Product::LeftOnly || theirs[byte] != kNowhere);
-      if (goes_on) arcs[{mine[byte], theirs[byte]}].set(byte);
+    const std::span<const Dfa::Arc> mine = arcs_at(left, key.first);
+    const std::span<const Dfa::Arc> theirs = arcs_at(right, key.second);
+    budget.charge(mine.size() * theirs.size() / kPairsPerStep);
+    std::vector<std::pair<ByteSet, Key>> arcs;
+    for (const Dfa::Arc& one : mine) {
+      ByteSet alone = one.bytes;
+      for (const Dfa::Arc& other : theirs) {
+        const ByteSet both = one.bytes & other.bytes;
+        if (both.any()) arcs.emplace_back(both, Key{one.to, other.to});
+        alone &= ~both;
+      }
+      if (kind == Product::LeftOnly && alone.any()) arcs.emplace_back(alone, Key{one.to, kNowhere});
     }
-    std::vector<std::pair<ByteSet, Key>> listed;
-    for (const auto& [to, bytes] : arcs) listed.emplace_back(bytes, to);
-    return listed;
+    return arcs;
   };
   return explored(Key{0, 0}, budget, arcs_of, [&](const Key& key) {
     return accepts_at(left, key.first) && accepts_at(right, key.second) == (kind == Product::Both);

@@ -347,30 +347,4 @@ std::string Engine::state_text() const {
   return text;
 }
 
-bool Engine::step() {
-  if (!options_.host_driven) {
-    fail(ErrorCode::Unsupported, "the engine has its own thread; step() is for engines made with host_driven");
-  }
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
-  }
-  try {
-    if (round()) return true;
-    if (compiling_.empty()) return false;
-    const auto wake = wake_time();
-    std::unique_lock lock(mutex_);  // nothing else is to be done
-    const auto called = [this] { return !inbox_.empty(); };
-    if (wake) {
-      wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
-    } else {
-      wake_.wait(lock, called);
-    }
-    return true;
-  } catch (const std::exception& error) {
-    end_all(FinishReason::Error, error.what());
-    throw Error(ErrorCode::EngineFailed, error.what());
-  }
-}
-
 }  // namespace inflight

@@ -217,6 +217,8 @@ class Engine {
   void end_client(const FinishedOutput& finished, TimeNs now);
   void observe_step();
   [[nodiscard]] std::optional<TimeNs> wake_time() const;
+  template <typename Called>
+  void wait_for_work(std::unique_lock<std::mutex>& lock, Called&& called);  // or until wake_time()
   void warn_of_preemptions(TimeNs now);
   void log_figures();
   void publish_stats();

@@ -359,6 +359,35 @@ std::optional<TimeNs> Engine::wake_time() const {
   return wake;
 }
 
+template <typename Called>
+void Engine::wait_for_work(std::unique_lock<std::mutex>& lock, Called&& called) {
+  if (const auto wake = wake_time()) {
+    wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
+  } else {
+    wake_.wait(lock, called);
+  }
+}
+
+bool Engine::step() {
+  if (!options_.host_driven) {
+    fail(ErrorCode::Unsupported, "the engine has its own thread; step() is for engines made with host_driven");
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+  }
+  try {
+    if (round()) return true;
+    if (compiling_.empty()) return false;
+    std::unique_lock lock(mutex_);  // nothing else is to be done
+    wait_for_work(lock, [this] { return !inbox_.empty(); });
+    return true;
+  } catch (const std::exception& error) {
+    end_all(FinishReason::Error, error.what());
+    throw Error(ErrorCode::EngineFailed, error.what());
+  }
+}
+
 namespace {
 
 constexpr std::chrono::seconds kIdleCheckAfter{1};
@@ -392,10 +421,8 @@ void Engine::run() {
       const auto called = [this] {
         return stopping_ || !inbox_.empty() || wanted_pause_ != pause_ || watch_.map_wanted();
       };
-      if (const auto wake = wake_time()) {
-        wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
-      } else if (checked) {
-        wake_.wait(lock, called);
+      if (checked || wake_time()) {
+        wait_for_work(lock, called);
       } else {
         rested = !wake_.wait_for(lock, kIdleCheckAfter, called);
       }

@@ -81,7 +81,6 @@ inline constexpr size_t kGrammarsKept = 64;               // compiled and unused
 inline constexpr size_t kGrammarPositionsMax = 10'000;    // ways to read one text at once
 inline constexpr size_t kGrammarFramesMax = 1'000'000;    // calls of rules within rules, of one request's text
 inline constexpr int64_t kGrammarWorkMax = 5'000'000;     // positions looked at for one mask
-inline constexpr size_t kGrammarHistoryMax = 256;         // tokens that can be taken back
 inline constexpr size_t kForcedBytesMax = 4096;           // that forced_text() gives at once
 
 // Simulation.

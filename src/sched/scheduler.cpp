@@ -117,11 +117,15 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   config_ = config;
 }
 
-void Scheduler::reset_prefix_cache(TimeNs now) {
+void Scheduler::begin_call(TimeNs now) {
   blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
+  wanted_events_ = policy_->wanted_events();
+}
+
+void Scheduler::reset_prefix_cache(TimeNs now) {
+  begin_call(now);
   blocks_.clear_stored();
   if (host_tier_) host_tier_->clear();  // of what it has just been given, too
-  wanted_events_ = policy_->wanted_events();
   if (wants(EventType::CacheReset)) events_.push_back({EventType::CacheReset, 0, 0, now, 0, 0, 0});
 }
 
@@ -179,8 +183,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
 }
 
 bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
-  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
-  wanted_events_ = policy_->wanted_events();
+  begin_call(now);
   auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
   if (trace_ != nullptr) trace_->on_cancel(slots_[static_cast<size_t>(found->second)]->id, true, reason, now);
@@ -193,8 +196,7 @@ bool Scheduler::cancel(RequestId request, FinishReason reason, TimeNs now) {
 }
 
 bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason reason, TimeNs now) {
-  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
-  wanted_events_ = policy_->wanted_events();
+  begin_call(now);
   const auto found = slot_of_request_.find(to_integer(request));
   if (found == slot_of_request_.end()) return false;
   for (int32_t slot = found->second; slot >= 0; slot = slots_[static_cast<size_t>(slot)]->next_choice_slot) {
@@ -335,8 +337,7 @@ FinishReason finish_reason_of(const Sequence& sequence) {
 }  // namespace
 
 void Scheduler::commit(const StepResult& result, TimeNs now) {
-  wanted_events_ = policy_->wanted_events();
-  blocks_.set_time(now, static_cast<uint64_t>(stats_.steps));
+  begin_call(now);
   if (trace_ != nullptr) trace_->on_commit(result, now);
   INFLIGHT_CHECK(submitted_count_ > 0);
   Submitted& submitted = submitted_[submitted_first_];

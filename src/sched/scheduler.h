@@ -250,6 +250,7 @@ class Scheduler {
   void record(EventType type, const Sequence& sequence, TimeNs now, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
     if (wants(type)) put_event(type, sequence, now, a, b, c);
   }
+  void begin_call(TimeNs now);  // but for plan(): the cache's time, and what the policy wants to hear of
   [[nodiscard]] bool wants(EventType type) const { return (wanted_events_ >> static_cast<uint32_t>(type) & 1U) != 0; }
   void put_event(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c);
   void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);

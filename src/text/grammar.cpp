@@ -73,8 +73,7 @@ GrammarMatcher::GrammarMatcher(const GrammarMatcher& other)
       trie_(other.trie_),
       end_tokens_(other.end_tokens_),
       stacks_(other.stacks_),
-      state_(other.state_),
-      history_(other.history_) {
+      state_(other.state_) {
   ++compiled_.user_count;
 }
 
@@ -202,25 +201,17 @@ void GrammarMatcher::learn_ahead(Budget& budget) {
   }
 }
 
-void GrammarMatcher::remember(State before) {
-  if (history_.size() == 2 * limits::kGrammarHistoryMax) {
-    history_.erase(history_.begin(), history_.begin() + static_cast<std::ptrdiff_t>(limits::kGrammarHistoryMax));
-  }
-  history_.push_back(std::move(before));
-}
-
 bool GrammarMatcher::try_accept_text(std::string_view bytes) {
   if (state_.ended) return false;
   State next = state_;
   if (!try_step(next, bytes)) return false;
-  remember(std::exchange(state_, std::move(next)));
+  state_ = std::move(next);
   return true;
 }
 
 bool GrammarMatcher::try_accept(TokenId token) {
   if (is_end_token(token)) {
-    if (!state_.complete) return false;
-    remember(state_);
+    if (!state_.complete || state_.ended) return false;
     state_.ended = true;
     return true;
   }
@@ -232,34 +223,22 @@ bool GrammarMatcher::try_accept(TokenId token) {
 void GrammarMatcher::accept(TokenId token) {
   if (try_accept(token)) return;
   if (!is_end_token(token)) fail(ErrorCode::InvalidArgument, "token {} is not allowed by the grammar here", token);
-  remember(state_);  // allowed where nothing else can come
-  state_.ended = true;
+  state_.ended = true;  // allowed where nothing else can come
 }
 
-void GrammarMatcher::rollback(int32_t count) {
-  if (count < 0 || static_cast<size_t>(count) > history_.size()) {
-    fail(ErrorCode::InvalidArgument, "rollback of {} tokens, allowed: 0 to {}", count, history_.size());
-  }
-  if (count == 0) return;
-  const auto kept = history_.size() - static_cast<size_t>(count);
-  state_ = std::move(history_[kept]);
-  history_.resize(kept);
-}
-
-std::string GrammarMatcher::forced_text() const {
-  GrammarMatcher ahead(*this);
+std::string GrammarMatcher::forced_text() {
+  State ahead = state_;
   std::string text;
   constexpr size_t kPositionsMax = 64;  // where more are possible, looking ahead costs more than drawing
-  while (!ahead.state_.complete && text.size() < limits::kForcedBytesMax &&
-         ahead.state_.positions.size() <= kPositionsMax) {
+  while (!ahead.complete && text.size() < limits::kForcedBytesMax && ahead.positions.size() <= kPositionsMax) {
     grammar::ByteSet possible;
-    for (const Position& position : ahead.state_.positions) {
+    for (const Position& position : ahead.positions) {
       const auto& instruction = compiled_.program.instructions[static_cast<size_t>(position.at)];
       possible |= compiled_.program.sets[static_cast<size_t>(instruction.argument)];
     }
     if (possible.count() != 1) break;
     const char byte = static_cast<char>(possible._Find_first());
-    if (!ahead.try_step(ahead.state_, std::string_view(&byte, 1))) break;
+    if (!try_step(ahead, std::string_view(&byte, 1))) break;
     text += byte;
   }
   text.resize(valid_utf8_length(text));

@@ -73,20 +73,17 @@ class GrammarMatcher final : public TokenFilter {
 
   // accept() if the token may come next, else false and nothing changes.
   [[nodiscard]] bool try_accept(TokenId token);
-  // The same for plain bytes; a token's worth in rollback().
+  // The same for plain bytes.
   [[nodiscard]] bool try_accept_text(std::string_view bytes);
   // Makes the masks of texts that are likely to come, the shortest first, so that no step has to wait for them; then
   // the matcher stands somewhere.   COST: some ten milliseconds for usual grammars; the budget ends it in any case.
   void learn_ahead(grammar::Budget& budget);
-  // Takes back the last `count` accepted tokens; limits::kGrammarHistoryMax of them at least are kept.
-  // ERRORS: InvalidArgument for more than are kept.
-  void rollback(int32_t count);
   // Whether the text may end here.
   [[nodiscard]] bool is_complete() const { return state_.complete; }
   // Whether an end token was accepted.
   [[nodiscard]] bool is_ended() const { return state_.ended; }
   // The text that must come next, as far as there is no choice; whole characters. Empty where the text may end.
-  [[nodiscard]] std::string forced_text() const;
+  [[nodiscard]] std::string forced_text();
 
  private:
   struct State {
@@ -95,7 +92,6 @@ class GrammarMatcher final : public TokenFilter {
     bool ended = false;
   };
   [[nodiscard]] bool is_end_token(TokenId token) const;
-  void remember(State before);
   [[nodiscard]] bool try_step(State& state, std::string_view bytes);
   void add_below(int32_t node, int32_t stack, std::span<uint32_t> allowed);
   void add_subtree(int32_t node, int32_t automaton_state, int32_t stack, std::span<uint32_t> allowed);
@@ -106,7 +102,6 @@ class GrammarMatcher final : public TokenFilter {
   std::vector<TokenId> end_tokens_;
   grammar::Stacks stacks_;
   State state_;
-  std::vector<State> history_;  // before each of the last accepted tokens
 };
 
 // THREAD: any.   LIFETIME: outlives its matchers.

@@ -58,11 +58,13 @@ template <typename Map>
 std::string map_characters(std::string_view text, Map&& map) {
   std::string out;
   for (const std::string_view bytes : Characters(text)) {
-    const Utf8Character character = first_utf8_character(bytes);
-    if (character.status == Utf8Status::Valid) {
-      append_utf8(out, static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(character.code_point))));
+    if (bytes.size() > 1) {
+      const char32_t character = first_utf8_character(bytes).code_point;
+      append_utf8(out, static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(character))));
+    } else if (static_cast<uint8_t>(bytes[0]) < 0x80) {
+      out += static_cast<char>(map(bytes[0]));
     } else {
-      out += bytes;
+      out += bytes;  // ill-formed
     }
   }
   return out;

@@ -11,9 +11,10 @@ interpreter of an environment with openvino-genai, GGUF the file's name without 
 shape for OpenVINO.
 Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
 prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
-program that loads the model and gives one token, its caches warm; bimodal = 64 requests at once, 128 prompt tokens, 51 with
-16 and 13 with 200 output tokens; load = these one a second on average (Poisson), for the latencies at equal load; azure = the
-first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
+program that loads the model and gives one token, its caches warm ("kept weights": inflight with --cache-weights);
+bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200 output tokens; load = these one a second on
+average (Poisson), for the latencies at equal load; azure = the first 32 requests of the trace --azure with at most 1024
+prompt and 256 output tokens, at once.
 Those three are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
 azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their
 tokens a second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp
@@ -25,6 +26,7 @@ import argparse
 import contextlib
 import csv
 import json
+import os
 import pathlib
 import random
 import socket
@@ -48,8 +50,9 @@ def shape_of(test):
     return (128, 32, int(test), "decode") if int(test) <= BATCHED_MOST else (int(test), 32, 1, "decode")
 
 
-def output_of(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace")
+def output_of(*command, **environment):
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace",
+                          env={**os.environ, **environment})
     if done.returncode != 0:
         sys.exit(f"compare.py: {command[0]}: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
     return done.stdout
@@ -105,14 +108,14 @@ def served(options, test, port, *server):
     return {"": found["output_throughput"], " p95": 1000 / found["p95_itl_ms"]}
 
 
-def cold(*command):
-    """Starts a second, the median of 5; one before them fills the caches of files and kernels."""
+def cold(*command, **environment):
+    """Starts a second, the median of 5; one before them fills the caches of files and kernels, and of weights where kept."""
     seconds = []
     for _ in range(6):
         begin = time.perf_counter()
-        output_of(*command)
+        output_of(*command, **environment)
         seconds.append(time.perf_counter() - begin)
-    return {"": 1 / statistics.median(seconds[1:])}
+    return 1 / statistics.median(seconds[1:])
 
 
 def context_of(options, test):
@@ -121,8 +124,9 @@ def context_of(options, test):
 
 def llama(options, model, test):
     if test == "cold":
-        return cold(options.llama / "llama-completion", "-m", model, "-t", options.threads, "-p", "Hello", "-n", 1, "-no-cnv",
-                    "--no-warmup")
+        found = cold(options.llama / "llama-completion", "-m", model, "-t", options.threads, "-p", "Hello", "-n", 1, "-no-cnv",
+                     "--no-warmup")
+        return {"": found, " kept weights": found}
     if test in SERVED:
         port = free_port()
         return served(options, test, port, options.llama / "llama-server", "-m", model, "-t", options.threads, "-np", SLOTS,
@@ -154,7 +158,9 @@ def openvino(options, model, test):
 
 def inflight(options, model, test):
     if test == "cold":
-        return cold(options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
+        start = (options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
+        with tempfile.TemporaryDirectory() as folder:
+            return {"": cold(*start), " kept weights": cold(*start, "--cache-weights", INFLIGHT_CACHE_DIR=folder)}
     if test in SERVED:
         port, limits = free_port(), ("-m", model, "--max-num-seqs", SLOTS, "--max-model-len", context_of(options, test))
         found = served(options, test, port, options.inflight, "serve", "--port", port, *limits)
@@ -190,7 +196,7 @@ def measure(options):
             rounds = [(inflight(options, model, test), {name: run(options, model, test) for name, run in peers.items()})
                       for _ in range(options.rounds)]
             for name in peers:
-                for figure in ("", " p95", " in process"):
+                for figure in ("", " p95", " in process", " kept weights"):
                     pairs = [(ours[figure], theirs[name][figure]) for ours, theirs in rounds if figure in theirs[name]]
                     if not pairs:
                         continue

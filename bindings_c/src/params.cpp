@@ -274,6 +274,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   options.device_memory_fraction = params.device_memory_fraction;
   options.kv_offloading_gib = params.kv_offloading_size;
   options.populate_kv = params.populate_kv != 0;
+  options.cache_weights = params.cache_weights != 0;
 
   read_name(params.batching, "batching", "continuous, prefill_first, dynamic, static", parse_batching_mode,
             config.batching);

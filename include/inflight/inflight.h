@@ -170,7 +170,12 @@ typedef struct inflight_engine_params {
   uint8_t clip_max_tokens;               /* who asks for more gets the limit [1]; 0: is refused                  */
   uint8_t populate_kv;                   /* the system finds the memory of the first 512 MiB of KV blocks at creation, and
                                             not while the first requests wait for it; on CPUs only (0)           */
-  uint8_t reserved3[6];
+  uint8_t cache_weights;                 /* the packed weights are kept in the cache folder ($INFLIGHT_CACHE_DIR), a file
+                                            about as large as the model's, and later starts compute from that file:
+                                            faster starts, memory that processes share; one stream may be some % slower.
+                                            What cannot be written is a warning; nobody may shorten the file while an
+                                            engine has it (0)                                                    */
+  uint8_t reserved3[5];
   const char* record_path;               /* every decision goes to this file, for `inflight replay` and
                                             `inflight explain` (none)                                            */
   const char* linear_backend;            /* who computes with weights of F32, F16, BF16: "panel" (own kernels) |
@@ -192,7 +197,7 @@ typedef struct inflight_engine_params {
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, {0, 0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

@@ -50,6 +50,29 @@ void add_lora_flags(CLI::App& command, EngineOptions& options) {
       ->group(kEngine);
 }
 
+void add_service_flags(CLI::App& command, EngineFlags& flags) {
+  inflight_engine_params_t& params = flags.options.params;
+  const auto add = [&command](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group(kService);
+  };
+  add("--max-requests", params.max_requests, "Requests waiting and running at most (default: 65536)");
+  add("--max-num-queued-reqs,--max-queued-requests", params.max_num_queued_reqs,
+      "Requests beyond those that can run at most, one more is rejected (default: no limit)");
+  add("--max-num-queued-tokens", params.max_num_queued_tokens,
+      "Prompt tokens waiting at most, one more is rejected (default: no limit)");
+  add("--max-predicted-wait-ms", params.max_predicted_wait_ms,
+      "A request that would wait longer is rejected (default: no limit)");
+  add("--request-timeout-ms", params.request_timeout_ms, "A request is aborted so long after it came (default: never)");
+  add("--watchdog-timeout", params.watchdog_timeout_s,
+      "Seconds of one step after which the engine counts as hung; 0: never")
+      ->capture_default_str();
+  add("--max-tokens-limit", params.max_tokens_limit, "Output tokens of any request at most (default: no limit)");
+  add_switch(command, "--clip-max-tokens", flags.clip_max_tokens,
+             "A request for more than --max-tokens-limit gets the limit; off: is refused", kService);
+  add("--log-interval-steps", params.log_interval_steps, "A line of figures to the log every so many steps");
+  add("--record", flags.options.record_path, "Every decision to this file, for: inflight replay, inflight explain");
+}
+
 struct LoadProgress {
   size_t bytes;  // of the model file
   ProgressBar bar;
@@ -88,6 +111,10 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       ->capture_default_str();
   add("--device-memory-fraction", params.device_memory_fraction, "Share of the device's memory to use", kEngine)
       ->capture_default_str();
+  command
+      .add_flag("--cache-weights", params.cache_weights,
+                "Keep the packed weights, as large as the model, in the cache folder, which makes later starts faster")
+      ->group(kEngine);
   add_lora_flags(command, options);
   add("--profile", flags->profile_path, "Time every kernel and write a Chrome trace to this file", kEngine);
 
@@ -132,24 +159,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs; off gains nothing");
   add("--chat-template", flags->chat_template, "A file with a Jinja template, in the place of the model's", kEngine);
 
-  add("--max-requests", params.max_requests, "Requests waiting and running at most (default: 65536)", kService);
-  add("--max-num-queued-reqs,--max-queued-requests", params.max_num_queued_reqs,
-      "Requests beyond those that can run at most, one more is rejected (default: no limit)", kService);
-  add("--max-num-queued-tokens", params.max_num_queued_tokens,
-      "Prompt tokens waiting at most, one more is rejected (default: no limit)", kService);
-  add("--max-predicted-wait-ms", params.max_predicted_wait_ms,
-      "A request that would wait longer is rejected (default: no limit)", kService);
-  add("--request-timeout-ms", params.request_timeout_ms, "A request is aborted so long after it came (default: never)",
-      kService);
-  add("--watchdog-timeout", params.watchdog_timeout_s,
-      "Seconds of one step after which the engine counts as hung; 0: never", kService)
-      ->capture_default_str();
-  add("--max-tokens-limit", params.max_tokens_limit, "Output tokens of any request at most (default: no limit)",
-      kService);
-  add_switch(command, "--clip-max-tokens", flags->clip_max_tokens,
-             "A request for more than --max-tokens-limit gets the limit; off: is refused", kService);
-  add("--log-interval-steps", params.log_interval_steps, "A line of figures to the log every so many steps", kService);
-  add("--record", options.record_path, "Every decision to this file, for: inflight replay, inflight explain", kService);
+  add_service_flags(command, *flags);
   add_config_options(command);
   return flags;
 }

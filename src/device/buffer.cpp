@@ -16,15 +16,16 @@
 namespace inflight {
 namespace {
 
-// Asks Linux for huge pages in [begin, begin + bytes) before anything has been touched: with pages of 4 KiB a processor
+// Asks Linux for huge pages there before anything has been touched: with pages of 4 KiB a processor
 // reads weights 10 to 20 % slower. A refusal costs nothing but that.
-void want_huge_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t bytes) {
+void want_huge_pages([[maybe_unused]] std::span<const std::byte> bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto address = reinterpret_cast<uintptr_t>(begin);
-  const uintptr_t first = (address + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t end = (address + bytes) / kHugePage * kHugePage;
-  if (first < end) static_cast<void>(madvise(begin + (first - address), end - first, MADV_HUGEPAGE));
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first = align_up(address, kHugePage), end = (address + bytes.size()) / kHugePage * kHugePage;
+  if (first >= end) return;
+  auto* const begin = const_cast<std::byte*>(bytes.data()) + (first - address);
+  static_cast<void>(madvise(begin, end - first, MADV_HUGEPAGE));
 #endif
 }
 
@@ -49,8 +50,28 @@ bool has_address_space([[maybe_unused]] size_t bytes) {
 
 }  // namespace
 
-// It delegates, so that what fails in here is followed by the destructor.
+// They delegate, so that what fails in here is followed by the destructor.
 DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes) : DeviceMemory() {
+  allocate(device, std::move(label), CL_MEM_READ_WRITE, nullptr, bytes);
+  constexpr size_t kWorthwhile = size_t{4} << 20;
+  if (!device.info().host_code || bytes < kWorthwhile) return;
+  const std::span<std::byte> mapped = map_for_write(0, bytes);
+  want_huge_pages(mapped);
+  unmap(mapped);
+}
+
+DeviceMemory::DeviceMemory(Device& device, std::string label, std::span<const std::byte> contents) : DeviceMemory() {
+  if (!device.info().host_code) {
+    allocate(device, std::move(label), CL_MEM_READ_ONLY, nullptr, contents.size());
+    write(0, contents);
+    return;
+  }
+  want_huge_pages(contents);
+  allocate(device, std::move(label), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, contents.data(), contents.size());
+}
+
+void DeviceMemory::allocate(Device& device, std::string label, uint64_t flags, const std::byte* contents,
+                            size_t bytes) {
   state_ = &device.state();
   bytes_ = bytes;
   label_ = std::move(label);
@@ -60,22 +81,15 @@ DeviceMemory::DeviceMemory(Device& device, std::string label, size_t bytes) : De
     fail(ErrorCode::OutOfMemory, "{} takes {} bytes, device '{}' allows {} in one buffer", label_, bytes, info.name,
          info.allocation_bytes_max);
   }
-  if (info.host_code && !has_address_space(bytes)) {
+  if (info.host_code && contents == nullptr && !has_address_space(bytes)) {
     fail(ErrorCode::OutOfMemory, "{} takes {} bytes, which the system does not give this process (ulimit -v)", label_,
          bytes);
   }
   cl_int status = CL_SUCCESS;
-  raw_ = clCreateBuffer(state_->context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);
+  raw_ = clCreateBuffer(state_->context(), flags, bytes, const_cast<std::byte*>(contents), &status);
   cl_check(status, "clCreateBuffer", fmt::format("{}, {} bytes", label_, bytes));
-  {
-    const std::lock_guard lock(state_->ledger_mutex);
-    state_->ledger.push_back({label_, bytes});
-  }
-  constexpr size_t kWorthwhile = size_t{4} << 20;
-  if (!info.host_code || bytes < kWorthwhile) return;
-  const std::span<std::byte> mapped = map_for_write(0, bytes);
-  want_huge_pages(mapped.data(), bytes);
-  unmap(mapped);
+  const std::lock_guard lock(state_->ledger_mutex);
+  state_->ledger.push_back({label_, bytes});
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }

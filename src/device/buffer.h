@@ -22,6 +22,9 @@ class DeviceMemory {
   DeviceMemory() = default;
   // Not initialised.  ERRORS: OutOfMemory naming label, bytes and the device's limit, before anything is enqueued.
   DeviceMemory(Device& device, std::string label, size_t bytes);
+  // What kernels only read: these bytes themselves, which then outlive it, where kernels are code of this process
+  // (DeviceInfo::host_code), else a copy.  REQUIRES: aligned to 4096.   ERRORS: as above.
+  DeviceMemory(Device& device, std::string label, std::span<const std::byte> contents);
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
   DeviceMemory(const DeviceMemory&) = delete;
@@ -51,6 +54,8 @@ class DeviceMemory {
   [[nodiscard]] std::span<std::byte> in_place();
 
  private:
+  // contents: of a buffer that is memory of the host; null: memory of its own.
+  void allocate(Device& device, std::string label, uint64_t flags, const std::byte* contents, size_t bytes);
   void release() noexcept;
   [[nodiscard]] std::span<std::byte> map(uint64_t flags, size_t offset, size_t bytes);
   DeviceState* state_ = nullptr;
@@ -67,6 +72,9 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Device& device, std::string label, size_t count) : memory_(device, std::move(label), count * sizeof(T)) {}
+  // As DeviceMemory's.
+  Buffer(Device& device, std::string label, std::span<const T> contents)
+      : memory_(device, std::move(label), std::as_bytes(contents)) {}
 
   [[nodiscard]] size_t size() const { return memory_.bytes() / sizeof(T); }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }

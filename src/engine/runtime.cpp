@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "base/memory_limit.h"
+#include "device/program.h"
 #include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
@@ -68,7 +69,8 @@ ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpe
           .max_num_seqs = options.scheduler.max_num_seqs,
           .max_num_batched_tokens = options.scheduler.max_num_batched_tokens,
           // A fused step is one launch, which would say nothing of its parts.
-          .launch_mode = options.profile ? LaunchMode::Stages : LaunchMode::Automatic};
+          .launch_mode = options.profile ? LaunchMode::Stages : LaunchMode::Automatic,
+          .packed_folder = options.cache_weights ? cache_folder() : ""};
 }
 
 int32_t default_step_tokens(int32_t max_num_seqs, const DeviceInfo& device) {
@@ -168,6 +170,16 @@ Runtime::Runtime(RuntimeOptions options)
   read_chat_template(model.vocabulary.chat_template);
 
   make_adapter_store();
+  const ClExecutorOptions executor = size_executor(model);
+  auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
+  info_ = describe(model, executor);
+  start_engine(std::move(running), executor);
+  options_.progress = nullptr;
+}
+
+Runtime::~Runtime() = default;
+
+ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
   ClExecutorOptions executor = executor_options(options_, spec_);
   check_host_memory(options_, executor.kv);
   executor.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
@@ -198,62 +210,67 @@ Runtime::Runtime(RuntimeOptions options)
     log(LogLevel::Warning, "preempt is {}, but host_kv_blocks is 0: preempted sequences are computed again",
         to_string(config.preempt));
   }
+  return executor;
+}
 
-  auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
+std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions& executor) const {
+  const SchedulerConfig& config = options_.scheduler;
   const MemoryPlan plan = plan_memory(device_.info(), spec_, model.weights, executor);
-  info_ = Json{{"device",
-                {{"index", device_.info().index},
-                 {"name", device_.info().name},
-                 {"type", to_string(device_.info().type)},
-                 {"platform", device_.info().platform},
-                 {"driver", device_.info().driver}}},
-               {"model",
-                {{"path", options_.model},
-                 {"name", spec_.name},
-                 {"architecture", spec_.architecture},
-                 {"layers", spec_.layer_count},
-                 {"embedding_length", spec_.hidden_size},
-                 {"vocabulary_size", spec_.vocabulary_size},
-                 {"layer_weights", layer_weights(model.weights)},
-                 {"query_length", spec_.head_count * spec_.head_size},
-                 {"context_length", spec_.context_length},
-                 {"sliding_window", spec_.sliding_window},
-                 {"pooling", spec_.pooling},
-                 {"chat_template", chat_template_.has_value()}}},
-               {"tool_calls",
-                {{"begin", tool_format_.begin},
-                 {"middle", tool_format_.middle},
-                 {"separator", tool_format_.separator},
-                 {"end", tool_format_.end},
-                 {"begin_mark", tool_format_.begin_mark()},
-                 {"end_mark", tool_format_.end_mark()},
-                 {"ids", tool_format_.has_ids()},
-                 {"from_template", tool_format_.from_template}}},
-               {"limits",
-                {{"max_num_seqs", config.max_num_seqs},
-                 {"max_num_batched_tokens", config.max_num_batched_tokens},
-                 {"max_model_len", config.max_model_len},
-                 {"max_requests", config.max_requests},
-                 {"max_tokens_limit", options_.service.max_tokens_limit},
-                 {"block_size", options_.block_size},
-                 {"kv_cache_dtype", to_string(options_.kv_type)},
-                 {"kv_blocks", executor.kv_block_count},
-                 {"host_kv_blocks", config.host_blocks},
-                 {"host_cache_blocks", config.host_cache_blocks},
-                 {"num_speculative_tokens", config.num_speculative_tokens},
-                 {"max_loras", options_.max_loras},
-                 {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
-               {"memory",
-                {{"weight_bytes", plan.weight_bytes},
-                 {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
-                 {"kv_bytes", plan.kv_bytes},
-                 {"kv_bytes_per_token", executor.kv.bytes_per_token()},
-                 {"activation_bytes", plan.activation_bytes},
-                 {"adapter_bytes", plan.adapter_bytes}}}}
-              .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json{{"device",
+               {{"index", device_.info().index},
+                {"name", device_.info().name},
+                {"type", to_string(device_.info().type)},
+                {"platform", device_.info().platform},
+                {"driver", device_.info().driver}}},
+              {"model",
+               {{"path", options_.model},
+                {"name", spec_.name},
+                {"architecture", spec_.architecture},
+                {"layers", spec_.layer_count},
+                {"embedding_length", spec_.hidden_size},
+                {"vocabulary_size", spec_.vocabulary_size},
+                {"layer_weights", layer_weights(model.weights)},
+                {"query_length", spec_.head_count * spec_.head_size},
+                {"context_length", spec_.context_length},
+                {"sliding_window", spec_.sliding_window},
+                {"pooling", spec_.pooling},
+                {"chat_template", chat_template_.has_value()}}},
+              {"tool_calls",
+               {{"begin", tool_format_.begin},
+                {"middle", tool_format_.middle},
+                {"separator", tool_format_.separator},
+                {"end", tool_format_.end},
+                {"begin_mark", tool_format_.begin_mark()},
+                {"end_mark", tool_format_.end_mark()},
+                {"ids", tool_format_.has_ids()},
+                {"from_template", tool_format_.from_template}}},
+              {"limits",
+               {{"max_num_seqs", config.max_num_seqs},
+                {"max_num_batched_tokens", config.max_num_batched_tokens},
+                {"max_model_len", config.max_model_len},
+                {"max_requests", config.max_requests},
+                {"max_tokens_limit", options_.service.max_tokens_limit},
+                {"block_size", options_.block_size},
+                {"kv_cache_dtype", to_string(options_.kv_type)},
+                {"kv_blocks", executor.kv_block_count},
+                {"host_kv_blocks", config.host_blocks},
+                {"host_cache_blocks", config.host_cache_blocks},
+                {"num_speculative_tokens", config.num_speculative_tokens},
+                {"max_loras", options_.max_loras},
+                {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
+              {"memory",
+               {{"weight_bytes", plan.weight_bytes},
+                {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
+                {"kv_bytes", plan.kv_bytes},
+                {"kv_bytes_per_token", executor.kv.bytes_per_token()},
+                {"activation_bytes", plan.activation_bytes},
+                {"adapter_bytes", plan.adapter_bytes}}}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
+void Runtime::start_engine(std::unique_ptr<ClExecutor> running, const ClExecutorOptions& executor) {
   SchedulerSetup setup;
-  setup.config = config;
+  setup.config = options_.scheduler;
   setup.blocks = {.block_count = executor.kv_block_count,
                   .block_token_count = options_.block_size,
                   .prefix_caching = options_.prefix_caching};
@@ -270,10 +287,7 @@ Runtime::Runtime(RuntimeOptions options)
                     .kv_cache_dtype = to_string(options_.kv_type),
                     .service = options_.service},
       std::move(running));
-  options_.progress = nullptr;
 }
-
-Runtime::~Runtime() = default;
 
 // Stopping waits for the weights: a trial of kernels that is cut short would count against them.
 void Runtime::report_compilation() {

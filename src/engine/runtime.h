@@ -26,6 +26,8 @@
 namespace inflight {
 
 class ClExecutor;
+struct ClExecutorOptions;
+struct LoadedModel;
 
 struct RuntimeOptions {
   std::string model;   // path of a GGUF file
@@ -39,6 +41,7 @@ struct RuntimeOptions {
   double device_memory_fraction = 0.9;  // (0, 1]
   double kv_offloading_gib = 0.0;       // host memory for stored KV evicted from the device, 0..65536
   bool populate_kv = false;             // the memory of the first kPopulatedBytes of KV is found at creation
+  bool cache_weights = false;           // packed weights are kept in cache_folder() and mapped from there
   std::string schedule_policy = "fcfs";
   std::string eviction_policy = "lru";
   bool prefix_caching = true;
@@ -114,6 +117,10 @@ class Runtime {
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
                                                            const std::stop_token& stop);
   void make_adapter_store();
+  // Settles what the options leave open, as the model and the device allow: sizes and limits.
+  [[nodiscard]] ClExecutorOptions size_executor(const LoadedModel& model);
+  [[nodiscard]] std::string describe(const LoadedModel& model, const ClExecutorOptions& executor) const;
+  void start_engine(std::unique_ptr<ClExecutor> running, const ClExecutorOptions& executor);
   void report_compilation();
   [[nodiscard]] AdapterStore& require_adapters() const;
 

@@ -56,7 +56,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       arena_(lay_out_arena(spec, weights, size_)),
       shape_(shape_of(device.info(), spec, options)),
       program_(device, shape_, options.launch_mode, options.clblast, clblast_limits(weights, options)),
-      weights_(device, weights, options.progress),
+      weights_(device, weights, options.packed_folder, options.progress),
       kv_(device, options),
       angles_(device, spec, floats_of(weights.rope_factors), position_count(spec, options)),
       forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count(),

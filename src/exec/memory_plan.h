@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "core/kv_layout.h"
@@ -32,6 +33,7 @@ struct ClExecutorOptions {
   bool keep_logits = false;
   int32_t max_loras = 0;                   // adapters of one step; 0: requests have none
   const AdapterStore* adapters = nullptr;  // borrowed; set where max_loras is not 0
+  std::string packed_folder;               // as WeightStore's; "": packed weights are not kept
   // Called while weights are packed: the share done, in [0, 1], and the tensor at hand. True stops with Error Rejected.
   std::function<bool(double fraction, const char* what)> progress;
 };

@@ -7,9 +7,8 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/parallel.h"
-#include "model/convert_rows.h"
+#include "exec/pack_rows.h"
 #include "model/mapped_file.h"
-#include "model/quote.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -44,35 +43,29 @@ std::vector<Piece> pieces_of(const std::vector<const WeightView*>& matrices, con
   return pieces;
 }
 
-// Packs as many panels as `packed` holds, from panel `first` on; returns the rows that it read.
-std::span<const std::byte> pack_rows(const WeightView& view, size_t first, std::span<std::byte> packed) {
-  const PanelType type = panel_type(view);
-  const size_t first_row = first * kPanelOutputs;
-  const size_t count = std::min(packed.size() / panel_bytes(type, view.columns) * kPanelOutputs,
-                                static_cast<size_t>(view.rows) - first_row);
-  const size_t stride = row_bytes(view.type, view.columns);
-  const std::span<const std::byte> rows = view.bytes.subspan(first_row * stride, count * stride);
-  const auto outputs = static_cast<int32_t>(count);
-  try {
-    if (computed_type(view.type) == view.type) {
-      pack_panels({type, outputs, view.columns, rows}, packed);
-      return rows;
-    }
-    std::vector<std::byte> converted(row_bytes(computed_type(view.type), view.columns) * count);
-    convert_rows(view.type, computed_type(view.type), view.columns, rows, first_row, converted);
-    pack_panels({type, outputs, view.columns, converted}, packed);
-  } catch (const Error& error) {
-    fail(ErrorCode::CorruptFile, "tensor {}, {}", quote(view.name), error.what());
-  }
-  return rows;
+void report(const std::function<bool(double fraction, const char* what)>& progress, double fraction,
+            const std::string& name) {
+  if (!progress || !progress(fraction, name.c_str())) return;
+  fail(ErrorCode::Rejected, "loading the weights was stopped at '{}'", name);
 }
 
 }  // namespace
 
-WeightStore::WeightStore(Device& device, const ModelWeights& weights,
+WeightStore::WeightStore(Device& device, const ModelWeights& weights, const std::string& packed_folder,
                          const std::function<bool(double fraction, const char* what)>& progress) {
   upload_vectors(device, weight_vectors(weights));
-  upload_matrices(device, weight_matrices(weights), weights.mapped, progress);
+  const std::vector<const WeightView*> matrices = weight_matrices(weights);
+  const ChunkPlan plan = place_matrices(device, matrices);
+  if (!packed_folder.empty() && weights.file) packed_.emplace(packed_folder, *weights.file, matrices, plan);
+  if (packed_ && packed_->find()) {
+    for (size_t i = 0; i < plan.chunk_bytes.size(); ++i) chunks_.emplace_back(device, "weights", packed_->chunk(i));
+    report(progress, 1.0, matrices.back()->name);
+    return;
+  }
+  for (const size_t bytes : plan.chunk_bytes) chunks_.emplace_back(device, "weights", bytes);
+  pack_matrices(matrices, plan, weights.file.has_value(), progress);
+  device.finish();
+  if (packed_) packed_->store(chunks_);
 }
 
 void WeightStore::upload_vectors(Device& device, const std::vector<const WeightView*>& vectors) {
@@ -88,16 +81,12 @@ void WeightStore::upload_vectors(Device& device, const std::vector<const WeightV
   vectors_.write(all);
 }
 
-void WeightStore::upload_matrices(Device& device, const std::vector<const WeightView*>& matrices, bool mapped,
-                                  const std::function<bool(double fraction, const char* what)>& progress) {
+ChunkPlan WeightStore::place_matrices(const Device& device, const std::vector<const WeightView*>& matrices) {
   std::vector<size_t> sizes;
-  size_t total = 0, done = 0;
   for (const WeightView* view : matrices) {
     sizes.push_back(packed_bytes(panel_type(*view), view->rows, view->columns));
-    total += sizes.back();
   }
-  const ChunkPlan plan = plan_chunks(sizes, device.info().allocation_bytes_max);
-  for (const size_t bytes : plan.chunk_bytes) chunks_.emplace_back(device, "weights", bytes);
+  ChunkPlan plan = plan_chunks(sizes, device.info().allocation_bytes_max);
   for (size_t i = 0; i < matrices.size(); ++i) {
     const WeightView& view = *matrices[i];
     const ChunkPlace& place = plan.places[i];
@@ -107,7 +96,14 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
                                          .depth = view.columns,
                                          .outputs = view.rows};
   }
+  return plan;
+}
+
+void WeightStore::pack_matrices(const std::vector<const WeightView*>& matrices, const ChunkPlan& plan, bool mapped,
+                                const std::function<bool(double fraction, const char* what)>& progress) {
   const std::vector<Piece> pieces = pieces_of(matrices, plan);
+  size_t total = 0, done = 0;
+  for (const Piece& piece : pieces) total += piece.bytes;
   const size_t together = std::min(kMappedBytes, total / 4);
   for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
     const size_t offset = pieces[begin].offset;
@@ -126,12 +122,8 @@ void WeightStore::upload_matrices(Device& device, const std::vector<const Weight
       if (mapped) release_pages(rows);  // else the file and its packed copy would both be held
     });
     memory.unmap(packed);
-    const std::string& name = pieces[end - 1].view->name;
-    if (progress && progress(static_cast<double>(done) / static_cast<double>(total), name.c_str())) {
-      fail(ErrorCode::Rejected, "loading the weights was stopped at '{}'", name);
-    }
+    report(progress, static_cast<double>(done) / static_cast<double>(total), pieces[end - 1].view->name);
   }
-  device.finish();
 }
 
 StageWeight WeightStore::matrix(const WeightView& view) const { return matrix_places_.at(view.bytes.data()); }

@@ -27,6 +27,7 @@ class GgufFile {
   explicit GgufFile(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const FileIdentity& identity() const { return mapping_.identity(); }
   [[nodiscard]] uint32_t version() const { return contents_.version; }
   [[nodiscard]] uint64_t alignment() const { return contents_.alignment; }
   [[nodiscard]] size_t file_bytes() const { return mapping_.bytes().size(); }

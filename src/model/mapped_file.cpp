@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -47,6 +48,11 @@ MappedFile::MappedFile(const std::string& path) {
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
   if (address == MAP_FAILED) fail_io(path, "map", errno);
   bytes_ = {static_cast<const std::byte*>(address), size};
+  std::error_code unknown;
+  identity_ = {.path = std::filesystem::canonical(path, unknown).string(),
+               .inode = status.st_ino,
+               .bytes = size,
+               .changed_ns = status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec};
 }
 
 MappedFile::~MappedFile() {
@@ -62,10 +68,12 @@ void release_pages(std::span<const std::byte> bytes) {
   static_cast<void>(::madvise(address, end - first, MADV_DONTNEED));  // advice: nothing depends on it
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), identity_(std::move(other.identity_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
+  std::swap(identity_, other.identity_);
   return *this;
 }
 

@@ -3,10 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 namespace inflight {
+
+// Which file it was, and with which contents: whoever writes, replaces or moves it changes one of these.
+struct FileIdentity {
+  std::string path;  // absolute, links followed
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  int64_t changed_ns = 0;  // ctime, which no program can set back
+};
 
 class MappedFile {
  public:
@@ -23,9 +32,12 @@ class MappedFile {
   // file meanwhile takes the bytes away (the system then ends the process): replace model files by
   // renaming, as `inflight quantize` does.
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  // Of when it was mapped.
+  [[nodiscard]] const FileIdentity& identity() const { return identity_; }
 
  private:
   std::span<const std::byte> bytes_;
+  FileIdentity identity_;
 };
 
 // Tells the system that these bytes of a mapped file are not needed soon: whole pages among them stop counting as this

@@ -14,7 +14,7 @@ LoadedModel load_model(const std::string& path) {
   GgufFile file(path);
   ModelSpec spec = read_spec(file);
   ModelWeights weights = read_weights(file, spec);
-  weights.mapped = true;
+  weights.file = file.identity();
   VocabularyData vocabulary = read_vocabulary(file);
   if (!vocabulary.model.empty() && vocabulary.tokens.size() != static_cast<size_t>(spec.vocabulary_size)) {
     fail(ErrorCode::CorruptFile, "{}: the vocabulary has {} tokens, but tensor 'token_embd.weight' {} rows", path,

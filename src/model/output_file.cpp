@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -22,8 +23,7 @@ OutputFile::OutputFile(std::string path, size_t bytes)
     fail(ErrorCode::InvalidArgument, "{}: is {}, cannot be replaced by a file", path_,
          S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
   }
-  descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_io("cannot create", errno);
+  open_partial();
   // Not every file system can reserve; those that can say now that there is no room.
   if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes_)) != 0 && (errno == ENOSPC || errno == EFBIG)) {
     const int error = errno;
@@ -34,10 +34,23 @@ OutputFile::OutputFile(std::string path, size_t bytes)
 
 OutputFile::~OutputFile() { remove_partial(); }
 
+void OutputFile::open_partial() {
+#if defined(O_TMPFILE)
+  if (::access("/proc/self/fd", X_OK) == 0) {  // by which commit() gives it a name
+    const std::string parent = std::filesystem::path(path_).parent_path().string();
+    descriptor_ = ::open(parent.empty() ? "." : parent.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) return;
+  }
+#endif
+  descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail_io("cannot create", errno);
+  named_ = true;
+}
+
 void OutputFile::remove_partial() noexcept {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(partial_path_.c_str());
+  if (named_) ::unlink(partial_path_.c_str());
   descriptor_ = -1;
 }
 
@@ -58,6 +71,13 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 
 void OutputFile::commit() {
   if (::fsync(descriptor_) != 0) fail_write(errno);
+  if (!named_) {
+    const std::string nameless = fmt::format("/proc/self/fd/{}", descriptor_);
+    if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, partial_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      fail_io("cannot name", errno);
+    }
+    named_ = true;
+  }
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail_io("cannot rename", errno);
   ::close(descriptor_);
   descriptor_ = -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that appears whole or not at all: written beside its place, then renamed.
+// A file that appears whole or not at all: written without a name, or beside its place where the file system knows no
+// such files, then renamed. So a process that is killed leaves nothing, at most where it had to have a name.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +28,14 @@ class OutputFile {
  private:
   [[noreturn]] void fail_io(const std::string& what, int error) const;
   [[noreturn]] void fail_write(int error) const;
+  void open_partial();
   void remove_partial() noexcept;
 
   std::string path_;
   std::string partial_path_;
   size_t bytes_ = 0;  // expected
   int descriptor_ = -1;
+  bool named_ = false;  // partial_path_ is there
 };
 
 }  // namespace inflight

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "model/mapped_file.h"
 #include "model/tensor_type.h"
 
 namespace inflight {
@@ -37,8 +39,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  bool mapped = false;         // all bytes lie in a MappedFile
-  WeightView token_embedding;  // [V, E]
+  std::optional<FileIdentity> file;  // that all bytes lie in, mapped; none: they lie elsewhere
+  WeightView token_embedding;        // [V, E]
   std::vector<LayerWeights> layers;
   WeightView output_norm;  // [E] F32
   WeightView output;       // [V, E]; equal to token_embedding's view when tied

@@ -168,7 +168,34 @@ class Run(unittest.TestCase):
 
     def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self):
         environment = {**os.environ, "INFLIGHT_CACHE_DIR": "/proc/nowhere"}
-        self.good("run", "-p", "Once", "-n", 2, env=environment)
+        self.good("run", "-p", "Once", "-n", 2, "--cache-weights", env=environment)
+
+    def test_kept_weights_give_the_same_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, cache = pathlib.Path(folder) / "model.gguf", pathlib.Path(folder) / "cache"
+            environment = {**os.environ, "INFLIGHT_CACHE_DIR": str(cache)}
+
+            def answer(*more):
+                return json.loads(self.good("run", "-m", model, "-p", "Once upon a time", "-n", 24, "--logprobs", 5, "--json",
+                                            *more, env=environment))["outputs"]
+
+            def kept():
+                return [file.stat().st_mtime_ns for file in cache.glob("model.gguf.*.packed")]
+            model.write_bytes(DEMO.read_bytes())
+            self.good("run", "-m", model, "-p", "x", "-n", 1, env=environment)  # compiles
+            packed = answer()
+            self.assertEqual(kept(), [])
+            self.assertEqual(answer("--cache-weights"), packed)
+            first = kept()
+            self.assertEqual(len(first), 1)
+            self.assertEqual(answer("--cache-weights"), packed)
+            self.assertEqual(kept(), first, "was written again")
+            self.good("quantize", DEMO, model, "q4_0")
+            smaller = answer()
+            self.assertNotEqual(smaller, packed)
+            self.assertEqual(answer("--cache-weights"), smaller)
+            self.assertNotEqual(kept(), first)
+            self.assertEqual(answer("--cache-weights"), smaller)
 
 
 class Bench(unittest.TestCase):

@@ -3,7 +3,10 @@
 // Method: real files in a folder of their own.
 #include "model/output_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -39,10 +42,29 @@ TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
   {
     OutputFile file(path, 3);
     file.write(bytes_of("abc"));
-    EXPECT_EQ(files_in(folder), 2U);
   }
   EXPECT_EQ(read_file(path), "old");
   EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(OutputFile, OfAKilledProcessLeavesNothing) {
+  const TempFolder folder;
+  if (const int probe = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600); probe >= 0) {
+    ::close(probe);
+  } else {
+    GTEST_SKIP() << folder.path() << ": the file system knows no files without a name";
+  }
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    OutputFile file(folder.file("out"), 3);
+    file.write(bytes_of("abc"));
+    ::_exit(0);  // no destructor runs
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(files_in(folder), 0U);
 }
 
 TEST(OutputFile, SaysWhyItCannotBeMade) {

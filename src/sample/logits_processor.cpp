@@ -16,17 +16,20 @@ constexpr float kBanned = -std::numeric_limits<float>::infinity();
 class Logits {
  public:
   explicit Logits(std::span<float> values) : values_(values) {}
+  // A finite logit stays finite: an infinite one would be a ban, or leave no distribution.
   template <typename Function>
   void change(TokenId token, Function&& function) {
-    if (token < 0 || static_cast<size_t>(token) >= values_.size()) return;
+    if (!has(token)) return;
     float& value = values_[static_cast<size_t>(token)];
-    value = function(value);
+    if (!std::isfinite(value)) return;
+    value = std::clamp(function(value), std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
   }
   void ban(TokenId token) {
-    change(token, [](float) { return kBanned; });
+    if (has(token)) values_[static_cast<size_t>(token)] = kBanned;
   }
 
  private:
+  [[nodiscard]] bool has(TokenId token) const { return token >= 0 && static_cast<size_t>(token) < values_.size(); }
   std::span<float> values_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/limits.h"
@@ -40,6 +41,14 @@ TEST(LogitsProcessor, PenalisesWhatWasThere) {
   EXPECT_EQ(processed({.repetition_penalty = 2.0F}, {4, -4, 4}, known, 1), (Values{2, -8, 4}));
   EXPECT_EQ(processed({.presence_penalty = 0.5F}, {4, 4, 4}, known, 1), (Values{4, 3.5F, 4}));
   EXPECT_EQ(processed({.frequency_penalty = 0.5F}, {4, 4, 4}, known, 1), (Values{4, 3, 4}));
+}
+
+TEST(LogitsProcessor, FiniteLogitsStayFinite) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  EXPECT_EQ(processed({.repetition_penalty = 1e-38F}, {4, -4, 4, kBanned}, {0, 1, 3}, 1),
+            (Values{kMost, -4 * 1e-38F, 4, kBanned}));
+  EXPECT_EQ(processed({.repetition_penalty = 10.0F, .logit_bias = {{1, -kMost}}}, {0, 0, 4}, {1}, 1),
+            (Values{0, -kMost, 4}));
 }
 
 TEST(LogitsProcessor, BiasesAndBans) {

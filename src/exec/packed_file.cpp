@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -62,15 +63,16 @@ struct PackedFile::Footer {
 
 PackedFile::PackedFile(const std::string& folder, const FileIdentity& model,
                        const std::vector<const WeightView*>& matrices, const ChunkPlan& plan)
-    : contents_(hash_of(description(model, matrices, plan))), sizes_(plan.chunk_bytes) {
+    : contents_(hash_of(description(model, matrices, plan))), mode_(model.mode), sizes_(plan.chunk_bytes) {
   std::string where = model.path;  // one file a model and kind of device, so that another version's is replaced
   for (const size_t size : sizes_) {
     offsets_.push_back(bytes_);
     bytes_ += align_up(size, kHugePage);
     where += fmt::format(" {}", size);
   }
-  path_ = fmt::format("{}/{}.{:016x}.packed", folder, std::filesystem::path(model.path).filename().string(),
-                      hash_of(where));
+  constexpr size_t kNameMost = 128;
+  path_ = fmt::format("{}/{}.{:016x}.packed", folder,
+                      std::filesystem::path(model.path).filename().string().substr(0, kNameMost), hash_of(where));
 }
 
 bool PackedFile::find() {
@@ -102,7 +104,8 @@ void PackedFile::store(std::span<const Buffer<std::byte>> chunks) const {
 }
 
 void PackedFile::write(std::span<const Buffer<std::byte>> chunks) const {
-  OutputFile file(path_, bytes_ + sizeof(Footer));
+  constexpr uint32_t kOwner = 0600, kNobodyRuns = 0666;
+  OutputFile file(path_, bytes_ + sizeof(Footer), (mode_ & kNobodyRuns) | kOwner);
   std::vector<std::byte> piece(size_t{4} << 20);
   for (const Buffer<std::byte>& chunk : chunks) {
     const size_t padded = align_up(chunk.size(), kHugePage);

@@ -38,6 +38,7 @@ class PackedFile {
 
   std::string path_;
   uint64_t contents_ = 0;  // hash of what the chunks hold
+  uint32_t mode_ = 0;      // the model's: who may not read it may not read this
   std::vector<size_t> offsets_, sizes_;
   size_t bytes_ = 0;  // of all chunks, to the next 2 MiB
   std::optional<MappedFile> mapping_;

@@ -52,7 +52,8 @@ MappedFile::MappedFile(const std::string& path) {
   identity_ = {.path = std::filesystem::canonical(path, unknown).string(),
                .inode = status.st_ino,
                .bytes = size,
-               .changed_ns = status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec};
+               .changed_ns = status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec,
+               .mode = status.st_mode & 0777U};
 }
 
 MappedFile::~MappedFile() {

@@ -9,12 +9,14 @@
 
 namespace inflight {
 
-// Which file it was, and with which contents: whoever writes, replaces or moves it changes one of these.
+// Which file it was, and with which contents: whoever writes, replaces, moves it or changes its rights
+// changes one of these.
 struct FileIdentity {
   std::string path;  // absolute, links followed
   uint64_t inode = 0;
   uint64_t bytes = 0;
   int64_t changed_ns = 0;  // ctime, which no program can set back
+  uint32_t mode = 0600;    // access rights, as chmod's
 };
 
 class MappedFile {

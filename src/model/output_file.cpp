@@ -16,14 +16,14 @@
 
 namespace inflight {
 
-OutputFile::OutputFile(std::string path, size_t bytes)
+OutputFile::OutputFile(std::string path, size_t bytes, uint32_t mode)
     : path_(std::move(path)), partial_path_(fmt::format("{}.{}.partial", path_, ::getpid())), bytes_(bytes) {
   struct stat status{};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     fail(ErrorCode::InvalidArgument, "{}: is {}, cannot be replaced by a file", path_,
          S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
   }
-  open_partial();
+  open_partial(mode);
   // Not every file system can reserve; those that can say now that there is no room.
   if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes_)) != 0 && (errno == ENOSPC || errno == EFBIG)) {
     const int error = errno;
@@ -34,15 +34,15 @@ OutputFile::OutputFile(std::string path, size_t bytes)
 
 OutputFile::~OutputFile() { remove_partial(); }
 
-void OutputFile::open_partial() {
+void OutputFile::open_partial(uint32_t mode) {
 #if defined(O_TMPFILE)
   if (::access("/proc/self/fd", X_OK) == 0) {  // by which commit() gives it a name
     const std::string parent = std::filesystem::path(path_).parent_path().string();
-    descriptor_ = ::open(parent.empty() ? "." : parent.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    descriptor_ = ::open(parent.empty() ? "." : parent.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
     if (descriptor_ >= 0) return;
   }
 #endif
-  descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  descriptor_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor_ < 0) fail_io("cannot create", errno);
   named_ = true;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -11,9 +12,9 @@ namespace inflight {
 
 class OutputFile {
  public:
-  // Reserves `bytes` on the disk, so that a full one is found before the work is done.
+  // Reserves `bytes` on the disk, so that a full one is found before the work is done. mode: as open()'s.
   // ERRORS: InvalidArgument when `path` is there and no regular file; Io.
-  OutputFile(std::string path, size_t bytes);
+  OutputFile(std::string path, size_t bytes, uint32_t mode = 0666);
   // Removes what was written, unless it was committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -28,7 +29,7 @@ class OutputFile {
  private:
   [[noreturn]] void fail_io(const std::string& what, int error) const;
   [[noreturn]] void fail_write(int error) const;
-  void open_partial();
+  void open_partial(uint32_t mode);
   void remove_partial() noexcept;
 
   std::string path_;

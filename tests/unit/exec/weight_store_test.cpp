@@ -75,7 +75,10 @@ TEST(WeightStore, PacksMatricesOfManyPieces) {
 
 class KeptWeights : public ::testing::Test {
  protected:
-  KeptWeights() { write(matrix_); }
+  KeptWeights() {
+    write(matrix_);
+    std::filesystem::permissions(folder_.file("some.gguf"), std::filesystem::perms{0750});
+  }
   void write(const Floats& matrix) const { folder_.write("some.gguf", matrix.view.bytes); }
 
   // As a start of the engine with the file as it is; what the device then holds.
@@ -121,6 +124,9 @@ TEST_F(KeptWeights, AreFoundByTheNextStart) {
   EXPECT_EQ(first_number(matrix_), matrix_.numbers[0]);
   EXPECT_EQ(first_number(matrix_), matrix_.numbers[0]);
   EXPECT_NE(kept_file().find("/some.gguf."), std::string::npos) << kept_file();
+  // Who may not read the model may not read them.
+  EXPECT_EQ(std::filesystem::status(kept_file()).permissions() & std::filesystem::perms::others_all,
+            std::filesystem::perms::none);
   mark();
   EXPECT_EQ(first_number(matrix_), kMark);
 }

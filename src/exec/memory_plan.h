@@ -34,7 +34,8 @@ struct ClExecutorOptions {
   int32_t max_loras = 0;                   // adapters of one step; 0: requests have none
   const AdapterStore* adapters = nullptr;  // borrowed; set where max_loras is not 0
   std::string packed_folder;               // as WeightStore's; "": packed weights are not kept
-  // Called while weights are packed: the share done, in [0, 1], and the tensor at hand. True stops with Error Rejected.
+  // Called while weights are packed: the share done, in [0, 1], and the tensor at hand; 0 before they are kept. True
+  // stops with Error Rejected.
   std::function<bool(double fraction, const char* what)> progress;
 };
 

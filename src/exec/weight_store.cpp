@@ -65,7 +65,9 @@ WeightStore::WeightStore(Device& device, const ModelWeights& weights, const std:
   for (const size_t bytes : plan.chunk_bytes) chunks_.emplace_back(device, "weights", bytes);
   pack_matrices(matrices, plan, weights.file.has_value(), progress);
   device.finish();
-  if (packed_) packed_->store(chunks_);
+  if (!packed_) return;
+  report(progress, 0.0, "keeping the packed weights (once)");
+  packed_->store(chunks_);
 }
 
 void WeightStore::upload_vectors(Device& device, const std::vector<const WeightView*>& vectors) {

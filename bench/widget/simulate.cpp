@@ -69,8 +69,8 @@ GuardResult run_catching(void (*function)(void*), void* argument) {
 }
 HostFunction::HostFunction() = default;
 void HostFunction::end() {}
-WatchdogUser::WatchdogUser() = default;
-WatchdogUser::~WatchdogUser() = default;
+CallWatchUser::CallWatchUser() = default;
+CallWatchUser::~CallWatchUser() = default;
 
 LoadedFile load_plugin_file(const std::string& path) { fail(ErrorCode::NotFound, "{}: no such plugin file", path); }
 void unload_plugin_file(const LoadedFile&) {}

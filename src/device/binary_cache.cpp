@@ -5,23 +5,17 @@
 #include <xxhash.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "device/program.h"
 
 namespace inflight {
 namespace {
-
-struct CloseFile {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }  // NOLINT: nothing to be done about failure
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
 
 XXH64_hash_t hash_of(std::span<const std::byte> content) { return XXH3_64bits(content.data(), content.size()); }
 

@@ -6,19 +6,15 @@
 #include <sys/mman.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <memory>
+
+#include "base/file.h"
 #endif
 
 namespace inflight {
 
 #if defined(__linux__)
 namespace {
-
-struct CloseFile {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }  // NOLINT: read only
-};
 
 struct Mapping {
   uintptr_t begin = 0, end = 0;
@@ -41,7 +37,7 @@ bool read_mapping(const char* line, Mapping& mapping) {
 
 void give_back_driver_pages() {
   malloc_trim(0);
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen("/proc/self/smaps", "r"));
+  const File file(std::fopen("/proc/self/smaps", "r"));
   if (file == nullptr) return;
   char line[4352];
   Mapping mapping;

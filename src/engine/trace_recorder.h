@@ -5,15 +5,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "sched/trace_format.h"
 
 namespace inflight {
@@ -54,7 +53,7 @@ class TraceRecorder final : public SchedulerTrace {
   size_t segment_bytes_;
   mutable std::mutex mutex_;                     // guards segments_
   std::deque<std::vector<std::byte>> segments_;  // each can be read without those before it
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
+  File file_;
   std::string path_;
   std::optional<TraceEncoder> recent_, whole_;
 };

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "core/sampling_numbers.h"
 #include "ops/panel.h"
 
 namespace inflight {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "core/temperature.h"
+#include "core/sampling_numbers.h"
 
 namespace inflight {
 namespace {

@@ -144,10 +144,9 @@ static_assert(sizeof(AdapterPair) == 32);
 inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
 inline constexpr int32_t kAttentionQueriesMax = 64;  // attention.cl QUERIES_MAX
 inline constexpr int32_t kAttentionItemWords = 8;
-inline constexpr int32_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
-inline constexpr int32_t kAdapterTileWords = 3;    // lora.cl ADAPTER_TILE_WORDS
-inline constexpr int32_t kAdapterPairs = 7;        // of a layer, lora.cl ADAPTER_PAIRS
-inline constexpr int32_t kSwigluColumns = 512;     // lora.cl SWIGLU_COLUMNS
+inline constexpr int32_t kAdapterTileWords = 3;  // lora.cl ADAPTER_TILE_WORDS
+inline constexpr int32_t kAdapterPairs = 7;      // of a layer, lora.cl ADAPTER_PAIRS
+inline constexpr int32_t kSwigluColumns = 512;   // lora.cl SWIGLU_COLUMNS
 inline constexpr int32_t kSampleWords = 8;
 inline constexpr int32_t kResultWords = 8;
 

@@ -27,7 +27,7 @@ namespace {
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr size_t kSignalStackBytes = 64 * 1024;
 constexpr size_t kStackGuardBytes = size_t{1} << 20;  // as the kernel keeps below the main thread's stack
-constexpr int kJumpedByWatchdog = -1;                 // sigsetjmp's value; a crash gives the signal's number
+constexpr int kJumpedByWatch = -1;                    // sigsetjmp's value; a crash gives the signal's number
 
 // Takes the access from the last part of the calling thread's stack, while it lives: a runaway recursion whose frames
 // are larger than the thread's own guard page (4 KB) then ends here, instead of stepping over it into other memory.
@@ -58,7 +58,7 @@ class WideStackGuard {
   void* begin_ = nullptr;
 };
 
-// What the signal handlers and the watchdog know of one thread.
+// What the signal handlers and the watch know of one thread.
 struct ThreadRecord {
   ThreadRecord();
   ~ThreadRecord();
@@ -73,7 +73,7 @@ struct ThreadRecord {
   std::atomic<uint64_t> serial = 0;  // odd: a call is in progress
   std::atomic<uint64_t> cut = 0;     // the serial of the call that is to end
 
-  uint64_t watched_serial = 0;  // the watchdog's
+  uint64_t watched_serial = 0;  // the watch's
   int32_t watched_ms = 0;
   std::unique_ptr<std::byte[]> signal_stack;
   WideStackGuard stack_guard;
@@ -166,7 +166,7 @@ void on_cut(int, siginfo_t*, void* context) {
   const int32_t tries = record->cut_tries.fetch_add(1);
   const bool safe = record->code.contains(instruction_of(context)) ||
                     (tries >= kCutTriesMax && waits_in_kernel(*record, context)) || tries >= kCutTriesLast;
-  if (safe) ::siglongjmp(*record->jump, kJumpedByWatchdog);
+  if (safe) ::siglongjmp(*record->jump, kJumpedByWatch);
 }
 
 void install_handlers() {
@@ -191,11 +191,11 @@ void install_handlers() {
 }
 
 // Looks at every thread's call each tick. Never destroyed: threads may end after static objects have.
-class Watchdog {
+class CallWatch {
  public:
-  static Watchdog& instance() {
-    static auto* const watchdog = new Watchdog;
-    return *watchdog;
+  static CallWatch& instance() {
+    static auto* const watch = new CallWatch;
+    return *watch;
   }
 
   void add(ThreadRecord* record) {
@@ -222,7 +222,7 @@ class Watchdog {
   void start() {
     sigset_t all, before;
     sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no signal of the program is to land on the watchdog
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no signal of the program is to land on the watch
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -231,7 +231,7 @@ class Watchdog {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
       for (ThreadRecord* record : records_) look_at(*record);
-      wake_.wait_for(lock, std::chrono::milliseconds(kWatchdogTickMs));
+      wake_.wait_for(lock, std::chrono::milliseconds(kCallWatchTickMs));
     }
   }
 
@@ -242,7 +242,7 @@ class Watchdog {
       record.watched_ms = 0;
       return;
     }
-    record.watched_ms += kWatchdogTickMs;
+    record.watched_ms += kCallWatchTickMs;
     if (record.watched_ms < record.stuck_after_ms.load()) return;
     record.cut.store(serial);
     ::pthread_kill(record.thread, handlers().cut_signal);
@@ -268,13 +268,13 @@ ThreadRecord::ThreadRecord() {
   for (const int signal : kCrashSignals) sigaddset(&wanted, signal);
   sigaddset(&wanted, handlers().cut_signal);
   ::pthread_sigmask(SIG_UNBLOCK, &wanted, nullptr);
-  Watchdog::instance().add(this);
+  CallWatch::instance().add(this);
   t_record = this;
 }
 
 ThreadRecord::~ThreadRecord() {
   t_record = nullptr;
-  Watchdog::instance().remove(this);
+  CallWatch::instance().remove(this);
   if (signal_stack == nullptr) return;
   const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   ::sigaltstack(&none, nullptr);
@@ -325,7 +325,7 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   if (jumped != 0) {
     ThreadRecord& own = *t_record;  // locals may be stale after the jump
     leave(own);
-    if (jumped == kJumpedByWatchdog) return late(own);
+    if (jumped == kJumpedByWatch) return late(own);
     return {GuardOutcome::Crashed, std::string("SIG") + ::sigabbrev_np(jumped)};
   }
   record.jump = &jump;
@@ -344,13 +344,13 @@ HostFunction::HostFunction() {
 void HostFunction::end() {
   ThreadRecord* const record = t_record;
   if (record == nullptr) return;
-  if (record->host_depth.fetch_sub(1) == 1 && is_cut(*record)) ::siglongjmp(*record->jump, kJumpedByWatchdog);
+  if (record->host_depth.fetch_sub(1) == 1 && is_cut(*record)) ::siglongjmp(*record->jump, kJumpedByWatch);
 }
 
-WatchdogUser::WatchdogUser() {
+CallWatchUser::CallWatchUser() {
   install_handlers();
-  Watchdog::instance().add_user();
+  CallWatch::instance().add_user();
 }
-WatchdogUser::~WatchdogUser() { Watchdog::instance().remove_user(); }
+CallWatchUser::~CallWatchUser() { CallWatch::instance().remove_user(); }
 
 }  // namespace inflight

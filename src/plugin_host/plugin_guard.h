@@ -4,7 +4,7 @@
 //
 //   crash         SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT on this thread, a stack overflow included (the handlers run
 //                 on an alternate stack). Crashes elsewhere go to whoever handled them before.
-//   never returns a watchdog thread sees that one call lasts longer than it may and signals the thread. The handler
+//   never returns a watching thread sees that one call lasts longer than it may and signals the thread. The handler
 //                 jumps out only when the thread is in the plugin's own code, at the end of a host function, or, after
 //                 kCutTriesMax tries, where it waits in the kernel (it sleeps, reads, wants a lock): so not in the
 //                 middle of malloc or of host code, where a lock would stay taken. After kCutTriesLast tries it jumps
@@ -62,7 +62,7 @@ template <typename Call>
   }
 }
 
-// Lives in a host function that a plugin called: the watchdog waits until it ends, then the call is cut short there.
+// Lives in a host function that a plugin called: the watch waits until it ends, then the call is cut short there.
 class HostFunction {
  public:
   HostFunction();
@@ -73,17 +73,17 @@ class HostFunction {
   void end();
 };
 
-// The calls that the watchdog looks at; while one is alive, its thread runs.
-class WatchdogUser {
+// While one is alive, the watch looks at the calls of all threads.
+class CallWatchUser {
  public:
-  WatchdogUser();
-  ~WatchdogUser();
-  WatchdogUser(const WatchdogUser&) = delete;
-  WatchdogUser& operator=(const WatchdogUser&) = delete;
+  CallWatchUser();
+  ~CallWatchUser();
+  CallWatchUser(const CallWatchUser&) = delete;
+  CallWatchUser& operator=(const CallWatchUser&) = delete;
 };
 
 inline constexpr int kCutTriesMax = 30;      // a tick apart
 inline constexpr int kCutTriesLast = 1'000;  // likewise
-inline constexpr int kWatchdogTickMs = 10;   // accuracy of stuck_after_ms
+inline constexpr int kCallWatchTickMs = 10;  // accuracy of stuck_after_ms
 
 }  // namespace inflight

@@ -142,7 +142,7 @@ std::unique_ptr<PluginModule> PluginModule::load(const std::string& path) {
   std::unique_ptr<PluginModule> module;
   std::exception_ptr error;
   // What it answers is looked at inside the guard as well: pointers and counts may lie.
-  const WatchdogUser watched;
+  const CallWatchUser watched;
   const GuardResult result = run_guarded({.code = file.code}, [&] {
     try {
       module = from_query(reinterpret_cast<inflight_plugin_query_fn>(file.query), path);

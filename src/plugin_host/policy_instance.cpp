@@ -145,7 +145,7 @@ PolicyInstance::PolicyInstance(const inflight_policy_t& policy, const PolicyOpti
                     .stuck_after_ms = options.stuck_after_ms},
       host_(make_host(this, options.simulated)),
       rng_(options.seed ^ fnv1a(policy.id)) {
-  if (guarded_) watchdog_.emplace();
+  if (guarded_) call_watch_.emplace();
 }
 
 PolicyInstance::~PolicyInstance() {
@@ -198,7 +198,7 @@ bool PolicyInstance::fault(const GuardResult& result, inflight_plugin_status_t s
 bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
   const char* const name = op_;
   bool answered = status == INFLIGHT_PLUGIN_OK;
-  if (guarded_ && taken >= TimeNs{options_.stuck_after_ms} * 1'000'000) {  // before the watchdog saw it
+  if (guarded_ && taken >= TimeNs{options_.stuck_after_ms} * 1'000'000) {  // before the watch saw it
     eject(INFLIGHT_EXIT_STUCK, name, fmt::format("did not return within {} ms", options_.stuck_after_ms));
   } else if (status < 0) {
     strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_, INFLIGHT_EXIT_ERROR);

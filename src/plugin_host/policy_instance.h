@@ -192,7 +192,7 @@ class PolicyInstance {
   PolicyOptions options_;
   bool guarded_;
   GuardLimits guard_limits_;
-  std::optional<WatchdogUser> watchdog_;
+  std::optional<CallWatchUser> call_watch_;
   inflight_host_t host_;
   void* self_ = nullptr;
   const char* op_ = "";  // in progress or last

@@ -10,12 +10,11 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "core/temperature.h"
+#include "core/sampling_numbers.h"
 
 namespace inflight {
 namespace {
 
-constexpr size_t kStatisticsChunk = 4096;  // sampling.cl STATISTICS_CHUNK
 constexpr size_t kLanes = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -91,10 +90,11 @@ Statistics chunk_statistics(std::span<const float> logits) {
 Statistics statistics_of(std::span<const float> logits) {
   Statistics all;
   std::vector<Statistics> chunks;
-  chunks.reserve(logits.size() / kStatisticsChunk + 1);
-  for (size_t begin = 0; begin < logits.size(); begin += kStatisticsChunk) {
+  constexpr size_t kChunk = kStatisticsChunk;
+  chunks.reserve(logits.size() / kChunk + 1);
+  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
     const Statistics& chunk =
-        chunks.emplace_back(chunk_statistics(logits.subspan(begin, std::min(kStatisticsChunk, logits.size() - begin))));
+        chunks.emplace_back(chunk_statistics(logits.subspan(begin, std::min(kChunk, logits.size() - begin))));
     all.nan = all.nan || chunk.nan;
     if (chunk.largest > all.largest) {
       all.largest = chunk.largest;

@@ -22,19 +22,14 @@ RecordingWriter::RecordingWriter(const std::string& path, const SchedulerSetup& 
   encoder_.begin(to_json(setup));
 }
 
-RecordingWriter::~RecordingWriter() {
-  if (file_ != nullptr) std::fclose(file_);
-}
-
 void RecordingWriter::write(std::span<const std::byte> record) {
-  if (std::fwrite(record.data(), 1, record.size(), file_) != record.size()) {
+  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size()) {
     fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
   }
 }
 
 void RecordingWriter::close() {
-  const int status = std::fclose(std::exchange(file_, nullptr));
-  if (status != 0) fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
+  if (std::fclose(file_.release()) != 0) fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
 }
 
 namespace {

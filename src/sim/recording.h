@@ -3,11 +3,11 @@
 // (parse_recording()).
 #pragma once
 
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "sched/setup_json.h"
 #include "sched/trace_format.h"
 
@@ -19,7 +19,6 @@ class RecordingWriter {
   RecordingWriter(const std::string& path, const SchedulerSetup& setup);
   RecordingWriter(const RecordingWriter&) = delete;
   RecordingWriter& operator=(const RecordingWriter&) = delete;
-  ~RecordingWriter();
 
   [[nodiscard]] SchedulerTrace& trace() { return encoder_; }
   // Everything is in the file.  ERRORS: Io.
@@ -29,7 +28,7 @@ class RecordingWriter {
   void write(std::span<const std::byte> record);
 
   std::string path_;
-  std::FILE* file_;
+  File file_;
   TraceEncoder encoder_;
 };
 

@@ -2,22 +2,13 @@
 #include "sim/text_file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/limits.h"
 
 namespace inflight {
-namespace {
-
-struct Closer {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Closer>;
-
-}  // namespace
 
 std::string read_text_file(const std::string& path) {
   const File file(std::fopen(path.c_str(), "rb"));

@@ -10,7 +10,7 @@
 
 #include "base/math.h"
 #include "base/rng.h"
-#include "core/temperature.h"
+#include "core/sampling_numbers.h"
 #include "sample/sampler.h"
 #include "support/pretended_device.h"
 #include "support/stage_bench.h"

@@ -183,7 +183,7 @@ TEST(Guard, GivesBackTheStackAfterACrashAndWorksAgain) {
 // Such a call begins again after each signal, so it looks as if it were about to begin.
 TEST(Guard, CutsACallThatWaitsInTheKernelBeforeTheLastTry) {
   if (!kSignalsArrive) GTEST_SKIP();
-  const WatchdogUser watched;
+  const CallWatchUser watched;
   const GuardLimits limits{.code = {}, .stuck_after_ms = kStuckMs};
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -205,7 +205,7 @@ TEST(Guard, CutsACallThatWaitsInTheKernelBeforeTheLastTry) {
 // The watchdog's signal ends a sleep: that the call then returns does not make it less late.
 TEST(Guard, ACallThatTheSignalEndsIsStuckToo) {
   if (!kSignalsArrive) GTEST_SKIP();
-  const WatchdogUser watched;
+  const CallWatchUser watched;
   unsigned left = 0;
   const GuardResult result = run_guarded({.code = {}, .stuck_after_ms = kStuckMs}, [&] { left = ::sleep(30); });
   EXPECT_EQ(result.outcome, GuardOutcome::Stuck);

@@ -72,10 +72,16 @@ typedef struct {
 #define PAIR_BEGIN_Q8(row, a, b, x) ROW_BEGIN_Q8(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
 #define PAIR_BEGIN_Q4(row, a, b, x) ROW_BEGIN_Q4(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
 #define PAIR_BEGIN_Q41(row, a, b, x) ROW_BEGIN_Q41(row, a, x) ROW_BEGIN_Q41(row, b, x)
+#if BROADCAST_OPERANDS
+#define PAIR_DOT(j, row, a, b, x)                                           \
+  "vpdpbusd 4*" j "+32*" row "(%[x])" BROADCAST ", %[a" j "], %%zmm" a "\n" \
+  "vpdpbusd 4*" j "+32*" row "(%[x])" BROADCAST ", %[b" j "], %%zmm" b "\n"
+#else
 #define PAIR_DOT(j, row, a, b, x)                                           \
   "vpbroadcastd 4*" j "+32*" row "(%[x]), %%zmm" x "\n"                     \
   "vpdpbusd %%zmm" x ", %[a" j "], %%zmm" a "\n"                            \
   "vpdpbusd %%zmm" x ", %[b" j "], %%zmm" b "\n"
+#endif
 #define PAIR_DOT_0(row, a, b, x) PAIR_DOT("0", row, a, b, x)
 #define PAIR_DOT_1(row, a, b, x) PAIR_DOT("1", row, a, b, x)
 #define PAIR_DOT_2(row, a, b, x) PAIR_DOT("2", row, a, b, x)

@@ -49,10 +49,16 @@
                      : "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "memory");   \
   }
 // The same for two panels, which share the broadcasts: rows' sums of panel a in zmm0..7, of b in zmm8..15.
+#if BROADCAST_OPERANDS
+#define FLOAT_PAIR(at, a, b)                                                \
+  "vfmadd231ps " at BROADCAST ", %%zmm16, %%zmm" a "\n"                     \
+  "vfmadd231ps " at BROADCAST ", %%zmm17, %%zmm" b "\n"
+#else
 #define FLOAT_PAIR(at, a, b)                                                \
   "vbroadcastss " at ", %%zmm18\n"                                          \
   "vfmadd231ps %%zmm18, %%zmm16, %%zmm" a "\n"                              \
   "vfmadd231ps %%zmm18, %%zmm17, %%zmm" b "\n"
+#endif
 #define PAIR_ROWS_1(M) M("(%[x])", "0", "8")
 #define PAIR_ROWS_2(M) PAIR_ROWS_1(M) M("(%[x],%[s])", "1", "9")
 #define PAIR_ROWS_4(M) PAIR_ROWS_2(M) M("(%[x],%[s],2)", "2", "10") M("(%[y])", "3", "11")

@@ -16,8 +16,7 @@ static void write_bytes(__global float* act, __global const Rows* to, int rows, 
   const float largest = as_float(max_int_16(max(as_int16(a) & 0x7FFFFFFF, as_int16(b) & 0x7FFFFFFF)));
   const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
   const float poison = largest - largest;  // NaN and infinity must not vanish in the integers
-  const int16 qa = as_int16(fma(a, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
-  const int16 qb = as_int16(fma(b, (float16)(inverse), (float16)(12582912.0f))) - 0x4B400000;
+  const int16 qa = nearest_int_16(a, inverse), qb = nearest_int_16(b, inverse);
   const size_t block = (size_t)(column / 32) * rows + row;
   __global char* bytes = (__global char*)(act + to->bytes) + block * 32;
   *(__global char16*)bytes = convert_char16(qa);

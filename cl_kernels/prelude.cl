@@ -57,6 +57,14 @@ DEFINE_FMA(float16, int16)
   }
 FOR_FLOATS(DEFINE_EXP)
 
+// x * factor, rounded to the nearest integer, ties to even. |x * factor| < 2^22; of NaN any number.
+#define DEFINE_NEAREST(F, I, N)                                                         \
+  static I nearest_int_##N(F x, F factor)                                               \
+  {                                                                                     \
+    return as_##I(fma(x, factor, (F)(12582912.0f))) - (I)(0x4B400000);                  \
+  }
+FOR_FLOATS(DEFINE_NEAREST)
+
 // Sum and largest of a vector, in a fixed order.
 static float sum_8(float8 v)
 {
@@ -73,13 +81,20 @@ static float max_8(float8 v)
 }
 static float max_16(float16 v) { return max_8(fmax(v.lo, v.hi)); }
 
-static int max_int_16(int16 v)
+static int sum_int_8(int8 v)
 {
-  const int8 a = max(v.lo, v.hi);
-  const int4 b = max(a.lo, a.hi);
-  const int2 c = max(b.lo, b.hi);
-  return max(c.x, c.y);
+  const int4 a = v.lo + v.hi;
+  const int2 b = a.lo + a.hi;
+  return b.x + b.y;
 }
+static int sum_int_16(int16 v) { return sum_int_8(v.lo + v.hi); }
+static int max_int_8(int8 v)
+{
+  const int4 a = max(v.lo, v.hi);
+  const int2 b = max(a.lo, a.hi);
+  return max(b.x, b.y);
+}
+static int max_int_16(int16 v) { return max_int_8(max(v.lo, v.hi)); }
 
 // Stores to any address of a float as one instruction where there is one (PoCL's vstore16 takes three).
 typedef float16 __attribute__((aligned(4))) float16_anywhere;

@@ -79,11 +79,18 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 //   f16, f32  K group [HEAD_SIZE][KV_GROUP] numbers, V group [KV_GROUP][HEAD_SIZE]
 //   q8_0      K group [HEAD_SIZE / 32] of ([KV_GROUP] half scales, [32][KV_GROUP] int8)
 //             V group [HEAD_SIZE / 32][KV_GROUP] half scales, then [KV_GROUP][HEAD_SIZE] int8
+//   i16       K group [KV_GROUP] float scales, then [HEAD_SIZE / 2][KV_GROUP][2] int16
+//             V group [KV_GROUP] float scales, then [KV_GROUP / 2][HEAD_SIZE][2 tokens] int16
 //   A q8_0 number is scale * int8, scale = largest of the token's 32 / 127. HEAD_SIZE is then a multiple of 32.
-// A block holds [layer][KV head] of these; -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0, BLOCKS_A_CHUNK.
+//   An i16 number is scale * int16, scale = largest of the token's head / KV_INT_MAX. HEAD_SIZE is even.
+// A block holds [layer][KV head] of these; -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16, BLOCKS_A_CHUNK.
 #if KV_TYPE == TYPE_Q8_0
 #define KV_HEAD_BYTES (HEAD_SIZE / 32 * 34)  // K or V of a token
 #define KV_SCALE_BYTES (KV_GROUP * 2)        // of 32 numbers of a group's tokens
+#elif KV_TYPE == TYPE_I16
+#define KV_HEAD_BYTES (HEAD_SIZE * 2 + 4)
+#define KV_SCALE_BYTES (KV_GROUP * 4)  // of a group's tokens
+#define KV_INT_MAX 8191
 #elif KV_TYPE == TYPE_F16
 #define KV_HEAD_BYTES (HEAD_SIZE * 2)
 #else
@@ -124,6 +131,46 @@ static void store_token(__global const float* key, __global const float* value, 
     const float scale = quantise_block(value + i * 32, value_bytes + i * 32, 1);
     vstore_half(scale, i * KV_GROUP + lane, (__global half*)values);
   }
+}
+#elif KV_TYPE == TYPE_I16
+#define TINY 1e-30f  // magnitudes below are taken as 0, so that what they are divided by is finite
+
+// A head's numbers, each times `factor`, as int16.
+typedef short8 __attribute__((aligned(2))) short8_anywhere;  // one store (PoCL's vstore8 takes eight)
+static void quantise_numbers(__global const float* from, float factor, short* to)
+{
+  int i = 0;
+  for (; i + 8 <= HEAD_SIZE; i += 8) *(short8_anywhere*)(to + i) = convert_short8(nearest_int_8(vload8(0, from + i), factor));
+  for (; i < HEAD_SIZE; i++) to[i] = nearest_int_1(from[i], factor);
+}
+
+// A head's numbers as int16; returns their scale, NaN if a number is none or infinite.
+static float quantise_head(__global const float* from, short* to)
+{
+  int most = 0;
+  int i = 0;
+#if HEAD_SIZE >= 8
+  int8 most_8 = 0;
+  for (; i + 8 <= HEAD_SIZE; i += 8) most_8 = max(most_8, as_int8(vload8(0, from + i)) & 0x7FFFFFFF);
+  most = max_int_8(most_8);
+#endif
+  for (; i < HEAD_SIZE; i++) most = max(most, as_int(from[i]) & 0x7FFFFFFF);
+  const float largest = as_float(most);  // magnitudes have the order of their bits; infinity and NaN are the largest
+  const float inverse = largest > TINY ? KV_INT_MAX / largest : 0.0f;
+  quantise_numbers(from, inverse, to);
+  return largest * (1.0f / KV_INT_MAX) + (largest - largest);
+}
+
+static void store_token(__global const float* key, __global const float* value, int lane, __global uchar* keys,
+                        __global uchar* values)
+{
+  short numbers[HEAD_SIZE];
+  ((__global float*)keys)[lane] = quantise_head(key, numbers);
+  __global int* key_pairs = (__global int*)(keys + KV_SCALE_BYTES) + lane;
+  for (int i = 0; i < HEAD_SIZE / 2; i++) key_pairs[i * KV_GROUP] = (numbers[2 * i] & 0xFFFF) | (numbers[2 * i + 1] << 16);
+  ((__global float*)values)[lane] = quantise_head(value, numbers);
+  __global short* to = (__global short*)(values + KV_SCALE_BYTES) + lane / 2 * (HEAD_SIZE * 2) + lane % 2;
+  for (int i = 0; i < HEAD_SIZE; i++) to[2 * i] = numbers[i];
 }
 #else
 #if KV_TYPE == TYPE_F16

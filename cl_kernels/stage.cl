@@ -11,6 +11,7 @@
 #define TYPE_Q5_1 7
 #define TYPE_Q8_0 8
 #define TYPE_Q6_K 14
+#define TYPE_I16 25  // of KV storage only
 #define TYPE_BF16 30
 
 #define OP_EMBED 0

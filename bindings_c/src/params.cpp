@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -29,6 +30,28 @@ void read_name(const char* text, const char* field, const char* allowed, Parse&&
 void read_positive(int32_t given, const char* field, int32_t& value) {
   if (given < 0) fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (default) or more", field, given);
   if (given > 0) value = given;
+}
+
+void read_kv_type(inflight_kv_type_t given, std::optional<KvType>& value) {
+  switch (given) {
+    case INFLIGHT_KV_AUTO:
+      return;
+    case INFLIGHT_KV_F16:
+      value = KvType::F16;
+      return;
+    case INFLIGHT_KV_F32:
+      value = KvType::F32;
+      return;
+    case INFLIGHT_KV_Q8_0:
+      value = KvType::Q8_0;
+      return;
+    case INFLIGHT_KV_I16:
+      value = KvType::I16;
+      return;
+    default:
+      fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (auto), 1 (f16), 2 (f32), 3 (q8_0), 4 (i16)",
+           given);
+  }
 }
 
 // The longest time that is taken, 31 years: with a clock's time added, TimeNs still holds it.
@@ -266,11 +289,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_positive(params.block_size, "block_size", options.block_size);
   read_positive(params.kv_blocks, "kv_blocks", options.kv_blocks);
   read_positive(params.host_kv_blocks, "host_kv_blocks", config.host_blocks);
-  if (params.kv_cache_dtype < INFLIGHT_KV_F16 || params.kv_cache_dtype > INFLIGHT_KV_Q8_0) {
-    fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (f16), 1 (f32), 2 (q8_0)",
-         params.kv_cache_dtype);
-  }
-  options.kv_type = static_cast<KvType>(params.kv_cache_dtype);
+  read_kv_type(params.kv_cache_dtype, options.kv_type);
   options.device_memory_fraction = params.device_memory_fraction;
   options.kv_offloading_gib = params.kv_offloading_size;
   options.populate_kv = params.populate_kv != 0;

@@ -104,9 +104,11 @@ INFLIGHT_API void inflight_set_log(inflight_log_fn log, void* context, inflight_
 typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const char* what);
 
 typedef int32_t inflight_kv_type_t;
-#define INFLIGHT_KV_F16 0
-#define INFLIGHT_KV_F32 1
-#define INFLIGHT_KV_Q8_0 2 /* int8 and a scale for each 32 numbers; heads must be a multiple of 32 wide */
+#define INFLIGHT_KV_AUTO 0 /* i16 where it is fast (PoCL on x86 processors with AVX2), else f16 */
+#define INFLIGHT_KV_F16 1
+#define INFLIGHT_KV_F32 2
+#define INFLIGHT_KV_Q8_0 3 /* int8 and a scale for each 32 numbers; heads must be a multiple of 32 wide */
+#define INFLIGHT_KV_I16 4 /* integers of 14 bits and a scale for each token's K, or V, of a head */
 
 /** No priority preemption: the default of priority_preemption_threshold. */
 #define INFLIGHT_NO_PREEMPTION INT32_MAX
@@ -130,7 +132,7 @@ typedef struct inflight_engine_params {
   int32_t kv_blocks;                     /* KV blocks (as many as are useful and fit)                            */
   int32_t host_kv_blocks;                /* KV blocks in host memory, for preempt "swap" and "auto", which without
                                             them do as "recompute" (0)                                           */
-  inflight_kv_type_t kv_cache_dtype;     /* INFLIGHT_KV_*                                                        */
+  inflight_kv_type_t kv_cache_dtype;     /* INFLIGHT_KV_* (auto)                                                 */
   double device_memory_fraction;         /* share of the device's memory that may be used, (0,1] [0.9]           */
 
   /* scheduling */
@@ -195,7 +197,7 @@ typedef struct inflight_engine_params {
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
-  { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_F16, 0.9,  \
+  { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_AUTO, 0.9, \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
     NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL }
 

@@ -28,9 +28,10 @@ struct KernelFlags {
   std::string kernel;
   std::vector<std::string> types = {"Q8_0", "Q4_0", "F16"};
   std::vector<int32_t> rows = {1, 8, 32, 512};
+  std::vector<int32_t> stage_rows = {1, 512};  // one that decodes, and a prompt's last tokens
   int32_t depth = 1536;
   int32_t outputs = 4608;
-  std::vector<std::string> kv_types = {"f16", "q8_0"};
+  std::vector<std::string> kv_types = {"f16", "i16", "q8_0"};
   std::vector<int32_t> contexts = {4096};
   int32_t heads = 14;
   int32_t kv_heads = 2;
@@ -42,7 +43,6 @@ struct KernelFlags {
 };
 
 constexpr int32_t kVocabulary = 49'152;
-constexpr int32_t kPromptRows = 512;                // of a prompt's last step
 constexpr size_t kSpreadBytes = size_t{128} << 20;  // of weights, for few rows: they come from memory
 
 TensorType weight_type(const std::string& name) {
@@ -56,10 +56,10 @@ struct Limits {
 };
 
 KvType kv_type(const std::string& name) {
-  for (const KvType type : {KvType::F16, KvType::F32, KvType::Q8_0}) {
+  for (const KvType type : {KvType::F16, KvType::F32, KvType::Q8_0, KvType::I16}) {
     if (name == to_string(type)) return type;
   }
-  fail(ErrorCode::InvalidArgument, "no KV type '{}'; one of: f16, f32, q8_0", name);
+  fail(ErrorCode::InvalidArgument, "no KV type '{}'; one of: f16, f32, q8_0, i16", name);
 }
 
 // One sequence that decodes behind each context, and a prompt's last tokens there.
@@ -84,8 +84,8 @@ void bench_stages(Device& device, const KernelFlags& flags, const Limits& limits
     shape.kv_type = kv_type(type);
     for (const int32_t context : flags.contexts) {
       shape.context = shape.spec.context_length = context;
-      for (const int32_t rows : {1, std::min(context, kPromptRows)}) {
-        shape.rows = rows;
+      for (const int32_t wanted : flags.stage_rows) {
+        const int32_t rows = shape.rows = std::min(context, wanted);
         for (const StageTiming& timing : StageTrial(device, shape).time(flags.repeat)) {
           const double bytes = timing.bytes / timing.median_seconds, flops = timing.flops / timing.median_seconds;
           to.push_back({{"stage", to_string(timing.operation)},
@@ -192,7 +192,7 @@ void add_bench_kernels(CLI::App& bench) {
   command->add_option("--device", flags->device, "Index, or a part of the name");
   command->add_option("--kernel", flags->kernel, "Kernel file instead of the chosen one, such as linear.cl");
   command->add_option("--types", flags->types, "Weight types")->delimiter(',')->capture_default_str();
-  command->add_option("--rows", flags->rows, "Rows of a step")
+  command->add_option("--rows", flags->rows, "Rows of a step, for linear layers")
       ->delimiter(',')
       ->check(CLI::Range(1, kRowsMax))
       ->capture_default_str();
@@ -205,6 +205,10 @@ void add_bench_kernels(CLI::App& bench) {
   command->add_option("--contexts", flags->contexts, "Tokens that attention sees")
       ->delimiter(',')
       ->check(CLI::Range(1, kSizeMax))
+      ->capture_default_str();
+  command->add_option("--stage-rows", flags->stage_rows, "Tokens of the context that the other stages compute")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kRowsMax))
       ->capture_default_str();
   command->add_option("--heads", flags->heads, "Query heads")->check(CLI::Range(1, 256))->capture_default_str();
   command->add_option("--kv-heads", flags->kv_heads, "KV heads, a divisor of --heads")

@@ -22,8 +22,11 @@ constexpr const char* kSpeculativeHelp =
     "at a time; the answers stay the same (default: none)";
 
 // By vLLM's names and GGUF's.
-const std::map<std::string, inflight_kv_type_t> kKvTypes = {
-    {"auto", INFLIGHT_KV_F16}, {"f16", INFLIGHT_KV_F16}, {"f32", INFLIGHT_KV_F32}, {"q8_0", INFLIGHT_KV_Q8_0}};
+const std::map<std::string, inflight_kv_type_t> kKvTypes = {{"auto", INFLIGHT_KV_AUTO},
+                                                            {"f16", INFLIGHT_KV_F16},
+                                                            {"f32", INFLIGHT_KV_F32},
+                                                            {"q8_0", INFLIGHT_KV_Q8_0},
+                                                            {"i16", INFLIGHT_KV_I16}};
 
 // NAME alone means on.
 void add_switch(CLI::App& command, const char* name, std::string& value, const char* help,
@@ -105,7 +108,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
       kEngine);
   add("--kv-offloading-size", params.kv_offloading_size,
       "GiB of host memory for stored KV that the device has no room for (default: 0)", kEngine);
-  add("--kv-cache-dtype", flags->kv_cache_dtype, "Numbers of the KV cache; auto is f16, q8_0 takes about half of it",
+  add("--kv-cache-dtype", flags->kv_cache_dtype,
+      "Numbers of the KV cache; auto: i16 where it is fast (x86 CPUs through PoCL), else f16; q8_0 takes half of it",
       kEngine)
       ->check(CLI::IsMember(kKvTypes))
       ->capture_default_str();

@@ -39,7 +39,7 @@ size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequ
 
 // What the model's KV can be stored as.
 std::vector<KvType> kv_types_of(const ModelSpec& spec) {
-  std::vector<KvType> types = {KvType::F16, KvType::F32};
+  std::vector<KvType> types = {KvType::F16, KvType::I16, KvType::F32};
   if (spec.head_size % 32 == 0) types.push_back(KvType::Q8_0);
   return types;
 }

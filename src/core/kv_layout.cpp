@@ -16,13 +16,14 @@ constexpr size_t kQ8BlockBytes = 34;
 }  // namespace
 
 const char* to_string(KvType type) {
-  constexpr std::array<const char*, 3> kNames = {"f16", "f32", "q8_0"};
+  constexpr std::array<const char*, 4> kNames = {"f16", "f32", "q8_0", "i16"};
   return kNames[static_cast<size_t>(type)];
 }
 
 size_t KvLayout::bytes_per_head() const {
   const auto size = static_cast<size_t>(head_size);
   if (type == KvType::Q8_0) return size / kQ8BlockNumbers * kQ8BlockBytes;
+  if (type == KvType::I16) return size * sizeof(int16_t) + sizeof(float);
   return size * (type == KvType::F16 ? 2 : 4);
 }
 

@@ -9,8 +9,9 @@
 
 namespace inflight {
 
-// Q8_0: blocks of 32 numbers of a head, each a half scale and 32 int8 (GGUF's format).
-enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2 };
+// Q8_0: blocks of 32 numbers of a head, each a half scale and 32 int8 (GGUF's format). I16: a token's K, or V, of a
+// head as 14-bit integers in 16 bits and a float scale.
+enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2, I16 = 3 };
 [[nodiscard]] const char* to_string(KvType type);  // "q8_0"
 
 struct KvLayout {

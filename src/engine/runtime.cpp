@@ -62,8 +62,8 @@ int64_t layer_weights(const ModelWeights& weights) {
   return numbers;
 }
 
-ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec) {
-  return {.kv = KvLayout::of(spec, options.block_size, options.kv_type),
+ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
+  return {.kv = KvLayout::of(spec, options.block_size, options.kv_type.value_or(default_kv_type(device))),
           .host_block_count = options.scheduler.host_blocks,
           .populate_bytes = options.populate_kv ? kPopulatedBytes : 0,
           .max_num_seqs = options.scheduler.max_num_seqs,
@@ -180,7 +180,7 @@ Runtime::Runtime(RuntimeOptions options)
 Runtime::~Runtime() = default;
 
 ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
-  ClExecutorOptions executor = executor_options(options_, spec_);
+  ClExecutorOptions executor = executor_options(options_, spec_, device_.info());
   check_host_memory(options_, executor.kv);
   executor.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   executor.max_loras = options_.max_loras;
@@ -251,7 +251,7 @@ std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions&
                 {"max_requests", config.max_requests},
                 {"max_tokens_limit", options_.service.max_tokens_limit},
                 {"block_size", options_.block_size},
-                {"kv_cache_dtype", to_string(options_.kv_type)},
+                {"kv_cache_dtype", to_string(executor.kv.type)},
                 {"kv_blocks", executor.kv_block_count},
                 {"host_kv_blocks", config.host_blocks},
                 {"host_cache_blocks", config.host_cache_blocks},
@@ -284,7 +284,7 @@ void Runtime::start_engine(std::unique_ptr<ClExecutor> running, const ClExecutor
                     .vocabulary_size = spec_.vocabulary_size,
                     .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
                     .model_name = spec_.name,
-                    .kv_cache_dtype = to_string(options_.kv_type),
+                    .kv_cache_dtype = to_string(executor.kv.type),
                     .service = options_.service},
       std::move(running));
 }

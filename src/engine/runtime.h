@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -35,9 +36,9 @@ struct RuntimeOptions {
   // max_model_len 0: the model's context length, or what the KV storage holds if that is less.
   // max_num_batched_tokens 0: 256 on a CPU with VNNI, 128 on others, else 512 (decision 0043); at least max_num_seqs.
   SchedulerConfig scheduler;
-  int32_t block_size = 16;  // tokens a KV block
-  int32_t kv_blocks = 0;    // 0: as many as are useful and fit
-  KvType kv_type = KvType::F16;
+  int32_t block_size = 16;              // tokens a KV block
+  int32_t kv_blocks = 0;                // 0: as many as are useful and fit
+  std::optional<KvType> kv_type;        // none: default_kv_type()
   double device_memory_fraction = 0.9;  // (0, 1]
   double kv_offloading_gib = 0.0;       // host memory for stored KV evicted from the device, 0..65536
   bool populate_kv = false;             // the memory of the first kPopulatedBytes of KV is found at creation

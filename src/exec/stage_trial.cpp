@@ -18,7 +18,7 @@
 namespace inflight {
 namespace {
 
-constexpr std::byte kFill{0x2C};     // of K, V and the embedding: halves, floats and int8 of moderate size
+constexpr std::byte kFill{0x1C};     // of K, V and the embedding: numbers of moderate size in every format
 constexpr double kTolerance = 1e-3;  // of the value that equal values must give
 constexpr PanelType kTableType = PanelType::Q8_0;
 constexpr Operation kOperations[] = {
@@ -62,9 +62,10 @@ void fill(Buffer<std::byte>& buffer) {
 
 // What the filled storage holds as V.
 double filled_value(KvType type) {
-  const double half = static_cast<double>(float_of_half(0x2C2C));
-  if (type == KvType::Q8_0) return half * 0x2C;
-  return type == KvType::F16 ? half : static_cast<double>(std::bit_cast<float>(0x2C2C2C2C));
+  const double half = static_cast<double>(float_of_half(0x1C1C));
+  if (type == KvType::Q8_0) return half * 0x1C;
+  if (type == KvType::I16) return static_cast<double>(std::bit_cast<float>(0x1C1C1C1C)) * 0x1C1C;
+  return type == KvType::F16 ? half : static_cast<double>(std::bit_cast<float>(0x1C1C1C1C));
 }
 
 }  // namespace

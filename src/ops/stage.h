@@ -142,7 +142,7 @@ static_assert(sizeof(AdapterPair) == 32);
 
 // Numbers that kernels and host agree on.
 inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
-inline constexpr int32_t kAttentionQueriesMax = 64;  // attention.cl QUERIES_MAX
+inline constexpr int32_t kAttentionQueriesMax = 60;  // attention.cl QUERIES_MAX
 inline constexpr int32_t kAttentionItemWords = 8;
 inline constexpr int32_t kAdapterTileWords = 3;  // lora.cl ADAPTER_TILE_WORDS
 inline constexpr int32_t kAdapterPairs = 7;      // of a layer, lora.cl ADAPTER_PAIRS

@@ -21,41 +21,53 @@ constexpr int32_t kRowsOfSmallItem = 4;  // on GPUs; on llvmpipe 1: 5,632 deep, 
 // llvmpipe: the only such CPU.
 bool ends_loops(const DeviceInfo& device) { return device.type == DeviceType::Cpu && device.small_items; }
 
-// The kernels name the KV storage's numbers as they name those of weights.
-PanelType panel_type(KvType type) {
+// The kernels' name of the KV storage's numbers: TYPE_* of stage.cl.
+const char* kernel_name(KvType type) {
   switch (type) {
     case KvType::F16:
-      return PanelType::F16;
+      return "TYPE_F16";
     case KvType::F32:
-      return PanelType::F32;
+      return "TYPE_F32";
     case KvType::Q8_0:
-      return PanelType::Q8_0;
+      return "TYPE_Q8_0";
+    case KvType::I16:
+      return "TYPE_I16";
   }
   INFLIGHT_CHECK(false);
 }
 
-std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
+// Whether kernels may hold inline assembly and system calls.
+bool x86_linux(const DeviceInfo& device) {
 #if defined(__x86_64__) && defined(__linux__)
-  const bool x86_linux = device.host_code;
+  return device.host_code;
 #else
-  const bool x86_linux = false;
+  static_cast<void>(device);
+  return false;
 #endif
+}
+
+std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   return fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D QUERY_SCALE={:.8e}f -D "
       "ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
+      "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={} "
+      "-D INFLIGHT_AVX_VNNI={} -D INFLIGHT_AVX512_VNNI={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size,
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
-      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, static_cast<int32_t>(panel_type(shape.kv_type)),
-      shape.blocks_a_chunk, shape.sliding_window, int{device.small_items}, int{x86_linux},
-      int{x86_linux && device.cpu.f16c});
+      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type), shape.blocks_a_chunk,
+      shape.sliding_window, int{device.small_items}, int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c},
+      int{device.cpu.avx_vnni}, int{device.cpu.avx512_vnni});
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,
                         const std::string& linear_file, bool clblast) {
   ProgramSource source{.files = linear_sources(linear_file), .options = options_of(shape, device)};
-  for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", "sampling.cl"}) source.files.emplace_back(file);
+  const char* attention = shape.kv_type == KvType::I16 ? "attention_ints.cl" : "attention_floats.cl";
+  for (const char* file :
+       {"linear_item.cl", "rows.cl", "attention.cl", attention, "attention_item.cl", "sampling.cl"}) {
+    source.files.emplace_back(file);
+  }
   if (shape.adapters) {
     source.files.emplace_back("lora.cl");
     source.options += " -D ADAPTERS=1";
@@ -103,6 +115,10 @@ int32_t drawn_vocabulary_max(const DeviceInfo& device) {
 int32_t row_parts(const DeviceInfo& device, int32_t rows) {
   if (!device.small_items) return 1;
   return ends_loops(device) ? rows : div_ceil(rows, kRowsOfSmallItem);
+}
+
+KvType default_kv_type(const DeviceInfo& device) {
+  return x86_linux(device) && device.cpu.avx2 ? KvType::I16 : KvType::F16;
 }
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,

@@ -52,6 +52,9 @@ struct ClblastUse {
 // Likewise the largest vocabulary that top_k and top_p draw from rightly, whatever the logits.
 [[nodiscard]] int32_t drawn_vocabulary_max(const DeviceInfo& device);
 
+// What K and V are kept as where nobody says: I16 where its products take one instruction for two, else F16.
+[[nodiscard]] KvType default_kv_type(const DeviceInfo& device);
+
 class StepProgram {
  public:
   // Drivers that compile at the first launch (PoCL, about a second) do it here, and their compiler's memory is given

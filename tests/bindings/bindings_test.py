@@ -221,7 +221,7 @@ class Python(unittest.TestCase):
     def test_names_stand_for_enumerations(self):
         with inflight.Engine(MODEL, kv_cache_dtype="q8_0", host_driven=True) as engine:
             self.assertEqual(engine.info()["limits"]["kv_cache_dtype"], "q8_0")
-        with self.assertRaisesRegex(ValueError, "kv_cache_dtype is 'q9', allowed: f16, f32, q8_0"):
+        with self.assertRaisesRegex(ValueError, "kv_cache_dtype is 'q9', allowed: auto, f16, f32, q8_0, i16"):
             inflight.Engine(MODEL, kv_cache_dtype="q9")
         with self.assertRaisesRegex(ValueError, "pooling is 'first', allowed: last, mean, model"):
             self.engine.embed("x", "first")

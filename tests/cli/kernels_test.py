@@ -36,7 +36,8 @@ class Kernels(unittest.TestCase):
 
     def test_figures_are_consistent(self):
         done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512",
-                   "--layers", "2", "--contexts", "70", "--heads", "4", "--kv-heads", "2", "--head-size", "32")
+                   "--layers", "2", "--contexts", "70", "--stage-rows", "1,70", "--heads", "4", "--kv-heads", "2",
+                   "--head-size", "32")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertEqual([(entry["type"], entry["rows"]) for entry in found["linear"]],
@@ -49,8 +50,8 @@ class Kernels(unittest.TestCase):
             self.assertAlmostEqual(entry["peak_fraction"] * peak, entry["gflops"], delta=1e-6 * peak)
             self.assertLess(entry["peak_fraction"], 10)  # a wrong unit: minutes of a shared machine differ, but not so much
         stages = {(entry["stage"], entry["kv_cache_dtype"], entry["rows"]): entry for entry in found["stages"]}
-        self.assertEqual(len(stages), 7 * 2 * 2)
-        for kind, head_bytes in (("f16", 64), ("q8_0", 34)):
+        self.assertEqual(len(stages), 7 * 3 * 2)
+        for kind, head_bytes in (("f16", 64), ("i16", 68), ("q8_0", 34)):
             for rows, pairs in ((1, 70), (70, 70 * 71 / 2)):
                 entry = stages["attention", kind, rows]
                 seconds = entry["median_us"] * 1e-6

@@ -71,7 +71,8 @@ class Inspect(Folder):
     def test_text(self):
         lines = [" ".join(line.split()) for line in self.good("inspect", DEMO).splitlines()]
         for line in ("parameters 2.49 M (2,492,672)", "attention 8 heads of 32 over 2 KV heads", "can be run yes",
-                     "one token 1.0 KiB 2.0 KiB 544 B",  # 2 * 4 layers * 2 KV heads * 32 numbers of 2 or 4 bytes, or 34 bytes
+                     # 2 * 4 layers * 2 KV heads * 32 numbers of 2 bytes, the same and a scale, of 4 bytes, or 34 bytes
+                     "one token 1.0 KiB 1.1 KiB 2.0 KiB 544 B",
                      "F16 29 2,490,368 4,980,736", "llama.rope.freq_base float32 10000",
                      "blk.3.ffn_down.weight F16 [512, 256] 262,144"):
             self.assertIn(line, lines)

@@ -145,7 +145,8 @@ class Attention : public testing::TestWithParam<Heads> {
     return {bench.activations.begin() + out, bench.activations.begin() + out + static_cast<int64_t>(queries.size())};
   }
 
-  // F16: each as a half. Q8_0 by its definition: 32 numbers by their largest / 127, which is kept as a half.
+  // F16: each as a half. Q8_0 by its definition: 32 numbers by their largest / 127, which is kept as a half. I16: a
+  // head's numbers by their largest / 8191.
   [[nodiscard]] static std::vector<float> as_stored(std::vector<float> numbers) {
     for (float& number : numbers) {
       if (GetParam().kv == KvType::F16) number = float_of_half(half_of_float(number));
@@ -157,8 +158,21 @@ class Attention : public testing::TestWithParam<Heads> {
       const float scale = largest / 127.0F, inverse = 1.0F / scale;  // as the kernel: ties go the same way
       for (float& number : block) number = float_of_half(half_of_float(scale)) * std::nearbyint(number * inverse);
     }
+    const auto size = static_cast<size_t>(GetParam().head_size);
+    for (size_t at = 0; at < numbers.size() && GetParam().kv == KvType::I16; at += size) {
+      const auto head = std::span(numbers).subspan(at, size);
+      float largest = 0.0F;
+      for (const float number : head) largest = std::max(largest, std::abs(number));
+      for (float& number : head) {
+        const double steps = static_cast<double>(number) * static_cast<double>(8191.0F / largest);
+        number = static_cast<float>(static_cast<double>(largest) / 8191.0 * std::nearbyint(steps));
+      }
+    }
     return numbers;
   }
+
+  // Of I16 queries and weights are rounded, too.
+  [[nodiscard]] static double tolerance() { return GetParam().kv == KvType::I16 ? 3e-4 : 2e-5; }
 
   [[nodiscard]] std::vector<double> truth(int32_t position) const {
     const auto size = static_cast<size_t>(GetParam().head_size);
@@ -217,7 +231,7 @@ TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::vector<double> expected = truth(rows[r].position);
     for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(static_cast<double>(found[r * expected.size() + i]), expected[i], 2e-5)
+      ASSERT_NEAR(static_cast<double>(found[r * expected.size() + i]), expected[i], tolerance())
           << rows[r].position << ' ' << i;
     }
   }
@@ -259,15 +273,26 @@ TEST_P(Attention, RowsThatDoNotSeeAnInfinityAreAsWithoutIt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
-                         testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
-                                         Heads{"Single", 20, 1, 6, 128}, Heads{"Window", 6, 2, 16, 16, 100},
-                                         Heads{"LongWindow", 4, 2, 8, 8, 300},
-                                         Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16},
-                                         Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
-                                         Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
-                                         Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
-                         [](const auto& test) { return std::string(test.param.name); });
+TEST(DefaultKvType, IsOfIntegersWhereKernelsAreCodeOfAnX86WithAvx2) {
+  DeviceInfo device{.type = DeviceType::Cpu, .host_code = true};
+  EXPECT_EQ(default_kv_type(device), KvType::F16);
+  device.cpu.avx2 = true;
+#if defined(__x86_64__) && defined(__linux__)
+  EXPECT_EQ(default_kv_type(device), KvType::I16);
+#endif
+  device.host_code = false;  // Intel's runtime
+  EXPECT_EQ(default_kv_type(device), KvType::F16);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Attention,
+    testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8}, Heads{"Single", 20, 1, 6, 128},
+                    Heads{"Window", 6, 2, 16, 16, 100}, Heads{"LongWindow", 4, 2, 8, 8, 300},
+                    Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16}, Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
+                    Heads{"Ints", 9, 3, 64, 16, 0, KvType::I16}, Heads{"Ints7", 14, 2, 128, 32, 100, KvType::I16},
+                    Heads{"IntsOf8", 20, 1, 6, 8, 300, KvType::I16}, Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
+                    Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace inflight

@@ -12,7 +12,8 @@ INTEGERS = (c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_size_t)  # of the p
 PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
 PAUSE_NEW, PAUSE_ALL = 1, 2
 LOG_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
-ENUMERATIONS = {"kv_cache_dtype": {"f16": 0, "f32": 1, "q8_0": 2}, "pooling": {"last": 1, "mean": 2, "model": 3}}
+ENUMERATIONS = {"kv_cache_dtype": {"auto": 0, "f16": 1, "f32": 2, "q8_0": 3, "i16": 4},
+                "pooling": {"last": 1, "mean": 2, "model": 3}}
 REJECT_REASONS = {1: "max_requests", 2: "queued_requests", 3: "queued_tokens", 4: "predicted_wait", 5: "draining"}
 FINISH_REASONS = {0: None, 1: "stop", 2: "length", 3: "abort", 4: "error"}
 

@@ -120,6 +120,7 @@ TEST(KvLayout, CountsBytes) {
   one_head.kv_head_count = 1;  // multi-query attention
   EXPECT_EQ(KvLayout::of(one_head, 16, KvType::F16).bytes_per_token(), layout.bytes_per_token() / 2);
   EXPECT_EQ(KvLayout::of(small_model(), 16, KvType::F32).bytes_per_token(), 2U * 2 * 2 * 8 * 4);
+  EXPECT_EQ(KvLayout::of(small_model(), 16, KvType::I16).bytes_per_token(), 2U * 2 * 2 * (8 * 2 + 4));  // and a scale
   for (const int32_t bad : {0, 4, 7, 24, 256}) {
     EXPECT_THROW((void)KvLayout::of(small_model(), bad, KvType::F16), Error) << bad;
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct Setting {
   int32_t block_size = 16;
   bool prefix_caching = true;
   std::string model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
-  KvType kv = KvType::F16;
+  std::optional<KvType> kv;  // none: the device's default
   double offloading_gib = 0.0;
 };
 
@@ -200,16 +201,19 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
   EXPECT_GT(exercised.cached, 10);
 }
 
-// checklist 89: the same for an 8-bit KV cache.
-TEST(ModeMatrix, TokensFromAnEightBitCacheAreThoseOfARequestAlone) {
-  const Exercised exercised =
-      expect_tokens({{.preempt = PreemptMode::Recompute, .chunk = 16, .kv = KvType::Q8_0},
-                     {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .kv = KvType::Q8_0}},
-                    outputs_alone({.kv = KvType::Q8_0}));
-  EXPECT_GT(exercised.preemptions, 3);
-  EXPECT_GT(exercised.recomputed, 10);
-  EXPECT_GT(exercised.swapped, 1);
-  EXPECT_GT(exercised.cached, 10);
+// checklist 89: the same for every type of KV cache.
+TEST(ModeMatrix, TokensFromACacheOfAnyTypeAreThoseOfARequestAlone) {
+  for (const KvType kv : {KvType::F16, KvType::I16, KvType::Q8_0}) {
+    SCOPED_TRACE(to_string(kv));
+    const Exercised exercised =
+        expect_tokens({{.preempt = PreemptMode::Recompute, .chunk = 16, .kv = kv},
+                       {.overlap = true, .preempt = PreemptMode::Swap, .block_size = 8, .kv = kv}},
+                      outputs_alone({.kv = kv}));
+    EXPECT_GT(exercised.preemptions, 3);
+    EXPECT_GT(exercised.recomputed, 10);
+    EXPECT_GT(exercised.swapped, 1);
+    EXPECT_GT(exercised.cached, 10);
+  }
 }
 
 // checklist 94: prefixes that came back from host memory give the tokens that computed ones give.

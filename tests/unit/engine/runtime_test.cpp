@@ -65,8 +65,9 @@ TEST(Runtime, ChoosesAsManyBlocksAsAllSequencesAtFullLengthNeed) {
   // 2 matrices of 4 layers ... as the file holds them: everything but the file's header and padding.
   const double weights = info.at("memory").at("weight_bytes_read_a_step");
   EXPECT_NEAR(weights / 5'019'840.0, 1.0, 0.01);
-  // K and V of one token: 2 * 4 layers * 2 heads * 32 numbers * 2 bytes.
-  EXPECT_EQ(info.at("memory").at("kv_bytes"), 4 * 33 * 16 * 2 * 4 * 2 * 32 * 2);
+  // K and V of one token: 2 * 4 layers * 2 heads of 32 numbers of 2 bytes, as i16 with a scale.
+  const int head_bytes = info.at("limits").at("kv_cache_dtype") == "i16" ? 68 : 64;
+  EXPECT_EQ(info.at("memory").at("kv_bytes"), 4 * 33 * 16 * 2 * 4 * 2 * head_bytes);
   EXPECT_GE(runtime.device_bytes(), info.at("memory").at("weight_bytes").get<size_t>());
 }
 

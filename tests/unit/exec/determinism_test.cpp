@@ -402,7 +402,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Determinism,
                                          Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0,
                                               2},
                                          Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
-                                         Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused}),
+                                         Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
+                                         Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
+                                         Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

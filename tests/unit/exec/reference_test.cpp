@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                          },
                          6e-2},
                     Kind{"KvHalf", [](test::SyntheticModel&) {}, 5e-3, KvType::F16},
+                    Kind{"KvInts", [](test::SyntheticModel&) {}, 2e-3, KvType::I16},
                     Kind{"BlocksOf8", [](test::SyntheticModel&) {}, 2e-5, KvType::F32, 8},
                     Kind{"BlocksOf128", [](test::SyntheticModel&) {}, 2e-5, KvType::F32, 128},
                     Kind{"Window", [](test::SyntheticModel& m) { m.spec.sliding_window = 70; }},

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 namespace inflight {
 namespace {
@@ -32,7 +33,7 @@ StageTrialShape small_shape(KvType type, int32_t rows) {
 
 TEST(StageTrial, TimesEveryOperationAndCountsItsWork) {
   Device device = Device::open({});
-  for (const KvType type : {KvType::F16, KvType::Q8_0}) {
+  for (const auto& [type, head_bytes] : {std::pair(KvType::F16, 64), {KvType::I16, 68}, {KvType::Q8_0, 34}}) {
     for (const int32_t rows : {1, 40}) {
       std::set<Operation> seen;
       for (const StageTiming& timing : StageTrial(device, small_shape(type, rows)).time(1)) {
@@ -40,7 +41,7 @@ TEST(StageTrial, TimesEveryOperationAndCountsItsWork) {
         EXPECT_GT(timing.median_seconds, 0.0);
         EXPECT_GT(timing.bytes, 0.0);
         if (timing.operation != Operation::Attention) continue;
-        const double token_bytes = 2 * 2 * (type == KvType::F16 ? 64 : 34);
+        const double token_bytes = 2 * 2 * head_bytes;
         EXPECT_EQ(timing.bytes, 3 * 300 * token_bytes + 3 * rows * 128 * 8);
         double pairs = 0;
         for (int32_t row = 0; row < rows; ++row) pairs += 3 * (300 - row);

@@ -85,41 +85,37 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
     for (int first = begin; first < end; first += 2) {
       const int pair = min(2, end - first);
       float16 result[2][LINEAR_ROWS], up[LINEAR_ROWS];
-      if (swiglu) {
-        for (int p = 0; p < 2; p++) {
-          if (p == pair) {
-            for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
-            break;
-          }
-          __global const uchar* a = weight_panel(memory, gate, first + p, bytes);
-          if (gate[1].type == type) {
-            linear_tile(type, a, weight_panel(memory, gate + 1, first + p, bytes), &in, row0, rows, depth, result[p], up);
-          } else {
-            const int other = gate[1].type;
-            linear_tile(type, a, 0, &in, row0, rows, depth, result[p], up);
-            linear_tile(other, weight_panel(memory, gate + 1, first + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth,
-                        up, result[p]);
-          }
-          const float16 bias_gate = bias_of(memory, args->bias[0], first + p);
-          const float16 bias_up = bias_of(memory, args->bias[1], first + p);
-          for (int r = 0; r < rows; r++) result[p][r] = silu(result[p][r] + bias_gate) * (up[r] + bias_up);
-        }
-      } else {
+      if (!swiglu) {
         __global const uchar* a = weight_panel(memory, gate, first, bytes);
         linear_tile(type, a, pair == 2 ? a + bytes : 0, &in, row0, rows, depth, result[0], result[1]);
         for (int p = 0; p < pair; p++) {
+          const int column = (first + p) * 16;
           const float16 bias = bias_of(memory, args->bias[0], first + p);
-          for (int r = 0; r < rows; r++) result[p][r] += bias;
+          __global float* out = memory->act + args->out.floats + (size_t)row0 * args->out_stride + column;
+          for (int r = 0; r < rows; r++, out += args->out_stride) store_columns(out, outputs - column, result[p][r] + bias, add);
         }
+        continue;
+      }
+      for (int p = 0; p < 2; p++) {
+        if (p == pair) {
+          for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
+          break;
+        }
+        __global const uchar* a = weight_panel(memory, gate, first + p, bytes);
+        if (gate[1].type == type) {
+          linear_tile(type, a, weight_panel(memory, gate + 1, first + p, bytes), &in, row0, rows, depth, result[p], up);
+        } else {
+          const int other = gate[1].type;
+          linear_tile(type, a, 0, &in, row0, rows, depth, result[p], up);
+          linear_tile(other, weight_panel(memory, gate + 1, first + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth, up,
+                      result[p]);
+        }
+        const float16 bias_gate = bias_of(memory, args->bias[0], first + p);
+        const float16 bias_up = bias_of(memory, args->bias[1], first + p);
+        for (int r = 0; r < rows; r++) result[p][r] = silu(result[p][r] + bias_gate) * (up[r] + bias_up);
       }
       for (int r = 0; r < rows; r++) {
-        if (swiglu) {
-          write_block(memory->act, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
-          continue;
-        }
-        __global float* out = memory->act + args->out.floats + (size_t)(row0 + r) * args->out_stride + first * 16;
-        store_columns(out, outputs - first * 16, result[0][r], add);
-        if (pair == 2) store_columns(out + 16, outputs - first * 16 - 16, result[1][r], add);
+        write_block(memory->act, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
       }
     }
   }

@@ -26,7 +26,8 @@
   }
 DEFINE_ADD_PRODUCTS(int2)
 DEFINE_ADD_PRODUCTS(int4)
-// Inline assembly, since drivers may compile for a processor model without VNNI.
+// Inline assembly, since drivers may compile for a processor model without VNNI. The linear layers' file says whether: it was
+// tried on the device.
 #define DEFINE_ADD_PRODUCTS_VNNI(INTS, PREFIX)                                                             \
   static INTS __attribute__((overloadable)) add_products(INTS sum, INTS v, const short* pair)              \
   {                                                                                                        \
@@ -40,13 +41,13 @@ DEFINE_ADD_PRODUCTS(int4)
     __asm__("vpmaddwd %2, %1, %0" : "=v"(both) : "v"(v), "v"((INTS)(as_int(vload2(0, pair)))));            \
     return sum + both;                                                                                     \
   }
-#if INFLIGHT_X86_LINUX && defined(__AVX512BW__) && defined(__AVX512VL__) && INFLIGHT_AVX512_VNNI
+#if AVX512_VNNI
 DEFINE_ADD_PRODUCTS_VNNI(int8, "")
 DEFINE_ADD_PRODUCTS_VNNI(int16, "")
 #elif INFLIGHT_X86_LINUX && defined(__AVX512BW__) && defined(__AVX512VL__)
 DEFINE_ADD_PRODUCTS_AVX(int8)
 DEFINE_ADD_PRODUCTS_AVX(int16)
-#elif INFLIGHT_X86_LINUX && defined(__AVX2__) && INFLIGHT_AVX_VNNI
+#elif AVX_VNNI
 DEFINE_ADD_PRODUCTS_VNNI(int8, "%{vex%} ")
 DEFINE_ADD_PRODUCTS(int16)
 #elif INFLIGHT_X86_LINUX && defined(__AVX2__)

@@ -9,6 +9,7 @@
 //   Q6_K (here Q6): half a block at once, w as signed bytes times x + 128, since the rows have no sums of half blocks; the
 //     sums begin at minus 128 times the sum of each output's weights.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.
+#define AVX512_VNNI 1
 
 // M(row, its register for the integer sum, its register for the scale)
 #define EACH_1(M) M("0", "0", "8")

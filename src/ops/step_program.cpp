@@ -51,13 +51,11 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D QUERY_SCALE={:.8e}f -D "
       "ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
-      "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={} "
-      "-D INFLIGHT_AVX_VNNI={} -D INFLIGHT_AVX512_VNNI={}",
+      "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size,
       1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
       shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type), shape.blocks_a_chunk,
-      shape.sliding_window, int{device.small_items}, int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c},
-      int{device.cpu.avx_vnni}, int{device.cpu.avx512_vnni});
+      shape.sliding_window, int{device.small_items}, int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,

@@ -211,7 +211,7 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
                                   float16* acc)                                                                           \
   {                                                                                                                       \
     for (int k = 0; k < depth / 32; k++) {                                                                                \
-      const Block a = block_##TYPE(panel, k, depth / 32, 0);                                                              \
+      const Block a = block_##TYPE(panel, k, depth / 32, 0, rows < 4);                                                    \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -228,7 +228,7 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
     /* where b follows a, what is read next follows both */                                                               \
     const long skip = panel_b - panel == bytes ? bytes : 0;                                                               \
     for (int k = 0; k < blocks; k++) {                                                                                    \
-      const Block a = block_##TYPE(panel, k, blocks, skip), b = block_##TYPE(panel_b, k, blocks, skip);                   \
+      const Block a = block_##TYPE(panel, k, blocks, skip, 0), b = block_##TYPE(panel_b, k, blocks, skip, 0);             \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -256,15 +256,24 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
 #define BLOCK_BYTES_Q6 448
 #define AHEAD_8_BITS 6
 #define AHEAD 12
+#ifndef AHEAD_FEW
+#define AHEAD_FEW AHEAD
+#endif
 // Block k of a panel of `blocks`, each of `bytes`; asks for the block `ahead` blocks on, 3 to 5 KiB: it is needed sooner than
 // the processor finds out by itself when many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second:
-// to the first some two dozen lines may be under way on Zen 4, where the rows are waiting, too. What is read after the last block
-// lies `skip` bytes behind it. Reaches behind the last panel; prefetches do not fault.
-INLINE __global const uchar* block_at(__global const uchar* panel, int k, int blocks, int bytes, int ahead, long skip)
+// to the first some two dozen lines may be under way on Zen 4, where the rows are waiting, too. Where few rows meet blocks of 4
+// or 5 bits the first is faster there as well, AHEAD_FEW blocks ahead. What is read after the last block lies `skip`
+// bytes behind it. Reaches behind the last panel; prefetches do not fault.
+INLINE __global const uchar* block_at(__global const uchar* panel, int k, int blocks, int bytes, int ahead, long skip, int few)
 {
   __global const uchar* block = panel + bytes * k;
+  if (few) ahead = AHEAD_FEW;
   __global const uchar* next = block + bytes * ahead + (k + ahead < blocks ? 0 : skip);
-  _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(next), "i"(i));
+  if (few) {
+    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(next), "i"(i));
+  } else {
+    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(next), "i"(i));
+  }
   return block;
 }
 INLINE void unpack(Block* b, __global const uchar* nibbles)
@@ -280,34 +289,34 @@ INLINE void unpack_upper(int type, Block* b, __global const int* words)
 {
   _Pragma("unroll") for (int j = 0; j < 8; j++) b->w[j] = four_numbers_16(type, words, j);
 }
-INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip)
+INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip, int few)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q8, AHEAD_8_BITS, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q8, AHEAD_8_BITS, skip, 0);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
   return b;
 }
-INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip)
+INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip, int few)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   unpack(&b, block + 32);
   return b;
 }
-INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip)
+INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip, int few)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
   unpack(&b, block + 64);
   return b;
 }
-INLINE Block block_Q51(__global const uchar* panel, int k, int blocks, long skip)
+INLINE Block block_Q51(__global const uchar* panel, int k, int blocks, long skip, int few)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q51, AHEAD, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q51, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
@@ -324,9 +333,9 @@ INLINE int16 minus_of(const int16* w)
   }
   return -sum;
 }
-INLINE Block block_Q6(__global const uchar* panel, int k, int blocks, long skip)
+INLINE Block block_Q6(__global const uchar* panel, int k, int blocks, long skip, int few)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q6, AHEAD, skip);
+  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q6, AHEAD, skip, 0);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block);

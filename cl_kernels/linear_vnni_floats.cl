@@ -7,7 +7,13 @@
 #define FLOATS_AHEAD 2048  // bytes of a panel of floats that are asked for before they are read
 #ifndef ASK_FOR
 #define ASK_FOR "prefetcht0"  // weights into the first-level cache
+#define FLOATS_AHEAD_FEW FLOATS_AHEAD
 #endif
+// By the rows that meet a number. Few wait for nothing but memory.
+#define ASK_FOR_1 "prefetcht0"
+#define ASK_FOR_2 "prefetcht0"
+#define ASK_FOR_4 ASK_FOR
+#define ASK_FOR_8 ASK_FOR
 #define INLINE static inline __attribute__((always_inline))
 
 #define BROADCAST "%{1to16%}"
@@ -34,7 +40,7 @@
                      "test %[n], %[n]\n"                                                                                  \
                      "jz 2f\n"                                                                                            \
                      "1:\n" LOAD_##TYPE("0", "8") LOAD_##TYPE("1", "9")                                                   \
-                     ASK_FOR " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)                      \
+                     ASK_FOR_##ROWS " 2048(%[w])\n" FLOATS_##ROWS(FLOAT_ROW) FLOATS_##ROWS(FLOAT_ROW_NEXT)               \
                      "add $2*" #BYTES ", %[w]\n"                                                                          \
                      "add $8, %[x]\n"                                                                                     \
                      "add $8, %[y]\n"                                                                                     \
@@ -82,8 +88,8 @@
     __global const float *y = x + 3 * stride, *z = x + 6 * stride;                                                        \
     __global const uchar* next = w + ahead;                                                                               \
     __asm__ volatile(PAIR_SUMS_##ROWS(PAIR_LOAD) "1:\n" LOAD_PAIR_##TYPE                                                  \
-                     ASK_FOR " (%[next])\n"                                                                              \
-                     ASK_FOR " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                            \
+                     ASK_FOR_##ROWS " (%[next])\n"                                                                       \
+                     ASK_FOR_##ROWS " (%[next],%[b])\n" PAIR_ROWS_##ROWS(FLOAT_PAIR)                                     \
                      "add $" #BYTES ", %[w]\n"                                                                            \
                      "add $" #BYTES ", %[next]\n"                                                                         \
                      "add $4, %[x]\n"                                                                                     \
@@ -118,13 +124,13 @@
                                 int rows, int depth, float16* acc_a, float16* acc_b)                                      \
   {                                                                                                                       \
     const int stretch = rows < 8 ? depth : STRETCH_DEPTH;                                                                 \
-    const int last = max(depth - FLOATS_AHEAD / BYTES, 0);                                                                \
+    const int bytes_ahead = rows < 4 ? FLOATS_AHEAD_FEW : FLOATS_AHEAD, last = max(depth - bytes_ahead / BYTES, 0);       \
     for (int k = 0, count; k < depth; k += count) {                                                                       \
       __global const uchar* w = a + (size_t)k * BYTES;                                                                    \
       __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
       count = min(stretch, (k < last ? last : depth) - k);                                                                \
       /* where b follows a, what is read next follows both */                                                             \
-      const long ahead = FLOATS_AHEAD + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                           \
+      const long ahead = bytes_ahead + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                           \
       int r = 0;                                                                                                          \
       for (; r + 8 <= rows; r += 8) FLOATS(TYPE, 8, r)                                                                    \
       if ((rows - r) & 4) {                                                                                               \

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <span>
 
@@ -203,6 +204,26 @@ class Attention : public testing::TestWithParam<Heads> {
     return result;
   }
 
+  // Those of the positions that the device can compute.
+  [[nodiscard]] std::vector<Row> alone_at(std::initializer_list<int32_t> positions) const {
+    std::vector<Row> rows;
+    for (const int32_t position : positions) {
+      if (position >= attention_context_max(device_.info(), shape())) break;
+      rows.push_back({.position = position, .tile = 1, .split = false});
+    }
+    return rows;
+  }
+
+  void expect_truth(const std::vector<Row>& rows, const std::vector<float>& found) const {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const std::vector<double> expected = truth(rows[r].position);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(static_cast<double>(found[r * expected.size() + i]), expected[i], tolerance())
+            << rows[r].position << ' ' << i;
+      }
+    }
+  }
+
   void SetUp() override {
     Rng rng(21);
     const auto fill = [&](std::vector<float>& to, size_t count) {
@@ -222,22 +243,30 @@ class Attention : public testing::TestWithParam<Heads> {
 };
 
 TEST_P(Attention, EqualsTheDefinitionAroundEveryEdge) {
-  std::vector<Row> rows;
-  for (const int32_t position : {0, 1, 7, 8, 15, 16, 17, 127, 128, 254, 255, 256, 257, 511, 512, 529}) {
-    if (position >= attention_context_max(device_.info(), shape())) break;
-    rows.push_back({.position = position, .tile = 1, .split = false});
-  }
+  const std::vector<Row> rows = alone_at({0, 1, 7, 8, 15, 16, 17, 127, 128, 254, 255, 256, 257, 511, 512, 529});
   const std::vector<float> found = attend(rows);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const std::vector<double> expected = truth(rows[r].position);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(static_cast<double>(found[r * expected.size() + i]), expected[i], tolerance())
-          << rows[r].position << ' ' << i;
-    }
-  }
+  expect_truth(rows, found);
   if (device_.info().small_items) return;
   Device gpu = test::open_as_gpu();
   EXPECT_EQ(attend(rows, gpu), found);
+}
+
+// Sums of integers are as large as they may be: all numbers of a head have one magnitude, and all tokens but those that
+// point the other way have one weight. A sum that left its 32 bits would have the other sign.
+class AttentionOfInts : public Attention {};
+TEST_P(AttentionOfInts, LargestSums) {
+  const auto fill = [](std::vector<float>& to, size_t token_numbers, float even, float odd) {
+    for (size_t i = 0; i < to.size(); ++i) {
+      to[i] = (i / token_numbers % 2 == 0 ? even : odd) * (i % 2 == 0 ? 1.0F : -1.0F);
+    }
+  };
+  fill(queries_, query_count(), 2.0F, 2.0F);
+  fill(keys_, key_count(), 2.0F, -2.0F);
+  fill(values_, key_count(), 2.0F, 0.5F);
+  stored_keys_ = as_stored(keys_);
+  stored_values_ = as_stored(values_);
+  const std::vector<Row> rows = alone_at({0, 255, 510, 529});
+  expect_truth(rows, attend(rows));
 }
 
 TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {
@@ -284,15 +313,22 @@ TEST(DefaultKvType, IsOfIntegersWhereKernelsAreCodeOfAnX86WithAvx2) {
   EXPECT_EQ(default_kv_type(device), KvType::F16);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, Attention,
-    testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8}, Heads{"Single", 20, 1, 6, 128},
-                    Heads{"Window", 6, 2, 16, 16, 100}, Heads{"LongWindow", 4, 2, 8, 8, 300},
-                    Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16}, Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
-                    Heads{"Ints", 9, 3, 64, 16, 0, KvType::I16}, Heads{"Ints7", 14, 2, 128, 32, 100, KvType::I16},
-                    Heads{"IntsOf8", 20, 1, 6, 8, 300, KvType::I16}, Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
-                    Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
-    [](const auto& test) { return std::string(test.param.name); });
+std::string name_of(const testing::TestParamInfo<Heads>& test) { return test.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
+                         testing::Values(Heads{"Shared3", 9, 3, 16, 16}, Heads{"Equal", 3, 3, 8, 8},
+                                         Heads{"Single", 20, 1, 6, 128}, Heads{"Window", 6, 2, 16, 16, 100},
+                                         Heads{"LongWindow", 4, 2, 8, 8, 300},
+                                         Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16},
+                                         Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
+                                         Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
+                                         Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
+                         name_of);
+constexpr Heads kInts[] = {{"Ints", 9, 3, 64, 16, 0, KvType::I16},
+                           {"Ints7", 14, 2, 128, 32, 100, KvType::I16},
+                           {"IntsOf8", 20, 1, 6, 8, 300, KvType::I16}};
+INSTANTIATE_TEST_SUITE_P(Ints, Attention, testing::ValuesIn(kInts), name_of);
+INSTANTIATE_TEST_SUITE_P(Ints, AttentionOfInts, testing::ValuesIn(kInts), name_of);
 
 }  // namespace
 }  // namespace inflight

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
@@ -15,8 +16,12 @@ namespace inflight {
 namespace {
 
 TEST(TinyModel, RunsEveryKernel) {
-  for (const TensorType type :
-       {TensorType::F16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q5_0, TensorType::Q6_K}) {
+  for (const auto& [type, kv_type] : {std::pair(TensorType::F16, KvType::F16),
+                                      {TensorType::Q8_0, KvType::I16},
+                                      {TensorType::Q4_0, KvType::F16},
+                                      {TensorType::Q4_1, KvType::I16},
+                                      {TensorType::Q5_0, KvType::F32},
+                                      {TensorType::Q6_K, KvType::Q8_0}}) {
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
     synthetic.spec.layer_count = 1;
@@ -31,7 +36,7 @@ TEST(TinyModel, RunsEveryKernel) {
     const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
     Device device = Device::open({});
     ClExecutor executor(device, model.spec, model.weights,
-                        {.kv = KvLayout::of(model.spec, 8, KvType::F16),
+                        {.kv = KvLayout::of(model.spec, 8, kv_type),
                          .kv_block_count = 8,
                          .host_block_count = 1,
                          .max_num_seqs = 2,

@@ -77,7 +77,8 @@
 #define SEES(position, token) ((token) <= (position))
 #endif
 
-// Running result of one query.
+// Running result of one query. Before its first partition `total` is below 0 and the rest not set. (`largest` tells nothing: it
+// is -INFINITY, too, of a partition whose scores are all NaN.)
 typedef struct {
   float largest, total;
   float sum[HEAD_SIZE];
@@ -85,7 +86,7 @@ typedef struct {
 
 static void merge_partition(Softmax* to, float largest, float total, const float* sum)
 {
-  if (to->largest == -INFINITY) {  // the first; what follows would give the same
+  if (to->total < 0.0f) {
     to->largest = largest;
     to->total = total;
     for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = sum[i];

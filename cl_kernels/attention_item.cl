@@ -117,9 +117,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
       take_query(&queries, q, memory->act + args->query + ((size_t)row * HEADS + head) * HEAD_SIZE);
       position[q] = memory->step[args->positions + row];
-      state[q].largest = -INFINITY;
-      state[q].total = 0.0f;
-      for (int i = 0; i < HEAD_SIZE; i++) state[q].sum[i] = 0.0f;
+      state[q].total = -1.0f;
     }
     for (int partition = first_partition; partition < end_partition; partition++) {
       int q = 0, end = count;  // positions rise with the rows
@@ -190,9 +188,7 @@ static void combine_item(const Memory* memory, __global const CombineArgs* args,
   __global float* out = args->out.floats < 0 ? in : memory->prepared + args->out.floats + at;
   for (int head = slice * heads; partial >= 0 && head < (slice + 1) * heads; head++) {
     Softmax state;
-    state.largest = -INFINITY;
-    state.total = 0.0f;
-    for (int i = 0; i < HEAD_SIZE; i++) state.sum[i] = 0.0f;
+    state.total = -1.0f;
     for (int partition = 0; partition < partitions; partition++) {
       __global const float* from =
           memory->act + args->partials + (size_t)(partial + head * partitions + partition) * PARTIAL_WORDS;

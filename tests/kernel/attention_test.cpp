@@ -302,6 +302,15 @@ TEST_P(Attention, RowsThatDoNotSeeAnInfinityAreAsWithoutIt) {
   }
 }
 
+// Also where the next partition has finite scores, and the largest of the first is none.
+TEST_P(Attention, PartitionOfNaNKeysMakesTheRowNaN) {
+  std::fill_n(keys_.begin(), key_count() * kAttentionPartition, std::numeric_limits<float>::quiet_NaN());
+  for (const bool split : {false, true}) {
+    const std::vector<float> found = attend(alone(290, split));
+    EXPECT_TRUE(std::ranges::all_of(found, [](float number) { return std::isnan(number); })) << split;
+  }
+}
+
 TEST(DefaultKvType, IsOfIntegersWhereKernelsAreCodeOfAnX86WithAvx2) {
   DeviceInfo device{.type = DeviceType::Cpu, .host_code = true};
   EXPECT_EQ(default_kv_type(device), KvType::F16);

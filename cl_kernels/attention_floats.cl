@@ -7,7 +7,7 @@
 //   LOAD_K, ADD_KEY              of step i: its numbers of a vector of tokens; their products with a query's, added to a sum
 //   WEIGH(N)                     makes scores[q] weights; totals[q] is their sum
 //   ADD_VALUES(N, PARTS), VALUE  adds weighted V to sum[p][q], part `part` + p of the head; what a sum stands for
-//   ASK_FOR_KV                   asks for a cache line of K or V
+//   ASK_FOR_KV, ASK_FOR_SCALES   asks for a cache line of K or V; for scales that lie apart, of a group's V and of K ahead
 //   A sum has its products in the order of tokens, or of a head's numbers.
 // Test: tests/kernel/attention_test.cpp.
 
@@ -22,6 +22,7 @@ static void take_query(Queries* to, int q, __global const float* from)
 }
 
 #define ASK_FOR_KV prefetch_line
+#define ASK_FOR_SCALES(keys, ahead)
 #define KEY_STEPS HEAD_SIZE
 #define KEY_SUMS TOKEN_FLOATS
 #define ADD_KEY(sum, k, query, i) fma(k, (KEY_SUMS)((query)[i]), sum)
@@ -99,7 +100,7 @@ static float exponentials(TOKEN_FLOATS* scores, int first, int end, float larges
 // Of vector t: its tokens j that anybody sees, times their weights, to those queries q that the condition IF holds for.
 #define ADD_TOKENS(N, PARTS, IF)                                                                                       \
   for (int j = max(first - t * TOKEN_VECTOR, 0); j < end; j++) {                                                       \
-    EACH(line, PART_LINES(PARTS)) ASK_FOR_KV(ahead + (lane + j) * KV_HEAD_BYTES + 64 * line);                       \
+    EACH(line, PART_LINES(PARTS)) ASK_FOR_KV(ahead + (lane + j) * KV_HEAD_BYTES + 64 * line);                          \
     HEAD_FLOATS v[PARTS];                                                                                              \
     EACH(p, PARTS) v[p] = LOAD_V(min(part + p, HEAD_PARTS - 1), lane + j, values);                                     \
     EACH(q, N) {                                                                                                       \

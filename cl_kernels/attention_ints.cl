@@ -97,6 +97,11 @@ static void take_query(Queries* to, int q, __global const float* from)
 #else
 #define ASK_FOR_KV prefetch_line
 #endif
+#define ASK_FOR_SCALES(keys, ahead)     \
+  {                                     \
+    ASK_FOR_KV(ahead);                  \
+    ASK_FOR_KV((keys) + KV_HALF_BYTES); \
+  }
 #define KEY_STEPS HEAD_PAIRS
 #define KEY_PART (PART_NUMBERS / 2)
 #define PART_BYTES (PART_NUMBERS * 2 * KV_GROUP)
@@ -167,7 +172,7 @@ static float quantise_weights(const TOKEN_FLOATS* scores, int first, int end, fl
     __global const int* values = (__global const int*)(at[group] + KV_HALF_BYTES + KV_SCALE_BYTES);                    \
     __global const uchar* ahead = after_values(at, group, groups) + KV_SCALE_BYTES + part * HEAD_VECTOR * 4;           \
     for (int pair = 0; pair < KV_GROUP / 2; pair++) {                                                                  \
-      EACH(line, PART_LINES(PARTS)) ASK_FOR_KV(ahead + pair * HEAD_SIZE * 4 + 64 * line);                           \
+      EACH(line, PART_LINES(PARTS)) ASK_FOR_KV(ahead + pair * HEAD_SIZE * 4 + 64 * line);                              \
       VALUE_SUMS v[PARTS];                                                                                             \
       EACH(p, PARTS) {                                                                                                 \
         v[p] = CONCAT(vload, HEAD_VECTOR)(0, values + pair * HEAD_SIZE + min(part + p, HEAD_PARTS - 1) * HEAD_VECTOR); \

@@ -27,8 +27,7 @@
       EACH(u, VECTORS) {                                                                                               \
         keys[u] = at[min(t + u, vectors - 1) / GROUP_VECTORS];                                                         \
         ahead[u] = after_keys(at, (t + u) / GROUP_VECTORS, groups) + (t + u) % GROUP_VECTORS * (KV_GROUP_BYTES / GROUP_VECTORS); \
-        ASK_FOR_KV(ahead[u]);                                                                                       \
-        ASK_FOR_KV(keys[u] + KV_HALF_BYTES);                                                                        \
+        ASK_FOR_SCALES(keys[u], ahead[u]);                                                                             \
         ahead[u] += KEYS_AT;                                                                                           \
         EACH(q, N) score[u][q] = 0.0f;                                                                                 \
       }                                                                                                                \
@@ -40,7 +39,7 @@
           EACH(n, STEPS_A_LINE) {                                                                                      \
             KEY_SUMS k[VECTORS];                                                                                       \
             EACH(u, VECTORS) k[u] = LOAD_K(i + n, FIRST_LANE(min(t + u, vectors - 1)), keys[u]);                       \
-            EACH(q, N) EACH(u, VECTORS) sum[u][q] = ADD_KEY(sum[u][q], k[u], numbers + q * HEAD_SIZE, i0 + i + n);      \
+            EACH(q, N) EACH(u, VECTORS) sum[u][q] = ADD_KEY(sum[u][q], k[u], numbers + q * HEAD_SIZE, i0 + i + n);     \
           }                                                                                                            \
         }                                                                                                              \
         EACH(u, VECTORS) {                                                                                             \

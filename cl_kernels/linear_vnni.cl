@@ -207,11 +207,14 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
     }                                                                                                                     \
     if (r < rows) block_rows_##KIND##_1(b, x + r * 32, scale + r, minus + r * 2, acc + r);                                \
   }                                                                                                                       \
-  static void integer_one_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,      \
-                                  float16* acc)                                                                           \
+  static void integer_one_##TYPE(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,       \
+                                 float16* acc)                                                                            \
   {                                                                                                                       \
+    const int near = NEAR_FOR_FEW_##TYPE && rows < 4, ahead = near ? AHEAD_FEW : AHEAD_##TYPE;                            \
     for (int k = 0; k < depth / 32; k++) {                                                                                \
-      const Block a = block_##TYPE(panel, k, depth / 32, 0, rows < 4);                                                    \
+      __global const uchar* block = panel + BLOCK_BYTES_##TYPE * k;                                                       \
+      ask_for_block(block + BLOCK_BYTES_##TYPE * ahead, BLOCK_BYTES_##TYPE, near);                                        \
+      const Block a = block_##TYPE(block);                                                                                \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -224,11 +227,16 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
   static void integer_pair_##TYPE(__global const uchar* panel, __global const uchar* panel_b, const LinearInput* in,      \
                                   int row0, int rows, int depth, float16* acc, float16* acc_b)                            \
   {                                                                                                                       \
-    const int blocks = depth / 32, bytes = BLOCK_BYTES_##TYPE * blocks;                                                  \
+    const int blocks = depth / 32, bytes = BLOCK_BYTES_##TYPE * blocks;                                                   \
     /* where b follows a, what is read next follows both */                                                               \
     const long skip = panel_b - panel == bytes ? bytes : 0;                                                               \
     for (int k = 0; k < blocks; k++) {                                                                                    \
-      const Block a = block_##TYPE(panel, k, blocks, skip, 0), b = block_##TYPE(panel_b, k, blocks, skip, 0);             \
+      __global const uchar *at_a = panel + BLOCK_BYTES_##TYPE * k, *at_b = panel_b + BLOCK_BYTES_##TYPE * k;              \
+      const long ahead = BLOCK_BYTES_##TYPE * AHEAD_##TYPE + (k + AHEAD_##TYPE < blocks ? 0 : skip);                      \
+      ask_for_block(at_a + ahead, BLOCK_BYTES_##TYPE, 0);                                                                 \
+      const Block a = block_##TYPE(at_a);                                                                                 \
+      ask_for_block(at_b + ahead, BLOCK_BYTES_##TYPE, 0);                                                                 \
+      const Block b = block_##TYPE(at_b);                                                                                 \
       const size_t first = (size_t)k * in->rows + row0;                                                                   \
       __global const char* x = in->q + first * 32;                                                                        \
       __global const float* scale = in->scale + first;                                                                    \
@@ -249,32 +257,36 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
     if (b) integer_one_##TYPE(b, in, row0, rows, depth, acc_b);                                                           \
   }
 
+// Bytes of a block, which one to ask for (3 to 5 KiB ahead), and whether few rows meet blocks that are asked for nearer.
 #define BLOCK_BYTES_Q8 544
+#define AHEAD_Q8 6
+#define NEAR_FOR_FEW_Q8 0
 #define BLOCK_BYTES_Q4 288
+#define AHEAD_Q4 12
+#define NEAR_FOR_FEW_Q4 1
 #define BLOCK_BYTES_Q41 320
+#define AHEAD_Q41 12
+#define NEAR_FOR_FEW_Q41 1
 #define BLOCK_BYTES_Q51 384
+#define AHEAD_Q51 12
+#define NEAR_FOR_FEW_Q51 1
 #define BLOCK_BYTES_Q6 448
-#define AHEAD_8_BITS 6
-#define AHEAD 12
+#define AHEAD_Q6 12
+#define NEAR_FOR_FEW_Q6 0
 #ifndef AHEAD_FEW
-#define AHEAD_FEW AHEAD
+#define AHEAD_FEW 12
 #endif
-// Block k of a panel of `blocks`, each of `bytes`; asks for the block `ahead` blocks on, 3 to 5 KiB: it is needed sooner than
-// the processor finds out by itself when many rows meet this one. Into the first-level cache, or (linear_vnni_l2.cl) the second:
-// to the first some two dozen lines may be under way on Zen 4, where the rows are waiting, too. Where few rows meet blocks of 4
-// or 5 bits the first is faster there as well, AHEAD_FEW blocks ahead. What is read after the last block lies `skip`
-// bytes behind it. Reaches behind the last panel; prefetches do not fault.
-INLINE __global const uchar* block_at(__global const uchar* panel, int k, int blocks, int bytes, int ahead, long skip, int few)
+// Asks for a block of `bytes` that is needed sooner than the processor finds out by itself when many rows meet each. Into the
+// first-level cache, or (linear_vnni_l2.cl) the second: to the first some two dozen lines may be under way on Zen 4, where the
+// rows are waiting, too. Few rows have room there; with 4 or 5 bits the first (`near`) is faster then. Reaches behind the last
+// panel; prefetches do not fault.
+INLINE void ask_for_block(__global const uchar* block, int bytes, int near)
 {
-  __global const uchar* block = panel + bytes * k;
-  if (few) ahead = AHEAD_FEW;
-  __global const uchar* next = block + bytes * ahead + (k + ahead < blocks ? 0 : skip);
-  if (few) {
-    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(next), "i"(i));
+  if (near) {
+    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetcht0 %c1(%0)" : : "r"(block), "i"(i));
   } else {
-    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(next), "i"(i));
+    _Pragma("unroll") for (int i = 0; i < bytes; i += 64) __asm__ volatile(ASK_FOR " %c1(%0)" : : "r"(block), "i"(i));
   }
-  return block;
 }
 INLINE void unpack(Block* b, __global const uchar* nibbles)
 {
@@ -289,34 +301,30 @@ INLINE void unpack_upper(int type, Block* b, __global const int* words)
 {
   _Pragma("unroll") for (int j = 0; j < 8; j++) b->w[j] = four_numbers_16(type, words, j);
 }
-INLINE Block block_Q8(__global const uchar* panel, int k, int blocks, long skip, int few)
+INLINE Block block_Q8(__global const uchar* block)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q8, AHEAD_8_BITS, skip, 0);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   _Pragma("unroll") for (int j = 0; j < 8; j++) b.w[j] = vload16(j, (__global const int*)(block + 32)) ^ (int)0x80808080;
   return b;
 }
-INLINE Block block_Q4(__global const uchar* panel, int k, int blocks, long skip, int few)
+INLINE Block block_Q4(__global const uchar* block)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q4, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   unpack(&b, block + 32);
   return b;
 }
-INLINE Block block_Q41(__global const uchar* panel, int k, int blocks, long skip, int few)
+INLINE Block block_Q41(__global const uchar* block)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q41, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
   unpack(&b, block + 64);
   return b;
 }
-INLINE Block block_Q51(__global const uchar* panel, int k, int blocks, long skip, int few)
+INLINE Block block_Q51(__global const uchar* block)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q51, AHEAD, skip, few);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block) * -0.125f;
@@ -333,9 +341,8 @@ INLINE int16 minus_of(const int16* w)
   }
   return -sum;
 }
-INLINE Block block_Q6(__global const uchar* panel, int k, int blocks, long skip, int few)
+INLINE Block block_Q6(__global const uchar* block)
 {
-  __global const uchar* block = block_at(panel, k, blocks, BLOCK_BYTES_Q6, AHEAD, skip, 0);
   Block b;
   b.d = vload_half16(0, (__global const half*)block);
   b.m = vload_half16(1, (__global const half*)block);

@@ -7,6 +7,8 @@
 #define FLOATS_AHEAD 2048  // bytes of a panel of floats that are asked for before they are read
 #ifndef ASK_FOR
 #define ASK_FOR "prefetcht0"  // weights into the first-level cache
+#endif
+#ifndef FLOATS_AHEAD_FEW
 #define FLOATS_AHEAD_FEW FLOATS_AHEAD
 #endif
 // By the rows that meet a number. Few wait for nothing but memory.
@@ -130,7 +132,7 @@
       __global const float* x = in->x + (size_t)row0 * depth + k;                                                         \
       count = min(stretch, (k < last ? last : depth) - k);                                                                \
       /* where b follows a, what is read next follows both */                                                             \
-      const long ahead = bytes_ahead + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                           \
+      const long ahead = bytes_ahead + (k < last || b - a != (long)depth * BYTES ? 0 : b - a);                            \
       int r = 0;                                                                                                          \
       for (; r + 8 <= rows; r += 8) FLOATS(TYPE, 8, r)                                                                    \
       if ((rows - r) & 4) {                                                                                               \

@@ -66,35 +66,19 @@ FOR_FLOATS(DEFINE_EXP)
 FOR_FLOATS(DEFINE_NEAREST)
 
 // Sum and largest of a vector, in a fixed order.
-static float sum_8(float8 v)
-{
-  const float4 a = v.lo + v.hi;
-  const float2 b = a.lo + a.hi;
-  return b.x + b.y;
-}
-static float sum_16(float16 v) { return sum_8(v.lo + v.hi); }
-static float max_8(float8 v)
-{
-  const float4 a = fmax(v.lo, v.hi);
-  const float2 b = fmax(a.lo, a.hi);
-  return fmax(b.x, b.y);
-}
-static float max_16(float16 v) { return max_8(fmax(v.lo, v.hi)); }
-
-static int sum_int_8(int8 v)
-{
-  const int4 a = v.lo + v.hi;
-  const int2 b = a.lo + a.hi;
-  return b.x + b.y;
-}
-static int sum_int_16(int16 v) { return sum_int_8(v.lo + v.hi); }
-static int max_int_8(int8 v)
-{
-  const int4 a = max(v.lo, v.hi);
-  const int2 b = max(a.lo, a.hi);
-  return max(b.x, b.y);
-}
-static int max_int_16(int16 v) { return max_int_8(max(v.lo, v.hi)); }
+#define DEFINE_REDUCTION(NAME, T, BOTH)                                                 \
+  static T NAME##_8(T##8 v)                                                             \
+  {                                                                                     \
+    const T##4 a = BOTH(v.lo, v.hi);                                                    \
+    const T##2 b = BOTH(a.lo, a.hi);                                                    \
+    return BOTH(b.x, b.y);                                                              \
+  }                                                                                     \
+  static T NAME##_16(T##16 v) { return NAME##_8(BOTH(v.lo, v.hi)); }
+#define PLUS(a, b) ((a) + (b))
+DEFINE_REDUCTION(sum, float, PLUS)
+DEFINE_REDUCTION(max, float, fmax)
+DEFINE_REDUCTION(sum_int, int, PLUS)
+DEFINE_REDUCTION(max_int, int, max)
 
 // Stores to any address of a float as one instruction where there is one (PoCL's vstore16 takes three).
 typedef float16 __attribute__((aligned(4))) float16_anywhere;

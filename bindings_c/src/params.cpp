@@ -33,25 +33,12 @@ void read_positive(int32_t given, const char* field, int32_t& value) {
 }
 
 void read_kv_type(inflight_kv_type_t given, std::optional<KvType>& value) {
-  switch (given) {
-    case INFLIGHT_KV_AUTO:
-      return;
-    case INFLIGHT_KV_F16:
-      value = KvType::F16;
-      return;
-    case INFLIGHT_KV_F32:
-      value = KvType::F32;
-      return;
-    case INFLIGHT_KV_Q8_0:
-      value = KvType::Q8_0;
-      return;
-    case INFLIGHT_KV_I16:
-      value = KvType::I16;
-      return;
-    default:
-      fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (auto), 1 (f16), 2 (f32), 3 (q8_0), 4 (i16)",
-           given);
+  constexpr KvType kTypes[] = {KvType::F16, KvType::F32, KvType::Q8_0, KvType::I16};  // from INFLIGHT_KV_F16 on
+  if (given < INFLIGHT_KV_AUTO || given > INFLIGHT_KV_I16) {
+    fail(ErrorCode::InvalidArgument, "kv_cache_dtype is {}, allowed: 0 (auto), 1 (f16), 2 (f32), 3 (q8_0), 4 (i16)",
+         given);
   }
+  if (given != INFLIGHT_KV_AUTO) value = kTypes[given - INFLIGHT_KV_F16];
 }
 
 // The longest time that is taken, 31 years: with a clock's time added, TimeNs still holds it.

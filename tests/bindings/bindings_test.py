@@ -66,6 +66,9 @@ class Examples(unittest.TestCase):
         for tool in tools:
             if shutil.which(tool) is None:
                 self.skipTest(f"{tool} is not installed")
+            version = subprocess.run([tool, "version" if tool == "go" else "--version"], capture_output=True, text=True)
+            if version.returncode != 0:  # rustup without a toolchain, say
+                self.skipTest(f"{tool} does not run: {version.stderr.strip().splitlines()[:1]}")
 
     def test_rust(self):
         self.need("rustc")

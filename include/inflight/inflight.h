@@ -119,7 +119,7 @@ typedef struct inflight_engine_params {
   uint32_t struct_size;
   uint32_t reserved;
   const char* model;                     /* path of a GGUF file; required                                        */
-  const char* device;                    /* index or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
+  const char* device;                    /* index, cpu, gpu or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
 
   /* sizes */
   int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, or max_requests if that is less) */

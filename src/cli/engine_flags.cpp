@@ -97,8 +97,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
     return command.add_option(name, value, help)->group(group);
   };
   add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine);
-  add("--device", options.device, "Index or part of a name, see: inflight devices (default: best GPU, else CPU)",
-      kEngine)
+  add("--device", options.device,
+      "Index, cpu, gpu or part of a name, see: inflight devices (default: best GPU, else CPU)", kEngine)
       ->envname("INFLIGHT_DEVICE");
   add("--max-model-len", params.max_model_len, "Tokens of a sequence, prompt and output (default: the model's)",
       kEngine);

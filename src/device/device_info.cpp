@@ -72,6 +72,15 @@ std::string listing(std::span<const DeviceInfo> devices) {
   return text;
 }
 
+// The one with the most compute units, of equals the first. Null: there is none of the type.
+const DeviceInfo* largest_of(std::span<const DeviceInfo> devices, DeviceType type) {
+  const DeviceInfo* largest = nullptr;
+  for (const DeviceInfo& info : devices) {
+    if (info.type == type && (largest == nullptr || info.compute_units > largest->compute_units)) largest = &info;
+  }
+  return largest;
+}
+
 }  // namespace
 
 const char* to_string(DeviceType type) {
@@ -170,14 +179,12 @@ const DeviceInfo& choose_device(std::span<const DeviceInfo> devices, std::string
     const char* const variable = std::getenv("INFLIGHT_DEVICE");  // NOLINT(concurrency-mt-unsafe)
     if (variable != nullptr) spec = variable;
   }
-  if (spec.empty()) {
-    const auto rank = [](const DeviceInfo& info) {
-      const int kind = info.type == DeviceType::Gpu ? 2 : info.type == DeviceType::Cpu ? 1 : 0;
-      return std::pair(kind, kind == 2 ? info.compute_units : 0);
-    };
-    return *std::max_element(devices.begin(), devices.end(),
-                             [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
+  const std::string wanted = lower(spec);
+  for (const DeviceType type : {DeviceType::Gpu, DeviceType::Cpu}) {
+    if (!wanted.empty() && wanted != lower(to_string(type))) continue;
+    if (const DeviceInfo* const info = largest_of(devices, type)) return *info;
   }
+  if (spec.empty()) return devices.front();
   int32_t index = -1;
   const auto [end, status] = std::from_chars(spec.data(), spec.data() + spec.size(), index);
   if (status == std::errc() && end == spec.data() + spec.size()) {
@@ -185,7 +192,6 @@ const DeviceInfo& choose_device(std::span<const DeviceInfo> devices, std::string
       if (info.index == index) return info;
     }
   } else {
-    const std::string wanted = lower(spec);
     for (const DeviceInfo& info : devices) {
       if (lower(info.name).find(wanted) != std::string::npos ||
           lower(info.platform).find(wanted) != std::string::npos) {

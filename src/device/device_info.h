@@ -62,9 +62,9 @@ struct DeviceInfo {
 // ERRORS: NoDevice, naming the package to install, when there is none at all.
 [[nodiscard]] std::vector<DeviceInfo> list_devices();
 
-// spec: an index, or a part of the device's or platform's name in any case. Empty: $INFLIGHT_DEVICE if set, else the
-// GPU with the most compute units, else the first CPU, else the first device. ERRORS: NotFound listing what there is.
-// REQUIRES: devices is not empty. LIFETIME: the result points into `devices`.
+// spec: an index, "gpu" or "cpu" (the one with the most compute units), or a part of the device's or platform's name,
+// in any case. Empty: $INFLIGHT_DEVICE if set, else as gpu, else as cpu, else the first. ERRORS: NotFound listing what
+// there is. REQUIRES: devices is not empty. LIFETIME: the result points into `devices`.
 [[nodiscard]] const DeviceInfo& choose_device(std::span<const DeviceInfo> devices, std::string_view spec);
 
 }  // namespace inflight

@@ -32,7 +32,7 @@ struct LoadedModel;
 
 struct RuntimeOptions {
   std::string model;   // path of a GGUF file
-  std::string device;  // index or part of a name; empty: $INFLIGHT_DEVICE, else the best GPU, else the CPU
+  std::string device;  // index, cpu, gpu or part of a name; empty: $INFLIGHT_DEVICE, else the best GPU, else the CPU
   // max_model_len 0: the model's context length, or what the KV storage holds if that is less.
   // max_num_batched_tokens 0: 256 on a CPU with VNNI, 128 on others, else 512 (decision 0043); at least max_num_seqs.
   SchedulerConfig scheduler;

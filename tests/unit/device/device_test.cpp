@@ -50,6 +50,8 @@ TEST(ChooseDevice, TakesIndexNameOrBestGpu) {
   EXPECT_EQ(choose_device(devices, "1").index, 1);
   EXPECT_EQ(choose_device(devices, "small").index, 1);
   EXPECT_EQ(choose_device(devices, "portable").index, 0);
+  EXPECT_EQ(choose_device(devices, "CPU").index, 0);
+  EXPECT_EQ(choose_device(devices, "gpu").index, 2);
   ::setenv("INFLIGHT_DEVICE", "haswell", 1);
   EXPECT_EQ(choose_device(devices, "").index, 0);
   EXPECT_EQ(choose_device(devices, "2").index, 2);
@@ -60,6 +62,8 @@ TEST(ChooseDevice, ListsWhatThereIs) {
   const auto devices = three_devices();
   INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "no device 'tpu'; there are: 0: pthread-haswell",
                         [&] { (void)choose_device(devices, "tpu"); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "no device 'gpu'",
+                        [&] { (void)choose_device(std::span(devices).first(1), "gpu"); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "no device '3'", [&] { (void)choose_device(devices, "3"); });
 }
 

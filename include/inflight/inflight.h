@@ -474,7 +474,7 @@ INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* eng
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);
 
-/** @brief Host spans and (with `profile`) kernel launches as a Chrome trace, since creation. Same buffer rule.
+/** @brief The kernel launches since creation, with `profile`, as a Chrome trace; without it none. Same buffer rule.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_trace_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                           size_t* length);

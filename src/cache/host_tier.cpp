@@ -64,9 +64,10 @@ void HostTier::unlink_device(BlockId device) {
 }
 
 // Called when the block is out of the device's tree but its node, tokens and bytes are still there. Its ancestors are
-// stored: leaves are evicted first.
+// stored: leaves are evicted first. A path that is longer than the tier is not walked: it could not be kept whole.
 void HostTier::on_evict(BlockId block) {
-  if (host_of_[static_cast<size_t>(block)] == kNoBlock) {
+  const bool may_fit = device_.tree().node(block).depth < host_.pool().block_count();
+  if (may_fit && host_of_[static_cast<size_t>(block)] == kNoBlock) {
     path_.clear();
     for (BlockId at = block; at != kNoBlock; at = device_.tree().node(at).parent) path_.push_back(at);
     std::ranges::reverse(path_);

@@ -144,7 +144,7 @@ void StepWatch::append(std::string& text, const Step& step) const {
 
 std::string StepWatch::json(uint64_t since, const EngineStats& stats, const Limits& limits) const {
   const SchedulerStats& totals = stats.scheduler;
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const uint64_t oldest = kept_ - std::min<uint64_t>(kept_, kSteps);
   const uint64_t last_step = kept_ == 0 ? 0 : steps_[(kept_ - 1) % kSteps].number;
   std::string text = fmt::format(
@@ -160,11 +160,16 @@ std::string StepWatch::json(uint64_t since, const EngineStats& stats, const Limi
                  stats.blocks_total, limits.block_size, stats.blocks_free, stats.blocks_stored, stats.blocks_referenced,
                  map_, time_to_first_token_.json(), inter_token_.json());
   text += R"("steps":[)";
-  for (uint64_t i = oldest; i < kept_; ++i) {
-    const Step& step = steps_[i % kSteps];
-    if (step.number <= since) continue;
+  const uint64_t end = kept_;
+  Step step;  // a copy, made into text without the lock: the engine's thread waits for no reader
+  for (uint64_t i = oldest; i < end; ++i) {
+    const bool overwritten = i + kSteps < kept_;
+    if (overwritten || steps_[i % kSteps].number <= since) continue;
+    step = steps_[i % kSteps];
+    lock.unlock();
     if (text.back() != '[') text += ',';
     append(text, step);
+    lock.lock();
   }
   text += "]}";
   return text;

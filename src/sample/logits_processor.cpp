@@ -87,7 +87,8 @@ void penalise_presence(const LogitsContext& context, Logits& logits) {
   const SamplingParams& sampling = context.sampling;
   std::unordered_map<TokenId, int32_t> counts;  // in the output; 0: in the prompt only
   const auto prompt_count = static_cast<size_t>(context.prompt_token_count);
-  for (size_t i = 0; i < context.known_tokens.size(); ++i) counts[context.known_tokens[i]] += i >= prompt_count;
+  const size_t first = sampling.repetition_penalty != 1.0F ? 0 : prompt_count;  // the others do not look at the prompt
+  for (size_t i = first; i < context.known_tokens.size(); ++i) counts[context.known_tokens[i]] += i >= prompt_count;
   for (const auto& [token, count] : counts) {
     logits.change(token, [&](float logit) {
       logit = logit > 0.0F ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;

@@ -211,6 +211,7 @@ bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason re
 }
 
 void Scheduler::leave_waiting(Sequence& sequence) {
+  sequence.passed_count = 0;
   prefix_watch_.remove(sequence);
   const auto unranked = std::ranges::find(unranked_, &sequence);
   if (unranked != unranked_.end()) {

@@ -332,7 +332,6 @@ class Scheduler {
   void check_starvation(TimeNs now);
   void match_host_tier(const Sequence& sequence, size_t most);
   void admit(Sequence& sequence, int32_t wanted_blocks, int32_t computed_token_count, int32_t token_count, TimeNs now);
-  void note_head_of_line(bool admitted_past);
   void note_refusal(const Sequence& sequence, AdmissionResult result);
   void begin_admission();
   // What a candidate finds, or would find if some left.
@@ -414,8 +413,6 @@ class Scheduler {
   int64_t reserved_tokens_ = 0;       // kept free for what running sequences may still produce
   std::vector<uint32_t> adapters_;    // of running sequences, each once
   std::vector<PrefixKey> computing_;  // first blocks that later steps of running prompts will compute
-  RequestId head_of_line_{};          // the first refused sequence of the last steps
-  int32_t passed_head_of_line_ = 0;   // how many were admitted past it
 
   std::array<Submitted, Executor::kStepsInFlightMax> submitted_;
   size_t submitted_first_ = 0;

@@ -4,20 +4,28 @@
 // Order of the gates: its adapter runs or may (NO_ADAPTER), a row is free or can be freed by priority (NO_SPACE), the
 // step has tokens left (NO_TOKEN_BUDGET), prompt tokens left (NO_INPUT_BUDGET), nobody is computing what it shares
 // (NOT_READY), the policy agrees (POLICY), there is room or can be made (OUT_OF_MEMORY). NO_SPACE and the budgets end
-// the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax, and no more than that many are
-// ever admitted past the same refused one, so that a large request is not passed for ever. NO_ADAPTER, NO_SPACE with
-// its NO_TOKEN_BUDGET and OUT_OF_MEMORY give way to a preemption that frees what is missing.
+// the pass; after the others the next in line is looked at, up to limits::kSkipAheadMax. No more than that many are
+// ever admitted past one that waits for what others hold (NO_ADAPTER, OUT_OF_MEMORY): behind it the pass ends.
+// NO_ADAPTER, NO_SPACE with its NO_TOKEN_BUDGET and OUT_OF_MEMORY give way to a preemption that frees what is missing.
 //
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/limits.h"
 #include "sched/scheduler.h"
 
 namespace inflight {
+namespace {
+
+bool waits_for_others(AdmissionResult result) {
+  return result == AdmissionResult::OutOfMemory || result == AdmissionResult::NoAdapter;
+}
+
+}  // namespace
 
 // Newcomers take their place in the waiting list: with their key if it is stable, else as the first of equals. Keys of
 // two rules do not compare: when the rule changes, everybody is a newcomer. A step in which newcomers get no key is one
@@ -74,12 +82,17 @@ void Scheduler::admit_waiting(TimeNs now) {
   begin_admission();
 
   refused_.clear();
-  while (!waiting_.empty() && admissions_left_ > 0 && refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
+  int32_t passes_left = std::numeric_limits<int32_t>::max();  // until somebody refused has been passed often enough
+  while (!waiting_.empty() && admissions_left_ > 0 && passes_left > 0 &&
+         refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
     Sequence& sequence = *waiting_.sequences().front();
     const AdmissionResult result = consider(sequence, now);
     ++stats_.admissions[static_cast<size_t>(result)];
     if (result == AdmissionResult::Accepted) {
-      note_head_of_line(!refused_.empty());
+      for (const PassedOver& one : refused_) {
+        if (waits_for_others(one.result)) ++one.sequence->passed_count;
+      }
+      --passes_left;
       continue;
     }
     if (sequence.state == SequenceState::Finished) continue;  // rejected
@@ -90,15 +103,9 @@ void Scheduler::admit_waiting(TimeNs now) {
     }
     note_refusal(sequence, result);
     refused_.push_back({waiting_.pop(), result});
-    const bool waited_enough = head_of_line_ == sequence.request.id && passed_head_of_line_ >= limits::kSkipAheadMax;
-    const bool waits_for_others = result == AdmissionResult::OutOfMemory || result == AdmissionResult::NoAdapter;
-    if (waits_for_others && waited_enough) break;
+    if (waits_for_others(result)) passes_left = std::min(passes_left, limits::kSkipAheadMax - sequence.passed_count);
   }
   if (waiting_.empty()) pass_end_ = AdmissionResult::Accepted;
-  if (!refused_.empty() && refused_.front().sequence->request.id != head_of_line_) {
-    head_of_line_ = refused_.front().sequence->request.id;
-    passed_head_of_line_ = 0;
-  }
   // The last first: in a line each goes back to the front at once.
   for (size_t i = refused_.size(); i-- > 0;) waiting_.push(refused_[i].sequence);
   // Who waits because prompts before it use up a share that the policy gives them is in a queue, not starved.
@@ -175,10 +182,6 @@ bool Scheduler::has_room_for(const Sequence& sequence, int32_t wanted_blocks, co
   const int64_t available = room.available - headroom;
   if (limits_.reserve_ratio == 0.0) return wanted_blocks <= available;
   return wanted_blocks * width + expected_growth(sequence) + width < available * width - room.reserved_tokens;
-}
-
-void Scheduler::note_head_of_line(bool admitted_past) {
-  if (admitted_past && refused_.front().sequence->request.id == head_of_line_) ++passed_head_of_line_;
 }
 
 AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {

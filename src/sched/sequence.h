@@ -74,6 +74,7 @@ struct alignas(64) Sequence {
   HostPart host_part;  // what its newest entry in a plan points at
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
+  int32_t passed_count = 0;   // how many were admitted past it while it waited for what others hold
 
   // While it waits and the policy looks at prefixes (PrefixWatch): how much of it is stored.
   int32_t stored_prefix_block_count = 0;

@@ -479,7 +479,7 @@ class Engine:
         return _text(lambda *out: _library.inflight_engine_metrics_text(self._live, *out))
 
     def trace_json(self) -> str:
-        """Host spans and, with the option profile, kernel launches as a Chrome trace, since creation."""
+        """The kernel launches since creation, with the option profile, as a Chrome trace; without it none."""
         return _text(lambda *out: _library.inflight_engine_trace_json(self._live, *out))
 
     def steps(self, since: int = 0) -> typing.Any:

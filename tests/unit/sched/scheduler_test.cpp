@@ -168,6 +168,44 @@ TEST(Scheduler, SkipsAheadOfWhatDoesNotFitButNotForEver) {
   EXPECT_LE(passed, limits::kSkipAheadMax + 8);
 }
 
+// Nor where others, who come first by the policy, are now and then refused before it.
+TEST(Scheduler, WhoIsRefusedBeforeItDoesNotMakeItWaitLonger) {
+  class ByPriority final : public SchedulePolicy {
+    Ranking ranking() const override { return Ranking::Stable; }
+    bool rank(const StepView&, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override {
+      for (size_t i = 0; i < waiting.size(); ++i) keys[i].key0 = waiting[i]->request.priority;
+      return true;
+    }
+  };
+  ByPriority policy;
+  SchedulerWorld world(world_of(16, 64, 32), &policy);
+  std::vector<uint64_t> small;
+  const auto add_small = [&] {
+    const uint64_t i = small.size();
+    small.push_back(
+        world.add({.prompt = random_prompt(6, 10 + i), .max_tokens = 4 + static_cast<int32_t>(i % 4), .priority = 1}));
+  };
+  for (int i = 0; i < 12; ++i) add_small();
+  world.step();
+  const uint64_t large = world.add({.prompt = random_prompt(110, 2), .max_tokens = 2, .priority = 1});
+  for (int step = 0; step < 2000 && world.record(large).output.empty(); ++step) {
+    while (world.scheduler().waiting_count() < 6) add_small();
+    if (step % 4 == 0) {  // the second waits while the first computes what both begin with
+      const auto prompt = random_prompt(24, 1000 + static_cast<uint64_t>(step));
+      for (int i = 0; i < 2; ++i) world.add({.prompt = prompt, .max_tokens = 2});
+    }
+    world.step();
+  }
+  ASSERT_FALSE(world.record(large).output.empty());
+  int64_t passed = 0;
+  for (const uint64_t id : small) {
+    const auto& record = world.record(id);
+    passed += id > large && !record.output.empty() && record.first_token_step < world.record(large).first_token_step;
+  }
+  EXPECT_GT(passed, 8);
+  EXPECT_LE(passed, limits::kSkipAheadMax);
+}
+
 // checklist 60, 61, 64: out of blocks, the last admitted goes, waits in front, is computed again and ends with the same
 // tokens; everybody finishes.
 TEST(Scheduler, PreemptsTheLastAdmittedAndResumesItFirst) {

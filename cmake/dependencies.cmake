@@ -11,6 +11,7 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(MD REQUIRED IMPORTED_TARGET libmd)
+pkg_check_modules(TOML REQUIRED IMPORTED_TARGET tomlplusplus)
 
 function(inflight_dependency name)
   add_library(inflight_dep_${name} INTERFACE)
@@ -29,6 +30,7 @@ target_include_directories(inflight_dep_clblast INTERFACE $<TARGET_PROPERTY:clbl
 inflight_dependency(dl ${CMAKE_DL_LIBS})
 inflight_dependency(md PkgConfig::MD)
 inflight_dependency(cli11 CLI11::CLI11)
+inflight_dependency(toml PkgConfig::TOML)
 # Of Boost only headers: Asio, and Beast's HTTP parser.
 inflight_dependency(boost Boost::headers)
 target_compile_definitions(inflight_dep_boost INTERFACE BOOST_ERROR_CODE_HEADER_ONLY)

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/stderr_log.h"
 #include "device/bandwidth.h"
 #include "device/device.h"
 #include "sim/parse_number.h"
@@ -188,10 +189,10 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   const double decode = median_of(samples, &Sample::decode_tokens_per_second);
   const double total = median_of(samples, &Sample::total_tokens_per_second);
   if (decode == 0.0) {
-    fmt::print(stderr,
-               "inflight: no decode rate: at no time did all {} sequences decode; give more --output-tokens or "
-               "--max-num-batched-tokens\n",
-               flags.batch);
+    print_to_stderr(
+        "inflight: no decode rate: at no time did all {} sequences decode; give more --output-tokens or "
+        "--max-num-batched-tokens\n",
+        flags.batch);
   }
   const double fraction = decode / flags.batch * weight_bytes / bandwidth;
   const StepCost cost(info, flags);

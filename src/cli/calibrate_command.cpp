@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/live_calibration.h"
+#include "cli/stderr_log.h"
 #include "sim/text_file.h"
 
 namespace inflight::cli {
@@ -112,10 +113,10 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
   if (!flags.steps.empty()) write_text_file(flags.steps, calibration.steps_csv());
   constexpr double kOthersMax = 0.1;
   if (calibration.others_share() > kOthersMax) {
-    fmt::print(stderr,
-               "inflight: warning: others took {:.0f} % of the processors: do not trust this profile, calibrate again "
-               "when nothing else runs\n",
-               100 * calibration.others_share());
+    print_to_stderr(
+        "inflight: warning: others took {:.0f} % of the processors: do not trust this profile, calibrate again "
+        "when nothing else runs\n",
+        100 * calibration.others_share());
   }
   if (flags.as_json) {
     Json checks = Json::array();

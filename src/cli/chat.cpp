@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/stderr_log.h"
 
 namespace inflight::cli {
 
@@ -17,9 +18,9 @@ void run_chat(Engine& engine, const RequestOptions& common, const std::string& s
   nlohmann::json beginning = nlohmann::json::array();
   if (!system.empty()) beginning.push_back({{"role", "system"}, {"content", system}});
   nlohmann::json messages = beginning;
-  if (at_terminal) fmt::print(stderr, "Type a message; /clear forgets the conversation, /exit or Ctrl-D ends it.\n");
+  if (at_terminal) print_to_stderr("Type a message; /clear forgets the conversation, /exit or Ctrl-D ends it.\n");
   for (std::string line;;) {
-    if (at_terminal) fmt::print(stderr, "> ");
+    if (at_terminal) print_to_stderr("> ");
     if (!std::getline(std::cin, line) || line == "/exit") return;
     if (line.empty()) continue;
     if (line == "/clear") {

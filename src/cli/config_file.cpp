@@ -2,18 +2,23 @@
 #include "cli/config_file.h"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "cli/format.h"
 #include "inflight/version.h"
+#include "sim/text_file.h"
 
 namespace inflight::cli {
 namespace {
@@ -36,16 +41,55 @@ bool is_setting(const CLI::Option* option) {
          std::ranges::find(kNotSettings, name_of(*option)) == std::end(kNotSettings);
 }
 
+toml::table read_toml(const std::string& path) {
+  try {
+    return toml::parse(read_text_file(path), path);
+  } catch (const toml::parse_error& error) {
+    fail(ErrorCode::InvalidArgument, "{}:{}: no TOML (texts stand in quotes): {}", path, error.source().begin.line,
+         error.description());
+  }
+}
+
+// As on the command line. Nothing: it is no value of one.
+std::optional<std::string> value_text(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return fmt::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) return fmt::to_string(number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  return {};
+}
+
+// One value or an array of them.
+std::vector<std::string> value_texts(const toml::node& node, const std::string& path, const std::string& name) {
+  std::vector<std::string> texts;
+  const auto append = [&](const toml::node& one) {
+    std::optional<std::string> text = value_text(one);
+    if (!text) {
+      fail(ErrorCode::InvalidArgument, "{}:{}: {} is no text, number, true or false, nor an array of these", path,
+           one.source().begin.line, name);
+    }
+    texts.push_back(std::move(*text));
+  };
+  if (const toml::array* const several = node.as_array()) {
+    for (const toml::node& one : *several) append(one);
+  } else {
+    append(node);
+  }
+  return texts;
+}
+
 void read_file(CLI::App& command, ConfigFlags& flags) {
-  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(flags.path)) {
-    const std::string name = item.fullname();
-    CLI::Option* const option = item.parents.empty() ? command.get_option_no_throw("--" + name) : nullptr;
+  const toml::table settings = read_toml(flags.path);
+  for (const auto& [key, node] : settings) {
+    const std::string name(key.str());
+    CLI::Option* const option = node.is_table() ? nullptr : command.get_option_no_throw("--" + name);
     if (!is_setting(option)) {
       fail(ErrorCode::InvalidArgument, "{}: '{}' is no option of {}; see: inflight {} --print-config", flags.path, name,
            command.get_name(), command.get_name());
     }
     if (option->count() > 0) continue;  // the command line or the environment says it
-    option->add_result(item.inputs);
+    option->allow_extra_args(false);  // else a text in brackets would be taken apart
+    for (std::string& text : value_texts(node, flags.path, name)) option->add_result(std::move(text));
     flags.from_file.insert(option);
     try {
       option->run_callback();
@@ -55,11 +99,24 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
   }
 }
 
+// A number that reads back as this very text.
+bool is_number(const std::string& value) {
+  try {
+    const toml::table parsed = toml::parse("x = " + value);
+    const toml::node& node = *parsed.get("x");
+    return node.is_number() && value_text(node) == value;
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 std::string quoted(const std::string& value) {
-  const bool number = !value.empty() && value.find_first_not_of("-+.0123456789") == std::string::npos;
-  if (number || value == "true" || value == "false") return value;
-  const char quote = value.find_first_of("\"\\") == std::string::npos ? '"' : '\'';  // nothing is escaped between these
-  return fmt::format("{}{}{}", quote, value, quote);
+  const bool digits = !value.empty() && value.find_first_not_of("-.0123456789") == std::string::npos;
+  if (value == "true" || value == "false" || (digits && is_number(value))) return value;
+  std::ostringstream text;
+  text << toml::toml_formatter{toml::value{value},
+                               toml::toml_formatter::default_flags & ~toml::format_flags::allow_multi_line_strings};
+  return text.str();
 }
 
 // What holds without a value: said at the end of the option's help, or kept by the option.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/config_file.h"
 #include "cli/demo_model.h"
+#include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "sim/text_file.h"
 
@@ -96,9 +97,10 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   const auto add = [&command](const char* name, auto& value, const char* help, const char* group) {
     return command.add_option(name, value, help)->group(group);
   };
-  add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine);
+  add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine)->check(not_empty());
   add("--device", options.device,
       "Index, cpu, gpu or part of a name, see: inflight devices (default: best GPU, else CPU)", kEngine)
+      ->check(not_empty())
       ->envname("INFLIGHT_DEVICE");
   add("--max-model-len", params.max_model_len, "Tokens of a sequence, prompt and output (default: the model's)",
       kEngine);
@@ -134,9 +136,11 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add("--scheduling-profile", options.scheduling_profile,
       "rag, batch, tenant or sla: policies and limits for that use; other flags come on top", kScheduling);
   add("--policy,--schedule-policy", options.schedule_policy,
-      "Order of the requests, see: inflight plugin list (default: fcfs)", kScheduling);
+      "Order of the requests, see: inflight plugin list (default: fcfs)", kScheduling)
+      ->check(not_empty());
   add("--evict,--radix-eviction-policy", options.radix_eviction_policy,
-      "Which stored KV goes first, see: inflight plugin list (default: lru)", kScheduling);
+      "Which stored KV goes first, see: inflight plugin list (default: lru)", kScheduling)
+      ->check(not_empty());
   add("--batching", options.batching, "continuous, prefill_first, dynamic or static (default: continuous)",
       kScheduling);
   add("--max-batch-delay-ms", params.max_batch_delay_ms, "dynamic: longest wait for a full batch", kScheduling)
@@ -171,6 +175,9 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
 Engine open_engine(EngineFlags& flags) {
   EngineOptions options = flags.options;
   if (options.model.empty()) options.model = demo_model_path();
+  std::vector<std::string> inputs = {options.model, flags.chat_template};
+  for (const std::string& module : options.lora_modules) inputs.push_back(module.substr(module.find('=') + 1));
+  refuse_same_files({{"--record", options.record_path}, {"--profile", flags.profile_path}}, inputs);
   if (!flags.chat_template.empty()) options.chat_template = read_text_file(flags.chat_template);
   options.params.overlap = flags.overlap == "on" ? 1 : 0;
   options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;

@@ -4,6 +4,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace inflight::cli {
 
@@ -29,6 +34,38 @@ std::string parameters_text(int64_t count) {
   if (value >= 999.5e6) return fmt::format("{:.2f} B", value / 1e9);
   if (value >= 999.5e3) return fmt::format("{:.2f} M", value / 1e6);
   return fmt::format("{:.1f} K", value / 1e3);
+}
+
+void refuse_same_files(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
+  const auto same = [](const std::string& a, const std::string& b) {
+    std::error_code absent;
+    const bool equal =
+        !a.empty() && std::filesystem::path(a).lexically_normal() == std::filesystem::path(b).lexically_normal();
+    return equal || std::filesystem::equivalent(a, b, absent);
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [option, path] = outputs[i];
+    std::error_code absent;
+    if (path.empty() || std::filesystem::is_character_file(path, absent)) continue;  // such as /dev/null
+    for (const std::string& input : inputs) {
+      if (same(path, input)) {
+        fail(ErrorCode::InvalidArgument, "{} is {}, which is read; give the output another name", option, path);
+      }
+    }
+    for (const OutputFile& other : std::span(outputs).first(i)) {
+      if (same(path, other.path)) {
+        fail(ErrorCode::InvalidArgument, "{} and {} are both {}; give each a name of its own", other.option, option,
+             path);
+      }
+    }
+  }
+}
+
+CLI::Validator not_empty() {
+  return {[](const std::string& text) {
+            return text.empty() ? std::string("is empty, allowed: any text of one byte or more") : std::string();
+          },
+          "", "not empty"};
 }
 
 std::string mistake_text(const CLI::ParseError& error) {

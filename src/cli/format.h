@@ -6,12 +6,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace inflight::cli {
 
 [[nodiscard]] std::string bytes_text(size_t bytes);        // "512 B", "4.8 MiB"
 [[nodiscard]] std::string grouped(int64_t number);         // "1,234,567"
 [[nodiscard]] std::string parameters_text(int64_t count);  // "2.49 M", "1.10 B"
+
+// For options that mean something else when they are not given: an empty text is refused.
+[[nodiscard]] CLI::Validator not_empty();
+
+// Files that would be written over one that is read, or over one another. Empty paths are none.
+// ERRORS: InvalidArgument naming the option.
+struct OutputFile {
+  const char* option;
+  std::string path;
+};
+void refuse_same_files(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs);
 
 // A mistake on the command line or in a file of options: names the option, what was given, what is allowed.
 [[nodiscard]] std::string mistake_text(const CLI::ParseError& error);

@@ -18,7 +18,7 @@ namespace {
 
 // One line on stderr, as every error of this program.
 int report(std::string_view message, int status) {
-  fmt::print(stderr, "inflight: {}\n", message);
+  inflight::cli::print_to_stderr("inflight: {}\n", message);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/plugin_commands.h"
+#include "cli/stderr_log.h"
 #include "plugin_host/plugin_file.h"
 #include "plugin_host/plugin_notes.h"
 #include "plugin_host/plugin_registry.h"
@@ -68,7 +69,7 @@ void list_as_text(const std::vector<PluginRegistry::Listed>& listed, const std::
       }
     }
   }
-  for (const std::string& problem : problems) fmt::print(stderr, "inflight: {}\n", problem);
+  for (const std::string& problem : problems) print_to_stderr("inflight: {}\n", problem);
 }
 
 void run_list(bool as_json) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/format.h"
+#include "cli/stderr_log.h"
 
 namespace inflight::cli {
 namespace {
@@ -41,8 +42,7 @@ void ProgressBar::draw(double share, std::string_view rest, TimeNs now) {
   std::string line =
       fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %  {}", label_, "", full, "", kBarCells - full, share * 100.0, rest);
   line.resize(std::min(line.size(), terminal_columns() - 1));  // names are ASCII: no character is cut
-  fmt::print(stderr, "\r{}\x1B[K", line);
-  std::fflush(stderr);
+  print_to_stderr("\r{}\x1B[K", line);
   drawn_ = now;
   anything_drawn_ = true;
 }

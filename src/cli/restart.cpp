@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/stderr_log.h"
 
 namespace inflight::cli {
 namespace {
@@ -42,7 +43,7 @@ std::vector<int> open_files() {
 }
 
 [[noreturn]] void give_up(const char* call) {
-  fmt::print(stderr, "inflight: cannot start again: {}: {}\n", call, std::strerror(errno));
+  print_to_stderr("inflight: cannot start again: {}: {}\n", call, std::strerror(errno));
   std::_Exit(EXIT_FAILURE);
 }
 

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/request_flags.h"
+#include "cli/stderr_log.h"
 
 namespace inflight::cli {
 namespace {
@@ -269,10 +270,10 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
       print("\n");
       tokens += answers[i].last.output_token_count;
     }
-    fmt::print(stderr, "\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, {}loaded in {:.0f} ms\n",
-               info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
-               static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9),
-               timings.ttft_ms ? fmt::format("first token after {:.0f} ms, ", *timings.ttft_ms) : "", load_ms);
+    print_to_stderr("\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, {}loaded in {:.0f} ms\n",
+                    info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
+                    static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9),
+                    timings.ttft_ms ? fmt::format("first token after {:.0f} ms, ", *timings.ttft_ms) : "", load_ms);
   }
 }
 

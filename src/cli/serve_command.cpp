@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/format.h"
 #include "cli/restart.h"
 #include "cli/stderr_log.h"
 #include "server/api_server.h"
@@ -31,9 +33,8 @@ void keep_record(const std::string& path) {
   if (path.empty()) return;
   std::error_code error;
   std::filesystem::rename(path, path + ".failed", error);
-  fmt::print(stderr, "inflight: {}\n",
-             error ? fmt::format("the record {} is lost: {}", path, error.message())
-                   : fmt::format("what was recorded is in {}.failed", path));
+  print_to_stderr("inflight: {}\n", error ? fmt::format("the record {} is lost: {}", path, error.message())
+                                          : fmt::format("what was recorded is in {}.failed", path));
 }
 
 // Whether a browser may send it: scheme://host[:port], in lower case.
@@ -69,14 +70,15 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   check_texts(flags);
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
-  flags.api.log = [](const std::string& line) { fmt::print(stderr, "inflight: {}\n", line); };
+  flags.api.log = [](const std::string& line) { print_to_stderr("inflight: {}\n", line); };
   log_to_stderr(INFLIGHT_LOG_INFO);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read standard error may leave
   flags.http.listener = inherited_listener();
 
   engine_flags.options.params.populate_kv = 1;
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);
-  fmt::print(stderr, "inflight: serving on {}\n", api.address());
+  print_to_stderr("inflight: serving on {}\n", api.address());
   if (api.run() == server::ApiServer::End::EngineFailed) {
     keep_record(engine_flags.options.record_path);
     restart_process(api.listener());
@@ -93,10 +95,13 @@ void add_serve_command(CLI::App& app) {
   const auto add = [command](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->group(kServer)->capture_default_str();
   };
-  add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one");
-  add("--uds", flags->http.uds, "Path of a Unix socket to listen on instead; who may open it may use the server");
+  add("--host", flags->http.host, "Address to listen on; 0.0.0.0: every one")->check(not_empty());
+  add("--uds", flags->http.uds, "Path of a Unix socket to listen on instead; who may open it may use the server")
+      ->check(not_empty());
   add("--port", flags->http.port, "Port to listen on; 0: any free one")->check(CLI::Range(0, 65535));
-  add("--api-key", flags->api.api_keys, "Clients must send one of these keys")->envname("INFLIGHT_API_KEY");
+  add("--api-key", flags->api.api_keys, "Clients must send one of these keys")
+      ->allow_extra_args(false)
+      ->envname("INFLIGHT_API_KEY");
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
   add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));

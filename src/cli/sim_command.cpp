@@ -238,6 +238,11 @@ class Observation {
 };
 
 void run_sim(const CLI::App& command) {
+  std::vector<OutputFile> outputs;
+  for (const char* const option : {"--record", "--html", "--chrome-trace", "--csv"}) {
+    outputs.push_back({option, text_option(command, option)});
+  }
+  refuse_same_files(outputs, {text_option(command, "--trace")});
   if (command.count("--replay") > 0) {
     run_replay(command);
     return;

@@ -55,7 +55,7 @@ std::string ApiError::body(std::string_view path) const {
   };
   nlohmann::ordered_json error;
   error["type"] = "error";  // Anthropic's clients look for it
-  error["error"]["message"] = what();
+  error["error"]["message"] = message_;
   error["error"]["type"] = type(path);
   error["error"]["param"] = text_or_null(param_);
   error["error"]["code"] = text_or_null(code_);

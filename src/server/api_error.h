@@ -19,6 +19,7 @@ class ApiError : public std::runtime_error {
   ApiError(int status, const std::string& message, std::string param = "", std::string code = "",
            int32_t retry_after_s = 0)
       : std::runtime_error(message),
+        message_(message),
         status_(status),
         param_(std::move(param)),
         code_(std::move(code)),
@@ -35,6 +36,7 @@ class ApiError : public std::runtime_error {
   [[nodiscard]] HttpResponse response(std::string_view path) const;
 
  private:
+  std::string message_;  // whole: what() ends at a NUL
   int status_;
   std::string param_;
   std::string code_;

@@ -79,9 +79,7 @@ std::string read_source(const std::string& field, const Json& value) {
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
     refuse(field, value, "a text of one byte or more");
   }
-  if (value.get_ref<const std::string&>().find('\0') != std::string::npos) {
-    throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", field), field);
-  }
+  refuse_nul(field, value.get_ref<const std::string&>());
   return value.get<std::string>();
 }
 
@@ -333,6 +331,7 @@ void read_prediction(const Json& value, GenerationRequest& request) {
   } else {
     request.prediction = text_at(value, "content", "prediction");
   }
+  refuse_nul("prediction", request.prediction);
 }
 
 void read_metadata(const Json& value, GenerationRequest& request) {

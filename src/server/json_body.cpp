@@ -81,6 +81,11 @@ bool is_whole(const Json& value) {
          (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
+void refuse_nul(const std::string& field, std::string_view text) {
+  if (text.find('\0') == std::string_view::npos) return;
+  throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", field), field);
+}
+
 std::string describe(const Json& value) {
   if (value.is_array()) return value.empty() ? "an empty array" : "an array";
   if (value.is_object()) return "an object";

@@ -21,7 +21,10 @@ Json read_texts(const std::string& text, std::initializer_list<std::string_view>
   }
   for (const std::string_view name : names) {
     const auto value = body.find(std::string(name));
-    if (value != body.end() && value->is_string() && !value->get_ref<const std::string&>().empty()) continue;
+    if (value != body.end() && value->is_string() && !value->get_ref<const std::string&>().empty()) {
+      refuse_nul(std::string(name), value->get_ref<const std::string&>());
+      continue;
+    }
     throw ApiError(
         400, fmt::format("'{}' is {}, a text is expected", name, value == body.end() ? "missing" : describe(*value)),
         std::string(name));

@@ -459,6 +459,7 @@ void read_string(const Field& field, const Json& value, Request& request) {
     refuse(field.name, fmt::format("'{}' is {}, a string of at most {} characters is expected", field.name,
                                    describe(value), field.max));
   }
+  refuse_nul(std::string(field.name), value.get_ref<const std::string&>());
   field.text(request) = value.get<std::string>();
 }
 

@@ -79,6 +79,13 @@ class Config(unittest.TestCase):
         self.assertEqual({name: value for name, (value, _) in again.items()},
                          {name: value for name, (value, _) in settings.items()})
 
+    def test_texts_are_what_stands_between_the_quotes(self):
+        self.path.write_text('served-model-name = ["a#1", "[b,c]", \'d"\\\']\n'
+                             'cors-origin = [\n  "http://a",  # ours\n  "http://b",\n]\n')
+        settings, _ = self.printed("--config", self.path)
+        self.assertEqual(settings["cors-origin"], (["http://a", "http://b"], "file"))
+        self.assertEqual(settings["served-model-name"][0], ["a#1", "[b,c]", 'd"\\'])
+
     def test_other_names_and_a_switch_alone(self):
         settings, _ = self.printed("--chunk", 64, "--max-queued-requests", 3, "--overlap", "--enable-prefix-caching", "off",
                                    "--deterministic")
@@ -99,13 +106,25 @@ class Config(unittest.TestCase):
     def test_mistakes_get_one_line(self):
         for text, message in [("max_num_seqs = 8\n", "'max_num_seqs' is no option of run"),
                               ("[run]\nmax-num-seqs = 8\n", "is no option of run"),
-                              ("max-num-seqs = many\n", "max-num-seqs"), ("overlap = maybe\n", "overlap"),
-                              ("max-num-seqs = 1\nmax-num-seqs = 2\n", "max-num-seqs: At Most 1"),
-                              ("config = x\n", "'config' is no option"), ("block-size\n", "block-size")]:
+                              ('max-num-seqs = "many"\n', "max-num-seqs"), ('overlap = "maybe"\n', "overlap"),
+                              ("max-num-seqs = [1, 2]\n", "max-num-seqs: At Most 1"),
+                              ("max-num-seqs = 1\nmax-num-seqs = 2\n", "redefine existing integer 'max-num-seqs'"),
+                              ("max-num-seqs = 1979-05-27\n", "max-num-seqs is no text, number, true or false"),
+                              ('config = "x"\n', "'config' is no option"), ("block-size\n", "serve.toml:1: no TOML"),
+                              ("overlap = on\n", "texts stand in quotes"), ('overlap = "on\n', "serve.toml:1: no TOML")]:
             self.path.write_text(text)
             with self.subTest(text=text):
                 self.bad(message, "--config", self.path)
-        self.bad("nowhere.toml", "--config", "nowhere.toml")
+        for path, message in (("nowhere.toml", "No such file or directory"), (self.folder.name, "Is a directory")):
+            done = run("serve", "--config", path, "--port", 0)
+            self.assertEqual((done.returncode, done.stderr), (1, f"inflight: {path}: {message}\n"))
+
+    def test_an_empty_text_is_not_the_default(self):
+        for command, option in (("serve", "--host"), ("serve", "--uds"), ("run", "--model"), ("run", "--device"),
+                                ("run", "--policy"), ("run", "--evict")):
+            done = run(command, option, "")
+            self.assertEqual(done.returncode, 2, option)
+            self.assertIn(f"{option}: is empty", done.stderr.replace("--policy,--schedule-policy", "--policy"))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,24 @@ class Run(unittest.TestCase):
         self.assertEqual(len(message.splitlines()), 1, message)
         self.assertTrue(message.startswith("inflight: "), message)
 
+    def test_no_output_is_written_over_what_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, "model.gguf")
+            model.write_bytes(DEMO.read_bytes())
+            beside = pathlib.Path(folder, "beside")
+            for option in ("--record", "--profile"):
+                self.bad(2, "which is read", "run", "-m", model, "-p", "a", option, f"{folder}/./model.gguf")
+            self.bad(2, "--record and --profile are both", "run", "-p", "a", "--record", beside,
+                     "--profile", f"{folder}/./beside")
+            self.assertEqual(model.read_bytes(), DEMO.read_bytes())
+            self.assertFalse(beside.exists())
+
+    def test_a_full_standard_error_changes_nothing(self):
+        with open("/dev/full", "wb") as full:
+            for arguments, status in ((("run", "-p", "Once", "-n", 3), 0), (("run", "-m", "/nowhere", "-p", "a"), 1), (("foo",), 2)):
+                done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=full)
+                self.assertEqual(done.returncode, status, arguments)
+
     def test_answers_equal_the_expected_outputs(self):
         cases = [case for case in GOLDEN["cases"] if case["min_margin"] > 0.003]
         self.assertGreater(len(cases), 5)

@@ -35,6 +35,13 @@ class Lora(unittest.TestCase):
         self.assertEqual(found, status, answer)
         return answer
 
+    def test_no_name_ends_at_a_nul(self):
+        for field in ("lora_name", "lora_path"):
+            body = {"lora_name": "c", "lora_path": self.files["c"]}
+            answer = self.post("/v1/load_lora_adapter", {**body, field: body[field] + "\0z"}, 400)
+            self.assertIn(f"'{field}' holds a NUL", answer["error"]["message"])
+        self.post("/v1/unload_lora_adapter", {"lora_name": "a\0z"}, 400)
+
     def complete(self, model, status=200):
         return self.post("/v1/completions", {"model": model, "prompt": [1, 50, 60, 70], "max_tokens": 24, "temperature": 0,
                                              "ignore_eos": True}, status)

@@ -215,6 +215,18 @@ class Choices(unittest.TestCase):
             self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], cached, salt)
             self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"] > 0, cached > 0, salt)
 
+    def test_no_text_ends_at_a_nul(self):
+        for path, field, body in (("/v1/completions", "cache_salt", {**STORY, "cache_salt": "a\0b"}),
+                                  ("/v1/completions", "prediction",
+                                   {**STORY, "prediction": {"type": "content", "content": "a\0b"}}),
+                                  ("/v1/completions", "model", {**STORY, "model": "a\0b"})):
+            status, _, answer = server.request("POST", path, body)
+            self.assertEqual((status, answer["error"]["param"]), (400, field), answer)
+            self.assertIn("NUL", answer["error"]["message"])
+        status, _, answer = server.request("GET", "/v1/models/a%00b")
+        self.assertEqual(status, 404)
+        self.assertIn("b", answer["error"]["message"].split("\0")[1], answer)
+
     def test_prefixes_are_forgotten_when_asked_for(self):
         body = {**STORY, "prompt": "The prompt that is forgotten " * 12}
         for cached, forget in ((0, False), (16, True), (0, False), (16, False)):

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import unittest
+import urllib.request
 
 from server_process import Server
 
@@ -304,6 +305,21 @@ class People(unittest.TestCase):
                 status, fields, body = small.request("POST", "/v1/completions", {**ENDLESS, field: 4})
                 self.assertEqual((status, fields["Retry-After"], body["error"]["param"]), (400, None, field))
                 self.assertEqual(body["error"]["message"], f"'{field}' makes 4 sequences, at most 3 can run and wait here")
+
+    def test_a_log_that_nobody_reads_stops_nothing(self):
+        process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--log-requests", "--log-interval-steps", "1"],
+                                   stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if match := re.search(r"serving on http://[^:]+:(\d+)", line):
+                break
+        process.stderr.close()  # a line that is written now is a broken pipe
+        for _ in range(3):
+            with urllib.request.urlopen(urllib.request.Request(
+                    f"http://127.0.0.1:{match[1]}/v1/completions", b'{"prompt": "Once", "max_tokens": 8}',
+                    {"Content-Type": "application/json"}), timeout=60) as answer:
+                self.assertEqual(answer.status, 200)
+        process.terminate()
+        self.assertEqual(process.wait(timeout=60), 0)
 
     def test_sigterm_lets_answers_end(self):
         with Server(PROGRAM) as leaving:

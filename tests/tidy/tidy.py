@@ -25,6 +25,7 @@ LIBRARY = tuple(f"src/{f}/" for f in "base core text model cache sched sample de
 BANNED = [  # pattern, what to write instead, where it holds
     (r"\bstd::shared_ptr\b", "unique ownership (std::unique_ptr)", LIBRARY),
     (r"\bstd::regex\b", "PCRE2", ("src/", "bindings_c/")),
+    (r"\bfmt::print\(stderr", "print_to_stderr(), which does not throw", ("src/",)),
     (r"#include <iostream>", "fmt or the log sink", LIBRARY),
     (r"\bstd::format\b", "fmt::format", ("src/", "bindings_c/")),
     (r"\bprintf\s*\(", "fmt::print in programs, the log sink in the library", LIBRARY),

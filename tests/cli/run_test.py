@@ -47,7 +47,8 @@ class Run(unittest.TestCase):
 
     def test_a_full_standard_error_changes_nothing(self):
         with open("/dev/full", "wb") as full:
-            for arguments, status in ((("run", "-p", "Once", "-n", 3), 0), (("run", "-m", "/nowhere", "-p", "a"), 1), (("foo",), 2)):
+            for arguments, status in ((("run", "-p", "Once", "-n", 3), 0), (("run", "-m", "/nowhere", "-p", "a"), 1),
+                                      (("foo",), 2)):
                 done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=full)
                 self.assertEqual(done.returncode, status, arguments)
 

@@ -88,7 +88,7 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
            command.get_name(), command.get_name());
     }
     if (option->count() > 0) continue;  // the command line or the environment says it
-    option->allow_extra_args(false);  // else a text in brackets would be taken apart
+    option->allow_extra_args(false);    // else a text in brackets would be taken apart
     for (std::string& text : value_texts(node, flags.path, name)) option->add_result(std::move(text));
     flags.from_file.insert(option);
     try {
@@ -99,20 +99,17 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
   }
 }
 
-// A number that reads back as this very text.
-bool is_number(const std::string& value) {
+// A number, true or false that reads back as this very text.
+bool needs_no_quotes(const std::string& value) {
   try {
-    const toml::table parsed = toml::parse("x = " + value);
-    const toml::node& node = *parsed.get("x");
-    return node.is_number() && value_text(node) == value;
+    return value_text(*toml::parse("x = " + value).get("x")) == value;
   } catch (const toml::parse_error&) {
     return false;
   }
 }
 
 std::string quoted(const std::string& value) {
-  const bool digits = !value.empty() && value.find_first_not_of("-.0123456789") == std::string::npos;
-  if (value == "true" || value == "false" || (digits && is_number(value))) return value;
+  if (needs_no_quotes(value)) return value;
   std::ostringstream text;
   text << toml::toml_formatter{toml::value{value},
                                toml::toml_formatter::default_flags & ~toml::format_flags::allow_multi_line_strings};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and mistakes as people read them, the same in every command.
+// Numbers and mistakes as people read them, and what options may not be, the same in every command.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -7,10 +7,7 @@
 
 namespace inflight::cli {
 
-void write_to_stderr(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
-}
+void write_to_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void log_to_stderr(inflight_log_level_t level) {
   const auto write = [](void*, inflight_log_level_t of, const char* message, size_t length) {

@@ -11,8 +11,8 @@
 
 namespace inflight::cli {
 
-// Written at once. What cannot be written (a full disk, a closed pipe) is lost: there is nobody left to be told, and
-// answers go on.   THREAD: any.
+// What cannot be written (a full disk, a closed pipe) is lost: there is nobody left to be told, and answers go on.
+// THREAD: any.
 void write_to_stderr(std::string_view text);
 
 template <typename... Values>

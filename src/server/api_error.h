@@ -4,27 +4,27 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/http_types.h"
 
 namespace inflight::server {
 
-class ApiError : public std::runtime_error {
+class ApiError : public std::exception {
  public:
   // param: the request's field at fault, as a path ("messages[0].role"); "" = none. code: "" = none.
   // retry_after_s: when another attempt makes sense; 0 = not told.
-  ApiError(int status, const std::string& message, std::string param = "", std::string code = "",
-           int32_t retry_after_s = 0)
-      : std::runtime_error(message),
-        message_(message),
+  ApiError(int status, std::string message, std::string param = "", std::string code = "", int32_t retry_after_s = 0)
+      : message_(std::move(message)),
         status_(status),
         param_(std::move(param)),
         code_(std::move(code)),
         retry_after_s_(retry_after_s) {}
 
+  [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }  // up to a NUL
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] const std::string& param() const { return param_; }
   [[nodiscard]] const std::string& code() const { return code_; }
@@ -36,7 +36,7 @@ class ApiError : public std::runtime_error {
   [[nodiscard]] HttpResponse response(std::string_view path) const;
 
  private:
-  std::string message_;  // whole: what() ends at a NUL
+  std::string message_;
   int status_;
   std::string param_;
   std::string code_;

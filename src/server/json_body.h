@@ -29,6 +29,7 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names
 
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
+
 // A text that goes through the C interface, where NUL ends it. ERRORS: ApiError 400 naming the field.
 void refuse_nul(const std::string& field, std::string_view text);
 

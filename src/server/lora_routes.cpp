@@ -20,14 +20,14 @@ Json read_texts(const std::string& text, std::initializer_list<std::string_view>
     throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(names, ", ")), name);
   }
   for (const std::string_view name : names) {
-    const auto value = body.find(std::string(name));
-    if (value != body.end() && value->is_string() && !value->get_ref<const std::string&>().empty()) {
-      refuse_nul(std::string(name), value->get_ref<const std::string&>());
-      continue;
+    const std::string field(name);
+    const auto value = body.find(field);
+    if (value == body.end() || !value->is_string() || value->get_ref<const std::string&>().empty()) {
+      throw ApiError(
+          400, fmt::format("'{}' is {}, a text is expected", field, value == body.end() ? "missing" : describe(*value)),
+          field);
     }
-    throw ApiError(
-        400, fmt::format("'{}' is {}, a text is expected", name, value == body.end() ? "missing" : describe(*value)),
-        std::string(name));
+    refuse_nul(field, value->get_ref<const std::string&>());
   }
   return body;
 }

@@ -3,6 +3,9 @@
 //   draw tickets; ticket n is the n-th `batch` of items of the step, in the order of the stages. Before it begins, its worker
 //   waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
 //   workers that run: also a single worker, or workers that run one after the other, come to the end.
+//   A launch may begin while the launch before it runs, or before that one (Device::launch_beside): it works on that one's
+//   step first, so in whatever order the driver begins them the older step comes to its end, for which the first stages of
+//   the younger one wait.
 //   A norm or combine stage of few rows has no tickets: each worker does all of it for itself before its first item of the
 //   linear stages that read it. That takes less than a wait for each other.
 //   Other devices: run_stages.cl. A program has one of the two: drivers compile every kernel that a program holds.
@@ -37,9 +40,10 @@ static WeightsAhead weights_ahead(const Memory* memory, __global const Stage* st
   return ahead;
 }
 
+// Numbers of launches start again behind the largest int.
 static void wait_for(__global volatile int* counter, int count, WeightsAhead ahead)
 {
-  for (int spins = 0; *counter < count; spins++) {
+  for (int spins = 0; (int)((uint)*counter - (uint)count) < 0; spins++) {
     if (ahead.next < ahead.end) {
       prefetch_line(ahead.next);
       ahead.next += 64;
@@ -85,12 +89,14 @@ static int ticket_count(__global const Stage* stage)
   return stage->batch == 0 ? 0 : (stage->items + stage->batch - 1) / stage->batch;
 }
 
-__kernel void run_step(MEMORY_PARAMETERS)
+// Works on a step until nobody has a ticket to draw. copy: the worker's own rows.
+static void work_on(Memory* memory, __global int* step, __global float* copy)
 {
-  Memory memory = MEMORY_ARGUMENTS;
+  memory->step = step;
   const int stage_count = step[STEP_STAGE_COUNT];
   __global const Stage* stages = (__global const Stage*)(step + step[STEP_STAGES]);
-  __global float* copy = act + (size_t)get_global_id(0) * step[STEP_COPY_STRIDE];
+  __global volatile int* counters = step + STEP_COUNTERS;
+  __global volatile int* launches_done = memory->row_tokens + step[STEP_DONE];
   int stage = 0, first = 0, group = -1;  // first: ticket of the stage; group: counter of the last item
   __global const Stage* prepares = 0;    // the last stage without tickets that was passed
   while (true) {
@@ -102,18 +108,32 @@ __kernel void run_step(MEMORY_PARAMETERS)
     if (stage == stage_count) return;
     __global const Stage* current = stages + stage;
     const int begin = (ticket - first) * current->batch, end = min(begin + current->batch, current->items);
-    if (current->wait_counter >= 0) {
-      wait_for(step + STEP_COUNTERS + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count,
-               weights_ahead(&memory, current, stages + stage_count, begin));
+    const WeightsAhead ahead = weights_ahead(memory, current, stages + stage_count, begin);
+    if (current->wait_counter < 0) {
+      wait_for(launches_done, (int)((uint)step[STEP_NUMBER] - 1u), ahead);
+    } else {
+      wait_for(counters + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count, ahead);
     }
     const int has_copy = prepares && prepares->counter == current->counter;
     const int own_items = has_copy && group != current->counter ? prepares->items : 0;
-    memory.prepared = has_copy ? copy : act;
+    memory->prepared = has_copy ? copy : memory->act;
     group = current->counter;
     for (int item = -own_items; item < end - begin; item++) {
-      run_item(&memory, item < 0 ? prepares : current, item < 0 ? item + own_items : begin + item);
+      run_item(memory, item < 0 ? prepares : current, item < 0 ? item + own_items : begin + item);
     }
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    atomic_add((__global volatile int*)step + STEP_COUNTERS + current->counter * STEP_COUNTER_STRIDE, end - begin);
+    const int done = end - begin + atomic_add(counters + current->counter * STEP_COUNTER_STRIDE, end - begin);
+    if (current->counter == step[STEP_LAST_COUNTER] && done == step[STEP_LAST_COUNT]) {
+      atomic_xchg(launches_done, step[STEP_NUMBER]);
+    }
   }
+}
+
+__kernel void run_step(MEMORY_PARAMETERS, __global int* step_before)
+{
+  Memory memory = MEMORY_ARGUMENTS;
+  // Workers of the launch before may run at the same time: they have the other half of the copies.
+  const size_t worker = get_global_id(0) + (step[STEP_NUMBER] & 1) * get_global_size(0);
+  __global float* copy = act + worker * step[STEP_COPY_STRIDE];
+  for (int own = step_before == step; own < 2; own++) work_on(&memory, own ? step : step_before, copy);
 }

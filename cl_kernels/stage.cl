@@ -116,7 +116,7 @@ typedef struct {
   __global const float* angles;   // [position][pair] (cos, sin)
   __global float* act;            // activations
   __global int* step;             // the uploaded step: counters, stages, tables; results come back in it
-  __global int* row_tokens;       // [max_num_seqs] last token sampled for each row
+  __global int* row_tokens;       // [max_num_seqs] last token sampled for each row; a spare one; for run_step's launches
   __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
   __global float* prepared;       // act, or this worker's own copy of the rows that norm and combine write for linear
 } Memory;
@@ -130,10 +130,15 @@ typedef struct {
   { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters, act }
 
 // Layout of `step`: word 0 stage count, word 1 offset of the stages, word 2 floats from one worker's copy of prepared rows to
-// the next one's, word 16 the ticket, then counters, one a cache line.
+// the next one's, words 3 to 6 for run_step: the launch's number, where in row_tokens the number of the last launch that is
+// done stands, the counter and the items of the last stages; word 16 the ticket, then counters, one a cache line.
 #define STEP_STAGE_COUNT 0
 #define STEP_STAGES 1
 #define STEP_COPY_STRIDE 2
+#define STEP_NUMBER 3
+#define STEP_DONE 4
+#define STEP_LAST_COUNTER 5
+#define STEP_LAST_COUNT 6
 #define STEP_TICKET 16
 #define STEP_COUNTERS 32
 #define STEP_COUNTER_STRIDE 16

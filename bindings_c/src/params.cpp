@@ -35,6 +35,13 @@ uint64_t cache_salt_of(std::string_view text) {
   return salt;
 }
 
+// Room for fields of later versions: who sets one wants what is not here.
+void require_zero(uint32_t reserved) {
+  if (reserved == 0) return;
+  fail(ErrorCode::Unsupported, "params sets a reserved field, of which this library (" INFLIGHT_VERSION_STRING
+                               ") knows nothing, allowed: 0 (the _INIT macro sets it)");
+}
+
 template <typename Value, typename Parse>
 void read_name(const char* text, const char* field, const char* allowed, Parse&& parse, Value& value) {
   if (text == nullptr) return;
@@ -269,6 +276,9 @@ void apply_profile(const char* name, RuntimeOptions& options) {
 }  // namespace
 
 RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
+  require_zero(params.reserved);
+  for (const uint8_t byte : params.reserved2) require_zero(byte);
+  for (const uint8_t byte : params.reserved3) require_zero(byte);
   constexpr inflight_engine_params_t kInitial = INFLIGHT_ENGINE_PARAMS_INIT;
   RuntimeOptions options;
   if (params.model == nullptr || *params.model == '\0') {
@@ -346,6 +356,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
 }
 
 SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime) {
+  require_zero(params.reserved);
   SubmitOptions options;
   const TimeNs now = SteadyClock().now();
   if ((params.prompt == nullptr) == (params.prompt_ids == nullptr)) {

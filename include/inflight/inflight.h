@@ -474,7 +474,8 @@ INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* eng
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);
 
-/** @brief The kernel launches since creation, with `profile`, as a Chrome trace; without it none. Same buffer rule.
+/** @brief The kernel launches since creation, with `profile`, as a Chrome trace; without it none. Of more than
+ *  262,144 the earlier half is dropped. Same buffer rule.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_trace_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                           size_t* length);

@@ -35,6 +35,7 @@ void KvBlocks::match(uint64_t salt, std::span<const PrefixKey> keys, std::span<c
 void KvBlocks::set_time(TimeNs now, uint64_t step) {
   now_ = now;
   step_ = step;
+  picked_.clear();  // of what it named earlier, another may be the better one now
   policy_->set_time(now, step);
   if (policy_->ranks() != ranked_) hand_policy_to(*policy_);  // keys of two rules do not compare
 }

@@ -127,7 +127,7 @@ class KvBlocks {
   int64_t tick_ = 0;  // counts the releases of blocks
   int64_t evicted_total_ = 0;
   std::vector<BlockId> scratch_;  // blocks of one notification
-  std::vector<BlockId> picked_;   // what an ordered strategy named and is not used up; in reverse
+  std::vector<BlockId> picked_;   // what an ordered strategy named in this step and is not used up; in reverse
 };
 
 inline bool KvBlocks::try_publish(std::span<const BlockId> table, const FullBlock& full) {

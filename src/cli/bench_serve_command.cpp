@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "loadgen/load_summary.h"
 #include "sim/parse_number.h"
@@ -88,6 +89,7 @@ void bench_serve(Flags& flags) {
       fail(ErrorCode::InvalidArgument, "--extra-body is '{}', allowed: a JSON object", flags.extra_body);
     }
   }
+  check_outputs({{"--html", flags.html}}, {});
   const ServiceLevel level = parse_service_level(flags.goodput);
   std::vector<double> rates;
   for (const std::string& text : flags.request_rates) rates.push_back(rate_of(text));

@@ -12,6 +12,7 @@
 #include "base/median.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/format.h"
 #include "cli/live_calibration.h"
 #include "cli/stderr_log.h"
 #include "sim/text_file.h"
@@ -107,6 +108,7 @@ Json to_json(const Check& check) {
 }
 
 void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
+  check_outputs({{"--output", flags.output}, {"--steps", flags.steps}}, {flags.trace});
   const LiveCalibration calibration(engine_flags, {.name = flags.name, .trace = flags.trace, .rounds = flags.rounds});
   const CalibrationFit& fit = calibration.found();
   if (!flags.output.empty()) write_text_file(flags.output, inflight::to_json(fit.profile));

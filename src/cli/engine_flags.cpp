@@ -2,7 +2,6 @@
 #include "cli/engine_flags.h"
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "base/error.h"
@@ -177,7 +176,7 @@ Engine open_engine(EngineFlags& flags) {
   if (options.model.empty()) options.model = demo_model_path();
   std::vector<std::string> inputs = {options.model, flags.chat_template};
   for (const std::string& module : options.lora_modules) inputs.push_back(module.substr(module.find('=') + 1));
-  refuse_same_files({{"--record", options.record_path}, {"--profile", flags.profile_path}}, inputs);
+  check_outputs({{"--record", options.record_path}, {"--profile", flags.profile_path}}, inputs);
   if (!flags.chat_template.empty()) options.chat_template = read_text_file(flags.chat_template);
   options.params.overlap = flags.overlap == "on" ? 1 : 0;
   options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;
@@ -210,10 +209,7 @@ std::vector<std::string> lora_names(const EngineFlags& flags) {
 
 void write_profile(Engine& engine, const EngineFlags& flags) {
   if (flags.profile_path.empty()) return;
-  std::ofstream file(flags.profile_path, std::ios::binary);
-  file << engine.trace_json();
-  file.close();
-  if (!file) fail(ErrorCode::Io, "{}: cannot write the trace", flags.profile_path);
+  write_text_file(flags.profile_path, engine.trace_json());
 }
 
 }  // namespace inflight::cli

@@ -2,8 +2,11 @@
 #include "cli/format.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <system_error>
@@ -36,7 +39,24 @@ std::string parameters_text(int64_t count) {
   return fmt::format("{:.1f} K", value / 1e3);
 }
 
-void refuse_same_files(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
+namespace {
+
+// The file, or the folder that it would be made in.
+void require_writable(const OutputFile& output) {
+  std::error_code absent;
+  const std::filesystem::path path(output.path), parent = path.parent_path();
+  if (std::filesystem::is_directory(path, absent)) {
+    fail(ErrorCode::InvalidArgument, "{} is {}, a folder; allowed: a file", output.option, output.path);
+  }
+  const bool exists = std::filesystem::exists(path, absent);
+  const std::string where = exists ? output.path : parent.empty() ? "." : parent.string();
+  if (::access(where.c_str(), exists ? W_OK : W_OK | X_OK) == 0) return;
+  fail(ErrorCode::Io, "{} is {}: {}: {}", output.option, output.path, where, std::strerror(errno));
+}
+
+}  // namespace
+
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
   const auto same = [](const std::string& a, const std::string& b) {
     std::error_code absent;
     const bool equal =
@@ -46,7 +66,9 @@ void refuse_same_files(const std::vector<OutputFile>& outputs, const std::vector
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& [option, path] = outputs[i];
     std::error_code absent;
-    if (path.empty() || std::filesystem::is_character_file(path, absent)) continue;  // such as /dev/null
+    if (path.empty()) continue;
+    require_writable(outputs[i]);
+    if (std::filesystem::is_character_file(path, absent)) continue;  // such as /dev/null
     for (const std::string& input : inputs) {
       if (same(path, input)) {
         fail(ErrorCode::InvalidArgument, "{} is {}, which is read; give the output another name", option, path);

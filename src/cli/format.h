@@ -17,13 +17,13 @@ namespace inflight::cli {
 // For options that mean something else when they are not given: an empty text is refused.
 [[nodiscard]] CLI::Validator not_empty();
 
-// Files that would be written over one that is read, or over one another. Empty paths are none.
-// ERRORS: InvalidArgument naming the option.
+// What could not be written, and files that would be written over one that is read, or over one another: found before
+// the work is done. Empty paths are none.   ERRORS: InvalidArgument, Io; both name the option.
 struct OutputFile {
   const char* option;
   std::string path;
 };
-void refuse_same_files(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs);
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs);
 
 // A mistake on the command line or in a file of options: names the option, what was given, what is allowed.
 [[nodiscard]] std::string mistake_text(const CLI::ParseError& error);

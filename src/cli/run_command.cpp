@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,6 +18,7 @@
 #include "cli/engine_flags.h"
 #include "cli/request_flags.h"
 #include "cli/stderr_log.h"
+#include "sim/text_file.h"
 
 namespace inflight::cli {
 namespace {
@@ -66,8 +67,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail(ErrorCode::NotFound, "{}: cannot open this file of prompts", path);
+  std::istringstream file(read_text_file(path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) lines.push_back(line);

@@ -242,7 +242,7 @@ void run_sim(const CLI::App& command) {
   for (const char* const option : {"--record", "--html", "--chrome-trace", "--csv"}) {
     outputs.push_back({option, text_option(command, option)});
   }
-  refuse_same_files(outputs, {text_option(command, "--trace")});
+  check_outputs(outputs, {text_option(command, "--trace")});
   if (command.count("--replay") > 0) {
     run_replay(command);
     return;

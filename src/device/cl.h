@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CL/opencl.hpp>
+#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,7 +42,15 @@ struct DeviceState {
   DeviceInfo info;
   cl::Device device;
   cl::Context context;
-  cl::CommandQueue queue;
+  // In order, each. What is enqueued goes to the current one; launch_beside() makes the other one current.
+  std::array<cl::CommandQueue, 2> queues;
+  size_t current_queue = 0;
+  int launches = 0;  // since anything else was enqueued; from 2 on they are not counted
+  // For what is no launch.
+  [[nodiscard]] cl_command_queue queue() {
+    launches = 0;
+    return queues[current_queue]();
+  }
   bool profile = false;
   std::function<void()> on_compile;  // may be empty
   struct PendingRecord {

@@ -51,8 +51,10 @@ Device::Device(Device&&) noexcept = default;
 
 Device::~Device() {
   if (state_ == nullptr) return;
-  const cl_int status = clFinish(state_->queue());
-  if (status != CL_SUCCESS) log(LogLevel::Warning, "closing device: clFinish: {}", cl_status_name(status));
+  for (const cl::CommandQueue& queue : state_->queues) {
+    const cl_int status = queue() == nullptr ? CL_SUCCESS : clFinish(queue());
+    if (status != CL_SUCCESS) log(LogLevel::Warning, "closing device: clFinish: {}", cl_status_name(status));
+  }
 }
 
 Device Device::open(const DeviceOptions& options) {
@@ -69,7 +71,9 @@ Device Device::open(const DeviceOptions& options) {
     state->device = found[index].device;
     state->context = cl::Context(state->device);
     const cl_command_queue_properties properties = options.profile ? CL_QUEUE_PROFILING_ENABLE : 0;
-    state->queue = cl::CommandQueue(state->context, state->device, properties);
+    for (size_t i = 0; i < (state->info.host_code ? 2 : 1); ++i) {
+      state->queues[i] = cl::CommandQueue(state->context, state->device, properties);
+    }
   });
   return Device(std::move(state));
 }
@@ -79,24 +83,35 @@ const DeviceInfo& Device::info() const { return state_->info; }
 _cl_command_queue* Device::queue() const { return state_->queue(); }
 _cl_device_id* Device::raw_id() const { return state_->device(); }
 
-void Device::note_launch(const char* name, _cl_event* event) {
+void Device::note_launch(const std::string& name, _cl_event* event) {
   const cl::Event owned(event, false);
   if (!state_->profile) return;
   const std::lock_guard lock(state_->pending_mutex);
+  if (state_->pending.size() == kProfiledLaunchesMax) {
+    log(LogLevel::Warning, "the profile has {} launches, the first half is dropped", kProfiledLaunchesMax);
+    state_->pending.erase(state_->pending.begin(), state_->pending.begin() + ptrdiff_t{kProfiledLaunchesMax / 2});
+  }
   state_->pending.push_back({name, owned});
 }
 
 void Device::launch(const Kernel& kernel, const LaunchShape& shape, Completion* done) {
   cl_event event = nullptr;
   const bool wanted = state_->profile || done != nullptr;
+  const int launches = std::min(state_->launches + 1, 2);
   cl_check(clEnqueueNDRangeKernel(state_->queue(), kernel.raw(), 1, nullptr, &shape.global,
                                   shape.local == 0 ? nullptr : &shape.local, 0, nullptr, wanted ? &event : nullptr),
            "clEnqueueNDRangeKernel", kernel.name());
   if (state_->profile) {
-    const std::lock_guard lock(state_->pending_mutex);
-    state_->pending.push_back({kernel.name(), cl::Event(event, done != nullptr)});
+    if (done != nullptr) clRetainEvent(event);
+    note_launch(kernel.name(), event);
   }
   if (done != nullptr) *done = Completion(event);
+  state_->launches = launches;
+}
+
+void Device::launch_beside(const Kernel& kernel, const LaunchShape& shape, Completion* done) {
+  if (state_->info.host_code && state_->launches == 2) state_->current_queue ^= 1U;
+  launch(kernel, shape, done);
 }
 
 Completion Device::marker() {
@@ -105,8 +120,13 @@ Completion Device::marker() {
   return Completion(event);
 }
 
-void Device::flush() { cl_check(clFlush(state_->queue()), "clFlush"); }
-void Device::finish() { cl_check(clFinish(state_->queue()), "clFinish"); }
+void Device::flush() { cl_check(clFlush(state_->queues[state_->current_queue]()), "clFlush"); }
+
+void Device::finish() {
+  for (const cl::CommandQueue& queue : state_->queues) {
+    if (queue() != nullptr) cl_check(clFinish(queue()), "clFinish");
+  }
+}
 
 std::vector<LedgerEntry> Device::ledger() const {
   const std::lock_guard lock(state_->ledger_mutex);

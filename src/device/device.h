@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One opened OpenCL device: its context, one in-order queue, a ledger of the memory taken and, if asked for, the times
-// of its kernels. Everything submitted runs in the order of submission.
+// One opened OpenCL device: its context, its queue, a ledger of the memory taken and, if asked for, the times of its
+// kernels. Everything submitted runs in the order of submission, but for what launch_beside() says.
 //
 // THREAD: one thread at a time.   ERRORS of everything here: Device with OpenCL's code and call, OutOfMemory.
 // LIFETIME: buffers, programs and events must be gone before the Device is.
@@ -29,9 +29,12 @@ namespace inflight {
 struct DeviceState;
 class Kernel;
 
+inline constexpr size_t kProfiledLaunchesMax = size_t{1} << 18;
+
 struct DeviceOptions {
-  std::string spec;      // see choose_device()
-  bool profile = false;  // keep the times of all launches for take_profile(); costs a few microseconds a launch
+  std::string spec;  // see choose_device()
+  // Keep the times of the launches, at most kProfiledLaunchesMax, for take_profile(); costs some microseconds a launch.
+  bool profile = false;
   // Before each compilation whose result is not in the cache: it takes seconds.
   std::function<void()> on_compile;
 };
@@ -90,6 +93,12 @@ class Device {
 
   // Enqueues a kernel with the arguments it has been given. done: set to when it has run; null = nobody asks.
   void launch(const Kernel& kernel, const LaunchShape& shape, Completion* done = nullptr);
+  // As launch(), but where kernels are code of this process (DeviceInfo::host_code) and the last two things enqueued
+  // are launches it may begin before the last one has ended or begun. So a worker that has nothing left to do in one
+  // begins the next: a driver's worker that sleeps between two launches needs microseconds to wake. REQUIRES: the
+  // launch before the last one is done; the kernel waits by itself for what it needs of the last one, which comes to
+  // its end even if it begins after this one.
+  void launch_beside(const Kernel& kernel, const LaunchShape& shape, Completion* done = nullptr);
   // Done when everything enqueued so far is.
   [[nodiscard]] Completion marker();
   // Hands everything enqueued to the device.
@@ -108,7 +117,7 @@ class Device {
   // For CLBlast, which enqueues by itself; the event of what it enqueued is handed over for the profile.
   [[nodiscard]] _cl_command_queue* queue() const;
   [[nodiscard]] _cl_device_id* raw_id() const;
-  void note_launch(const char* name, _cl_event* event);
+  void note_launch(const std::string& name, _cl_event* event);
 
  private:
   explicit Device(std::unique_ptr<DeviceState> state);

@@ -418,6 +418,7 @@ std::string Runtime::trace_json() {
   if (options_.profile) {
     const auto records = device_.take_profile();
     profile_.insert(profile_.end(), records.begin(), records.end());
+    if (profile_.size() > kProfiledLaunchesMax) profile_.erase(profile_.begin(), profile_.end() - kProfiledLaunchesMax);
   }
   return chrome_trace(profile_);
 }

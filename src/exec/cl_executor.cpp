@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -63,7 +64,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                program_.mode() == LaunchMode::Fused, adapter_sizes(device.info(), options)),
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
-      row_tokens_(device, "sampled tokens", static_cast<size_t>(options.max_num_seqs) + 1),
+      row_tokens_(device, "sampled tokens", row_token_words(options.max_num_seqs)),
       output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
   if (const int32_t most = attention_context_max(device.info(), shape_); most < spec.context_length) {
@@ -84,7 +85,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax,
                                        .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
                                        .copy_stride = arena_.copy_stride};
-  for (int32_t i = 0; i < kStepsInFlightMax; ++i) {
+  for (int32_t i = 0; i < kFlights; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
     reserve_words(flights_.back(), kWordsAtFirst);
   }
@@ -132,6 +133,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
+  const Flight* const launched_before = std::exchange(launched_, nullptr);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
@@ -141,7 +143,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
     return read_hidden(plan, flight);
   }
   const std::span<const Stage> stages = forward_.fit(tables);
-  flight.upload.append_stages(stages);
+  flight.upload.append_stages(stages, static_cast<int32_t>(++launch_number_));
   const std::vector<int32_t>& words = flight.upload.words();
   reserve_words(flight, words.size());
   const auto results = static_cast<size_t>(flight.upload.results_offset());
@@ -151,7 +153,9 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
     flight.done = flight.words.read_async(flight.results, results);
   } else {  // one command in place of three, each of which wakes threads of the driver
     std::ranges::copy(words, flight.in_place.begin());
-    program_.run(memory(flight), stages, &flight.done);
+    const Flight& before = launched_before != nullptr ? *launched_before : flight;
+    program_.run_fused(memory(flight), before.words.memory(), flight.done);
+    launched_ = &flight;
     flight.results_in_place = flight.in_place.subspan(results, flight.results.size());
   }
   read_hidden(plan, flight);
@@ -190,7 +194,7 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
   for (int32_t first = 0; first < tables.sampled; first += forward_.round_size()) {
     const auto rows = static_cast<size_t>(std::min(forward_.round_size(), tables.sampled - first));
     const std::span<const Stage> stages = forward_.fit_round(tables, first);
-    flight.upload.append_stages(stages);
+    flight.upload.append_stages(stages, static_cast<int32_t>(++launch_number_));
     reserve_words(flight, flight.upload.words().size());
     flight.words.write(flight.upload.words());
     program_.run(memory(flight), stages);
@@ -218,7 +222,7 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
 
 void ClExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(flight_count_ < kStepsInFlightMax);
-  Flight& flight = flights_[static_cast<size_t>((first_flight_ + flight_count_) % kStepsInFlightMax)];
+  Flight& flight = flights_[static_cast<size_t>((first_flight_ + flight_count_) % kFlights)];
   ++flight_count_;
   flight.step = plan.step;
   flight.submitted = clock_.now();
@@ -232,6 +236,7 @@ void ClExecutor::submit(const BatchPlan& plan) {
   if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
     flight.results.resize(kResultWords);
     flight.done = flight.words.read_async(flight.results);
+    launched_ = nullptr;
   } else {
     upload_and_run(plan, flight);
   }
@@ -243,7 +248,7 @@ const StepResult& ClExecutor::wait() {
   Flight& flight = flights_[static_cast<size_t>(first_flight_)];
   if (flight.done.valid()) flight.done.wait();
   std::ranges::copy(flight.results_in_place, flight.results.begin());
-  first_flight_ = (first_flight_ + 1) % kStepsInFlightMax;
+  first_flight_ = (first_flight_ + 1) % kFlights;
   --flight_count_;
   const TimeNs finish = clock_.now();
   result_.step = flight.step;

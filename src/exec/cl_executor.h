@@ -66,6 +66,9 @@ class ClExecutor final : public Executor {
     TimeNs submitted = 0;
   };
 
+  // One more than may be in flight: a launch works on the step before it, too.
+  static constexpr int32_t kFlights = kStepsInFlightMax + 1;
+
   void upload_and_run(const BatchPlan& plan, Flight& flight);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_hidden(const BatchPlan& plan, Flight& flight);
@@ -90,6 +93,8 @@ class ClExecutor final : public Executor {
   std::vector<Flight> flights_;  // a ring
   int32_t first_flight_ = 0;
   int32_t flight_count_ = 0;
+  uint32_t launch_number_ = 0;        // of the last launch of the program
+  const Flight* launched_ = nullptr;  // the last step, if it was one launch
   StepResult result_;
   std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
   std::vector<TokenLogprob> further_;   // what result_.sampled points into

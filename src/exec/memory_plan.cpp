@@ -14,7 +14,7 @@ namespace {
 constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
 constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
-constexpr size_t kStepUploadBytes = size_t{2} << 20;  // of the two steps in flight, as allocated at first
+constexpr size_t kStepUploadBytes = size_t{3} << 20;  // of the steps, as allocated at first
 
 size_t packed_bytes_of(const WeightView& weight) {
   return packed_bytes(panel_type(weight), weight.rows, weight.columns);
@@ -97,7 +97,7 @@ ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(sampled_rows_max(options), kLogitRowsMax),
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
           .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0,
-          .copies = device.host_code ? device.compute_units : 0,
+          .copies = device.host_code ? 2 * device.compute_units : 0,  // of two launches
           .copy_rows = std::max(kCopiedRows / device.compute_units, 1)};
 }
 
@@ -130,7 +130,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
                         static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(device, spec, options)).floats) * sizeof(float) +
-      angles + kStepUploadBytes + (static_cast<size_t>(options.max_num_seqs) + 1) * sizeof(int32_t);
+      angles + kStepUploadBytes + row_token_words(options.max_num_seqs) * sizeof(int32_t);
   if (options.max_loras > 0) {
     plan.adapter_bytes = options.adapters->slot_bytes() * static_cast<size_t>(options.max_loras);
     if (plan.adapter_bytes > device.allocation_bytes_max) {

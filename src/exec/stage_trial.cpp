@@ -85,7 +85,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
               static_cast<size_t>(div_ceil(shape.context, shape.block_token_count) * shape.sequences)),
       vectors_(device, "trial norm", static_cast<size_t>(align_up(shape.spec.hidden_size, kPanelOutputs))),
       activations_(device, "trial activations", static_cast<size_t>(arena_.floats)),
-      row_tokens_(device, "trial tokens", static_cast<size_t>(shape.sequences) + 1),
+      row_tokens_(device, "trial tokens", row_token_words(shape.sequences)),
       upload_(shape.spec, shape.block_token_count,
               {.counters = shape.spec.layer_count,
                .samples = shape.sequences,
@@ -234,7 +234,7 @@ StageTiming StageTrial::time_operation(Operation operation, int32_t repeats) {
     stages.back().wait_counter = layer > 0 ? layer - 1 : kNone;
     stages.back().wait_count = layer > 0 ? stages.back().items : 0;
   }
-  upload_.append_stages(stages);
+  upload_.append_stages(stages, 1);
   if (words_.size() < upload_.words().size()) words_ = Buffer<int32_t>(device_, "trial step", upload_.words().size());
   StepMemory memory;
   memory.weights[0] = &table_.memory();

@@ -185,12 +185,22 @@ void StepUpload::add_adapters(const BatchPlan& plan, std::span<const int32_t> sl
   std::ranges::copy(adapter_tiles_, words_.begin() + tables_.adapter_tiles);
 }
 
-void StepUpload::append_stages(std::span<const Stage> stages) {
+void StepUpload::append_stages(std::span<const Stage> stages, int32_t number) {
   const int32_t offset = append(stages.size() * kStageWords);
   std::memcpy(&words_[static_cast<size_t>(offset)], stages.data(), stages.size_bytes());
   words_[kStepStageCount] = static_cast<int32_t>(stages.size());
   words_[kStepStages] = offset;
   words_[kStepCopyStride] = limits_.copy_stride;
+  words_[kStepNumber] = number;
+  words_[kStepDone] = limits_.spare_row + 1;
+  const auto has_tickets = [](const Stage& stage) { return stage.items > 0 && stage.batch > 0; };
+  const auto last = std::find_if(stages.rbegin(), stages.rend(), has_tickets);
+  INFLIGHT_CHECK(last != stages.rend());
+  words_[kStepLastCounter] = last->counter;
+  words_[kStepLastCount] = 0;
+  for (const Stage& stage : stages) {
+    if (stage.counter == last->counter && has_tickets(stage)) words_[kStepLastCount] += stage.items;
+  }
 }
 
 }  // namespace inflight

@@ -36,7 +36,8 @@ class StepUpload {
   // Fills words() with everything but the stages.
   // adapter_slots: of each entry's adapter, or kNone; empty: none has one.   REQUIRES: the plan has entries.
   const StepTables& build(const BatchPlan& plan, std::span<const int32_t> adapter_slots = {});
-  void append_stages(std::span<const Stage> stages);
+  // number: of the launch, one above that of the launch before.
+  void append_stages(std::span<const Stage> stages, int32_t number);
 
   [[nodiscard]] std::vector<int32_t>& words() { return words_; }
   [[nodiscard]] int32_t results_offset() const { return results_; }

@@ -123,9 +123,9 @@ static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) 
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
 
-// Layout of the uploaded step, in words.
-inline constexpr int32_t kStepStageCount = 0, kStepStages = 1, kStepCopyStride = 2, kStepTicket = 16,
-                         kStepCounters = 32;
+// Layout of the uploaded step, in words; stage.cl says what they mean.
+inline constexpr int32_t kStepStageCount = 0, kStepStages = 1, kStepCopyStride = 2, kStepNumber = 3, kStepDone = 4,
+                         kStepLastCounter = 5, kStepLastCount = 6, kStepTicket = 16, kStepCounters = 32;
 inline constexpr int32_t kStepCounterStride = 16;
 
 // Where an adapter's matrices lie in its slot (lora.cl).

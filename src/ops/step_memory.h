@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "device/program.h"
@@ -21,6 +22,9 @@ struct StepMemory {
   const DeviceMemory* row_tokens = nullptr;
   const DeviceMemory* adapters = nullptr;  // null: there are none
 };
+
+// Of row_tokens: those of the rows, a spare one, the number of the last launch that is done.
+[[nodiscard]] constexpr size_t row_token_words(int32_t rows) { return static_cast<size_t>(rows) + 2; }
 
 // Sets the kernel's first arguments; the number of the next one.
 uint32_t bind_memory(Kernel& kernel, const StepMemory& memory);

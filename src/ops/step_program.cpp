@@ -151,13 +151,17 @@ void StepProgram::run_nothing() {
   give_back_driver_pages();
 }
 
-void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages, Completion* done) {
+void StepProgram::run_fused(const StepMemory& memory, const DeviceMemory& step_before, Completion& done) {
+  INFLIGHT_CHECK(mode_ == LaunchMode::Fused);
+  step_kernel_.set(bind_memory(step_kernel_, memory), step_before);
+  device_.launch_beside(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1}, &done);
+}
+
+void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   if (mode_ == LaunchMode::Fused) {
-    bind_memory(step_kernel_, memory);
-    device_.launch(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1}, done);
-    return;
+    Completion done;
+    return run_fused(memory, *memory.step, done);
   }
-  INFLIGHT_CHECK(done == nullptr);
   uint32_t index_argument = 0;
   for (Kernel& kernel : stage_kernels_) index_argument = bind_memory(kernel, memory);
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;

@@ -62,9 +62,12 @@ class StepProgram {
   StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast = {},
               const ClblastLimits& limits = {});
 
-  // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host. done: set to when they are
-  // done; fused steps only.
-  void run(const StepMemory& memory, std::span<const Stage> stages, Completion* done = nullptr);
+  // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
+  void run(const StepMemory& memory, std::span<const Stage> stages);
+  // The same in one launch that may begin before the last one has ended (Device::launch_beside) and works on that one's
+  // step, too. step_before: that step; none: memory.step. done: set to when the stages are done.
+  // REQUIRES: mode() is Fused; the step before stays as it is until then.
+  void run_fused(const StepMemory& memory, const DeviceMemory& step_before, Completion& done);
 
   [[nodiscard]] LaunchMode mode() const { return mode_; }
   // Work-items of a fused step; else about as many as the device keeps busy at a time.

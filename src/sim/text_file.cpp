@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/text_file.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -33,7 +35,11 @@ void write_text_file(const std::string& path, std::string_view text) {
   File file(std::fopen(path.c_str(), "wb"));
   if (!file) fail(ErrorCode::Io, "{}: {}", path, std::strerror(errno));
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-  if (!written || std::fclose(file.release()) != 0) fail(ErrorCode::Io, "{}: {}", path, std::strerror(errno));
+  if (written && std::fclose(file.release()) == 0) return;
+  const std::string reason = std::strerror(errno);
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) std::remove(path.c_str());
+  fail(ErrorCode::Io, "{}: {}", path, reason);
 }
 
 }  // namespace inflight

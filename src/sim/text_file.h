@@ -11,7 +11,7 @@ namespace inflight {
 
 // ERRORS: NotFound, Io, InvalidArgument (larger than limits::kTraceBytesMax).
 [[nodiscard]] std::string read_text_file(const std::string& path);
-// Replaces what was there.  ERRORS: Io.
+// Replaces what was there. A file that could not be written to its end is removed.  ERRORS: Io.
 void write_text_file(const std::string& path, std::string_view text);
 
 }  // namespace inflight

@@ -18,23 +18,35 @@ ChatSettings chat_settings(const Vocabulary& vocabulary, int64_t unix_time_secon
 
 namespace {
 
-// As transformers: templates may trim the content, in front and behind.
-std::string cut_behind_last_message(std::string text, const nlohmann::ordered_json& request) {
-  const auto& messages = request["messages"];
-  const auto wrong = [](const char* what) { fail(ErrorCode::InvalidArgument, "continue_final_message: {}", what); };
+constexpr const char* kSpace = " \t\r\n";
+constexpr const char* kNothing = "\uE000nothing yet\uE000";  // where an empty message to go on with would stand
+
+[[noreturn]] void fail_to_continue(const char* what) {
+  fail(ErrorCode::InvalidArgument, "continue_final_message: {}", what);
+}
+
+// The text of the last message; an empty one, which nobody could find again, becomes kNothing.
+std::string mark_last_message(nlohmann::ordered_json& request) {
+  auto& messages = request["messages"];
   if (request.contains("add_generation_prompt") && request["add_generation_prompt"] == true)
-    wrong("not with add_generation_prompt");
+    fail_to_continue("not with add_generation_prompt");
   if (messages.empty() || !messages.back().is_object() || !messages.back().contains("content") ||
       !messages.back()["content"].is_string()) {
-    wrong("the last message has no text to go on with");
+    fail_to_continue("the last message has no text to go on with");
   }
-  constexpr const char* kSpace = " \t\r\n";
   std::string content = messages.back()["content"];
+  if (content.find_first_not_of(kSpace) == std::string::npos) messages.back()["content"] = content = kNothing;
+  return content;
+}
+
+// As transformers: templates may trim the content, in front and behind.
+std::string cut_behind_last_message(std::string text, std::string content) {
   content.erase(0, content.find_first_not_of(kSpace));
   const std::string trimmed = content.substr(0, content.find_last_not_of(kSpace) + 1);
   const size_t at = text.rfind(trimmed);
-  if (at == std::string::npos) wrong("the chat template does not write the last message as it is");
-  text.resize(at + (text.compare(at, content.size(), content) == 0 ? content.size() : trimmed.size()));
+  if (at == std::string::npos) fail_to_continue("the chat template does not write the last message as it is");
+  const bool whole = text.compare(at, content.size(), content) == 0;
+  text.resize(content == kNothing ? at : at + (whole ? content.size() : trimmed.size()));
   return text;
 }
 
@@ -61,9 +73,10 @@ std::string ChatTemplate::render(std::string_view request_json, const ChatSettin
   interpreter.set_global("add_generation_prompt", jinja::Value(false));
   const bool continues = request.contains("continue_final_message") && request["continue_final_message"] == true;
   request.erase("continue_final_message");
+  const std::string last_message = continues ? mark_last_message(request) : "";
   for (const auto& [name, value] : request.items()) interpreter.set_global(name, interpreter.heap().from_json(value));
   std::string text = interpreter.render(block_);
-  return continues ? cut_behind_last_message(std::move(text), request) : text;
+  return continues ? cut_behind_last_message(std::move(text), last_message) : text;
 }
 
 std::string render_chat(std::string_view template_text, std::string_view request_json, const ChatSettings& settings) {

@@ -118,6 +118,11 @@ class Ends(unittest.TestCase):
                                             "return_token_strs": True})
         self.assertEqual(strings["tokens"], answer["prompt_token_ids"])
         self.assertTrue("".join(strings["token_strs"]).endswith("The sky is very"))
+        begun = {"messages": turns, "add_generation_prompt": False, "continue_final_message": True}
+        for empty in ("", " \n"):  # goes on where the answer's text begins, not behind its end mark
+            turns[-1]["content"] = empty
+            tokens = server.post("/tokenize", begun)["tokens"]
+            self.assertEqual(server.post("/detokenize", {"tokens": tokens})["prompt"], prompt.removesuffix("The sky is very"))
         refused = server.request("POST", "/v1/chat/completions", {**CHAT, "continue_final_message": True})
         self.assertEqual((refused[0], refused[2]["error"]["param"]), (400, "continue_final_message"))
 

@@ -496,6 +496,11 @@ TEST_F(CAbi, RefusesBadRequestsByName) {
   refused([](auto& r) { r.stop_token_id_count = 1; }, "stop_token_ids is NULL");
   refused([](auto& r) { r.struct_size = 8; }, "struct_size");
   EXPECT_EQ(std::string(inflight_last_error_field()), "");
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "x";
+  request.reserved = 1;
+  inflight_stream_t* stream = nullptr;
+  EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_UNSUPPORTED);
 }
 
 TEST_F(CAbi, NamesTheFieldOfARequestAtFault) {
@@ -547,6 +552,9 @@ TEST_F(CAbi, StructsMayGrow) {
   params.later = 1;  // a field that this library does not know
   EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_ERROR_UNSUPPORTED);
   params.later = 0;
+  params.known.reserved2[1] = 1;
+  EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_ERROR_UNSUPPORTED);
+  params.known.reserved2[1] = 0;
   EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_OK) << inflight_last_error();
   EXPECT_EQ(inflight_params_init(7, &params, sizeof params), INFLIGHT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(inflight_params_init(INFLIGHT_PARAMS_ENGINE, &params, 4), INFLIGHT_ERROR_INVALID_ARGUMENT);

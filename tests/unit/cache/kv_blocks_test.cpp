@@ -280,6 +280,37 @@ TEST(KvBlocks, TakesFromAnOrderedStrategyOnlyWhatMayGo) {
   blocks.check_invariants();
 }
 
+// Names all that it knows, the newest first.
+class NewestFirst final : public EvictPolicy {
+ public:
+  bool keeps_order() const override { return true; }
+  void pick(int32_t, std::vector<BlockId>& out) override { out.assign(known.rbegin(), known.rend()); }
+  void on_insert(std::span<const BlockId> blocks) override { known.insert(known.end(), blocks.begin(), blocks.end()); }
+  void on_evict(BlockId block) override { std::erase(known, block); }
+  std::vector<BlockId> known;
+};
+
+TEST(KvBlocks, AsksAnOrderedStrategyAgainInTheNextStep) {
+  NewestFirst policy;
+  KvBlocks blocks({.block_count = 3, .block_token_count = kWidth}, policy);
+  const auto store = [&](TokenId token) {
+    const std::vector<TokenId> tokens(kWidth, token);
+    std::vector<BlockId> table;
+    ASSERT_TRUE(blocks.try_extend(table, 1));
+    const PrefixKey key = child_key(root_key(0), tokens);
+    ASSERT_TRUE(blocks.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
+    blocks.release(table);
+  };
+  for (const TokenId token : {1, 2, 3}) store(token);
+  blocks.set_time(1, 1);
+  const BlockId newest = policy.known.back();
+  store(4);  // in the place of 3; 2 and 1 were named, too
+  ASSERT_EQ(policy.known.back(), newest);
+  blocks.set_time(2, 2);
+  store(5);
+  EXPECT_EQ(policy.known.back(), newest) << "5 is in the place of 4, not of 2";
+}
+
 // A strategy that learns of blocks by on_insert() must know a block's parent before. The root was released last but
 // one, and a leaf before it.
 TEST_F(KvBlocksTest, AnotherStrategyLearnsOfParentsBeforeChildren) {

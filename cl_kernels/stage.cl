@@ -116,7 +116,8 @@ typedef struct {
   __global const float* angles;   // [position][pair] (cos, sin)
   __global float* act;            // activations
   __global int* step;             // the uploaded step: counters, stages, tables; results come back in it
-  __global int* row_tokens;       // [max_num_seqs] last token sampled for each row; a spare one; for run_step's launches
+  __global int* row_tokens;       // [max_num_seqs] last token sampled for each row; a spare one; the number of run_step's last
+                                  // launch that is done
   __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
   __global float* prepared;       // act, or this worker's own copy of the rows that norm and combine write for linear
 } Memory;

@@ -95,9 +95,9 @@ class Device {
   void launch(const Kernel& kernel, const LaunchShape& shape, Completion* done = nullptr);
   // As launch(), but where kernels are code of this process (DeviceInfo::host_code) and the last two things enqueued
   // are launches it may begin before the last one has ended or begun. So a worker that has nothing left to do in one
-  // begins the next: a driver's worker that sleeps between two launches needs microseconds to wake. REQUIRES: the
-  // launch before the last one is done; the kernel waits by itself for what it needs of the last one, which comes to
-  // its end even if it begins after this one.
+  // begins the next: a driver's worker that sleeps between two launches needs microseconds to wake.
+  // REQUIRES: the launch before the last one is done. The kernel waits by itself for what it needs of the last one,
+  // which comes to its end even if it begins after this one.
   void launch_beside(const Kernel& kernel, const LaunchShape& shape, Completion* done = nullptr);
   // Done when everything enqueued so far is.
   [[nodiscard]] Completion marker();

@@ -4,8 +4,7 @@
 //   waits until the items behind the stage's wait_counter are done. These have lower tickets, so they are in the hands of
 //   workers that run: also a single worker, or workers that run one after the other, come to the end.
 //   A launch may begin while the launch before it runs, or before that one (Device::launch_beside): it works on that one's
-//   step first, so in whatever order the driver begins them the older step comes to its end, for which the first stages of
-//   the younger one wait.
+//   step first, so in whatever order the driver begins them the older step comes to its end, for which it then waits.
 //   A norm or combine stage of few rows has no tickets: each worker does all of it for itself before its first item of the
 //   linear stages that read it. That takes less than a wait for each other.
 //   Other devices: run_stages.cl. A program has one of the two: drivers compile every kernel that a program holds.
@@ -99,6 +98,8 @@ static void work_on(Memory* memory, __global int* step, __global float* copy)
   __global volatile int* launches_done = memory->row_tokens + step[STEP_DONE];
   int stage = 0, first = 0, group = -1;  // first: ticket of the stage; group: counter of the last item
   __global const Stage* prepares = 0;    // the last stage without tickets that was passed
+  // Without a ticket in hand: when the launch before is done, whoever then has a processor draws the first one.
+  wait_for(launches_done, (int)((uint)step[STEP_NUMBER] - 1u), weights_ahead(memory, stages, stages + stage_count, 0));
   while (true) {
     const int ticket = atomic_inc((__global volatile int*)step + STEP_TICKET);
     for (; stage < stage_count && ticket >= first + ticket_count(stages + stage); stage++) {
@@ -108,11 +109,9 @@ static void work_on(Memory* memory, __global int* step, __global float* copy)
     if (stage == stage_count) return;
     __global const Stage* current = stages + stage;
     const int begin = (ticket - first) * current->batch, end = min(begin + current->batch, current->items);
-    const WeightsAhead ahead = weights_ahead(memory, current, stages + stage_count, begin);
-    if (current->wait_counter < 0) {
-      wait_for(launches_done, (int)((uint)step[STEP_NUMBER] - 1u), ahead);
-    } else {
-      wait_for(counters + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count, ahead);
+    if (current->wait_counter >= 0) {
+      wait_for(counters + current->wait_counter * STEP_COUNTER_STRIDE, current->wait_count,
+               weights_ahead(memory, current, stages + stage_count, begin));
     }
     const int has_copy = prepares && prepares->counter == current->counter;
     const int own_items = has_copy && group != current->counter ? prepares->items : 0;

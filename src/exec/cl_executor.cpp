@@ -119,7 +119,8 @@ void ClExecutor::reserve_words(Flight& flight, size_t words) {
   if (program_.mode() == LaunchMode::Fused) flight.in_place = flight.words.in_place();
 }
 
-void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
+// before: the flight of the step before, if that was one launch; else `flight`.
+void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Flight& before) {
   int32_t positions = 0;
   size_t logit_rows = 0;
   for (const BatchEntry& entry : plan.entries) {
@@ -133,7 +134,6 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
-  const Flight* const launched_before = std::exchange(launched_, nullptr);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
@@ -153,7 +153,6 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight) {
     flight.done = flight.words.read_async(flight.results, results);
   } else {  // one command in place of three, each of which wakes threads of the driver
     std::ranges::copy(words, flight.in_place.begin());
-    const Flight& before = launched_before != nullptr ? *launched_before : flight;
     program_.run_fused(memory(flight), before.words.memory(), flight.done);
     launched_ = &flight;
     flight.results_in_place = flight.in_place.subspan(results, flight.results.size());
@@ -224,6 +223,7 @@ void ClExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(flight_count_ < kStepsInFlightMax);
   Flight& flight = flights_[static_cast<size_t>((first_flight_ + flight_count_) % kFlights)];
   ++flight_count_;
+  const Flight* const launched = std::exchange(launched_, nullptr);
   flight.step = plan.step;
   flight.submitted = clock_.now();
   flight.sampled.clear();
@@ -236,9 +236,8 @@ void ClExecutor::submit(const BatchPlan& plan) {
   if (plan.entries.empty()) {  // something is read back, which tells when the blocks have been moved
     flight.results.resize(kResultWords);
     flight.done = flight.words.read_async(flight.results);
-    launched_ = nullptr;
   } else {
-    upload_and_run(plan, flight);
+    upload_and_run(plan, flight, launched != nullptr ? *launched : flight);
   }
   device_.flush();
 }

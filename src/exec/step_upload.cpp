@@ -193,13 +193,12 @@ void StepUpload::append_stages(std::span<const Stage> stages, int32_t number) {
   words_[kStepCopyStride] = limits_.copy_stride;
   words_[kStepNumber] = number;
   words_[kStepDone] = limits_.spare_row + 1;
-  const auto has_tickets = [](const Stage& stage) { return stage.items > 0 && stage.batch > 0; };
-  const auto last = std::find_if(stages.rbegin(), stages.rend(), has_tickets);
-  INFLIGHT_CHECK(last != stages.rend());
-  words_[kStepLastCounter] = last->counter;
-  words_[kStepLastCount] = 0;
+  words_[kStepLastCounter] = kNone;
   for (const Stage& stage : stages) {
-    if (stage.counter == last->counter && has_tickets(stage)) words_[kStepLastCount] += stage.items;
+    if (stage.items == 0 || stage.batch == 0) continue;
+    if (stage.counter != words_[kStepLastCounter]) words_[kStepLastCount] = 0;
+    words_[kStepLastCounter] = stage.counter;
+    words_[kStepLastCount] += stage.items;
   }
 }
 

@@ -152,15 +152,21 @@ void StepProgram::run_nothing() {
 }
 
 void StepProgram::run_fused(const StepMemory& memory, const DeviceMemory& step_before, Completion& done) {
+  bind_step(memory, step_before);
+  device_.launch_beside(step_kernel_, step_shape(), &done);
+}
+
+void StepProgram::bind_step(const StepMemory& memory, const DeviceMemory& step_before) {
   INFLIGHT_CHECK(mode_ == LaunchMode::Fused);
   step_kernel_.set(bind_memory(step_kernel_, memory), step_before);
-  device_.launch_beside(step_kernel_, {.global = static_cast<size_t>(worker_count_), .local = 1}, &done);
 }
+
+LaunchShape StepProgram::step_shape() const { return {.global = static_cast<size_t>(worker_count_), .local = 1}; }
 
 void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   if (mode_ == LaunchMode::Fused) {
-    Completion done;
-    return run_fused(memory, *memory.step, done);
+    bind_step(memory, *memory.step);
+    return device_.launch(step_kernel_, step_shape());
   }
   uint32_t index_argument = 0;
   for (Kernel& kernel : stage_kernels_) index_argument = bind_memory(kernel, memory);

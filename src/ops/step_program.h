@@ -77,6 +77,8 @@ class StepProgram {
 
  private:
   void run_nothing();
+  void bind_step(const StepMemory& memory, const DeviceMemory& step_before);
+  [[nodiscard]] LaunchShape step_shape() const;
 
   Device& device_;
   LaunchMode mode_;

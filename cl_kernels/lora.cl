@@ -66,7 +66,11 @@ static void expand_item(const Memory* memory, __global const AdapterArgs* args, 
 {
   __global const int* tile = memory->step + args->tiles + item / args->parts * ADAPTER_TILE_WORDS;
   int which = 0, first = item % args->parts * args->panels;  // panel
-  for (; first >= args->part_panels[which]; which++) first -= args->part_panels[which];
+  for (int i = 0; i < 2; i++) {  // not "until it fits": Mesa's llvmpipe 22.3 then does the loops below once
+    const int over = which == i && i + 1 < args->targets && first >= args->part_panels[i];
+    first -= over ? args->part_panels[i] : 0;
+    which += over;
+  }
   const int first_row = tile[1], rows = tile[2], outputs = args->outputs[which];
   __global const uchar* slot = adapter_slot(memory, args, tile);
   __global const AdapterPair* pair = adapter_pair(args, slot, which);

@@ -110,14 +110,12 @@ static __global uchar* kv_block(const Memory* memory, int block, int layer, int 
 // 32 numbers as int8 at to[0], to[stride], ...; returns their scale, NaN if a number is none or infinite.
 static float quantise_block(__global const float* from, __global char* to, int stride)
 {
-  float largest = 0.0f, check = 0.0f;
-  for (int i = 0; i < 32; i++) {
-    largest = fmax(largest, fabs(from[i]));
-    check = fma(from[i], 0.0f, check);
-  }
+  int most = 0;  // by their bits: infinity and NaN are the largest (Mesa folds what would find them by arithmetic)
+  for (int i = 0; i < 32; i++) most = max(most, as_int(from[i]) & 0x7FFFFFFF);
+  const float largest = as_float(most);
   const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int i = 0; i < 32; i++) to[i * stride] = convert_char_sat_rte(from[i] * inverse);
-  return scale + check;
+  return scale + (largest - largest);
 }
 
 static void store_token(__global const float* key, __global const float* value, int lane, __global uchar* keys,

@@ -2,8 +2,10 @@
 #include "exec/cl_executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -156,6 +158,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
     program_.run_fused(memory(flight), before.words.memory(), flight.done);
     launched_ = &flight;
     flight.results_in_place = flight.in_place.subspan(results, flight.results.size());
+    flight.last_counter = static_cast<size_t>(kStepCounters + kStepCounterStride * words[kStepLastCounter]);
   }
   read_hidden(plan, flight);
 }
@@ -246,6 +249,7 @@ const StepResult& ClExecutor::wait() {
   INFLIGHT_CHECK(flight_count_ > 0);
   Flight& flight = flights_[static_cast<size_t>(first_flight_)];
   if (flight.done.valid()) flight.done.wait();
+  if (!flight.results_in_place.empty()) await_last_items(flight);
   std::ranges::copy(flight.results_in_place, flight.results.begin());
   first_flight_ = (first_flight_ + 1) % kFlights;
   --flight_count_;
@@ -260,6 +264,13 @@ const StepResult& ClExecutor::wait() {
   hidden_.swap(flight.hidden);
   read_sampled(flight);
   return result_;
+}
+
+// A launch ends when there is nothing left to begin in its step: its last items may then be in the hands of workers of
+// the launch beside it.
+void ClExecutor::await_last_items(const Flight& flight) {
+  const std::atomic_ref<int32_t> done(flight.in_place[flight.last_counter]);
+  while (done.load(std::memory_order_acquire) != flight.in_place[kStepLastCount]) std::this_thread::yield();
 }
 
 void ClExecutor::read_sampled(const Flight& flight) {

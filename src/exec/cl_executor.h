@@ -60,6 +60,7 @@ class ClExecutor final : public Executor {
     Buffer<int32_t> words;        // the step on the device
     std::span<int32_t> in_place;  // the same for the host to write and read, if the step is fused; else empty
     std::span<const int32_t> results_in_place;  // where wait() finds the results; else they are read back
+    size_t last_counter = 0;                    // of in_place: how many of the last stages' items are done
     KvStorage::SwapTime swap_time;
     Completion done;  // not valid: done at submit
     uint64_t step = 0;
@@ -72,6 +73,7 @@ class ClExecutor final : public Executor {
   void upload_and_run(const BatchPlan& plan, Flight& flight, const Flight& before);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_hidden(const BatchPlan& plan, Flight& flight);
+  static void await_last_items(const Flight& flight);
   void reserve_words(Flight& flight, size_t words);
   void read_sampled(const Flight& flight);
   [[nodiscard]] StepMemory memory(const Flight& flight) const;

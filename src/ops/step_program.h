@@ -65,7 +65,8 @@ class StepProgram {
   // Enqueues the stages that `memory.step` holds; `stages` is the same list on the host.
   void run(const StepMemory& memory, std::span<const Stage> stages);
   // The same in one launch that may begin before the last one has ended (Device::launch_beside) and works on that one's
-  // step, too. step_before: that step; none: memory.step. done: set to when the stages are done.
+  // step, too. step_before: that step; none: memory.step. done: set to when no item is left to begin; the last ones may
+  // be in the hands of a launch beside this one until kStepLastCount of the counter kStepLastCounter are done.
   // REQUIRES: mode() is Fused; the step before stays as it is until then.
   void run_fused(const StepMemory& memory, const DeviceMemory& step_before, Completion& done);
 

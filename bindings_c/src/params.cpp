@@ -167,16 +167,20 @@ SamplingParams read_sampling(const inflight_request_params_t& params, const Runt
   return sampling;
 }
 
-FilterSource read_grammar(const inflight_request_params_t& params, const std::vector<std::string>& choices,
-                          Runtime& runtime) {
-  if (params.structured_json_object != 0) return runtime.grammar_filter(GrammarKind::JsonObject, "");
+// What the answer follows.
+struct WantedGrammar {
+  GrammarKind kind = GrammarKind::JsonObject;
+  std::string text;
+};
+
+WantedGrammar read_grammar(const inflight_request_params_t& params, const std::vector<std::string>& choices) {
+  if (params.structured_json_object != 0) return {GrammarKind::JsonObject, ""};
   if (params.structured_json != nullptr) {
     const bool lenient = params.structured_json_lenient != 0;
-    return runtime.grammar_filter(lenient ? GrammarKind::LenientJsonSchema : GrammarKind::JsonSchema,
-                                  params.structured_json);
+    return {lenient ? GrammarKind::LenientJsonSchema : GrammarKind::JsonSchema, params.structured_json};
   }
-  if (params.structured_regex != nullptr) return runtime.grammar_filter(GrammarKind::Regex, params.structured_regex);
-  if (params.structured_grammar != nullptr) return runtime.grammar_filter(GrammarKind::Gbnf, params.structured_grammar);
+  if (params.structured_regex != nullptr) return {GrammarKind::Regex, params.structured_regex};
+  if (params.structured_grammar != nullptr) return {GrammarKind::Gbnf, params.structured_grammar};
   std::string grammar = "root ::=";
   for (const std::string& choice : choices) {
     grammar += grammar.ends_with('=') ? " \"" : " | \"";
@@ -186,7 +190,7 @@ FilterSource read_grammar(const inflight_request_params_t& params, const std::ve
     }
     grammar += '"';
   }
-  return runtime.grammar_filter(GrammarKind::Gbnf, grammar);
+  return {GrammarKind::Gbnf, grammar};
 }
 
 }  // namespace
@@ -229,17 +233,17 @@ StructuredOutput read_structured_output(const inflight_request_params_t& params,
         given);
   }
   StructuredOutput output;
-  if (given > 0) output.filter = read_grammar(params, choices, runtime);
-  if (params.structured_tools == nullptr) return output;
-  Runtime::ToolFilter calls = runtime.tool_filter(params.structured_tools);
-  output.shown_tokens = runtime.tool_tokens();
-  if (given > 0 && !calls.sleeps) {
-    fail(ErrorCode::InvalidArgument,
-         "structured_tools asks for a call, and another structured_ field for something else");
+  if (params.structured_tools != nullptr) output.shown_tokens = runtime.tool_tokens();
+  if (given > 0) {
+    auto [kind, text] = read_grammar(params, choices);
+    output.filter = params.structured_tools != nullptr
+                        ? runtime.tools_or_grammar_filter(params.structured_tools, kind, std::move(text))
+                        : runtime.grammar_filter(kind, std::move(text));
+  } else if (params.structured_tools != nullptr) {
+    Runtime::ToolFilter calls = runtime.tool_filter(params.structured_tools);
+    output.filter = std::move(calls.source);
+    output.sleeps = calls.sleeps;
   }
-  if (given > 0) return output;
-  output.filter = std::move(calls.source);
-  output.sleeps = calls.sleeps;
   return output;
 }
 

@@ -282,8 +282,8 @@ typedef struct inflight_request_params {
                                            {"name"}}, "parallel_tool_calls": true}. "auto" (the default): any text, but what
                                            begins as a call goes on as one. What is not supported of "parameters" is left
                                            out, but refused where "strict" is true. The other structured_ fields go with
-                                           "auto" only; then the calls are not held to their form. The text has the control
-                                           tokens that calls are marked with (NULL)                              */
+                                           "auto" only: the answer follows them, or is calls. The text has the control tokens
+                                           that calls are marked with (NULL)                                     */
   const char* lora_name;                /* the LoRA adapter it runs with; NULL = none                            */
   const char* prediction;               /* a text that the answer is likely to repeat, for an engine with speculative_config
                                            to guess from; the answer stays the same (NULL)                       */
@@ -352,7 +352,7 @@ typedef int32_t inflight_pause_mode_t;
 
 /** @brief Lets requests rest; they may still be submitted. Returns when it holds: with INFLIGHT_PAUSE_ALL no token leaves
  *  from then on (host_driven: from the next inflight_engine_step() on). The answers are the same as without the pause.
- *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_ENGINE_FAILED (a step hangs, see
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_ENGINE_FAILED (also when a step hangs, see
  *          watchdog_timeout_s: the pause begins if it comes back)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_pause(inflight_engine_t* engine, inflight_pause_mode_t mode);
@@ -373,7 +373,7 @@ INFLIGHT_API inflight_status_t inflight_engine_drain(inflight_engine_t* engine, 
  *  @param[in] json  an object with any of max_num_seqs, max_num_batched_tokens (both up to what the engine was made
  *                   with), max_prefill_tokens, long_prefill_token_threshold, max_num_partial_prefills,
  *                   enable_mixed_chunk, max_batch_delay_ms, schedule_conservativeness, kv_headroom,
- *                   priority_preemption_threshold, preempt_victim.
+ *                   priority_preemption_threshold (null or INFLIGHT_NO_PREEMPTION: none), preempt_victim.
  *  Returns when it is done; a host_driven engine does it in the next inflight_engine_step() and logs what it refuses.
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT (names the key) | INFLIGHT_ERROR_ENGINE_FAILED
  *  @since 0.1  [any-thread] */

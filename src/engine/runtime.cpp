@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "base/memory_limit.h"
 #include "device/program.h"
+#include "engine/either_filter.h"
 #include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
@@ -357,6 +358,20 @@ Pooling Runtime::model_pooling() const {
        options_.model, spec_.architecture, spec_.pooling);
 }
 
+FilterSource Runtime::tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text) {
+  const ToolRequest request = read_tool_request(request_json);
+  if (request.forced) {
+    fail(ErrorCode::InvalidArgument,
+         "structured_tools asks for a call, and another structured_ field for something else");
+  }
+  std::string calls =
+      tool_grammar_text(request, tool_format_, require_tokenizer().vocabulary(), CallsBegin::WithAnswer);
+  return [this, kind, text = std::move(text), calls = std::move(calls)](const std::stop_token& stop) {
+    return std::make_unique<EitherFilter>(make_filter(kind, text, stop),
+                                          make_filter(GrammarKind::ToolCalls, calls, stop));
+  };
+}
+
 std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text,
                                                     const std::stop_token& stop) {
   const Tokenizer& tokenizer = require_tokenizer();
@@ -377,7 +392,8 @@ FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
 Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
   const Vocabulary& vocabulary = require_tokenizer().vocabulary();
   const ToolRequest request = read_tool_request(request_json);
-  std::string text = tool_grammar_text(request, tool_format_, vocabulary);
+  std::string text = tool_grammar_text(request, tool_format_, vocabulary,
+                                       request.forced ? CallsBegin::WithAnswer : CallsBegin::BehindTrigger);
   if (request.forced) return {grammar_filter(GrammarKind::ToolCalls, std::move(text)), false};
   return {[this, &vocabulary, text = std::move(text)](const std::stop_token& stop) {
             return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text, stop), vocabulary,

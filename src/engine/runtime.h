@@ -97,6 +97,9 @@ class Runtime {
     bool sleeps = false;  // the filter lets everything come until it wakes
   };
   [[nodiscard]] ToolFilter tool_filter(std::string_view request_json);
+  // The same beside another grammar: the answer is calls, or follows that one.   ERRORS: as these two;
+  // InvalidArgument: the request asks for a call.
+  [[nodiscard]] FilterSource tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text);
   // Control tokens that calls are marked with.
   [[nodiscard]] const std::vector<TokenId>& tool_tokens() const { return tool_tokens_; }
 

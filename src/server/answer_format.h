@@ -50,6 +50,7 @@ struct AnswerInfo {
   std::vector<std::vector<int32_t>> prompt_ids{};  // with return_token_ids: of each prompt
   CallMarks call_marks{};                          // of the model
   bool short_call_ids = false;                     // it writes calls' ids, of nine letters or digits
+  int32_t max_tokens_limit = 0;                    // of the engine; 0: none
 };
 
 class AnswerFormat {

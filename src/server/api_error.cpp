@@ -59,6 +59,9 @@ std::string ApiError::body(std::string_view path) const {
   error["error"]["type"] = type(path);
   error["error"]["param"] = text_or_null(param_);
   error["error"]["code"] = text_or_null(code_);
+  if (param_ == "thread") {  // by which Anthropic's clients go on without one
+    error["error"]["details"] = {{"error_code", "thread_unsupported_request"}, {"unsupported", {"thread"}}};
+  }
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

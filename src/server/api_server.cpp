@@ -376,11 +376,12 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
                   .created_s = unix_time_s(),
                   .model = options_.model_names.front(),
                   .call_marks = call_marks_,
-                  .short_call_ids = info_["tool_calls"]["ids"].get<bool>()};
+                  .short_call_ids = info_["tool_calls"]["ids"].get<bool>(),
+                  .max_tokens_limit = info_["limits"]["max_tokens_limit"].get<int32_t>()};
   if (endpoint == kMessages) exchange.add_header({"Request-Id", info.id});  // where Anthropic's clients look
   work_on(exchange, request, [this, id = exchange.id(), endpoint, tenant, info](const std::string& body) {
     auto wanted = std::make_unique<GenerationRequest>(
-        read_generation_request(parse_json_object(body), endpoint, info_.at("limits").at("max_tokens_limit")));
+        read_generation_request(parse_json_object(body), endpoint, info.max_tokens_limit));
     AnswerInfo named = info;
     if (!wanted->model.empty() && is_adapter(wanted->model)) named.model = wanted->lora_name = wanted->model;
     check_dimensions(*wanted);

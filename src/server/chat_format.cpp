@@ -32,12 +32,14 @@ class ChatFormat final : public AnswerFormat {
     ToolCallParser::Found found = read(choice, delta);
     Json logprobs = request_.logprobs && !delta.tokens.empty() ? logprobs_json(delta.tokens) : Json();
     const bool with_ids = request_.return_token_ids && !delta.token_ids.empty();
-    if (!found.text.empty() || !logprobs.is_null() || with_ids) {
+    if (const std::string text = found.text(); !text.empty() || !logprobs.is_null() || with_ids) {
       Json content;
-      content["content"] = found.text;
+      content["content"] = text;
       append_chunk(delta.choice, std::move(content), std::move(logprobs), out, Json(), nullptr, &delta.token_ids);
     }
-    for (const ToolCallDelta& call : found.calls) {
+    for (const ToolCallParser::Part& part : found.parts) {
+      if (!part.call) continue;
+      const ToolCallDelta& call = *part.call;
       if (!keep(choice, call) || (call.name.empty() && call.arguments.empty())) continue;
       Json entry;
       entry["index"] = choice.call_count - 1;
@@ -69,9 +71,9 @@ class ChatFormat final : public AnswerFormat {
   void collect(const AnswerDelta& delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     ToolCallParser::Found found = read(choice, delta);
-    choice.text += found.text;
-    for (const ToolCallDelta& call : found.calls) {
-      if (keep(choice, call)) append_deltas({call}, choice.calls);
+    choice.text += found.text();
+    for (const ToolCallParser::Part& part : found.parts) {
+      if (part.call && keep(choice, *part.call)) append_delta(*part.call, choice.calls);
     }
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
@@ -126,9 +128,7 @@ class ChatFormat final : public AnswerFormat {
   static ToolCallParser::Found read(Choice& choice, const AnswerDelta& delta) {
     ToolCallParser::Found found = choice.parser.push(delta.text);
     if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
-      ToolCallParser::Found rest = choice.parser.finish();
-      found.text += rest.text;
-      std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
+      found.append(choice.parser.finish());
     }
     return found;
   }

@@ -174,7 +174,13 @@ Json read_response_input(const Json& input) {
   check_count("input", input, "a string or an array of items");
   for (size_t i = 0; i < input.size(); ++i) {
     std::optional<Json> message = read_input_item(input[i], fmt::format("input[{}]", i));
-    if (message) result.push_back(std::move(*message));
+    if (!message) continue;
+    // A turn of the model is one message, its calls are items of their own.
+    if (message->contains("tool_calls") && !result.empty() && result.back()["role"] == "assistant") {
+      result.back()["tool_calls"].push_back(std::move((*message)["tool_calls"][0]));
+    } else {
+      result.push_back(std::move(*message));
+    }
   }
   if (result.empty()) refuse("input", "'input' has nothing but reasoning");
   return result;

@@ -232,6 +232,10 @@ void read_top_k(const Json& value, GenerationRequest& request) {
 }
 
 void read_seed(const Json& value, GenerationRequest& request) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers up to it may be written with a fraction of 0
+  if (value.is_number_float() && is_whole(value) && std::abs(value.get<double>()) <= kExact) {
+    return read_seed(static_cast<int64_t>(value.get<double>()), request);
+  }
   if (!value.is_number_integer()) {
     refuse("seed", value, fmt::format("an integer between {} and {}", INT64_MIN, UINT64_MAX));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "server/api_error.h"
@@ -16,6 +17,12 @@ namespace {
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 constexpr int32_t kChatTokensDefault = 1 << 24;   // the context is shorter: it ends there
 
+// Set by a field that says what a message's text is like, not what the whole answer is.
+bool is_format_of_text(const std::string& structured_by) {
+  constexpr std::string_view kFields[] = {"response_format", "text.format", "output_config.format"};
+  return std::ranges::any_of(kFields, [&](std::string_view field) { return structured_by.starts_with(field); });
+}
+
 // Functions go to the library, which holds the calls to the model's own form.
 void read_tools(GenerationRequest& request) {
   using Kind = ToolChoice::Kind;
@@ -25,6 +32,11 @@ void read_tools(GenerationRequest& request) {
     throw ApiError(400, "'tool_choice' asks for a call, but no 'tools' are given", "tool_choice");
   }
   if (request.tools.empty() || choice.kind == Kind::None) return;
+  if (forced && is_format_of_text(request.structured_by)) {  // there will be no text
+    request.structured_by.clear();
+    request.structured_json.clear();
+    request.params.structured_json_object = 0;
+  }
   if (forced && !request.structured_by.empty()) {
     throw ApiError(400,
                    fmt::format("'{}' is not allowed with a 'tool_choice' that asks for a call", request.structured_by),
@@ -93,6 +105,9 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   request.params.temperature = 1.0F;  // OpenAI's default, not the C interface's
   if ((endpoint & kConversations) != 0) request.params.add_special_tokens = 0;  // the template writes them
   read_fields(body, endpoint, request);
+  for (const char* const field : {"temperature", "top_p"}) {
+    if (const Json* const given = find(body, field)) request.echoed[field] = *given;
+  }
   if (const char* const field = content_field(endpoint); find(body, field) == nullptr) {
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
   }

@@ -278,7 +278,11 @@ void HttpConnection::append_head(int status, std::string_view content_type, std:
   } else {
     keep_alive_ = false;  // HTTP/1.0: the end of the connection is the end of the answer
   }
-  if (!keep_alive_) output_ += "Connection: close\r\n";
+  if (!keep_alive_) {
+    output_ += "Connection: close\r\n";
+  } else if (!chunked_) {  // HTTP/1.0 closes unless told otherwise
+    output_ += "Connection: keep-alive\r\n";
+  }
 }
 
 void HttpConnection::respond(HttpResponse response) {

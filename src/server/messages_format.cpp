@@ -52,15 +52,15 @@ class MessagesFormat final : public AnswerFormat {
     if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
       finish_reason_ = delta.finish_reason;
       if (delta.stop_reason.is_string()) stop_sequence_ = delta.stop_reason;
-      ToolCallParser::Found rest = parser_.finish();
-      found.text += rest.text;
-      found.calls.insert(found.calls.end(), rest.calls.begin(), rest.calls.end());
+      found.append(parser_.finish());
     }
-    if (!found.text.empty()) {
-      if (!block_ || block_->is_call) open_block({}, out);
-      add_to_block(found.text, out);
-    }
-    for (const ToolCallDelta& call : found.calls) {
+    for (const ToolCallParser::Part& part : found.parts) {
+      if (!part.call) {
+        if (!block_ || block_->is_call) open_block({}, out);
+        add_to_block(part.text, out);
+        continue;
+      }
+      const ToolCallDelta& call = *part.call;
       if (!call.name.empty()) ++call_count_;
       if (!request_.parallel_tool_calls && call_count_ > 1) continue;
       if (!call.name.empty()) {
@@ -126,7 +126,9 @@ class MessagesFormat final : public AnswerFormat {
 
   [[nodiscard]] Json stop_reason(const AnswerUsage& usage) const {
     if (finish_reason_ == INFLIGHT_FINISH_LENGTH) {
-      return usage.output_tokens >= request_.params.max_tokens ? "max_tokens" : "model_context_window_exceeded";
+      int32_t limit = request_.params.max_tokens;
+      if (info_.max_tokens_limit > 0) limit = std::min(limit, info_.max_tokens_limit);
+      return usage.output_tokens >= limit ? "max_tokens" : "model_context_window_exceeded";
     }
     if (!stop_sequence_.is_null()) return "stop_sequence";
     return last_is_whole_ ? "tool_use" : "end_turn";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of /v1/responses: one message and the function calls, as an object or as typed events.
+// Answers of /v1/responses: messages and function calls in their order, as an object or as typed events.
 #include <fmt/format.h>
 
 #include <optional>
@@ -18,83 +18,72 @@ class ResponseFormat final : public AnswerFormat {
   void begin(std::string& out) override {
     Json event;
     event["response"] = response("in_progress", Json());
-    append("response.created", event, out);
-    append("response.in_progress", std::move(event), out);
+    append("response.created", event, &out);
+    append("response.in_progress", std::move(event), &out);
   }
 
-  void add(const AnswerDelta& delta, std::string& out) override {
-    ToolCallParser::Found found = read(delta);
-    if (!found.text.empty()) {
-      if (!message_open_) open_message(out);
-      text_ += found.text;
-      Json event = place("output_index", message_index_);
-      event["content_index"] = 0;
-      event["delta"] = found.text;
-      event["logprobs"] = Json::array();
-      append("response.output_text.delta", std::move(event), out);
-    }
-    for (const ToolCallDelta& call : kept(std::move(found.calls))) {
-      if (!call.name.empty()) {
-        close_message("completed", out);
-        open_call(call.name, out);
-      }
-      if (!call.arguments.empty()) add_arguments(call.arguments, out);
-      if (call.ends) close_call("completed", out);
-    }
-  }
+  void add(const AnswerDelta& delta, std::string& out) override { take(delta, &out); }
 
   void end(const AnswerUsage& usage, std::string& out) override {
-    if (call_) close_call("incomplete", out);
-    if (items_.empty() && !message_open_ && !request_.tool_choice.forces_calls()) open_message(out);
-    close_message(status_name(), out);
+    close(&out);
     Json event;
     const char* const status = status_name();
     event["response"] = response(status, usage_of(usage));
-    append(fmt::format("response.{}", status), std::move(event), out);
+    append(fmt::format("response.{}", status), std::move(event), &out);
   }
 
-  void collect(const AnswerDelta& delta) override {
-    ToolCallParser::Found found = read(delta);
-    text_ += found.text;
-    if (!found.text.empty()) text_is_last_ = true;
-    for (ToolCallDelta& call : kept(std::move(found.calls))) {
-      append_deltas({call}, calls_);
-      last_ended_ = call.ends;
-      text_is_last_ = false;
-    }
-  }
+  void collect(const AnswerDelta& delta) override { take(delta, nullptr); }
 
   std::string whole(const AnswerUsage& usage) override {
-    if (!text_.empty() || (calls_.empty() && !request_.tool_choice.forces_calls())) {
-      items_.push_back(message_item(text_is_last_ ? status_name() : "completed", text_));
-    }
-    for (const ToolCall& call : calls_) {
-      const bool cut = &call == &calls_.back() && !last_ended_;
-      items_.push_back(call_item(call, cut ? "incomplete" : "completed"));
-    }
+    close(nullptr);
     return to_text(response(status_name(), usage_of(usage)));
   }
 
  private:
-  ToolCallParser::Found read(const AnswerDelta& delta) {
+  // Streaming: appends events to `out`; else it is null.
+  void take(const AnswerDelta& delta, std::string* out) {
     ToolCallParser::Found found = parser_.push(delta.text);
     if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
       finish_reason_ = delta.finish_reason;
-      ToolCallParser::Found rest = parser_.finish();
-      found.text += rest.text;
-      found.calls.insert(found.calls.end(), rest.calls.begin(), rest.calls.end());
+      found.append(parser_.finish());
     }
-    return found;
+    for (const ToolCallParser::Part& part : found.parts) {
+      if (part.call) {
+        take_call(*part.call, out);
+      } else {
+        take_text(part.text, out);
+      }
+    }
+  }
+
+  void take_text(const std::string& text, std::string* out) {
+    if (call_) close_call("incomplete", out);
+    if (!message_open_) open_message(out);
+    text_ += text;
+    Json event = place();
+    event["content_index"] = 0;
+    event["delta"] = text;
+    event["logprobs"] = Json::array();
+    append("response.output_text.delta", std::move(event), out);
   }
 
   // Without parallel calls the first one only.
-  std::vector<ToolCallDelta> kept(std::vector<ToolCallDelta> calls) {
-    std::vector<ToolCallDelta> kept;
-    for (ToolCallDelta& call : calls) {
-      if (!call.name.empty()) ++call_count_;
-      if (request_.parallel_tool_calls || call_count_ <= 1) kept.push_back(std::move(call));
+  void take_call(const ToolCallDelta& call, std::string* out) {
+    if (!call.name.empty()) ++call_count_;
+    if (!request_.parallel_tool_calls && call_count_ > 1) return;
+    if (!call.name.empty()) {
+      close_message("completed", out);
+      open_call(call.name, out);
     }
-    return kept;
+    if (!call.arguments.empty()) add_arguments(call.arguments, out);
+    if (call.ends) close_call("completed", out);
+  }
+
+  // What is open.
+  void close(std::string* out) {
+    if (call_) close_call("incomplete", out);
+    if (items_.empty() && !message_open_ && !request_.tool_choice.forces_calls()) open_message(out);
+    close_message(status_name(), out);
   }
 
   [[nodiscard]] const char* status_name() const {
@@ -105,6 +94,7 @@ class ResponseFormat final : public AnswerFormat {
     Json json;
     json["input_tokens"] = usage.prompt_tokens;
     json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+    json["input_tokens_details"]["cache_write_tokens"] = 0;
     json["output_tokens"] = usage.output_tokens;
     json["output_tokens_details"]["reasoning_tokens"] = 0;
     json["total_tokens"] = usage.prompt_tokens + usage.output_tokens;
@@ -129,11 +119,11 @@ class ResponseFormat final : public AnswerFormat {
     json["reasoning"] = Json{{"effort", Json()}, {"summary", Json()}};
     json["reasoning"].update(request_.echoed.value("reasoning", Json::object()));
     json["store"] = false;
-    json["temperature"] = request_.params.temperature;
+    json["temperature"] = request_.echoed.value("temperature", Json(1.0));
     json["text"]["format"] = request_.echoed.value("format", Json{{"type", "text"}});
     json["tool_choice"] = tool_choice();
     json["tools"] = flat_tools();
-    json["top_p"] = request_.params.top_p;
+    json["top_p"] = request_.echoed.value("top_p", Json(1.0));
     json["truncation"] = "disabled";
     json["usage"] = std::move(usage);
     json["user"] = request_.user.empty() ? Json() : Json(request_.user);
@@ -171,9 +161,14 @@ class ResponseFormat final : public AnswerFormat {
     return Json{{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
   }
 
+  // Of the message that comes next; an answer with calls may have several.
+  [[nodiscard]] std::string message_id() const {
+    return items_.empty() ? "msg_" + info_.id : fmt::format("msg_{}_{}", info_.id, items_.size());
+  }
+
   [[nodiscard]] Json message_item(const char* status, const std::string& text) const {
     Json item;
-    item["id"] = "msg_" + info_.id;
+    item["id"] = message_id();
     item["type"] = "message";
     item["status"] = status;
     item["role"] = "assistant";
@@ -192,36 +187,36 @@ class ResponseFormat final : public AnswerFormat {
     return item;
   }
 
-  Json place(const char* key, size_t index) const {
+  // Of the open message.
+  [[nodiscard]] Json place() const {
     Json event;
-    event["item_id"] = "msg_" + info_.id;
-    event[key] = index;
+    event["item_id"] = message_id();
+    event["output_index"] = items_.size();
     return event;
   }
 
-  void open_message(std::string& out) {
+  void open_message(std::string* out) {
     message_open_ = true;
-    message_index_ = items_.size();
     Json added;
-    added["output_index"] = message_index_;
+    added["output_index"] = items_.size();
     added["item"] = message_item("in_progress", "");
     added["item"]["content"] = Json::array();
     append("response.output_item.added", std::move(added), out);
-    Json event = place("output_index", message_index_);
+    Json event = place();
     event["content_index"] = 0;
     event["part"] = part("");
     append("response.content_part.added", std::move(event), out);
   }
 
-  void close_message(const char* status, std::string& out) {
+  void close_message(const char* status, std::string* out) {
     if (!message_open_) return;
     message_open_ = false;
-    Json text = place("output_index", message_index_);
+    Json text = place();
     text["content_index"] = 0;
     text["text"] = text_;
     text["logprobs"] = Json::array();
     append("response.output_text.done", std::move(text), out);
-    Json content = place("output_index", message_index_);
+    Json content = place();
     content["content_index"] = 0;
     content["part"] = part(text_);
     append("response.content_part.done", std::move(content), out);
@@ -230,14 +225,14 @@ class ResponseFormat final : public AnswerFormat {
     append_done(items_.back(), out);
   }
 
-  void append_done(const Json& item, std::string& out) {
+  void append_done(const Json& item, std::string* out) {
     Json done;
     done["output_index"] = items_.size() - 1;
     done["item"] = item;
     append("response.output_item.done", std::move(done), out);
   }
 
-  void open_call(const std::string& name, std::string& out) {
+  void open_call(const std::string& name, std::string* out) {
     call_ = ToolCall{name, ""};
     Json added;
     added["output_index"] = items_.size();
@@ -254,38 +249,37 @@ class ResponseFormat final : public AnswerFormat {
     return event;
   }
 
-  void add_arguments(const std::string& text, std::string& out) {
+  void add_arguments(const std::string& text, std::string* out) {
     call_->arguments += text;
     append("response.function_call_arguments.delta", call_event("delta", text), out);
   }
 
-  void close_call(const char* status, std::string& out) {
-    append("response.function_call_arguments.done", call_event("arguments", call_->arguments), out);
+  void close_call(const char* status, std::string* out) {
+    Json done = call_event("arguments", call_->arguments);
+    done["name"] = call_->name;
+    append("response.function_call_arguments.done", std::move(done), out);
     items_.push_back(call_item(*call_, status));
     call_.reset();
     append_done(items_.back(), out);
   }
 
-  void append(const std::string& type, Json event, std::string& out) {
+  void append(const std::string& type, Json event, std::string* out) {
+    if (out == nullptr) return;
     Json typed;
     typed["type"] = type;
     typed["sequence_number"] = sequence_++;
     for (auto& [key, value] : event.items()) typed[key] = std::move(value);
-    out += "event: " + type + "\n";
-    append_event(to_text(typed), out);
+    *out += "event: " + type + "\n";
+    append_event(to_text(typed), *out);
   }
 
   const GenerationRequest& request_;
   const AnswerInfo info_;
   ToolCallParser parser_;
-  std::string text_;              // of the message
-  std::vector<ToolCall> calls_;   // of an answer that is not streamed
-  bool last_ended_ = true;        // the last one of calls_
-  bool text_is_last_ = true;      // of an answer that is not streamed: no call stands behind it
-  std::optional<ToolCall> call_;  // streaming: the one that is being written
+  std::string text_;              // of the open message
+  std::optional<ToolCall> call_;  // that is being written
   Json items_ = Json::array();    // complete ones
   size_t call_count_ = 0;
-  size_t message_index_ = 0;
   bool message_open_ = false;
   int64_t sequence_ = 0;
   inflight_finish_reason_t finish_reason_ = INFLIGHT_FINISH_ERROR;

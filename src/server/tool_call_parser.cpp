@@ -19,6 +19,28 @@ ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own, bool for
   }
 }
 
+void ToolCallParser::Found::add_text(std::string_view text) {
+  if (text.empty()) return;
+  if (parts.empty() || parts.back().call) parts.emplace_back();
+  parts.back().text += text;
+}
+
+void ToolCallParser::Found::append(Found more) {
+  for (Part& part : more.parts) {
+    if (part.call) {
+      parts.push_back(std::move(part));
+    } else {
+      add_text(part.text);
+    }
+  }
+}
+
+std::string ToolCallParser::Found::text() const {
+  std::string all;
+  for (const Part& part : parts) all += part.text;
+  return all;
+}
+
 // Where the longest end of what is held begins that begins a mark.
 size_t ToolCallParser::mark_start() const {
   size_t longest = 0;
@@ -33,7 +55,7 @@ size_t ToolCallParser::mark_start() const {
 ToolCallParser::Found ToolCallParser::push(std::string_view text) {
   Found found;
   if (names_.empty()) {
-    found.text = text;
+    found.add_text(text);
     return found;
   }
   held_ += text;
@@ -93,11 +115,11 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
   }
   if (found_mark == nullptr) {
     const size_t end = at_end && !forced_ ? held_.size() : mark_start();
-    found.text.append(held_, 0, end);
+    found.add_text(std::string_view(held_).substr(0, end));
     held_.erase(0, end);
     return false;
   }
-  found.text.append(held_, 0, begin);
+  found.add_text(std::string_view(held_).substr(0, begin));
   held_.erase(0, begin + found_mark->begin.size());
   begin_calls(*found_mark);
   return true;
@@ -150,7 +172,7 @@ ToolCallParser::Step ToolCallParser::read_call(Found& found) {
 // Gives what is new of the call being read.
 void ToolCallParser::tell(Found& found, bool ends) {
   ToolCallDelta delta{.name = told_ ? "" : reader_->name(), .arguments = reader_->take_arguments(), .ends = ends};
-  if (!told_ || !delta.arguments.empty() || ends) found.calls.push_back(std::move(delta));
+  if (!told_ || !delta.arguments.empty() || ends) found.parts.push_back({"", std::move(delta)});
   told_ = !ends;
   held_.erase(0, scanned_);
   scanned_ = 0;
@@ -192,15 +214,13 @@ ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
 void ToolCallParser::give_up(Found& found) {
   state_ = State::Text;
   if (call_count_ > 0) held_.erase(0, std::min(held_.size(), held_.find_first_not_of(" \t\r\n,;]")));
-  found.text += marker_;
+  found.add_text(marker_);
   scanned_ = 0;
 }
 
-void append_deltas(const std::vector<ToolCallDelta>& deltas, std::vector<ToolCall>& calls) {
-  for (const ToolCallDelta& delta : deltas) {
-    if (!delta.name.empty()) calls.push_back({delta.name, ""});
-    calls.back().arguments += delta.arguments;
-  }
+void append_delta(const ToolCallDelta& delta, std::vector<ToolCall>& calls) {
+  if (!delta.name.empty()) calls.push_back({delta.name, ""});
+  calls.back().arguments += delta.arguments;
 }
 
 }  // namespace inflight::server

@@ -33,8 +33,8 @@ struct ToolCall {
   std::string arguments;  // JSON
 };
 
-// Joins pieces to calls.
-void append_deltas(const std::vector<ToolCallDelta>& deltas, std::vector<ToolCall>& calls);
+// Adds a piece to the calls of an answer.
+void append_delta(const ToolCallDelta& delta, std::vector<ToolCall>& calls);
 
 // What stands before the JSON of calls, and behind it (or nothing).
 struct CallMarks {
@@ -47,9 +47,18 @@ class ToolCallParser {
   // forced: nothing but calls can come.
   explicit ToolCallParser(const Json& tools, const CallMarks& own = {}, bool forced = false);
 
+  // Text to show, or a piece of a call.
+  struct Part {
+    std::string text;  // held back as long as it may become a call
+    std::optional<ToolCallDelta> call;
+  };
+  // In the order in which they were written.
   struct Found {
-    std::string text;  // to show: held back as long as it may become a call
-    std::vector<ToolCallDelta> calls;
+    std::vector<Part> parts;
+
+    void add_text(std::string_view text);
+    void append(Found more);
+    [[nodiscard]] std::string text() const;  // all of it, whatever stands between
   };
   // More of the answer.
   [[nodiscard]] Found push(std::string_view text);

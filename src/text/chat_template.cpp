@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/limits.h"
-#include "text/bounded_json.h"
 #include "text/jinja_interpreter.h"
 
 namespace inflight {

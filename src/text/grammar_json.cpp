@@ -6,9 +6,9 @@
 #include <deque>
 #include <map>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/limits.h"
-#include "text/bounded_json.h"
 #include "text/grammar_json_exclusive.h"
 #include "text/grammar_json_merge.h"
 #include "text/grammar_json_object.h"
@@ -249,6 +249,7 @@ class SchemaCompiler {
     const int64_t min = count_of(given, "minItems", path).value_or(0);
     const auto max = count_of(given, "maxItems", path);
     check_repeats(given, {"minItems", "maxItems"}, path);
+    if (max && *max < min) return builder_.nothing();
     const Json prefix = given.value("prefixItems", Json::array());
     if (!prefix.is_array()) malformed(path, "prefixItems", prefix, "a list of schemas");
     const Json rest = given.value("items", Json(true));
@@ -321,14 +322,12 @@ class SchemaCompiler {
 
   NodeId object(const Json& given, const std::string& path) {
     const ObjectParts parts = read_object(given, path, root_);
-    std::vector<std::string> names;
-    for (const Property& property : parts.properties) names.push_back(property.name);
     std::vector<NodeId> others;
     for (const OtherProperties& other : parts.others) {
       const NodeId value = schema(other.value, other.path);
-      const NodeId key = other.names     ? text_.string_of(*other.names)
-                         : names.empty() ? text_.string()
-                                         : text_.string_except(names);
+      const NodeId key = other.names           ? text_.string_of(*other.names)
+                         : parts.taken.empty() ? text_.string()
+                                               : text_.string_except(parts.taken);
       others.push_back(text_.member(key, value));
     }
     return builder_.sequence({builder_.literal("{"), text_.space(), members(parts, std::move(others))});

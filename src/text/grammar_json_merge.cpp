@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/limits.h"
+#include "text/grammar_json_string.h"
 
 namespace inflight::grammar {
 namespace {
@@ -80,10 +81,27 @@ Json intersected(const Json& left, const Json& right) {
   return both;
 }
 
-// What `schema` says about property `name`.   COST: O(its properties).
-Json said_of(const Json& schema, const std::string& name) {
+// Whole numbers as such: doubles above 2^53 do not tell neighbours apart.
+bool is_less(const Json& left, const Json& right) {
+  const bool whole = left.is_number_integer() && right.is_number_integer();
+  return whole ? left < right : left.get<double>() < right.get<double>();
+}
+
+bool matches_a_pattern(const Json& schema, const std::string& name, const std::string& path, const SchemaRoot& root) {
+  if (!schema.contains("patternProperties")) return false;
+  for (const auto& [expression, unused] : schema["patternProperties"].items()) {
+    const auto names =
+        kept(root, path + "/patternProperties/" + expression, [&] { return pattern_texts(expression, root.budget); });
+    if (names && names->accepts(name)) return true;
+  }
+  return false;
+}
+
+// What `schema` says about property `name`, but for its patterns.   COST: O(its properties).
+Json said_of(const Json& schema, const std::string& name, const std::string& path, const SchemaRoot& root) {
   if (schema.contains("properties") && schema["properties"].contains(name)) return schema["properties"][name];
-  return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
+  if (!schema.contains("additionalProperties")) return true;
+  return matches_a_pattern(schema, name, path, root) ? Json(true) : schema["additionalProperties"];
 }
 
 // What `schema` says about item `index`.
@@ -106,8 +124,8 @@ class PartMerger {
       for (const auto& [name, schema] : (*side)["properties"].items()) {
         charge_look_ups(left_, right_, root_.budget);
         if (merged.contains(name)) continue;
-        Json both = merge(said_of(left_, name), said_of(right_, name), "/properties/" + name);
-        if (both != Json(false)) merged[name] = std::move(both);
+        merged[name] =
+            merge(said_of(left_, name, path_, root_), said_of(right_, name, path_, root_), "/properties/" + name);
       }
     }
     return merged;
@@ -349,11 +367,9 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
     } else if (keyword == "items" || keyword == "additionalProperties" || keyword == "propertyNames") {
       merged[keyword] = merge_schemas(merged[keyword], value, path + "/" + keyword, root, depth + 1);
     } else if (keyword.starts_with("min") || keyword == "exclusiveMinimum") {
-      merged[keyword] =
-          std::max(merged[keyword].get<double>(), value.get<double>()) == value.get<double>() ? value : merged[keyword];
+      if (is_less(merged[keyword], value)) merged[keyword] = value;
     } else if (keyword.starts_with("max") || keyword == "exclusiveMaximum") {
-      merged[keyword] =
-          std::min(merged[keyword].get<double>(), value.get<double>()) == value.get<double>() ? value : merged[keyword];
+      if (is_less(value, merged[keyword])) merged[keyword] = value;
     } else {
       root.leave_out(path, "keyword '" + keyword + "' twice, in schemas that must hold at once, is not supported");
     }

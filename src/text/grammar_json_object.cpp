@@ -26,7 +26,12 @@ class ObjectReader {
 
   ObjectParts read() {
     for (const auto& [name, value] : declared_.items()) place_of(name).value = value;
-    for (const Json& name : given_.value("required", Json::array())) place_of(name.get<std::string>()).required = true;
+    for (const Json& name : given_.value("required", Json::array())) {
+      const bool is_declared = places_.contains(name.get<std::string>());
+      Property& property = place_of(name.get<std::string>());
+      property.required = true;
+      if (!is_declared) property.value = given_.value("additionalProperties", Json(true));
+    }
     for (const auto& [expression, value] : by_pattern_.items()) {
       const std::string place = path_ + "/patternProperties/" + expression;
       auto names = kept(root_, place, [&] { return pattern_texts(expression, root_.budget); });
@@ -34,6 +39,7 @@ class ObjectReader {
     }
     read_names();
     for (size_t i = 0; i < parts_.properties.size(); ++i) narrow(parts_.properties[i], i < declared_.size());
+    for (const Property& property : parts_.properties) parts_.taken.push_back(property.name);
     std::erase_if(parts_.properties, [](const Property& one) { return !one.required && one.value == Json(false); });
     if (!are_names_listed_) parts_.others = others();
     read_counts();
@@ -112,11 +118,9 @@ class ObjectReader {
       if (additional_ == Json(false)) return {};
       return {{std::nullopt, additional_, path_ + "/additionalProperties"}};
     }
-    std::vector<std::string> taken;
-    for (const Property& property : parts_.properties) taken.push_back(property.name);
     const Dfa all = names_ ? *names_ : pattern_texts("", root_.budget);
-    std::vector<OtherProperties> found{{difference(all, listed_texts(taken, root_.budget), root_.budget), additional_,
-                                        path_ + "/additionalProperties"}};
+    std::vector<OtherProperties> found{{difference(all, listed_texts(parts_.taken, root_.budget), root_.budget),
+                                        additional_, path_ + "/additionalProperties"}};
     for (const Pattern& pattern : patterns_) {
       std::vector<OtherProperties> parted;
       for (OtherProperties& part : found) {

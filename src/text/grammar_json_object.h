@@ -21,13 +21,14 @@ struct Property {
 
 // Further properties, whose values one schema says.
 struct OtherProperties {
-  std::optional<Dfa> names;  // nothing: all but those that have a place
+  std::optional<Dfa> names;  // nothing: all that are not taken
   Json value;
   std::string path;
 };
 
 struct ObjectParts {
   std::vector<Property> properties;     // in the text's order
+  std::vector<std::string> taken;       // names that others do not have: of these, and of what is not allowed
   std::vector<OtherProperties> others;  // with different names
   std::optional<int64_t> max;           // how many may be written of both; nothing: all
   bool is_never_empty = false;

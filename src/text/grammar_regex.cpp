@@ -83,8 +83,10 @@ class RegexParser {
     }
     if (try_take('+')) fail_here("possessive quantifiers are not supported", ErrorCode::Unsupported);
     (void)try_take('?');  // lazy: the same texts
-    if (at_ < pattern_.size() && std::string_view("*+?").find(pattern_[at_]) != std::string_view::npos)
-      fail_here("nothing to repeat");
+    const bool follows = at_ < pattern_.size() && std::string_view("*+?").find(pattern_[at_]) != std::string_view::npos;
+    int64_t again_min = 0;
+    std::optional<int64_t> again_max;
+    if (follows || try_braces(again_min, again_max)) fail_here("nothing to repeat");
     return builder_.repeat(part, min, max);
   }
 
@@ -233,6 +235,7 @@ class RegexParser {
           const size_t close = pattern_.find('}', at_);
           if (close == std::string_view::npos || close - at_ > 6) fail_here("bad \\u{}");
           const uint32_t value = take_hex(close - at_);
+          if (value > 0x10FFFF) fail_here("bad \\u{}");
           ++at_;
           return one(value);
         }

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "text/bounded_json.h"
 #include "text/grammar_json.h"
 #include "text/special_tokens.h"
 #include "text/token_trie.h"
@@ -43,6 +43,15 @@ std::string mark_control_tokens(const std::string& text, const SpecialTokens& sp
   return marked.append(text, at);
 }
 
+// A function of which no parameter is declared has none, as OpenAI's reference says.
+bool takes_nothing(const Json& parameters) {
+  constexpr std::string_view kNeutral[] = {"type", "properties", "required", "title", "description", "$schema"};
+  for (const auto& [keyword, value] : parameters.items()) {
+    if (std::ranges::find(kNeutral, keyword) == std::end(kNeutral)) return false;
+  }
+  return !parameters.contains("properties") || parameters["properties"].empty();
+}
+
 // The function that the choice names; "": it names none.
 std::string chosen_name(const Json& choice) {
   if (choice == "auto" || choice == "required") return "";
@@ -75,6 +84,7 @@ ToolRequest read_tool_request(std::string_view json) {
     kept["name"] = function["name"];
     kept["parameters"] = function.value("parameters", Json::object());
     if (!kept["parameters"].is_object()) refuse(fmt::format("tools[{}].function.parameters is no JSON schema", i));
+    if (takes_nothing(kept["parameters"])) kept["parameters"]["additionalProperties"] = false;
     kept["strict"] = function.value("strict", Json(false));
     if (!kept["strict"].is_boolean()) refuse(fmt::format("tools[{}].function.strict must be true or false", i));
     request.functions.push_back(std::move(kept));
@@ -91,11 +101,12 @@ std::string tool_call_trigger(const ToolCallFormat& format) {
   return mark.empty() ? format.begin : mark;
 }
 
-std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format, const Vocabulary& vocabulary) {
+std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format, const Vocabulary& vocabulary,
+                              CallsBegin begins) {
   const SpecialTokens special(vocabulary);
   const auto marked = [&](const std::string& text) { return mark_control_tokens(text, special, vocabulary); };
   std::string begin = format.begin;
-  if (!request.forced) {
+  if (begins == CallsBegin::BehindTrigger) {
     const std::string trigger = tool_call_trigger(format);
     begin.erase(0, begin.find(trigger) + trigger.size());
   }

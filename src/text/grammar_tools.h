@@ -26,9 +26,10 @@ struct ToolRequest {
 // ERRORS: InvalidArgument naming the field, such as "structured_tools: tools[1].function has no name".
 [[nodiscard]] ToolRequest read_tool_request(std::string_view json);
 
-// The text of a grammar of kind ToolCalls. Not forced: it begins behind what marks calls, see tool_call_trigger().
+// Where the text of a grammar of kind ToolCalls begins: where the answer does, or behind tool_call_trigger().
+enum class CallsBegin { WithAnswer, BehindTrigger };
 [[nodiscard]] std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format,
-                                            const Vocabulary& vocabulary);
+                                            const Vocabulary& vocabulary, CallsBegin begin);
 
 // What a model writes before its first call: the format's begin_mark(), or else, where the calls are all there is, the
 // first call up to the function's name.

@@ -82,6 +82,14 @@ Value truncate(Call& call) {
   return call.heap().string(out + end);
 }
 
+// Unlike "value.name" it does not look into mappings.
+Value get_attribute(Call& call) {
+  const Value name = call.require(0, "name");
+  if (!name.is_string()) fail_at(call.line, "attr: the name is no text but {}", type_name(name));
+  if (!call.subject.is_dict()) return call.interpreter.attribute(call.subject, name.text(), call.line);
+  return find_method(call.interpreter, call.subject, name.text()).value_or(Value::undefined(&name.text()));
+}
+
 Value to_integer_filter(Call& call) {
   const Value fallback = call.get(0, "default", Value(int64_t{0}));
   const Value& value = call.subject;
@@ -234,8 +242,7 @@ void add_value_filters(FilterTable& table) {
       {"abs", absolute},
       {"round", round_number},
       {"tojson", write_json},
-      {"attr",
-       [](Call& call) { return call.interpreter.attribute(call.subject, call.require(0, "name").text(), call.line); }},
+      {"attr", get_attribute},
   });
 }
 

@@ -192,7 +192,10 @@ const Methods& string_methods() {
       {"zfill",
        [](Call& call) {
          const int64_t width = std::clamp<int64_t>(call.integer(0, "width", 0), 0, 1'000'000);
-         return call.heap().string(pad_text(text_of(call), static_cast<size_t>(width), "0", true, false));
+         const std::string& text = text_of(call);
+         const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;  // zeros go behind it
+         const size_t rest = static_cast<size_t>(width) - std::min<size_t>(static_cast<size_t>(width), sign);
+         return call.heap().string(text.substr(0, sign) + pad_text(text.substr(sign), rest, "0", true, false));
        }},
       {"isspace", [](Call& call) { return Value(all_characters(call, is_white_space)); }},
       {"isalpha", [](Call& call) { return Value(all_characters(call, is_letter)); }},

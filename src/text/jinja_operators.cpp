@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "base/limits.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
 #include "text/jinja_strings.h"
+#include "text/unicode.h"
 
 namespace inflight::jinja {
 namespace {
@@ -121,7 +123,9 @@ Conversion read_conversion(const std::string& format, size_t& at, int line) {
   Conversion conversion;
   const auto digits = [&] {
     int value = 0;
-    for (; at < format.size() && format[at] >= '0' && format[at] <= '9'; ++at) value = value * 10 + (format[at] - '0');
+    for (; at < format.size() && format[at] >= '0' && format[at] <= '9'; ++at) {
+      if (value <= kSizeMax) value = value * 10 + (format[at] - '0');
+    }
     if (value > kSizeMax) fail_at(line, "a format's width is {}, allowed: up to {}", value, kSizeMax);
     return value;
   };
@@ -145,13 +149,18 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
   std::string text;
   if (conversion.letter == 's' || conversion.letter == 'r') {
     text = conversion.letter == 's' ? to_string(value) : to_repr(value);
-    if (conversion.precision >= 0) text = text.substr(0, static_cast<size_t>(conversion.precision));
+    const Characters characters(text);
+    const auto precision = static_cast<size_t>(std::max(conversion.precision, 0));
+    if (conversion.precision >= 0) text = std::string(characters.part(0, std::min(precision, characters.size())));
   } else if (numbers.find(conversion.letter) == std::string_view::npos) {
     fail_at(line, "format '%{}' is not supported", conversion.letter);
   } else if (!value.is_number()) {
     fail_at(line, "format '%{}' needs a number, not {}", conversion.letter, type_name(value));
   } else if (numbers.find(conversion.letter) < 2) {
-    text = fmt::format("{}", value.is_integer() ? value.integer() : static_cast<int64_t>(std::trunc(value.number())));
+    if (!value.is_integer() && !std::isfinite(value.number())) {
+      fail_at(line, "format '%{}' needs a finite number", conversion.letter);
+    }
+    text = value.is_integer() ? fmt::format("{}", value.integer()) : fmt::format("{:.0f}", std::trunc(value.number()));
   } else if (std::string_view("xXo").find(conversion.letter) != std::string_view::npos) {
     if (!value.is_integer()) fail_at(line, "format '%{}' needs an integer", conversion.letter);
     text = fmt::format(fmt::runtime(std::string("{:") + conversion.letter + "}"), value.integer());

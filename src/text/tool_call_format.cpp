@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "text/bounded_json.h"
 #include "text/jinja_value.h"
 #include "text/special_tokens.h"
 

@@ -195,6 +195,10 @@ SNIPPETS = r"""
 {{ s.rfind('l') }}|{{ s.find('z') }}|{{ s.index('W') }}|{{ s.count('l') }}|{{ s.count('') }}
 {{ s.replace('l', 'LL') }}|{{ s.replace('l', 'LL', 2) }}|{{ 'abc'.replace('', '-') }}
 {{ '-'.join(['a', 'b']) }}
+{{ {'a': 1}|attr('a') is defined }}|{{ 'x'|attr('upper') is defined }}
+{{ 'x'|attr(0) is defined }}
+{{ '%.1s|%.3s|%.0s' % ('éa', 'é', 'x') }}|{{ '%d' % 1e22 }}
+{{ '-5'.zfill(4) }}|{{ '+5'.zfill(4) }}|{{ '-5'.zfill(1) }}|{{ ''.zfill(2) }}|{{ '--5'.zfill(5) }}
 {{ 'a\nb\r\nc'.splitlines() }}|{{ 'ab'.ljust(4) }}|{{ 'ab'.rjust(4, '*') }}|{{ 'ab'.center(5, '-') }}
 {{ 'abc'.center(6, '-') }}|{{ '7'.zfill(3) }}|{{ 'prefix-x'.removeprefix('prefix-') }}
 {{ 'x.py'.removesuffix('.py') }}|{{ 'a=b=c'.partition('=') }}|{{ 'a=b=c'.rpartition('=') }}

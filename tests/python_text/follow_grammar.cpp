@@ -76,7 +76,10 @@ int main(int argc, char** argv) {
       if (kind == GrammarKind::ToolCalls) {
         const inflight::ChatTemplate chat_template(task["template"].get<std::string>());
         const auto format = find_tool_call_format(chat_template, {"<s>", "</s>", 0});
-        text = tool_grammar_text(inflight::read_tool_request(text), format, vocabulary);
+        const inflight::ToolRequest request = inflight::read_tool_request(text);
+        text =
+            tool_grammar_text(request, format, vocabulary,
+                              request.forced ? inflight::CallsBegin::WithAnswer : inflight::CallsBegin::BehindTrigger);
         answer["from_template"] = format.from_template;
       }
       (void)store.matcher(kind, text);

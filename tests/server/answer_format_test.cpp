@@ -65,8 +65,10 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
       std::string shown;
       std::vector<ToolCall> calls;
       const auto take = [&](const ToolCallParser::Found& found) {
-        shown += found.text;
-        append_deltas(found.calls, calls);
+        for (const ToolCallParser::Part& part : found.parts) {
+          shown += part.text;
+          if (part.call) append_delta(*part.call, calls);
+        }
       };
       for (size_t i = 0; i < each.text.size(); i += step)
         take(parser.push(std::string_view(each.text).substr(i, step)));
@@ -87,8 +89,8 @@ TEST(ToolCallParser, HalfACallThatMustBeOneIsNoText) {
     for (size_t length = 0; length <= text.size(); ++length) {
       ToolCallParser parser(kTools, {"<own>", "</own>"}, true);
       std::string shown;
-      for (size_t i = 0; i < length; ++i) shown += parser.push(text.substr(i, 1)).text;
-      shown += parser.finish().text;
+      for (size_t i = 0; i < length; ++i) shown += parser.push(text.substr(i, 1)).text();
+      shown += parser.finish().text();
       EXPECT_EQ(shown, "") << text.substr(0, length);
     }
   }
@@ -100,21 +102,85 @@ TEST(ToolCallParser, TellsTheNameFirstAndArgumentsAsTheyCome) {
   const size_t known = text.find("{\"city");  // the arguments begin
   for (size_t i = 0; i < text.size(); ++i) {
     const auto found = parser.push(text.substr(i, 1));
-    EXPECT_EQ(found.text, "");
+    EXPECT_EQ(found.text(), "");
     const bool inside = i >= known && i < text.find("}}</");
     if (inside) {
-      ASSERT_EQ(found.calls.size(), 1U) << i;
-      EXPECT_EQ(found.calls[0].name, i == known ? "f" : "");
-      EXPECT_EQ(found.calls[0].arguments, text.substr(i, 1));
+      ASSERT_EQ(found.parts.size(), 1U) << i;
+      EXPECT_EQ(found.parts[0].call->name, i == known ? "f" : "");
+      EXPECT_EQ(found.parts[0].call->arguments, text.substr(i, 1));
     } else if (i < known) {
-      EXPECT_TRUE(found.calls.empty()) << i;
+      EXPECT_TRUE(found.parts.empty()) << i;
     }
   }
 }
 
 TEST(ToolCallParser, WithoutToolsEverythingIsText) {
   ToolCallParser parser(Json::array());
-  EXPECT_EQ(parser.push("<tool_call>{}").text, "<tool_call>{}");
+  EXPECT_EQ(parser.push("<tool_call>{}").text(), "<tool_call>{}");
+}
+
+// However the tokens are put together on their way: text, a call, text.
+TEST(MessagesFormat, BlocksStandInTheOrderInWhichTheyWereWritten) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const std::string text = R"(one <tool_call>{"name": "f", "arguments": {"a": "bc"}}</tool_call> two)";
+  for (size_t step = 1; step <= text.size(); ++step) {
+    const auto whole = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    const auto streamed = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    std::string out;
+    for (size_t i = 0; i < text.size(); i += step) {
+      const auto finish = i + step < text.size() ? INFLIGHT_FINISH_NONE : INFLIGHT_FINISH_STOP;
+      whole->collect({.text = text.substr(i, step), .finish_reason = finish});
+      streamed->add({.text = text.substr(i, step), .finish_reason = finish}, out);
+    }
+    streamed->end({}, out);
+    const Json content = Json::parse(whole->whole({}))["content"];
+    ASSERT_EQ(content.size(), 3U) << content;
+    EXPECT_EQ(content[0]["text"], "one ");
+    EXPECT_EQ(content[1]["input"], Json::parse(R"({"a": "bc"})"));
+    EXPECT_EQ(content[2]["text"], "two");
+    std::vector<std::string> blocks;
+    for (const Json& event : events_of(out)) {
+      if (event["type"] == "content_block_start") blocks.emplace_back();
+      if (event["type"] != "content_block_delta") continue;
+      ASSERT_EQ(event["index"], blocks.size() - 1);
+      blocks.back() += event["delta"].value("text", "") + event["delta"].value("partial_json", "");
+    }
+    EXPECT_EQ(blocks, (std::vector<std::string>{"one ", R"({"a": "bc"})", "two"})) << step;
+  }
+}
+
+TEST(ResponseFormat, ItemsStandInTheOrderInWhichTheyWereWritten) {
+  GenerationRequest request;
+  request.tools = kTools;
+  const std::string text = R"(one <tool_call>{"name": "f", "arguments": {"a": "bc"}}</tool_call> two)";
+  for (size_t step = 1; step <= text.size(); ++step) {
+    const auto whole = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    const auto streamed = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
+    std::string out;
+    for (size_t i = 0; i < text.size(); i += step) {
+      const auto finish = i + step < text.size() ? INFLIGHT_FINISH_NONE : INFLIGHT_FINISH_STOP;
+      whole->collect({.text = text.substr(i, step), .finish_reason = finish});
+      streamed->add({.text = text.substr(i, step), .finish_reason = finish}, out);
+    }
+    streamed->end({}, out);
+    const Json output = Json::parse(whole->whole({}))["output"];
+    ASSERT_EQ(output.size(), 3U) << output;
+    EXPECT_EQ(output[0]["content"][0]["text"], "one ");
+    EXPECT_EQ(output[1]["arguments"], R"({"a": "bc"})");
+    EXPECT_EQ(output[2]["content"][0]["text"], "two");
+    EXPECT_NE(output[0]["id"], output[2]["id"]);
+    size_t added = 0, done = 0;
+    for (const Json& event : events_of(out)) {
+      if (event["type"] == "response.output_item.added") {
+        EXPECT_EQ(event["output_index"], added++);
+        EXPECT_EQ(added, done + 1) << "an item begins while another is open";
+      }
+      if (event["type"] != "response.output_item.done") continue;
+      EXPECT_EQ(event["item"], output[done++]);
+    }
+    EXPECT_EQ(done, 3U);
+  }
 }
 
 TEST(ChatFormat, StreamsRoleContentReasonAndUsage) {

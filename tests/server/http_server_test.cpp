@@ -167,6 +167,19 @@ TEST(HttpServer, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
   EXPECT_TRUE(one < two && two < three && three < four) << answers;
 }
 
+// RFC 9112, C.2.2: a client of HTTP/1.0 waits for the end where it is not told that the connection stays.
+TEST(HttpServer, TellsHttp10ThatTheConnectionStays) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send("GET /one HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + std::string("GET /two HTTP/1.0\r\n\r\n"));
+  const std::string answers = client.read_all();
+  const size_t stays = answers.find("Connection: keep-alive\r\n"), one = answers.find("GET /one? []");
+  ASSERT_NE(one, std::string::npos) << answers;
+  EXPECT_LT(stays, one) << answers;
+  EXPECT_TRUE(answers.ends_with("GET /two? []")) << answers;
+  EXPECT_EQ(ask(server, get("/one")).find("keep-alive"), std::string::npos);
+}
+
 TEST(HttpServer, ReadsABodyInAnyPieces) {
   EchoServer server;
   const std::string request =

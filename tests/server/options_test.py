@@ -4,6 +4,7 @@
     options_test.py PROGRAM [unittest arguments]"""
 import math
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -317,6 +318,10 @@ class Refusals(unittest.TestCase):
                 got, _, answer = guarded.request("POST", "/v1/completions", {**STORY, "tenant": tenant}, headers)
                 self.assertEqual(got, status, answer)
             self.assertEqual(answer["error"]["param"], "tenant")
+        keys = [option for i in range(4096) for option in ("--api-key", f"key{i}")]
+        done = subprocess.run([PROGRAM, "serve", *keys], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--api-key is given 4096 times, allowed: at most 4095", done.stderr)
 
 
 if __name__ == "__main__":

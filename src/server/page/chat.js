@@ -158,7 +158,8 @@ class Chat {
   async send(text) {
     if (this.abort || !text.trim()) return;
     this.show("mine", text);
-    this.conversation.push({role: "user", content: text});
+    const conversation = this.conversation;  // clear() begins another one
+    conversation.push({role: "user", content: text});
     const [path, body] = this.body(text);
     const abort = new AbortController();
     this.setBusy(abort);
@@ -174,10 +175,10 @@ class Chat {
     }
     this.paint(answers);
     if (answers[0]) {
-      this.conversation.push({role: "assistant", content: answers[0].text});
+      conversation.push({role: "assistant", content: answers[0].text});
       this.tell(answers, run, begin);
     } else {
-      this.conversation.pop();  // nothing came: the question may be asked again
+      conversation.pop();  // nothing came: the question may be asked again
     }
     this.setBusy(null);
   }

@@ -3,7 +3,7 @@
 // one go on that nobody waits for. Method: each hostile text in a process of its own, with a limit on its processor
 // time that is many times what it needs.
 //
-// Covers: text/bounded_json.cpp
+// Covers: base/bounded_json.cpp
 #include "text/grammar_budget.h"
 
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@
 #include <stop_token>
 #include <string>
 
+#include "base/bounded_json.h"
 #include "base/limits.h"
 #include "support/bounded_run.h"
 #include "support/expect_error.h"
-#include "text/bounded_json.h"
 #include "text/grammar.h"
 #include "text/grammar_tools.h"
 #include "text/tool_call_format.h"

@@ -136,6 +136,9 @@ TEST_F(GrammarTest, RegularExpressions) {
             "regular expression, position 3: looking ahead or behind is not supported");
   EXPECT_EQ(error("(a)\\1", ErrorCode::Unsupported), "regular expression, position 5: escape \\1 is not supported");
   EXPECT_EQ(error("*a", ErrorCode::InvalidArgument), "regular expression, position 0: nothing to repeat");
+  EXPECT_EQ(error("a{2}{3}", ErrorCode::InvalidArgument), "regular expression, position 7: nothing to repeat");
+  EXPECT_TRUE(match("a{2}{", "aa{"));
+  EXPECT_EQ(error("\\u{110000}", ErrorCode::InvalidArgument), "regular expression, position 9: bad \\u{}");
   EXPECT_EQ(error("[b-a]", ErrorCode::InvalidArgument), "regular expression, position 4: the range is out of order");
   EXPECT_EQ(error("a)", ErrorCode::InvalidArgument), "regular expression, position 1: ')' without '('");
   EXPECT_EQ(error("[]", ErrorCode::InvalidArgument), "no text satisfies the grammar");

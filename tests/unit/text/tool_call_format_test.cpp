@@ -53,8 +53,8 @@ TEST(ToolCallFormat, ControlTokensAreNoText) {
   GrammarStore store(vocabulary, {*vocabulary.eos()});
   const ToolCallFormat format = format_of(template_of("<|im_start|>{\"name\": \"", "\", \"arguments\": ", "}"));
   EXPECT_EQ(tool_call_tokens(format, vocabulary).front(), mark);
-  const std::string text =
-      tool_grammar_text(read_tool_request("{" + kTools + R"(, "tool_choice": "required"})"), format, vocabulary);
+  const std::string text = tool_grammar_text(read_tool_request("{" + kTools + R"(, "tool_choice": "required"})"),
+                                             format, vocabulary, CallsBegin::WithAnswer);
   const auto matcher = store.matcher(GrammarKind::ToolCalls, text);
   std::vector<uint32_t> mask(static_cast<size_t>(vocabulary.size() + 31) / 32);
   matcher->allow(mask);
@@ -68,8 +68,9 @@ TEST(ToolCallFormat, ControlTokensAreNoText) {
   EXPECT_TRUE(matcher->is_complete());
   EXPECT_TRUE(matcher->try_accept(mark));  // one more call
   // Free calls begin behind their mark.
-  const auto free = store.matcher(GrammarKind::ToolCalls,
-                                  tool_grammar_text(read_tool_request("{" + kTools + "}"), format, vocabulary));
+  const auto free = store.matcher(
+      GrammarKind::ToolCalls,
+      tool_grammar_text(read_tool_request("{" + kTools + "}"), format, vocabulary, CallsBegin::BehindTrigger));
   EXPECT_TRUE(free->try_accept_text(R"({"name": "f", "arguments": {"a": 1}})"));
   EXPECT_TRUE(free->is_complete());
 }
@@ -97,7 +98,9 @@ TEST(ToolCallFormat, SchemasThatCannotBeFollowed) {
   const auto text = [&](const std::string& parameters, const std::string& strict, const char* choice) {
     const std::string request = R"({"tools": [{"function": {"name": "f", "parameters": )" + parameters + strict +
                                 R"(}}], "tool_choice": )" + choice + "}";
-    return tool_grammar_text(read_tool_request(request), format, vocabulary);
+    const ToolRequest wanted = read_tool_request(request);
+    return tool_grammar_text(wanted, format, vocabulary,
+                             wanted.forced ? CallsBegin::WithAnswer : CallsBegin::BehindTrigger);
   };
   const std::string sets =
       R"({"properties": {"a": {"items": {"type": "integer"}, "uniqueItems": true}}, "required": ["a"]})";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bounded_json.h"
+#include "base/bounded_json.h"
 
 #include <array>
 

@@ -16,7 +16,7 @@ struct ItlTarget {
   static constexpr inflight::Policy kPolicy =
       inflight::sched_policy("org.inflight.itl-target", "cuts prefill so that steps keep to a target duration")
           .by("inflight", "Apache-2.0", "1.0")
-          .reads(INFLIGHT_COLUMN_LENGTHS)
+          .reads(INFLIGHT_COLUMN_STATE | INFLIGHT_COLUMN_LENGTHS)
           .takes(kParams)
           .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC);
 
@@ -29,13 +29,31 @@ struct ItlTarget {
     return INFLIGHT_PLUGIN_OK;
   }
 
-  // The most prompt tokens for which a step beside `decoding` sequences keeps to the target.
-  uint32_t tokens_that_fit(uint32_t decoding, uint64_t attended, uint32_t most) const {
+  // Of the next `tokens` prompt tokens and what they see: of the running prompts in their order, then of a new one.
+  static uint64_t pairs_of(const inflight_requests_t& running, uint32_t tokens) {
+    uint64_t pairs = 0;
+    const auto take = [&](uint64_t before, uint32_t most) {
+      const uint32_t count = std::min(tokens, most);
+      pairs += count * before + uint64_t{count} * (count + 1) / 2;
+      tokens -= count;
+    };
+    for (uint32_t i = 0; i < running.count; ++i) {
+      if (running.state[i] != INFLIGHT_REQUEST_PREFILL) continue;
+      take(running.computed_tokens[i],
+           running.prompt_tokens[i] + running.output_tokens[i] - running.computed_tokens[i]);
+    }
+    take(0, tokens);
+    return pairs;
+  }
+
+  // The most prompt tokens for which a step with the decodes in `work` keeps to the target.
+  uint32_t tokens_that_fit(const inflight_requests_t& running, inflight_step_work_t work, uint32_t most) const {
     uint32_t low = 0, high = most;
     while (low < high) {
       const uint32_t middle = low + (high - low + 1) / 2;
-      const uint64_t own = uint64_t{middle} * (middle + 1) / 2;
-      if (host.estimate_step_ns(middle, decoding, attended + own) <= target_ns) {
+      work.prefill_tokens = middle;
+      work.prefill_pairs = pairs_of(running, middle);
+      if (host.estimate_step_ns(work) <= target_ns) {
         low = middle;
       } else {
         high = middle - 1;
@@ -47,11 +65,14 @@ struct ItlTarget {
   inflight_plugin_status_t plan(const inflight_step_t& step, inflight_plan_t& plan) {
     if (step.decoding == 0) return INFLIGHT_PASS;  // nobody waits for a token
     const inflight_requests_t& running = *step.running;
-    uint64_t attended = 0;
-    for (uint32_t i = 0; i < running.count; ++i) attended += running.computed_tokens[i];
+    inflight_step_work_t work{};
+    work.decode_sequences = step.decoding;
+    for (uint32_t i = 0; i < running.count; ++i) {
+      if (running.state[i] == INFLIGHT_REQUEST_DECODE) work.decode_context += running.computed_tokens[i] + 1;
+    }
     uint32_t tokens = 0;
-    if (host.estimate_step_ns(1, 0, 1) > 0) {
-      tokens = tokens_that_fit(step.decoding, attended, plan.prefill_tokens);
+    if (host.estimate_step_ns(work) > 0) {
+      tokens = tokens_that_fit(running, work, plan.prefill_tokens);
     } else {
       feedback = step.last_step_ns > target_ns ? feedback / 2 : std::min(feedback + 8, plan.prefill_tokens);
       tokens = feedback;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // priority: the most important request starts first, equals in order of arrival; the least important running one gives
-// its blocks back first. Lower numbers are more important (vLLM), higher ones with higher_first=true (SGLang).
+// its blocks back first. Lower numbers are more important, as everywhere in the host (vLLM).
 //
 // aging_s = A > 0: one level of priority is worth A seconds of waiting. The key is priority * A + arrival, so it need
 // not change while a request waits, and nobody is passed by a request that is n levels above it and arrives more than n
@@ -11,10 +11,8 @@
 
 namespace {
 
-constexpr inflight_param_t kParams[] = {
-    {"aging_s", INFLIGHT_TYPE_FLOAT64, 0, "0", "0", "3600",
-     "seconds of waiting that are worth one level; 0 = no aging"},
-    {"higher_first", INFLIGHT_TYPE_BOOL, 0, "false", nullptr, nullptr, "larger numbers are more important"}};
+constexpr inflight_param_t kParams[] = {{"aging_s", INFLIGHT_TYPE_FLOAT64, 0, "0", "0", "3600",
+                                         "seconds of waiting that are worth one level; 0 = no aging"}};
 
 struct Priority {
   static constexpr inflight::Policy kPolicy =
@@ -25,12 +23,11 @@ struct Priority {
           .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC | INFLIGHT_CAP_STABLE_KEYS);
 
   explicit Priority(const inflight::SchedSetup& setup)
-      : aging_ns(static_cast<int64_t>(setup.config.float64("aging_s") * 1e9)),
-        sign(setup.config.boolean("higher_first") ? -1 : 1) {}
+      : aging_ns(static_cast<int64_t>(setup.config.float64("aging_s") * 1e9)) {}
 
   // Smaller is more important. A million levels of an hour each fit into the key.
   int64_t level(const inflight_requests_t& requests, uint32_t i) const {
-    return std::clamp<int64_t>(sign * int64_t{requests.priority[i]}, -1'000'000, 1'000'000);
+    return std::clamp<int64_t>(int64_t{requests.priority[i]}, -1'000'000, 1'000'000);
   }
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {

@@ -17,13 +17,19 @@ struct Slack {
   static constexpr inflight::Policy kPolicy =
       inflight::sched_policy("org.inflight.slack", "the least time to spare starts first, the hopeless last")
           .by("inflight", "Apache-2.0", "1.0")
-          .reads(INFLIGHT_COLUMN_DEADLINES | INFLIGHT_COLUMN_TIMES | INFLIGHT_COLUMN_LENGTHS | INFLIGHT_COLUMN_CACHED)
+          .reads(INFLIGHT_COLUMN_STATE | INFLIGHT_COLUMN_DEADLINES | INFLIGHT_COLUMN_TIMES | INFLIGHT_COLUMN_LENGTHS |
+                 INFLIGHT_COLUMN_CACHED)
           .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC);
 
   explicit Slack(const inflight::SchedSetup& setup) : host(setup.host) {}
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {
-    const inflight_requests_t& waiting = *step.waiting;
+    const inflight_requests_t &waiting = *step.waiting, &running = *step.running;
+    inflight_step_work_t work{};
+    work.decode_sequences = step.decoding;
+    for (uint32_t i = 0; i < running.count; ++i) {
+      if (running.state[i] == INFLIGHT_REQUEST_DECODE) work.decode_context += running.computed_tokens[i] + 1;
+    }
     for (uint32_t i = 0; i < waiting.count; ++i) {
       const bool begun = waiting.first_token_ns[i] >= 0;
       const int64_t token = begun ? waiting.next_token_deadline_ns[i] : waiting.ttft_deadline_ns[i];
@@ -34,8 +40,9 @@ struct Slack {
       }
       const uint32_t known = waiting.prompt_tokens[i] + waiting.output_tokens[i];
       const uint32_t uncached = std::max(known - std::min(known, waiting.cached_tokens[i]), 1u);
-      const uint64_t attended = uint64_t{uncached} * waiting.cached_tokens[i] + uint64_t{uncached} * (uncached + 1) / 2;
-      const int64_t ready = step.now_ns + host.estimate_step_ns(uncached, step.decoding, attended);
+      work.prefill_tokens = uncached;
+      work.prefill_pairs = uint64_t{uncached} * waiting.cached_tokens[i] + uint64_t{uncached} * (uncached + 1) / 2;
+      const int64_t ready = step.now_ns + host.estimate_step_ns(work);
       const bool in_time = ready <= (begun ? waiting.e2e_deadline_ns[i] : deadline);
       key0[i] = in_time ? kInTime : kTooLate;
       key1[i] = in_time ? deadline - ready : waiting.arrival_ns[i];

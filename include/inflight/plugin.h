@@ -105,6 +105,13 @@ typedef struct inflight_reader {
 #define INFLIGHT_PLUGIN_LOG_WARNING 2u
 #define INFLIGHT_PLUGIN_LOG_ERROR 3u
 
+/* What a step does, see estimate_step_ns(). */
+typedef struct inflight_step_work {
+  uint32_t prefill_tokens, decode_sequences;
+  uint64_t prefill_pairs;  /* of a prefill token and one that it sees: n(n+1)/2 for a prompt of n, n more for each token before */
+  uint64_t decode_context; /* tokens that the decodes see: the sum of their contexts                             */
+} inflight_step_work_t;
+
 typedef struct inflight_host {
   uint32_t struct_size, abi_minor;
   const char *name, *version; /* for log lines, never for decisions                                              */
@@ -117,12 +124,12 @@ typedef struct inflight_host {
   void (*metric)(void* context, const char* name, double value); /* [S] static strings, 64 names at most         */
   void* (*alloc)(void* context, uint64_t bytes, uint64_t alignment); /* [A] NULL when there is none              */
   void (*free)(void* context, void* memory);                         /* [A]                                      */
-  /* Stored prompt tokens of some waiting requests, now. Costs hashing, so it is asked for, not pushed. Does not count
-   * as a use. `slots` names requests as inflight_requests_t.slot does.  [S] */
+  /* Stored prompt tokens of some of step->waiting, now, at most what an admission skips (the last token is always computed).
+   * Costs hashing, so it is asked for, not pushed. Does not count as a use. `slots` names requests as
+   * inflight_requests_t.slot does; in on_events() those that have just arrived are not known yet.  [S] */
   inflight_plugin_status_t (*match_prefix)(void* context, const uint32_t* slots, uint32_t count, uint32_t* tokens);
-  /* How long a step of this shape should take, by the engine's own fitted model; 0 = no model yet. attended_tokens: pairs
-   * of a computed token and one that it sees; n(n+1)/2 for a prompt of n, n for a decode at context n.  [S] */
-  int64_t (*estimate_step_ns)(void* context, uint32_t prefill_tokens, uint32_t decode_sequences, uint64_t attended_tokens);
+  /* How long a step that does this work should take, by the engine's own fitted model; 0 = no model yet.  [S] */
+  int64_t (*estimate_step_ns)(void* context, const inflight_step_work_t* work);
   /* The unit before each unit in the prefix tree (see inflight_units_t); INFLIGHT_UNIT_ROOT = it is a first one.  [S] */
   inflight_plugin_status_t (*unit_parents)(void* context, const uint32_t* units, uint32_t count, uint32_t* parents);
   /* Ask to be taken out after this op, e.g. because a model file is stale.  [S] */
@@ -133,7 +140,8 @@ typedef struct inflight_host {
 /* ------------------------------------------------------------------------------------------------ requests
  * Entry i of every column is the same request. A policy names the columns that it reads (inflight_policy_t.request_columns);
  * the host fills only those, others may be NULL. `slot` is dense in [0, environment.max_requests), for a policy's own
- * arrays; it is reused when a request has left. `id` is never reused and increases in order of arrival. */
+ * arrays; it is reused when a request has left. `id` is never reused and increases in the order in which the scheduler came to
+ * know the requests: that of arrival, but for one whose grammar took time to compile. */
 #define INFLIGHT_COLUMN_STATE (1u << 0)
 #define INFLIGHT_COLUMN_PRIORITY (1u << 1)
 #define INFLIGHT_COLUMN_TENANT (1u << 2)
@@ -170,7 +178,8 @@ typedef struct inflight_requests {
   const uint32_t *blocks_held, *blocks_freeable;         /* BLOCKS    freeable = would come back if it left      */
   const uint32_t* predicted_output_tokens;                                   /* PREDICTED 0 = no estimate        */
   const uint32_t *preemptions, *recomputed_tokens;                           /* PREEMPTIONS                      */
-  const uint64_t* prefix_group;                          /* GROUPS    hash of the first block and the salt       */
+  const uint64_t* prefix_group;                          /* GROUPS    hash of the first block and the salt; of the
+                                                            salt alone where the prompt is shorter       */
   const uint32_t* adapter;                               /* GROUPS    0 = none                                   */
 } inflight_requests_t;
 
@@ -300,10 +309,10 @@ typedef struct inflight_sched_ops {
   void (*exit)(void* self, const inflight_exit_t* info); /* before destroy; neither after a crash or a cut call */
   inflight_plugin_status_t (*on_events)(void* self, const inflight_events_t* events);
   inflight_plugin_status_t (*plan)(void* self, const inflight_step_t* step, inflight_plan_t* plan);
-  /* A key for each of step->waiting; smallest (key0, key1, id) goes first. Integers, so that there is no NaN and every
-   * compiler finds the same order. The host sorts, and only as far as it must. key1 is 0 unless written.
-   * With INFLIGHT_CAP_STABLE_KEYS step->waiting holds only those that began to wait since the step before; after a call
-   * without an answer, which makes that step one in order of arrival, it holds all of them again. */
+  /* A key for each of step->waiting; smallest (key0, key1) goes first, among equals who arrived first. Integers, so that
+   * there is no NaN and every compiler finds the same order. The host sorts, and only as far as it must. key1 is 0 unless
+   * written. With INFLIGHT_CAP_STABLE_KEYS step->waiting holds only those that began to wait since the step before; after a
+   * call without an answer, which makes that step one in order of arrival, it holds all of them again. */
   inflight_plugin_status_t (*score)(void* self, const inflight_step_t* step, int64_t* key0, int64_t* key1);
   /* Or a whole order: indices into step->waiting, first to go first. *count: in = room, out = how many are given; the
    * others follow in order of arrival. */

@@ -40,9 +40,7 @@ class PluginHost {
   void log(uint32_t level, std::string_view text) const { host_->log(host_->context, level, text.data(), text.size()); }
   void set_error(std::string_view text) const { host_->set_error(host_->context, text.data(), text.size()); }
   void metric(const char* name, double value) const { host_->metric(host_->context, name, value); }
-  int64_t estimate_step_ns(uint32_t prefill_tokens, uint32_t decode_sequences, uint64_t attended_tokens) const {
-    return host_->estimate_step_ns(host_->context, prefill_tokens, decode_sequences, attended_tokens);
-  }
+  int64_t estimate_step_ns(const inflight_step_work_t& work) const { return host_->estimate_step_ns(host_->context, &work); }
   // parents[i] for units[i]; false: it cannot, and the array is untouched or half written.
   bool unit_parents(const uint32_t* units, uint32_t count, uint32_t* parents) const {
     return host_->unit_parents(host_->context, units, count, parents) == INFLIGHT_PLUGIN_OK;

@@ -56,9 +56,12 @@ CheckHost::CheckHost(uint64_t seed, const CheckVariation& variation)
             }
             return INFLIGHT_PLUGIN_OK;
           },
-          .estimate_step_ns = [](void*, uint32_t prefill, uint32_t decodes, uint64_t attended) -> int64_t {
-            return 100'000 + int64_t{prefill} * 1000 + int64_t{decodes} * 2000 +
-                   static_cast<int64_t>(std::min<uint64_t>(attended, 1ULL << 40));
+          .estimate_step_ns = [](void*, const inflight_step_work_t* work) -> int64_t {
+            const auto bounded = [](uint64_t count) {
+              return static_cast<int64_t>(std::min<uint64_t>(count, 1ULL << 40));
+            };
+            return 100'000 + int64_t{work->prefill_tokens} * 1000 + int64_t{work->decode_sequences} * 2000 +
+                   bounded(work->prefill_pairs) + 2 * bounded(work->decode_context);
           },
           .unit_parents = [](void* context, const uint32_t* units, uint32_t count,
                              uint32_t* parents) -> inflight_plugin_status_t {

@@ -126,7 +126,7 @@ EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
 int64_t EvictAdapter::recompute_time(const RadixNode& node) const {
   const int64_t width = environment_.block_token_count;
   const StepWork work{.prefill_tokens = environment_.block_token_count,
-                      .attended_tokens = width * width * node.depth + width * (width + 1) / 2};
+                      .prefill_pairs = width * width * node.depth + width * (width + 1) / 2};
   return latency_->estimate(work) - latency_->estimate({});
 }
 

@@ -112,13 +112,13 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
         host.end();
         return status;
       },
-      .estimate_step_ns = [](void* context, uint32_t prefill_tokens, uint32_t decode_sequences,
-                             uint64_t attended_tokens) -> int64_t {
+      .estimate_step_ns = [](void* context, const inflight_step_work_t* work) -> int64_t {
         const Services* const services = of(context).services_;
         if (services == nullptr) return 0;
-        return services->estimate({.prefill_tokens = static_cast<int32_t>(prefill_tokens),
-                                   .decode_sequences = static_cast<int32_t>(decode_sequences),
-                                   .attended_tokens = static_cast<int64_t>(attended_tokens)});
+        return services->estimate({.prefill_tokens = static_cast<int32_t>(work->prefill_tokens),
+                                   .decode_sequences = static_cast<int32_t>(work->decode_sequences),
+                                   .prefill_pairs = static_cast<int64_t>(work->prefill_pairs),
+                                   .decode_context = static_cast<int64_t>(work->decode_context)});
       },
       .unit_parents = [](void* context, const uint32_t* units, uint32_t count,
                          uint32_t* parents) -> inflight_plugin_status_t {
@@ -169,7 +169,8 @@ void PolicyInstance::at_step(uint64_t step) {
   step_ = step;
   if (step - window_begin_ > kStrikeWindow) {
     window_begin_ = step;
-    strikes_in_window_ = log_lines_in_window_ = 0;
+    strikes_in_window_ = 0;
+    log_lines_in_window_ = 0;
   }
   const TimeNs promised = policy_.soft_step_us > 0 ? TimeNs{policy_.soft_step_us} * 1000 : kSoftStepNs;
   if (std::exchange(step_time_, 0) > promised) ++slow_steps_;
@@ -294,7 +295,7 @@ void PolicyInstance::leave(const inflight_exit_t& info) {
   if (result.outcome != GuardOutcome::Returned) {
     log(LogLevel::Warning, "policy {}: its exit() or destroy() failed: {}", policy_.id, result.what);
   } else if (allocation_count_ != 0) {
-    log(LogLevel::Warning, "policy {}: {}", policy_.id, describe_live_allocations(allocation_count_));
+    log(LogLevel::Warning, "policy {}: {}", policy_.id, describe_live_allocations(allocation_count_.load()));
   }
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -202,13 +203,13 @@ class PolicyInstance {
   const Services* services_ = nullptr;
   std::string error_;  // set_error() of the current call
   std::map<std::string, double> metrics_;
-  int64_t allocation_count_ = 0;
+  std::atomic<int64_t> allocation_count_ = 0;  // alloc(), free() and log() may come from any thread
 
   int64_t calls_ = 0;
   std::array<Call, 64> recent_{};
   uint64_t window_begin_ = 0;
   int strikes_in_window_ = 0;
-  int log_lines_in_window_ = 0;
+  std::atomic<int> log_lines_in_window_ = 0;
   int64_t strikes_total_ = 0;
   TimeNs step_time_ = 0;
   int64_t slow_steps_ = 0;

@@ -39,7 +39,7 @@ void PolicySlots::connect(Scheduler& scheduler, KvBlocks& blocks) {
 
 void PolicySlots::replace(std::unique_ptr<SchedAdapter> candidate, TimeNs now) {
   if (schedule_trial_) {
-    scheduler_->hand_policy_to(*schedule_);
+    scheduler_->hand_policy_back(*schedule_);
     schedule_trial_.reset();
   }
   schedule_trial_ = std::make_unique<ScheduleTrial>(*schedule_, std::move(candidate));
@@ -128,7 +128,10 @@ void PolicySlots::set_parameters(const std::string& text, TimeNs now) {
 
 void PolicySlots::advance() {
   if (schedule_trial_) {
-    end_trial(schedule_, schedule_trial_, [this](SchedAdapter& policy) { scheduler_->hand_policy_to(policy); });
+    end_trial(schedule_, schedule_trial_, [this](SchedAdapter& policy) {
+      const bool stays = &policy == schedule_.get();
+      stays ? scheduler_->hand_policy_back(policy) : scheduler_->hand_policy_to(policy);
+    });
   }
   if (eviction_trial_) {
     end_trial(eviction_, eviction_trial_, [this](EvictAdapter& policy) { blocks_->hand_policy_to(policy); });

@@ -92,9 +92,13 @@ std::optional<uint32_t> SchedAdapter::stored_tokens(uint32_t slot) const {
   const auto found = std::ranges::find(slots, slot);
   if (found == slots.end()) return std::nullopt;
   const Sequence& sequence = *sequences[static_cast<size_t>(found - slots.begin())];
+  const int32_t width = view_->blocks->block_token_count();
+  const auto skippable =
+      static_cast<size_t>((static_cast<int32_t>(sequence.tokens.size()) - 1) / width);  // the last token is computed
+  const std::span keys = std::span(sequence.keys).first(std::min(sequence.keys.size(), skippable));
   std::vector<BlockId> matched;
-  view_->blocks->match(sequence.request.cache_salt, sequence.keys, sequence.tokens, matched);
-  return count(view_->blocks->block_token_count()) * static_cast<uint32_t>(matched.size());
+  view_->blocks->match(sequence.request.cache_salt, keys, sequence.tokens, matched);
+  return count(width) * static_cast<uint32_t>(matched.size());
 }
 
 TimeNs SchedAdapter::estimate(const StepWork& work) const {
@@ -229,6 +233,8 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
   }
   step_.tokens_left = count(view.tokens_left);
   step_.sequences_left = count(view.sequences_left);
+  step_.free_blocks = count(view.blocks->pool().free_count());
+  step_.evictable_blocks = count(view.blocks->pool().stored_count());
   const inflight_candidate_t given{.struct_size = sizeof(inflight_candidate_t),
                                    .index = static_cast<uint32_t>(place - sequences.begin()),
                                    .uncached_tokens = count(candidate.uncached_tokens),

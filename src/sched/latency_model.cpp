@@ -7,7 +7,7 @@ namespace inflight {
 namespace {
 
 // Brings the terms to the order of 1 for typical steps, which keeps the covariance well conditioned.
-constexpr LatencyModel::Coefficients kScale = {1.0, 256.0, 32.0, 32768.0, 64.0};
+constexpr LatencyModel::Coefficients kScale = {1.0, 256.0, 32.0, 32768.0, 32768.0, 64.0};
 constexpr double kForgetting = 0.999;  // about the last thousand steps count
 constexpr double kUncertain = 1e4;     // initial variance: any early observation outweighs the zero start
 
@@ -22,8 +22,12 @@ LatencyModel::LatencyModel(const Coefficients& coefficients) : fixed_(true), obs
 }
 
 LatencyModel::Vector LatencyModel::features(const StepWork& work) {
-  return {1.0, work.prefill_tokens / kScale[1], work.decode_sequences / kScale[2],
-          static_cast<double>(work.attended_tokens) / kScale[3], work.swapped_blocks / kScale[4]};
+  return {1.0,
+          work.prefill_tokens / kScale[1],
+          work.decode_sequences / kScale[2],
+          static_cast<double>(work.prefill_pairs) / kScale[3],
+          static_cast<double>(work.decode_context) / kScale[4],
+          work.swapped_blocks / kScale[5]};
 }
 
 void LatencyModel::observe(const StepWork& work, TimeNs duration) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a step takes, learnt from the steps that ran:
-//   ns = c0 + c1 * prefill tokens + c2 * decoding sequences + c3 * attended tokens + c4 * blocks swapped
-// "Attended tokens" is the number of (query, key) pairs: a decode at context n counts n, a prompt of n counts n(n+1)/2.
+//   ns = c0 + c1 * prefill tokens + c2 * decoding sequences + c3 * prefill pairs + c4 * decode context
+//        + c5 * blocks swapped
+// Attention is two terms: a pair of a prompt's token and one that it sees is arithmetic, a token that a decode sees is
+// read from memory (docs/decisions/0051).
 // The scheduler (cheaper preemption), policies (estimate_step_ns) and admission (predicted wait) ask this object; the
 // simulator answers from one with fixed coefficients.
 //
@@ -20,13 +22,16 @@ namespace inflight {
 struct StepWork {
   int32_t prefill_tokens = 0;  // with guesses
   int32_t decode_sequences = 0;
-  int64_t attended_tokens = 0;
+  int64_t prefill_pairs = 0;   // of a prefill token and one that it sees: n(n+1)/2 for a prompt of n
+  int64_t decode_context = 0;  // tokens that the decodes see, each its own
   int32_t swapped_blocks = 0;
+
+  [[nodiscard]] int64_t attended_tokens() const { return prefill_pairs + decode_context; }
 };
 
 class LatencyModel {
  public:
-  static constexpr size_t kTerms = 5;
+  static constexpr size_t kTerms = 6;
   using Coefficients = std::array<double, kTerms>;  // ns per unit of each term
 
   LatencyModel();

@@ -488,6 +488,11 @@ void Scheduler::hand_policy_to(SchedulePolicy& policy) {
   watch_prefixes_if_wanted();
 }
 
+void Scheduler::hand_policy_back(SchedulePolicy& policy) {
+  std::erase_if(events_, [](const SchedulerEvent& event) { return event.type == EventType::Attach; });
+  hand_policy_to(policy);
+}
+
 void Scheduler::check_invariants() const {
   blocks_.check_invariants();
   prefix_watch_.check_invariants();

@@ -194,6 +194,8 @@ class Scheduler {
   void set_policy(SchedulePolicy& policy, TimeNs now);
   // The same to one that has heard of every request already; what was not told yet it is told.
   void hand_policy_to(SchedulePolicy& policy);
+  // The same to one that decided until now, whatever was beside it: Attach events are not for it.
+  void hand_policy_back(SchedulePolicy& policy);
 
   [[nodiscard]] const SchedulerConfig& config() const { return config_; }
   [[nodiscard]] const SchedulerStats& stats() const { return stats_; }

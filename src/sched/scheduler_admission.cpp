@@ -254,7 +254,7 @@ void Scheduler::match_host_tier(const Sequence& sequence, size_t most) {
   const bool pays =
       found > stored &&
       latency_model_.estimate({.swapped_blocks = found - stored}) <=
-          latency_model_.estimate({.prefill_tokens = count, .attended_tokens = attended_tokens(stored * width, count)});
+          latency_model_.estimate({.prefill_tokens = count, .prefill_pairs = attended_tokens(stored * width, count)});
   if (!pays) host_match_.clear();
 }
 

@@ -64,7 +64,7 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     const int32_t full = (sequence->published_block_count + 1) * width - (sequence->computed_token_count + 1);
     if (full < 0 && blocks_.prefix_caching()) return 0;  // it has blocks to publish from before
     if (blocks_.prefix_caching()) carried_[static_cast<size_t>(full % width)].publish.push_back(sequence);
-    work.attended_tokens += sequence->computed_token_count + 1;
+    work.decode_context += sequence->computed_token_count + 1;
   }
 
   StepWork pending = submitted_count_ == 1 ? submitted_[submitted_first_].work : StepWork{};
@@ -86,7 +86,7 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     recompute_tax_.add_step(stats_.recomputed_tokens - recomputed_before_, work.decode_sequences);
     recomputed_before_ = stats_.recomputed_tokens;
     new_token_ratio_.on_decode_step();
-    stats_.attended_tokens += work.attended_tokens;
+    stats_.attended_tokens += work.attended_tokens();
 
     const auto [now, duration] = steps.wait();
     if (!carried.publish.empty()) blocks_.set_time(now, step);
@@ -96,7 +96,7 @@ int64_t Scheduler::carry_on(CarriedSteps& steps) {
     last_token = now;
     pending = work;
     publish_carried(carried.publish, done + 1, steps);
-    work.attended_tokens += work.decode_sequences;
+    work.decode_context += work.decode_sequences;
   }
   if (done == 0) return 0;
   for (Sequence* sequence : running_) {

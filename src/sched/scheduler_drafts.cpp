@@ -38,7 +38,7 @@ void Scheduler::add_drafts() {
     entry.scheduled_token_count += count;
     entry.block_table = sequence.block_table;
     planned_->work.prefill_tokens += count;
-    planned_->work.attended_tokens += attended_tokens(entry.computed_token_count + 1, count);
+    planned_->work.prefill_pairs += attended_tokens(entry.computed_token_count + 1, count);
     tokens_left_ -= count;
     ++stats_.drafts;
     stats_.draft_tokens += count;

@@ -111,8 +111,8 @@ int32_t Scheduler::admissions_of_mode(TimeNs now) {
   if (waiting_count() == 0) return 0;
   if (config_.batching == BatchingMode::Dynamic && waiting_count() < config_.max_num_seqs) {
     TimeNs oldest = kNoDeadline;
-    for (const Sequence* sequence : waiting_.sequences()) oldest = std::min(oldest, sequence->queued_time);
-    for (const Sequence* sequence : unranked_) oldest = std::min(oldest, sequence->queued_time);
+    for (const Sequence* sequence : waiting_.sequences()) oldest = std::min(oldest, sequence->request.arrival);
+    for (const Sequence* sequence : unranked_) oldest = std::min(oldest, sequence->request.arrival);
     const TimeNs launch = oldest + static_cast<TimeNs>(config_.max_batch_delay_ms * 1e6);
     if (now < launch) {
       wake_time_ = launch;
@@ -202,11 +202,13 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
 // Adds an entry of the plan, which has no guesses yet, to what its step does.
 [[gnu::always_inline]] inline void Scheduler::count_entry(const BatchEntry& entry, Sequence& sequence) {
   StepWork& work = planned_->work;
-  work.attended_tokens += attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
+  const int64_t pairs = attended_tokens(entry.computed_token_count, entry.scheduled_token_count);
   if (entry.phase == Phase::Decode) {
     ++work.decode_sequences;
+    work.decode_context += pairs;
   } else {
     work.prefill_tokens += entry.scheduled_token_count;
+    work.prefill_pairs += pairs;
   }
   if (entry.samples) planned_->sampled.push_back({&sequence, entry.sequence});
 }
@@ -340,7 +342,7 @@ void Scheduler::end_step() {
   ++submitted_count_;
   ++stats_.steps;
   stats_.scheduled_tokens += plan_.scheduled_token_count;
-  stats_.attended_tokens += work.attended_tokens;
+  stats_.attended_tokens += work.attended_tokens();
   stats_.thrashing_steps += thrashing();
   recompute_tax_.add_step(stats_.recomputed_tokens - recomputed_before_, plan_.scheduled_token_count);
   recomputed_before_ = stats_.recomputed_tokens;

@@ -55,7 +55,7 @@ Sequence& Scheduler::victim_by_rule() {
 // Time to compute what the victim loses, beside other work of a step; 0 while nothing is known of the machine.
 TimeNs Scheduler::recompute_time(const Sequence& victim) const {
   const int32_t count = victim.computed_token_count;
-  return latency_model_.estimate({.prefill_tokens = count, .attended_tokens = attended_tokens(0, count)}) -
+  return latency_model_.estimate({.prefill_tokens = count, .prefill_pairs = attended_tokens(0, count)}) -
          latency_model_.estimate({});
 }
 

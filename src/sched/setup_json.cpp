@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 
 namespace inflight {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int32_t kNoPreemption = INT32_MAX;  // INFLIGHT_NO_PREEMPTION
 
 // Calls visit(key, member) for every plain field: one list for writing and reading.
 template <typename Setup, typename Visit>
@@ -66,7 +69,7 @@ std::string to_json(const SchedulerSetup& setup) {
   }
   if (setup.blocks.shuffle_seed) json["shuffle_seed"] = *setup.blocks.shuffle_seed;
   if (setup.latency) json["latency_ns"] = *setup.latency;
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a policy's path may be any bytes
 }
 
 SchedulerSetup parse_setup_json(std::string_view text) {
@@ -102,7 +105,7 @@ SchedulerConfig with_limits(const SchedulerConfig& config, std::string_view text
                                         "kv_headroom",
                                         "priority_preemption_threshold",
                                         "preempt_victim"};
-  const Json given = Json::parse(text, nullptr, false);
+  const Json given = Json::accept(text) ? parse_json(text, "the limits") : Json();
   if (!given.is_object()) fail(ErrorCode::InvalidArgument, "the limits are '{}', allowed: a JSON object", text);
   SchedulerSetup setup;
   setup.config = config;
@@ -112,6 +115,10 @@ SchedulerConfig with_limits(const SchedulerConfig& config, std::string_view text
       std::string allowed;
       for (const std::string_view known : kKeys) allowed += (allowed.empty() ? "" : ", ") + std::string(known);
       fail(ErrorCode::InvalidArgument, "'{}' cannot change while the engine runs, allowed: {}", key, allowed);
+    }
+    if (key == "priority_preemption_threshold" && (value.is_null() || value == kNoPreemption)) {
+      all.erase(key);
+      continue;
     }
     const auto check = [&](bool fits, std::string_view allowed) {
       if (!fits) fail(ErrorCode::InvalidArgument, "{} is {}, allowed: {}", key, value.dump(), allowed);

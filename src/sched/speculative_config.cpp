@@ -3,13 +3,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 
 namespace inflight {
 
 void read_speculative_config(std::string_view text, SchedulerConfig& config) {
   using Json = nlohmann::ordered_json;
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = Json::accept(text) ? parse_json(text, "speculative_config") : Json();
   if (!json.is_object()) {
     fail(ErrorCode::InvalidArgument, "speculative_config is '{}', allowed: a JSON object such as {}", text,
          R"({"method": "ngram", "num_speculative_tokens": 4})");

@@ -43,6 +43,12 @@ void set_key(Json& spec, std::string_view given, const std::string& value) {
   }
 }
 
+bool takes_whole_numbers(const std::string& name) {
+  return std::ranges::any_of(sim_keys(), [key = long_sim_key(name)](const SimKey& one) {
+    return one.name == key && one.type == SimKey::Type::Integer;
+  });
+}
+
 }  // namespace
 
 Dimension parse_dimension(std::string_view text) {
@@ -65,8 +71,11 @@ Dimension parse_dimension(std::string_view text) {
       fail(ErrorCode::InvalidArgument, "the COUNT of '{}' is {}, allowed: 2 to 1000, a whole number", text, range[2]);
     }
     const auto count = static_cast<int>(range[2]);
+    const bool whole = takes_whole_numbers(dimension.key);
     for (int i = 0; i < count; ++i) {
-      dimension.values.push_back(fmt::format("{:.6g}", range[0] + (range[1] - range[0]) * i / (count - 1)));
+      const double value = range[0] + (range[1] - range[0]) * i / (count - 1);
+      const bool is_whole = whole || value == std::floor(value);
+      dimension.values.push_back(is_whole ? fmt::format("{:.0f}", std::round(value)) : fmt::format("{:.6g}", value));
     }
     return dimension;
   }

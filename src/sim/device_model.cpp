@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/json_problem.h"
 #include "base/limits.h"
@@ -53,6 +54,7 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("pipeline_parallel", p.pipeline_parallel, 1.0, 64.0);
   visit("hidden_bytes", p.hidden_bytes, 0.0, 1e6);
   visit("tensor_link_gb_per_second", p.tensor_link_gb_per_second, 1e-3, 1e5);
+  visit("tensor_link_latency_us", p.tensor_link_latency_us, 0.0, 1e6);
   visit("link_gb_per_second", p.link_gb_per_second, 1e-3, 1e5);
   visit("link_latency_us", p.link_latency_us, 0.0, 1e6);
 }
@@ -316,7 +318,7 @@ DeviceModel::DeviceModel(const DeviceProfile& profile) : profile_(profile) {
     const double n = profile_.tensor_parallel;
     exchange_ns_per_token_ =
         2.0 * profile_.layers * 2.0 * (n - 1.0) / n * profile_.hidden_bytes / profile_.tensor_link_gb_per_second;
-    exchange_ns_ = 2.0 * profile_.layers * profile_.link_latency_us * 1e3;
+    exchange_ns_ = 2.0 * profile_.layers * profile_.tensor_link_latency_us * 1e3;
   }
 }
 
@@ -360,14 +362,20 @@ TimeNs DeviceModel::transfer_time(int64_t tokens) const {
                              profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
 }
 
+// Pipelines are taken to be full: as many parts as stages.
 LatencyModel DeviceModel::latency_model() const {
   constexpr double kManyTokens = 512.0;
   const DeviceProfile& p = profile_;
-  const double devices = p.tensor_parallel;
-  const double one = p.linear_time_us(1.0), many = p.linear_time_us(kManyTokens);
-  return LatencyModel({(p.overhead_us + one / devices) * 1e3, many / kManyTokens * 1e3 / devices,
-                       (p.sequence_us + p.host_sequence_us) * 1e3, std::max(p.pair_ns, p.kv_read_ns) / devices,
-                       p.swap_block_us * 1e3});
+  const double stages = p.pipeline_parallel;
+  const double share = (2.0 * stages - 1.0) / (stages * stages);
+  const double each = share / p.tensor_parallel;
+  const double hops = 2.0 * (stages - 1.0), hop_ns_per_token = p.hidden_bytes / stages / p.link_gb_per_second;
+  const double one = p.linear_time_us(1.0) * 1e3, many = p.linear_time_us(kManyTokens) * 1e3 / kManyTokens;
+  const double exchange = exchange_ns_per_token_ * share + hop_ns_per_token * hops;
+  return LatencyModel(
+      {p.overhead_us * 1e3 + one * stages * each + exchange_ns_ * stages * share + p.link_latency_us * 1e3 * hops,
+       many * each + exchange, (p.sequence_us + p.host_sequence_us) * 1e3 + exchange, p.pair_ns * each,
+       p.kv_read_ns * each, p.swap_block_us * 1e3});
 }
 
 const std::vector<DeviceProfile>& shipped_device_profiles() {
@@ -455,7 +463,7 @@ DeviceProfile profile_from(const Json& json) {
 
 DeviceProfile parse_device_profile(std::string_view json_text, std::string_view name) {
   try {
-    return profile_from(Json::parse(json_text));
+    return profile_from(parse_json(json_text, "the device profile"));
   } catch (const Error& error) {
     fail(ErrorCode::CorruptFile, "{}: {}", name, error.what());
   } catch (const nlohmann::json::exception& error) {

@@ -64,8 +64,9 @@ struct DeviceProfile {
   int32_t pipeline_parallel = 1;    // devices that hold a share of the layers each, 1..64
   double hidden_bytes = 8192.0;     // of one token's hidden state
   double tensor_link_gb_per_second = 450.0;  // all-reduces of tensor parallel devices, each way
+  double tensor_link_latency_us = 5.0;       // of each of these
   double link_gb_per_second = 50.0;  // the network: between pipeline stages, and between prefill and decode pools
-  double link_latency_us = 5.0;      // of either
+  double link_latency_us = 5.0;
 
   // The linear layers of so many tokens, weights read once.
   [[nodiscard]] double linear_time_us(double tokens) const;
@@ -123,7 +124,8 @@ class DeviceModel {
   [[nodiscard]] TimeNs transfer_time(int64_t tokens) const;
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 
-  // The same in the terms of the scheduler's latency model: exact but for the roofline's knee.
+  // The same in the terms of the scheduler's latency model: exact but for the roofline's knee and how full a pipeline
+  // is.
   [[nodiscard]] LatencyModel latency_model() const;
 
  private:

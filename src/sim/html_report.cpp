@@ -16,26 +16,6 @@ constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                  "#e69f00", "#56b4e9", "#8a8a8a", "#8a8a00"};
 constexpr double kWidth = 640.0, kHeight = 300.0, kLeft = 70.0, kRight = 20.0, kTop = 30.0, kBottom = 45.0;
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char character : text) {
-    switch (character) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += character;
-    }
-  }
-  return out;
-}
-
 // A round step that cuts `range` into about five.
 double tick_of(double range) {
   const double raw = range / 5.0;
@@ -117,7 +97,7 @@ std::string table_of(std::span<const ReportRun> runs) {
         "<tr><td>{}<td>{}<td>{:.3f}<td>{:.1f}<td>{:.2f}<td>{:.1f}<td>{:.1f}<td>{:.1f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>"
         "{:.1f}"
         "<td>{:.2f}<td>{:.1f} %<td>{:.1f} %<td>{}<td>{:.1f} %<td>{:.1f} %<td>{:.3f}<td>{}<td>{:.1f} %<td>{:.2f}</tr>\n",
-        escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
+        html_escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
         static_cast<double>(r.scheduler.requests_finished) / std::max(r.makespan_s(), 1e-9), r.ttft.p50, r.ttft.p95,
         r.ttft.p99, r.itl.p50, r.itl.p95, r.itl.p99, r.e2e.mean, r.goodput(), 100 * r.useful_slot_share(),
         100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean,
@@ -182,6 +162,26 @@ std::string kv_plot(const ReportRun& run) {
 
 }  // namespace
 
+std::string html_escaped(std::string_view text) {
+  std::string out;
+  for (const char character : text) {
+    switch (character) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += character;
+    }
+  }
+  return out;
+}
+
 std::string svg_of(const Plot& plot) {
   const Axis x = axis_of(plot, &PlotSeries::x, false), y = axis_of(plot, &PlotSeries::y, plot.log_y);
   const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
@@ -189,14 +189,15 @@ std::string svg_of(const Plot& plot) {
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' font-family='sans-serif' font-size='11' "
       "fill='currentColor'>",
       kWidth, kHeight + 16.0 * static_cast<double>((plot.series.size() + 2) / 3), kWidth);
-  svg += fmt::format("<text x='{}' y='16' font-size='13' font-weight='bold'>{}</text>", kLeft, escaped(plot.title));
+  svg +=
+      fmt::format("<text x='{}' y='16' font-size='13' font-weight='bold'>{}</text>", kLeft, html_escaped(plot.title));
   svg += ticks_of(x, y);
   svg += fmt::format("<rect x='{}' y='{}' width='{}' height='{}' fill='none' stroke='#888'/>", kLeft, kTop, inner_width,
                      inner_height);
   svg += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>", kLeft + inner_width / 2, kHeight - 12,
-                     escaped(plot.x_label));
+                     html_escaped(plot.x_label));
   svg += fmt::format("<text transform='translate(14,{}) rotate(-90)' text-anchor='middle'>{}</text>",
-                     kTop + inner_height / 2, escaped(plot.y_label));
+                     kTop + inner_height / 2, html_escaped(plot.y_label));
   for (size_t s = 0; s < plot.series.size(); ++s) {
     const PlotSeries& series = plot.series[s];
     const char* const colour = kColours[s % kColours.size()];
@@ -211,8 +212,10 @@ std::string svg_of(const Plot& plot) {
     const double legend_x = kLeft + static_cast<double>(s % 3) * inner_width / 3.0,
                  legend_y = kHeight + 16.0 * static_cast<double>(s / 3);
     svg += fmt::format(
-        "<rect x='{:.1f}' y='{:.1f}' width='12' height='4' fill='{}'/><text x='{:.1f}' y='{:.1f}'>{}</text>", legend_x,
-        legend_y, colour, legend_x + 16, legend_y + 6, escaped(series.name));
+        "<line x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}' stroke='{}' stroke-width='4'{}/><text x='{:.1f}' "
+        "y='{:.1f}'>{}</text>",
+        legend_x, legend_y + 2, legend_x + 13, legend_y + 2, colour, dashes, legend_x + 17, legend_y + 6,
+        html_escaped(series.name));
   }
   return svg + "</svg>\n";
 }
@@ -266,7 +269,7 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
       ".wide{{overflow-x:auto}}.plots{{display:flex;flex-wrap:wrap;gap:1em}}.plots>*{{flex:1 1 "
       "480px;max-width:640px}}svg{{max-width:100%;height:auto}}"
       "</style><h1>{}</h1>\n",
-      escaped(title), escaped(title));
+      html_escaped(title), html_escaped(title));
   html += "<div class='wide'>" + table_of(runs) + "</div>\n";
   if (!plots.empty()) {
     html += "<h2>Along the sweep</h2>\n<div class='plots'>";
@@ -288,7 +291,7 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
       "<h2>Why KV use grew</h2><p>More sequences at once (--max-num-seqs), or longer ones (--max-model-len).</p>\n"
       "<div class='plots'>";
   for (const ReportRun& run : runs) {
-    html += fmt::format("<div>{}<p>{}.</p></div>", kv_plot(run), escaped(describe_growth(run.result->kv_growth)));
+    html += fmt::format("<div>{}<p>{}.</p></div>", kv_plot(run), html_escaped(describe_growth(run.result->kv_growth)));
   }
   html += "</div>\n";
   for (const ReportRun& run : runs) {
@@ -296,7 +299,7 @@ std::string html_report(std::string_view title, std::span<const ReportRun> runs,
     html += fmt::format(
         "<h2>Batch timeline: {}{}</h2><p>One line a slot: light = prompt, coloured = decoding, red = was preempted, "
         "grey = idle.</p>\n",
-        escaped(run.name), run.result->replicas > 1 ? ", replica 0" : "");
+        html_escaped(run.name), run.result->replicas > 1 ? ", replica 0" : "");
     html += svg_of(*run.timeline, run.result->max_num_seqs);
     html += load_plot(run);
   }

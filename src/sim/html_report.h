@@ -29,6 +29,8 @@ struct Plot {
   bool log_y = false;
 };
 [[nodiscard]] std::string svg_of(const Plot& plot);
+// Text as it stands in HTML and SVG, also within double quotes.
+[[nodiscard]] std::string html_escaped(std::string_view text);
 // Rows of the batch over time: prefill light, decode dark, preempted red; white is a slot that did nothing.
 [[nodiscard]] std::string svg_of(const Timeline& timeline, int32_t rows);
 

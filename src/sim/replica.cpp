@@ -28,6 +28,7 @@ Replica::Replica(const Options& options, const DeviceModel& model, const Workloa
   eviction_->attach(blocks_, scheduler_.latency_model());
   if (options.setup.latency) scheduler_.set_latency_model(LatencyModel(*options.setup.latency));
   if (options.stage == Stage::Decode) executor_.set_prefill_free();
+  executor_.set_on_submit([this] { note_usage(); });
 }
 
 void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const {
@@ -103,12 +104,12 @@ class Replica::Carrier final : public CarriedSteps {
   std::optional<TimeNs> submit(const StepWork& work) override {
     const TimeNs now = replica_.clock_.now();
     if (now >= until_) return std::nullopt;
-    replica_.note_usage();
     replica_.executor_.submit_carried(
-        {.tokens = work.decode_sequences, .sequences = work.decode_sequences, .decode_context = work.attended_tokens});
+        {.tokens = work.decode_sequences, .sequences = work.decode_sequences, .decode_context = work.decode_context});
     return now;
   }
   Ended wait() override {
+    replica_.note_usage();
     const TimeNs duration = replica_.executor_.wait_carried();
     const TimeNs now = replica_.clock_.now();
     replica_.itl_.add(now - last_token_, static_cast<int64_t>(slots_.size()));
@@ -144,14 +145,15 @@ bool Replica::carry_on(TimeNs until) {
 
 bool Replica::step(TimeNs until) {
   if (carry_on(until)) return true;
-  note_usage();
   const bool busy = loop_.step();
+  note_usage();
   return collect() || busy;
 }
 
+// Called when blocks have been taken for a step and when those of ended requests have been given back.
 void Replica::note_usage() {
   const int32_t used = blocks_.pool().referenced_count();
-  usage_sum_ += static_cast<double>(clock_.now() - usage_until_) * used;
+  usage_sum_ += static_cast<double>(clock_.now() - usage_until_) * usage_last_;
   usage_until_ = clock_.now();
   usage_last_ = used;
   usage_max_ = std::max(usage_max_, used);
@@ -271,7 +273,9 @@ void Replica::add_to(SimResult& result, TimeNs makespan) const {
   result.skipped_steps += skipped_steps_;
   result.evicted_blocks += blocks_.evicted_total();
   result.policy_strikes += policy_->instance().strike_count() + eviction_->instance().strike_count();
-  for (const auto& [name, value] : policy_->instance().metrics()) result.policy_metrics.try_emplace(name, value);
+  for (const PolicyInstance* const instance : {&policy_->instance(), &eviction_->instance()}) {
+    for (const auto& [name, value] : instance->metrics()) result.policy_metrics.try_emplace(name, value);
+  }
 }
 
 }  // namespace inflight

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/json_problem.h"
 #include "sched/speculative_config.h"
 #include "sim/parse_number.h"
 #include "sim/timeline.h"
@@ -74,12 +74,7 @@ constexpr std::array kKeys = {
 class Values {
  public:
   explicit Values(std::string_view json_text) {
-    Json json;
-    try {
-      json = Json::parse(json_text);
-    } catch (const nlohmann::json::exception& error) {
-      fail(ErrorCode::InvalidArgument, "the simulation's JSON cannot be read: {}", json_problem(error.what()));
-    }
+    const Json json = parse_json(json_text, "the simulation's JSON");
     if (!json.is_object())
       fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
     for (const SimKey& key : kKeys) values_[key.name] = key.default_value;

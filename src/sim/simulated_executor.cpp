@@ -83,6 +83,7 @@ void SimulatedExecutor::submit(const BatchPlan& plan) {
   DeviceWork work = DeviceWork::of(plan, model_.profile().sliding_window);
   if (prefill_free_) leave_out_entering(plan, work);
   const Launched launched = launch(work);
+  on_submit_();
   decision_hash_.add(plan);
   Flight& flight = flights_[(first_ + count_++) % flights_.size()];
   flight.finished = launched.finished;

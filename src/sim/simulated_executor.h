@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -50,6 +52,9 @@ class SimulatedExecutor final : public Executor {
   // preempted sequence are lost here: they are computed again.
   void set_prefill_free() { prefill_free_ = true; }
 
+  // Called in each submit(), when the step's sequences have their blocks.
+  void set_on_submit(std::function<void()> on_submit) { on_submit_ = std::move(on_submit); }
+
   // What was planned of it and not computed: tokens, and their (query, key) pairs.
   struct Entered {
     int64_t tokens = 0, pairs = 0;
@@ -85,6 +90,7 @@ class SimulatedExecutor final : public Executor {
   ManualClock& clock_;
   bool overlap_;
   bool prefill_free_ = false;
+  std::function<void()> on_submit_ = [] {};
   Entered entered_;
   std::vector<Script> scripts_;                        // by sequence id
   std::array<Flight, kStepsInFlightMax + 1> flights_;  // one more: the result last given out stays valid

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/fnv1a.h"
 #include "base/limits.h"
@@ -71,9 +72,13 @@ Workload parse_csv(std::string_view text, const std::string& name, std::initiali
 }
 
 Json parse_json_line(const TraceLines& lines) {
-  Json json = Json::parse(lines.line(), nullptr, false);
-  if (!json.is_object()) lines.bad_line("is no JSON object");
-  return json;
+  try {
+    Json json(parse_json(lines.line(), "its JSON"));  // members in the order of their names
+    if (json.is_object()) return json;
+  } catch (const Error& error) {
+    lines.bad_line(error.what());
+  }
+  lines.bad_line("is no JSON object");
 }
 
 double number_of(const TraceLines& lines, const Json& json, const char* field) {
@@ -154,8 +159,13 @@ ContentSegment listed_prompt(const TraceLines& lines, const Json& prompt) {
 std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& request) {
   constexpr int32_t kMessageFrame = 4;  // tokens that a chat template puts around a message
   std::vector<ContentSegment> segments;
+  const auto is_id = [](const Json& token) { return token.is_number_unsigned(); };
   for (const char* key : {"messages", "input"}) {
     if (!request.contains(key) || !request.at(key).is_array()) continue;
+    if (const Json& listed = request.at(key); !listed.empty() && std::ranges::all_of(listed, is_id)) {
+      segments.push_back(listed_prompt(lines, listed));
+      continue;
+    }
     for (const Json& message : request.at(key)) {
       const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
       segments.push_back({stream_of(text), 0, tokens_of_text(text_bytes(message)) + kMessageFrame});

@@ -128,7 +128,6 @@ TEST(Order, FollowsEachPolicysRule) {
   EXPECT_EQ(order_of_start("lof", requests), sorted([](R r) { return -r.max_tokens; }));
   EXPECT_EQ(order_of_start("sjf", requests), sorted([](R r) { return r.max_tokens; }));
   EXPECT_EQ(order_of_start("priority", requests), sorted([](R r) { return r.priority; }));
-  EXPECT_EQ(order_of_start("priority:higher_first=true", requests), sorted([](R r) { return -r.priority; }));
   EXPECT_EQ(order_of_start("shortest-prefill", requests),
             sorted([](R r) { return static_cast<double>(r.prompt.size()); }));
   EXPECT_EQ(order_of_start("srtf:prefill_cost=0.5", requests),

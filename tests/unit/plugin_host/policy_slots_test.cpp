@@ -179,6 +179,17 @@ std::string state_of(PolicyInstance& instance) {
   return bytes;
 }
 
+// vtc counts who waits: to be told of a request twice would keep its tenant from ever being idle.
+TEST(PolicySlots, WhoIsInForceIsNotToldAgainOfRequestsThatCandidatesLearnOf) {
+  SwapWorld alone("vtc"), swapped("vtc");
+  EXPECT_EQ(swapped.run(40), alone.run(40));
+  swapped.replace_schedule(shipped("lof"));
+  swapped.replace_schedule(std::string(TEST_PLUGIN_DIR) + "/hostile.ifp.so:fault=segv");  // before any step
+  EXPECT_EQ(swapped.run(400), alone.run(400));
+  EXPECT_EQ(in_force(swapped.slots()), "org.inflight.vtc");
+  EXPECT_EQ(state_of(swapped.slots().schedule().instance()), state_of(alone.slots().schedule().instance()));
+}
+
 TEST(PolicySlots, StateIsHandedOver) {
   SwapWorld kept("vtc"), swapped("vtc");
   kept.run(50);

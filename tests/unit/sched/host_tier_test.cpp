@@ -76,7 +76,7 @@ TEST(HostTier, ForgetsWhatItHasNoRoomFor) {
 TEST(HostTier, ComputesAgainWhereThatIsFaster) {
   for (const bool copying_is_dear : {false, true}) {
     SchedulerWorld world(small_device(60));
-    world.scheduler().set_latency_model(LatencyModel({1000.0, 100.0, 10.0, 0.0, copying_is_dear ? 500.0 : 300.0}));
+    world.scheduler().set_latency_model(LatencyModel({1000.0, 100.0, 10.0, 0.0, 0.0, copying_is_dear ? 500.0 : 300.0}));
     for (const uint64_t prompt : {1, 2, 3, 1}) ask(world, prompt);
     EXPECT_EQ(world.scheduler().stats().restored_blocks, copying_is_dear ? 0 : 9);
   }

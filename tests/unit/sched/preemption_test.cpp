@@ -79,7 +79,7 @@ TEST(Preemption, AutoTakesTheCheaperWay) {
     options.config.preempt = PreemptMode::Auto;
     options.config.host_blocks = 100;
     SchedulerWorld world(options);
-    world.scheduler().set_latency_model(LatencyModel({1e5, 1000.0, 1e4, 1.0, swap_cost}));
+    world.scheduler().set_latency_model(LatencyModel({1e5, 1000.0, 1e4, 1.0, 1.0, swap_cost}));
     for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(10, i), .max_tokens = 30});
     world.run();
     EXPECT_GT(world.scheduler().stats().preemptions, 0);

@@ -241,6 +241,8 @@ TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, ([&] { read_speculative_config(text, unused); }));
   };
   refused("ngram", "speculative_config is 'ngram', allowed: a JSON object");
+  const std::string deep = R"({"method": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  refused(deep.c_str(), "speculative_config: nested deeper than 200 levels");
   refused("{}", "speculative_config has no num_speculative_tokens, allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": 65})", "num_speculative_tokens is 65, allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": "3"})", "num_speculative_tokens is \"3\", allowed: 1 to 64");

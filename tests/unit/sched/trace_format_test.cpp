@@ -4,6 +4,7 @@
 // Method: round trips of random records; every prefix of a trace; thousands of flipped bytes.
 #include "sched/trace_format.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -214,6 +215,25 @@ TEST(SetupJson, ChangesOnlyLimitsThatMayChange) {
   EXPECT_EQ(refusal(R"({"kv_headroom": "much"})"), "kv_headroom is \"much\", allowed: a number");
   EXPECT_EQ(refusal("[1]"), "the limits are '[1]', allowed: a JSON object");
   EXPECT_EQ(refusal("{"), "the limits are '{', allowed: a JSON object");
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_EQ(refusal((R"({"kv_headroom": )" + deep + "}").c_str()), "the limits: nested deeper than 200 levels");
+}
+
+// Truth: inflight.h, INFLIGHT_NO_PREEMPTION.
+TEST(SetupJson, PriorityPreemptionCanBeTakenAwayAgain) {
+  const SchedulerConfig given = with_limits({}, R"({"priority_preemption_threshold": 3})");
+  EXPECT_EQ(given.priority_preemption_threshold, 3);
+  for (const char* none : {"null", "2147483647"}) {
+    const std::string json = fmt::format(R"({{"priority_preemption_threshold": {}, "max_num_seqs": 7}})", none);
+    EXPECT_EQ(with_limits(given, json).priority_preemption_threshold, std::nullopt) << none;
+    EXPECT_EQ(with_limits(given, json).max_num_seqs, 7);
+  }
+}
+
+TEST(SetupJson, APolicyMayHaveAPathOfAnyBytes) {
+  SchedulerSetup setup;
+  setup.schedule_policy = "./pol\xe9.ifp.so";
+  EXPECT_EQ(parse_setup_json(to_json(setup)).schedule_policy, "./pol\xef\xbf\xbd.ifp.so");
 }
 
 TEST(TraceFormat, AfterAResetTheBeginningIsNotNeeded) {

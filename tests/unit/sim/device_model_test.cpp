@@ -141,7 +141,8 @@ TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
   profile.hidden_bytes = 1000;
   profile.tensor_link_gb_per_second = 10;  // 100 ns for 1000 bytes
   profile.link_gb_per_second = 0.001;      // the network has no part in it
-  profile.link_latency_us = 1;
+  profile.tensor_link_latency_us = 1;
+  profile.link_latency_us = 1000;
   // 20 all-reduces: latency 20 us; 2 * 3/4 * 100 ns each a token.
   EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 400, .sequences = 1}),
             105'000 + 1'000'000 + 20'000 + 400 * 3'000);
@@ -156,6 +157,29 @@ TEST(DeviceModel, PipelineHasABubble) {
   // One sequence: one part, no gain. Four: 7/16 of the time, with the weights read four times.
   EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 1000, .sequences = 1}), 105'000 + 10'000'000);
   EXPECT_EQ(DeviceModel(profile).device_time({.tokens = 1000, .sequences = 4}), 120'000 + 10'000'000 * 7 / 16);
+}
+
+// What the scheduler decides by is what the device takes: attention of prompts and of decodes at their own prices.
+TEST(DeviceModel, TheSchedulersEstimatesAreItsTimes) {
+  for (const char* name : {"gpu-8b", "gpu-7b", "pocl-135m", "gpu-8b,tensor_parallel=8", "gpu-8b,pipeline_parallel=4",
+                           "gpu-8b,tensor_parallel=2,pipeline_parallel=2"}) {
+    const DeviceProfile profile = find_device_profile(name);
+    const DeviceModel device(profile);
+    const LatencyModel model = device.latency_model();
+    const int64_t sequences = profile.pipeline_parallel;  // as many as fill the pipeline
+    for (const int32_t tokens : {4096, 24576}) {
+      const int64_t each = tokens / sequences, pairs = sequences * (each * (each + 1) / 2);
+      const auto takes = static_cast<double>(
+          device.device_time({.tokens = tokens, .sequences = sequences, .prefill_pairs = pairs, .prompts = sequences}));
+      const auto estimate = static_cast<double>(model.estimate({.prefill_tokens = tokens, .prefill_pairs = pairs}));
+      EXPECT_NEAR(estimate / takes, 1.0, 0.15) << name << ' ' << tokens;
+    }
+    const auto takes =
+        static_cast<double>(device.device_time({.tokens = 64, .sequences = 64, .decode_context = int64_t{64} * 4000}));
+    const auto estimate =
+        static_cast<double>(model.estimate({.decode_sequences = 64, .decode_context = int64_t{64} * 4000}));
+    EXPECT_NEAR(estimate / takes, 1.0, 0.25) << name;  // the roofline's knee
+  }
 }
 
 TEST(DeviceModel, ProfilesSurviveJson) {
@@ -182,19 +206,21 @@ TEST(DeviceModel, EightGpusAreSeveralTimesAsFast) {
 }
 
 TEST(DeviceModel, AFileThatIsNoProfileIsRefused) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   for (const auto& [json, message] : {
            std::pair{R"({"weigths_us": 5000})",
                      "p.json: device field 'weigths_us' is unknown, allowed: name description"},
            {"{}", "p.json: is an empty object, allowed: a JSON object"},
+           {deep.c_str(), "p.json: the device profile: nested deeper than 200 levels"},
            {"[1]", "p.json: is array, allowed: a JSON object"},
-           {"{", "p.json: the device profile cannot be read: "},
+           {"{", "p.json: the device profile: parse error at line 1"},
            {R"({"overhead_us": 5, "decode_jitter": [[0, [0]]]})",
             "p.json: device field decode_jitter holds 0, allowed: above 0, to 1000"},
            {R"({"overhead_us": 5, "tensor_parallel": 1.5})",
             "p.json: device field tensor_parallel is 1.5, allowed: a whole number"},
            {R"({"overhead_us": -5})", "p.json: device field overhead_us is -5, allowed: 0 to 1000000000"},
            {R"({"overhead_us": "5"})", "p.json: device field overhead_us is \"5\", allowed: a number"},
-           {R"({"overhead_us": 1e999})", "p.json: the device profile cannot be read: "},
+           {R"({"overhead_us": 1e999})", "p.json: the device profile: number overflow"},
            {R"({"kv_tokens": 1e30})", "p.json: device field kv_tokens is 1e+30, allowed: 16 to 4000000000"},
            {R"({"linear_us": [[1.5, 3]]})", "p.json: device field linear_us is 1.5, allowed: a whole number"},
            {R"({"linear_us": [7]})", "p.json: the device profile cannot be read: "},

@@ -79,11 +79,11 @@ class TablesOfPlans final : public SchedulerTrace {
   void on_add(SequenceId, const Request&, std::span<const TokenId>, TimeNs) override {}
   void on_cancel(SequenceId, bool, FinishReason, TimeNs) override {}
   void on_plan(const PlanTrace& trace, TimeNs now) override {
-    if (!tables_.empty()) uses.push_back({now, static_cast<int32_t>(tables_.size()), 16 * distinct_blocks()});
     for (const Preemption& preemption : trace.preemptions) tables_.erase(preemption.sequence);
     for (const BatchEntry& entry : trace.plan.entries) {
       tables_[entry.sequence] = {entry.block_table.begin(), entry.block_table.end()};
     }
+    if (!tables_.empty()) uses.push_back({now, static_cast<int32_t>(tables_.size()), 16 * distinct_blocks()});
   }
   void on_commit(const StepResult&, TimeNs) override {}
   void on_finish(SequenceId sequence, FinishReason, TimeNs) override { tables_.erase(sequence); }

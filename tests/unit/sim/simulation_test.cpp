@@ -269,6 +269,51 @@ TEST(Simulation, StopsCostAClosedLoopAStepEach) {
   EXPECT_DOUBLE_EQ(run(spec)["ttft_ms"]["mean"], 1.0);
 }
 
+// Three sequences of ten blocks each in every step, who end with it: of 40 blocks 30 are held all the time.
+TEST(Simulation, KvUseCountsWhoEndsInTheStep) {
+  for (const char* const overlap : {"on", "off"}) {
+    const auto result = run({{"workload", "closed,requests=300,prompt=160,output=1"},
+                             {"device", "unit"},
+                             {"kv_blocks", 40},
+                             {"max_num_seqs", 4},
+                             {"max_num_batched_tokens", 640},
+                             {"overlap", overlap}});
+    EXPECT_NEAR(result["kv_usage_mean"].get<double>(), 0.75, 0.01) << overlap;
+    EXPECT_DOUBLE_EQ(result["kv_usage_max"], 0.75) << overlap;
+  }
+}
+
+// What policies and the scheduler are told of a step's time is what it takes: slack serves who can still be in time,
+// the cheaper way to preempt is taken, and steps keep to their target while long prompts arrive.
+TEST(Simulation, DecisionsByTheDevicesTimes) {
+  nlohmann::json spec = {
+      {"workload", "lognormal,requests=200,rate=3,prompt=12000,output=32,ttft_ms=3000,tight_share=0.3"},
+      {"device", "gpu-8b"},
+      {"max_num_batched_tokens", 4096}};
+  const auto fcfs = run(spec);
+  spec["policy"] = "slack";
+  EXPECT_GT(run(spec)["goodput"].get<double>(), 2 * fcfs["goodput"].get<double>());
+
+  spec = {{"workload", "uniform,requests=150,prompt=6000-8000,output=300-600"},
+          {"device", "gpu-8b,swap_block_us=800"},
+          {"kv_blocks", 8000},
+          {"schedule_conservativeness", 0},
+          {"host_kv_blocks", 20000},
+          {"max_num_batched_tokens", 2048}};
+  std::map<std::string, double> makespan;
+  for (const char* const preempt : {"recompute", "swap", "auto"}) {
+    spec["preempt"] = preempt;
+    makespan[preempt] = run(spec)["makespan_s"];
+  }
+  EXPECT_GT(makespan["swap"], 1.1 * makespan["recompute"]);
+  EXPECT_LT(makespan["auto"], 1.02 * makespan["recompute"]);
+
+  const auto held = run({{"workload", "uniform,requests=40,prompt=200-8000,output=100-300,arrivals=poisson,rate=0.25"},
+                         {"device", "pocl-135m"},
+                         {"policy", "itl-target:target_ms=50"}});
+  EXPECT_LT(held["itl_ms"]["p99"], 51.0);
+}
+
 // Steps of 1 ms: what computed when follows from the lengths.
 TEST(Simulation, SharesAreOfTheWholeRunAndOfWhatLiesInIt) {
   for (const char* const overlap : {"on", "off"}) {

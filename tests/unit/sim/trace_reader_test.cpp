@@ -191,8 +191,13 @@ TEST(TraceReader, DamageIsNamed) {
   expect("m:1: field input_length is missing", [] {
     static_cast<void>(parse_mooncake_trace(R"({"timestamp": 0, "output_length": 1, "hash_ids": []})", "m"));
   });
-  expect("l:2: is no JSON object",
+  expect("l:2: its JSON: parse error at line 1, column 12",
          [] { static_cast<void>(parse_openai_log("{\"prompt\": \"a\"}\n{\"prompt\": ", "l")); });
+  expect("l:1: is no JSON object", [] { static_cast<void>(parse_openai_log("[1]", "l")); });
+  expect("l:1: its JSON: nested deeper than 200 levels", [] {
+    const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+    static_cast<void>(parse_openai_log(R"({"messages": [)" + deep + "]}", "l"));
+  });
   expect("l:1: has none of: messages, prompt, input, usage with prompt_tokens",
          [] { static_cast<void>(parse_openai_log("{}", "l")); });
   expect("l:1: field prompt is '[\"a\",\"b\"]', allowed: a text, a list of one text or of token ids",

@@ -180,7 +180,7 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, Adapter
   OutputStream* stream = nullptr;
   {
     const std::scoped_lock lock(mutex_);
-    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    throw_if_failed();
     arrivals_.add(command.request.arrival, command.request.sampling.choice_count());
     check_queue_for(command.request);
     const SamplingParams& sampling = command.request.sampling;
@@ -195,6 +195,10 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, Adapter
   }
   wake_.notify_all();
   return stream;
+}
+
+void Engine::throw_if_failed() const {
+  if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
 }
 
 void Engine::send(Command command) {
@@ -213,11 +217,13 @@ void Engine::stop(RequestId request, int32_t choice) {
 
 void Engine::pause(PauseMode mode) {
   std::unique_lock lock(mutex_);
+  throw_if_failed();
   wanted_pause_ = mode;
   if (options_.host_driven) return;
   wake_.notify_all();
-  const auto holds = [this] { return pause_ == wanted_pause_ || !failure_.empty(); };
-  changed_.wait(lock, [&] { return holds() || watchdog_.hung(); });
+  const auto holds = [this] { return pause_ == wanted_pause_; };
+  changed_.wait(lock, [&] { return holds() || !failure_.empty() || watchdog_.hung(); });
+  throw_if_failed();
   if (!holds()) throw hang_error();
 }
 
@@ -255,9 +261,10 @@ void Engine::set_policy(const std::string& text) {
   }
   {
     const std::scoped_lock lock(mutex_);
-    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    throw_if_failed();
+    inbox_.emplace_back(std::move(command));
   }
-  send(std::move(command));
+  wake_.notify_all();
 }
 
 void Engine::between_steps(std::function<void()> change) {
@@ -265,7 +272,7 @@ void Engine::between_steps(std::function<void()> change) {
   std::future<void> done = command.done.get_future();
   {
     const std::scoped_lock lock(mutex_);
-    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    throw_if_failed();
     if (watchdog_.hung()) throw hang_error();
     inbox_.emplace_back(std::move(command));
   }

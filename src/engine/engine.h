@@ -195,6 +195,7 @@ class Engine {
   void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
   void send(Command command);
+  void throw_if_failed() const;  // REQUIRES: mutex_ is held
   // Runs `change` in the engine thread between two steps.  ERRORS: what it throws; EngineFailed.
   void between_steps(std::function<void()> change);
 

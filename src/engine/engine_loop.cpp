@@ -374,7 +374,7 @@ bool Engine::step() {
   }
   {
     const std::scoped_lock lock(mutex_);
-    if (!failure_.empty()) throw Error(ErrorCode::EngineFailed, failure_);
+    throw_if_failed();
   }
   try {
     if (round()) return true;

@@ -43,10 +43,13 @@ bool OutputStream::push_token(int32_t choice, TokenId token, float logprob, std:
 }
 
 void OutputStream::push_prompt_logprob(float logprob, std::span<const TokenLogprob> top) {
-  const std::scoped_lock lock(mutex_);
-  const bool had_news = has_news();
-  choices_[0].pending.prompt_logprobs.push_back({logprob, {top.begin(), top.end()}});
-  tell(had_news);
+  {
+    const std::scoped_lock lock(mutex_);
+    const bool had_news = has_news();
+    choices_[0].pending.prompt_logprobs.push_back({logprob, {top.begin(), top.end()}});
+    tell(had_news);
+  }
+  arrived_.notify_one();
 }
 
 void OutputStream::set_embedding(std::vector<float> values) {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "support/engine_world.h"
+#include "support/expect_error.h"
 
 namespace inflight::test {
 namespace {
@@ -168,6 +169,8 @@ TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
   EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::EngineFailed),
             "the engine has failed: the device is gone");
   EXPECT_TRUE(world.engine.stats().failed);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::EngineFailed, "the engine has failed: the device is gone",
+                        ([&] { world.engine.pause(PauseMode::All); }));
 }
 
 TEST(Engine, EndsItsStreamsWhenDestroyed) {

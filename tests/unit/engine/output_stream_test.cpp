@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 namespace inflight {
 namespace {
 
@@ -32,6 +34,22 @@ TEST(OutputStream, NotifiesWhenSomethingCanBeReadAfterNothingCould) {
   EXPECT_EQ(batch.finish, FinishReason::Length);
   stream->set_notify(count, &calls);  // nothing will come any more
   EXPECT_EQ(calls, 3);
+  stream->release();
+  stream->release();
+}
+
+// Truth: OutputStream::next(): it waits until something has arrived.
+TEST(OutputStream, PromptLogprobsWakeAReader) {
+  auto* const stream = new OutputStream(RequestId{1}, 3, 1, 0);
+  StreamBatch batch;
+  std::future<OutputStream::Next> read =
+      std::async(std::launch::async, [&] { return stream->next(std::nullopt, batch); });
+  EXPECT_EQ(read.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  stream->push_prompt_logprob(-0.5F, {});
+  EXPECT_EQ(read.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  stream->push_finish(0, {.reason = FinishReason::Length});  // wakes whoever sleeps on
+  EXPECT_EQ(read.get(), OutputStream::Next::Ready);
+  EXPECT_EQ(batch.prompt_logprobs.size(), 1U);
   stream->release();
   stream->release();
 }

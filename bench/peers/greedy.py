@@ -5,8 +5,8 @@
   greedy.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--prompts 8] [--prompt-tokens 24] [--output-tokens 16]
             [--margin 0.1] [--threads 2] [--json FILE] [--markdown FILE]
 
-FOLDER holds llama-server (build_llama.sh makes it). Random prompts of token ids, both sides greedy, end tokens not
-ignored on either side. Answers are compared up to their first difference; there, llama.cpp's log probabilities tell by
+FOLDER holds llama-server (build_llama.sh makes it). Random prompts of token ids, both sides greedy, end tokens
+ignored on both. Answers are compared up to their first difference; there, llama.cpp's log probabilities tell by
 how much it preferred its own token. Below --margin that is rounding: the two add in different orders, and quantise
 activations alike but not in the same places. Above it the programs disagree, and the exit status is 1.
 Memory: the most that a process held (its peak resident set), as a share of file + KV cache of the tokens it was made for.

@@ -40,6 +40,7 @@ void run_chat(Engine& engine, const RequestOptions& common, const std::string& s
       std::fflush(stdout);
       answer += event->text;
       if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
+      if (event->finish_reason == INFLIGHT_FINISH_ABORT) print_to_stderr("\ninflight: cut: {}", event->error);
     }
     fmt::print("\n");
     messages.push_back({{"role", "assistant"}, {"content", answer}});

@@ -270,6 +270,10 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
       print("\n");
       tokens += answers[i].last.output_token_count;
     }
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].last.finish_reason != INFLIGHT_FINISH_ABORT) continue;
+      print_to_stderr("\ninflight: answer {} was cut: {}\n", i + 1, answers[i].last.error);
+    }
     print_to_stderr("\n{} on {}: {} tokens, batch of {}, {:.0f} tokens/s, {}loaded in {:.0f} ms\n",
                     info.at("model").at("name").get<std::string>(), device, tokens, answers.size(),
                     static_cast<double>(tokens) / std::max(static_cast<double>(end - begin) * 1e-9, 1e-9),
@@ -298,6 +302,7 @@ void add_run_command(CLI::App& app) {
   for (const char* const other : {"--prompt", "--prompts", "--prompt-ids", "--json"}) chat->excludes(other);
   const auto engine_flags = add_engine_flags(*command);
   const auto request = add_request_flags(*command);
+  chat->excludes("--choices");
   command->callback([flags, engine_flags, request] { run(*flags, *engine_flags, *request); });
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/format.h"
@@ -53,6 +54,9 @@ bool is_origin(std::string_view text) {
 
 void check_texts(const ServeFlags& flags) {
   constexpr const char* kEmpty = "{} is empty, allowed: any text of one byte or more";
+  if (const size_t keys = flags.api.api_keys.size(); keys >= size_t{limits::kTenantsMax}) {  // each is a tenant
+    fail(ErrorCode::InvalidArgument, "--api-key is given {} times, allowed: at most {}", keys, limits::kTenantsMax - 1);
+  }
   for (const std::string& key : flags.api.api_keys) {
     if (key.empty()) fail(ErrorCode::InvalidArgument, kEmpty, "--api-key");
   }

@@ -185,7 +185,7 @@ void run_compare(const CLI::App& command) {
   const bool as_json = command.count("--json") > 0;
   print_comparison(runs, as_json);
   const Dimension& last = dimensions.back();
-  if (!as_json && last.values.size() > 2) print_knees(last, curves_along(last, runs, e2e_p95));
+  if (!as_json && last.values.size() > 2 && last.key != "seed") print_knees(last, curves_along(last, runs, e2e_p95));
   if (html.empty()) return;
   std::vector<Plot> plots;
   if (last.values.size() > 1) {

@@ -171,12 +171,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     }
     if (const auto error = event.find("error"); error != event.end()) failure_ = error->dump().substr(0, 200);
     if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-      record().prompt_tokens = usage->value("prompt_tokens", 0);
-      record().output_tokens = usage->value("completion_tokens", 0);
+      record().prompt_tokens = count_in(*usage, "prompt_tokens");
+      record().output_tokens = count_in(*usage, "completion_tokens");
     }
     const auto choices = event.find("choices");
     if (choices == event.end() || !choices->is_array() || choices->empty()) return;
     if (has_text(choices->front())) record().token_times.push_back(run_.now());
+  }
+
+  // 0 where it is no such number.
+  [[nodiscard]] static int32_t count_in(const json& usage, const char* key) {
+    const auto found = usage.find(key);
+    const bool is_count = found != usage.end() && found->is_number_integer() && *found >= 0 && *found <= INT32_MAX;
+    return is_count ? found->get<int32_t>() : 0;
   }
 
   [[nodiscard]] static bool has_text(const json& choice) {

@@ -62,6 +62,7 @@ LoadSummary summarize(const LoadRecords& records, const ServiceLevel& level) {
   std::vector<TimeNs> ttft, itl, tpot, e2el;
   TimeNs begin = std::numeric_limits<TimeNs>::max(), end = 0;
   for (const LoadRecord& record : records.requests) {
+    begin = std::min(begin, record.begin);
     if (!record.complete) {
       ++summary.failed;
       const bool known = std::ranges::find(summary.errors, record.error) != summary.errors.end();
@@ -72,7 +73,6 @@ LoadSummary summarize(const LoadRecords& records, const ServiceLevel& level) {
     summary.input_tokens += record.prompt_tokens;
     summary.output_tokens += record.output_tokens;
     const std::vector<TimeNs>& times = record.token_times;
-    begin = std::min(begin, record.begin);
     end = std::max(end, times.back());
     ttft.push_back(times.front() - record.begin);
     e2el.push_back(times.back() - record.begin);
@@ -204,7 +204,7 @@ std::string sweep_html(std::string_view title, std::span<const LoadSummary> runs
       "<style>body{{font:15px/1.45 sans-serif;margin:1.5em "
       "auto;max-width:900px;color:#222}}pre{{overflow:auto}}</style>\n"
       "<h1>{0}</h1>\n<pre>{1}</pre>\n",
-      title, to_table(runs));
+      html_escaped(title), html_escaped(to_table(runs)));
   Plot throughput{.title = "Throughput", .x_label = "request rate, 1/s", .y_label = "requests/s", .series = {}};
   throughput.series.push_back(
       series("complete", [](const LoadSummary& run) { return per_second(run.completed, run.duration_s); }));

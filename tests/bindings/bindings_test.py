@@ -5,6 +5,7 @@ Languages whose tools are absent are skipped, and say so.
     bindings_test.py BUILD SOURCE [unittest arguments]"""
 import asyncio
 import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -220,6 +221,30 @@ class Python(unittest.TestCase):
         closers[0].join()
         self.assertEqual(list(stream), [])
         stream.cancel()  # does nothing any more
+
+    # Of a cycle of garbage Python may finalize the engine first.
+    def test_streams_go_before_their_engine_also_as_garbage(self):
+        library, calls = inflight._library, []
+        functions = {name: getattr(library, name) for name in ("inflight_stream_destroy", "inflight_engine_destroy")}
+
+        def noted(name):
+            return lambda handle: (calls.append(name), functions[name](handle))
+
+        class App:
+            def __init__(self):
+                self.engine = inflight.Engine(MODEL)
+                self.stream = self.engine.submit("Once", max_tokens=400, ignore_eos=True)
+                self.itself = self
+
+        App()
+        try:
+            for name in functions:
+                setattr(library, name, noted(name))
+            gc.collect()
+        finally:
+            for name, function in functions.items():
+                setattr(library, name, function)
+        self.assertEqual(calls, list(functions))
 
     def test_names_stand_for_enumerations(self):
         with inflight.Engine(MODEL, kv_cache_dtype="q8_0", host_driven=True) as engine:

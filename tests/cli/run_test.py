@@ -186,6 +186,7 @@ class Run(unittest.TestCase):
         self.bad(2, "--max-tokens is '99999999999'", "run", "-p", "x", "--max-tokens", "99999999999")
         self.bad(2, "JSON schema: parse error at line 1", "run", "-p", "x", "--json-schema", "{")
         self.bad(2, "--prompt excludes --chat", "run", "--chat", "-p", "x")
+        self.bad(2, "--chat excludes --choices", "run", "--chat", "--choices", 2)
         self.bad(2, "--system requires --chat", "run", "--system", "x", "-p", "x")
         self.bad(2, "regular expression, position 1", "run", "-p", "x", "--regex", "[")
 

@@ -23,7 +23,6 @@ import operator
 import os
 import threading
 import typing
-import weakref
 
 from . import _native
 
@@ -114,6 +113,10 @@ def _integer(name: str, value: typing.Any, kind: typing.Any) -> int:
 
 def _ids(name: str, values: typing.Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
     ids = list(values)
+    try:
+        ids = [operator.index(value) for value in ids]  # NumPy's integers, too
+    except TypeError:
+        pass  # said below
     for extreme in (min(ids), max(ids)) if ids else ():
         _integer(f"an entry of {name}", extreme, ctypes.c_int32)
     return (ctypes.c_int32 * len(ids))(*ids)
@@ -210,17 +213,38 @@ class _Waiter:
             pass
 
 
+class _StreamHandle:
+    """The library's stream. Its engine knows it until it is freed, also when the Stream is garbage already: of a cycle of
+    garbage Python may finalize the engine first, and the library wants streams to go before it."""
+
+    def __init__(self, raw: ctypes.c_void_p, open_ones: set[_StreamHandle]) -> None:
+        self.raw: typing.Optional[ctypes.c_void_p] = raw
+        self._guard = threading.Lock()  # of raw, which any thread may cancel by
+        self._open_ones = open_ones
+        open_ones.add(self)
+
+    def cancel(self) -> None:
+        with self._guard:
+            if self.raw:
+                _library.inflight_stream_cancel(self.raw)
+
+    def close(self) -> None:
+        with self._guard:
+            raw, self.raw = self.raw, None
+        if raw:
+            self._open_ones.discard(self)
+            _library.inflight_stream_destroy(raw)
+
+
 class Stream:
     """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
 
     def __init__(self, engine: Engine, handle: ctypes.c_void_p, count: int) -> None:
-        self._engine = engine
+        self._engine = engine  # which stays as long as this
         self._count = count  # of the answers
-        self._handle: typing.Optional[ctypes.c_void_p] = handle
+        self._handle = _StreamHandle(handle, engine._streams)
         self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
-        self._guard = threading.Lock()  # of _handle, which any thread may cancel by
         self._waiter: typing.Optional[_Waiter] = None
-        engine._streams.add(self)
 
     def __enter__(self) -> Stream:
         return self
@@ -233,24 +257,18 @@ class Stream:
 
     def cancel(self) -> None:
         """Asks to end it; what was made is still delivered. Any thread."""
-        with self._guard:
-            if self._handle:
-                _library.inflight_stream_cancel(self._handle)
+        self._handle.cancel()
 
     def close(self) -> None:
         """Frees it; cancels the request if it is not finished."""
-        with self._guard:
-            handle, self._handle = self._handle, None
-        if handle:
-            self._engine._streams.discard(self)
-            _library.inflight_stream_destroy(handle)
+        self._handle.close()
 
     def next(self, timeout_ms: int = -1) -> typing.Optional[Output]:
         """The next Output; None when the time ran out, which less than 0 never does. StopIteration: the answer is complete."""
-        if not self._handle:
+        if not self._handle.raw:
             raise StopIteration
         timeout_ms = _integer("timeout_ms", timeout_ms, ctypes.c_int32)
-        status = _check(_library.inflight_stream_next(self._handle, timeout_ms, ctypes.byref(self._event)))
+        status = _check(_library.inflight_stream_next(self._handle.raw, timeout_ms, ctypes.byref(self._event)))
         if status == _native.END_OF_STREAM:
             self.close()
             raise StopIteration
@@ -295,8 +313,8 @@ class Stream:
             self._waiter = _Waiter()
         waiter = self._waiter
         waiter.wake = wake
-        if self._handle:
-            _check(_library.inflight_stream_set_notify(self._handle, waiter.notify, None))
+        if self._handle.raw:
+            _check(_library.inflight_stream_set_notify(self._handle.raw, waiter.notify, None))
         try:
             while True:
                 ready.clear()
@@ -330,7 +348,7 @@ class Engine:
 
     def __init__(self, model: typing.Union[str, os.PathLike[str]], **options: typing.Any) -> None:
         self._handle: typing.Optional[ctypes.c_void_p] = None
-        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()  # one that nobody holds any more ends
+        self._streams: set[_StreamHandle] = set()
         params = _native.EngineParams()
         _check(_library.inflight_params_init(_native.PARAMS_ENGINE, ctypes.byref(params), ctypes.sizeof(params)))
 
@@ -382,7 +400,7 @@ class Engine:
 
         def texts(name: str, count_name: str) -> _Setter:
             def put(values: typing.Any, kept: list[object]) -> None:
-                array = _strings(name, [values] if isinstance(values, str) else list(values or []))
+                array = _strings(name, [values] if isinstance(values, str) else ([] if values is None else list(values)))
                 kept.append(array)
                 setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
                 setattr(params, count_name, len(array))
@@ -390,7 +408,7 @@ class Engine:
 
         def ids(name: str, count_name: str) -> _Setter:
             def put(values: typing.Any, _: list[object]) -> None:
-                array = _ids(name, values or [])
+                array = _ids(name, [] if values is None else values)
                 setattr(params, name, array)
                 setattr(params, count_name, len(array))
             return put

@@ -11,10 +11,10 @@ interpreter of an environment with openvino-genai, GGUF the file's name without 
 shape for OpenVINO.
 Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 = that many sequences decoding at once after
 prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
-program that loads the model and gives one token, its caches warm ("kept weights": inflight with --cache-weights);
-bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200 output tokens; load = these one a second on
-average (Poisson), for the latencies at equal load; azure = the first 32 requests of the trace --azure with at most 1024
-prompt and 256 output tokens, at once.
+program that loads the model, with room for 2,048 tokens, and gives one token, its caches warm ("kept weights": inflight
+with --cache-weights); bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200 output tokens; load =
+these one a second on average (Poisson), for the latencies at equal load; azure = the first 32 requests of the trace --azure
+with at most 1024 prompt and 256 output tokens, at once.
 Those three are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
 azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their
 tokens a second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp
@@ -42,6 +42,7 @@ BATCHED_MOST = 256
 SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 2, 1, "prompt")}
 SERVED = {"bimodal", "azure", "load"}
 SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
+COLD_CONTEXT = 2048  # tokens; by itself llama.cpp makes KV for all that the model can, 15 GB with Llama 3.2's shape
 
 
 def shape_of(test):
@@ -125,7 +126,7 @@ def context_of(options, test):
 def llama(options, model, test):
     if test == "cold":
         found = cold(options.llama / "llama-completion", "-m", model, "-t", options.threads, "-p", "Hello", "-n", 1, "-no-cnv",
-                     "--no-warmup")
+                     "--no-warmup", "-c", COLD_CONTEXT)
         return {"": found, " kept weights": found}
     if test in SERVED:
         port = free_port()
@@ -161,7 +162,7 @@ def openvino(options, model, test):
 
 def inflight(options, model, test):
     if test == "cold":
-        start = (options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json")
+        start = (options.inflight, "run", "-m", model, "-p", "Hello", "-n", 1, "--json", "--max-model-len", COLD_CONTEXT)
         with tempfile.TemporaryDirectory() as folder:
             return {"": cold(*start), " kept weights": cold(*start, "--cache-weights", INFLIGHT_CACHE_DIR=folder)}
     if test in SERVED:

@@ -115,6 +115,16 @@ class Run(unittest.TestCase):
         answer = self.good("run", "--chat", "-n", 40, input=b"What is the opposite of big?\n/exit\n")
         self.assertIn("small", answer.lower())
 
+    def test_a_chat_at_a_terminal_goes_on_after_a_message_that_is_too_long(self):
+        typed, terminal = os.openpty()
+        os.write(typed, b"big small " * 300 + b"\nWhat is the opposite of big?\n/exit\n")
+        done = run("run", "--chat", "-n", 40, "--max-model-len", 128, stdin=terminal)
+        os.close(terminal)
+        os.close(typed)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("inflight: the prompt is too long", done.stderr.decode())
+        self.assertIn("small", done.stdout.decode().lower())
+
     def test_prompts_from_a_file(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("Once upon a time\nOne day\n")

@@ -194,12 +194,13 @@ typedef struct inflight_engine_params {
                                             "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 4}:
                                             tokens are guessed from what stands in the request's own text and verified
                                             several at a time; the answers stay the same (none)                  */
+  const char* served_model_name;         /* what metrics call the model, their label model_name (its own name)   */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_AUTO, 0.9, \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */

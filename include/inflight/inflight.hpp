@@ -199,7 +199,7 @@ struct EngineOptions {
   std::string model;
   std::string device{};
   std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
-  std::string linear_backend{}, chat_template{}, speculative_config{};
+  std::string linear_backend{}, chat_template{}, speculative_config{}, served_model_name{};
   std::vector<std::string> lora_modules{};  // "NAME=FILE"
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
@@ -233,6 +233,7 @@ class Engine {
     params.linear_backend = text(options.linear_backend);
     params.chat_template = text(options.chat_template);
     params.speculative_config = text(options.speculative_config);
+    params.served_model_name = text(options.served_model_name);
     std::vector<const char*> modules;
     for (const std::string& module : options.lora_modules) modules.push_back(module.c_str());
     params.lora_modules = modules.empty() ? nullptr : modules.data();

@@ -80,6 +80,7 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   flags.http.listener = inherited_listener();
 
   engine_flags.options.params.populate_kv = 1;
+  if (!flags.api.model_names.empty()) engine_flags.options.served_model_name = flags.api.model_names.front();
   Engine engine = open_engine(engine_flags);
   server::ApiServer api(engine, flags.http, flags.api);
   print_to_stderr("inflight: serving on {}\n", api.address());

@@ -284,7 +284,7 @@ void Runtime::start_engine(std::unique_ptr<ClExecutor> running, const ClExecutor
                     .host_driven = options_.host_driven,
                     .vocabulary_size = spec_.vocabulary_size,
                     .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
-                    .model_name = spec_.name,
+                    .model_name = options_.served_model_name.empty() ? spec_.name : options_.served_model_name,
                     .kv_cache_dtype = to_string(executor.kv.type),
                     .service = options_.service},
       std::move(running));

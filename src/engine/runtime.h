@@ -51,7 +51,8 @@ struct RuntimeOptions {
   bool profile = false;
   bool deterministic = true;
   LinearBackend linear_backend = LinearBackend::Auto;
-  std::string chat_template;  // in the place of the model's; "": that
+  std::string chat_template;      // in the place of the model's; "": that
+  std::string served_model_name;  // label of the metrics; "": the model's own
   ServiceOptions service;
   // LoRA adapters there from the beginning.
   struct LoraModule {

@@ -166,6 +166,9 @@ class Operation(unittest.TestCase):
 
     def test_names_with_a_slash(self):
         with Server(PROGRAM, "--served-model-name", "org/tiny", "--served-model-name", "second") as named:
+            samples = [line for line in named.request("GET", "/metrics")[2].decode().splitlines() if line.startswith("vllm:")]
+            self.assertTrue(samples)
+            self.assertTrue(all('{model_name="org/tiny"' in line for line in samples), samples)
             for path in ("org%2Ftiny", "org%2ftiny", "org/tiny", "%73econd"):
                 status, _, answer = named.request("GET", "/v1/models/" + path)
                 self.assertEqual((status, answer.get("object")), (200, "model"), path)

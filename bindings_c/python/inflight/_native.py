@@ -47,7 +47,7 @@ class EngineParams(ctypes.Structure):
         ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
         ("chat_template", c_char_p),
         ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32),
-        ("speculative_config", c_char_p)]
+        ("speculative_config", c_char_p), ("served_model_name", c_char_p)]
 
 
 class RequestParams(ctypes.Structure):

@@ -116,7 +116,10 @@ class Run(unittest.TestCase):
         self.assertIn("small", answer.lower())
 
     def test_a_chat_at_a_terminal_goes_on_after_a_message_that_is_too_long(self):
-        typed, terminal = os.openpty()
+        try:
+            typed, terminal = os.openpty()
+        except OSError as error:
+            self.skipTest(f"no terminals here: {error}")
         os.write(typed, b"big small " * 300 + b"\nWhat is the opposite of big?\n/exit\n")
         done = run("run", "--chat", "-n", 40, "--max-model-len", 128, stdin=terminal)
         os.close(terminal)

@@ -65,11 +65,7 @@ struct ItlTarget {
   inflight_plugin_status_t plan(const inflight_step_t& step, inflight_plan_t& plan) {
     if (step.decoding == 0) return INFLIGHT_PASS;  // nobody waits for a token
     const inflight_requests_t& running = *step.running;
-    inflight_step_work_t work{};
-    work.decode_sequences = step.decoding;
-    for (uint32_t i = 0; i < running.count; ++i) {
-      if (running.state[i] == INFLIGHT_REQUEST_DECODE) work.decode_context += running.computed_tokens[i] + 1;
-    }
+    const inflight_step_work_t work = inflight::decodes_of(step);
     uint32_t tokens = 0;
     if (host.estimate_step_ns(work) > 0) {
       tokens = tokens_that_fit(running, work, plan.prefill_tokens);

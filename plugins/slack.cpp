@@ -24,12 +24,8 @@ struct Slack {
   explicit Slack(const inflight::SchedSetup& setup) : host(setup.host) {}
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {
-    const inflight_requests_t &waiting = *step.waiting, &running = *step.running;
-    inflight_step_work_t work{};
-    work.decode_sequences = step.decoding;
-    for (uint32_t i = 0; i < running.count; ++i) {
-      if (running.state[i] == INFLIGHT_REQUEST_DECODE) work.decode_context += running.computed_tokens[i] + 1;
-    }
+    const inflight_requests_t& waiting = *step.waiting;
+    inflight_step_work_t work = inflight::decodes_of(step);
     for (uint32_t i = 0; i < waiting.count; ++i) {
       const bool begun = waiting.first_token_ns[i] >= 0;
       const int64_t token = begun ? waiting.next_token_deadline_ns[i] : waiting.ttft_deadline_ns[i];

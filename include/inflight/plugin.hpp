@@ -60,6 +60,17 @@ class PluginHost {
   const inflight_host_t* host_;
 };
 
+// The step's decodes as work, to which a policy adds the prefill that it asks about. Needs the columns STATE and LENGTHS.
+inline inflight_step_work_t decodes_of(const inflight_step_t& step) {
+  inflight_step_work_t work{};
+  work.decode_sequences = step.decoding;
+  const inflight_requests_t& running = *step.running;
+  for (uint32_t i = 0; i < running.count; ++i) {
+    if (running.state[i] == INFLIGHT_REQUEST_DECODE) work.decode_context += running.computed_tokens[i] + 1;
+  }
+  return work;
+}
+
 // The values of the declared parameters; the host has checked type and range and filled in defaults.
 class PolicyParams {
  public:

@@ -392,8 +392,7 @@ FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
 Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
   const Vocabulary& vocabulary = require_tokenizer().vocabulary();
   const ToolRequest request = read_tool_request(request_json);
-  std::string text = tool_grammar_text(request, tool_format_, vocabulary,
-                                       request.forced ? CallsBegin::WithAnswer : CallsBegin::BehindTrigger);
+  std::string text = tool_grammar_text(request, tool_format_, vocabulary, request.calls_begin());
   if (request.forced) return {grammar_filter(GrammarKind::ToolCalls, std::move(text)), false};
   return {[this, &vocabulary, text = std::move(text)](const std::stop_token& stop) {
             return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text, stop), vocabulary,

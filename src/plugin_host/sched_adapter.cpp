@@ -93,9 +93,7 @@ std::optional<uint32_t> SchedAdapter::stored_tokens(uint32_t slot) const {
   if (found == slots.end()) return std::nullopt;
   const Sequence& sequence = *sequences[static_cast<size_t>(found - slots.begin())];
   const int32_t width = view_->blocks->block_token_count();
-  const auto skippable =
-      static_cast<size_t>((static_cast<int32_t>(sequence.tokens.size()) - 1) / width);  // the last token is computed
-  const std::span keys = std::span(sequence.keys).first(std::min(sequence.keys.size(), skippable));
+  const std::span keys = std::span(sequence.keys).first(sequence.skippable_block_count(width));
   std::vector<BlockId> matched;
   view_->blocks->match(sequence.request.cache_salt, keys, sequence.tokens, matched);
   return count(width) * static_cast<uint32_t>(matched.size());

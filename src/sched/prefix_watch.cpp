@@ -71,9 +71,7 @@ void PrefixWatch::add(Sequence& sequence) {
   if (slot >= links_.size()) links_.resize(slot + 1);
   INFLIGHT_CHECK(links_[slot].sequence == nullptr);
   links_[slot].sequence = &sequence;
-  // As at admission: the newest token is always computed.
-  const auto whole = (static_cast<int32_t>(sequence.tokens.size()) - 1) / blocks_.block_token_count();
-  links_[slot].wanted = std::min(static_cast<int32_t>(sequence.keys.size()), whole);
+  links_[slot].wanted = static_cast<int32_t>(sequence.skippable_block_count(blocks_.block_token_count()));
   sequence.stored_prefix_block_count = 0;
   sequence.stored_prefix_end = kNoBlock;
   advance(sequence);

@@ -197,9 +197,8 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   // Its ids on the device lie in its old row; a step that preempts admits nobody, so they have been read by now.
   INFLIGHT_CHECK(sequence.unread_token_count == 0);
   const int32_t known = sequence.known_token_count();
-  // The newest token is always computed, since its logits are wanted: at most the blocks before it are taken as stored.
   const auto width = static_cast<size_t>(blocks_.block_token_count());
-  const auto whole = std::min(sequence.keys.size(), static_cast<size_t>(known - 1) / width);
+  const size_t whole = sequence.skippable_block_count(blocks_.block_token_count());
   matched_.clear();
   host_match_.clear();
   // One that was swapped out behind a sliding window comes back as it was: of what may be stored it needs nothing.

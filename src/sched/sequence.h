@@ -10,6 +10,7 @@
 // THREAD: the engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -106,6 +107,12 @@ struct alignas(64) Sequence {
   }
 
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
+  // Blocks that may be taken as stored: full ones before the newest token, which is always computed since its logits
+  // are wanted.   width: tokens of a block.
+  [[nodiscard]] size_t skippable_block_count(int32_t width) const {
+    const int32_t whole = (static_cast<int32_t>(tokens.size()) - 1) / width;
+    return std::min(keys.size(), static_cast<size_t>(whole));
+  }
   [[nodiscard]] int32_t output_token_count() const { return static_cast<int32_t>(tokens.size()) - prompt_token_count; }
   [[nodiscard]] int32_t held_block_count() const {
     return static_cast<int32_t>(block_table.size()) - released_block_count;

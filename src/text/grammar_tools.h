@@ -13,6 +13,9 @@
 
 namespace inflight {
 
+// Where the text of a grammar of kind ToolCalls begins: where the answer does, or behind tool_call_trigger().
+enum class CallsBegin { WithAnswer, BehindTrigger };
+
 // What a request wants of its functions: {"tools": [{"type": "function", "function": {"name", "parameters", "strict",
 // ...}}, ...], "tool_choice": "auto" | "required" | {"type": "function", "function": {"name": ...}},
 // "parallel_tool_calls": true}.
@@ -22,12 +25,13 @@ struct ToolRequest {
   nlohmann::ordered_json functions = nlohmann::ordered_json::array();
   bool forced = false;   // the answer is calls and nothing else
   bool parallel = true;  // several
+
+  // Beside no other grammar: forced calls begin the answer, others stand in it.
+  [[nodiscard]] CallsBegin calls_begin() const { return forced ? CallsBegin::WithAnswer : CallsBegin::BehindTrigger; }
 };
 // ERRORS: InvalidArgument naming the field, such as "structured_tools: tools[1].function has no name".
 [[nodiscard]] ToolRequest read_tool_request(std::string_view json);
 
-// Where the text of a grammar of kind ToolCalls begins: where the answer does, or behind tool_call_trigger().
-enum class CallsBegin { WithAnswer, BehindTrigger };
 [[nodiscard]] std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format,
                                             const Vocabulary& vocabulary, CallsBegin begin);
 

@@ -77,9 +77,7 @@ int main(int argc, char** argv) {
         const inflight::ChatTemplate chat_template(task["template"].get<std::string>());
         const auto format = find_tool_call_format(chat_template, {"<s>", "</s>", 0});
         const inflight::ToolRequest request = inflight::read_tool_request(text);
-        text =
-            tool_grammar_text(request, format, vocabulary,
-                              request.forced ? inflight::CallsBegin::WithAnswer : inflight::CallsBegin::BehindTrigger);
+        text = tool_grammar_text(request, format, vocabulary, request.calls_begin());
         answer["from_template"] = format.from_template;
       }
       (void)store.matcher(kind, text);

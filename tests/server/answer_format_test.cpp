@@ -119,28 +119,45 @@ TEST(ToolCallParser, WithoutToolsEverythingIsText) {
   EXPECT_EQ(parser.push("<tool_call>{}").text(), "<tool_call>{}");
 }
 
-// However the tokens are put together on their way: text, a call, text.
-TEST(MessagesFormat, BlocksStandInTheOrderInWhichTheyWereWritten) {
+using MakeFormat = std::unique_ptr<AnswerFormat> (*)(const GenerationRequest&, AnswerInfo);
+
+constexpr std::string_view kCallBetweenTexts =
+    R"(one <tool_call>{"name": "f", "arguments": {"a": "bc"}}</tool_call> two)";
+
+// It as one answer, and as events.
+struct Answers {
+  Json whole;
+  std::vector<Json> events;
+};
+
+// step: characters that come at a time.
+Answers call_between_texts(MakeFormat make, size_t step) {
   GenerationRequest request;
   request.tools = kTools;
-  const std::string text = R"(one <tool_call>{"name": "f", "arguments": {"a": "bc"}}</tool_call> two)";
-  for (size_t step = 1; step <= text.size(); ++step) {
-    const auto whole = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
-    const auto streamed = messages_format(request, {.id = "1", .created_s = 5, .model = "m"});
-    std::string out;
-    for (size_t i = 0; i < text.size(); i += step) {
-      const auto finish = i + step < text.size() ? INFLIGHT_FINISH_NONE : INFLIGHT_FINISH_STOP;
-      whole->collect({.text = text.substr(i, step), .finish_reason = finish});
-      streamed->add({.text = text.substr(i, step), .finish_reason = finish}, out);
-    }
-    streamed->end({}, out);
-    const Json content = Json::parse(whole->whole({}))["content"];
+  const auto whole = make(request, {.id = "1", .created_s = 5, .model = "m"});
+  const auto streamed = make(request, {.id = "1", .created_s = 5, .model = "m"});
+  std::string out;
+  for (size_t i = 0; i < kCallBetweenTexts.size(); i += step) {
+    const auto finish = i + step < kCallBetweenTexts.size() ? INFLIGHT_FINISH_NONE : INFLIGHT_FINISH_STOP;
+    const std::string text(kCallBetweenTexts.substr(i, step));
+    whole->collect({.text = text, .finish_reason = finish});
+    streamed->add({.text = text, .finish_reason = finish}, out);
+  }
+  streamed->end({}, out);
+  return {Json::parse(whole->whole({})), events_of(out)};
+}
+
+// However the tokens are put together on their way.
+TEST(MessagesFormat, BlocksStandInTheOrderInWhichTheyWereWritten) {
+  for (size_t step = 1; step <= kCallBetweenTexts.size(); ++step) {
+    const auto [whole, events] = call_between_texts(messages_format, step);
+    const Json& content = whole["content"];
     ASSERT_EQ(content.size(), 3U) << content;
     EXPECT_EQ(content[0]["text"], "one ");
     EXPECT_EQ(content[1]["input"], Json::parse(R"({"a": "bc"})"));
     EXPECT_EQ(content[2]["text"], "two");
     std::vector<std::string> blocks;
-    for (const Json& event : events_of(out)) {
+    for (const Json& event : events) {
       if (event["type"] == "content_block_start") blocks.emplace_back();
       if (event["type"] != "content_block_delta") continue;
       ASSERT_EQ(event["index"], blocks.size() - 1);
@@ -151,27 +168,16 @@ TEST(MessagesFormat, BlocksStandInTheOrderInWhichTheyWereWritten) {
 }
 
 TEST(ResponseFormat, ItemsStandInTheOrderInWhichTheyWereWritten) {
-  GenerationRequest request;
-  request.tools = kTools;
-  const std::string text = R"(one <tool_call>{"name": "f", "arguments": {"a": "bc"}}</tool_call> two)";
-  for (size_t step = 1; step <= text.size(); ++step) {
-    const auto whole = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
-    const auto streamed = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
-    std::string out;
-    for (size_t i = 0; i < text.size(); i += step) {
-      const auto finish = i + step < text.size() ? INFLIGHT_FINISH_NONE : INFLIGHT_FINISH_STOP;
-      whole->collect({.text = text.substr(i, step), .finish_reason = finish});
-      streamed->add({.text = text.substr(i, step), .finish_reason = finish}, out);
-    }
-    streamed->end({}, out);
-    const Json output = Json::parse(whole->whole({}))["output"];
+  for (size_t step = 1; step <= kCallBetweenTexts.size(); ++step) {
+    const auto [whole, events] = call_between_texts(response_format, step);
+    const Json& output = whole["output"];
     ASSERT_EQ(output.size(), 3U) << output;
     EXPECT_EQ(output[0]["content"][0]["text"], "one ");
     EXPECT_EQ(output[1]["arguments"], R"({"a": "bc"})");
     EXPECT_EQ(output[2]["content"][0]["text"], "two");
     EXPECT_NE(output[0]["id"], output[2]["id"]);
     size_t added = 0, done = 0;
-    for (const Json& event : events_of(out)) {
+    for (const Json& event : events) {
       if (event["type"] == "response.output_item.added") {
         EXPECT_EQ(event["output_index"], added++);
         EXPECT_EQ(added, done + 1) << "an item begins while another is open";

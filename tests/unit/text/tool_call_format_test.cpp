@@ -99,8 +99,7 @@ TEST(ToolCallFormat, SchemasThatCannotBeFollowed) {
     const std::string request = R"({"tools": [{"function": {"name": "f", "parameters": )" + parameters + strict +
                                 R"(}}], "tool_choice": )" + choice + "}";
     const ToolRequest wanted = read_tool_request(request);
-    return tool_grammar_text(wanted, format, vocabulary,
-                             wanted.forced ? CallsBegin::WithAnswer : CallsBegin::BehindTrigger);
+    return tool_grammar_text(wanted, format, vocabulary, wanted.calls_begin());
   };
   const std::string sets =
       R"({"properties": {"a": {"items": {"type": "integer"}, "uniqueItems": true}}, "required": ["a"]})";

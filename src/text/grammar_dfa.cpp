@@ -230,6 +230,7 @@ Dfa of_length(const Dfa& texts, int64_t min, std::optional<int64_t> max, Budget&
     const Dfa small = minimised(texts, budget);
     const auto fewer = static_cast<int64_t>(limits::kGrammarDfaStatesMax / small.states.size()) - 1;
     if (min <= fewer) sized = product(small, counted(min, std::min(*max, fewer)), Product::Both, budget);
+    if (sized && sized->is_empty()) sized.reset();  // all such texts are longer
   }
   return not_too_large(std::move(sized));
 }

@@ -156,21 +156,25 @@ class SchemaCompiler {
     return type == "array" ? array(given, path) : object(given, path);
   }
 
-  // Numbers of equal parts, which are written one by one.
-  void check_repeats(const Json& given, std::initializer_list<const char*> keywords, const std::string& path) const {
-    for (const char* const keyword : keywords) {
-      if (count_of(given, keyword, path).value_or(0) <= limits::kGrammarRepeatMax) continue;
-      malformed(path, keyword, given[keyword], fmt::format("0 to {}", limits::kGrammarRepeatMax));
-    }
+  struct Counts {
+    int64_t min = 0;
+    std::optional<int64_t> max;
+  };
+  // Of equal parts, which are written one by one: so many at most, whatever `most` says.
+  [[nodiscard]] static Counts counts_of(const Json& given, const char* least, const char* most,
+                                        const std::string& path) {
+    Counts counts{count_of(given, least, path).value_or(0), count_of(given, most, path)};
+    if (counts.min > limits::kGrammarRepeatMax)
+      malformed(path, least, given[least], fmt::format("0 to {}", limits::kGrammarRepeatMax));
+    if (counts.max) counts.max = std::min(*counts.max, limits::kGrammarRepeatMax);
+    return counts;
   }
 
   NodeId string(const Json& given, const std::string& path) {
     const std::vector<std::string> patterns = patterns_of(given);
-    const int64_t min = count_of(given, "minLength", path).value_or(0);
-    const auto max = count_of(given, "maxLength", path);
+    const auto [min, max] = counts_of(given, "minLength", "maxLength", path);
     const bool sized = min > 0 || max;
     if (max && *max < min) return builder_.nothing();
-    if (patterns.empty()) check_repeats(given, {"minLength", "maxLength"}, path);
     if (patterns.empty())
       return sized ? text_.quoted(builder_.repeat(text_.any_character(), min, max)) : text_.string();
     if (sized || patterns.size() > 1) return text_.string_of(string_texts(given, path, root_));
@@ -246,9 +250,7 @@ class SchemaCompiler {
   }
 
   NodeId array(const Json& given, const std::string& path) {
-    const int64_t min = count_of(given, "minItems", path).value_or(0);
-    const auto max = count_of(given, "maxItems", path);
-    check_repeats(given, {"minItems", "maxItems"}, path);
+    const auto [min, max] = counts_of(given, "minItems", "maxItems", path);
     if (max && *max < min) return builder_.nothing();
     const Json prefix = given.value("prefixItems", Json::array());
     if (!prefix.is_array()) malformed(path, "prefixItems", prefix, "a list of schemas");

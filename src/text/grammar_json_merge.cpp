@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "base/limits.h"
 #include "text/grammar_json_string.h"
@@ -239,8 +240,7 @@ bool has_type(const Json& value, std::string_view type) {
   if (type == "object") return value.is_object();
   if (type == "array") return value.is_array();
   if (type == "number") return value.is_number();
-  return value.is_number_integer() ||
-         (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>())));
+  return value.is_number() && std::trunc(value.get<double>()) == value.get<double>();
 }
 
 void malformed(const std::string& path, std::string_view keyword, const Json& found, std::string_view allowed) {
@@ -258,11 +258,10 @@ void SchemaRoot::leave_out(const std::string& path, std::string_view message) co
 std::optional<int64_t> count_of(const Json& schema, const char* keyword, const std::string& path) {
   if (!schema.contains(keyword)) return {};
   const Json& value = schema[keyword];
-  const bool whole =
-      value.is_number_integer() ||
-      (value.is_number() && value.get<double>() == static_cast<double>(static_cast<int32_t>(value.get<double>())));
-  if (!whole || value.get<int64_t>() < 0) malformed(path, keyword, value, "a whole number from 0 on");
-  return value.get<int64_t>();
+  const double count = value.is_number() ? value.get<double>() : -1;
+  if (count < 0 || std::trunc(count) != count) malformed(path, keyword, value, "a whole number from 0 on");
+  constexpr double kCountMax = 1e15;  // more than any text has
+  return static_cast<int64_t>(std::min(count, kCountMax));
 }
 
 std::optional<Json> listed_values(const Json& schema, const std::string& path) {

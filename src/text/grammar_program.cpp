@@ -14,6 +14,7 @@ namespace {
 constexpr char32_t kLast = 0x10FFFF;
 constexpr char32_t kBeforeSurrogates = 0xD7FF, kBehindSurrogates = 0xE000;
 constexpr size_t kBytesSteps = 8, kCompiledSteps = 8;  // of looking a set up, of keeping what is compiled
+constexpr int64_t kRepeatedInstructionsMax = 1'000;    // of equal parts that are written one by one
 
 // The byte ranges of the UTF-8 sequences that spell [first, last], one list a run of equal shape.
 void split_utf8(char32_t first, char32_t last, std::vector<std::vector<ByteSet>>& sequences) {
@@ -95,8 +96,18 @@ bool CharacterSet::contains(char32_t code_point) const {
       ranges_, [=](const auto& range) { return range.first <= code_point && code_point <= range.second; });
 }
 
+// At most, whatever is compiled once for several places.
+int64_t Builder::size_of(const Node& node) const {
+  int64_t size = 1;
+  for (const NodeId part : node.parts) size += nodes_[static_cast<size_t>(part)].size;
+  if (node.kind == Kind::Repeat) size *= std::max<int64_t>(1, node.min + node.optional_count());
+  if (node.kind == Kind::Automaton) size = static_cast<int64_t>(limits::kGrammarInstructionsMax);
+  return std::min(size, static_cast<int64_t>(limits::kGrammarInstructionsMax));
+}
+
 NodeId Builder::add(Node node) {
   budget_.charge(1 + node.parts.size());
+  node.size = size_of(node);
   nodes_.push_back(std::move(node));
   if (nodes_.size() > limits::kGrammarInstructionsMax) {
     fail(ErrorCode::InvalidArgument, "the grammar has more than {} elements", limits::kGrammarInstructionsMax);
@@ -157,6 +168,12 @@ NodeId Builder::repeat(NodeId part, int64_t min, std::optional<int64_t> max) {
   if (min > limits::kGrammarRepeatMax || (max && *max > limits::kGrammarRepeatMax)) {
     fail(ErrorCode::InvalidArgument, "a grammar repeats a part {} times, allowed: {}", max ? *max : min,
          limits::kGrammarRepeatMax);
+  }
+  const int64_t size = nodes_[static_cast<size_t>(part)].size;
+  if (size > 1 && size * max.value_or(min) > kRepeatedInstructionsMax) {
+    const int32_t rule = new_rule("");
+    define(rule, part);
+    part = call(rule);
   }
   return add({.kind = Kind::Repeat, .parts = {part}, .min = min, .max = max});
 }

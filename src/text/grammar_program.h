@@ -78,7 +78,8 @@ class Builder {
   [[nodiscard]] NodeId characters(const CharacterSet& set);  // one of them, in UTF-8
   [[nodiscard]] NodeId sequence(std::vector<NodeId> parts);
   [[nodiscard]] NodeId any_of(std::vector<NodeId> choices);
-  // At least min, at most max times; no max: any number.  ERRORS: InvalidArgument beyond limits::kGrammarRepeatMax.
+  // At least min, at most max times; no max: any number. Many large parts become calls of a rule. ERRORS:
+  // InvalidArgument beyond limits::kGrammarRepeatMax.
   [[nodiscard]] NodeId repeat(NodeId part, int64_t min, std::optional<int64_t> max);
   [[nodiscard]] NodeId automaton(Dfa dfa);  // one of its texts
   [[nodiscard]] NodeId optional(NodeId part) { return repeat(part, 0, 1); }
@@ -102,6 +103,7 @@ class Builder {
     std::vector<NodeId> parts;
     int64_t min = 0;
     std::optional<int64_t> max;
+    int64_t size = 0;  // instructions, about
 
     // Of Repeat: how often the part is compiled besides the `min` times.
     [[nodiscard]] int64_t optional_count() const { return max ? std::max<int64_t>(*max - min, 0) : 1; }
@@ -118,6 +120,7 @@ class Builder {
     int64_t done = 0;                // parts
     std::vector<int32_t> targets{};  // of AnyOf
   };
+  [[nodiscard]] int64_t size_of(const Node& node) const;
   [[nodiscard]] NodeId add(Node node);
   [[nodiscard]] int32_t set_id(const ByteSet& set);
   [[nodiscard]] int32_t emit(Instruction instruction);

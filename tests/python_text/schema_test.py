@@ -46,6 +46,13 @@ CASES = [
     ({"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 5}, ["ab", "abcde"], ["a", "abcdef", "aB", ""]),
     ({"type": "string", "pattern": "\\d", "maxLength": 3}, ["1", "a🙂2", "\n1\"", "\x011"], ["", "abc", "abc1"]),
     ({"type": "string", "pattern": "^[^a]+$", "minLength": 3}, ["é字🙂", "\"\\\n", "bcdefg"], ["é字", "bac", "bb"]),
+    ({"type": "array", "maxItems": 1000, "items":
+      {"type": "array", "maxItems": 100, "items": {"type": "string", "maxLength": 100}}},
+     [[], [["a" * 100] * 100, []], [["a"]] * 1000], [["a"], [["a" * 101]], [["a"] * 101], [[]] * 1001]),
+    ({"type": "object", "properties": {str(i): {"type": "string", "maxLength": 65535} for i in range(12)}},
+     [{}, {"0": "a", "11": "é" * 9000}], [{"0": 1}]),
+    ({"type": "string", "maxLength": 1e300, "minLength": 1.0}, ["a", "abc"], [""]),
+    ({"type": "integer", "enum": [1e19, 2.5]}, [1e19], [2.5, 3]),
     ({"type": "string", "pattern": "^a", "minLength": 0}, ["a", "abc"], ["", "ba"]),
     ({"type": "string", "pattern": "^(ab)*$", "minLength": 3, "maxLength": 5000}, ["abab", "ab" * 200], ["ab", "abc", ""]),
     ({"anyOf": [{"type": "string", "pattern": "^(ab)*$", "minLength": 3, "maxLength": 3}, {"type": "null"}]},

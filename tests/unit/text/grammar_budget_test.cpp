@@ -127,9 +127,15 @@ TEST(GrammarBudget, ManyMergesAreTooMuch) {
   expect_outcome(GrammarKind::JsonSchema, definitions(30, R"({"allOf": [*, *]})"), kTooManySteps);
 }
 
-TEST(GrammarBudget, ManyRepetitionsAreTooMuch) {
-  expect_outcome(GrammarKind::Regex, "(x" + repeated("()", 10'000) + "){10000}", kTooManySteps);
-  expect_outcome(GrammarKind::Regex, "(" + repeated("ab|", 10'000) + "){10000}", kTooManySteps);
+// A part that is repeated is compiled once, however large, however deep within others that are.
+TEST(GrammarBudget, RepetitionsTakeTheRoomOfOnePart) {
+  expect_outcome(GrammarKind::Regex, "(x" + repeated("()", 10'000) + "){10000}", "compiled");
+  expect_outcome(GrammarKind::Regex, "(" + repeated("ab|", 10'000) + "){10000}", "compiled");
+  expect_outcome(GrammarKind::Regex, "(((x{9999}){9999}){9999}){9999}", "compiled");
+  const std::string text = R"({"type": "string", "maxLength": 65535})";
+  const std::string object = R"({"properties": {"a": )" + text + R"(, "b": )" + text + R"(, "c": )" + text + "}}";
+  expect_outcome(GrammarKind::JsonSchema,
+                 R"({"type": "array", "minItems": 1, "maxItems": 1000000, "items": )" + object + "}", "compiled");
 }
 
 TEST(GrammarBudget, AutomataAreNotTooLarge) {

@@ -84,6 +84,8 @@ TEST(GrammarDfa, LongTextsAreLeftOutWhereThatTakesTooMuch) {
   const std::string too_large = "an automaton of more than 10000 states is not supported";
   EXPECT_EQ(test::error_of(ErrorCode::Unsupported, [&] { (void)of_length(uri, 2000, 2083, budget); }), too_large);
   EXPECT_EQ(test::error_of(ErrorCode::Unsupported, [&] { (void)pattern_texts("a[ab]{16}$", budget); }), too_large);
+  const Dfa long_end = pattern_texts("^(a{1,200}b)*c{60}$", budget);  // no text is as short as it would have to be
+  EXPECT_EQ(test::error_of(ErrorCode::Unsupported, [&] { (void)of_length(long_end, 0, 1000, budget); }), too_large);
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "texts of at least 10001 characters, allowed: 10000",
                         [&] { (void)of_length(digits, 10'001, std::nullopt, budget); });
 }

@@ -12,14 +12,15 @@ using inflight::c::require;
 
 namespace {
 
-// The text of what just came, into stream.text. The token that ended the answer has none; what waits for the rest of a
-// character or might begin a stop string comes out at the end. Behind a stop string nothing is told any more.
+// The text of what just came, into stream.text. The token that ended the answer has none unless asked for; what waits
+// for the rest of a character or might begin a stop string comes out at the end. Behind a stop string nothing is told
+// any more.
 void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
   inflight::StreamBatch& batch = stream.batch;
   stream.text.clear();
   if (!answer.detokenizer) return;
   size_t count = batch.tokens.size();
-  if (batch.stop_token && count > 0) --count;
+  if (batch.stop_token && !answer.stop.includes_stop() && count > 0) --count;
   for (size_t i = 0; i < count; ++i) {
     stream.text += answer.push(batch.tokens[i]);
     if (!answer.stop.stopped()) continue;

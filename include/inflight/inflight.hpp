@@ -60,10 +60,10 @@ inline int32_t timeout_ms(std::optional<std::chrono::milliseconds> timeout) {
   return static_cast<int32_t>(std::clamp<int64_t>(timeout->count(), 0, INT32_MAX));
 }
 
-// Calls read(buffer, capacity, &length) until the text fits.
+// Calls read(buffer, capacity, &length) until the text fits; once where it has at most `guess` bytes.
 template <typename Read>
-std::string read_text(Read&& read) {
-  std::string text(255, '\0');
+std::string read_text(Read&& read, size_t guess = 255) {
+  std::string text(guess, '\0');
   for (;;) {
     size_t length = 0;
     const bool fits = check(read(&text[0], text.size() + 1, &length)) == INFLIGHT_OK;
@@ -320,9 +320,10 @@ class Engine {
     });
   }
   std::string chat_render(std::string_view request_json) {
-    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+    const auto render = [&](char* text, size_t capacity, size_t* length) {
       return inflight_chat_render(handle_, request_json.data(), request_json.size(), text, capacity, length);
-    });
+    };
+    return detail::read_text(render, request_json.size() + 4'095);  // what a template adds is mostly less
   }
   inflight_stats_t stats() {
     inflight_stats_t stats = INFLIGHT_STATS_INIT;
@@ -359,8 +360,8 @@ class Engine {
 
  private:
   std::string text_of(inflight_status_t (*read)(inflight_engine_t*, char*, size_t, size_t*)) {
-    return detail::read_text(
-        [&](char* text, size_t capacity, size_t* length) { return read(handle_, text, capacity, length); });
+    const auto call = [&](char* text, size_t capacity, size_t* length) { return read(handle_, text, capacity, length); };
+    return detail::read_text(call, 65'535);
   }
 
   inflight_engine_t* handle_ = nullptr;

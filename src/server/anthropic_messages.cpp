@@ -14,14 +14,6 @@
 namespace inflight::server {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const Json& value, std::string_view expected) {
-  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", path, describe(value), expected), path);
-}
-
-void check_object(const std::string& path, const Json& value) {
-  if (!value.is_object()) refuse(path, value, "an object");
-}
-
 // A text, or blocks of text.
 std::string read_text(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();
@@ -94,13 +86,6 @@ void read_block(const Json& block, const std::string& role, const std::string& p
                  fmt::format("'{}.type' is '{}', allowed for role {}: text, {}", path, type, role,
                              role == "user" ? "tool_result" : "tool_use, thinking, redacted_thinking"),
                  path + ".type");
-}
-
-bool flag_at(const Json& object, const char* key, const std::string& path) {
-  const Json* const value = find(object, key);
-  if (value == nullptr) return false;
-  if (!value->is_boolean()) refuse(path + "." + key, *value, "true or false");
-  return value->get<bool>();
 }
 
 }  // namespace
@@ -189,14 +174,8 @@ void read_anthropic_metadata(const Json& value, GenerationRequest& request) {
 
 void read_output_config(const Json& value, GenerationRequest& request) {
   check_object("output_config", value);
-  for (const auto& [name, option] : value.items()) {
-    if (name == "format" && !option.is_null()) {
-      read_format("output_config.format", option, request);
-    } else if (name != "format" && name != "effort") {
-      throw ApiError(400, fmt::format("unknown field 'output_config.{}', allowed: format, effort", name),
-                     "output_config." + name);
-    }
-  }
+  check_names(value, {"format", "effort"}, "output_config");
+  if (const Json* const format = find(value, "format")) read_format("output_config.format", *format, request);
 }
 
 }  // namespace inflight::server

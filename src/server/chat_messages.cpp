@@ -18,35 +18,31 @@ constexpr size_t kMessageCountMax = 10'000;
 constexpr size_t kToolCountMax = 512;
 constexpr size_t kNameBytesMax = 128;  // Anthropic's
 
-[[noreturn]] void refuse(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
+[[noreturn]] void fail_at(const std::string& path, const std::string& message) { throw ApiError(400, message, path); }
 
 // ERRORS: ApiError 400: `messages` is no array, or has none or too many.
 void check_count(const std::string& field, const Json& messages, std::string_view expected) {
-  if (!messages.is_array())
-    refuse(field, fmt::format("'{}' is {}, {} is expected", field, describe(messages), expected));
+  if (!messages.is_array()) refuse(field, messages, expected);
   if (messages.empty() || messages.size() > kMessageCountMax) {
-    refuse(field, fmt::format("'{}' has {} entries, allowed: 1 to {}", field, messages.size(), kMessageCountMax));
+    fail_at(field, fmt::format("'{}' has {} entries, allowed: 1 to {}", field, messages.size(), kMessageCountMax));
   }
 }
 
 // A text, or parts that are all text.
 std::string read_content(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) {
-    refuse(path, fmt::format("'{}' is {}, a string or an array of text parts is expected", path, describe(content)));
-  }
+  if (!content.is_array()) refuse(path, content, "a string or an array of text parts");
   std::string text;
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", path, i);
-    if (!content[i].is_object())
-      refuse(place, fmt::format("'{}' is {}, an object is expected", place, describe(content[i])));
+    check_object(place, content[i]);
     const std::string& type = text_at(content[i], "type", place);
     if (type == "text" || type == "input_text" || type == "output_text") {
       text += text_at(content[i], "text", place);
     } else if (type == "refusal") {
       text += text_at(content[i], "refusal", place);
     } else {
-      refuse(place + ".type", fmt::format("'{}.type' is '{}'; this model reads text only", place, type));
+      fail_at(place + ".type", fmt::format("'{}.type' is '{}'; this model reads text only", place, type));
     }
   }
   return text;
@@ -61,13 +57,13 @@ Json read_arguments(const Json& arguments) {
 }
 
 Json read_tool_calls(const Json& calls, const std::string& path) {
-  if (!calls.is_array()) refuse(path, fmt::format("'{}' is {}, an array is expected", path, describe(calls)));
+  check_array(path, calls);
   Json result = Json::array();
   for (size_t i = 0; i < calls.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", path, i);
     const Json* const function = calls[i].is_object() ? find(calls[i], "function") : nullptr;
     if (function == nullptr || !function->is_object()) {
-      refuse(place, fmt::format("'{}' must be {{\"id\", \"type\": \"function\", \"function\": {{...}}}}", place));
+      fail_at(place, fmt::format("'{}' must be {{\"id\", \"type\": \"function\", \"function\": {{...}}}}", place));
     }
     Json call = Json::object();
     if (const Json* const id = find(calls[i], "id")) call["id"] = *id;
@@ -82,11 +78,11 @@ Json read_tool_calls(const Json& calls, const std::string& path) {
 
 Json read_message(const Json& given, const std::string& path) {
   constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool", "function"};
-  if (!given.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(given)));
+  check_object(path, given);
   const std::string& role = text_at(given, "role", path);
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
-    refuse(path + ".role",
-           fmt::format("'{}.role' is '{}', allowed: system, developer, user, assistant, tool", path, role));
+    fail_at(path + ".role",
+            fmt::format("'{}.role' is '{}', allowed: system, developer, user, assistant, tool", path, role));
   }
   Json message = Json::object();
   message["role"] = role == "developer" ? "system" : role == "function" ? "tool" : role;
@@ -95,7 +91,7 @@ Json read_message(const Json& given, const std::string& path) {
   if (content != nullptr) {
     message["content"] = read_content(*content, path + ".content");
   } else if (role != "assistant") {
-    refuse(path + ".content", fmt::format("'{}.content' is missing", path));
+    fail_at(path + ".content", fmt::format("'{}.content' is missing", path));
   } else {
     message["content"] = "";
   }
@@ -108,7 +104,7 @@ Json read_message(const Json& given, const std::string& path) {
 
 // One item of a response's input; nothing: one that the model is not told.
 std::optional<Json> read_input_item(const Json& item, const std::string& path) {
-  if (!item.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(item)));
+  check_object(path, item);
   const Json* const type = find(item, "type");
   if (type == nullptr || *type == "message") return read_message(item, path);
   if (*type == "reasoning") return std::nullopt;
@@ -131,9 +127,9 @@ std::optional<Json> read_input_item(const Json& item, const std::string& path) {
     message["content"] = output == nullptr ? "" : read_content(*output, path + ".output");
     return message;
   }
-  refuse(path + ".type",
-         fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output, reasoning", path,
-                     describe(*type)));
+  fail_at(path + ".type",
+          fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output, reasoning", path,
+                      describe(*type)));
 }
 
 // Some of the tools: {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, flat in
@@ -142,16 +138,16 @@ ToolChoice read_allowed_tools(const Json& choice) {
   const Json* const inner = find(choice, "allowed_tools");
   const Json& given = inner == nullptr ? choice : *inner;
   const std::string path = inner == nullptr ? "tool_choice" : "tool_choice.allowed_tools";
-  if (!given.is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(given)));
+  check_object(path, given);
   const std::string& mode = text_at(given, "mode", path);
   if (mode != "auto" && mode != "required") {
-    refuse(path + ".mode", fmt::format("'{}.mode' is '{}', allowed: auto, required", path, mode));
+    fail_at(path + ".mode", fmt::format("'{}.mode' is '{}', allowed: auto, required", path, mode));
   }
   ToolChoice allowed{mode == "auto" ? ToolChoice::Kind::Auto : ToolChoice::Kind::Required, ""};
   const Json* const tools = find(given, "tools");
-  if (tools == nullptr) refuse(path + ".tools", fmt::format("'{}.tools' is missing", path));
+  if (tools == nullptr) fail_at(path + ".tools", fmt::format("'{}.tools' is missing", path));
   for (const Json& tool : read_tools(*tools, true)) allowed.allowed.push_back(tool["function"]["name"]);
-  if (allowed.allowed.empty()) refuse(path + ".tools", fmt::format("'{}.tools' names no tools", path));
+  if (allowed.allowed.empty()) fail_at(path + ".tools", fmt::format("'{}.tools' names no tools", path));
   return allowed;
 }
 
@@ -182,34 +178,33 @@ Json read_response_input(const Json& input) {
       result.push_back(std::move(*message));
     }
   }
-  if (result.empty()) refuse("input", "'input' has nothing but reasoning");
+  if (result.empty()) fail_at("input", "'input' has nothing but reasoning");
   return result;
 }
 
 Json read_tools(const Json& tools, bool flat) {
-  if (!tools.is_array()) refuse("tools", fmt::format("'tools' is {}, an array is expected", describe(tools)));
+  check_array("tools", tools);
   check_count("tools", tools.size(), kToolCountMax);
   Json result = Json::array();
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
-    if (!tools[i].is_object()) refuse(path, fmt::format("'{}' is {}, an object is expected", path, describe(tools[i])));
+    check_object(path, tools[i]);
     if (const std::string& type = text_at(tools[i], "type", path); type != "function") {
-      refuse(path + ".type", fmt::format("'{}.type' is '{}', allowed: function", path, type));
+      fail_at(path + ".type", fmt::format("'{}.type' is '{}', allowed: function", path, type));
     }
     const Json* const inner = find(tools[i], "function");
     const Json& function = inner == nullptr ? tools[i] : *inner;
     const bool is_flat = inner == nullptr && (flat || find(tools[i], "name") != nullptr);
     const std::string place = is_flat ? path : path + ".function";
-    if (!function.is_object())
-      refuse(place, fmt::format("'{}' is {}, an object is expected", place, describe(function)));
+    check_object(place, function);
     const std::string& name = text_at(function, "name", place);
     const auto allowed = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
              c == '.';
     };
     if (name.empty() || name.size() > kNameBytesMax || !std::all_of(name.begin(), name.end(), allowed)) {
-      refuse(place + ".name",
-             fmt::format("'{}.name' must be 1 to {} of the characters a-z A-Z 0-9 _ - .", place, kNameBytesMax));
+      fail_at(place + ".name",
+              fmt::format("'{}.name' must be 1 to {} of the characters a-z A-Z 0-9 _ - .", place, kNameBytesMax));
     }
     Json tool = Json::object();
     tool["type"] = "function";
@@ -219,10 +214,7 @@ Json read_tools(const Json& tools, bool flat) {
     const auto add_kind = [&](const char* key, bool (Json::*fits)() const, const char* expected) {
       const Json* const value = find(function, key);
       if (value == nullptr) return;
-      if (!(value->*fits)()) {
-        refuse(fmt::format("{}.{}", place, key),
-               fmt::format("'{}.{}' is {}, {} is expected", place, key, describe(*value), expected));
-      }
+      if (!(value->*fits)()) refuse(fmt::format("{}.{}", place, key), *value, expected);
       tool["function"][key] = *value;
     };
     add_kind("parameters", &Json::is_object, "a JSON Schema");
@@ -243,10 +235,10 @@ ToolChoice read_tool_choice(const Json& choice) {
     return {Kind::Named, text_at(flat ? choice : *inner, "name", flat ? "tool_choice" : "tool_choice.function")};
   }
   if (choice.is_object() && choice.value("type", Json()) == "allowed_tools") return read_allowed_tools(choice);
-  refuse("tool_choice", fmt::format("'tool_choice' is {}, allowed: \"none\", \"auto\", \"required\", {{\"type\": "
-                                    "\"function\", \"function\": {{\"name\": ...}}}} or {{\"type\": "
-                                    "\"allowed_tools\", \"allowed_tools\": {{\"mode\", \"tools\"}}}}",
-                                    describe(choice)));
+  fail_at("tool_choice", fmt::format("'tool_choice' is {}, allowed: \"none\", \"auto\", \"required\", {{\"type\": "
+                                     "\"function\", \"function\": {{\"name\": ...}}}} or {{\"type\": "
+                                     "\"allowed_tools\", \"allowed_tools\": {{\"mode\", \"tools\"}}}}",
+                                     describe(choice)));
 }
 
 }  // namespace inflight::server

@@ -130,8 +130,7 @@ class CompletionFormat final : public AnswerFormat {
       if (token.logprob) top[text] = *token.logprob;
       json["top_logprobs"].push_back(std::move(top));
       json["text_offset"].push_back(offset);
-      const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
-      offset += static_cast<size_t>(std::count_if(token.text.begin(), token.text.end(), begins));
+      offset += character_count(token.text);
     }
     return json;
   }

@@ -30,26 +30,11 @@ constexpr size_t kMetadataValueMax = 512;
 // The C interface takes 0 for "draw a seed"; a client that says 0 means one certain seed.
 constexpr uint64_t kSeedOfZero = 0x9E3779B97F4A7C15ULL;
 
-[[noreturn]] void refuse(const std::string& field, const Json& value, std::string_view expected) {
-  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", field, describe(value), expected), field);
-}
-
 int64_t integer_in(const std::string& field, const Json& value, int64_t min, int64_t max) {
   const bool fits = is_whole(value) && value.get<double>() >= static_cast<double>(min) &&
                     value.get<double>() <= static_cast<double>(max);
   if (!fits) refuse(field, value, fmt::format("an integer between {} and {}", min, max));
   return value.get<int64_t>();
-}
-
-std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
-  std::vector<int32_t> ids;
-  ids.reserve(value.size());
-  for (const Json& id : value) {
-    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX;  // most are: no name is made
-    ids.push_back(fits ? id.get<int32_t>()
-                       : static_cast<int32_t>(integer_in(fmt::format("{}[{}]", field, ids.size()), id, 0, INT32_MAX)));
-  }
-  return ids;
 }
 
 // A text, texts, ids or lists of ids.
@@ -137,10 +122,22 @@ void set_structured(const std::string& field, std::string_view kind, const Json&
 
 }  // namespace
 
+std::vector<int32_t> read_ids(const std::string& field, const Json& value) {
+  std::vector<int32_t> ids;
+  ids.reserve(value.size());
+  for (const Json& id : value) {
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX;  // most are: no name is made
+    ids.push_back(fits ? id.get<int32_t>()
+                       : static_cast<int32_t>(integer_in(fmt::format("{}[{}]", field, ids.size()), id, 0, INT32_MAX)));
+  }
+  return ids;
+}
+
 void read_format(const std::string& field, const Json& value, GenerationRequest& request) {
   if (!value.is_object() || !value.contains("type")) refuse(field, value, "an object with 'type'");
   const Json& type = value["type"];
   if (type == "text") return;
+  request.echoed["format"] = value;
   if (type == "json_object") return set_structured(field, "json_object", true, request);
   if (type != "json_schema") refuse(field + ".type", type, R"("text", "json_object" or "json_schema")");
   const bool nested = value.contains("json_schema");
@@ -156,7 +153,6 @@ void read_format(const std::string& field, const Json& value, GenerationRequest&
   if (!strict.is_boolean() && !strict.is_null()) refuse(place + ".strict", strict, "true or false");
   request.params.structured_json_lenient = strict == false ? 1 : 0;
   set_structured(place + ".schema", "json", holder["schema"], request);
-  request.echoed["format"] = value;
 }
 
 void read_prompts(const Json& value, GenerationRequest& request) {
@@ -253,19 +249,12 @@ void read_stop_token_ids(const Json& value, GenerationRequest& request) {
 }
 
 void read_stream_options(const Json& value, GenerationRequest& request) {
-  if (!value.is_object()) refuse("stream_options", value, "an object");
-  for (const auto& [name, option] : value.items()) {
-    const std::string place = "stream_options." + name;
-    if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats") {
-      throw ApiError(
-          400,
-          fmt::format("unknown field '{}', allowed: include_usage, include_obfuscation, continuous_usage_stats", place),
-          place);
-    }
-    if (!option.is_boolean() && !option.is_null()) refuse(place, option, "true or false");
-    if (name == "include_usage") request.include_usage = option == true;
-    if (name == "continuous_usage_stats") request.continuous_usage = option == true;
-  }
+  const std::string path = "stream_options";
+  check_object(path, value);
+  check_names(value, {"include_usage", "include_obfuscation", "continuous_usage_stats"}, path);
+  request.include_usage = flag_at(value, "include_usage", path);
+  request.continuous_usage = flag_at(value, "continuous_usage_stats", path);
+  static_cast<void>(flag_at(value, "include_obfuscation", path));
 }
 
 void read_completion_logprobs(const Json& value, GenerationRequest& request) {
@@ -280,7 +269,7 @@ void read_flat_tools(const Json& value, GenerationRequest& request) { request.to
 void read_choice(const Json& value, GenerationRequest& request) { request.tool_choice = read_tool_choice(value); }
 
 void read_template_variables(const Json& value, GenerationRequest& request) {
-  if (!value.is_object()) refuse("chat_template_kwargs", value, "an object");
+  check_object("chat_template_kwargs", value);
   request.template_variables.update(value);
 }
 
@@ -311,7 +300,7 @@ void read_guided_choice(const Json& value, GenerationRequest& request) {
 }
 
 void read_structured_outputs(const Json& value, GenerationRequest& request) {
-  if (!value.is_object()) refuse("structured_outputs", value, "an object");
+  check_object("structured_outputs", value);
   for (const auto& [name, wanted] : value.items()) {
     if (!wanted.is_null()) set_structured("structured_outputs." + name, name, wanted, request);
   }
@@ -360,14 +349,12 @@ void read_metadata(const Json& value, GenerationRequest& request) {
 void read_reasoning(const Json& value, GenerationRequest& request) {
   constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
   constexpr std::string_view kSummaries[] = {"auto", "concise", "detailed"};
-  if (!value.is_object()) refuse("reasoning", value, "an object");
+  check_object("reasoning", value);
+  check_names(value, {"effort", "summary", "generate_summary"}, "reasoning");
   Json echoed = Json::object();
   for (const auto& [name, wish] : value.items()) {
     const std::string place = "reasoning." + name;
     const bool is_effort = name == "effort";
-    if (!is_effort && name != "summary" && name != "generate_summary") {
-      throw ApiError(400, fmt::format("unknown field '{}', allowed: effort, summary, generate_summary", place), place);
-    }
     if (wish.is_null()) continue;
     const std::span<const std::string_view> allowed =
         is_effort ? std::span<const std::string_view>(kEfforts) : std::span<const std::string_view>(kSummaries);
@@ -385,14 +372,9 @@ void read_truncation(const Json& value, GenerationRequest&) {
 }
 
 void read_text_format(const Json& value, GenerationRequest& request) {
-  if (!value.is_object()) refuse("text", value, "an object");
-  for (const auto& [name, option] : value.items()) {
-    if (name == "format" && !option.is_null()) {
-      read_format("text.format", option, request);
-    } else if (name != "format" && name != "verbosity") {
-      throw ApiError(400, fmt::format("unknown field 'text.{}', allowed: format, verbosity", name), "text." + name);
-    }
-  }
+  check_object("text", value);
+  check_names(value, {"format", "verbosity"}, "text");
+  if (const Json* const format = find(value, "format")) read_format("text.format", *format, request);
 }
 
 }  // namespace inflight::server

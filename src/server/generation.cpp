@@ -208,7 +208,8 @@ AnswerDelta Generation::delta_of(size_t index, Event& event) {
   if (request_->params.prompt_logprobs >= 0 && event.index == 0) delta.prompt = prompt_tokens(index, event);
   if (!request_->logprobs) return delta;
   size_t count = event.token_ids.size();
-  if (event.stop_token_id >= 0 && count > 0) --count;  // it is no text
+  const bool has_text = event.stop_token_id < 0 || request_->params.include_stop_str_in_output != 0;  // the last one
+  if (!has_text && count > 0) --count;
   for (size_t i = 0; i < count; ++i) {
     delta.tokens.push_back(token_text(event.token_ids[i], event.logprobs[i], event.top_logprobs, i));
   }

@@ -258,6 +258,8 @@ void HttpConnection::reject(int status, const std::string& message) {
   chunked_ = false;
   input_.clear();
   path_ = parser_ ? split_target(parser_->get()).first : "";
+  head_only_ = parser_ && parser_->get().method() == http::verb::head;
+  common_headers_.clear();  // of the request before
   respond(ApiError(status, message).response(path_));
   state_ = State::Lingering;
   set_deadline(kLingerTime);

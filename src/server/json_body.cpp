@@ -46,6 +46,10 @@ Shape shape_of(std::string_view text) {
   return shape;
 }
 
+std::string member_of(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
+}
+
 }  // namespace
 
 Json parse_json_object(std::string_view text) {
@@ -81,6 +85,26 @@ bool is_whole(const Json& value) {
          (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
+void refuse(const std::string& path, const Json& value, std::string_view expected) {
+  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", path, describe(value), expected), path);
+}
+
+void check_object(const std::string& path, const Json& value) {
+  if (!value.is_object()) refuse(path, value, "an object");
+}
+
+void check_array(const std::string& path, const Json& value) {
+  if (!value.is_array()) refuse(path, value, "an array");
+}
+
+void check_names(const Json& object, std::initializer_list<std::string_view> allowed, const std::string& path) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::ranges::find(allowed, name) != allowed.end()) continue;
+    const std::string place = member_of(path, name);
+    throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", place, fmt::join(allowed, ", ")), place);
+  }
+}
+
 void refuse_nul(const std::string& field, std::string_view text) {
   if (text.find('\0') == std::string_view::npos) return;
   throw ApiError(400, fmt::format("'{}' holds a NUL character, which no text may", field), field);
@@ -108,10 +132,17 @@ const Json* find(const Json& object, const char* key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
+bool flag_at(const Json& object, const char* key, const std::string& path, bool otherwise) {
+  const Json* const value = find(object, key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) refuse(member_of(path, key), *value, "true or false");
+  return value->get<bool>();
+}
+
 const std::string& text_at(const Json& object, const char* key, const std::string& path) {
   const Json* const value = find(object, key);
   if (value == nullptr || !value->is_string()) {
-    const std::string place = path + "." + key;
+    const std::string place = member_of(path, key);
     const std::string what = value == nullptr ? "missing" : describe(*value);
     throw ApiError(400, fmt::format("'{}' is {}, a string is expected", place, what), place);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -30,6 +31,14 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names
 // A short form of `value` for an error message: "\"abc\"", "5.5", "an array".
 [[nodiscard]] std::string describe(const Json& value);
 
+// ERRORS: ApiError 400 naming the field, what it is and what is expected.
+[[noreturn]] void refuse(const std::string& path, const Json& value, std::string_view expected);
+void check_object(const std::string& path, const Json& value);
+void check_array(const std::string& path, const Json& value);
+
+// ERRORS: ApiError 400 naming the first member of `object` that is none of `allowed`.
+void check_names(const Json& object, std::initializer_list<std::string_view> allowed, const std::string& path = "");
+
 // A text that goes through the C interface, where NUL ends it. ERRORS: ApiError 400 naming the field.
 void refuse_nul(const std::string& field, std::string_view text);
 
@@ -41,6 +50,10 @@ void check_count(const std::string& field, size_t count, size_t most);
 
 // A member of `object`; null: absent, or null.   LIFETIME: as the object's.
 [[nodiscard]] const Json* find(const Json& object, const char* key);
+
+// A member that is true or false; `otherwise` where there is none.   path: the object's place in the request, "" if it
+// is all of it. ERRORS: ApiError 400: something else.
+[[nodiscard]] bool flag_at(const Json& object, const char* key, const std::string& path, bool otherwise = false);
 
 // The text of a member.   path: the object's place in the request, for errors.
 // ERRORS: ApiError 400: missing, or no string.   LIFETIME: as the object's.

@@ -15,10 +15,8 @@ namespace {
 // Texts that are not empty, and no other fields but vLLM's number of the adapter, which has no effect here.
 Json read_texts(const std::string& text, std::initializer_list<std::string_view> names) {
   Json body = parse_json_object(text);
-  for (const auto& [name, value] : body.items()) {
-    if (name == "lora_int_id" || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(names, ", ")), name);
-  }
+  body.erase("lora_int_id");
+  check_names(body, names);
   for (const std::string_view name : names) {
     const std::string field(name);
     const auto value = body.find(field);

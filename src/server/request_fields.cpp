@@ -411,10 +411,6 @@ constexpr Rule kRules[] = {
          "then": {"required": ["tools"], "properties": {"tools": {"type": "array", "minItems": 1}}}})"},
 };
 
-[[noreturn]] void refuse(std::string_view name, const std::string& message) {
-  throw ApiError(400, message, std::string(name));
-}
-
 std::string range_of(const Field& field) {
   return field.above_min ? fmt::format("above {} and at most {}", field.min, field.max)
                          : fmt::format("between {} and {}", field.min, field.max);
@@ -422,20 +418,14 @@ std::string range_of(const Field& field) {
 
 void read_integer(const Field& field, const Json& value, Request& request) {
   const bool fits = is_whole(value) && value.get<double>() >= field.min && value.get<double>() <= field.max;
-  if (!fits) {
-    refuse(field.name,
-           fmt::format("'{}' is {}, an integer {} is expected", field.name, describe(value), range_of(field)));
-  }
+  if (!fits) refuse(std::string(field.name), value, "an integer " + range_of(field));
   field.integer(request) = value.get<int32_t>();
 }
 
 void read_number(const Field& field, const Json& value, Request& request) {
   const bool fits = value.is_number() && value.get<double>() <= field.max &&
                     (field.above_min ? value.get<double>() > field.min : value.get<double>() >= field.min);
-  if (!fits) {
-    refuse(field.name,
-           fmt::format("'{}' is {}, a number {} is expected", field.name, describe(value), range_of(field)));
-  }
+  if (!fits) refuse(std::string(field.name), value, "a number " + range_of(field));
   if (field.number != nullptr) {
     field.number(request) = value.get<float>();
   } else {
@@ -444,9 +434,7 @@ void read_number(const Field& field, const Json& value, Request& request) {
 }
 
 void read_boolean(const Field& field, const Json& value, Request& request) {
-  if (!value.is_boolean()) {
-    refuse(field.name, fmt::format("'{}' is {}, true or false is expected", field.name, describe(value)));
-  }
+  if (!value.is_boolean()) refuse(std::string(field.name), value, "true or false");
   if (field.boolean != nullptr) {
     field.boolean(request) = value.get<bool>();
   } else {
@@ -456,8 +444,7 @@ void read_boolean(const Field& field, const Json& value, Request& request) {
 
 void read_string(const Field& field, const Json& value, Request& request) {
   if (!value.is_string() || static_cast<double>(character_count(value.get_ref<const std::string&>())) > field.max) {
-    refuse(field.name, fmt::format("'{}' is {}, a string of at most {} characters is expected", field.name,
-                                   describe(value), field.max));
+    refuse(std::string(field.name), value, fmt::format("a string of at most {} characters", field.max));
   }
   refuse_nul(std::string(field.name), value.get_ref<const std::string&>());
   field.text(request) = value.get<std::string>();
@@ -479,7 +466,7 @@ void read_field(const Field& field, const Json& value, Request& request) {
       return;
     case Kind::Unsupported:
       if (value != Json::parse(field.schema)) {
-        refuse(field.name, fmt::format("'{}' is not supported: {}", field.name, field.help));
+        throw ApiError(400, fmt::format("'{}' is not supported: {}", field.name, field.help), std::string(field.name));
       }
       return;
   }
@@ -554,7 +541,9 @@ std::span<const RequestField> request_fields() { return kFields; }
 void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request) {
   for (const auto& [name, value] : body.items()) {
     const Field* const field = find_field(name, endpoint);
-    if (field == nullptr) refuse(name, fmt::format("unknown field '{}'; see /openapi.json for those there are", name));
+    if (field == nullptr) {
+      throw ApiError(400, fmt::format("unknown field '{}'; see /openapi.json for those there are", name), name);
+    }
     if (!value.is_null()) read_field(*field, value, request);
   }
 }

@@ -49,14 +49,13 @@ void check_name(std::string_view key, const Json& value) {
       value.is_string() && std::ranges::all_of(value.get_ref<const std::string&>(), [](char letter) {
         return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '-' || letter == '_';
       });
-  if (!fits) throw ApiError(400, fmt::format("'{}' is {}, a name is expected", key, describe(value)), std::string(key));
+  if (!fits) refuse(std::string(key), value, "a name");
 }
 
 // The simulator itself keeps what it holds within bounds.
 void check_workload(const Json& value) {
   if (!value.is_string() || value.get_ref<const std::string&>().size() > 500) {
-    throw ApiError(400, fmt::format("'workload' is {}, a text of at most 500 bytes is expected", describe(value)),
-                   "workload");
+    refuse("workload", value, "a text of at most 500 bytes");
   }
   if (value.get_ref<const std::string&>().find("file") != std::string::npos) {
     throw ApiError(400, "'workload' names a file, allowed here: none", "workload");
@@ -66,10 +65,8 @@ void check_workload(const Json& value) {
 void check_number(const Key& key, const Json& value) {
   const bool fits = key.whole ? is_whole(value) : value.is_number();
   if (fits && value.get<double>() >= key.least && value.get<double>() <= key.most) return;
-  throw ApiError(400,
-                 fmt::format("'{}' is {}, {} between {} and {} is expected", key.name, describe(value),
-                             key.whole ? "an integer" : "a number", key.least, key.most),
-                 std::string(key.name));
+  const char* const kind = key.whole ? "an integer" : "a number";
+  refuse(std::string(key.name), value, fmt::format("{} between {} and {}", kind, key.least, key.most));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string_view>
 
 #include "server/api_error.h"
@@ -14,36 +13,10 @@
 namespace inflight::server {
 namespace {
 
-void check_keys(const Json& body, std::initializer_list<std::string_view> known) {
-  for (const auto& [name, value] : body.items()) {
-    bool found = false;
-    for (const std::string_view each : known) found = found || each == name;
-    if (!found) throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, fmt::join(known, ", ")), name);
-  }
-}
-
-// Whole numbers may be written as 7.0.
-bool is_id(const Json& value) {
-  if (!value.is_number()) return false;
-  const double number = value.get<double>();
-  return number >= 0 && number <= INT32_MAX && number == std::floor(number);
-}
-
-bool read_flag(const Json& body, const char* key, bool otherwise) {
-  const Json* const given = find(body, key);
-  if (given == nullptr) return otherwise;
-  if (!given->is_boolean()) {
-    throw ApiError(400, fmt::format("'{}' is {}, true or false is expected", key, describe(*given)), key);
-  }
-  return given->get<bool>();
-}
-
 // Null: not given.
 const Json* find_text(const Json& body, const char* key) {
   const Json* const text = find(body, key);
-  if (text != nullptr && !text->is_string()) {
-    throw ApiError(400, fmt::format("'{}' is {}, a string is expected", key, describe(*text)), key);
-  }
+  if (text != nullptr && !text->is_string()) refuse(key, *text, "a string");
   return text;
 }
 
@@ -55,8 +28,8 @@ std::string text_of(Engine& engine, const Json& body) {
   GenerationRequest request;
   if (const Json* const tools = find(body, "tools")) request.tools = read_tools(*tools, false);
   if (const Json* const variables = find(body, "chat_template_kwargs")) read_template_variables(*variables, request);
-  request.add_generation_prompt = read_flag(body, "add_generation_prompt", true);
-  request.continue_final_message = read_flag(body, "continue_final_message", false);
+  request.add_generation_prompt = flag_at(body, "add_generation_prompt", "", true);
+  request.continue_final_message = flag_at(body, "continue_final_message", "");
   const Json* const content = find_text(body, "content");
   const Json* const prompt = find_text(body, "prompt");
   if (const Json* const messages = find(body, "messages")) {
@@ -72,11 +45,11 @@ std::string text_of(Engine& engine, const Json& body) {
 
 std::string tokenize_answer(Engine& engine, const std::string& text, const ModelCheck& check, const Json& engine_info) {
   const Json body = parse_json_object(text);
-  check_keys(body, {"model", "prompt", "content", "messages", "tools", "chat_template_kwargs", "add_generation_prompt",
-                    "continue_final_message", "add_special_tokens", "return_token_strs"});
+  check_names(body, {"model", "prompt", "content", "messages", "tools", "chat_template_kwargs", "add_generation_prompt",
+                     "continue_final_message", "add_special_tokens", "return_token_strs"});
   check_model(body, check);
-  const bool special = read_flag(body, "add_special_tokens", find(body, "messages") == nullptr);
-  const bool with_texts = read_flag(body, "return_token_strs", false);
+  const bool special = flag_at(body, "add_special_tokens", "", find(body, "messages") == nullptr);
+  const bool with_texts = flag_at(body, "return_token_strs", "");
   const std::string prompt = text_of(engine, body);
   const std::vector<int32_t> ids = engine.tokenize(prompt, special);
   Json answer;
@@ -99,19 +72,12 @@ std::string count_tokens_answer(Engine& engine, const std::string& text, const M
 
 std::string detokenize_answer(Engine& engine, const std::string& text, const ModelCheck& check) {
   const Json body = parse_json_object(text);
-  check_keys(body, {"model", "tokens"});
+  check_names(body, {"model", "tokens"});
   check_model(body, check);
-  const auto tokens = body.find("tokens");
-  if (tokens == body.end() || !tokens->is_array()) throw ApiError(400, "'tokens' must be an array of ids", "tokens");
-  std::vector<int32_t> ids;
-  ids.reserve(tokens->size());
-  for (const Json& id : *tokens) {
-    if (!is_id(id)) {
-      throw ApiError(400, fmt::format("'tokens' holds {}, ids are expected", describe(id)), "tokens");
-    }
-    ids.push_back(static_cast<int32_t>(id.get<double>()));
-  }
-  return to_text(Json{{"prompt", engine.detokenize(ids)}});
+  const Json* const tokens = find(body, "tokens");
+  if (tokens == nullptr) throw ApiError(400, "'tokens' is missing: give an array of ids", "tokens");
+  check_array("tokens", *tokens);
+  return to_text(Json{{"prompt", engine.detokenize(read_ids("tokens", *tokens))}});
 }
 
 }  // namespace inflight::server

@@ -2,6 +2,7 @@
 #include "server/tool_call_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +10,9 @@
 
 namespace inflight::server {
 namespace {
+
+// What may stand before a call's name. Any other member is that of an object which is no call.
+constexpr std::array<std::string_view, 5> kMembers = {"name", "arguments", "parameters", "id", "type"};
 
 bool is_space(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
 
@@ -47,6 +51,7 @@ ToolCallReader::Status ToolCallReader::read(char byte) {
       const Json key = Json::parse(token_, nullptr, false);
       if (!key.is_string()) return Status::NoCall;
       key_ = key.get<std::string>();
+      if (name_.empty() && std::ranges::find(kMembers, key_) == kMembers.end()) return Status::NoCall;
       place_ = Place::Colon;
       return Status::Reading;
     }

@@ -19,13 +19,14 @@ ChatSettings chat_settings(const Vocabulary& vocabulary, int64_t unix_time_secon
 namespace {
 
 constexpr const char* kSpace = " \t\r\n";
-constexpr const char* kNothing = "\uE000nothing yet\uE000";  // where an empty message to go on with would stand
+// Behind the last message, to find where it ends; a template that trims messages takes the blank.
+constexpr std::string_view kMark = "\uE000here\uE000 ";
 
 [[noreturn]] void fail_to_continue(const char* what) {
   fail(ErrorCode::InvalidArgument, "continue_final_message: {}", what);
 }
 
-// The text of the last message; an empty one, which nobody could find again, becomes kNothing.
+// Appends kMark to the last message and gives its text without.
 std::string mark_last_message(nlohmann::ordered_json& request) {
   auto& messages = request["messages"];
   if (request.contains("add_generation_prompt") && request["add_generation_prompt"] == true)
@@ -35,18 +36,19 @@ std::string mark_last_message(nlohmann::ordered_json& request) {
     fail_to_continue("the last message has no text to go on with");
   }
   std::string content = messages.back()["content"];
-  if (content.find_first_not_of(kSpace) == std::string::npos) messages.back()["content"] = content = kNothing;
+  messages.back()["content"] = content + std::string(kMark);
   return content;
 }
 
-// As transformers: templates may trim the content, in front and behind.
-std::string cut_behind_last_message(std::string text, std::string content) {
-  content.erase(0, content.find_first_not_of(kSpace));
-  const std::string trimmed = content.substr(0, content.find_last_not_of(kSpace) + 1);
-  const size_t at = text.rfind(trimmed);
+// The text up to the mark, without the white space that a template which trims messages would have taken.
+std::string cut_at_mark(std::string text, std::string_view content) {
+  const size_t at = text.rfind(kMark.substr(0, kMark.size() - 1));
   if (at == std::string::npos) fail_to_continue("the chat template does not write the last message as it is");
-  const bool whole = text.compare(at, content.size(), content) == 0;
-  text.resize(content == kNothing ? at : at + (whole ? content.size() : trimmed.size()));
+  const bool trims = text.compare(at, kMark.size(), kMark) != 0;
+  text.resize(at);
+  const size_t last = content.find_last_not_of(kSpace);
+  if (!trims || last == std::string_view::npos) return text;
+  if (const std::string_view blanks = content.substr(last + 1); text.ends_with(blanks)) text.resize(at - blanks.size());
   return text;
 }
 
@@ -76,7 +78,7 @@ std::string ChatTemplate::render(std::string_view request_json, const ChatSettin
   const std::string last_message = continues ? mark_last_message(request) : "";
   for (const auto& [name, value] : request.items()) interpreter.set_global(name, interpreter.heap().from_json(value));
   std::string text = interpreter.render(block_);
-  return continues ? cut_behind_last_message(std::move(text), last_message) : text;
+  return continues ? cut_at_mark(std::move(text), last_message) : text;
 }
 
 std::string render_chat(std::string_view template_text, std::string_view request_json, const ChatSettings& settings) {

@@ -27,6 +27,7 @@ class StopMatcher {
   // The answer has ended by itself: what was held back. LIFETIME: until the next call.
   std::string_view flush();
 
+  [[nodiscard]] bool includes_stop() const { return include_; }
   [[nodiscard]] bool stopped() const { return matched_ != nullptr; }
   // Which one it was.  REQUIRES: stopped().
   [[nodiscard]] const std::string& matched() const { return *matched_; }

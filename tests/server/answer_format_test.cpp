@@ -41,6 +41,7 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
       {R"([TOOL_CALLS] [{"arguments": {"x": "}]\"{"}, "id": "123", "name": "f"}])", "", {R"(f{"x": "}]\"{"})"}},
       {R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"})", "", {"f{}", "g{}"}},
       {R"({"name": "f", "arguments": "{\"a\": 1}"})", "", {R"(f{"a": 1})"}},
+      {R"({"type": "function", "id": "1", "name": "f", "x": [2], "parameters": {}})", "", {"f{}"}},
       {R"([{"name": "f", "arguments": null}] and more)", "and more", {"fnull"}},
       {R"({"name": "f", "arguments": {"a": "cut)", "", {R"(f{"a": "cut)"}},
       {R"({"arguments": {"a": "cut)", R"({"arguments": {"a": "cut)", {}},
@@ -112,6 +113,14 @@ TEST(ToolCallParser, TellsTheNameFirstAndArgumentsAsTheyCome) {
       EXPECT_TRUE(found.parts.empty()) << i;
     }
   }
+}
+
+// With a schema for answers beside the functions, most answers are objects that are no calls.
+TEST(ToolCallParser, AnObjectThatIsNoCallIsShownFromItsFirstKeyOn) {
+  ToolCallParser parser(kTools);
+  EXPECT_EQ(parser.push(R"({"id": 7, "answe)").text(), "");
+  EXPECT_EQ(parser.push(R"(r": "a long )").text(), R"({"id": 7, "answer": "a long )");
+  EXPECT_EQ(parser.push("story").text(), "story");
 }
 
 TEST(ToolCallParser, WithoutToolsEverythingIsText) {

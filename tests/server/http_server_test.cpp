@@ -2,6 +2,7 @@
 // The HTTP layer against raw bytes: what RFC 9112 says about framing, and what an attacker or a broken client may send.
 #include "server/http_server.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/un.h>
 
@@ -207,6 +208,25 @@ TEST(HttpServer, HeadHasNoBody) {
   const std::string answer = ask(server, "HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
   EXPECT_NE(answer.find("Content-Length: 11\r\n"), std::string::npos) << answer;
+}
+
+// What belonged to the request before does not to the answer that refuses the next.
+TEST(HttpServer, ARefusalIsAnAnswerOfItsOwn) {
+  EchoServer server;
+  RawClient client(server.port());
+  client.send("HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(client.read_until("\r\n\r\n").find("200 OK"), std::string::npos);
+  client.send(get("/stream", ""));
+  EXPECT_NE(client.read_until("0\r\n\r\n").find("\r\nX-Accel-Buffering: no\r\n"), std::string::npos);
+  client.send("HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(client.read_until("\r\n\r\n").find("200 OK"), std::string::npos);
+  client.send("GET / HTTP/1.1\r\n\r\n");  // no Host
+  const std::string refusal = client.read_all();
+  const size_t body = refusal.find("\r\n\r\n") + 4;
+  EXPECT_NE(refusal.find(fmt::format("\r\nContent-Length: {}\r\n", refusal.size() - body)), std::string::npos)
+      << refusal;
+  EXPECT_GT(refusal.size(), body);
+  EXPECT_EQ(refusal.find("X-Accel-Buffering"), std::string::npos) << refusal;
 }
 
 TEST(HttpServer, ContinuesOnRequest) {

@@ -53,6 +53,8 @@ class Ends(unittest.TestCase):
         comma = ids_of(",")[-1]
         answer = choice(stop_token_ids=[comma])
         self.assertEqual((answer["text"], answer["stop_reason"]), ("", comma))
+        shown = choice(stop_token_ids=[comma], include_stop_str_in_output=True, logprobs=1)
+        self.assertEqual((shown["text"], shown["logprobs"]["tokens"], shown["stop_reason"]), (",", [","], comma))
         later = server.post("/v1/completions", {**STORY, "stop_token_ids": [comma], "min_tokens": 10})
         self.assertGreaterEqual(later["usage"]["completion_tokens"], 10)
 
@@ -120,10 +122,11 @@ class Ends(unittest.TestCase):
         self.assertEqual(strings["tokens"], answer["prompt_token_ids"])
         self.assertTrue("".join(strings["token_strs"]).endswith("The sky is very"))
         begun = {"messages": turns, "add_generation_prompt": False, "continue_final_message": True}
-        for empty in ("", " \n"):  # goes on where the answer's text begins, not behind its end mark
-            turns[-1]["content"] = empty
+        for text in ("", " \n", "<", "im", "|", "end"):  # not behind its end mark, nor within it
+            turns[-1]["content"] = text
             tokens = server.post("/tokenize", begun)["tokens"]
-            self.assertEqual(server.post("/detokenize", {"tokens": tokens})["prompt"], prompt.removesuffix("The sky is very"))
+            self.assertEqual(server.post("/detokenize", {"tokens": tokens})["prompt"],
+                             prompt.removesuffix("The sky is very") + text)
         refused = server.request("POST", "/v1/chat/completions", {**CHAT, "continue_final_message": True})
         self.assertEqual((refused[0], refused[2]["error"]["param"]), (400, "continue_final_message"))
 

@@ -266,6 +266,8 @@ class Calls(unittest.TestCase):
         answer = server.post("/v1/responses", {**body, "text": {"format": form}})
         jsonschema.Draft202012Validator(schema).validate(json.loads(answer["output"][0]["content"][0]["text"]))
         self.assertEqual(answer["text"]["format"]["schema"], schema)
+        answer = server.post("/v1/responses", {**body, "text": {"format": {"type": "json_object"}}})
+        self.assertEqual(answer["text"]["format"], {"type": "json_object"})
 
 
 class Refusals(unittest.TestCase):

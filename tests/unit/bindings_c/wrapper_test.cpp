@@ -4,6 +4,7 @@
 // Covers: include/inflight/inflight.hpp
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,22 @@
 #include "support/abi_engine.h"
 
 namespace {
+
+TEST(Wrapper, TextsAreReadOnceWhereTheGuessIsEnough) {
+  for (const size_t size : {0, 40, 41, 500}) {
+    int calls = 0;
+    const auto read = [&](char* text, size_t capacity, size_t* length) {
+      ++calls;
+      *length = size;
+      if (capacity <= size) return INFLIGHT_WOULD_BLOCK;
+      std::fill_n(text, size, 'x');
+      text[size] = '\0';
+      return INFLIGHT_OK;
+    };
+    EXPECT_EQ(inflight::detail::read_text(read, 40), std::string(size, 'x'));
+    EXPECT_EQ(calls, size <= 40 ? 1 : 2);
+  }
+}
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;

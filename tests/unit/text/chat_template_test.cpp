@@ -81,6 +81,26 @@ TEST(ChatTemplate, WritesNumbersBeyondSixtyFourBitsAsFloats) {
   EXPECT_EQ(render_chat("{{ a }} {{ b }} {{ c }}", request, {}), "9223372036854775807 1e+19 1e+30");
 }
 
+// Whatever stands behind the last message, and whether the template trims it or not.
+TEST(ChatTemplate, GoesOnWithTheLastMessage) {
+  const auto render_to_go_on = [](const std::string& content, const std::string& expression) {
+    const std::string request =
+        R"({"continue_final_message": true, "messages": [{"role": "assistant", "content": ")" + content + R"("}]})";
+    return render_chat("<|im|>\n{{ " + expression + " }}<|end|>\n", request, {});
+  };
+  for (const std::string content : {"", "<", "end", "|", "e ", " e", "<|end|>", "some text. "}) {
+    EXPECT_EQ(render_to_go_on(content, "messages[0].content"), "<|im|>\n" + content);
+  }
+  for (const std::string content : {"", "<", "end", "e ", "  e  ", "  "}) {
+    const size_t first = content.find_first_not_of(' ');
+    const std::string trimmed =
+        first == std::string::npos ? "" : content.substr(first, content.find_last_not_of(' ') + 1 - first);
+    EXPECT_EQ(render_to_go_on(content, "messages[0].content | trim"), "<|im|>\n" + trimmed) << '"' << content << '"';
+  }
+  EXPECT_EQ(test::error_of(ErrorCode::InvalidArgument, [&] { (void)render_to_go_on("a", "messages[0].role"); }),
+            "continue_final_message: the chat template does not write the last message as it is");
+}
+
 TEST(ChatTemplate, RefusesRequestsThatAreNone) {
   const auto refuse = [](const std::string& request) {
     return test::error_of(ErrorCode::InvalidArgument, [&] { (void)render_chat("x", request, {}); });

@@ -11,11 +11,11 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/demo_model.h"
 #include "model/model_loader.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace inflight::cli {
 namespace {

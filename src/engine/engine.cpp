@@ -32,7 +32,6 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
       scheduler_(options.setup.config, blocks_, policies_.schedule()),
       loop_(scheduler_, watch_, clock_, options.overlap),
       metrics_({.model_name = options.model_name,
-                .max_num_seqs = options.setup.config.max_num_seqs,
                 .block_size = options.setup.blocks.block_token_count,
                 .block_bytes = options.setup.block_bytes,
                 .kv_cache_dtype = options.kv_cache_dtype}),
@@ -219,8 +218,8 @@ void Engine::pause(PauseMode mode) {
   std::unique_lock lock(mutex_);
   throw_if_failed();
   wanted_pause_ = mode;
-  if (options_.host_driven) return;
   wake_.notify_all();
+  if (options_.host_driven) return;
   const auto holds = [this] { return pause_ == wanted_pause_; };
   changed_.wait(lock, [&] { return holds() || !failure_.empty() || watchdog_.hung(); });
   throw_if_failed();
@@ -313,11 +312,7 @@ std::string Engine::steps_json(uint64_t since) {
     watch_.ask_for_map();
   }
   wake_.notify_all();  // an idle engine makes the map at once
-  const SchedulerConfig& config = options_.setup.config;
-  return watch_.json(since, stats(),
-                     {.max_num_seqs = config.max_num_seqs,
-                      .max_num_batched_tokens = config.max_num_batched_tokens,
-                      .block_size = options_.setup.blocks.block_token_count});
+  return watch_.json(since, stats(), options_.setup.blocks.block_token_count);
 }
 
 EngineStats Engine::stats() const {

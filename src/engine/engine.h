@@ -207,7 +207,7 @@ class Engine {
   void execute(FilterCompiler::Result& result);
   void add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter);
   bool end_compiling(RequestId request, const OutputStream::Finish& finish);
-  [[nodiscard]] int32_t compiling_sequences() const;
+  std::optional<SubmitCommand> take_compiling(RequestId request);
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
   void execute(ChangeCommand& command);
@@ -218,8 +218,8 @@ class Engine {
   void end_client(const FinishedOutput& finished, TimeNs now);
   void observe_step();
   [[nodiscard]] std::optional<TimeNs> wake_time() const;
-  template <typename Called>
-  void wait_for_work(std::unique_lock<std::mutex>& lock, Called&& called);  // or until wake_time()
+  [[nodiscard]] bool called() const;  // something is to be done for a caller.   REQUIRES: mutex_ is held
+  void wait_for_work(std::unique_lock<std::mutex>& lock);  // until called(), or wake_time()
   void warn_of_preemptions(TimeNs now);
   void log_figures();
   void publish_stats();
@@ -265,12 +265,12 @@ class Engine {
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
   // Requests whose filter is being made; the scheduler does not know them yet.
   std::unordered_map<uint64_t, SubmitCommand> compiling_;
+  int32_t compiling_sequences_ = 0;
+  int64_t compiling_tokens_ = 0;  // of their prompts
   int64_t aborted_compiling_ = 0, failed_compiling_ = 0;
   std::string abort_note_;  // what clients of requests that the engine ends now are told
   int64_t expired_ = 0;
-  int32_t ended_sequences_ = 0;         // since the last publish_stats()
-  int64_t taken_tokens_ = 0;            // prompt tokens that came out of the inbox
-  int64_t never_scheduled_tokens_ = 0;  // of these, of sequences that ended before their first step
+  int32_t ended_sequences_ = 0;  // since the last publish_stats()
   std::optional<TimeNs> last_preemption_warning_;
   int64_t preemptions_not_warned_of_ = 0;
 

@@ -17,7 +17,19 @@ void Engine::execute(SubmitCommand& command) {
   if (command.expiry != kNoDeadline) expiries_.emplace(command.expiry, id);
   if (!command.filter_source) return add(command, nullptr);
   compiler_.start(id, std::move(command.filter_source));
+  compiling_sequences_ += command.request.sampling.choice_count();
+  compiling_tokens_ += static_cast<int64_t>(command.request.prompt.size());
   compiling_.emplace(to_integer(id), std::move(command));
+}
+
+// Nothing: it was not compiling (any more).
+std::optional<Engine::SubmitCommand> Engine::take_compiling(RequestId request) {
+  auto node = compiling_.extract(to_integer(request));
+  if (node.empty()) return std::nullopt;
+  SubmitCommand& command = node.mapped();
+  compiling_sequences_ -= command.request.sampling.choice_count();
+  compiling_tokens_ -= static_cast<int64_t>(command.request.prompt.size());
+  return std::move(command);
 }
 
 void Engine::execute(FilterCompiler::Result& result) {
@@ -25,37 +37,26 @@ void Engine::execute(FilterCompiler::Result& result) {
     end_compiling(result.request, {.reason = FinishReason::Error, .error = result.error, .error_code = result.code});
     return;
   }
-  const auto found = compiling_.find(to_integer(result.request));
-  if (found == compiling_.end()) return;  // it was cancelled
-  add(found->second, std::move(result.filter));
-  compiling_.erase(found);
+  if (auto command = take_compiling(result.request)) add(*command, std::move(result.filter));
 }
 
 // Ends a request that the scheduler does not know yet.  False: it is not one of these.
 bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish) {
-  const auto found = compiling_.find(to_integer(request));
-  if (found == compiling_.end()) return false;
+  const auto command = take_compiling(request);
+  if (!command) return false;
   compiler_.forget(request);
-  OutputStream* const stream = found->second.stream;
-  const int32_t count = found->second.request.sampling.choice_count();
+  const int32_t count = command->request.sampling.choice_count();
   departures_.add(clock_.now(), count);
-  stream->push_finish_to_all(finish);
-  compiling_.erase(found);
-  stream->release();
+  metrics_.on_end_unscheduled(finish.reason, count);
+  command->stream->push_finish_to_all(finish);
+  command->stream->release();
   (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
   ended_sequences_ += count;
   return true;
 }
 
-int32_t Engine::compiling_sequences() const {
-  int32_t count = 0;
-  for (const auto& [id, command] : compiling_) count += command.request.sampling.choice_count();
-  return count;
-}
-
 // To the scheduler.  filter: null = any token may come.
 void Engine::add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter) {
-  const auto prompt_tokens = static_cast<int64_t>(command.request.prompt.size());
   int32_t slot = scheduler_.add(std::move(command.request), clock_.now());
   for (int32_t choice = 0; slot >= 0; ++choice) {
     if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
@@ -63,7 +64,6 @@ void Engine::add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter) {
         .stream = command.stream, .choice = choice, .adapter = command.adapter.again()};
     const Sequence& sequence = scheduler_.sequence(slot);
     slot = sequence.next_choice_slot;
-    taken_tokens_ += prompt_tokens;
     if (filter == nullptr) continue;
     sampler_.set_filter(sequence.id, slot >= 0 ? filter->clone() : std::move(filter));
   }
@@ -186,7 +186,6 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   metrics_.on_finish(sequence, finished.reason, now);
   watch_.on_finished();
   departures_.add(now, 1);
-  if (sequence.first_scheduled_time == kNotYet) never_scheduled_tokens_ += sequence.prompt_token_count;
   OutputStream::Finish finish{
       .reason = finished.reason,
       .preemption_count = sequence.preemption_count,
@@ -197,6 +196,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
   sampler_.forget(finished.sequence);
+  if (client.last_token_time == kNotYet) client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
   if (client.stream->push_finish(client.choice, finish)) client.stream->release();
   client.stream = nullptr;
   client.adapter = {};
@@ -316,13 +316,14 @@ void Engine::observe_step() {
 
 void Engine::publish_stats() {
   const BlockPool& pool = blocks_.pool();
-  const int32_t compiling = compiling_sequences();
   const std::scoped_lock lock(mutex_);
   stats_ = {.scheduler = scheduler_.stats(),
-            .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling,
-            .compiling = compiling,
+            .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling_sequences_,
+            .compiling = compiling_sequences_,
             .running = scheduler_.running_count(),
             .free_rows = scheduler_.free_row_count(),
+            .max_num_seqs = scheduler_.config().max_num_seqs,
+            .max_num_batched_tokens = scheduler_.config().max_num_batched_tokens,
             .blocks_free = pool.free_count(),
             .blocks_stored = pool.stored_count(),
             .blocks_referenced = pool.referenced_count(),
@@ -334,10 +335,10 @@ void Engine::publish_stats() {
             .new_token_ratio = scheduler_.new_token_ratio(),
             .recompute_tax = scheduler_.recompute_tax(),
             .thrashing = scheduler_.thrashing(),
-            .queued_tokens = taken_tokens_ - never_scheduled_tokens_ - scheduler_.stats().prompt_tokens,
+            .queued_tokens = scheduler_.stats().queued_tokens + compiling_tokens_,
             .expired = expired_,
             .departures = departures_};
-  stats_.scheduler.requests_added += compiling + aborted_compiling_ + failed_compiling_;
+  stats_.scheduler.requests_added += compiling_sequences_ + aborted_compiling_ + failed_compiling_;
   stats_.scheduler.requests_aborted += aborted_compiling_;
   stats_.scheduler.requests_failed += failed_compiling_;
   sequence_count_ -= std::exchange(ended_sequences_, 0);  // here: who waits for the last one finds it in the stats
@@ -359,12 +360,14 @@ std::optional<TimeNs> Engine::wake_time() const {
   return wake;
 }
 
-template <typename Called>
-void Engine::wait_for_work(std::unique_lock<std::mutex>& lock, Called&& called) {
+bool Engine::called() const { return stopping_ || !inbox_.empty() || wanted_pause_ != pause_ || watch_.map_wanted(); }
+
+void Engine::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  const auto is_called = [this] { return called(); };
   if (const auto wake = wake_time()) {
-    wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), called);
+    wake_.wait_for(lock, std::chrono::nanoseconds(*wake - clock_.now()), is_called);
   } else {
-    wake_.wait(lock, called);
+    wake_.wait(lock, is_called);
   }
 }
 
@@ -380,7 +383,7 @@ bool Engine::step() {
     if (round()) return true;
     if (compiling_.empty()) return false;
     std::unique_lock lock(mutex_);  // nothing else is to be done
-    wait_for_work(lock, [this] { return !inbox_.empty(); });
+    wait_for_work(lock);
     return true;
   } catch (const std::exception& error) {
     end_all(FinishReason::Error, error.what());
@@ -418,13 +421,10 @@ void Engine::run() {
     std::unique_lock lock(mutex_);
     if (!busy) {
       const TimeNs begin = clock_.now();
-      const auto called = [this] {
-        return stopping_ || !inbox_.empty() || wanted_pause_ != pause_ || watch_.map_wanted();
-      };
       if (checked || wake_time()) {
-        wait_for_work(lock, called);
+        wait_for_work(lock);
       } else {
-        rested = !wake_.wait_for(lock, kIdleCheckAfter, called);
+        rested = !wake_.wait_for(lock, kIdleCheckAfter, [this] { return called(); });
       }
       times_.idle += clock_.now() - begin;
     } else {

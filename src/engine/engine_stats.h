@@ -58,7 +58,8 @@ struct EngineStats {
   int32_t waiting = 0;
   int32_t compiling = 0;  // of these, sequences whose grammar is being compiled
   int32_t running = 0;
-  int32_t free_rows = 0;  // of a batch
+  int32_t free_rows = 0;                                 // of a batch
+  int32_t max_num_seqs = 0, max_num_batched_tokens = 0;  // in force
   int32_t blocks_free = 0, blocks_stored = 0, blocks_referenced = 0, blocks_total = 0;
   int64_t evicted_blocks = 0;
   int64_t policy_strikes = 0;

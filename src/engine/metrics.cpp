@@ -21,7 +21,7 @@ void histogram(PrometheusText& out, std::string_view name, std::string_view help
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0.0; }
 
-void write_requests(PrometheusText& out, const EngineStats& stats, const MetricsInfo& info, TimeNs now) {
+void write_requests(PrometheusText& out, const EngineStats& stats, TimeNs now) {
   const double running = stats.running, waiting = stats.waiting;
   out.gauge("num_requests_running", "Sequences in the running batch.");
   out.sample(running);
@@ -30,7 +30,7 @@ void write_requests(PrometheusText& out, const EngineStats& stats, const Metrics
   out.gauge("num_requests_compiling", "Of the waiting sequences, those whose grammar is being compiled.");
   out.sample(stats.compiling);
   out.gauge("batch_occupancy_perc", "Running sequences by max_num_seqs; 1 is full.");
-  out.sample(share(running, info.max_num_seqs));
+  out.sample(share(running, stats.max_num_seqs));
   out.gauge("num_queued_tokens", "Prompt tokens of sequences that were never scheduled.");
   out.sample(static_cast<double>(stats.queued_tokens));
   out.gauge("request_arrival_rate",
@@ -169,9 +169,12 @@ void EngineMetrics::on_step(int64_t scheduled_tokens, TimeNs scheduling) {
   schedule_time_.observe(seconds(scheduling));
 }
 
+void EngineMetrics::on_end_unscheduled(FinishReason reason, int64_t count) {
+  finished_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);
+}
+
 void EngineMetrics::on_finish(const Sequence& sequence, FinishReason reason, TimeNs now) {
-  auto& count = finished_[static_cast<size_t>(reason)];
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  on_end_unscheduled(reason, 1);
   const Request& request = sequence.request;
   const bool whole = reason == FinishReason::Stop || reason == FinishReason::Length;
   // To the last token, so that queue + prefill + decode = end to end, exactly.
@@ -193,7 +196,7 @@ void EngineMetrics::on_finish(const Sequence& sequence, FinishReason reason, Tim
 std::string EngineMetrics::text(const EngineStats& stats, TimeNs now, std::string_view prefix) const {
   const MetricLabel model[] = {{"model_name", info_.model_name}};
   PrometheusText out(prefix, std::span(model).first(info_.model_name.empty() ? 0 : 1));
-  write_requests(out, stats, info_, now);
+  write_requests(out, stats, now);
   write_tokens(out, stats.scheduler);
   write_memory(out, stats, info_);
   write_engine(out, stats);

@@ -40,7 +40,6 @@ class Histogram {
 // What of an engine never changes.
 struct MetricsInfo {
   std::string model_name;  // label of every sample; empty = none
-  int32_t max_num_seqs = 0;
   int32_t block_size = 0;
   uint64_t block_bytes = 0;
   std::string kv_cache_dtype;
@@ -54,6 +53,8 @@ class EngineMetrics {
   void on_next_token(TimeNs gap) { inter_token_.observe(seconds(gap)); }
   // The end of one sequence, for whatever reason.
   void on_finish(const Sequence& sequence, FinishReason reason, TimeNs now);
+  // Of sequences that the scheduler never knew.
+  void on_end_unscheduled(FinishReason reason, int64_t count);
   void on_request(const SamplingParams& sampling);
   // A step with its tokens and the host time that planning and committing took.
   void on_step(int64_t scheduled_tokens, TimeNs scheduling);

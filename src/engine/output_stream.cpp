@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <tuple>
 #include <utility>
 
 namespace inflight {
@@ -104,13 +105,17 @@ void OutputStream::finish_choice(Choice& choice, const Finish& finish) {
 
 void OutputStream::keep_the_best() {
   std::vector<PositionLogprobs> prompt = std::move(choices_[0].pending.prompt_logprobs);
-  const auto mean = [](const Choice& choice) {
-    return choice.logprob_sum / std::max(choice.pending.output_token_count, 1);
+  // Whole answers before those that were cut off, and these before those that have nothing.
+  const auto worth = [](const Choice& choice) {
+    const StreamBatch& pending = choice.pending;
+    const bool whole = pending.finish == FinishReason::Stop || pending.finish == FinishReason::Length;
+    const int32_t count = pending.output_token_count;
+    return std::tuple(whole, count > 0, count > 0 ? choice.logprob_sum / count : 0.0);
   };
   // Of the prompt; choices that share what another one of them computed did not find it stored.
   const int32_t cached = std::ranges::min(
       choices_ | std::views::transform([](const Choice& choice) { return choice.pending.cached_token_count; }));
-  std::ranges::stable_sort(choices_, std::ranges::greater{}, mean);
+  std::ranges::stable_sort(choices_, std::ranges::greater{}, worth);
   choices_.resize(static_cast<size_t>(n_));
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].pending.index = static_cast<int32_t>(i);

@@ -142,7 +142,7 @@ void StepWatch::append(std::string& text, const Step& step) const {
   text += "]}";
 }
 
-std::string StepWatch::json(uint64_t since, const EngineStats& stats, const Limits& limits) const {
+std::string StepWatch::json(uint64_t since, const EngineStats& stats, int32_t block_size) const {
   const SchedulerStats& totals = stats.scheduler;
   std::unique_lock lock(mutex_);
   const uint64_t oldest = kept_ - std::min<uint64_t>(kept_, kSteps);
@@ -152,13 +152,13 @@ std::string StepWatch::json(uint64_t since, const EngineStats& stats, const Limi
       R"("max_num_batched_tokens":{},"requests":{{"submitted":{},"finished":{},"aborted":{},"failed":{}}},)"
       R"("tokens":{{"prompt":{},"cached":{},"output":{},"computed":{},"recomputed":{}}},"preemptions":{},)",
       seconds(clock_.now()), last_step, kept_ == 0 ? 0 : steps_[oldest % kSteps].number, stats.waiting, stats.running,
-      limits.max_num_seqs, limits.max_num_batched_tokens, totals.requests_added, totals.requests_finished,
+      stats.max_num_seqs, stats.max_num_batched_tokens, totals.requests_added, totals.requests_finished,
       totals.requests_aborted, totals.requests_failed, totals.prompt_tokens, totals.cached_tokens, totals.output_tokens,
       totals.scheduled_tokens, totals.recomputed_tokens, totals.preemptions);
   fmt::format_to(std::back_inserter(text),
                  R"("kv":{{"blocks":{},"block_size":{},"free":{},"cached":{},"used":{},"map":{}}},"ttft":{},"itl":{},)",
-                 stats.blocks_total, limits.block_size, stats.blocks_free, stats.blocks_stored, stats.blocks_referenced,
-                 map_, time_to_first_token_.json(), inter_token_.json());
+                 stats.blocks_total, block_size, stats.blocks_free, stats.blocks_stored, stats.blocks_referenced, map_,
+                 time_to_first_token_.json(), inter_token_.json());
   text += R"("steps":[)";
   const uint64_t end = kept_;
   Step step;  // a copy, made into text without the lock: the engine's thread waits for no reader

@@ -59,13 +59,8 @@ class StepWatch final : public Executor {
   void ask_for_map() { map_wanted_.store(true, std::memory_order_release); }
   [[nodiscard]] bool map_wanted() const { return map_wanted_.load(std::memory_order_acquire); }
 
-  struct Limits {
-    int32_t max_num_seqs = 0;
-    int32_t max_num_batched_tokens = 0;
-    int32_t block_size = 0;
-  };
   // The steps after number `since` that are kept, as inflight_engine_steps_json() describes.
-  [[nodiscard]] std::string json(uint64_t since, const EngineStats& stats, const Limits& limits) const;
+  [[nodiscard]] std::string json(uint64_t since, const EngineStats& stats, int32_t block_size) const;
 
  private:
   struct Share {

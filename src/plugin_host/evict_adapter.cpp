@@ -12,8 +12,6 @@
 namespace inflight {
 namespace {
 
-uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
-
 constexpr int64_t kUnwritten = std::numeric_limits<int64_t>::min() + 0x5eed;
 
 }  // namespace
@@ -22,8 +20,8 @@ EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& 
                            const PolicyOptions& options)
     : ops_(*policy.evict), environment_(environment), instance_(policy, options) {
   const inflight_evict_environment_t given{.struct_size = sizeof(inflight_evict_environment_t),
-                                           .units = count(environment.block_count),
-                                           .unit_tokens = count(environment.block_token_count),
+                                           .units = to_count(environment.block_count),
+                                           .unit_tokens = to_count(environment.block_token_count),
                                            .tiers = 1,
                                            .seed = options.seed};
   instance_.create([&](void** self) { return ops_.create(&instance_.host(), &given, &config.config(), self); });
@@ -70,7 +68,7 @@ void EvictAdapter::make_columns() {
   view_.tenant = make(INFLIGHT_UNIT_OWNER, tenant_);
   view_.priority = make(INFLIGHT_UNIT_OWNER, priority_);
   // Equal for all.
-  std::ranges::fill(tokens_, count(environment_.block_token_count));
+  std::ranges::fill(tokens_, to_count(environment_.block_token_count));
   std::ranges::fill(bytes_, environment_.block_bytes);
 }
 
@@ -80,20 +78,20 @@ const inflight_units_t& EvictAdapter::fill(std::span<const BlockId> blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const BlockId block = blocks[i];
     const RadixNode& node = blocks_->tree().node(block);
-    unit_[i] = count(to_integer(block));
+    unit_[i] = to_count(to_integer(block));
     key_[i] = node.key;
     if ((columns & INFLIGHT_UNIT_CHAIN) != 0) {
-      parent_[i] = node.parent != kNoBlock ? count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
-      depth_[i] = count(node.depth);
-      children_[i] = count(node.child_count);
+      parent_[i] = node.parent != kNoBlock ? to_count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
+      depth_[i] = to_count(node.depth);
+      children_[i] = to_count(node.child_count);
     }
     if ((columns & INFLIGHT_UNIT_TIMES) != 0) {
       created_[i] = node.created;
       last_use_[i] = node.last_use;
     }
     if ((columns & INFLIGHT_UNIT_USE) != 0) {
-      hits_[i] = count(node.hit_count);
-      references_[i] = count(blocks_->pool().references(block));
+      hits_[i] = to_count(node.hit_count);
+      references_[i] = to_count(blocks_->pool().references(block));
     }
     if ((columns & INFLIGHT_UNIT_COST) != 0) recompute_[i] = recompute_time(node);
     if ((columns & INFLIGHT_UNIT_OWNER) != 0) {
@@ -139,7 +137,7 @@ std::optional<uint32_t> EvictAdapter::parent_of(uint32_t unit) const {
 void EvictAdapter::pick(int32_t need, std::vector<BlockId>& out) {
   auto named = static_cast<uint32_t>(picked_.size());
   const bool answered =
-      instance_.call("pick", now_, [&] { return ops_.pick(instance_.self(), count(need), picked_.data(), &named); });
+      instance_.call("pick", now_, [&] { return ops_.pick(instance_.self(), to_count(need), picked_.data(), &named); });
   if (!answered) return;
   if (named > picked_.size()) {
     instance_.strike("pick", fmt::format("gave {} units, there was room for {}", named, picked_.size()));

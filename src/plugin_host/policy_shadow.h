@@ -38,6 +38,7 @@ class ShadowSchedule final : public SchedulePolicy {
   [[nodiscard]] Ranking ranking() const override;
   bool rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) override;
   [[nodiscard]] bool looks_at_prefixes() const override;
+  [[nodiscard]] bool limits_steps() const override { return in_force_.limits_steps() || candidate_.limits_steps(); }
   [[nodiscard]] uint32_t wanted_events() const override;
   void on_events(std::span<const SchedulerEvent> events) override;
   void limit_step(const StepView& view, StepLimits& limits) override;

@@ -17,15 +17,13 @@ uint32_t state_of(const Sequence& sequence) {
   }
 }
 
-uint32_t count(int32_t value) { return static_cast<uint32_t>(value); }
-
 }  // namespace
 
 std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit) {
   if (unit >= static_cast<uint32_t>(blocks.pool().block_count())) return std::nullopt;
   const RadixNode& node = blocks.tree().node(static_cast<BlockId>(unit));
   if (!node.stored()) return std::nullopt;
-  return node.parent != kNoBlock ? count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
+  return node.parent != kNoBlock ? to_count(to_integer(node.parent)) : INFLIGHT_UNIT_ROOT;
 }
 
 template <typename T, typename Get>
@@ -53,7 +51,7 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
 void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
   using S = const Sequence&;
   view_.id = column(id_, [](S s) { return to_integer(s.id); });
-  view_.slot = column(slot_, [](S s) { return count(s.slot); });
+  view_.slot = column(slot_, [](S s) { return to_count(s.slot); });
   if ((columns & INFLIGHT_COLUMN_STATE) != 0) view_.state = column(state_, state_of);
   if ((columns & INFLIGHT_COLUMN_PRIORITY) != 0) {
     view_.priority = column(priority_, [](S s) { return s.request.priority; });
@@ -74,34 +72,34 @@ void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {
     view_.e2e_deadline_ns = column(e2e_deadline_, [](S s) { return s.request.e2e_deadline; });
   }
   if ((columns & INFLIGHT_COLUMN_LENGTHS) != 0) {
-    view_.prompt_tokens = column(prompt_tokens_, [](S s) { return count(s.prompt_token_count); });
-    view_.output_tokens = column(output_tokens_, [](S s) { return count(s.output_token_count()); });
+    view_.prompt_tokens = column(prompt_tokens_, [](S s) { return to_count(s.prompt_token_count); });
+    view_.output_tokens = column(output_tokens_, [](S s) { return to_count(s.output_token_count()); });
     view_.max_output_tokens =
-        column(max_output_tokens_, [](S s) { return count(s.token_limit - s.prompt_token_count); });
-    view_.computed_tokens = column(computed_tokens_, [](S s) { return count(s.computed_token_count); });
+        column(max_output_tokens_, [](S s) { return to_count(s.token_limit - s.prompt_token_count); });
+    view_.computed_tokens = column(computed_tokens_, [](S s) { return to_count(s.computed_token_count); });
   }
   if ((columns & INFLIGHT_COLUMN_CACHED) != 0) {
     const int32_t width = blocks.block_token_count();
     view_.cached_tokens = column(cached_tokens_, [width](S s) {
       const bool running = s.state == SequenceState::Running;
-      return count(running ? s.prefix_hit_token_count : s.stored_prefix_block_count * width);
+      return to_count(running ? s.prefix_hit_token_count : s.stored_prefix_block_count * width);
     });
     view_.cached_unit = column(cached_unit_, [](S s) {
       const bool any = s.state != SequenceState::Running && s.stored_prefix_end != kNoBlock;
-      return any ? count(to_integer(s.stored_prefix_end)) : INFLIGHT_UNIT_ROOT;
+      return any ? to_count(to_integer(s.stored_prefix_end)) : INFLIGHT_UNIT_ROOT;
     });
   }
   if ((columns & INFLIGHT_COLUMN_BLOCKS) != 0) {
-    view_.blocks_held = column(blocks_held_, [](S s) { return count(s.held_block_count()); });
+    view_.blocks_held = column(blocks_held_, [](S s) { return to_count(s.held_block_count()); });
     view_.blocks_freeable =
-        column(blocks_freeable_, [&blocks](S s) { return count(blocks.freeable_count(s.block_table)); });
+        column(blocks_freeable_, [&blocks](S s) { return to_count(blocks.freeable_count(s.block_table)); });
   }
   if ((columns & INFLIGHT_COLUMN_PREDICTED) != 0) {
-    view_.predicted_output_tokens = column(predicted_, [](S s) { return count(s.predicted_output_tokens); });
+    view_.predicted_output_tokens = column(predicted_, [](S s) { return to_count(s.predicted_output_tokens); });
   }
   if ((columns & INFLIGHT_COLUMN_PREEMPTIONS) != 0) {
-    view_.preemptions = column(preemptions_, [](S s) { return count(s.preemption_count); });
-    view_.recomputed_tokens = column(recomputed_, [](S s) { return count(s.recomputed_token_count); });
+    view_.preemptions = column(preemptions_, [](S s) { return to_count(s.preemption_count); });
+    view_.recomputed_tokens = column(recomputed_, [](S s) { return to_count(s.recomputed_token_count); });
   }
   if ((columns & INFLIGHT_COLUMN_GROUPS) != 0) {
     view_.prefix_group =

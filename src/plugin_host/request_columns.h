@@ -2,6 +2,7 @@
 // Sequences as the columns that a policy reads: structure of arrays, filled only as far as asked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,6 +13,9 @@
 #include "sched/sequence.h"
 
 namespace inflight {
+
+// As plugins count: what is below 0 is none.
+[[nodiscard]] inline uint32_t to_count(int32_t value) { return static_cast<uint32_t>(std::max(value, 0)); }
 
 // The unit before a stored block, as policies name units; nullopt: `unit` is not stored.
 [[nodiscard]] std::optional<uint32_t> stored_parent(const KvBlocks& blocks, uint32_t unit);

@@ -26,8 +26,6 @@ static_assert(static_cast<uint32_t>(EventType::Attach) == INFLIGHT_EVENT_ATTACH 
               static_cast<uint32_t>(EventType::Param) == INFLIGHT_EVENT_PARAM);
 static_assert(static_cast<uint32_t>(NeedReason::Priority) == INFLIGHT_NEED_PRIORITY);
 
-uint32_t count(int32_t value) { return static_cast<uint32_t>(std::max(value, 0)); }
-
 // A wish of the policy as a limit: cut to what int32 holds; the scheduler cuts it to what is possible.
 int32_t limit(uint32_t value) {
   return static_cast<int32_t>(std::min<uint32_t>(value, std::numeric_limits<int32_t>::max()));
@@ -39,12 +37,12 @@ SchedAdapter::SchedAdapter(const inflight_policy_t& policy, const PluginConfig& 
                            const SchedEnvironment& environment, const PolicyOptions& options)
     : ops_(*policy.sched), instance_(policy, options) {
   const inflight_sched_environment_t given{.struct_size = sizeof(inflight_sched_environment_t),
-                                           .max_requests = count(environment.max_requests),
+                                           .max_requests = to_count(environment.max_requests),
                                            .max_tenants = limits::kTenantsMax,
-                                           .block_tokens = count(environment.block_token_count),
-                                           .total_blocks = count(environment.block_count),
-                                           .max_step_tokens = count(environment.max_num_batched_tokens),
-                                           .max_running = count(environment.max_num_seqs),
+                                           .block_tokens = to_count(environment.block_token_count),
+                                           .total_blocks = to_count(environment.block_count),
+                                           .max_step_tokens = to_count(environment.max_num_batched_tokens),
+                                           .max_running = to_count(environment.max_num_seqs),
                                            .reserved = 0,
                                            .seed = options.seed};
   instance_.create([&](void** self) { return ops_.create(&instance_.host(), &given, &config.config(), self); });
@@ -63,21 +61,21 @@ void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> wa
            .flags = 0,
            .step = view.step,
            .now_ns = view.now,
-           .max_step_tokens = count(view.config->max_num_batched_tokens),
-           .max_step_sequences = count(view.config->max_num_seqs),
-           .max_running = count(view.config->max_num_seqs),
-           .block_tokens = count(view.blocks->block_token_count()),
-           .free_blocks = count(pool.free_count()),
-           .evictable_blocks = count(pool.stored_count()),
-           .total_blocks = count(pool.block_count()),
+           .max_step_tokens = to_count(view.config->max_num_batched_tokens),
+           .max_step_sequences = to_count(view.config->max_num_seqs),
+           .max_running = to_count(view.config->max_num_seqs),
+           .block_tokens = to_count(view.blocks->block_token_count()),
+           .free_blocks = to_count(pool.free_count()),
+           .evictable_blocks = to_count(pool.stored_count()),
+           .total_blocks = to_count(pool.block_count()),
            .watermark_blocks = 0,
-           .tokens_left = count(view.tokens_left),
-           .sequences_left = count(view.sequences_left),
-           .prefilling = count(view.prefilling_count),
-           .decoding = count(static_cast<int32_t>(view.running.size()) - view.prefilling_count),
+           .tokens_left = to_count(view.tokens_left),
+           .sequences_left = to_count(view.sequences_left),
+           .prefilling = to_count(view.prefilling_count),
+           .decoding = to_count(static_cast<int32_t>(view.running.size()) - view.prefilling_count),
            .last_step_ns = view.last_step_duration,
-           .last_prefill_tokens = count(view.last_prefill_tokens),
-           .last_decode_sequences = count(view.last_decode_sequences),
+           .last_prefill_tokens = to_count(view.last_prefill_tokens),
+           .last_decode_sequences = to_count(view.last_decode_sequences),
            .reserve_ratio = view.reserve_ratio,
            .waiting = &waiting_.view(),
            .running = &running_.view(),
@@ -96,7 +94,7 @@ std::optional<uint32_t> SchedAdapter::stored_tokens(uint32_t slot) const {
   const std::span keys = std::span(sequence.keys).first(sequence.skippable_block_count(width));
   std::vector<BlockId> matched;
   view_->blocks->match(sequence.request.cache_salt, keys, sequence.tokens, matched);
-  return count(width) * static_cast<uint32_t>(matched.size());
+  return to_count(width) * static_cast<uint32_t>(matched.size());
 }
 
 TimeNs SchedAdapter::estimate(const StepWork& work) const {
@@ -196,10 +194,10 @@ void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
   inflight_plan_t plan{
       .struct_size = sizeof(inflight_plan_t),
       .flags = limits.shape == StepShape::PrefillOnly ? INFLIGHT_PLAN_PREFILL_ONLY : INFLIGHT_PLAN_DECODE_FIRST,
-      .step_tokens = count(limits.token_budget),
-      .prefill_tokens = count(limits.prefill_tokens),
-      .max_chunk = count(limits.chunk),
-      .max_admit = count(limits.admissions),
+      .step_tokens = to_count(limits.token_budget),
+      .prefill_tokens = to_count(limits.prefill_tokens),
+      .max_chunk = to_count(limits.chunk),
+      .max_admit = to_count(limits.admissions),
       .reserve_ratio = limits.reserve_ratio};
   if (!instance_.call("plan", view.now, [&] { return ops_.plan(instance_.self(), &step_, &plan); })) return;
   if (!(plan.reserve_ratio >= 0.0 && plan.reserve_ratio <= 1.0)) {
@@ -229,19 +227,19 @@ void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admis
     place = std::ranges::find(sequences, candidate.sequence);
     INFLIGHT_CHECK(place != sequences.end());
   }
-  step_.tokens_left = count(view.tokens_left);
-  step_.sequences_left = count(view.sequences_left);
-  step_.free_blocks = count(view.blocks->pool().free_count());
-  step_.evictable_blocks = count(view.blocks->pool().stored_count());
+  step_.tokens_left = to_count(view.tokens_left);
+  step_.sequences_left = to_count(view.sequences_left);
+  step_.free_blocks = to_count(view.blocks->pool().free_count());
+  step_.evictable_blocks = to_count(view.blocks->pool().stored_count());
   const inflight_candidate_t given{.struct_size = sizeof(inflight_candidate_t),
                                    .index = static_cast<uint32_t>(place - sequences.begin()),
-                                   .uncached_tokens = count(candidate.uncached_tokens),
-                                   .cached_tokens = count(candidate.cached_tokens),
-                                   .blocks_now = count(candidate.blocks_now),
-                                   .blocks_full = count(candidate.blocks_full)};
+                                   .uncached_tokens = to_count(candidate.uncached_tokens),
+                                   .cached_tokens = to_count(candidate.cached_tokens),
+                                   .blocks_now = to_count(candidate.blocks_now),
+                                   .blocks_full = to_count(candidate.blocks_full)};
   inflight_admission_t answer{.struct_size = sizeof(inflight_admission_t),
                               .decision = INFLIGHT_ADMIT,
-                              .max_tokens = count(admission.max_tokens),
+                              .max_tokens = to_count(admission.max_tokens),
                               .reserve_blocks = 0,
                               .reason = 0,
                               .reserved = 0};
@@ -283,8 +281,8 @@ void SchedAdapter::pick_victims(const StepView& view, const Need& need, std::vec
   fill_step(view, {});  // thousands may wait, and a pressed step asks several times
   const inflight_need_t given{.struct_size = sizeof(inflight_need_t),
                               .why = static_cast<uint32_t>(need.reason),
-                              .blocks = count(need.blocks),
-                              .for_slot = count(need.sequence->slot),
+                              .blocks = to_count(need.blocks),
+                              .for_slot = to_count(need.sequence->slot),
                               .for_request = to_integer(need.sequence->id)};
   indices_.resize(view.running.size());
   auto named = static_cast<uint32_t>(indices_.size());

@@ -178,6 +178,7 @@ int32_t Scheduler::add(Request request, TimeNs now) {
     first.request.cache_salt = own_salt;
   }
   begin_waiting(first, now);
+  stats_.queued_tokens += prompt_count;
   record(EventType::Arrive, first, now, first.request.tenant, first.prompt_token_count);
   return first.slot;
 }
@@ -244,6 +245,9 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
   } else {
     leave_waiting(sequence);
     release_host_blocks(sequence);
+    if (sequence.state == SequenceState::Waiting && sequence.choice == 0) {
+      stats_.queued_tokens -= sequence.prompt_token_count;
+    }
   }
   sequence.state = SequenceState::Finished;
   if (sequence.choice == 0) release_held_choices(sequence, now);

@@ -116,6 +116,7 @@ struct SchedulerStats {
   int64_t requests_aborted = 0;
   int64_t requests_failed = 0;
   int64_t prompt_tokens = 0;  // of admitted requests
+  int64_t queued_tokens = 0;  // now: prompt tokens of requests of which nothing was admitted; once a request
   int64_t cached_tokens = 0;  // of these, found stored
   int64_t output_tokens = 0;
   int64_t forced_tokens = 0;    // of these, known without drawing them: a grammar left no choice
@@ -185,7 +186,7 @@ class Scheduler {
   // or above what the scheduler was made with (max_num_seqs, max_num_batched_tokens, max_model_len, max_requests).
   void reconfigure(const SchedulerConfig& config);
 
-  // While true nobody is admitted; who runs goes on.
+  // While true no request begins; those that have begun go on, with all their choices and after a preemption.
   void hold_admissions(bool hold) { holds_admissions_ = hold; }
   // Forgets the stored prefixes that no sequence refers to, those in host memory too.
   void reset_prefix_cache(TimeNs now);
@@ -322,6 +323,8 @@ class Scheduler {
   void go_on_without_policy(TimeNs now);
   // scheduler_admission.cpp: waiting sequences
   void admit_waiting(TimeNs now);
+  void set_new_requests_aside();
+  void run_admission_pass(TimeNs now);
   void update_view();
   void rank_newcomers();
   void forget_ranks();
@@ -394,7 +397,8 @@ class Scheduler {
     Sequence* sequence;
     AdmissionResult result;
   };
-  std::vector<PassedOver> refused_;  // waiting sequences looked past in this step, and why
+  std::vector<PassedOver> refused_;   // waiting sequences looked past in this step, and why
+  std::vector<Sequence*> set_aside_;  // during a pass: may not begin now
   std::vector<WaitingKey> keys_;
   std::vector<BlockId> matched_;     // blocks that the candidate shares
   std::vector<BlockId> host_match_;  // its prefix in the host tier, when that part beyond matched_ is copied back

@@ -73,6 +73,23 @@ void Scheduler::update_view() {
 }
 
 void Scheduler::admit_waiting(TimeNs now) {
+  if (holds_admissions_) set_new_requests_aside();
+  run_admission_pass(now);
+  for (Sequence* const sequence : set_aside_) waiting_.push(sequence);
+  set_aside_.clear();
+}
+
+void Scheduler::set_new_requests_aside() {
+  std::vector<Sequence*> others;
+  while (!waiting_.empty()) {
+    Sequence* const sequence = waiting_.pop();
+    const bool begins = sequence->state == SequenceState::Waiting && sequence->choice == 0;
+    (begins ? set_aside_ : others).push_back(sequence);
+  }
+  for (Sequence* const sequence : others) waiting_.push(sequence);
+}
+
+void Scheduler::run_admission_pass(TimeNs now) {
   if (waiting_.empty()) return;
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
   pass_end_ = full ? AdmissionResult::NoSpace : AdmissionResult::Policy;
@@ -340,6 +357,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     sequence.first_scheduled_time = now;
     sequence.prefix_hit_token_count = computed_token_count;
     stats_.prompt_tokens += sequence.prompt_token_count;
+    if (sequence.choice == 0) stats_.queued_tokens -= sequence.prompt_token_count;
     stats_.cached_tokens += computed_token_count;
     if (!host_match_.empty()) {
       stats_.host_cached_tokens += computed_token_count - held * blocks_.block_token_count();
@@ -352,6 +370,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     record(EventType::Resume, sequence, now, known - computed_token_count, computed_token_count);
   }
   sequence.state = SequenceState::Running;
+  if (known - computed_token_count > 1) ++view_.prefilling_count;
   schedule(sequence, token_count);
   publish_full_blocks(sequence);
   note_computing(sequence);

@@ -103,7 +103,6 @@ StepLimits Scheduler::configured_limits(TimeNs now) {
 
 int32_t Scheduler::admissions_of_mode(TimeNs now) {
   wake_time_.reset();
-  if (holds_admissions_) return 0;
   if (config_.batching == BatchingMode::Continuous || config_.batching == BatchingMode::PrefillFirst) {
     return config_.max_requests;
   }

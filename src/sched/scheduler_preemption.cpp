@@ -106,6 +106,7 @@ void Scheduler::preempt(Sequence& victim, bool for_another, TimeNs now) {
     note.swapped_blocks = static_cast<int32_t>(victim.host_table.size()) - victim.released_block_count;
   }
   victim.lost_token_count = victim.computed_token_count;
+  if (victim.remaining_token_count() > 1) --view_.prefilling_count;
   leave_running(victim);
   std::erase(running_, &victim);
   note.blocks_used_after = blocks_.pool().referenced_count();

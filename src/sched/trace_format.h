@@ -14,7 +14,7 @@
 //   Policy    text: the policy from here on, the one on trial (recordings from before there was Trial: any other)
 //   Parameters  text: new parameters of the policy in force
 //   Limits    text: JSON of the limits that change
-//   Hold      whether from here on nobody is admitted (Scheduler::hold_admissions)
+//   Hold      whether from here on no request begins (Scheduler::hold_admissions)
 //   ResetPrefixCache  Scheduler::reset_prefix_cache
 //   Reset     differences begin anew at zero: what is before may be missing
 #pragma once

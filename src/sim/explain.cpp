@@ -58,7 +58,7 @@ class Explainer {
     time_ = record.time;
     std::visit([this](const auto& content) { apply(content); }, record.content);
   }
-  // held: nobody is admitted at the time.
+  // held: no request may begin at the time.
   void add_arrival(TimeNs time, const std::string& text, bool held) {
     time_ = time;
     held_ = held;
@@ -85,7 +85,7 @@ class Explainer {
   void apply(const TraceParameters&) {}
   void apply(const TraceLimits&) {}
   void apply(const TraceHold& hold) {
-    if (!running_ && (held_ || hold.holds)) add_held(0);
+    if (!begun_ && (held_ || hold.holds)) add_held(0);
     held_ = hold.holds;
   }
   void apply(const TraceResetPrefixCache&) {}
@@ -112,6 +112,7 @@ class Explainer {
               : fmt::format("{} computed tokens are lost and computed again later", preemption.lost_tokens));
     }
     for (const TracePlan::Entry& entry : plan.entries) {
+      begun_ = begun_ || entry.sequence == first_;
       if (entry.sequence == first_ && entry.computed + entry.scheduled >= prompt_tokens_ && first_token_step_ == 0) {
         first_token_step_ = plan.step;
       }
@@ -130,7 +131,7 @@ class Explainer {
       add(ExplainedKind::Rested, plan.step, "had no part in the step");
       return;
     }
-    if (held_) return add_held(plan.step);
+    if (held_ && !begun_) return add_held(plan.step);
     if (waits_for_first_) {
       const AdmissionResult result = AdmissionResult::NotReady;
       return add(ExplainedKind::Waited, plan.step,
@@ -172,6 +173,7 @@ class Explainer {
   uint64_t first_token_step_ = 0;  // the step that gives it; 0: not planned yet
   TimeNs time_ = 0;
   bool running_ = false, held_ = false, ended_ = false;
+  bool begun_ = false;  // the first choice has been in a step
   std::vector<ExplainedLine> lines_;
 };
 

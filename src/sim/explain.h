@@ -21,7 +21,7 @@ enum class ExplainedKind : uint8_t {
   Preempted,
   Cancelled,
   Finished,
-  Held,  // waits, since nobody is admitted (Scheduler::hold_admissions)
+  Held,  // waits, since no request may begin (Scheduler::hold_admissions)
 };
 [[nodiscard]] const char* to_string(ExplainedKind kind);  // "waited"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/byte_alphabet.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace inflight {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace inflight {
 namespace {

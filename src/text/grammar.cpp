@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "text/grammar_gbnf.h"
 #include "text/grammar_json.h"
 #include "text/grammar_regex.h"
 #include "text/grammar_tools.h"
-#include "text/utf8.h"
 
 namespace inflight {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace inflight::grammar {
 namespace {

@@ -4,12 +4,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/jinja_filter_table.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
 #include "text/jinja_strings.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 namespace {

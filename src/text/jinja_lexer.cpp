@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 namespace {

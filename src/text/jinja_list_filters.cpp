@@ -2,11 +2,11 @@
 // Filters of lists and mappings. What Jinja2 gives as a generator is a list here.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja_filter_table.h"
 #include "text/jinja_lexer.h"
 #include "text/jinja_strings.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
 #include "text/jinja_strings.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 

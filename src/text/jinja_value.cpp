@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "text/jinja_strings.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace inflight::jinja {
 namespace {

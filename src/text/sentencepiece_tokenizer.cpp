@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentencepiece_space.h"
-#include "text/utf8.h"
 
 namespace inflight {
 

@@ -34,6 +34,15 @@ static inflight_plugin_status_t rank(void* self, const inflight_units_t* units, 
   return INFLIGHT_PLUGIN_OK;
 }
 
+/* What has gone had no children left. */
+static inflight_plugin_status_t on_evict(void* self, const inflight_units_t* units) {
+  (void)self;
+  for (uint32_t i = 0; i < units->count; ++i) {
+    if (units->children[i] != 0) return INFLIGHT_PLUGIN_E_INTERNAL;
+  }
+  return INFLIGHT_PLUGIN_OK;
+}
+
 static inflight_plugin_status_t pick(void* self, uint32_t need, uint32_t* unit, uint32_t* count) {
   const faulty_evict_t* const strategy = self;
   (void)need;
@@ -55,7 +64,7 @@ static const inflight_param_t params[] = {
     {.key = "fault", .type = INFLIGHT_TYPE_STRING, .default_value = "none", .help = "which mistake to make"}};
 
 static const inflight_evict_ops_t rank_ops = {
-    .struct_size = sizeof(inflight_evict_ops_t), .create = create, .destroy = destroy, .rank = rank};
+    .struct_size = sizeof(inflight_evict_ops_t), .create = create, .destroy = destroy, .rank = rank, .on_evict = on_evict};
 static const inflight_evict_ops_t pick_ops = {
     .struct_size = sizeof(inflight_evict_ops_t), .create = create, .destroy = destroy, .pick = pick};
 

@@ -95,6 +95,22 @@ TEST(Embedding, IsWhatTheReferenceComputes) {
   }
 }
 
+TEST(Embedding, TellsWhatOfThePromptWasStored) {
+  Runtime runtime(demo_options());
+  const auto cached = [&](Pooling pooling) {
+    OutputStream* const stream = submit(runtime.engine(), prompt_of(40), pooling);
+    StreamBatch batch;
+    EXPECT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ready);
+    stream->release();
+    stream->release();
+    return batch.cached_token_count;
+  };
+  EXPECT_EQ(cached(Pooling::Last), 0);
+  EXPECT_EQ(cached(Pooling::Last), 32);
+  EXPECT_EQ(runtime.engine().stats().scheduler.cached_tokens, 32);
+  EXPECT_EQ(cached(Pooling::Mean), 0);  // all of it is computed
+}
+
 TEST(Embedding, IsTheSameBitsInEveryCompany) {
   const std::vector<int32_t> lengths = {1, 15, 16, 40, 100, 150};
   std::vector<std::vector<float>> alone;

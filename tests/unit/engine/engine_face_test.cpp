@@ -94,9 +94,11 @@ TEST(EngineFace, CountsWhatItRefuses) {
   options.setup.config.max_num_seqs = 2;
   options.service.queue = {.max_num_queued_reqs = 2, .max_num_queued_tokens = 50};
   EngineWorld world(options);
-  const auto submit = [&](int32_t tokens) {
+  const auto submit = [&](int32_t tokens, int32_t n = 1) {
     try {
-      world.engine->submit({.prompt = std::vector<TokenId>(static_cast<size_t>(tokens), 1)})->release();
+      SubmitOptions request{.prompt = std::vector<TokenId>(static_cast<size_t>(tokens), 1)};
+      request.sampling.n = n;
+      world.engine->submit(request)->release();
       return std::string("accepted");
     } catch (const Rejection& rejection) {
       return std::string(to_string(rejection.reason()));
@@ -113,7 +115,10 @@ TEST(EngineFace, CountsWhatItRefuses) {
   EXPECT_EQ(world.engine->stats().queued_tokens, 2);
   world.run();
   EXPECT_EQ(world.engine->stats().queued_tokens, 0);
-  EXPECT_EQ(submit(40), "accepted");
+  EXPECT_EQ(submit(40, 2), "accepted");  // a prompt is computed once, whatever is made of it
+  EXPECT_EQ(world.engine->stats().queued_tokens, 40);
+  world.engine->step();
+  EXPECT_EQ(world.engine->stats().queued_tokens, 0);
   world.run();
   EXPECT_TRUE(world.engine->drain());
   EXPECT_EQ(submit(1), "draining");
@@ -188,6 +193,37 @@ TEST(EngineFace, PausesNewRequestsOnly) {
   world.engine->resume();
   world.run();
   EXPECT_EQ(read_answer(waiting).tokens.size(), 10U);
+}
+
+// Truth: inflight.h: "running ones go on", also those that were preempted and the further choices of a prompt.
+TEST(EngineFace, WhatHasBegunGoesOnWhileNewRequestsArePaused) {
+  EngineWorld world(EngineWorld::host_driven(engine_options(33)));
+  std::vector<OutputStream*> streams;
+  for (TokenId i = 0; i < 4; ++i) {
+    SubmitOptions request{.prompt = std::vector<TokenId>(10, i)};
+    request.sampling.max_tokens = 110;
+    streams.push_back(world.engine->submit(request));
+  }
+  while (world.engine->stats().scheduler.preemptions == 0) ASSERT_TRUE(world.engine->step());
+  world.engine->pause(PauseMode::New);
+  SubmitOptions newcomer{.prompt = {9}};
+  newcomer.sampling.max_tokens = 1;
+  OutputStream* const waiting = world.engine->submit(newcomer);
+  world.run();
+  for (OutputStream* const stream : streams) EXPECT_EQ(read_answer(stream).tokens.size(), 110U);
+  StreamBatch batch;
+  EXPECT_EQ(waiting->next(std::chrono::milliseconds(0), batch), OutputStream::Next::TimedOut);
+  world.engine->resume();
+  world.run();
+  EXPECT_EQ(read_answer(waiting).tokens.size(), 1U);
+
+  SubmitOptions several{.prompt = std::vector<TokenId>(60, 5)};  // more than a step's tokens
+  several.sampling = {.max_tokens = 5, .n = 3};
+  OutputStream* const choices = world.engine->submit(several);
+  world.engine->step();
+  world.engine->pause(PauseMode::New);
+  world.run();
+  for (const Answer& answer : read_answers(choices, 3)) EXPECT_EQ(answer.tokens.size(), 5U);
 }
 
 // checklist 101: in each of five states the blocks are free within two steps of the cancellation.

@@ -97,6 +97,8 @@ TEST(FilterCompiler, TellsWhatIsWrongWithAGrammar) {
   EXPECT_TRUE(world.engine->healthy());
   world.engine->pause(PauseMode::All);
   EXPECT_EQ(world.engine->stats().scheduler.requests_failed, 1);
+  EXPECT_NE(world.engine->metrics_text().find("request_success_total{finished_reason=\"error\"} 1\n"),
+            std::string::npos);
 }
 
 TEST(FilterCompiler, ASteppedEngineWaitsForItsOnlyRequest) {
@@ -105,6 +107,45 @@ TEST(FilterCompiler, ASteppedEngineWaitsForItsOnlyRequest) {
       world.engine->submit(request_of(7), [](const std::stop_token&) { return std::make_unique<Even>(); });
   world.run();  // does not come to rest before the answer is complete
   EXPECT_EQ(read_answer(stream).tokens.size(), 7U);
+}
+
+// Whoever drives the engine sleeps for a grammar alone; what another thread asks for wakes it.
+TEST(FilterCompiler, ResumeWakesASteppedEngineThatWaitsForAGrammar) {
+  Gate gate;
+  EngineWorld world(EngineWorld::host_driven());
+  world.engine->pause(PauseMode::All);
+  OutputStream* const other = world.engine->submit(request_of(3));
+  OutputStream* const compiling = world.engine->submit(request_of(3), gate.source());
+  std::future<bool> stepped = std::async(std::launch::async, [&] { return world.engine->step(); });
+  gate.begun.wait();
+  EXPECT_EQ(stepped.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  world.engine->resume();
+  EXPECT_TRUE(stepped.get());
+  while (world.engine->stats().scheduler.requests_finished == 0) world.engine->step();
+  EXPECT_EQ(read_answer(other).tokens.size(), 3U);
+  gate.open();
+  world.run();
+  EXPECT_EQ(read_answer(compiling).tokens.size(), 3U);
+}
+
+// Truth: max_num_queued_tokens: "prompt tokens that wait to be computed".
+TEST(FilterCompiler, PromptsWaitInTheQueueMeanwhile) {
+  Gate gate;
+  EngineOptions options = EngineWorld::host_driven();
+  options.service.queue = {.max_num_queued_tokens = 4};
+  EngineWorld world(options);
+  OutputStream* const compiling = world.engine->submit(request_of(3, 2), gate.source());
+  world.engine->pause(PauseMode::All);
+  std::future<bool> stepped = std::async(std::launch::async, [&] { return world.engine->step(); });
+  gate.begun.wait();
+  world.engine->resume();
+  EXPECT_TRUE(stepped.get());
+  EXPECT_EQ(world.engine->stats().queued_tokens, 3);
+  EXPECT_THROW((void)world.engine->submit(request_of(3)), Rejection);
+  gate.open();
+  world.run();
+  EXPECT_EQ(world.engine->stats().queued_tokens, 0);
+  EXPECT_EQ(read_answers(compiling, 2)[1].tokens.size(), 3U);
 }
 
 // A source that comes to an end only when it is told to stop.

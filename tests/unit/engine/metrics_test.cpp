@@ -210,6 +210,20 @@ TEST(EngineLog, NoWarningOfPreemptionsByPriority) {
   EXPECT_TRUE(warnings.empty()) << warnings.front();
 }
 
+// Truth: the limits that reconfigure() sets are in force.
+TEST(EngineMetrics, OccupancyIsOfTheLimitInForce) {
+  EngineWorld world(EngineWorld::host_driven());
+  world.engine->reconfigure(R"({"max_num_seqs": 2, "max_num_batched_tokens": 24})");
+  SubmitOptions request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 9;
+  OutputStream* const stream = world.engine->submit(request);
+  world.engine->step();
+  EXPECT_NE(world.engine->metrics_text().find("batch_occupancy_perc 0.5\n"), std::string::npos);
+  EXPECT_NE(world.engine->steps_json(0).find(R"("max_num_seqs":2,"max_num_batched_tokens":24)"), std::string::npos);
+  world.run();
+  read_answer(stream);
+}
+
 TEST(EngineStats, RatesCoverTheLastThirtySeconds) {
   constexpr TimeNs kSecond = 1'000'000'000;
   RateWindow young;

@@ -90,6 +90,23 @@ TEST(OutputStream, AnEndRuleCutsAChoiceBeforeTheBestIsChosen) {
   stream->release();
 }
 
+// Truth: inflight.h: those of the highest mean logprob are given; one without tokens has no mean.
+TEST(OutputStream, TheBestIsAWholeAnswerWhereThereIsOne) {
+  for (const bool one_is_whole : {false, true}) {
+    auto* const stream = new OutputStream(RequestId{1}, 3, 1, 3);
+    EXPECT_FALSE(stream->push_finish(0, {.reason = FinishReason::Abort}));
+    EXPECT_TRUE(stream->push_token(1, 8, -0.1F, {}));
+    EXPECT_FALSE(stream->push_finish(1, {.reason = FinishReason::Abort}));
+    EXPECT_TRUE(stream->push_token(2, 9, -2.0F, {}));
+    EXPECT_TRUE(stream->push_finish(2, {.reason = one_is_whole ? FinishReason::Length : FinishReason::Abort}));
+    StreamBatch batch;
+    EXPECT_EQ(stream->next(std::chrono::milliseconds(0), batch), OutputStream::Next::Ready);
+    EXPECT_EQ(batch.tokens, std::vector<TokenId>{one_is_whole ? 9 : 8});
+    stream->release();
+    stream->release();
+  }
+}
+
 TEST(OutputStream, AnEndForAllLeavesThoseThatHaveOne) {
   auto* const stream = new OutputStream(RequestId{1}, 3, 3, 0);
   StreamBatch batch;

@@ -196,16 +196,21 @@ TEST(Gates, WhoIsNotReadyBlocksNobody) {
 // Which needs made the scheduler look for victims.
 class NeedCounter final : public SchedulePolicy {
  public:
-  void pick_victims(const StepView&, const Need& need, std::vector<Sequence*>&) override {
+  void pick_victims(const StepView& view, const Need& need, std::vector<Sequence*>&) override {
     ++(need.reason == NeedReason::Decode ? decode : prefill);
+    // Decodes come first, so that prompts are as they were; others may have been preempted in this step.
+    const auto prompts = std::ranges::count_if(
+        view.running, [](const Sequence* sequence) { return sequence->remaining_token_count() > 1; });
+    EXPECT_EQ(view.prefilling_count, prompts);
+    prompts_seen += static_cast<int>(prompts);
   }
-  int decode = 0, prefill = 0;
+  int decode = 0, prefill = 0, prompts_seen = 0;
 };
 
 // checklist 21, 23: never more than the pool's tokens are used, all of them are; and whoever is admitted has the blocks
 // of its whole prompt, so that no chunk ever lacks one.
 TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
-  int most_used_of_all = 0, decode_needs = 0;
+  int most_used_of_all = 0, decode_needs = 0, prompts_seen = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Rng rng(seed);
     WorldOptions options = world_of(rng.between(2, 8), rng.between(8, 40), rng.between(20, 40));
@@ -227,9 +232,11 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
     world.run();
     EXPECT_EQ(policy.prefill, 0) << "seed " << seed;
     decode_needs += policy.decode;
+    prompts_seen += policy.prompts_seen;
     most_used_of_all += most_used == options.blocks.block_count;
   }
   EXPECT_GT(decode_needs, 100);
+  EXPECT_GT(prompts_seen, 10);
   EXPECT_GT(most_used_of_all, 15);
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "support/expect_error.h"
-#include "text/utf8.h"
 #include "unit/text/vocabularies.h"
 
 namespace inflight {

@@ -14,12 +14,12 @@
 
 #include "base/bounded_json.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "support/bounded_run.h"
 #include "support/expect_error.h"
 #include "text/grammar.h"
 #include "text/grammar_tools.h"
 #include "text/tool_call_format.h"
-#include "text/utf8.h"
 
 namespace inflight {
 namespace {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "model/model_loader.h"
 #include "support/test_data.h"
 #include "text/detokenizer.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 #include "unit/text/vocabularies.h"
 
 namespace inflight {

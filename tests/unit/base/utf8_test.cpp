@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Characters and ill-formed bytes against the Unicode standard's own examples (§3.9, tables 3-8 to 3-11).
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 

@@ -267,6 +267,10 @@ def main():
     options = parser.parse_args()
     if "azure" in options.tests and not options.azure:
         parser.error("the test azure needs --azure FILE")
+    names = [model.stem for model in options.models]
+    for pair in options.openvino_model:
+        if pair.partition("=")[0] not in names or "=" not in pair:
+            parser.error(f"--openvino-model is {pair}, allowed: NAME=FOLDER with a NAME of {', '.join(names)}")
     options.openvino_model = dict(pair.split("=", 1) for pair in options.openvino_model)
     print(HEADER)
     rows = measure(options)

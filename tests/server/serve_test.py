@@ -119,7 +119,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(server.post("/tokenize", with_null), server.post("/tokenize", {"prompt": "a"}))
         message = {"role": "user", "content": "x", "name": 5}
         self.check(400, "POST", "/tokenize", {"messages": [message]}, param="messages[0].name", says="5")
-        self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens", says="1.5")
+        self.check(400, "POST", "/detokenize", {"tokens": [1.5]}, param="tokens[0]", says="1.5")
         self.assertEqual(server.post("/detokenize", {"tokens": [50.0]}), server.post("/detokenize", {"tokens": [50]}))
         self.check(413, "POST", "/v1/completions", b"x" * (17 << 20), says="16777216")
         self.assertEqual(server.request("POST", "/v1/completions", STORY, {"Content-Encoding": "identity"})[0], 200)

@@ -63,8 +63,11 @@ static inflight_plugin_status_t pick(void* self, uint32_t need, uint32_t* unit, 
 static const inflight_param_t params[] = {
     {.key = "fault", .type = INFLIGHT_TYPE_STRING, .default_value = "none", .help = "which mistake to make"}};
 
-static const inflight_evict_ops_t rank_ops = {
-    .struct_size = sizeof(inflight_evict_ops_t), .create = create, .destroy = destroy, .rank = rank, .on_evict = on_evict};
+static const inflight_evict_ops_t rank_ops = {.struct_size = sizeof(inflight_evict_ops_t),
+                                              .create = create,
+                                              .destroy = destroy,
+                                              .rank = rank,
+                                              .on_evict = on_evict};
 static const inflight_evict_ops_t pick_ops = {
     .struct_size = sizeof(inflight_evict_ops_t), .create = create, .destroy = destroy, .pick = pick};
 

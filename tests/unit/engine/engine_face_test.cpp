@@ -210,6 +210,7 @@ TEST(EngineFace, WhatHasBegunGoesOnWhileNewRequestsArePaused) {
   newcomer.sampling.max_tokens = 1;
   OutputStream* const waiting = world.engine->submit(newcomer);
   world.run();
+  ASSERT_EQ(world.engine->stats().scheduler.requests_finished, 4);
   for (OutputStream* const stream : streams) EXPECT_EQ(read_answer(stream).tokens.size(), 110U);
   StreamBatch batch;
   EXPECT_EQ(waiting->next(std::chrono::milliseconds(0), batch), OutputStream::Next::TimedOut);
@@ -223,6 +224,7 @@ TEST(EngineFace, WhatHasBegunGoesOnWhileNewRequestsArePaused) {
   world.engine->step();
   world.engine->pause(PauseMode::New);
   world.run();
+  ASSERT_EQ(world.engine->stats().scheduler.requests_finished, 8);
   for (const Answer& answer : read_answers(choices, 3)) EXPECT_EQ(answer.tokens.size(), 5U);
 }
 

@@ -240,6 +240,21 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
   EXPECT_GT(most_used_of_all, 15);
 }
 
+// Five decodes want a block each, which three prompts in progress have two of each.
+TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
+  WorldOptions options = world_of(8, 40, 11);
+  options.config.long_prefill_token_threshold = 3;
+  options.config.schedule_conservativeness = 0.0;
+  NeedCounter policy;
+  SchedulerWorld world(options, &policy);
+  for (uint64_t i = 0; i < 5; ++i) world.add({.prompt = random_prompt(3, i), .max_tokens = 4});
+  for (uint64_t i = 5; i < 8; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 1});
+  for (int i = 0; i < 3; ++i) world.step();
+  EXPECT_EQ(policy.decode, 3);
+  EXPECT_EQ(policy.prompts_seen, 3 + 2 + 1);
+  world.run();
+}
+
 // checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
 TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
   SchedulerWorld world(world_of(4, 24, 200));

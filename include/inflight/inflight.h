@@ -261,7 +261,7 @@ typedef struct inflight_request_params {
   size_t dry_sequence_breaker_count;
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
-  uint8_t include_stop_str_in_output; /* the text of the stop string or token that ended the answer, too (0)      */
+  uint8_t include_stop_str_in_output; /* the text of the stop string or token that ended the answer, too (0)     */
 
   /* Structured output: the whole answer follows at most one of these. It is compiled while the request waits; what is
      wrong with it ends the stream with INFLIGHT_FINISH_ERROR. NULL or 0 = none. */

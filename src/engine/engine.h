@@ -207,7 +207,6 @@ class Engine {
   void execute(FilterCompiler::Result& result);
   void add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter);
   bool end_compiling(RequestId request, const OutputStream::Finish& finish);
-  std::optional<SubmitCommand> take_compiling(RequestId request);
   void execute(const CancelCommand& command);
   void execute(PolicyCommand& command);
   void execute(ChangeCommand& command);
@@ -265,8 +264,6 @@ class Engine {
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
   // Requests whose filter is being made; the scheduler does not know them yet.
   std::unordered_map<uint64_t, SubmitCommand> compiling_;
-  int32_t compiling_sequences_ = 0;
-  int64_t compiling_tokens_ = 0;  // of their prompts
   int64_t aborted_compiling_ = 0, failed_compiling_ = 0;
   std::string abort_note_;  // what clients of requests that the engine ends now are told
   int64_t expired_ = 0;

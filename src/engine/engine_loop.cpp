@@ -17,19 +17,7 @@ void Engine::execute(SubmitCommand& command) {
   if (command.expiry != kNoDeadline) expiries_.emplace(command.expiry, id);
   if (!command.filter_source) return add(command, nullptr);
   compiler_.start(id, std::move(command.filter_source));
-  compiling_sequences_ += command.request.sampling.choice_count();
-  compiling_tokens_ += static_cast<int64_t>(command.request.prompt.size());
   compiling_.emplace(to_integer(id), std::move(command));
-}
-
-// Nothing: it was not compiling (any more).
-std::optional<Engine::SubmitCommand> Engine::take_compiling(RequestId request) {
-  auto node = compiling_.extract(to_integer(request));
-  if (node.empty()) return std::nullopt;
-  SubmitCommand& command = node.mapped();
-  compiling_sequences_ -= command.request.sampling.choice_count();
-  compiling_tokens_ -= static_cast<int64_t>(command.request.prompt.size());
-  return std::move(command);
 }
 
 void Engine::execute(FilterCompiler::Result& result) {
@@ -37,19 +25,24 @@ void Engine::execute(FilterCompiler::Result& result) {
     end_compiling(result.request, {.reason = FinishReason::Error, .error = result.error, .error_code = result.code});
     return;
   }
-  if (auto command = take_compiling(result.request)) add(*command, std::move(result.filter));
+  const auto found = compiling_.find(to_integer(result.request));
+  if (found == compiling_.end()) return;  // it was cancelled
+  add(found->second, std::move(result.filter));
+  compiling_.erase(found);
 }
 
 // Ends a request that the scheduler does not know yet.  False: it is not one of these.
 bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish) {
-  const auto command = take_compiling(request);
-  if (!command) return false;
+  const auto found = compiling_.find(to_integer(request));
+  if (found == compiling_.end()) return false;
   compiler_.forget(request);
-  const int32_t count = command->request.sampling.choice_count();
+  OutputStream* const stream = found->second.stream;
+  const int32_t count = found->second.request.sampling.choice_count();
   departures_.add(clock_.now(), count);
-  metrics_.on_end_unscheduled(finish.reason, count);
-  command->stream->push_finish_to_all(finish);
-  command->stream->release();
+  metrics_.count_ended(finish.reason, count);
+  stream->push_finish_to_all(finish);
+  compiling_.erase(found);
+  stream->release();
   (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
   ended_sequences_ += count;
   return true;
@@ -316,10 +309,16 @@ void Engine::observe_step() {
 
 void Engine::publish_stats() {
   const BlockPool& pool = blocks_.pool();
+  int32_t compiling = 0;
+  int64_t compiling_tokens = 0;
+  for (const auto& [id, command] : compiling_) {
+    compiling += command.request.sampling.choice_count();
+    compiling_tokens += static_cast<int64_t>(command.request.prompt.size());
+  }
   const std::scoped_lock lock(mutex_);
   stats_ = {.scheduler = scheduler_.stats(),
-            .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling_sequences_,
-            .compiling = compiling_sequences_,
+            .waiting = scheduler_.waiting_count() + scheduler_.held_count() + compiling,
+            .compiling = compiling,
             .running = scheduler_.running_count(),
             .free_rows = scheduler_.free_row_count(),
             .max_num_seqs = scheduler_.config().max_num_seqs,
@@ -335,10 +334,10 @@ void Engine::publish_stats() {
             .new_token_ratio = scheduler_.new_token_ratio(),
             .recompute_tax = scheduler_.recompute_tax(),
             .thrashing = scheduler_.thrashing(),
-            .queued_tokens = scheduler_.stats().queued_tokens + compiling_tokens_,
+            .queued_tokens = scheduler_.queued_token_count() + compiling_tokens,
             .expired = expired_,
             .departures = departures_};
-  stats_.scheduler.requests_added += compiling_sequences_ + aborted_compiling_ + failed_compiling_;
+  stats_.scheduler.requests_added += compiling + aborted_compiling_ + failed_compiling_;
   stats_.scheduler.requests_aborted += aborted_compiling_;
   stats_.scheduler.requests_failed += failed_compiling_;
   sequence_count_ -= std::exchange(ended_sequences_, 0);  // here: who waits for the last one finds it in the stats

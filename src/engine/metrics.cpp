@@ -169,12 +169,12 @@ void EngineMetrics::on_step(int64_t scheduled_tokens, TimeNs scheduling) {
   schedule_time_.observe(seconds(scheduling));
 }
 
-void EngineMetrics::on_end_unscheduled(FinishReason reason, int64_t count) {
-  finished_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);
+void EngineMetrics::count_ended(FinishReason reason, int64_t sequences) {
+  finished_[static_cast<size_t>(reason)].fetch_add(sequences, std::memory_order_relaxed);
 }
 
 void EngineMetrics::on_finish(const Sequence& sequence, FinishReason reason, TimeNs now) {
-  on_end_unscheduled(reason, 1);
+  count_ended(reason, 1);
   const Request& request = sequence.request;
   const bool whole = reason == FinishReason::Stop || reason == FinishReason::Length;
   // To the last token, so that queue + prefill + decode = end to end, exactly.

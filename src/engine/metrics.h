@@ -53,8 +53,8 @@ class EngineMetrics {
   void on_next_token(TimeNs gap) { inter_token_.observe(seconds(gap)); }
   // The end of one sequence, for whatever reason.
   void on_finish(const Sequence& sequence, FinishReason reason, TimeNs now);
-  // Of sequences that the scheduler never knew.
-  void on_end_unscheduled(FinishReason reason, int64_t count);
+  // on_finish() counts its own.
+  void count_ended(FinishReason reason, int64_t sequences);
   void on_request(const SamplingParams& sampling);
   // A step with its tokens and the host time that planning and committing took.
   void on_step(int64_t scheduled_tokens, TimeNs scheduling);

@@ -93,6 +93,7 @@ void Scheduler::begin_waiting(Sequence& sequence, TimeNs now) {
       output_estimator_.estimate(sequence.request.tenant, sequence.request.predicted_output_tokens,
                                  sequence.token_limit - sequence.prompt_token_count);
   sequence.queued_time = now;
+  if (!sequence.request_has_begun()) queued_token_count_ += sequence.prompt_token_count;
   unranked_.push_back(&sequence);
   if (watches_prefixes_) prefix_watch_.add(sequence);
 }
@@ -178,7 +179,6 @@ int32_t Scheduler::add(Request request, TimeNs now) {
     first.request.cache_salt = own_salt;
   }
   begin_waiting(first, now);
-  stats_.queued_tokens += prompt_count;
   record(EventType::Arrive, first, now, first.request.tenant, first.prompt_token_count);
   return first.slot;
 }
@@ -213,6 +213,7 @@ bool Scheduler::cancel_choice(RequestId request, int32_t choice, FinishReason re
 
 void Scheduler::leave_waiting(Sequence& sequence) {
   sequence.passed_count = 0;
+  if (!sequence.request_has_begun()) queued_token_count_ -= sequence.prompt_token_count;
   prefix_watch_.remove(sequence);
   const auto unranked = std::ranges::find(unranked_, &sequence);
   if (unranked != unranked_.end()) {
@@ -245,9 +246,6 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, FinishCause caus
   } else {
     leave_waiting(sequence);
     release_host_blocks(sequence);
-    if (sequence.state == SequenceState::Waiting && sequence.choice == 0) {
-      stats_.queued_tokens -= sequence.prompt_token_count;
-    }
   }
   sequence.state = SequenceState::Finished;
   if (sequence.choice == 0) release_held_choices(sequence, now);

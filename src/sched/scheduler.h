@@ -116,7 +116,6 @@ struct SchedulerStats {
   int64_t requests_aborted = 0;
   int64_t requests_failed = 0;
   int64_t prompt_tokens = 0;  // of admitted requests
-  int64_t queued_tokens = 0;  // now: prompt tokens of requests of which nothing was admitted; once a request
   int64_t cached_tokens = 0;  // of these, found stored
   int64_t output_tokens = 0;
   int64_t forced_tokens = 0;    // of these, known without drawing them: a grammar left no choice
@@ -203,6 +202,8 @@ class Scheduler {
   [[nodiscard]] double new_token_ratio() const { return new_token_ratio_.value(); }
   [[nodiscard]] const KvBlocks& blocks() const { return blocks_; }
   [[nodiscard]] int32_t waiting_count() const { return waiting_.count() + static_cast<int32_t>(unranked_.size()); }
+  // Prompt tokens of requests that have not begun, each prompt once.
+  [[nodiscard]] int64_t queued_token_count() const { return queued_token_count_; }
   [[nodiscard]] int32_t running_count() const { return static_cast<int32_t>(running_.size()); }
   // Rows of a batch that nobody has; 0 also while more run than a lowered max_num_seqs allows.
   [[nodiscard]] int32_t free_row_count() const { return std::max(config_.max_num_seqs - running_count(), 0); }
@@ -373,6 +374,7 @@ class Scheduler {
   std::vector<int32_t> free_rows_;
   std::unordered_map<uint64_t, int32_t> slot_of_request_;  // of its first live choice
   int32_t held_count_ = 0;
+  int64_t queued_token_count_ = 0;
   uint64_t next_sequence_id_ = 1;
 
   WaitingList waiting_;

@@ -83,8 +83,7 @@ void Scheduler::set_new_requests_aside() {
   std::vector<Sequence*> others;
   while (!waiting_.empty()) {
     Sequence* const sequence = waiting_.pop();
-    const bool begins = sequence->state == SequenceState::Waiting && sequence->choice == 0;
-    (begins ? set_aside_ : others).push_back(sequence);
+    (sequence->request_has_begun() ? others : set_aside_).push_back(sequence);
   }
   for (Sequence* const sequence : others) waiting_.push(sequence);
 }
@@ -327,7 +326,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   const int32_t known = sequence.known_token_count();
   leave_waiting(sequence);
   // Once a request: neither its further choices nor its return after a preemption count.
-  if (sequence.state == SequenceState::Waiting && sequence.choice == 0) blocks_.note_hits(matched_);
+  if (!sequence.request_has_begun()) blocks_.note_hits(matched_);
   blocks_.share(matched_);
   sequence.block_table.assign(static_cast<size_t>(sequence.released_block_count), kNoBlock);
   sequence.block_table.insert(sequence.block_table.end(), matched_.begin(), matched_.end());
@@ -357,7 +356,6 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     sequence.first_scheduled_time = now;
     sequence.prefix_hit_token_count = computed_token_count;
     stats_.prompt_tokens += sequence.prompt_token_count;
-    if (sequence.choice == 0) stats_.queued_tokens -= sequence.prompt_token_count;
     stats_.cached_tokens += computed_token_count;
     if (!host_match_.empty()) {
       stats_.host_cached_tokens += computed_token_count - held * blocks_.block_token_count();
@@ -370,7 +368,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
     record(EventType::Resume, sequence, now, known - computed_token_count, computed_token_count);
   }
   sequence.state = SequenceState::Running;
-  if (known - computed_token_count > 1) ++view_.prefilling_count;
+  if (sequence.remaining_token_count() > 1) ++view_.prefilling_count;
   schedule(sequence, token_count);
   publish_full_blocks(sequence);
   note_computing(sequence);

@@ -106,6 +106,8 @@ struct alignas(64) Sequence {
     __builtin_prefetch(keys.data() + keys.size(), 1);
   }
 
+  // False: of this one's request, which it is the first choice of, nothing was ever admitted.
+  [[nodiscard]] bool request_has_begun() const { return state != SequenceState::Waiting || choice > 0; }
   [[nodiscard]] int32_t known_token_count() const { return static_cast<int32_t>(tokens.size()) + unread_token_count; }
   // Blocks that may be taken as stored: full ones before the newest token, which is always computed since its logits
   // are wanted.   width: tokens of a block.

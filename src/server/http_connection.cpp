@@ -248,7 +248,6 @@ void HttpConnection::dispatch() {
   head_only_ = request.method == "HEAD";
   state_ = State::Answering;
   answered_ = false;
-  common_headers_.clear();
   exchange_ = host_.open_exchange(*this);
   host_.handle(*this, std::move(request));
 }
@@ -259,7 +258,6 @@ void HttpConnection::reject(int status, const std::string& message) {
   input_.clear();
   path_ = parser_ ? split_target(parser_->get()).first : "";
   head_only_ = parser_ && parser_->get().method() == http::verb::head;
-  common_headers_.clear();  // of the request before
   respond(ApiError(status, message).response(path_));
   state_ = State::Lingering;
   set_deadline(kLingerTime);
@@ -376,6 +374,7 @@ void HttpConnection::finish_exchange() {
   if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), false);
   producer_.reset();
   body_share_.reset();
+  common_headers_.clear();
   answered_ = false;
   if (keep_alive_ && !host_.draining()) {
     state_ = State::Idle;

@@ -85,15 +85,15 @@ bool is_whole(const Json& value) {
          (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
-void refuse(const std::string& path, const Json& value, std::string_view expected) {
-  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", path, describe(value), expected), path);
+void refuse(std::string_view path, const Json& value, std::string_view expected) {
+  throw ApiError(400, fmt::format("'{}' is {}, {} is expected", path, describe(value), expected), std::string(path));
 }
 
-void check_object(const std::string& path, const Json& value) {
+void check_object(std::string_view path, const Json& value) {
   if (!value.is_object()) refuse(path, value, "an object");
 }
 
-void check_array(const std::string& path, const Json& value) {
+void check_array(std::string_view path, const Json& value) {
   if (!value.is_array()) refuse(path, value, "an array");
 }
 
@@ -141,12 +141,10 @@ bool flag_at(const Json& object, const char* key, const std::string& path, bool 
 
 const std::string& text_at(const Json& object, const char* key, const std::string& path) {
   const Json* const value = find(object, key);
-  if (value == nullptr || !value->is_string()) {
-    const std::string place = member_of(path, key);
-    const std::string what = value == nullptr ? "missing" : describe(*value);
-    throw ApiError(400, fmt::format("'{}' is {}, a string is expected", place, what), place);
-  }
-  return value->get_ref<const std::string&>();
+  if (value != nullptr && value->is_string()) return value->get_ref<const std::string&>();
+  const std::string place = member_of(path, key);
+  if (value != nullptr) refuse(place, *value, "a string");
+  throw ApiError(400, fmt::format("'{}' is missing, a string is expected", place), place);
 }
 
 }  // namespace inflight::server

@@ -32,9 +32,9 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;  // of members' names
 [[nodiscard]] std::string describe(const Json& value);
 
 // ERRORS: ApiError 400 naming the field, what it is and what is expected.
-[[noreturn]] void refuse(const std::string& path, const Json& value, std::string_view expected);
-void check_object(const std::string& path, const Json& value);
-void check_array(const std::string& path, const Json& value);
+[[noreturn]] void refuse(std::string_view path, const Json& value, std::string_view expected);
+void check_object(std::string_view path, const Json& value);
+void check_array(std::string_view path, const Json& value);
 
 // ERRORS: ApiError 400 naming the first member of `object` that is none of `allowed`.
 void check_names(const Json& object, std::initializer_list<std::string_view> allowed, const std::string& path = "");

@@ -418,14 +418,14 @@ std::string range_of(const Field& field) {
 
 void read_integer(const Field& field, const Json& value, Request& request) {
   const bool fits = is_whole(value) && value.get<double>() >= field.min && value.get<double>() <= field.max;
-  if (!fits) refuse(std::string(field.name), value, "an integer " + range_of(field));
+  if (!fits) refuse(field.name, value, "an integer " + range_of(field));
   field.integer(request) = value.get<int32_t>();
 }
 
 void read_number(const Field& field, const Json& value, Request& request) {
   const bool fits = value.is_number() && value.get<double>() <= field.max &&
                     (field.above_min ? value.get<double>() > field.min : value.get<double>() >= field.min);
-  if (!fits) refuse(std::string(field.name), value, "a number " + range_of(field));
+  if (!fits) refuse(field.name, value, "a number " + range_of(field));
   if (field.number != nullptr) {
     field.number(request) = value.get<float>();
   } else {
@@ -434,7 +434,7 @@ void read_number(const Field& field, const Json& value, Request& request) {
 }
 
 void read_boolean(const Field& field, const Json& value, Request& request) {
-  if (!value.is_boolean()) refuse(std::string(field.name), value, "true or false");
+  if (!value.is_boolean()) refuse(field.name, value, "true or false");
   if (field.boolean != nullptr) {
     field.boolean(request) = value.get<bool>();
   } else {
@@ -444,7 +444,7 @@ void read_boolean(const Field& field, const Json& value, Request& request) {
 
 void read_string(const Field& field, const Json& value, Request& request) {
   if (!value.is_string() || static_cast<double>(character_count(value.get_ref<const std::string&>())) > field.max) {
-    refuse(std::string(field.name), value, fmt::format("a string of at most {} characters", field.max));
+    refuse(field.name, value, fmt::format("a string of at most {} characters", field.max));
   }
   refuse_nul(std::string(field.name), value.get_ref<const std::string&>());
   field.text(request) = value.get<std::string>();

@@ -49,7 +49,7 @@ void check_name(std::string_view key, const Json& value) {
       value.is_string() && std::ranges::all_of(value.get_ref<const std::string&>(), [](char letter) {
         return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '-' || letter == '_';
       });
-  if (!fits) refuse(std::string(key), value, "a name");
+  if (!fits) refuse(key, value, "a name");
 }
 
 // The simulator itself keeps what it holds within bounds.
@@ -66,7 +66,7 @@ void check_number(const Key& key, const Json& value) {
   const bool fits = key.whole ? is_whole(value) : value.is_number();
   if (fits && value.get<double>() >= key.least && value.get<double>() <= key.most) return;
   const char* const kind = key.whole ? "an integer" : "a number";
-  refuse(std::string(key.name), value, fmt::format("{} between {} and {}", kind, key.least, key.most));
+  refuse(key.name, value, fmt::format("{} between {} and {}", kind, key.least, key.most));
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/text_routes.h"
 
-#include <fmt/format.h>
-
-#include <string_view>
-
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/field_readers.h"

@@ -100,7 +100,7 @@ bool CharacterSet::contains(char32_t code_point) const {
 int64_t Builder::size_of(const Node& node) const {
   int64_t size = 1;
   for (const NodeId part : node.parts) size += nodes_[static_cast<size_t>(part)].size;
-  if (node.kind == Kind::Repeat) size *= std::max<int64_t>(1, node.min + node.optional_count());
+  if (node.kind == Kind::Repeat) size *= std::max<int64_t>(1, node.copy_count());
   if (node.kind == Kind::Automaton) size = static_cast<int64_t>(limits::kGrammarInstructionsMax);
   return std::min(size, static_cast<int64_t>(limits::kGrammarInstructionsMax));
 }
@@ -169,13 +169,14 @@ NodeId Builder::repeat(NodeId part, int64_t min, std::optional<int64_t> max) {
     fail(ErrorCode::InvalidArgument, "a grammar repeats a part {} times, allowed: {}", max ? *max : min,
          limits::kGrammarRepeatMax);
   }
-  const int64_t size = nodes_[static_cast<size_t>(part)].size;
-  if (size > 1 && size * max.value_or(min) > kRepeatedInstructionsMax) {
+  Node node{.kind = Kind::Repeat, .parts = {part}, .min = min, .max = max};
+  const int64_t size = nodes_[static_cast<size_t>(part)].size, copies = node.copy_count();
+  if (size > 1 && copies > 1 && size * copies > kRepeatedInstructionsMax) {
     const int32_t rule = new_rule("");
     define(rule, part);
-    part = call(rule);
+    node.parts = {call(rule)};
   }
-  return add({.kind = Kind::Repeat, .parts = {part}, .min = min, .max = max});
+  return add(std::move(node));
 }
 
 NodeId Builder::automaton(Dfa dfa) {
@@ -263,7 +264,7 @@ std::optional<Builder::Place> Builder::next_part(Open& open) {
       if (done == node.parts.size()) return std::nullopt;
       return Place{node.parts[done], next};
     case Kind::Repeat:
-      if (open.done == node.optional_count() + node.min) return std::nullopt;
+      if (open.done == node.copy_count()) return std::nullopt;
       if (open.done == 0 && !node.max) open.entry = emit_split({next, next});  // patched: the part again, or on
       return Place{node.parts[0], open.entry};
   }

@@ -107,6 +107,7 @@ class Builder {
 
     // Of Repeat: how often the part is compiled besides the `min` times.
     [[nodiscard]] int64_t optional_count() const { return max ? std::max<int64_t>(*max - min, 0) : 1; }
+    [[nodiscard]] int64_t copy_count() const { return min + optional_count(); }
   };
   struct Rule {
     std::string name;

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "model/quote.h"
+#include "base/quote.h"
 
 namespace inflight::c {
 

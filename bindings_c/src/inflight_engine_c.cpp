@@ -10,7 +10,7 @@
 #include "device/driver_signals.h"
 #include "guard.h"
 #include "handles.h"
-#include "model/quote.h"
+#include "base/quote.h"
 #include "params.h"
 #include "plugin_host/plugin_registry.h"
 

@@ -4,7 +4,7 @@
 
 #include "guard.h"
 #include "handles.h"
-#include "model/quote.h"
+#include "base/quote.h"
 #include "params.h"
 
 using inflight::c::guard;

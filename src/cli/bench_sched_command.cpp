@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "sim/sched_bench.h"
@@ -27,10 +28,10 @@ struct Flags {
 void run_bench_sched(const Flags& flags) {
   std::vector<SchedBenchResult> results;
   const SteadyClock clock;
-  for (int32_t i = 0; i < std::max(flags.repeat, 1); ++i) results.push_back(bench_scheduler(flags.options, clock));
+  for (int32_t i = 0; i < flags.repeat; ++i) results.push_back(bench_scheduler(flags.options, clock));
   std::ranges::sort(results, {}, &SchedBenchResult::requests_per_second);
   const SchedBenchResult& median = results[results.size() / 2];
-  const std::vector<BlockCost> costs = bench_blocks(kBenchBlocks, kBenchChurns, std::max(flags.repeat, 1), clock);
+  const std::vector<BlockCost> costs = bench_blocks(kBenchBlocks, kBenchChurns, flags.repeat, clock);
   if (flags.as_json) {
     nlohmann::ordered_json block_ns;
     for (const BlockCost& cost : costs) block_ns[fmt::format("{}", cost.occupancy)] = cost.ns;
@@ -70,11 +71,12 @@ void add_bench_sched(CLI::App& bench) {
   command->add_option("--prompt-tokens", options.prompt_tokens, "Tokens of each prompt, all unique [512]");
   command->add_option("--output-tokens", options.output_tokens, "Tokens of each answer [128]");
   command->add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "Tokens of a step [2048]");
-  command->add_option("--kv-blocks", options.kv_blocks, "Blocks of the pool [as many as all that run need]");
+  command->add_option("--kv-blocks", options.kv_blocks, "Blocks of the pool [as many as all that run need]")
+      ->check(CLI::Range(1, limits::kBlocksMax));
   command->add_option("--policy,--schedule-policy", options.schedule_policy, "Scheduling policy [fcfs]");
   command->add_option("--evict,--radix-eviction-policy", options.eviction_policy, "Eviction strategy [lru]");
   command->add_flag("!--no-prefix-caching", options.prefix_caching, "Without the prefix cache");
-  command->add_option("--repeat", flags->repeat, "Runs; the median is shown [5]");
+  command->add_option("--repeat", flags->repeat, "Runs; the median is shown [5]")->check(CLI::Range(1, 1000));
   command->add_flag("--json", flags->as_json, "One JSON object");
   command->callback([flags] { run_bench_sched(*flags); });
 }

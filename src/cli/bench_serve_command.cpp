@@ -141,8 +141,11 @@ void add_bench_serve(CLI::App& bench) {
       ->check(count);
   add("--random-output-len", flags->output_len, "Tokens of each answer, likewise")->check(count);
   add("--workload", flags->workload, "Synthetic requests as in `inflight sim`: bimodal,requests=200,seed=3");
-  add("--trace", flags->trace, "Requests from a file: Azure, BurstGPT, Mooncake, OpenAI logs, recordings");
-  add("--trace-speed", flags->trace_options.speed, "Replay speed of its arrivals; 0: all at the start");
+  CLI::Option* const trace =
+      add("--trace", flags->trace, "Requests from a file: Azure, BurstGPT, Mooncake, OpenAI logs, recordings");
+  add("--trace-speed", flags->trace_options.speed, "Replay speed of its arrivals; 0: all at the start")
+      ->needs(trace)
+      ->check(CLI::NonNegativeNumber);
   add("--request-rate", flags->request_rates, "Requests a second, or inf; several (R,R,...): a run for each")
       ->delimiter(',')
       ->type_name("R[,R...]");

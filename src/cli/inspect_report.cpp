@@ -12,11 +12,11 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "base/quote.h"
 #include "cli/format.h"
 #include "core/kv_layout.h"
 #include "model/gguf_spec.h"
 #include "model/gguf_weights.h"
-#include "model/quote.h"
 #include "ops/panel.h"
 
 namespace inflight::cli {

@@ -43,6 +43,13 @@ std::string command_mistake(const CLI::App& app, int argc, const char* const* ar
   return fmt::format("unknown command '{}'; one of: {}; see: inflight --help", given, known);
 }
 
+// "inflight bench serve": the command as far as it was understood.
+std::string understood_command(const CLI::App& app) {
+  std::string name = app.get_name();
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? name : name + " " + understood_command(*parsed.back());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,7 +85,7 @@ int main(int argc, char** argv) {
       app.exit(error);
       return output_written() ? 0 : report("cannot write to standard output", 1);
     }
-    return report(fmt::format("{}; see: inflight {} --help", inflight::cli::mistake_text(error), argv[1]), 2);
+    return report(fmt::format("{}; see: {} --help", inflight::cli::mistake_text(error), understood_command(app)), 2);
   } catch (const inflight::Error& error) {
     return report(error.what(), error.code() == inflight::ErrorCode::InvalidArgument ? 2 : 1);
   } catch (const inflight::Failure& error) {  // from the C interface

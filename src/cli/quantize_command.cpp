@@ -6,11 +6,11 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/progress_bar.h"
 #include "model/quantize_file.h"
-#include "model/quote.h"
 
 namespace inflight::cli {
 namespace {

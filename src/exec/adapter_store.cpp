@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/math.h"
+#include "base/quote.h"
 #include "model/convert_rows.h"
-#include "model/quote.h"
 #include "ops/panel.h"
 
 namespace inflight {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "exec/arena.h"
 #include "model/convert_rows.h"
-#include "model/quote.h"
 #include "ops/panel.h"
 
 namespace inflight {

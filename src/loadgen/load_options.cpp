@@ -7,10 +7,12 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "sim/length_distribution.h"
+#include "sim/parse_number.h"
 
 namespace inflight {
 namespace {
 
+constexpr int32_t kPortMax = 65535;
 constexpr uint64_t kSeedStep = 0x9E3779B97F4A7C15ULL;  // keeps the streams of two seeds apart
 
 }  // namespace
@@ -27,14 +29,19 @@ LoadTarget parse_load_target(std::string_view base_url, std::string_view endpoin
   std::string_view path = place.substr(std::min(place.size(), place.find('/')));
   place = place.substr(0, place.size() - path.size());
   while (path.ends_with('/')) path.remove_suffix(1);
-  const size_t colon = place.rfind(':');
-  const std::string_view host = place.substr(0, colon);
+  // An IPv6 address has brackets around its colons.
+  const size_t colon = place.find(':', place.starts_with('[') ? std::min(place.size(), place.find(']')) : 0);
+  std::string_view host = place.substr(0, colon);
+  if (host.starts_with('[')) host = host.ends_with(']') ? host.substr(1, host.size() - 2) : "";
   const std::string_view port = colon == std::string_view::npos ? "80" : place.substr(colon + 1);
-  if (host.empty() || port.empty() || port.find_first_not_of("0123456789") != std::string_view::npos) {
-    fail(ErrorCode::InvalidArgument, "--base-url is '{}', allowed: http://HOST[:PORT][/PATH]", base_url);
+  const auto number = parse_number<int32_t>(port);
+  if (host.empty() || !number || *number < 1 || *number > kPortMax) {
+    fail(ErrorCode::InvalidArgument, "--base-url is '{}', allowed: http://HOST[:PORT][/PATH], a port from 1 to {}",
+         base_url, kPortMax);
   }
   return {.host = std::string(host),
           .port = std::string(port),
+          .authority = std::string(place),
           .path = std::string(path) + std::string(endpoint),
           .chat = endpoint.ends_with("/chat/completions")};
 }
@@ -44,6 +51,10 @@ void set_arrivals(Workload& workload, double rate, double burstiness, uint64_t s
   double now_s = 0.0;
   for (SimRequest& request : workload.requests) {
     if (request.after != kNoRequest) continue;
+    if (now_s > kSimSecondsMax) {
+      fail(ErrorCode::InvalidArgument, "at {} requests a second the last one comes after more than {:.0f} s", rate,
+           kSimSecondsMax);
+    }
     request.arrival = static_cast<TimeNs>(now_s * 1e9);
     if (std::isfinite(rate)) now_s += draw_gamma(rng, burstiness) / rate;
   }

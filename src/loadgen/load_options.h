@@ -15,10 +15,11 @@ namespace inflight {
 
 // Where requests go.
 struct LoadTarget {
-  std::string host;
+  std::string host;  // an IPv6 address without its brackets
   std::string port;
-  std::string path;   // of the base URL and the endpoint
-  bool chat = false;  // messages instead of a prompt
+  std::string authority;  // as the Host field has it
+  std::string path;       // of the base URL and the endpoint
+  bool chat = false;      // messages instead of a prompt
 };
 // base_url: http://HOST[:PORT][/PATH].  ERRORS: InvalidArgument naming the part and what is allowed.
 [[nodiscard]] LoadTarget parse_load_target(std::string_view base_url, std::string_view endpoint);
@@ -37,7 +38,7 @@ struct LoadOptions {
 
 // Other arrivals than the workload's: gaps of a gamma distribution with mean 1 / rate and shape `burstiness` (1:
 // Poisson); an infinite rate: all at the begin. Requests with `after` keep theirs.   REQUIRES: rate > 0, burstiness >
-// 0.
+// 0. ERRORS: InvalidArgument when the rate is so low that a request would come after kSimSecondsMax.
 void set_arrivals(Workload& workload, double rate, double burstiness, uint64_t seed);
 
 // The body of request `index`: token ids as the workload's content says, or, to a chat, a word for each token.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quote.h"
 
 namespace inflight {
 namespace {
@@ -27,6 +28,8 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 using nlohmann::json;
+
+constexpr size_t kErrorBytesMax = 200;  // of what a server says
 
 class Exchange;
 
@@ -105,7 +108,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     request_.method(http::verb::post);
     request_.target(options.target.path);
     request_.version(11);
-    request_.set(http::field::host, options.target.host + ":" + options.target.port);
+    request_.set(http::field::host, options.target.authority);
     request_.set(http::field::content_type, "application/json");
     request_.set(http::field::connection, "close");
     if (!options.api_key.empty()) request_.set(http::field::authorization, "Bearer " + options.api_key);
@@ -142,7 +145,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (!parser_.is_done() && !error) return read();
     if (!parser_.is_header_done()) return end("the server closed without an answer");
     if (parser_.get().result() != http::status::ok) {
-      return end(fmt::format("HTTP {}: {}", parser_.get().result_int(), parser_.get().body().substr(0, 200)));
+      return end(fmt::format("HTTP {}: {}", parser_.get().result_int(), escape(parser_.get().body(), kErrorBytesMax)));
     }
     if (!parser_.is_done()) return end("the answer was cut off");
     end(record().token_times.empty() ? "no token came" : "");
@@ -166,10 +169,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (line.find("[DONE]") != std::string_view::npos) return;
     const json event = json::parse(line, nullptr, false);
     if (!event.is_object()) {
-      failure_ = fmt::format("an event that is no JSON object: {}", line.substr(0, 200));
+      failure_ = fmt::format("an event that is no JSON object: {}", escape(line, kErrorBytesMax));
       return;
     }
-    if (const auto error = event.find("error"); error != event.end()) failure_ = error->dump().substr(0, 200);
+    if (const auto error = event.find("error"); error != event.end() && !error->is_null()) {
+      failure_ = escape(error->dump(), kErrorBytesMax);
+    }
     if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
       record().prompt_tokens = count_in(*usage, "prompt_tokens");
       record().output_tokens = count_in(*usage, "completion_tokens");

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "model/quote.h"
+#include "base/quote.h"
 
 namespace inflight {
 namespace {

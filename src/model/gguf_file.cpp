@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "model/quote.h"
+#include "base/quote.h"
 
 namespace inflight {
 namespace {

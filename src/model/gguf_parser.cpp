@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/math.h"
-#include "model/quote.h"
+#include "base/quote.h"
 
 namespace inflight {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "model/quote.h"
+#include "base/quote.h"
 
 namespace inflight {
 namespace {

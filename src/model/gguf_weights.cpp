@@ -11,8 +11,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "model/architecture.h"
-#include "model/quote.h"
 
 namespace inflight {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "model/architecture.h"
-#include "model/quote.h"
 
 namespace inflight {
 namespace {

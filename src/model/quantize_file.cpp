@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/parallel.h"
+#include "base/quote.h"
 #include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "model/output_file.h"
-#include "model/quote.h"
 
 namespace inflight {
 namespace {

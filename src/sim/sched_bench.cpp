@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/math.h"
 #include "plugin_host/policies.h"
 #include "sched/scheduler.h"
@@ -50,12 +51,25 @@ double quantile_us(std::vector<TimeNs>& durations, double q) {
   return static_cast<double>(durations[at]) * 1e-3;
 }
 
+constexpr int64_t kTokensMax = int64_t{1} << 30;  // of all requests: 4 GiB
+
 SchedulerSetup setup_of(const SchedBenchOptions& options) {
+  const int64_t requests = int64_t{options.running} + options.waiting;
+  const int64_t request_tokens = int64_t{options.prompt_tokens} + options.output_tokens;
+  if (options.running < 1 || options.waiting < 0 || requests > limits::kRequestsMax) {
+    fail(ErrorCode::InvalidArgument, "running is {}, waiting {}, allowed: from 1 and 0 on, together up to {}",
+         options.running, options.waiting, limits::kRequestsMax);
+  }
+  if (options.prompt_tokens < 1 || options.output_tokens < 1 || requests * request_tokens > kTokensMax) {
+    fail(ErrorCode::InvalidArgument,
+         "{} requests have {} prompt and {} output tokens each, allowed: from 1 and 1 on, {} together", requests,
+         options.prompt_tokens, options.output_tokens, kTokensMax);
+  }
   SchedulerSetup setup;
   setup.config.max_num_seqs = options.running;
   setup.config.max_num_batched_tokens = options.max_num_batched_tokens;
-  setup.config.max_model_len = options.prompt_tokens + options.output_tokens;
-  setup.config.max_requests = std::max(options.running + options.waiting, options.running);
+  setup.config.max_model_len = static_cast<int32_t>(request_tokens);
+  setup.config.max_requests = static_cast<int32_t>(requests);
   setup.blocks.prefix_caching = options.prefix_caching;
   // Ample, as for the peers.
   setup.blocks.block_count =
@@ -99,10 +113,6 @@ std::vector<BlockCost> bench_blocks(int32_t block_count, int64_t churns, int32_t
 }
 
 SchedBenchResult bench_scheduler(const SchedBenchOptions& options, const Clock& clock) {
-  if (options.waiting < 0 || options.prompt_tokens < 1 || options.output_tokens < 1) {
-    fail(ErrorCode::InvalidArgument, "waiting is {}, prompt_tokens {}, output_tokens {}, allowed: from 0, 1 and 1 on",
-         options.waiting, options.prompt_tokens, options.output_tokens);
-  }
   const SchedulerSetup setup = setup_of(options);
   const auto eviction = make_eviction_policy(setup.eviction_policy, setup, {});
   KvBlocks blocks(setup.blocks, *eviction);

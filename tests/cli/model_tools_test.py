@@ -128,6 +128,7 @@ class Inspect(Folder):
         self.bad(1, "is empty", "inspect", self.write("empty", b""))
         self.bad(1, "the file ends at byte 1000", "inspect", self.write("cut.gguf", DEMO.read_bytes()[:1000]))
         self.bad(2, "not expected: --jason", "inspect", "--jason")
+        self.bad(2, "FILE", "inspect", "")
 
 
 class Quantize(Folder):

@@ -204,6 +204,10 @@ def check_tools():
     bench = json.loads(run("bench", "sched", "--running", 16, "--waiting", 50, "--repeat", 1, "--policy", "lpm", "--json"))
     assert {"requests_per_second", "step_us_p50", "step_us_p99", "scheduled_tokens", "steps"} <= bench.keys()
     assert bench["scheduled_tokens"] == 66 * 639
+    for flag, value in (("--waiting", 2**31 - 1), ("--running", 0), ("--prompt-tokens", 2**31 - 1), ("--output-tokens", 0),
+                        ("--repeat", 0), ("--kv-blocks", -1), ("--max-num-batched-tokens", 0)):
+        wrong = run("bench", "sched", flag, value, status=2)
+        assert str(value) in wrong and wrong.count("\n") == 1, wrong
 
 
 def check_calibrate(folder):

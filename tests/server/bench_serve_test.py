@@ -21,7 +21,8 @@ class Fake:
     """An OpenAI-compatible server in a thread. `script(number, body)` gives the pauses before each token, in seconds or to be
     awaited, or an HTTP status. Notes when each token was about to be sent."""
 
-    def __init__(self, script):
+    def __init__(self, script, refusal=b"oops", event={}, host="127.0.0.1"):
+        self.refusal, self.more, self.host = refusal, event, host
         self.script, self.bodies, self.sent, self.heads = script, [], {}, []
         self.open = self.most = 0
         ready = threading.Event()
@@ -31,7 +32,7 @@ class Fake:
 
     def run(self, ready):
         async def begin():
-            server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+            server = await asyncio.start_server(self.serve, self.host, 0)
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
         self.loop.create_task(begin())
@@ -49,14 +50,14 @@ class Fake:
         self.heads.append(head)
         pauses = self.script(number, body)
         if isinstance(pauses, int):
-            writer.write(f"HTTP/1.1 {pauses} No\r\nContent-Length: 4\r\n\r\noops".encode())
+            writer.write(b"HTTP/1.1 %d No\r\nContent-Length: %d\r\n\r\n%b" % (pauses, len(self.refusal), self.refusal))
         else:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             times = self.sent.setdefault(number, [arrival])
             for pause in pauses:
                 await (pause() if callable(pause) else asyncio.sleep(pause))
                 times.append(time.perf_counter())
-                self.event(writer, {"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
+                self.event(writer, {"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]} | self.more)
             self.event(writer, {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(pauses)}})
             writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         self.open -= 1
@@ -70,7 +71,8 @@ class Fake:
         writer.write(b"%x\r\n%b\r\n%x\r\n%b\r\n" % (half, data[:half], len(data) - half, data[half:]))
 
     def bench(self, *flags, status=0):
-        done = subprocess.run([PROGRAM, "bench", "serve", "--base-url", f"http://127.0.0.1:{self.port}", *flags],
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        done = subprocess.run([PROGRAM, "bench", "serve", "--base-url", f"http://{host}:{self.port}", *flags],
                               capture_output=True, text=True, timeout=120)
         assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
         return done
@@ -216,10 +218,39 @@ class BenchServe(unittest.TestCase):
                                     (2, ["--request-rate", "0"], "--request-rate is '0'"),
                                     (2, ["--goodput", "ttft"], "--goodput is 'ttft'"),
                                     (2, ["--workload", "what"], "workload 'what'"),
+                                    (2, ["--request-rate", "1e-12"], "the last one comes after more than 4000000000 s"),
+                                    (2, ["--base-url", "http://x:65536"], "--base-url is 'http://x:65536'"),
+                                    (2, ["--base-url", "http://x:0"], "--base-url is 'http://x:0'"),
+                                    (2, ["--base-url", "http://[::1"], "--base-url is 'http://[::1'"),
+                                    (2, ["--trace-speed", "2"], "--trace"),
+                                    (2, ["--trace", "x", "--trace-speed", "-5"], "--trace-speed"),
+                                    (2, ["--bogus"], "see: inflight bench serve --help"),
                                     (1, ["--base-url", "http://127.0.0.1:1"], "cannot connect")):
             done = subprocess.run([PROGRAM, "bench", "serve", *flags], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, status, flags)
             self.assertIn(says, done.stderr)
+
+    def test_what_a_server_says_is_one_line_of_valid_text(self):
+        fake = Fake(lambda *_: 500, refusal="第一行\n第二行".encode() * 20 + b"\xff")
+        done = fake.bench("--num-prompts", "1", "--json", status=1)
+        error, = json.loads(done.stdout)["errors"]
+        self.assertTrue(error.startswith("HTTP 500: 第一行\\n第二行第"), error)
+        self.assertTrue(error.endswith("...") and len(error.encode()) < 250, error)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_an_error_of_null_is_none(self):
+        fake = Fake(lambda *_: [0.0, 0.0], event={"error": None})
+        self.assertEqual(json.loads(fake.bench("--num-prompts", "2", "--json").stdout)["completed"], 2)
+        fake = Fake(lambda *_: [0.0, 0.0], event={"error": {"message": "no"}})
+        self.assertIn('no', json.loads(fake.bench("--num-prompts", "1", "--json", status=1).stdout)["errors"][0])
+
+    def test_a_host_may_be_an_ipv6_address(self):
+        try:
+            fake = Fake(lambda *_: [0.0], host="::1")
+        except OSError:
+            self.skipTest("this machine has no IPv6")
+        self.assertEqual(json.loads(fake.bench("--num-prompts", "1", "--json").stdout)["completed"], 1)
+        self.assertIn(f"\r\nHost: [::1]:{fake.port}\r\n", fake.heads[0])
 
 
 if __name__ == "__main__":

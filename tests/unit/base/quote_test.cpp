@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: whatever a file calls its things, a message about them is one line of valid UTF-8.
-#include "model/quote.h"
+#include "base/quote.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/quote.h"
+#include "base/quote.h"
 
 #include <fmt/format.h>
 

@@ -117,12 +117,12 @@ static void find_groups(const Memory* memory, __global const int* table, int lay
   }
 }
 
-// What is read GROUPS_AHEAD groups after K, or V, of group t of `groups`: first all K, then all V, then K of the next partition.
-// Blocks lie scattered, so that the processor does not find the next one by itself.
-static __global const uchar* after_keys(__global const uchar* const* at, int t, int groups)
+// What is read GROUPS_AHEAD groups after K, or V, of group t of `groups`: first all K, then all V, both from group `first` on,
+// then K of the next partition. Blocks lie scattered, so that the processor does not find the next one by itself.
+static __global const uchar* after_keys(__global const uchar* const* at, int t, int first, int groups)
 {
   t += GROUPS_AHEAD;
-  return t < groups ? at[t] : at[min(t - groups, groups - 1)] + KV_HALF_BYTES;
+  return t < groups ? at[t] : at[min(first + t - groups, groups - 1)] + KV_HALF_BYTES;
 }
 static __global const uchar* after_values(__global const uchar* const* at, int t, int groups)
 {

@@ -26,7 +26,8 @@
       TOKEN_FLOATS score[VECTORS][N];                                                                                  \
       EACH(u, VECTORS) {                                                                                               \
         keys[u] = at[min(t + u, vectors - 1) / GROUP_VECTORS];                                                         \
-        ahead[u] = after_keys(at, (t + u) / GROUP_VECTORS, groups) + (t + u) % GROUP_VECTORS * (KV_GROUP_BYTES / GROUP_VECTORS); \
+        ahead[u] = after_keys(at, (t + u) / GROUP_VECTORS, first_group, groups);                                       \
+        ahead[u] += (t + u) % GROUP_VECTORS * (KV_GROUP_BYTES / GROUP_VECTORS);                                        \
         ASK_FOR_SCALES(keys[u], ahead[u]);                                                                             \
         ahead[u] += KEYS_AT;                                                                                           \
         EACH(q, N) score[u][q] = 0.0f;                                                                                 \

@@ -257,7 +257,8 @@ typedef struct inflight_request_params {
   float dry_base;               /* its growth with the repetition's length, >= 1 [1.75]                          */
   int32_t dry_allowed_length;   /* repetitions up to this length are free [2]                                    */
   int32_t dry_penalty_last_n;   /* tokens looked back on; -1 = all [-1]                                          */
-  const char* const* dry_sequence_breakers; /* tokens with such a text end repetitions; NULL = newline : " *     */
+  const char* const* dry_sequence_breakers; /* tokens with such a text end repetitions and are never penalised;
+                                                NULL = newline : " *                                           */
   size_t dry_sequence_breaker_count;
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
@@ -630,9 +631,11 @@ INFLIGHT_API inflight_status_t inflight_engine_set_policy_params(inflight_engine
  *  @param[in]  spec_json    one JSON object with the options of `inflight sim` as keys, e.g.
  *                           {"workload": "bimodal,requests=100,seed=1", "policy": "vtc", "max_num_seqs": 8}.
  *  @param[out] result_json  the object that `inflight sim --json` prints. Buffer rule of inflight_engine_metrics_text(), but
- *                           each call runs the simulation: give room (65536 bytes are enough; with "timeline" 1 MiB).
+ *                           each call runs the simulation: give room (65536 bytes plus the workload's text are
+ *                           enough; with "timeline" 1 MiB).
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT (names the key) |
- *          INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN
+ *          INFLIGHT_ERROR_NOT_FOUND | INFLIGHT_ERROR_PLUGIN | INFLIGHT_ERROR_IO (a file cannot be read) |
+ *          INFLIGHT_ERROR_CORRUPT_FILE (a trace, a profile or a list of lengths)
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_sim_run(const char* spec_json, size_t length, char* result_json, size_t capacity,
                                                 size_t* result_length);

@@ -35,7 +35,8 @@ KvLayout KvLayout::of(const ModelSpec& spec, int32_t block_token_count, KvType t
   }
   if (type == KvType::Q8_0 && spec.head_size % kQ8BlockNumbers != 0) {
     fail(ErrorCode::InvalidArgument,
-         "kv_cache_dtype is q8_0, which keeps {} numbers in a block, but the model's heads have {}; allowed: f16, f32",
+         "kv_cache_dtype is q8_0, which keeps {} numbers in a block, but the model's heads have {}; allowed: f16, i16, "
+         "f32",
          kQ8BlockNumbers, spec.head_size);
   }
   return {.layer_count = spec.layer_count,

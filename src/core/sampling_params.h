@@ -35,7 +35,7 @@ struct SamplingParams {
   float dry_base = 1.75F;       // >= 1
   int32_t dry_allowed_length = 2;
   int32_t dry_penalty_last_n = -1;                    // tokens looked back on; -1 = all
-  std::vector<TokenId> dry_sequence_breakers;         // repetitions end at these; ascending
+  std::vector<TokenId> dry_sequence_breakers;         // repetitions end at these, which are never penalised; ascending
   std::vector<std::pair<TokenId, float>> logit_bias;  // added; -100 bans and 100 forces in practice (OpenAI)
   int32_t min_tokens = 0;                             // no end or stop token before so many output tokens
   std::vector<std::vector<TokenId>> bad_words;        // token runs that are never completed

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/binary_cache.h"
 
-#include <unistd.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <atomic>
@@ -18,6 +19,12 @@ namespace inflight {
 namespace {
 
 XXH64_hash_t hash_of(std::span<const std::byte> content) { return XXH3_64bits(content.data(), content.size()); }
+
+// Does not wait for who writes a pipe of that name.
+File open_to_read(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  return File(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"));
+}
 
 void warn_once(std::atomic<bool>& warned, const std::string& message) {
   if (!warned.exchange(true)) log(LogLevel::Warning, "{}", message);
@@ -38,12 +45,13 @@ std::string cache_folder() {
 
 std::optional<std::vector<std::byte>> BinaryCache::find(const std::string& key) const {
   if (folder_.empty()) return std::nullopt;
-  const File file(std::fopen(path_of(key).c_str(), "rb"));
+  const File file = open_to_read(path_of(key));
   if (file == nullptr) return std::nullopt;
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path_of(key), error);
+  struct stat status{};  // of what was opened: another process may put a new file in its place
+  const bool known = ::fstat(::fileno(file.get()), &status) == 0 && S_ISREG(status.st_mode);
+  const auto bytes = static_cast<uintmax_t>(status.st_size);
   XXH64_hash_t hash = 0;
-  if (!error && bytes > sizeof(hash) && bytes <= limits::kCacheEntryBytesMax &&
+  if (known && bytes > sizeof(hash) && bytes <= limits::kCacheEntryBytesMax &&
       std::fread(&hash, sizeof(hash), 1, file.get()) == 1) {
     std::vector<std::byte> content(bytes - sizeof(hash));
     if (std::fread(content.data(), 1, content.size(), file.get()) == content.size() && hash_of(content) == hash) {
@@ -63,10 +71,9 @@ void BinaryCache::store(const std::string& key, std::span<const std::byte> conte
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  static std::atomic<uint32_t> stores = 0;
-  const std::string partial = fmt::format("{}.{}.{}", path_of(key), getpid(), stores++);
+  const std::string partial = unused_name(path_of(key));
   bool good = false;
-  if (File file(std::fopen(partial.c_str(), "wb")); file != nullptr) {
+  if (File file(std::fopen(partial.c_str(), "wbx")); file != nullptr) {
     const XXH64_hash_t hash = hash_of(content);
     good = std::fwrite(&hash, sizeof(hash), 1, file.get()) == 1 &&
            std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();

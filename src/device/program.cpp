@@ -37,13 +37,14 @@ void build(cl_program program, cl_device_id device, const std::string& options) 
   fail_cl(status, "clBuildProgram", log);
 }
 
+// Empty: the driver gives none, which it may.
 std::vector<std::byte> binary_of(cl_program program) {
   size_t bytes = 0;
-  cl_check(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr), "clGetProgramInfo");
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS) return {};
   std::vector<std::byte> binary(bytes);
   std::byte* address = binary.data();
-  cl_check(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(address), &address, nullptr), "clGetProgramInfo");
-  return binary;
+  const cl_int status = clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(address), &address, nullptr);
+  return status == CL_SUCCESS ? binary : std::vector<std::byte>();
 }
 
 // Null: the driver does not take this binary.
@@ -96,7 +97,7 @@ Program::Program(Device& device, const ProgramSource& source) : device_(&device)
   cl_check(status, "clCreateProgramWithSource");
   try {
     build(raw_, state.device(), options);
-    cache.store(name, binary_of(raw_));
+    if (const std::vector<std::byte> binary = binary_of(raw_); !binary.empty()) cache.store(name, binary);
   } catch (...) {
     clReleaseProgram(raw_);
     throw;

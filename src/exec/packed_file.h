@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's packed matrices in a file of the cache folder, which the next start maps in the place of packing them again
-// (decision 0048). Anybody may damage, delete or forbid the file at any time before it is mapped: then there is none.
-// File: the chunks of a ChunkPlan, each from a multiple of 2 MiB on; behind them what they were packed from, as a hash.
-// THREAD: one at a time; several processes at once: the file appears whole.
+// (decision 0048). Anybody may cut, replace, delete or forbid the file at any time before it is mapped: then there is
+// none. Its weights' bytes are not looked at: who changes them, as in the model's file, gets other answers. File: the
+// chunks of a ChunkPlan, each from a multiple of 2 MiB on; behind them what they were packed from, as a hash. THREAD:
+// one at a time; several processes at once: the file appears whole.
 #pragma once
 
 #include <cstddef>

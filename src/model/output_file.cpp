@@ -2,7 +2,6 @@
 #include "model/output_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,11 +12,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace inflight {
 
 OutputFile::OutputFile(std::string path, size_t bytes, uint32_t mode)
-    : path_(std::move(path)), partial_path_(fmt::format("{}.{}.partial", path_, ::getpid())), bytes_(bytes) {
+    : path_(std::move(path)), partial_path_(unused_name(path_) + ".partial"), bytes_(bytes) {
   struct stat status{};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     fail(ErrorCode::InvalidArgument, "{}: is {}, cannot be replaced by a file", path_,

@@ -20,8 +20,14 @@ namespace {
 constexpr int32_t kTrialDepth = 1536, kTrialOutputs = 1536, kRepeats = 3;
 constexpr double kClearlyFaster = 1.1;
 
+// By all sources that decide who is faster: CLBlast's and those of the own kernels.
 std::string key_of(const DeviceInfo& info) {
-  return "clblast-" + program_cache_key(info, {.files = ClblastTrial::files(), .options = ""});
+  ProgramSource source{.files = ClblastTrial::files(), .options = ""};
+  for (const std::string& file : linear_files(info)) {
+    const std::vector<std::string> files = linear_trial_source(file).files;
+    source.files.insert(source.files.end(), files.begin(), files.end());
+  }
+  return "clblast-" + program_cache_key(info, source);
 }
 
 double flops_of(int32_t rows) { return 2.0 * rows * kTrialDepth * kTrialOutputs; }
@@ -123,7 +129,7 @@ ClblastUse choose_clblast(Device& device, LinearBackend backend) {
   }
   if (!forced) {
     if (result.state == TrialState::Good) return result.use;
-    warn_excluded("CLBlast", info.name, result.reason);
+    warn_of_trial("CLBlast", "not used", info.name, result.reason);
     return {};
   }
   if (result.state != TrialState::Good) {

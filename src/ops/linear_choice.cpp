@@ -32,13 +32,18 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
   BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
 }
 
+// linear.cl is used all the same where nothing else is good: choose_linear_file() says so.
+void warn_if_excluded(const DeviceInfo& info, const LinearTrialResult& result) {
+  if (result.state == TrialState::Good || result.file == kPortable) return;
+  warn_of_trial("kernel " + result.file, "not used", info.name, result.reason);
+}
+
 LinearTrialResult known_or_tried(Device& device, const std::string& file) {
   LinearTrialResult result = stored_trial(device.info(), file);
   if (result.state == TrialState::Untried || result.state == TrialState::Running) {
     return try_linear_file(device, file);
   }
-  if (result.state == TrialState::Bad && file != kPortable)
-    warn_excluded("kernel " + file, device.info().name, result.reason);
+  warn_if_excluded(device.info(), result);
   return result;
 }
 
@@ -96,7 +101,7 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
     result.state = error.code() == ErrorCode::OutOfMemory ? TrialState::Untried : TrialState::Bad;
     result.reason = error.what();
   }
-  if (result.state != TrialState::Good) warn_excluded("kernel " + file, device.info().name, result.reason);
+  warn_if_excluded(device.info(), result);
   store(device.info(), result);
   return result;
 }
@@ -111,7 +116,8 @@ std::string best_linear_file(std::span<const LinearTrialResult> results) {
 
 std::string choose_linear_file(Device& device) {
   const std::vector<std::string> files = linear_files(device.info());
-  if (files.size() == 1) return files.front();
+  // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
+  if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortable;
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
     return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;
@@ -119,7 +125,12 @@ std::string choose_linear_file(Device& device) {
   if (only_tuned && known_or_tried(device, tuned).state == TrialState::Good) return tuned;
   std::vector<LinearTrialResult> results;
   for (const std::string& file : files) results.push_back(known_or_tried(device, file));
-  return best_linear_file(results);
+  std::string best = best_linear_file(results);
+  const LinearTrialResult& portable = results.back();
+  if (best == kPortable && portable.state == TrialState::Bad) {
+    warn_of_trial("kernel " + best, "used, for want of another,", device.info().name, portable.reason);
+  }
+  return best;
 }
 
 }  // namespace inflight

@@ -3,7 +3,9 @@
 // choice changes speed only. A file is used after verify_linear() has found it right on this device and driver; what
 // was found is kept in the cache folder, by device, driver and source. A file whose trial gave wrong results, failed to
 // build or twice ended the process (trial_record.h) is not tried again until one of these changes or somebody runs
-// `inflight tune`. THREAD, ERRORS, LIFETIME: as device/device.h. Several processes may try at once.
+// `inflight tune`. linear.cl is used in any case where no other is good, with a warning when it was found wrong; on
+// CPUs that have no other without a trial. THREAD, ERRORS, LIFETIME: as device/device.h. Several processes may try at
+// once.
 #pragma once
 
 #include <span>

@@ -13,7 +13,7 @@ namespace inflight {
 
 enum class TrialState : int32_t {
   Untried = 0,
-  Running = 1,  // by a process that is alive
+  Running = 1,  // by a process that is alive, or began minutes ago on another machine or in another container
   Good = 2,
   Bad = 3,  // wrong, does not build, or its trials never end
 };
@@ -26,12 +26,13 @@ inline constexpr int32_t kUnfinishedTrialsMax = 1;
 inline constexpr const char* kTrialNeverEnded = "its trials ended the process";  // the reason then
 inline constexpr size_t kTrialReasonBytesMax = 300;
 
-// "state unfinished pid started": of this process, told apart from later ones of the same number by when it began.
+// "state unfinished place time pid started": of this process, told apart from others of its number by where it runs and
+// when it began.
 [[nodiscard]] std::string mark_text(const TrialMark& mark);
 // What the mark at the beginning of a record means by now; what is none is Untried, and `from` has failed.
 [[nodiscard]] TrialMark read_trial_mark(std::istream& from);
 
-// Warns that the stored trial of `what` keeps it from being used on the device, each reason once a process.
-void warn_excluded(std::string_view what, std::string_view device, std::string_view reason);
+// Warns that `what` is, say, "not used" on the device for what its trial found, each reason once a process.
+void warn_of_trial(std::string_view what, std::string_view outcome, std::string_view device, std::string_view reason);
 
 }  // namespace inflight

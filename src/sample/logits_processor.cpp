@@ -155,9 +155,9 @@ std::vector<std::pair<TokenId, int32_t>> repetitions(std::span<const TokenId> to
       left = j;
       right = j + length;
     }
-    if (const size_t repeated = std::min(length, limit); repeated > 0) {
-      result.emplace_back(reversed(j - 1), static_cast<int32_t>(repeated));
-    }
+    const TokenId next = reversed(j - 1);
+    const size_t repeated = std::ranges::binary_search(breakers, next) ? 0 : std::min(length, limit);
+    if (repeated > 0) result.emplace_back(next, static_cast<int32_t>(repeated));
   }
   return result;
 }

@@ -4,6 +4,7 @@
 #include "device/program.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -59,6 +60,8 @@ TEST_F(ProgramCache, FindsOnlyWhatWasStoredWhole) {
   EXPECT_FALSE(cache.find("key").has_value());
   std::filesystem::resize_file(cache_folder() + "/key", uintmax_t{1} << 40);  // a hole: takes no space
   EXPECT_FALSE(cache.find("key").has_value());
+  ASSERT_EQ(::mkfifo((cache_folder() + "/pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(cache.find("pipe").has_value()) << "nor does it wait for a writer";
 }
 
 TEST_F(ProgramCache, BuildErrorsNameTheFileAndLine) {

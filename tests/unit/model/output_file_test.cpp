@@ -36,6 +36,19 @@ TEST(OutputFile, AppearsWithItsWholeContentOnly) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
+// In a container the next process has the same number.
+TEST(OutputFile, WhatAKilledProcessOfTheSameNumberLeftIsNotInTheWay) {
+  const TempFolder folder;
+  const std::string path = folder.write("out", std::string("old"));
+  folder.write("out." + std::to_string(::getpid()) + ".partial", std::string("left"));
+  OutputFile file(path, 3), other(path, 3);
+  for (OutputFile* each : {&file, &other}) {
+    each->write(bytes_of("abc"));
+    each->commit();
+  }
+  EXPECT_EQ(read_file(path), "abc");
+}
+
 TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
   const TempFolder folder;
   const std::string path = folder.write("out", std::string("old"));

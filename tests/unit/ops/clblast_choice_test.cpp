@@ -50,16 +50,17 @@ TEST(ClblastRecord, TextComesBack) {
 TEST(ClblastRecord, DamagedTextIsUntried) {
   const std::string good = to_text({.state = TrialState::Good, .use = {.from_rows = 1, .parameters = {{"MWG", 32}}}});
   ASSERT_EQ(parse_clblast_trial(good).state, TrialState::Good);
-  for (const std::string& text : {std::string(), std::string("9 0 1 1 1 1 1 0"), std::string("2 0 1 1 -4 1 1 0"),
-                                  std::string("2 0 1 1 1 1 1 9999999"), good.substr(0, good.size() - 5)}) {
+  for (const std::string& text :
+       {std::string(), std::string("9 0 here 1 1 1 1 1 1 0"), std::string("2 0 here 1 1 1 -4 1 1 0"),
+        std::string("2 0 here 1 1 1 1 1 1 9999999"), good.substr(0, good.size() - 5)}) {
     EXPECT_EQ(parse_clblast_trial(text).state, TrialState::Untried) << text;
   }
 }
 
 TEST(ClblastRecord, ATrialThatEndedTwoProcessesIsBad) {
   EXPECT_EQ(parse_clblast_trial(to_text({.state = TrialState::Running})).state, TrialState::Running);
-  EXPECT_EQ(parse_clblast_trial("1 0 0 0 0 0 0 0 ").state, TrialState::Untried);
-  const ClblastTrialResult twice = parse_clblast_trial("1 1 0 0 0 0 0 0 ");
+  EXPECT_EQ(parse_clblast_trial("1 0 elsewhere 0 0 0 0 0 0 0 ").state, TrialState::Untried);
+  const ClblastTrialResult twice = parse_clblast_trial("1 1 elsewhere 0 0 0 0 0 0 0 ");
   EXPECT_EQ(twice.state, TrialState::Bad);
   EXPECT_EQ(twice.reason, kTrialNeverEnded);
 }

@@ -2,6 +2,7 @@
 // A trial that ended its process is seen afterwards, also where process numbers come again; once is no proof.
 #include "ops/trial_record.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ std::string left_behind(int32_t unfinished) {
     const std::string text = mark_text({.state = TrialState::Running, .unfinished = unfinished});
     ::_exit(::write(ends[1], text.data(), text.size()) > 0 ? 0 : 1);
   }
-  char text[100];
+  char text[300];
   const ssize_t bytes = ::read(ends[0], text, sizeof(text));
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
   ::close(ends[0]);
@@ -63,8 +64,26 @@ TEST(TrialRecord, ALaterProcessOfTheSameNumberIsAnotherOne) {
   EXPECT_EQ(read(earlier).unfinished, 1);
 }
 
+// Whether a process lives that another machine, or a container with numbers of its own, has marked cannot be seen here.
+TEST(TrialRecord, ATrialElsewhereRunsForSomeMinutes) {
+  std::istringstream own(mark_text({.state = TrialState::Running}));
+  std::string state, unfinished, place;
+  int64_t now = 0;
+  own >> state >> unfinished >> place >> now;
+  const auto elsewhere = [&](int64_t age) { return read(fmt::format("1 0 elsewhere {} 1 1", now - age)); };
+  for (const int64_t age : {0, 200, -200}) {
+    EXPECT_EQ(elsewhere(age).state, TrialState::Running) << age;
+    EXPECT_EQ(elsewhere(age).unfinished, 0) << age;
+  }
+  for (const int64_t age : {400, -400}) {
+    EXPECT_EQ(elsewhere(age).state, TrialState::Untried) << age;
+    EXPECT_EQ(elsewhere(age).unfinished, 1) << age;
+  }
+}
+
 TEST(TrialRecord, DamageIsUntried) {
-  for (const char* text : {"", "x", "1", "1 0", "1 0 5", "4 0 1 1", "-1 0 1 1", "2 -1 1 1", "2 0 1 x"}) {
+  for (const char* text : {"", "x", "1", "1 0", "1 0 a", "1 0 a 5", "1 0 a 5 5", "4 0 a 1 1 1", "-1 0 a 1 1 1",
+                           "2 -1 a 1 1 1", "2 0 a 1 1 x"}) {
     std::istringstream stream(text);
     EXPECT_EQ(read_trial_mark(stream).state, TrialState::Untried) << text;
     EXPECT_FALSE(stream) << text;
@@ -75,7 +94,7 @@ TEST(TrialRecord, WarnsOnceOfEachReason) {
   std::vector<std::string> lines;
   set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::Warning);
   for (const char* reason : {"wrong bits", "wrong bits", "does not build"})
-    warn_excluded("kernel x", "device y", reason);
+    warn_of_trial("kernel x", "not used", "device y", reason);
   set_log_sink({}, LogLevel::Error);
   EXPECT_EQ(lines, (std::vector<std::string>{
                        "kernel x is not used on device y: wrong bits; `inflight tune` tries it again",

@@ -79,6 +79,7 @@ TEST(LogitsProcessor, FindsRepetitionsAsComparingEveryPlaceDoes) {
     std::map<TokenId, int32_t> expected, got;
     const auto n = static_cast<int32_t>(tokens.size());
     for (int32_t next = 1; next < n; ++next) {  // how many tokens before `next` equal those at the end
+      if (std::ranges::find(breakers, tokens[static_cast<size_t>(next)]) != breakers.end()) continue;
       int32_t length = 0;
       while (next - 1 - length >= 0) {
         const TokenId token = tokens[static_cast<size_t>(n - 1 - length)];

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/format.h"
 #include "cli/stderr_log.h"
 #include "device/bandwidth.h"
 #include "device/device.h"
@@ -222,7 +223,7 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
                                         {"repeat", flags.repeat},
                                         {"model", info.at("model").at("name")},
                                         {"device", info.at("device").at("name")}};
-    fmt::print("{}\n", all.dump(2));
+    print_json(all);
     return;
   }
   fmt::print("{} on {}\n", info.at("model").at("name").get<std::string>(),

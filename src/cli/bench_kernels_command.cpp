@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "device/bandwidth.h"
 #include "device/device.h"
 #include "exec/stage_trial.h"
@@ -176,7 +177,7 @@ void bench_kernels(const KernelFlags& flags) {
   }
   bench_linear(trial, flags, limits, all["linear"]);
   if (flags.layers > 0) bench_stages(device, flags, limits, all["stages"]);
-  if (flags.as_json) fmt::print("{}\n", all.dump(2));
+  if (flags.as_json) print_json(all);
 }
 
 }  // namespace

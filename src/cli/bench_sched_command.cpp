@@ -46,7 +46,7 @@ void run_bench_sched(const Flags& flags) {
                                          {"requests", median.requests},
                                          {"policy", flags.options.schedule_policy},
                                          {"block_ns_by_occupancy", block_ns}};
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
     return;
   }
   fmt::print("{} running, {} waiting, policy {}: {} requests/s, {} steps, {} tokens\n", flags.options.running,

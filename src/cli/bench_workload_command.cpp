@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/format.h"
 #include "cli/live_run.h"
 #include "sim/trace_reader.h"
 #include "sim/workload_spec.h"
@@ -39,7 +42,7 @@ double prefix_hit_rate(const RecordedRun& run) {
   return static_cast<double>(run.cached_tokens) / static_cast<double>(std::max<int64_t>(run.prompt_tokens, 1));
 }
 
-std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
+nlohmann::ordered_json to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
   nlohmann::ordered_json json = {{"workload", flags.workload.empty() ? flags.trace : flags.workload},
                                  {"model", engine.model()},
                                  {"device", engine.device()},
@@ -57,17 +60,20 @@ std::string to_json(const RecordedRun& result, const Flags& flags, const LiveEng
                                  {"prefix_hit_rate", prefix_hit_rate(result)},
                                  {"decision_hash", fmt::format("{:016x}", result.decision_hash)}};
   add_guesses(json, result.guesses);
-  return json.dump(2);
+  return json;
 }
 
 void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
+  std::vector<std::string> inputs = length_files(flags.workload);
+  inputs.push_back(flags.trace);
+  check_engine_files(engine_flags, {}, inputs);
   const Workload workload = workload_of(flags);
   LiveEngine engine(engine_flags);
   static_cast<void>(engine.run(make_workload("closed,requests=1,prompt=8,output=8")));  // warm: tuned, cached, paged in
   const RecordedRun result = engine.run(workload);
   write_profile(engine.engine(), engine_flags);
   if (flags.as_json) {
-    fmt::print("{}\n", to_json(result, flags, engine));
+    print_json(to_json(result, flags, engine));
     return;
   }
   fmt::print("{} requests ({}): {} on {}\n", result.finished, workload.name, engine.model(), engine.device());

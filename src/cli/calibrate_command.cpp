@@ -108,7 +108,7 @@ Json to_json(const Check& check) {
 }
 
 void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
-  check_outputs({{"--output", flags.output}, {"--steps", flags.steps}}, {flags.trace});
+  check_engine_files(engine_flags, {{"--output", flags.output}, {"--steps", flags.steps}}, {flags.trace});
   const LiveCalibration calibration(engine_flags, {.name = flags.name, .trace = flags.trace, .rounds = flags.rounds});
   const CalibrationFit& fit = calibration.found();
   if (!flags.output.empty()) write_text_file(flags.output, inflight::to_json(fit.profile));
@@ -123,17 +123,16 @@ void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
   if (flags.as_json) {
     Json checks = Json::array();
     for (const Check& check : calibration.checks()) checks.push_back(to_json(check));
-    fmt::print("{}\n", Json{{"profile", Json::parse(inflight::to_json(fit.profile))},
-                            {"measured_steps", calibration.step_count()},
-                            {"training_runs", calibration.run_count()},
-                            {"training_runs_used", calibration.used_run_count()},
-                            {"median_error", fit.median_error},
-                            {"held_out_error", fit.held_out_error},
-                            {"total_error", fit.total_error},
-                            {"others_share", calibration.others_share()},
-                            {"pace_spread", calibration.pace_spread()},
-                            {"checks", checks}}
-                           .dump(2));
+    print_json({{"profile", Json::parse(inflight::to_json(fit.profile))},
+                {"measured_steps", calibration.step_count()},
+                {"training_runs", calibration.run_count()},
+                {"training_runs_used", calibration.used_run_count()},
+                {"median_error", fit.median_error},
+                {"held_out_error", fit.held_out_error},
+                {"total_error", fit.total_error},
+                {"others_share", calibration.others_share()},
+                {"pace_spread", calibration.pace_spread()},
+                {"checks", checks}});
     return;
   }
   fmt::print(

@@ -74,7 +74,7 @@ void show_devices(bool as_json) {
     }
   }
   if (as_json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"devices", all}}.dump(2));
+    print_json({{"devices", all}});
   } else {
     fmt::print("* is the default; choose another with --device INDEX or a part of its name, or $INFLIGHT_DEVICE\n");
   }

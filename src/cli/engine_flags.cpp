@@ -3,12 +3,13 @@
 
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/config_file.h"
 #include "cli/demo_model.h"
-#include "cli/format.h"
 #include "cli/progress_bar.h"
+#include "sim/sim_spec.h"
 #include "sim/text_file.h"
 
 namespace inflight::cli {
@@ -171,12 +172,24 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   return flags;
 }
 
+void check_engine_files(const EngineFlags& flags, std::vector<OutputFile> outputs, std::vector<std::string> inputs) {
+  const EngineOptions& options = flags.options;
+  outputs.push_back({"--record", options.record_path});
+  outputs.push_back({"--profile", flags.profile_path});
+  inputs.push_back(options.model.empty() ? demo_model_path() : options.model);
+  inputs.push_back(flags.chat_template);
+  for (const std::string& module : options.lora_modules) inputs.push_back(module.substr(module.find('=') + 1));
+  for (const auto& [key, policy] : {std::pair{"schedule_policy", options.schedule_policy},
+                                    {"radix_eviction_policy", options.radix_eviction_policy}}) {
+    for (const std::string& file : files_named(key, policy)) inputs.push_back(file);
+  }
+  check_outputs(outputs, inputs);
+}
+
 Engine open_engine(EngineFlags& flags) {
   EngineOptions options = flags.options;
   if (options.model.empty()) options.model = demo_model_path();
-  std::vector<std::string> inputs = {options.model, flags.chat_template};
-  for (const std::string& module : options.lora_modules) inputs.push_back(module.substr(module.find('=') + 1));
-  check_outputs({{"--record", options.record_path}, {"--profile", flags.profile_path}}, inputs);
+  check_engine_files(flags);
   if (!flags.chat_template.empty()) options.chat_template = read_text_file(flags.chat_template);
   options.params.overlap = flags.overlap == "on" ? 1 : 0;
   options.params.enable_prefix_caching = flags.prefix_caching == "on" ? 1 : 0;

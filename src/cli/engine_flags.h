@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/format.h"
 #include "inflight/inflight.hpp"
 
 namespace inflight::cli {
@@ -22,6 +23,11 @@ struct EngineFlags {
 };
 
 [[nodiscard]] std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command);
+
+// check_outputs() of --record, --profile and the command's own outputs, which the engine's files (model, adapters,
+// template, plugins) and the command's own inputs must not be.
+void check_engine_files(const EngineFlags& flags, std::vector<OutputFile> outputs = {},
+                        std::vector<std::string> inputs = {});
 
 // Loads with a progress bar; no model given: the demo model.
 [[nodiscard]] Engine open_engine(EngineFlags& flags);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/replay_report.h"
 #include "sim/explain.h"
 #include "sim/recording.h"
@@ -35,7 +36,7 @@ void run_explain(const CLI::App& command) {
       if (line.kind == ExplainedKind::Waited) entry["reason"] = to_string(line.result);
       lines.push_back(std::move(entry));
     }
-    fmt::print("{}\n", Json{{"request", told.request}, {"choice", told.choice}, {"lines", lines}}.dump(2));
+    print_json({{"request", told.request}, {"choice", told.choice}, {"lines", lines}});
     return;
   }
   fmt::print("{:>12}  {:<13}  {:<9}  {}\n", "ms", "steps", "what", "why");

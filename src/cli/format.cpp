@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
 
@@ -37,6 +38,10 @@ std::string parameters_text(int64_t count) {
   if (value >= 999.5e6) return fmt::format("{:.2f} B", value / 1e9);
   if (value >= 999.5e3) return fmt::format("{:.2f} M", value / 1e6);
   return fmt::format("{:.1f} K", value / 1e3);
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 namespace {

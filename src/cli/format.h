@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace inflight::cli {
 [[nodiscard]] std::string bytes_text(size_t bytes);        // "512 B", "4.8 MiB"
 [[nodiscard]] std::string grouped(int64_t number);         // "1,234,567"
 [[nodiscard]] std::string parameters_text(int64_t count);  // "2.49 M", "1.10 B"
+
+// One JSON object on standard output. Bytes that are no UTF-8, as names of files may hold, become U+FFFD.
+void print_json(const nlohmann::ordered_json& json);
 
 // For options that mean something else when they are not given: an empty text is refused.
 [[nodiscard]] CLI::Validator not_empty();

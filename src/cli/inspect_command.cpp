@@ -15,9 +15,7 @@ void run_inspect(const std::string& path, bool as_json) {
   const GgufFile file(path);
   const Inspection inspection = inspect(file);
   if (as_json) {
-    // Text in files need not be UTF-8; in JSON it must be.
-    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-    fmt::print("{}\n", to_json(inspection).dump(2, ' ', false, kReplace));
+    print_json(to_json(inspection));
   } else {
     fmt::print("{}", to_text(inspection));
   }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -171,9 +172,14 @@ class Clients {
 
 }  // namespace
 
+OwnFile::~OwnFile() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
 LiveEngine::LiveEngine(EngineFlags& flags)
     : own_recording_(make_recording_file(flags)),
-      recording_(own_recording_.empty() ? flags.options.record_path : own_recording_),
+      recording_(own_recording_.path().empty() ? flags.options.record_path : own_recording_.path()),
       engine_(open_engine(served_flags(flags, recording_))),
       adapters_(lora_names(flags)) {
   const auto info = nlohmann::json::parse(engine_.info_json());
@@ -187,10 +193,6 @@ LiveEngine::LiveEngine(EngineFlags& flags)
   vocabulary_size_ = info.at("model").at("vocabulary_size");
   max_model_len_ = info.at("limits").at("max_model_len");
   max_num_seqs_ = info.at("limits").at("max_num_seqs");
-}
-
-LiveEngine::~LiveEngine() {
-  if (!own_recording_.empty()) std::filesystem::remove(own_recording_);
 }
 
 RequestOptions LiveEngine::options_of(const Workload& workload, const SimRequest& request) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -14,6 +15,19 @@
 
 namespace inflight::cli {
 
+// A file of this process's own that goes with the object. An empty path is none.
+class OwnFile {
+ public:
+  explicit OwnFile(std::string path) : path_(std::move(path)) {}
+  OwnFile(const OwnFile&) = delete;
+  OwnFile& operator=(const OwnFile&) = delete;
+  ~OwnFile();
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // An engine that records what it does: the figures of a run are those of its recording.
 class LiveEngine {
  public:
@@ -21,7 +35,6 @@ class LiveEngine {
   explicit LiveEngine(EngineFlags& flags);
   LiveEngine(const LiveEngine&) = delete;
   LiveEngine& operator=(const LiveEngine&) = delete;
-  ~LiveEngine();
 
   // Serves the workload. What arrives at 0 is there when it begins; the others come by the clock, one with `after` when
   // that one has ended and its time has passed. Requests that a limit of the queue or a policy rejects count as such.
@@ -40,7 +53,7 @@ class LiveEngine {
   [[nodiscard]] RequestOptions options_of(const Workload& workload, const SimRequest& request) const;
   [[nodiscard]] RecordedRun recorded(TimeNs begin, int64_t requests) const;
 
-  std::string own_recording_;  // empty: --record named one
+  OwnFile own_recording_;  // none: --record named one
   std::string recording_;
   Engine engine_;
   std::vector<std::string> adapters_;  // adapter i of a workload is number (i - 1) mod their count

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/format.h"
 #include "cli/plugin_commands.h"
 #include "cli/replay_report.h"
 #include "plugin_host/plugin_registry.h"
@@ -44,7 +45,7 @@ void run_replay(const std::string& policy, const std::string& trace, bool applie
     json["fault"] = result.shadow_fault;
   }
   if (as_json) {
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
   } else if (result.shadow) {
     fmt::print("{} beside the recorded policy: {} steps, {} requests, {} strikes\n", policy, result.shadow->steps,
                result.requests, result.shadow_strikes);

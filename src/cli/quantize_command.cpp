@@ -53,7 +53,7 @@ void run_quantize(const QuantizeOptions& options, bool as_json) {
         {"type", to_string(options.type)},     {"input_bytes", result.input_bytes},
         {"output_bytes", result.output_bytes}, {"converted_tensors", result.converted_count},
         {"kept_tensors", result.kept_count},   {"wall_s", wall_s}};
-    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_json(json);
     return;
   }
   fmt::print("{}: {}, was {}; {} tensors converted, {} kept; {:.1f} s\n", options.output_path,

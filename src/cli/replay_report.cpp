@@ -35,7 +35,11 @@ std::string describe(const ReplayResult& result) {
 }
 
 void print_replay(const ReplayResult& result, bool as_json) {
-  fmt::print("{}", as_json ? replay_json(result).dump(2) + "\n" : describe(result));
+  if (as_json) {
+    print_json(replay_json(result));
+  } else {
+    fmt::print("{}", describe(result));
+  }
   if (result.difference) throw CLI::RuntimeError(1);
 }
 

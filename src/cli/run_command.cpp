@@ -16,6 +16,7 @@
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/format.h"
 #include "cli/request_flags.h"
 #include "cli/stderr_log.h"
 #include "sim/text_file.h"
@@ -70,6 +71,7 @@ std::vector<std::string> read_lines(const std::string& path) {
   std::istringstream file(read_text_file(path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
+    if (line.ends_with('\r')) line.pop_back();
     if (!line.empty()) lines.push_back(line);
   }
   if (lines.empty()) fail(ErrorCode::InvalidArgument, "{}: no prompt in this file, one a line is expected", path);
@@ -190,7 +192,8 @@ nlohmann::ordered_json lists_of(const std::vector<Event::Top>& tops) {
   return lists;
 }
 
-void print_json(const std::vector<Answer>& answers, size_t choices, const Timings& timings, const std::string& device) {
+void print_answers(const std::vector<Answer>& answers, size_t choices, const Timings& timings,
+                   const std::string& device) {
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
   for (size_t i = 0; i < answers.size(); ++i) {
     const Answer& answer = answers[i];
@@ -209,17 +212,17 @@ void print_json(const std::vector<Answer>& answers, size_t choices, const Timing
     outputs.back()["logprobs"] = answer.logprobs;
     outputs.back()["top_logprobs"] = lists_of(answer.top_logprobs);
   }
-  const nlohmann::ordered_json all = {{"outputs", outputs},
-                                      {"timings",
-                                       {{"load_ms", timings.load_ms},
-                                        {"ttft_ms", or_null(timings.ttft_ms)},
-                                        {"prefill_tokens_per_second", or_null(timings.prefill_tokens_per_second)},
-                                        {"decode_tokens_per_second", or_null(timings.decode_tokens_per_second)}}},
-                                      {"device", device}};
-  print(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  print_json({{"outputs", outputs},
+              {"timings",
+               {{"load_ms", timings.load_ms},
+                {"ttft_ms", or_null(timings.ttft_ms)},
+                {"prefill_tokens_per_second", or_null(timings.prefill_tokens_per_second)},
+                {"decode_tokens_per_second", or_null(timings.decode_tokens_per_second)}}},
+              {"device", device}});
 }
 
 void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& common) {
+  check_engine_files(engine_flags, {}, {flags.prompts_path});
   const SteadyClock clock;
   const std::vector<std::string> adapters = lora_names(engine_flags);
   if (common.lora_name.empty() && adapters.size() == 1) common.lora_name = adapters.front();
@@ -261,7 +264,7 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
   const Timings timings = timings_of(answers, load_ms, begin, end);
   write_profile(engine, engine_flags);
   if (flags.as_json) {
-    print_json(answers, choices, timings, device);
+    print_answers(answers, choices, timings, device);
   } else {
     int64_t tokens = 0;
     if (!begun) heading(0);

@@ -111,7 +111,7 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
     for (const ComparedRun& run : runs) {
       list.push_back({{"name", run.name}, {"result", nlohmann::ordered_json::parse(to_json(run.result))}});
     }
-    fmt::print("{}\n", nlohmann::ordered_json{{"runs", list}}.dump(2));
+    print_json({{"runs", list}});
     return;
   }
   size_t width = 4;
@@ -237,12 +237,27 @@ class Observation {
   Timeline timeline_;
 };
 
+// Every file that the runs may read.
+Names inputs_of(const CLI::App& command) {
+  Names inputs = {text_option(command, "--replay")};
+  const auto add = [&inputs](std::string_view key, const std::string& value) {
+    for (const std::string& file : files_named(key, value)) inputs.push_back(file);
+  };
+  for (const SimKey& key : sim_keys()) add(key.name, text_option(command, sim_flag(key.name).c_str()));
+  if (command.count("--compare") == 0) return inputs;
+  for (const auto& text : command["--compare"]->as<std::vector<std::string>>()) {
+    const Dimension dimension = parse_dimension(text);
+    for (const std::string& value : dimension.values) add(long_sim_key(dimension.key), value);
+  }
+  return inputs;
+}
+
 void run_sim(const CLI::App& command) {
   std::vector<OutputFile> outputs;
   for (const char* const option : {"--record", "--html", "--chrome-trace", "--csv"}) {
     outputs.push_back({option, text_option(command, option)});
   }
-  check_outputs(outputs, {text_option(command, "--trace")});
+  check_outputs(outputs, inputs_of(command));
   if (command.count("--replay") > 0) {
     run_replay(command);
     return;
@@ -251,7 +266,7 @@ void run_sim(const CLI::App& command) {
     run_compare(command);
     return;
   }
-  const SimSpec spec = parse_sim_spec(sim_options_json(command));
+  const SimSpec spec = read_sim_spec(sim_options_json(command));
   const Workload workload = load_workload(spec);
   const SteadyClock clock;
   Observation observation(command, spec, workload);

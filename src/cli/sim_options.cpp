@@ -49,13 +49,13 @@ void add_sim_options(CLI::App& command) {
   }
 }
 
-std::string sim_options_json(const CLI::App& command) {
-  nlohmann::json json = nlohmann::json::object();
+nlohmann::ordered_json sim_options_json(const CLI::App& command) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const SimKey& key : sim_keys()) {
     const std::string flag = sim_flag(key.name);
     if (command.count(flag) > 0) json[key.name] = command[flag]->as<std::string>();
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json;
 }
 
 }  // namespace inflight::cli

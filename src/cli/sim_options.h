@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,7 @@ namespace inflight::cli {
 // Adds one option for each key of sim_keys(), and the names by which they are known, too: --policy, --evict, --chunk,
 // ...
 void add_sim_options(CLI::App& command);
-// What was given, as parse_sim_spec() takes it.
-[[nodiscard]] std::string sim_options_json(const CLI::App& command);
+// What was given, as read_sim_spec() takes it.
+[[nodiscard]] nlohmann::ordered_json sim_options_json(const CLI::App& command);
 
 }  // namespace inflight::cli

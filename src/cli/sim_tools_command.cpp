@@ -53,7 +53,7 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
                        {"best", to_json(result.best)},
                        {"first", to_json(result.tried.front())},
                        {"tried", tried}};
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
     return;
   }
   const auto line = [](const char* what, const TuneStep& step) {
@@ -96,16 +96,15 @@ std::string figures_of(const SimResult& result) {
 
 void run_doctor(const CLI::App& command, const std::string& path, bool as_json) {
   const SteadyClock clock;
-  Json options = Json::parse(sim_options_json(command));
+  Json options = sim_options_json(command);
   if (!path.empty()) options["trace"] = path;
-  const std::string json_text = options.dump();
-  const SimSpec spec = parse_sim_spec(json_text);
+  const SimSpec spec = read_sim_spec(options);
   const Workload workload = load_workload(spec);
   const SimResult result = run_simulation(spec.options, workload, clock);
   std::vector<Examined> found;
   {
     ProgressBar bar("trying what may mend it", clock);
-    found = examine(json_text, workload, result, clock, [&bar](double share) { bar.update_share(share, ""); });
+    found = examine(options, workload, result, clock, [&bar](double share) { bar.update_share(share, ""); });
   }
   if (as_json) {
     Json list = Json::array();
@@ -117,10 +116,8 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
                       {"knob", finding.knob},
                       {"tried", std::move(tried)}});
     }
-    fmt::print("{}\n", Json{{"findings", list},
-                            {"binding_limit", binding_limit(result)},
-                            {"run", Json::parse(inflight::to_json(result))}}
-                           .dump(2));
+    print_json(Json{
+        {"findings", list}, {"binding_limit", binding_limit(result)}, {"run", Json::parse(inflight::to_json(result))}});
     return;
   }
   fmt::print("{} requests: {}\n", grouped(result.scheduler.requests_finished), figures_of(result));

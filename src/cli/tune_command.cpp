@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "device/device.h"
 #include "ops/clblast_choice.h"
 #include "ops/linear_choice.h"
@@ -192,7 +193,7 @@ void tune(const TuneFlags& flags) {
     all["clblast"] = report_clblast(clblast, flags.as_json);
   }
   if (flags.as_json) {
-    fmt::print("{}\n", all.dump(2));
+    print_json(all);
   } else {
     fmt::print("{} uses {}\n", info.name, chosen);
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "sim/parse_number.h"
@@ -75,7 +76,9 @@ Dimension parse_dimension(std::string_view text) {
     for (int i = 0; i < count; ++i) {
       const double value = range[0] + (range[1] - range[0]) * i / (count - 1);
       const bool is_whole = whole || value == std::floor(value);
-      dimension.values.push_back(is_whole ? fmt::format("{:.0f}", std::round(value)) : fmt::format("{:.6g}", value));
+      // Ends that are close have fewer whole numbers between them: each once.
+      std::string one = is_whole ? fmt::format("{:.0f}", std::round(value)) : fmt::format("{:.6g}", value);
+      if (dimension.values.empty() || dimension.values.back() != one) dimension.values.push_back(std::move(one));
     }
     return dimension;
   }
@@ -87,8 +90,8 @@ Dimension parse_dimension(std::string_view text) {
   return dimension;
 }
 
-std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vector<Dimension>& dimensions,
-                                 const Clock& wall, const CompareOptions& options) {
+std::vector<ComparedRun> compare(const Json& base, const std::vector<Dimension>& dimensions, const Clock& wall,
+                                 const CompareOptions& options) {
   constexpr size_t kRunsMax = 10'000;
   size_t count = 1;
   std::set<std::string> keys;
@@ -101,7 +104,7 @@ std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vec
   }
   std::vector<ComparedRun> runs(count);
   for (size_t i = 0; i < count; ++i) {
-    Json spec = Json::parse(base_spec_json);
+    Json spec = base;
     size_t rest = i, block = count;
     for (const Dimension& dimension : dimensions) {
       block /= dimension.values.size();
@@ -112,8 +115,7 @@ std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vec
       runs[i].name += (runs[i].name.empty() ? "" : ", ") +
                       (dimensions.size() > 1 || parse_number(value) ? dimension.key + " " : std::string()) + value;
     }
-    runs[i].spec_json = spec.dump();
-    static_cast<void>(parse_sim_spec(runs[i].spec_json));  // mistakes show before anything runs
+    runs[i].spec = read_sim_spec(spec);  // mistakes show before anything runs
   }
   std::mutex mutex;
   std::exception_ptr failure;
@@ -122,7 +124,7 @@ std::vector<ComparedRun> compare(std::string_view base_spec_json, const std::vec
   const auto work = [&] {
     for (size_t i = next++; i < count; i = next++) {
       try {
-        const SimSpec spec = parse_sim_spec(runs[i].spec_json);
+        const SimSpec& spec = runs[i].spec;
         SimObservers observers;
         if (options.timelines) observers.trace = &runs[i].timeline;
         runs[i].result = run_simulation(spec.options, load_workload(spec), wall, observers);

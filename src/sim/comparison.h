@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +30,7 @@ struct Dimension {
 struct ComparedRun {
   std::string name;                 // the values that set it apart
   std::vector<std::string> values;  // by dimension
-  std::string spec_json;
+  SimSpec spec;
   SimResult result;
   Timeline timeline;  // empty unless asked for
 };
@@ -38,8 +39,9 @@ struct CompareOptions {
   int threads = 0;                       // 0: as many as the machine has
   std::function<void(double)> progress;  // share of the runs; called under a lock
 };
-// Every combination, the last dimension fastest.  ERRORS: of parse_sim_spec() and run_simulation(), of the first run.
-[[nodiscard]] std::vector<ComparedRun> compare(std::string_view base_spec_json,
+// Every combination, the last dimension fastest, on top of the base, which is as read_sim_spec() takes it.
+// ERRORS: of read_sim_spec() and run_simulation(), of the first run.
+[[nodiscard]] std::vector<ComparedRun> compare(const nlohmann::ordered_json& base,
                                                const std::vector<Dimension>& dimensions, const Clock& wall,
                                                const CompareOptions& options);
 

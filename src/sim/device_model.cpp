@@ -10,11 +10,11 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/json_problem.h"
 #include "base/limits.h"
 #include "core/attended_tokens.h"
 #include "sim/parse_number.h"
 #include "sim/text_file.h"
+#include "sim/workload.h"
 
 namespace inflight {
 namespace {
@@ -209,10 +209,44 @@ Json jitter_json(const std::vector<Jitter>& jitter) {
   return json;
 }
 
-std::vector<Jitter> parse_jitter(const Json& json) {
+[[noreturn]] void bad_field(std::string_view key, const Json& found, std::string_view allowed) {
+  fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: {}", key, found.dump().substr(0, 80), allowed);
+}
+
+std::string parse_text(const Json& json, const char* key) {
+  if (!json.is_string()) bad_field(key, json, "a text");
+  return json.get<std::string>();
+}
+
+// The pairs of a list, whose second parts are as `is_second` says.
+template <typename IsSecond>
+const Json& pairs_of(const Json& json, const char* key, const char* allowed, IsSecond&& is_second) {
+  const auto is_pair = [&](const Json& one) {
+    return one.is_array() && one.size() == 2 && one[0].is_number() && is_second(one[1]);
+  };
+  if (!json.is_array() || !std::ranges::all_of(json, is_pair)) bad_field(key, json, allowed);
+  return json;
+}
+
+bool is_number(const Json& json) { return json.is_number(); }
+
+std::vector<Jitter> parse_jitter(const Json& json, const char* key) {
+  const auto are_numbers = [](const Json& list) { return list.is_array() && std::ranges::all_of(list, is_number); };
   std::vector<Jitter> jitter;
-  for (const Json& one : json) jitter.push_back({one.at(0).get<double>(), one.at(1).get<std::vector<double>>()});
+  for (const Json& one : pairs_of(json, key, "a list of [us, [factor, ...]]", are_numbers)) {
+    jitter.push_back({one[0].get<double>(), one[1].get<std::vector<double>>()});
+  }
   return jitter;
+}
+
+std::vector<LinearCost> parse_linear_curve(const Json& json, const char* key) {
+  std::vector<LinearCost> points;
+  for (const Json& point : pairs_of(json, key, "a list of [tokens, us]", is_number)) {
+    LinearCost& cost = points.emplace_back();
+    set_number(key, cost.tokens, point[0].get<double>(), 1.0, limits::kBatchedTokensMax);
+    cost.us = point[1].get<double>();
+  }
+  return points;
 }
 
 void check_linear_curve(const std::vector<LinearCost>& points) {
@@ -285,13 +319,18 @@ double faded(TimeNs duration) {
   constexpr double kWindow = 1e8;
   return std::exp(-static_cast<double>(duration) / kWindow);
 }
+}  // namespace
 
 TimeNs whole_ns(double ns) {
-  constexpr double kMax = 9e18;
-  INFLIGHT_CHECK(ns >= 0.0 && ns <= kMax);  // no NaN either
+  constexpr double kSecondsMax = kSimSecondsMax / 4;  // so that the steps in flight can be added to a time
+  INFLIGHT_CHECK(ns >= 0.0);                          // no NaN either
+  if (ns > kSecondsMax * 1e9) {
+    fail(ErrorCode::InvalidArgument,
+         "the simulated device takes {:.3g} s for one step or transfer, allowed: up to {:.0f} s", ns * 1e-9,
+         kSecondsMax);
+  }
   return static_cast<TimeNs>(ns);
 }
-}  // namespace
 
 void AfterRest::rested(TimeNs from, TimeNs until) {
   constexpr double kUnit = 1e5;
@@ -352,14 +391,13 @@ TimeNs DeviceModel::device_time(const DeviceWork& work) const {
 }
 
 TimeNs DeviceModel::host_time(const DeviceWork& work) const {
-  return static_cast<TimeNs>((profile_.host_us + profile_.host_sequence_us * static_cast<double>(work.sequences)) *
-                             1e3);
+  return whole_ns((profile_.host_us + profile_.host_sequence_us * static_cast<double>(work.sequences)) * 1e3);
 }
 
 TimeNs DeviceModel::transfer_time(int64_t tokens) const {
   if (profile_.sliding_window > 0) tokens = std::min<int64_t>(tokens, profile_.sliding_window);
-  return static_cast<TimeNs>(profile_.link_latency_us * 1e3 +
-                             profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
+  return whole_ns(profile_.link_latency_us * 1e3 +
+                  profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
 }
 
 // Pipelines are taken to be full: as many parts as stages.
@@ -384,11 +422,17 @@ const std::vector<DeviceProfile>& shipped_device_profiles() {
   return kProfiles;
 }
 
+std::string device_file(std::string_view spec) {
+  const std::string_view name = spec.substr(0, spec.find(','));
+  const bool is_file = name.find('/') != std::string_view::npos || name.ends_with(".json");
+  return std::string(is_file ? name : "");
+}
+
 DeviceProfile find_device_profile(std::string_view spec) {
   const std::string_view name = spec.substr(0, spec.find(','));
   DeviceProfile profile;
-  if (name.find('/') != std::string_view::npos || name.ends_with(".json")) {
-    profile = parse_device_profile(read_text_file(std::string(name)), name);
+  if (const std::string file = device_file(spec); !file.empty()) {
+    profile = parse_device_profile(read_text_file(file), file);
   } else {
     const auto& shipped = shipped_device_profiles();
     const auto found = std::ranges::find(shipped, name, &DeviceProfile::name);
@@ -425,7 +469,7 @@ std::string to_json(const DeviceProfile& profile) {
   for (const LinearCost& point : profile.linear_us) json["linear_us"].push_back({point.tokens, point.us});
   if (!profile.decode_jitter.empty()) json["decode_jitter"] = jitter_json(profile.decode_jitter);
   if (!profile.prompt_jitter.empty()) json["prompt_jitter"] = jitter_json(profile.prompt_jitter);
-  return json.dump(2);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 namespace {
@@ -438,22 +482,17 @@ DeviceProfile profile_from(const Json& json) {
   DeviceProfile profile;
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::find(kOtherFields, key) != kOtherFields.end()) continue;
-    if (!value.is_number()) {
-      fail(ErrorCode::InvalidArgument, "device field {} is {}, allowed: a number", key, value.dump());
-    }
+    if (!value.is_number()) bad_field(key, value, "a number");
     if (!set_field(profile, key, value.get<double>())) unknown_field(key, kOtherFields);
   }
-  if (json.contains("name")) profile.name = json.at("name").get<std::string>();
-  if (json.contains("description")) profile.description = json.at("description").get<std::string>();
-  if (json.contains("decode_jitter")) profile.decode_jitter = parse_jitter(json.at("decode_jitter"));
-  if (json.contains("prompt_jitter")) profile.prompt_jitter = parse_jitter(json.at("prompt_jitter"));
-  if (json.contains("linear_us")) {
-    for (const Json& point : json.at("linear_us")) {
-      LinearCost& cost = profile.linear_us.emplace_back();
-      set_number("linear_us", cost.tokens, point.at(0).get<double>(), 1.0, limits::kBatchedTokensMax);
-      cost.us = point.at(1).get<double>();
-    }
-  }
+  const auto read = [&json](const char* key, auto& member, auto&& parse) {
+    if (json.contains(key)) member = parse(json.at(key), key);
+  };
+  read("name", profile.name, parse_text);
+  read("description", profile.description, parse_text);
+  read("decode_jitter", profile.decode_jitter, parse_jitter);
+  read("prompt_jitter", profile.prompt_jitter, parse_jitter);
+  read("linear_us", profile.linear_us, parse_linear_curve);
   profile.validate();
   check_takes_time(profile);
   return profile;
@@ -466,8 +505,6 @@ DeviceProfile parse_device_profile(std::string_view json_text, std::string_view 
     return profile_from(parse_json(json_text, "the device profile"));
   } catch (const Error& error) {
     fail(ErrorCode::CorruptFile, "{}: {}", name, error.what());
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::CorruptFile, "{}: the device profile cannot be read: {}", name, json_problem(error.what()));
   }
 }
 

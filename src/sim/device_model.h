@@ -114,6 +114,9 @@ class AfterRest {
   static constexpr int64_t kWarmSteps = 30;
 };
 
+// ERRORS: InvalidArgument: so long that a simulation cannot count it.   REQUIRES: 0 or more.
+[[nodiscard]] TimeNs whole_ns(double ns);
+
 class DeviceModel {
  public:
   explicit DeviceModel(const DeviceProfile& profile);
@@ -136,6 +139,8 @@ class DeviceModel {
 
 // "unit", "pocl-135m", ...: the profiles that ship.
 [[nodiscard]] const std::vector<DeviceProfile>& shipped_device_profiles();
+// The file that find_device_profile() reads; empty: none.
+[[nodiscard]] std::string device_file(std::string_view spec);
 // A shipped profile by name, or a JSON file (contains '/' or ends in .json), then ",key=value" for single fields.
 // ERRORS: InvalidArgument (unknown name or field), NotFound, CorruptFile.
 [[nodiscard]] DeviceProfile find_device_profile(std::string_view spec);

@@ -167,13 +167,12 @@ std::optional<Finding> overload(const std::vector<Wait>& waits, const SimOptions
 }
 
 // Nothing where the setting goes beyond what is allowed.
-std::optional<Trial> try_remedy(std::string_view spec_json, const Workload& workload, const SimResult& before,
+std::optional<Trial> try_remedy(nlohmann::ordered_json spec, const Workload& workload, const SimResult& before,
                                 const Finding& finding, const SimSetting& setting, const Clock& wall) {
   constexpr double kMore = 1.02;
-  auto json = nlohmann::ordered_json::parse(spec_json);
-  for (const auto& [key, value] : setting) json[key] = value;
+  for (const auto& [key, value] : setting) spec[key] = value;
   try {
-    const SimOptions options = parse_sim_spec(json.dump()).options;
+    const SimOptions options = read_sim_spec(spec).options;
     Trial trial{.setting = setting, .result = run_simulation(options, workload, wall)};
     trial.mends = finding.problem == kLowUtilisation
                       ? trial.result.output_tokens_per_second() > kMore * before.output_tokens_per_second()
@@ -217,17 +216,17 @@ std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options
   return findings;
 }
 
-std::vector<Examined> examine(std::string_view spec_json, const Workload& workload, const SimResult& result,
+std::vector<Examined> examine(const nlohmann::ordered_json& spec, const Workload& workload, const SimResult& result,
                               const Clock& wall, const std::function<void(double share)>& progress) {
   std::vector<Examined> examined;
-  for (Finding& finding : diagnose(result, parse_sim_spec(spec_json).options)) {
+  for (Finding& finding : diagnose(result, read_sim_spec(spec).options)) {
     examined.push_back({.finding = std::move(finding), .trials = {}});
   }
   size_t remedies = 0, tried = 0;
   for (const Examined& one : examined) remedies += one.finding.remedies.size();
   for (Examined& one : examined) {
     for (const SimSetting& setting : one.finding.remedies) {
-      if (auto trial = try_remedy(spec_json, workload, result, one.finding, setting, wall)) {
+      if (auto trial = try_remedy(spec, workload, result, one.finding, setting, wall)) {
         one.trials.push_back(std::move(*trial));
       }
       progress(static_cast<double>(++tried) / static_cast<double>(remedies));

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,8 +40,9 @@ struct Examined {
 };
 // diagnose(), and each remedy tried. Remedies beyond what is allowed (more than 64 replicas) are left out, and so is a
 // low_utilisation that no remedy mends: the device is busy then, however few slots are.
-// REQUIRES: `result` is what `spec_json` and `workload` come to.   COST: a simulated run for each remedy.
-[[nodiscard]] std::vector<Examined> examine(std::string_view spec_json, const Workload& workload,
+// REQUIRES: `result` is what `spec` (as read_sim_spec() takes it) and `workload` come to.
+// COST: a simulated run for each remedy.
+[[nodiscard]] std::vector<Examined> examine(const nlohmann::ordered_json& spec, const Workload& workload,
                                             const SimResult& result, const Clock& wall,
                                             const std::function<void(double share)>& progress);
 

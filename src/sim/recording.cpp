@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/recording.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,13 +16,31 @@
 #include "sim/trace_reader.h"
 
 namespace inflight {
+namespace {
 
-RecordingWriter::RecordingWriter(const std::string& path, const SchedulerSetup& setup)
+// Empty: a pipe, a device or a link (/dev/stdout is one) is written as it stands.
+std::string partial_path_of(const std::string& path) {
+  struct stat status{};
+  const bool stands = ::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  return stands ? std::string() : unused_name(path) + ".partial";
+}
+
+}  // namespace
+
+RecordingWriter::RecordingWriter(const std::string& path)
     : path_(path),
-      file_(std::fopen(path.c_str(), "wb")),
+      partial_path_(partial_path_of(path)),
+      file_(std::fopen((partial_path_.empty() ? path : partial_path_).c_str(), "wb")),
       encoder_([this](std::span<const std::byte> record) { write(record); }, true) {
   if (file_ == nullptr) fail(ErrorCode::Io, "{}: {}", path, std::strerror(errno));
+}
+
+RecordingWriter::RecordingWriter(const std::string& path, const SchedulerSetup& setup) : RecordingWriter(path) {
   encoder_.begin(to_json(setup));
+}
+
+RecordingWriter::~RecordingWriter() {
+  if (!partial_path_.empty()) std::remove(partial_path_.c_str());
 }
 
 void RecordingWriter::write(std::span<const std::byte> record) {
@@ -30,6 +51,11 @@ void RecordingWriter::write(std::span<const std::byte> record) {
 
 void RecordingWriter::close() {
   if (std::fclose(file_.release()) != 0) fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
+  if (partial_path_.empty()) return;
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) {
+    fail(ErrorCode::Io, "{}: {}", path_, std::strerror(errno));
+  }
+  partial_path_.clear();
 }
 
 namespace {

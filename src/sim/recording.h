@@ -13,10 +13,13 @@
 
 namespace inflight {
 
+// A file that appears whole or not at all: what had its name stays until close().
 class RecordingWriter {
  public:
   // ERRORS: Io.
   RecordingWriter(const std::string& path, const SchedulerSetup& setup);
+  // Removes what was written, unless it was closed.
+  ~RecordingWriter();
   RecordingWriter(const RecordingWriter&) = delete;
   RecordingWriter& operator=(const RecordingWriter&) = delete;
 
@@ -25,9 +28,11 @@ class RecordingWriter {
   void close();
 
  private:
+  explicit RecordingWriter(const std::string& path);  // apart, so that a failed begin removes the file, too
   void write(std::span<const std::byte> record);
 
   std::string path_;
+  std::string partial_path_;  // beside it, until it is renamed; empty: path_ is written
   File file_;
   TraceEncoder encoder_;
 };

@@ -94,7 +94,7 @@ class Replica {
   const DeviceModel& model_;
   const Workload& workload_;
   std::function<void(const RequestRecord&)> on_end_;
-  ManualClock clock_;
+  SimClock clock_;
   std::unique_ptr<EvictAdapter> eviction_;
   KvBlocks blocks_;
   std::unique_ptr<SchedAdapter> policy_;

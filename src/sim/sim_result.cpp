@@ -177,7 +177,7 @@ std::string to_json(const SimResult& result) {
       {"decision_hash", fmt::format("{:016x}", result.decision_hash)},
   };
   add_guesses(json, result.guesses());
-  return json.dump(2);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);  // a trace's name need not be UTF-8
 }
 
 std::string to_csv(const SimResult& result, const Workload& workload) {

@@ -10,6 +10,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
+#include "plugin_host/plugin_config.h"
 #include "sched/speculative_config.h"
 #include "sim/parse_number.h"
 #include "sim/timeline.h"
@@ -73,15 +74,16 @@ constexpr std::array kKeys = {
 // The given values as text, over the defaults.
 class Values {
  public:
-  explicit Values(std::string_view json_text) {
-    const Json json = parse_json(json_text, "the simulation's JSON");
+  explicit Values(const Json& json) {
     if (!json.is_object())
       fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
     for (const SimKey& key : kKeys) values_[key.name] = key.default_value;
     for (const auto& [name, value] : json.items()) {
       const auto key = values_.find(long_sim_key(name));
       if (key == values_.end()) unknown(name);
-      given_.insert(key->first);
+      if (!given_.insert(key->first).second) {
+        fail(ErrorCode::InvalidArgument, "simulation key '{}' is given under two names, allowed: one", key->first);
+      }
       if (value.is_boolean()) {
         key->second = value.get<bool>() ? "on" : "off";
       } else {
@@ -158,8 +160,23 @@ std::string long_sim_key(std::string_view name) {
   return key == "chunk" || key == "chunked_prefill_size" ? "max_prefill_tokens" : key;
 }
 
+std::vector<std::string> files_named(std::string_view key, const std::string& value) {
+  if (value.empty()) return {};
+  if (key == "trace") return {value};
+  if (key == "device") return {device_file(value)};
+  if (key == "schedule_policy" || key == "radix_eviction_policy") {
+    const PolicySpec policy = parse_policy_spec(value);
+    return {policy.name.find('/') == std::string::npos ? std::string() : policy.name};
+  }
+  return length_files(value);
+}
+
 SimSpec parse_sim_spec(std::string_view json_text) {
-  const Values values(json_text);
+  return read_sim_spec(parse_json(json_text, "the simulation's JSON"));
+}
+
+SimSpec read_sim_spec(const Json& object) {
+  const Values values(object);
   SimSpec spec;
   spec.workload = values.text("workload");
   spec.trace = values.text("trace");

@@ -3,10 +3,12 @@
 // options' names with underscores: {"workload": "bimodal", "max_num_seqs": 8, "batching": "static"}.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/simulation.h"
 #include "sim/trace_reader.h"
@@ -36,8 +38,13 @@ struct SimKey {
 // The key that a name stands for: "policy" is "schedule_policy"; dashes are underscores. Others stay as they are.
 [[nodiscard]] std::string long_sim_key(std::string_view name);
 
+// The files that a key's value names: of simulations, or of workloads. An empty path is none.
+[[nodiscard]] std::vector<std::string> files_named(std::string_view key, const std::string& value);
+
 // Values may be given as text too ("8" for 8).  ERRORS: InvalidArgument naming the key, the value and what is allowed.
 [[nodiscard]] SimSpec parse_sim_spec(std::string_view json_text);
+// The same of an object, whose texts (paths, above all) may be any bytes.
+[[nodiscard]] SimSpec read_sim_spec(const nlohmann::ordered_json& object);
 // What the spec is to serve.  ERRORS: of make_workload() and read_trace_workload().
 [[nodiscard]] Workload load_workload(const SimSpec& spec);
 

@@ -10,7 +10,12 @@
 
 namespace inflight {
 
-SimulatedExecutor::SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap, uint64_t seed)
+void SimClock::refuse() {
+  fail(ErrorCode::InvalidArgument, "the simulation goes beyond {:.0f} s of virtual time, the most that is counted",
+       kSimSecondsMax);
+}
+
+SimulatedExecutor::SimulatedExecutor(const DeviceModel& model, SimClock& clock, bool overlap, uint64_t seed)
     : model_(model), clock_(clock), overlap_(overlap), jitter_(seed + 1) {}
 
 void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
@@ -44,7 +49,7 @@ TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
   if (jitter.empty()) return device;
   const auto above = std::ranges::upper_bound(jitter, static_cast<double>(device) * 1e-3, {}, &Jitter::from_us);
   const std::vector<double>& values = (above == jitter.begin() ? above : above - 1)->values;
-  return static_cast<TimeNs>(static_cast<double>(device) * values[jitter_.below(values.size())]);
+  return whole_ns(static_cast<double>(device) * values[jitter_.below(values.size())]);
 }
 
 TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {

@@ -18,10 +18,26 @@
 
 namespace inflight {
 
+// Virtual time since the begin.
+class SimClock final : public Clock {
+ public:
+  [[nodiscard]] TimeNs now() const override { return now_; }
+  // ERRORS: InvalidArgument beyond kSimSecondsMax.   REQUIRES: duration >= 0.
+  void advance(TimeNs duration) {
+    if (duration > kMax - now_) refuse();
+    now_ += duration;
+  }
+
+ private:
+  static constexpr auto kMax = static_cast<TimeNs>(kSimSecondsMax * 1e9);
+  [[noreturn]] static void refuse();
+  TimeNs now_ = 0;
+};
+
 class SimulatedExecutor final : public Executor {
  public:
   // overlap: host work runs beside the device's. seed: of the jitter.   LIFETIME: borrowed.
-  SimulatedExecutor(const DeviceModel& model, ManualClock& clock, bool overlap, uint64_t seed);
+  SimulatedExecutor(const DeviceModel& model, SimClock& clock, bool overlap, uint64_t seed);
 
   // What a sequence will produce: set before it is scheduled.
   struct Script {
@@ -87,7 +103,7 @@ class SimulatedExecutor final : public Executor {
   [[nodiscard]] TokenId token_at(SequenceId sequence, int32_t position) const;
 
   const DeviceModel& model_;
-  ManualClock& clock_;
+  SimClock& clock_;
   bool overlap_;
   bool prefill_free_ = false;
   std::function<void()> on_submit_ = [] {};

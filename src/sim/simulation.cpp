@@ -327,13 +327,13 @@ SimResult Simulation::finish() {
   result_.replicas = options_.replicas;
   for (const auto& replica : replicas_) result_.makespan = std::max(result_.makespan, replica->now());
   LatencyHistogram itl;
-  SimulatedExecutor::BusyTime busy;
+  double busy_ns = 0.0, prefill_ns = 0.0;  // of all replicas: more than TimeNs counts
   for (const auto& replica : replicas_) {
     replica->add_to(result_, result_.makespan);
     itl.add(replica->itl());
     const auto [all, prefill] = replica->busy_time(result_.makespan);
-    busy.all += all;
-    busy.prefill += prefill;
+    busy_ns += static_cast<double>(all);
+    prefill_ns += static_cast<double>(prefill);
     // Order of the replicas matters, as it should.
     result_.decision_hash = result_.decision_hash * 31 + replica->decision_hash();
   }
@@ -350,9 +350,8 @@ SimResult Simulation::finish() {
   }
   const auto count = static_cast<double>(replicas_.size());
   result_.kv_usage_mean /= count;
-  const auto busy_ns = static_cast<double>(busy.all);
   if (result_.makespan > 0) result_.device_busy_share = busy_ns / static_cast<double>(result_.makespan) / count;
-  if (busy.all > 0) result_.prefill_time_share = static_cast<double>(busy.prefill) / busy_ns;
+  if (busy_ns > 0.0) result_.prefill_time_share = prefill_ns / busy_ns;
   result_.itl = LatencySummary::of(itl);
   result_.static_batching = static_batching(workload_, setup.config.max_num_seqs);
   summarise_requests();

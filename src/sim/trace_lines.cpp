@@ -82,7 +82,7 @@ std::optional<TimeNs> parse_time(std::string_view text) {
   const std::chrono::year_month_day date(std::chrono::year(static_cast<int>(part[0])),
                                          std::chrono::month(static_cast<unsigned>(part[1])),
                                          std::chrono::day(static_cast<unsigned>(part[2])));
-  if (!date.ok() || part[3] < 0 || part[3] > 24 || part[4] < 0 || part[4] > 59 || part[5] < 0 || part[5] > 60) {
+  if (!date.ok() || part[3] < 0 || part[3] > 23 || part[4] < 0 || part[4] > 59 || part[5] < 0 || part[5] > 60) {
     return std::nullopt;
   }
   std::string_view rest = text.substr(kLength);

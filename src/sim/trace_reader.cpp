@@ -193,6 +193,16 @@ void fit_to(std::vector<ContentSegment>& segments, int32_t wanted) {
   std::erase_if(segments, [](const ContentSegment& segment) { return segment.count == 0; });
 }
 
+// By its own keys: the text of a request may hold any words. What is no JSON, parse_openai_log() says.
+bool is_mooncake_line(std::string_view line) {
+  try {
+    const Json json(parse_json(line, "its JSON"));
+    return json.contains("hash_ids") || json.contains("input_length");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Workload parse_azure_trace(std::string_view text, const std::string& name) {
@@ -292,15 +302,12 @@ Workload read_trace_workload(const std::string& path, const TraceOptions& option
   Workload workload;
   if (!text.empty() && text.front() == static_cast<char>(TraceRecordType::Begin)) {
     workload = parse_recording(text, path);
+  } else if (first.starts_with('{')) {
+    workload = is_mooncake_line(first) ? parse_mooncake_trace(text, path) : parse_openai_log(text, path);
   } else if (first.find("ContextTokens") != std::string_view::npos) {
     workload = parse_azure_trace(text, path);
   } else if (first.find("Request tokens") != std::string_view::npos) {
     workload = parse_burstgpt_trace(text, path);
-  } else if (first.find("\"hash_ids\"") != std::string_view::npos ||
-             first.find("\"input_length\"") != std::string_view::npos) {
-    workload = parse_mooncake_trace(text, path);
-  } else if (first.starts_with('{')) {
-    workload = parse_openai_log(text, path);
   } else {
     const auto printable = [](char c) { return (c >= ' ' && c <= '~') || c == '\t' || c == '\r'; };
     const std::string what = text.empty() ? "is empty"

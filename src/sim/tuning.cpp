@@ -23,13 +23,13 @@ using Limits = std::array<Limit, 3>;
 
 class Tuner {
  public:
-  Tuner(std::string_view base_spec_json, const TuneGoal& goal, const Clock& wall,
+  Tuner(const nlohmann::ordered_json& base, const TuneGoal& goal, const Clock& wall,
         const std::function<void(double)>& progress)
-      : base_(nlohmann::ordered_json::parse(base_spec_json)), goal_(goal), wall_(wall), progress_(progress) {}
+      : base_(base), goal_(goal), wall_(wall), progress_(progress) {}
 
   TuneResult search() {
     // From what the user gave, or the defaults.
-    const SchedulerConfig config = parse_sim_spec(base_.dump()).options.setup.config;
+    const SchedulerConfig config = read_sim_spec(base_).options.setup.config;
     attempt({Limit{"max_num_batched_tokens", 64, 16384, config.max_num_batched_tokens},
              Limit{"max_num_seqs", 1, std::min(1024, config.max_requests), config.max_num_seqs},
              Limit{"long_prefill_token_threshold", 0, 8192, config.long_prefill_token_threshold}});
@@ -76,7 +76,7 @@ class Tuner {
       step.setting += fmt::format("{}{}={}", step.setting.empty() ? "" : " ", limit.key, limit.value);
     }
     if (std::ranges::find(result_.tried, step.setting, &TuneStep::setting) != result_.tried.end()) return;
-    const SimSpec spec = parse_sim_spec(json.dump());
+    const SimSpec spec = read_sim_spec(json);
     const SimResult run = run_simulation(spec.options, load_workload(spec), wall_);
     step.output_tokens_per_second = run.output_tokens_per_second();
     step.ttft_p95_ms = run.ttft.p95;
@@ -118,13 +118,13 @@ class Tuner {
 
 }  // namespace
 
-TuneResult tune_limits(std::string_view base_spec_json, const TuneGoal& goal, const Clock& wall,
+TuneResult tune_limits(const nlohmann::ordered_json& base, const TuneGoal& goal, const Clock& wall,
                        const std::function<void(double)>& progress) {
   for (const auto& [what, value] : {std::pair{"ttft_p95_ms", goal.ttft_p95_ms}, {"itl_p95_ms", goal.itl_p95_ms}}) {
     if (std::isfinite(value) && value >= 0.0) continue;
     fail(ErrorCode::InvalidArgument, "{} is {}, allowed: 0 (whatever) or more", what, value);
   }
-  return Tuner(base_spec_json, goal, wall, progress).search();
+  return Tuner(base, goal, wall, progress).search();
 }
 
 }  // namespace inflight

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -31,9 +31,9 @@ struct TuneResult {
 };
 // The most output tokens a second within the goal; of settings within 1 % of that, the lowest p95 of TTFT (where
 // arrivals bound the throughput, many settings have it). One limit after the other over powers of two until none
-// improves, then over values between them. ERRORS: InvalidArgument (the goal), and those of parse_sim_spec() and
-// run_simulation().
-[[nodiscard]] TuneResult tune_limits(std::string_view base_spec_json, const TuneGoal& goal, const Clock& wall,
+// improves, then over values between them. base: what else is set, as read_sim_spec() takes it.
+// ERRORS: InvalidArgument (the goal), and those of read_sim_spec() and run_simulation().
+[[nodiscard]] TuneResult tune_limits(const nlohmann::ordered_json& base, const TuneGoal& goal, const Clock& wall,
                                      const std::function<void(double)>& progress);
 
 }  // namespace inflight

@@ -76,6 +76,23 @@ constexpr std::array kKinds = {
     Kind{"tenants", "arrivals=poisson,tenants=4,tenant_skew=1,prompt=lognormal:256:1", "tenants of unequal demand"},
 };
 
+// What a key says nothing without: one of the others, with one of the values (none named: any but its default).
+struct Need {
+  const char* key;
+  std::array<const char*, 3> others;
+  std::string_view values = "";
+};
+constexpr std::array kNeeds = {
+    Need{"rate", {"arrivals"}, "poisson, gamma, ramp"},
+    Need{"cv", {"arrivals"}, "gamma"},
+    Need{"rate_end", {"arrivals"}, "ramp"},
+    Need{"think_ms", {"concurrency", "turns"}},
+    Need{"prefix_groups", {"prefix"}},
+    Need{"prefix_skew", {"prefix_groups"}},
+    Need{"tenant_skew", {"tenants"}},
+    Need{"tight_share", {"ttft_ms", "e2e_ms", "itl_ms"}},
+};
+
 // What was given over the kind's defaults over the common ones.
 class Spec {
  public:
@@ -95,7 +112,7 @@ class Spec {
       read_list(rest);
       values_["requests"] = std::to_string(list_.size());
     }
-    check_arrival_keys(read(rest));
+    check_effects(read(rest));
   }
 
   [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
@@ -136,17 +153,29 @@ class Spec {
 
   using Given = std::set<std::string, std::less<>>;
 
-  // What would have no effect is refused, but where the arrivals are given too: they may be an arm of a comparison.
-  void check_arrival_keys(const Given& given) const {
-    constexpr std::array<std::pair<const char*, std::string_view>, 3> kUsers = {
-        {{"rate", "poisson, gamma, ramp"}, {"cv", "gamma"}, {"rate_end", "ramp"}}};
-    const std::string& arrivals = text("arrivals");
-    for (const auto& [key, users] : kUsers) {
-      if (!given.contains(key) || given.contains("arrivals") || users.find(arrivals) != std::string_view::npos)
-        continue;
-      fail(ErrorCode::InvalidArgument, "workload key {} in '{}' says nothing of arrivals={}, allowed: with arrivals={}",
-           key, text_, arrivals, users);
+  // What would have no effect is refused, but where what it needs is given too: that may be an arm of a comparison.
+  void check_effects(const Given& given) const {
+    for (const Need& need : kNeeds) {
+      if (!given.contains(need.key) || is_met(need, given)) continue;
+      std::string others;
+      for (const char* const other : need.others) {
+        if (other != nullptr) others += fmt::format("{}{}", others.empty() ? "" : " or ", other);
+      }
+      fail(ErrorCode::InvalidArgument, "workload key {} in '{}' has no effect, allowed: with {}{}{}", need.key, text_,
+           others, need.values.empty() ? "" : "=", need.values);
     }
+    if (!list_.empty() && given.contains("output")) {
+      fail(ErrorCode::InvalidArgument, "workload key output in '{}' has no effect: the lengths are listed", text_);
+    }
+  }
+  [[nodiscard]] bool is_met(const Need& need, const Given& given) const {
+    return std::ranges::any_of(need.others, [&](const char* other) {
+      if (other == nullptr) return false;
+      if (given.contains(other)) return true;
+      const std::string& value = text(other);
+      if (!need.values.empty()) return need.values.find(value) != std::string_view::npos;
+      return value != std::ranges::find(kKeys, std::string_view(other), &Key::name)->value;
+    });
   }
 
   // Returns the keys.
@@ -203,13 +232,19 @@ class Arrivals {
       fail(ErrorCode::InvalidArgument, "workload key arrivals is '{}', allowed: all, poisson, gamma, ramp", kind_);
     }
   }
-  // progress: share of the workload that has arrived, [0, 1).
+  // progress: share of the workload that has arrived, [0, 1).   ERRORS: InvalidArgument beyond kSimSecondsMax.
   TimeNs next(Rng& rng, double progress) {
     if (kind_ == "all") return 0;
     const double end = rate_end_ > 0.0 ? rate_end_ : rate_;
     const double rate = kind_ == "ramp" ? rate_ + (end - rate_) * progress : rate_;
     const double gap = kind_ == "gamma" ? draw_gamma(rng, shape_) : -std::log(1.0 - rng.uniform());
-    return now_ += static_cast<TimeNs>(gap / rate * 1e9);
+    const double wait = gap / rate;
+    if (const double seconds = static_cast<double>(now_) * 1e-9 + wait; !(seconds <= kSimSecondsMax)) {
+      fail(ErrorCode::InvalidArgument,
+           "a request of the workload comes {:.3g} s after the begin, allowed: up to {:.0f} s", seconds,
+           kSimSecondsMax);
+    }
+    return now_ += static_cast<TimeNs>(wait * 1e9);
   }
 
  private:
@@ -377,6 +412,16 @@ class Generator {
 }  // namespace
 
 Workload make_workload(std::string_view spec, const WorkloadLimits& allowed) { return Generator(spec, allowed).make(); }
+
+std::vector<std::string> length_files(std::string_view text) {
+  constexpr std::string_view kFile = "file:";
+  std::vector<std::string> files;
+  for (size_t at = text.find(kFile); at != std::string_view::npos; at = text.find(kFile, at)) {
+    at += kFile.size();
+    files.emplace_back(text.substr(at, text.find(',', at) - at));
+  }
+  return files;
+}
 
 std::string workload_help() {
   std::string text = "Workloads: KIND,key=value,...\n";

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/limits.h"
 #include "sim/workload.h"
@@ -21,6 +22,9 @@ struct WorkloadLimits {
 // "bimodal,requests=500,seed=3", "lengths=50,60,400,80".
 // ERRORS: InvalidArgument naming the kind or key, the value and what is allowed.   COST: memory and time by `allowed`.
 [[nodiscard]] Workload make_workload(std::string_view spec, const WorkloadLimits& allowed = {});
+
+// The files that lengths of a specification, or of a key's value, name: file:PATH.
+[[nodiscard]] std::vector<std::string> length_files(std::string_view text);
 
 // Kinds and keys with their defaults, for people.
 [[nodiscard]] std::string workload_help();

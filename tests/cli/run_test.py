@@ -132,7 +132,11 @@ class Run(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("Once upon a time\nOne day\n")
             file.flush()
-            self.assertEqual(len(json.loads(self.good("run", "--prompts", file.name, "-n", 2, "--json"))["outputs"]), 2)
+            outputs = json.loads(self.good("run", "--prompts", file.name, "-n", 2, "--json"))["outputs"]
+            self.assertEqual(len(outputs), 2)
+            self.bad(2, "which is read", "run", "--prompts", file.name, "-n", 2, "--record", file.name)
+            pathlib.Path(file.name).write_bytes(b"Once upon a time\r\n\r\nOne day\r\n")  # as Windows ends lines
+            self.assertEqual(json.loads(self.good("run", "--prompts", file.name, "-n", 2, "--json"))["outputs"], outputs)
 
     def test_profile_is_a_chrome_trace(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,10 @@ sim, tune-limits, doctor, calibrate and bench sched: keys, files, exit status, o
 
 import csv
 import json
+import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -144,6 +146,10 @@ def check_errors():
         (["sim", "--workload", "closed", "--seed", 1 << 64], "allowed: a whole number up to 18446744073709551615"),
         (["sim", "--workload", "closed", "--kv-blocks", 99999999999], "allowed: a whole number up to 2147483647"),
         (["sim", "--workload", "closed,output=99999999"], "output is '99999999', allowed: N, LOW-HIGH"),
+        (["sim", "--workload", "closed,think_ms=9"], "think_ms in 'closed,think_ms=9' has no effect, allowed: with concurrency"),
+        (["sim", "--workload", "poisson,rate=1e-6,requests=20000"], "s after the begin, allowed: up to 4000000000 s"),
+        (["sim", "--workload", "closed,requests=60,prompt=20000,output=1", "--device", "unit,pair_ns=1e9"],
+         "the simulation goes beyond 4000000000 s of virtual time"),
         (["tune-limits", "--workload", "closed", "--itl-p95-ms", -5], "itl_p95_ms is -5, allowed: 0 (whatever) or more"),
         (["tune-limits", "--workload", "closed", "--ttft-p95-ms", "nan"], "ttft_p95_ms is nan, allowed: 0"),
     ):
@@ -187,6 +193,102 @@ def check_options_that_exclude_each_other(folder):
     run(*work, "--replicas", 2, "--chrome-trace", folder / "two.json")
     names = [event["args"]["name"] for event in json.loads((folder / "two.json").read_text())["traceEvents"][:2]]
     assert names == ["steps of replica 0", "rows of the batch of replica 0"], names
+
+
+def check_recording_of_a_failed_run(folder):
+    """What fails leaves no half of a recording and nothing else, and the recording that was there as it was."""
+    folder = folder / "failed"
+    folder.mkdir()
+    kept, work = folder / "kept.rec", ["sim", "--workload", "closed,requests=2"]
+    kept.write_text("keep")
+    large = ["sim", "--workload", "closed,requests=50"]
+
+    def limit_files():  # as a disk that is full after 4 KiB
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    for path in (kept, folder / "new.rec"):
+        run(*work, "--policy", "nosuch", "--record", path, status=1)
+        run(*work, "--wall-limit-s", 1e-9, "--record", path, status=2)
+        full = subprocess.run([PROGRAM, *large, "--record", path], preexec_fn=limit_files, restore_signals=False,
+                              capture_output=True)
+        assert full.returncode == 1 and b": File too large" in full.stderr, full
+    assert [file.name for file in folder.iterdir()] == ["kept.rec"] and kept.read_text() == "keep"
+    run(*work, "--record", kept)
+    whole = kept.read_bytes()
+    assert [file.name for file in folder.iterdir()] == ["kept.rec"] and len(whole) > 700
+    # What is no file is written as it stands.
+    pipe, link = folder / "pipe", folder / "link.rec"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    run(*work, "--record", pipe)
+    assert reader.communicate()[0] == whole and pipe.is_fifo()
+    done = subprocess.run([PROGRAM, *work, "--record", "/dev/stdout"], capture_output=True)
+    assert done.stdout.startswith(whole) and done.returncode == 0, done
+    link.symlink_to(kept)
+    run(*work, "--record", link)
+    assert link.is_symlink() and kept.read_bytes() == whole
+    assert "/dev/full: No space left on device" in run(*work, "--record", "/dev/full", status=1)
+
+
+def check_outputs_over_inputs(folder):
+    """No output is written over a file that the command reads."""
+    model, trace, device = folder / "model.gguf", folder / "in.csv", folder / "dev.json"
+    lengths, plugin = folder / "lens.txt", folder / "policy.ifp.so"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n1,10,5\n")
+    device.write_text('{"overhead_us": 1000}')
+    lengths.write_text("5\n9\n")
+    for path in (model, plugin):
+        path.write_text("not looked at")
+    work, from_lengths = ["--workload", "closed,requests=2"], ["--workload", f"closed,requests=2,output=file:{lengths}"]
+    for path, *arguments in (
+        (device, "sim", *work, "--device", device, "--csv", device),
+        (device, "sim", *work, "--device", f"{device},host_us=5", "--html", device),
+        (lengths, "sim", *from_lengths, "--csv", lengths),
+        (lengths, "sim", *work, "--compare", f"output=9|file:{lengths}", "--html", lengths),
+        (plugin, "sim", *work, "--policy", f"{plugin}:a=1", "--record", plugin),
+        (trace, "bench", "workload", "--trace", trace, "--record", trace),
+        (lengths, "bench", "workload", *from_lengths, "--profile", lengths),
+        (model, "calibrate", "-m", model, "-o", model),
+        (model, "calibrate", "-m", model, "--steps", model),
+        (trace, "calibrate", "--trace", trace, "--profile", trace),
+        (plugin, "bench", "workload", *work, "--evict", plugin, "--record", plugin),
+    ):
+        before = path.read_bytes()
+        error = run(*arguments, status=2)
+        assert "which is read; give the output another name" in error and error.count("\n") == 1, (arguments, error)
+        assert path.read_bytes() == before, arguments
+    error = run("calibrate", "-o", folder / "both", "--record", folder / "both", status=2)
+    assert "--output and --record are both" in error, error
+
+
+def check_names_that_are_no_utf8(folder):
+    """Names of files are bytes: opened as they are, shown with U+FFFD in JSON."""
+    trace, device = folder / "tr\udcff.csv", folder / "dev\udcff.json"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n1,10,5\n2,10,5\n")
+    device.write_text('{"overhead_us": 1000}')
+    simulated = ["--trace", trace, "--device", device, "--json"]
+    assert json.loads(run("sim", *simulated))["workload"] == "tr\ufffd.csv"
+    assert json.loads(run("doctor", trace, "--device", device, "--json"))["run"]["workload"] == "tr\ufffd.csv"
+    compared = json.loads(run("sim", *simulated, "--compare", "max-num-seqs=1|2"))["runs"]
+    assert [one["result"]["workload"] for one in compared] == ["tr\ufffd.csv"] * 2
+    assert json.loads(run("tune-limits", *simulated))["tried"]
+    assert json.loads(run("bench", "workload", "--trace", trace, "--json"))["workload"].endswith("tr\ufffd.csv")
+    (folder / "bad\udcff.ifp.so").write_text("no plugin")
+    listed = subprocess.run([PROGRAM, "plugin", "list", "--json"], env={**os.environ, "INFLIGHT_PLUGIN_PATH": str(folder)},
+                            capture_output=True)
+    assert listed.returncode == 0, listed
+    assert any("bad\ufffd.ifp.so" in problem for problem in json.loads(listed.stdout)["problems"]), listed
+
+
+def check_no_file_is_left(folder):
+    """The recording that a live run makes for itself goes with it, also when there is no engine."""
+    left = folder / "left"
+    left.mkdir()
+    for model, status in (([], 0), (["-m", folder / "nosuch.gguf"], 1)):
+        done = subprocess.run(
+            [PROGRAM, "bench", "workload", "--workload", "closed,requests=1,prompt=8,output=2", *map(str, model)],
+            env={**os.environ, "TMPDIR": str(left)}, capture_output=True)
+        assert done.returncode == status, done
+        assert not list(left.glob("inflight-??????")), (model, list(left.iterdir()))
 
 
 def check_tools():
@@ -343,6 +445,10 @@ def check_shared_options(folder):
 with tempfile.TemporaryDirectory() as name:
     check_sim(pathlib.Path(name))
     check_options_that_exclude_each_other(pathlib.Path(name))
+    check_recording_of_a_failed_run(pathlib.Path(name))
+    check_outputs_over_inputs(pathlib.Path(name))
+    check_names_that_are_no_utf8(pathlib.Path(name))
+    check_no_file_is_left(pathlib.Path(name))
     check_speculation(pathlib.Path(name))
     check_shared_options(pathlib.Path(name))
     check_calibrate(pathlib.Path(name))

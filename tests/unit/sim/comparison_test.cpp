@@ -17,11 +17,15 @@
 namespace inflight {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 TEST(Comparison, DimensionsAreListsOrRanges) {
   EXPECT_EQ(parse_dimension("policy=fcfs|lpm").values, (std::vector<std::string>{"fcfs", "lpm"}));
   EXPECT_EQ(parse_dimension("rate=1:4:4").values, (std::vector<std::string>{"1", "2", "3", "4"}));
   EXPECT_EQ(parse_dimension("policy=vtc:weight_output=3|fcfs").values,
             (std::vector<std::string>{"vtc:weight_output=3", "fcfs"}));
+  EXPECT_EQ(parse_dimension("max_num_seqs=1:2:5").values, (std::vector<std::string>{"1", "2"}));  // each once
+  EXPECT_EQ(parse_dimension("rate=3:3:4").values, (std::vector<std::string>{"3"}));
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "'rate' names no values, allowed: KEY=VALUE|VALUE",
                         [] { static_cast<void>(parse_dimension("rate")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "the COUNT of 'rate=1:8:2.7' is 2.7, allowed: 2 to 1000",
@@ -30,7 +34,7 @@ TEST(Comparison, DimensionsAreListsOrRanges) {
 
 // The runs would bear both values in their names, and only the last one would count.
 TEST(Comparison, AKeyIsComparedOnce) {
-  const char* const base = R"({"workload": "bimodal,requests=20", "device": "unit"})";
+  const Json base = {{"workload", "bimodal,requests=20"}, {"device", "unit"}};
   for (const auto& [first, second, message] :
        {std::tuple{"max_num_seqs=1|2", "max-num-seqs=3|4", "'max-num-seqs' is compared twice, allowed: once"},
         {"policy=fcfs|lpm", "schedule_policy=sjf", "'schedule_policy' is compared twice"},
@@ -44,7 +48,7 @@ TEST(Comparison, AKeyIsComparedOnce) {
 TEST(Comparison, EveryCombinationInOrder) {
   const std::vector<Dimension> dimensions = {parse_dimension("batching=static|continuous"),
                                              parse_dimension("requests=8|16")};
-  const char* const base = R"({"workload": "bimodal,seed=3", "max_num_seqs": 4, "device": "unit"})";
+  const Json base = {{"workload", "bimodal,seed=3"}, {"max_num_seqs", 4}, {"device", "unit"}};
   std::vector<uint64_t> hashes;
   for (const int threads : {1, 3}) {
     const auto runs = compare(base, dimensions, SteadyClock(), {.threads = threads, .progress = {}});
@@ -66,7 +70,7 @@ TEST(Comparison, EveryCombinationInOrder) {
 
 // The seed draws other requests; a key that the workload has already is replaced.
 TEST(Comparison, SweepsTheWorkloadsSeed) {
-  const char* const base = R"({"workload": "bimodal,requests=20,seed=3,output=10-90", "device": "unit"})";
+  const Json base = {{"workload", "bimodal,requests=20,seed=3,output=10-90"}, {"device", "unit"}};
   const auto hashes = [&](const char* dimension) {
     std::vector<uint64_t> found;
     for (const ComparedRun& run : compare(base, {parse_dimension(dimension)}, SteadyClock(), {})) {
@@ -74,7 +78,7 @@ TEST(Comparison, SweepsTheWorkloadsSeed) {
     }
     return found;
   };
-  const auto same = parse_sim_spec(base);
+  const auto same = read_sim_spec(base);
   const uint64_t third = run_simulation(same.options, load_workload(same), SteadyClock()).decision_hash;
   const auto swept = hashes("seed=1:5:5");
   EXPECT_EQ(std::set<uint64_t>(swept.begin(), swept.end()).size(), 5U);
@@ -82,11 +86,11 @@ TEST(Comparison, SweepsTheWorkloadsSeed) {
   EXPECT_EQ(hashes("workload.seed=1:5:5"), swept);
   const auto runs =
       compare(base, {parse_dimension("workload.seed=7|8"), parse_dimension("seed=5|6")}, SteadyClock(), {});
-  EXPECT_EQ(nlohmann::json::parse(runs[0].spec_json)["workload"], "bimodal,requests=20,output=10-90,seed=5");
-  EXPECT_EQ(nlohmann::json::parse(runs[0].spec_json)["seed"], "5");
+  EXPECT_EQ(runs[0].spec.workload, "bimodal,requests=20,output=10-90,seed=5");
+  EXPECT_EQ(runs[0].spec.options.setup.seed, 5U);
   const auto lengths =
-      compare(R"({"workload": "lengths=5,9", "device": "unit"})", {parse_dimension("prompt=16|32")}, SteadyClock(), {});
-  EXPECT_EQ(nlohmann::json::parse(lengths[1].spec_json)["workload"], "lengths=5,9,prompt=32");
+      compare({{"workload", "lengths=5,9"}, {"device", "unit"}}, {parse_dimension("prompt=16|32")}, SteadyClock(), {});
+  EXPECT_EQ(lengths[1].spec.workload, "lengths=5,9,prompt=32");
 }
 
 // checklist 111
@@ -98,23 +102,26 @@ TEST(Comparison, TheKneeIsWhereLatencyDoubles) {
 // checklist 141
 TEST(Tuning, FindsTheSlotsThatAGoalAllows) {
   // A step takes 1 ms a sequence: ITL p95 <= 8 ms allows 8 slots, whatever else.
-  const TuneResult result = tune_limits(
-      R"({"workload": "closed,requests=100,prompt=8,output=60", "max_num_seqs": 2,
-          "device": "unit,overhead_us=100,sequence_us=1000", "overlap": "off"})",
-      {.itl_p95_ms = 8.5}, SteadyClock(), {});
+  const TuneResult result = tune_limits({{"workload", "closed,requests=100,prompt=8,output=60"},
+                                         {"max_num_seqs", 2},
+                                         {"device", "unit,overhead_us=100,sequence_us=1000"},
+                                         {"overlap", "off"}},
+                                        {.itl_p95_ms = 8.5}, SteadyClock(), {});
   EXPECT_TRUE(result.meets);
   EXPECT_EQ(result.max_num_seqs, 8);
   EXPECT_FALSE(
-      tune_limits(R"({"workload": "closed,requests=10", "device": "unit"})", {.itl_p95_ms = 0.5}, SteadyClock(), {})
+      tune_limits({{"workload", "closed,requests=10"}, {"device", "unit"}}, {.itl_p95_ms = 0.5}, SteadyClock(), {})
           .meets);
 }
 
 // An engine that takes no more than 40 requests has no use for more slots.
 TEST(Tuning, KeepsWithinTheRequestsThatAreTaken) {
-  const TuneResult result = tune_limits(
-      R"({"workload": "closed,requests=100,prompt=8,output=20", "max_num_seqs": 2, "max_requests": 40,
-          "device": "unit", "overlap": "off"})",
-      {}, SteadyClock(), {});
+  const TuneResult result = tune_limits({{"workload", "closed,requests=100,prompt=8,output=20"},
+                                         {"max_num_seqs", 2},
+                                         {"max_requests", 40},
+                                         {"device", "unit"},
+                                         {"overlap", "off"}},
+                                        {}, SteadyClock(), {});
   EXPECT_GE(result.max_num_seqs, 30);
   EXPECT_LE(result.max_num_seqs, 40);
 }
@@ -147,7 +154,7 @@ TEST(Diagnosis, ThreeConstructedTraces) {  // checklist 144
 std::vector<Examined> examined(const char* spec_json) {
   const SimSpec spec = parse_sim_spec(spec_json);
   const Workload workload = load_workload(spec);
-  return examine(spec_json, workload, run_simulation(spec.options, workload, SteadyClock()), SteadyClock(),
+  return examine(Json::parse(spec_json), workload, run_simulation(spec.options, workload, SteadyClock()), SteadyClock(),
                  [](double) {});
 }
 

@@ -49,7 +49,7 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   profile.decode_jitter = {{0.0, {1.0, 3.0}}};
   EXPECT_EQ(to_json(parse_device_profile(to_json(profile), "p.json")), to_json(profile));
   const DeviceModel model(profile);
-  ManualClock clock;
+  SimClock clock;
   SimulatedExecutor executor(model, clock, false, 0);
   BatchPlan plan;
   plan.entries.emplace_back();
@@ -223,12 +223,41 @@ TEST(DeviceModel, AFileThatIsNoProfileIsRefused) {
            {R"({"overhead_us": 1e999})", "p.json: the device profile: number overflow"},
            {R"({"kv_tokens": 1e30})", "p.json: device field kv_tokens is 1e+30, allowed: 16 to 4000000000"},
            {R"({"linear_us": [[1.5, 3]]})", "p.json: device field linear_us is 1.5, allowed: a whole number"},
-           {R"({"linear_us": [7]})", "p.json: the device profile cannot be read: "},
+           {R"({"linear_us": 5})", "p.json: device field linear_us is 5, allowed: a list of [tokens, us]"},
+           {R"({"linear_us": [7]})", "p.json: device field linear_us is [7], allowed: a list of [tokens, us]"},
+           {R"({"linear_us": [[1, 5], [2]]})", "p.json: device field linear_us is [[1,5],[2]], allowed: a list of"},
+           {R"({"linear_us": [[1, "5"]]})", "p.json: device field linear_us is [[1,\"5\"]], allowed: a list of"},
+           {R"({"prompt_jitter": [[0, 5]]})",
+            "p.json: device field prompt_jitter is [[0,5]], allowed: a list of [us, [factor, ...]]"},
+           {R"({"decode_jitter": {"0": [1]}})",
+            "p.json: device field decode_jitter is {\"0\":[1]}, allowed: a list of"},
+           {R"({"name": 5})", "p.json: device field name is 5, allowed: a text"},
+           {R"({"description": null})", "p.json: device field description is null, allowed: a text"},
            {R"({"kv_tokens": 1000})", "p.json: a step takes no time, allowed: overhead_us, weights_us"},
        }) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, message,
                           [&] { static_cast<void>(parse_device_profile(json, "p.json")); });
   }
+}
+
+// Some of them fit into a TimeNs, but not the sum of a few.
+TEST(DeviceModel, TimesThatCannotBeCountedAreRefused) {
+  DeviceProfile profile = simple();
+  profile.kv_bytes_per_token = 1e9;
+  profile.link_gb_per_second = 1e-3;
+  profile.pair_ns = 1e9;
+  const DeviceModel model(profile);
+  const char* const message = "s for one step or transfer, allowed: up to 1000000000 s";
+  for (const int64_t tokens : {2'000'000, 16'000'000}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] { static_cast<void>(model.transfer_time(tokens)); });
+  }
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] {
+    static_cast<void>(model.device_time({.tokens = 1, .sequences = 1, .prefill_pairs = 2'000'000'000}));
+  });
+  SimClock clock;
+  clock.advance(4'000'000'000'000'000'000);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "goes beyond 4000000000 s of virtual time",
+                        [&] { clock.advance(1); });
 }
 
 TEST(DeviceModel, TheDemoModelsProfileHasItsSizes) {

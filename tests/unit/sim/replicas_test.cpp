@@ -102,7 +102,7 @@ struct DecodeReplica {
     return executor.wait().duration / 1000;
   }
   DeviceModel model;
-  ManualClock clock;
+  SimClock clock;
   SimulatedExecutor executor{model, clock, false, 0};
   uint64_t steps = 0;
 };

@@ -15,6 +15,7 @@
 #include "sim/sim_spec.h"
 #include "sim/workload_spec.h"
 #include "support/expect_error.h"
+#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
@@ -457,6 +458,50 @@ TEST(Simulation, KeysOfTracesAreNotForWorkloads) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, std::string(key) + " is of traces, found the workload 'closed'",
                           [&] { static_cast<void>(parse_sim_spec(spec.dump())); });
   }
+}
+
+TEST(Simulation, AKeyIsGivenUnderOneName) {
+  for (const auto& [first, second] : {std::pair{"policy", "schedule_policy"}, {"max_num_seqs", "max-num-seqs"}}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "is given under two names, allowed: one",
+                          [&] { run({{"workload", "closed"}, {first, 4}, {second, 5}}); });
+  }
+}
+
+// Thinking times one after the other, steps one after the other; where a time limit ends the run before, it may.
+TEST(Simulation, VirtualTimeEnds) {
+  for (const auto& [workload, device] :
+       {std::pair{"closed,concurrency=1,requests=30000,think_ms=1e9,prompt=1,output=1", "unit"},
+        {"closed,requests=60,prompt=20000,output=1", "unit,pair_ns=1e9"}}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "goes beyond 4000000000 s of virtual time", [&] {
+      run({{"workload", workload}, {"device", device}, {"max_num_batched_tokens", 20000}});
+    });
+  }
+  const auto cut = run({{"workload", "closed,concurrency=1,requests=30000,think_ms=1e9,prompt=1,output=1"},
+                        {"device", "unit"},
+                        {"time_limit_s", 1e9}});
+  EXPECT_GT(cut["makespan_s"], 9e8);
+  EXPECT_LE(cut["makespan_s"], 1e9);
+}
+
+TEST(Simulation, APathNeedNotBeUtf8) {
+  const test::TempFolder folder;
+  const std::string trace =
+      folder.write("tr\xff.csv", std::string("TIMESTAMP,ContextTokens,GeneratedTokens\n1,10,5\n"));
+  const std::string device = folder.write("dev\xff.json", std::string(R"({"overhead_us": 1000})"));
+  const SimSpec spec = read_sim_spec({{"trace", trace}, {"device", device}});
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+  EXPECT_EQ(nlohmann::json::parse(to_json(result))["workload"], "tr\xEF\xBF\xBD.csv");
+}
+
+TEST(Simulation, FilesThatKeysName) {
+  using Files = std::vector<std::string>;
+  EXPECT_EQ(files_named("workload", "closed,prompt=file:a.txt,output=mix:0.5:9:file:b/c.txt,requests=5"),
+            (Files{"a.txt", "b/c.txt"}));
+  EXPECT_EQ(files_named("max_tokens", "file:a.txt"), Files{"a.txt"});
+  EXPECT_EQ(files_named("device", "./dev.json,host_us=5"), Files{"./dev.json"});
+  EXPECT_EQ(files_named("device", "unit,host_us=5"), Files{""});
+  EXPECT_EQ(files_named("schedule_policy", "./p.ifp.so#vtc:weight_output=2"), Files{"./p.ifp.so"});
+  EXPECT_EQ(files_named("schedule_policy", "vtc:weight_output=2"), Files{""});
 }
 
 TEST(Simulation, GivesUpAfterTheWallLimit) {

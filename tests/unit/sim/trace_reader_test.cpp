@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 
 #include "sim/recording.h"
 #include "sim/replay.h"
@@ -38,6 +40,10 @@ TEST(TraceReader, Times) {
     EXPECT_FALSE(parse_time(std::string(no_day) + " 18:17:03")) << no_day;
   }
   EXPECT_EQ(parse_time("2024-02-29 00:00:00"), 1'709'164'800LL * 1000 * kMs);
+  for (const char* no_time : {"24:00:00", "24:59:60", "23:60:00", "23:59:61"}) {
+    EXPECT_FALSE(parse_time(std::string("2023-11-16 ") + no_time)) << no_time;
+  }
+  EXPECT_TRUE(parse_time("2023-11-16 23:59:60"));  // a leap second
   EXPECT_FALSE(parse_time("yesterday"));
   EXPECT_FALSE(parse_time("0001-01-01 00:00:00"));
   EXPECT_FALSE(parse_time("9999-12-31 23:59:59"));
@@ -151,6 +157,21 @@ TEST(TraceReader, OpenAiLogsInOtherForms) {
   for (const SimRequest& request : workload.requests) EXPECT_EQ(request.arrival, 0);
 }
 
+// What users talk of says nothing of the format.
+TEST(TraceReader, ALogsTextIsNoHeader) {
+  const test::TempFolder folder;
+  for (const char* said :
+       {"how many ContextTokens did I use?", "Request tokens", R"({\"hash_ids\": [7]})", R"(\"input_length\": 5)"}) {
+    write_text_file(folder.file("log.jsonl"),
+                    fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}],"max_tokens":9}})", said));
+    const Workload workload = read_trace_workload(folder.file("log.jsonl"), {});
+    ASSERT_EQ(workload.requests.size(), 1U) << said;
+    EXPECT_EQ(workload.requests[0].output_tokens, 9) << said;
+  }
+  write_text_file(folder.file("nested.jsonl"), R"({"prompt": "a", "max_tokens": 9, "tags": {"hash_ids": [7]}})");
+  EXPECT_EQ(read_trace_workload(folder.file("nested.jsonl"), {}).requests[0].output_tokens, 9);
+}
+
 TEST(TraceReader, TheFirstByArrivalNotByLine) {
   const test::TempFolder folder;
   write_text_file(folder.file("t.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n9,900,1\n2,200,1\n1,100,1\n");
@@ -255,6 +276,23 @@ TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {
     };
     EXPECT_EQ(prompt_tokens(again), prompt_tokens(workload));
   }
+}
+
+// A run that fails leaves no half of a recording, and the one that was there.
+TEST(TraceReader, ARecordingIsWholeOrNotThere) {
+  const test::TempFolder folder;
+  const SimSpec spec = parse_sim_spec(R"({"workload": "closed,requests=2"})");
+  const SchedulerSetup setup = resolved_setup(spec.options, load_workload(spec));
+  const std::string path = folder.write("run.rec", std::string("keep"));
+  for (const std::string& name : {path, folder.file("new.rec")}) const RecordingWriter unclosed(name, setup);
+  EXPECT_EQ(test::read_file(path), "keep");
+  using Entries = std::filesystem::directory_iterator;
+  EXPECT_EQ(std::distance(Entries(folder.path()), Entries()), 1);
+  RecordingWriter closed(path, setup);
+  EXPECT_EQ(test::read_file(path), "keep");
+  closed.close();
+  EXPECT_FALSE(read_recording(path).empty());
+  EXPECT_EQ(std::distance(Entries(folder.path()), Entries()), 1);
 }
 
 TEST(TraceReader, PublishedTraces) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "sim/sim_spec.h"
 #include "support/expect_error.h"
@@ -18,7 +19,7 @@ namespace {
 // and what lies between powers of two is tried.
 TEST(Tuning, BreaksTiesByTtft) {
   const TuneResult result =
-      tune_limits(R"({"workload": "lognormal,rate=3,requests=500"})", {.itl_p95_ms = 60}, SteadyClock(), {});
+      tune_limits({{"workload", "lognormal,rate=3,requests=500"}}, {.itl_p95_ms = 60}, SteadyClock(), {});
   ASSERT_TRUE(result.meets);
   double most = 0.0, ttft_of_equals = 1e18;
   for (const TuneStep& step : result.tried) {
@@ -39,7 +40,7 @@ TEST(Tuning, BreaksTiesByTtft) {
 
 TEST(Tuning, RefusesGoalsThatAreNone) {
   const auto tune = [](const TuneGoal& goal) {
-    static_cast<void>(tune_limits(R"({"workload": "closed,requests=10"})", goal, SteadyClock(), {}));
+    static_cast<void>(tune_limits({{"workload", "closed,requests=10"}}, goal, SteadyClock(), {}));
   };
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "itl_p95_ms is -5, allowed: 0 (whatever) or more",
                         [&] { tune({.itl_p95_ms = -5}); });

@@ -210,13 +210,13 @@ TEST(Workload, BranchesShareTheirPromptNotTheirAnswers) {
 
 // One key more changes what it says, and no other attribute: arms of a comparison have the same requests.
 TEST(Workload, AttributesAreDrawnApart) {
-  const std::string base =
-      "gamma,requests=300,turns=3,think_ms=100,prompt=exp:100,output=lognormal:100:1,prefix_groups=4";
+  const std::string base = "gamma,requests=300,turns=3,think_ms=100,prompt=exp:100,output=lognormal:100:1";
   const Workload plain = make_workload(base);
-  for (const char* more : {"predict=oracle", "predict=0.5", "max_tokens=exp:300", "prefix=1", "prefix=64", "tenants=4",
-                           "tenants=4,tenant_skew=2", "priorities=5", "ttft_ms=100", "e2e_ms=100,tight_share=0.5",
-                           "itl_ms=9", "adapters=2", "acceptance=0.5",
-                           "prefix=8,predict=1,tenants=3,priorities=2,tight_share=0.3,e2e_ms=5,max_tokens=1-900"}) {
+  for (const char* more :
+       {"predict=oracle", "predict=0.5", "max_tokens=exp:300", "prefix=1,prefix_groups=4", "prefix=64,prefix_groups=4",
+        "tenants=4", "tenants=4,tenant_skew=2", "priorities=5", "ttft_ms=100", "e2e_ms=100,tight_share=0.5", "itl_ms=9",
+        "adapters=2", "acceptance=0.5",
+        "prefix=8,prefix_groups=4,predict=1,tenants=3,priorities=2,tight_share=0.3,e2e_ms=5,max_tokens=1-900"}) {
     const Workload other = make_workload(base + "," + more);
     ASSERT_EQ(other.requests.size(), plain.requests.size());
     for (size_t i = 0; i < plain.requests.size(); ++i) {
@@ -268,14 +268,42 @@ TEST(Workload, AnArrivalKeyNeedsItsArrivals) {
   const auto expect = [](const char* text, const char* spec) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
   };
-  expect("workload key rate in 'bimodal,rate=5' says nothing of arrivals=all, allowed: with arrivals=poisson, gamma",
+  expect("workload key rate in 'bimodal,rate=5' has no effect, allowed: with arrivals=poisson, gamma, ramp",
          "bimodal,rate=5");
-  expect("workload key cv in 'poisson,cv=5' says nothing of arrivals=poisson, allowed: with arrivals=gamma",
-         "poisson,cv=5");
-  expect("workload key rate_end in 'gamma,rate_end=5' says nothing of arrivals=gamma, allowed: with arrivals=ramp",
-         "gamma,rate_end=5");
+  expect("workload key cv in 'poisson,cv=5' has no effect, allowed: with arrivals=gamma", "poisson,cv=5");
+  expect("workload key rate_end in 'gamma,rate_end=5' has no effect, allowed: with arrivals=ramp", "gamma,rate_end=5");
   EXPECT_EQ(make_workload("closed,rate=5,arrivals=poisson").requests.size(), 256U);
   EXPECT_EQ(make_workload("poisson,rate=5,arrivals=all").requests.back().arrival, 0);  // an arm of a comparison
+}
+
+// What a key needs to say anything: in effect by the kind, or given, whatever its value.
+TEST(Workload, AKeyNeedsWhatItSaysSomethingOf) {
+  const auto expect = [](const char* text, const char* spec) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
+  };
+  expect("workload key think_ms in 'closed,think_ms=100' has no effect, allowed: with concurrency or turns",
+         "closed,think_ms=100");
+  expect("workload key prefix_groups in 'closed,prefix_groups=7' has no effect, allowed: with prefix",
+         "closed,prefix_groups=7");
+  expect("prefix_skew in 'closed,prefix=9,prefix_skew=1' has no effect, allowed: with prefix_groups",
+         "closed,prefix=9,prefix_skew=1");
+  expect("tenant_skew in 'closed,tenant_skew=2' has no effect, allowed: with tenants", "closed,tenant_skew=2");
+  expect("tight_share in 'closed,tight_share=1' has no effect, allowed: with ttft_ms or e2e_ms or itl_ms",
+         "closed,tight_share=1");
+  expect("output in 'lengths=50,60,output=5' has no effect: the lengths are listed", "lengths=50,60,output=5");
+  for (const char* spec :
+       {"closed,think_ms=9,concurrency=2", "closed,think_ms=9,turns=2", "multiturn,think_ms=9", "prefix,prefix_skew=1",
+        "closed,prefix=0,prefix_groups=7,prefix_skew=1", "tenants,tenant_skew=2", "closed,tight_share=1,itl_ms=9"}) {
+    EXPECT_EQ(make_workload(spec).requests.size(), 256U) << spec;
+  }
+}
+
+TEST(Workload, ArrivalsEndWithVirtualTime) {
+  for (const char* spec : {"poisson,rate=1e-6,requests=20000", "gamma,rate=1e-6,requests=20000"}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "s after the begin, allowed: up to 4000000000 s",
+                          [&] { static_cast<void>(make_workload(spec)); });
+  }
+  EXPECT_GT(make_workload("poisson,rate=1e-6,requests=3000").requests.back().arrival, 2'000'000'000'000'000'000);
 }
 
 TEST(Workload, AKeyIsGivenOnce) {
@@ -304,7 +332,7 @@ TEST(Workload, KeepsWithinLimits) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "requests is '5e7', allowed: 1 to 100",
                         [&] { static_cast<void>(make_workload("closed,requests=5e7", limits)); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "prefix_groups is '101', allowed: 1 to 100",
-                        [&] { static_cast<void>(make_workload("closed,requests=1,prefix_groups=101", limits)); });
+                        [&] { static_cast<void>(make_workload("prefix,requests=1,prefix_groups=101", limits)); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "too many tokens in prompts and outputs, allowed: 1000",
                         [&] { static_cast<void>(make_workload("closed,requests=100,prompt=5,output=6", limits)); });
   // A conversation's prompts hold what was said before: 9 turns of 2 + 20 have 2 * 45 + 20 * 36 + 9 * 20 = 990 tokens.

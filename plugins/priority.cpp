@@ -56,7 +56,6 @@ struct Priority {
   }
 
   int64_t aging_ns;
-  int64_t sign;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // passed over; the others are in maps by their places, so that long prompts cost nothing.
 #include <algorithm>
 #include <array>
-#include <deque>
+#include <list>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -48,7 +48,7 @@ struct S3Fifo {
 
   inflight_plugin_status_t on_insert(const inflight_units_t& units) {
     for (uint32_t i = 0; i < units.count; ++i) {
-      const Queue queue = ghost_.erase(units.key[i]) > 0 ? Main : Small;
+      const Queue queue = try_forget(units.key[i]) ? Main : Small;
       units_[units.unit[i]] = {.key = units.key[i], .place = next_place_++, .parent = units.parent[i], .queue = queue};
       ++size_[queue];
       count_child(units.parent[i], 1);
@@ -118,16 +118,16 @@ struct S3Fifo {
 
   void remember(uint64_t key) {
     if (ghost_limit_ == 0) return;
-    ghost_[key] = ++ghost_time_;
-    ghost_order_.push_back({key, ghost_time_});
-    for (;;) {  // drop entries that are no longer true, and the oldest when there are too many
-      const auto [oldest, time] = ghost_order_.front();
-      const auto found = ghost_.find(oldest);
-      const bool current = found != ghost_.end() && found->second == time;
-      if (current && ghost_.size() <= ghost_limit_) return;
-      ghost_order_.pop_front();
-      if (current) ghost_.erase(found);
-    }
+    try_forget(key);
+    ghost_[key] = ghost_order_.insert(ghost_order_.end(), key);
+    if (ghost_.size() > ghost_limit_) try_forget(ghost_order_.front());
+  }
+  bool try_forget(uint64_t key) {
+    const auto found = ghost_.find(key);
+    if (found == ghost_.end()) return false;
+    ghost_order_.erase(found->second);
+    ghost_.erase(found);
+    return true;
   }
 
   void count_child(uint32_t parent, int change) {
@@ -157,9 +157,8 @@ struct S3Fifo {
   std::array<std::map<uint64_t, uint32_t>, 2> may_go_;  // of each queue: unreferenced leaves, by place
   std::array<size_t, 2> size_{};                        // of each queue, all blocks
   uint64_t next_place_ = 0;
-  std::unordered_map<uint64_t, uint64_t> ghost_;  // key -> when it was remembered last
-  std::deque<std::pair<uint64_t, uint64_t>> ghost_order_;
-  uint64_t ghost_time_ = 0;
+  std::list<uint64_t> ghost_order_;                                    // remembered keys, oldest first
+  std::unordered_map<uint64_t, std::list<uint64_t>::iterator> ghost_;  // where each is
 };
 
 }  // namespace

@@ -121,7 +121,7 @@ typedef struct inflight_host {
   uint64_t (*rand_u64)(void* context); /* [S] counter-based, seeded per instance                                 */
   void (*log)(void* context, uint32_t level, const char* text, uint64_t length);  /* [A] rate-limited            */
   void (*set_error)(void* context, const char* text, uint64_t length); /* [S] the reason of a negative status    */
-  void (*metric)(void* context, const char* name, double value); /* [S] static strings, 64 names at most         */
+  void (*metric)(void* context, const char* name, double value); /* [S] static strings [a-zA-Z_:][a-zA-Z0-9_:]*, 64 at most */
   void* (*alloc)(void* context, uint64_t bytes, uint64_t alignment); /* [A] NULL when there is none              */
   void (*free)(void* context, void* memory);                         /* [A]                                      */
   /* Stored prompt tokens of some of step->waiting, now, at most what an admission skips (the last token is always computed).

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/format.h"
 #include "cli/plugin_commands.h"
 #include "plugin_host/plugin_check.h"
 #include "plugin_host/plugin_config.h"
@@ -41,7 +42,7 @@ void run_check(const CheckOptions& options, bool as_json) {
   if (as_json) {
     const nlohmann::ordered_json report = {
         {"path", options.path}, {"seed", options.seed}, {"failed", failed}, {"checks", list}};
-    fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(report);
   }
   std::fflush(stdout);
   if (failed > 0) {
@@ -55,8 +56,14 @@ void run_check(const CheckOptions& options, bool as_json) {
 void add_plugin_check_command(CLI::App& plugin) {
   CLI::App* const command =
       plugin.add_subcommand("check", "Does a plugin file keep to plugin.h? Each check runs in a process of its own");
-  command->add_option("FILE", "NAME.ifp.so, with :key=value,... for other parameters than the defaults")->required();
-  command->add_option("--only", "Groups: file, query, create, ops, determinism, state, time, liveness")->take_all();
+  command
+      ->add_option(
+          "FILE",
+          "NAME.ifp.so, with #POLICY for one of several, with :key=value,... for other parameters than the defaults")
+      ->required();
+  command->add_option("--only", "Groups: file, query, create, ops, determinism, state, time, liveness")
+      ->expected(1, -1)
+      ->allow_extra_args();
   command->add_option("--seed", "Of the random calls (default: 1)")->check(CLI::NonNegativeNumber);
   command->add_option("--calls", "Random steps (default: 5000)")->check(CLI::Range(1, 100'000'000));
   command->add_option("--limit-s", "Seconds that one check may take (default: 60)")->check(CLI::Range(1, 100'000));
@@ -66,6 +73,7 @@ void add_plugin_check_command(CLI::App& plugin) {
     CheckOptions options;
     const PolicySpec spec = parse_policy_spec(given["FILE"]->as<std::string>());
     options.path = spec.name;
+    options.member = spec.member;
     options.parameters = spec.parameters;
     if (given.count("--only") > 0) options.only = given["--only"]->results();
     if (given.count("--seed") > 0) options.seed = given["--seed"]->as<uint64_t>();

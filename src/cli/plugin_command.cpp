@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/plugin_commands.h"
 #include "cli/stderr_log.h"
 #include "plugin_host/plugin_file.h"
@@ -48,7 +49,7 @@ void list_as_json(const std::vector<PluginRegistry::Listed>& listed, const std::
     }
     policies.push_back(policy);
   }
-  fmt::print("{}\n", nlohmann::ordered_json{{"policies", policies}, {"problems", problems}}.dump(2));
+  print_json({{"policies", policies}, {"problems", problems}});
 }
 
 void list_as_text(const std::vector<PluginRegistry::Listed>& listed, const std::vector<std::string>& problems) {
@@ -87,7 +88,7 @@ void run_list(bool as_json) {
 void add_plugin_lock_command(CLI::App& plugin) {
   CLI::App* const lock =
       plugin.add_subcommand("lock", "The lines for plugins.lock that pin files to what they are now");
-  lock->add_option("FILE", "Plugin files; nothing of them is run")->required()->take_all();
+  lock->add_option("FILE", "Plugin files; nothing of them is run")->required()->expected(1, -1)->allow_extra_args();
   lock->callback([lock] {
     for (const auto& path : (*lock)["FILE"]->results()) {
       const auto notes = read_plugin_notes(path);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "inflight/version.h"
+#include "plugin_host/policy_instance.h"
 
 namespace inflight {
 namespace {
@@ -33,7 +34,11 @@ CheckHost::CheckHost(uint64_t seed, const CheckVariation& variation)
           .rand_u64 = [](void* context) -> uint64_t { return of(context).rng_.next(); },
           .log = [](void*, uint32_t, const char*, uint64_t) {},
           .set_error = [](void* context, const char* text, uint64_t length) { of(context).error.assign(text, length); },
-          .metric = [](void*, const char*, double) {},
+          .metric =
+              [](void* context, const char* name, double) {
+                std::string& problem = of(context).metric_problem;
+                if (problem.empty()) problem = metric_name_problem(name);
+              },
           .alloc = [](void* context, uint64_t bytes, uint64_t alignment) -> void* {
             CheckHost& self = of(context);
             if (self.allocations++ == self.fail_allocation) return nullptr;
@@ -114,6 +119,7 @@ void CheckDriver::created(inflight_plugin_status_t status) {
   if (status != INFLIGHT_PLUGIN_OK || self_ == nullptr) {
     refuse("create", fmt::format("gave status {}{}{}", status, host_.error.empty() ? "" : ": ", host_.error));
   }
+  require_metric_names("create");
 }
 
 void CheckDriver::leave() {
@@ -137,6 +143,7 @@ void CheckDriver::leave() {
     end(*policy_.evict);
   }
   self_ = nullptr;
+  require_metric_names("exit");
 }
 
 inflight_plugin_status_t CheckDriver::save(const inflight_writer_t& writer) {
@@ -159,6 +166,11 @@ void CheckDriver::require_status(const char* op, inflight_plugin_status_t status
   if (status < 0) refuse(op, fmt::format("returned {} {}, nothing was wrong", status, host_.error));
   if (status > INFLIGHT_PASS) refuse(op, fmt::format("returned the unknown status {}", status));
   if (host_.exit_requested) refuse(op, "asked to be taken out");
+  require_metric_names(op);
+}
+
+void CheckDriver::require_metric_names(const char* op) const {
+  if (!host_.metric_problem.empty()) refuse(op, host_.metric_problem);
 }
 
 std::unique_ptr<CheckDriver> make_driver(CheckContext& context, const inflight_policy_t& policy, uint64_t seed,

@@ -39,7 +39,8 @@ class CheckHost {
   int64_t fail_allocation = -1;  // this one (counted by `allocations`) gets no memory
   bool exit_requested = false;
   std::string error;
-  uint32_t slot_limit = 0;  // match_prefix knows slots below
+  std::string metric_problem;  // of the first metric with a wrong name
+  uint32_t slot_limit = 0;     // match_prefix knows slots below
   uint32_t unit_limit = 0;
 
  private:
@@ -117,6 +118,7 @@ class CheckDriver {
   }
   [[noreturn]] void refuse(const char* op, const std::string& what) const;
   void require_status(const char* op, inflight_plugin_status_t status) const;
+  void require_metric_names(const char* op) const;
   void mix(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3ULL; }
   void created(inflight_plugin_status_t status);
   // A table of `count` answers, unwritten, with a margin behind it that must stay as it is.

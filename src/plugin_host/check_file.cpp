@@ -97,7 +97,7 @@ std::string check_symbols(CheckContext& context) {
 }
 
 std::string check_imports(CheckContext& context) {
-  const bool claims = std::ranges::any_of(context.module.policies(), [](const inflight_policy_t* policy) {
+  const bool claims = std::ranges::any_of(context.policies, [](const inflight_policy_t* policy) {
     return (policy->capabilities & INFLIGHT_CAP_DETERMINISTIC) != 0;
   });
   if (!claims) throw CheckSkipped{"no policy claims INFLIGHT_CAP_DETERMINISTIC"};
@@ -112,7 +112,7 @@ std::string check_imports(CheckContext& context) {
 
 std::string check_notes(CheckContext& context) {
   const auto notes = read_plugin_notes(context.options.path);
-  for (const inflight_policy_t* policy : context.module.policies()) {
+  for (const inflight_policy_t* policy : context.policies) {
     const bool noted = std::ranges::any_of(
         notes, [&](const PluginNote& note) { return note.id == policy->id && note.kind == policy->kind; });
     if (!noted) {
@@ -124,7 +124,7 @@ std::string check_notes(CheckContext& context) {
 
 std::string check_query(CheckContext& context) {
   std::set<std::string> ids;
-  for (const inflight_policy_t* policy : context.module.policies()) {
+  for (const inflight_policy_t* policy : context.policies) {
     if (!ids.insert(policy->id).second) fail(ErrorCode::Plugin, "{}: is offered twice", policy->id);
     for (const char* text : {policy->name, policy->version, policy->summary}) {
       if (text == nullptr || *text == '\0') {
@@ -142,7 +142,7 @@ std::string check_query(CheckContext& context) {
 
 std::string check_parameters(CheckContext& context) {
   size_t count = 0;
-  for (const inflight_policy_t* policy : context.module.policies()) {
+  for (const inflight_policy_t* policy : context.policies) {
     std::set<std::string> keys;
     for (const inflight_param_t& param : std::span(policy->params, policy->param_count)) {
       ++count;

@@ -71,7 +71,7 @@ void require_kept(const PolicyInstance& instance) {
 
 std::string check_liveness(CheckContext& context) {
   std::string text;
-  for (const inflight_policy_t* policy : context.module.policies()) {
+  for (const inflight_policy_t* policy : context.policies) {
     note_progress(context, *policy, "(a run)", 0);
     const PluginConfig config(*policy, context.options.parameters);
     const PolicyOptions options{.seed = context.options.seed,

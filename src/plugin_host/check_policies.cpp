@@ -14,7 +14,7 @@ namespace {
 
 template <typename Visit>
 void for_each_policy(CheckContext& context, Visit&& visit) {
-  for (const inflight_policy_t* policy : context.module.policies()) visit(*policy);
+  for (const inflight_policy_t* policy : context.policies) visit(*policy);
 }
 
 // create() with these parameters; nothing may be left when it ends or refuses.

@@ -89,7 +89,7 @@ void check_policy(CheckContext& context, const inflight_policy_t& policy) {
 
 std::string check_state(CheckContext& context) {
   int count = 0;
-  for (const inflight_policy_t* policy : context.module.policies()) {
+  for (const inflight_policy_t* policy : context.policies) {
     if ((policy->capabilities & INFLIGHT_CAP_STATE) == 0) continue;
     check_policy(context, *policy);
     ++count;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "plugin_host/plugin_check.h"
 #include "plugin_host/plugin_module.h"
@@ -24,6 +25,7 @@ struct CheckContext {
   const CheckOptions& options;
   CheckProgress& progress;
   const PluginModule& module;
+  std::vector<const inflight_policy_t*> policies;  // those of the module that are checked
 };
 
 // The check does not apply to this file.

@@ -47,6 +47,14 @@ void limit(int32_t seconds) {
   ::alarm(static_cast<unsigned>(seconds));
 }
 
+std::vector<const inflight_policy_t*> checked_policies(const PluginModule& module, const std::string& member) {
+  std::vector<const inflight_policy_t*> checked;
+  for (const inflight_policy_t* policy : module.policies()) {
+    if (member.empty() || member == policy->id || member == short_name(*policy)) checked.push_back(policy);
+  }
+  return checked;
+}
+
 // The child: its exit status is the verdict, what it writes is the message.
 [[noreturn]] void run_child(const CheckTest& test, const CheckOptions& options, CheckProgress& progress, int out) {
   limit(options.limit_seconds);
@@ -55,7 +63,7 @@ void limit(int32_t seconds) {
   try {
     const auto module = PluginModule::load(options.path);
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::signal(signal, SIG_DFL);
-    CheckContext context{options, progress, *module};
+    CheckContext context{options, progress, *module, checked_policies(*module, options.member)};
     message = test.run(context);
   } catch (const CheckSkipped& skipped) {
     verdict = kSkipped;
@@ -119,6 +127,23 @@ CheckResult run_test(const CheckTest& test, const CheckOptions& options, CheckPr
   return result;
 }
 
+// What to say of a file without the member; nothing when it has one.
+std::string missing_member(CheckContext& context) {
+  if (!context.policies.empty()) return "";
+  std::string known;
+  for (const inflight_policy_t* policy : context.module.policies()) {
+    known += (known.empty() ? "" : ", ") + short_name(*policy);
+  }
+  return fmt::format("{} holds no policy '{}', but: {}", context.options.path, context.options.member, known);
+}
+
+// Looks in a child, as the checks do: the file's code runs there only. One that does not load fails the checks instead.
+void require_member(const CheckOptions& options) {
+  CheckProgress progress{};
+  const CheckResult looked = run_test({"", "", missing_member}, options, progress);
+  if (looked.status == CheckStatus::Passed && !looked.message.empty()) fail(ErrorCode::NotFound, "{}", looked.message);
+}
+
 }  // namespace
 
 void note_progress(CheckContext& context, const inflight_policy_t& policy, const char* op, int64_t call) {
@@ -140,6 +165,7 @@ std::vector<CheckResult> check_plugin(const CheckOptions& options,
            "there is no check '{}', allowed: file, query, create, ops, determinism, state, time, liveness", group);
     }
   }
+  if (!options.member.empty()) require_member(options);
   void* const shared =
       ::mmap(nullptr, sizeof(CheckProgress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) fail(ErrorCode::OutOfMemory, "no memory for the checks");

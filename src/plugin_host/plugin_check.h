@@ -32,6 +32,7 @@ struct CheckResult {
 
 struct CheckOptions {
   std::string path;
+  std::string member;  // the policy of the file that is checked, by id or short name; empty = all
   std::vector<std::pair<std::string, std::string>> parameters;  // of every policy of the file; others: defaults
   uint64_t seed = 1;
   int32_t calls = 5000;           // of each op, in the checks that call at random
@@ -40,7 +41,7 @@ struct CheckOptions {
 };
 
 // Runs the checks in order; `on_result` is told of each as soon as it is done.
-// ERRORS: NotFound (no such file), InvalidArgument (an unknown group).
+// ERRORS: NotFound (no such file, or none of its policies is the member), InvalidArgument (an unknown group).
 std::vector<CheckResult> check_plugin(const CheckOptions& options,
                                       const std::function<void(const CheckResult&)>& on_result);
 

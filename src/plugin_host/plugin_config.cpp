@@ -53,11 +53,12 @@ PolicySpec parse_policy_spec(std::string_view text) {
   if (const size_t hash = name.find('#', after_path); hash != std::string_view::npos) {
     spec.member = name.substr(hash + 1);
     name = name.substr(0, hash);
+    if (spec.member.empty()) fail(ErrorCode::InvalidArgument, "the policy '{}' has nothing after its '#'", text);
   }
   if (name.empty()) fail(ErrorCode::InvalidArgument, "the policy '{}' has no name", text);
   spec.name = name;
   std::string_view rest = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
-  while (!rest.empty()) {
+  for (bool more = !rest.empty(); more;) {
     const size_t comma = rest.find(',');
     const std::string_view pair = rest.substr(0, comma);
     const size_t equals = pair.find('=');
@@ -71,7 +72,8 @@ PolicySpec parse_policy_spec(std::string_view text) {
       fail(ErrorCode::InvalidArgument, "the policy '{}' has the parameter '{}' twice", text, key);
     }
     spec.parameters.emplace_back(key, pair.substr(equals + 1));
-    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+    more = comma != std::string_view::npos;
+    if (more) rest = rest.substr(comma + 1);
   }
   return spec;
 }

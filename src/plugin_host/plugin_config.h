@@ -18,7 +18,7 @@ struct PolicySpec {
   std::string member;  // after '#': which policy of the file; empty = its only one
   std::vector<std::pair<std::string, std::string>> parameters;
 };
-// ERRORS: InvalidArgument for an empty name, a missing '=' or an empty key.
+// ERRORS: InvalidArgument for an empty name, member, key or parameter, a missing '=', the same key twice.
 [[nodiscard]] PolicySpec parse_policy_spec(std::string_view text);
 
 // The values of all declared parameters (the given ones, else the defaults), in the form that create() takes.

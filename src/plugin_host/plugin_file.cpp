@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -34,14 +35,14 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int number() const { return number_; }
-  // Stays open for good: its number is part of a loaded object's name.
-  void keep() { number_ = -1; }
+  // Left to the caller to close.
+  int release() { return std::exchange(number_, -1); }
 
  private:
   int number_;
 };
 
-std::string path_of(const Descriptor& file) { return fmt::format("/proc/self/fd/{}", file.number()); }
+std::string path_of(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
 
 std::vector<std::byte> read_whole(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -152,11 +153,11 @@ LoadedFile load_plugin_file(const std::string& path) {
   file.sha256 = sha256_of(bytes);
   Descriptor copy(::memfd_create("inflight-plugin", MFD_CLOEXEC));
   write_whole(copy, bytes, path);
-  const std::string loaded_as = path_of(copy);
+  const std::string loaded_as = path_of(copy.number());
   require_locked(read_plugins_lock(), path, file.sha256, read_plugin_notes(loaded_as, path));
   file.handle = ::dlopen(loaded_as.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (file.handle == nullptr) fail(ErrorCode::Plugin, "cannot be loaded: {}", load_error(loaded_as, path));
-  copy.keep();
+  file.descriptor = copy.release();
   file.query = ::dlsym(file.handle, INFLIGHT_PLUGIN_ENTRY_SYMBOL);
   if (file.query == nullptr) {
     unload_plugin_file(file);
@@ -167,6 +168,14 @@ LoadedFile load_plugin_file(const std::string& path) {
   return file;
 }
 
-void unload_plugin_file(const LoadedFile& file) { ::dlclose(file.handle); }
+void unload_plugin_file(const LoadedFile& file) {
+  ::dlclose(file.handle);
+  // An object that cannot be unloaded (unique symbols, say) keeps its name: the next file would be taken for it.
+  if (void* const still_there = ::dlopen(path_of(file.descriptor).c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+    ::dlclose(still_there);
+  } else {
+    ::close(file.descriptor);
+  }
+}
 
 }  // namespace inflight

@@ -15,6 +15,7 @@ inline constexpr const char* kPluginSuffix = ".ifp.so";
 
 struct LoadedFile {
   void* handle = nullptr;  // of dlopen
+  int descriptor = -1;     // of the copy: its number is part of the loaded object's name, so it stays as long as that
   void* query = nullptr;   // the entry symbol
   std::string sha256;
   CodeRange code;  // of the entry symbol's object

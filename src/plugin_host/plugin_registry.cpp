@@ -93,6 +93,10 @@ PluginRegistry::Found PluginRegistry::search_locked(const PolicySpec& spec, uint
     }
     return {member_of(module, spec.member, kind), module.origin(), &module};
   }
+  if (!spec.member.empty()) {
+    fail(ErrorCode::InvalidArgument, "'{}#{}': '#' names a policy of a file, and the path of a file contains a '/'",
+         spec.name, spec.member);
+  }
   const auto among = [&](const auto& modules) -> Found {
     for (const auto& module : modules) {
       if (const auto* policy = member_of(*module, spec.name, kind)) return {policy, module->origin(), module.get()};

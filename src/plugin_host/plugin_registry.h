@@ -26,9 +26,10 @@ class PluginRegistry {
     std::string origin;
     const PluginModule* module;
   };
-  // ERRORS: NotFound listing the names there are, Plugin as PluginModule::load.
+  // ERRORS: NotFound listing the names there are; InvalidArgument: a member of what is no path; Plugin as
+  // PluginModule::load.
   [[nodiscard]] Found find(const PolicySpec& spec, uint32_t kind);
-  // The policy that find() finds; null where nothing has the name.
+  // The policy that find() finds; null where nothing has the name.  ERRORS: as find(), but NotFound.
   [[nodiscard]] const inflight_policy_t* search(const PolicySpec& spec, uint32_t kind);
   // The kind of the policy that the spec names.  ERRORS: as find(); InvalidArgument: one of each kind has the name.
   [[nodiscard]] uint32_t kind_of(const PolicySpec& spec);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/plugins_lock.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "plugin_host/plugin_file.h"
 
 namespace inflight {
@@ -25,8 +27,7 @@ bool is_hash(std::string_view text) {
   return text.size() == kHashDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-std::string lock_path() {
-  if (const char* path = ::secure_getenv("INFLIGHT_PLUGINS_LOCK"); path != nullptr && *path != '\0') return path;
+std::string default_path() {
   if (const char* config = ::secure_getenv("XDG_CONFIG_HOME"); config != nullptr && *config != '\0') {
     return std::string(config) + "/inflight/plugins.lock";
   }
@@ -65,13 +66,25 @@ PluginsLock parse_plugins_lock(std::string_view text, const std::string& origin)
 }
 
 PluginsLock read_plugins_lock() {
-  const std::string path = lock_path();
-  std::error_code error;
-  if (path.empty() || !std::filesystem::exists(path, error)) return {};
+  const char* const wish = ::secure_getenv("INFLIGHT_PLUGINS_LOCK");
+  const bool named = wish != nullptr && *wish != '\0';
+  const std::string path = named ? wish : default_path();
+  struct stat info{};
+  // Nothing at the default place: there is no lock. One that cannot be read, a dead link too, may forbid the file.
+  if (path.empty() || (!named && ::lstat(path.c_str(), &info) != 0 && errno == ENOENT)) return {};
+  const auto require = [&path](bool good) {
+    if (!good) fail(ErrorCode::Io, "{}: the lock file cannot be read: {}", path, std::strerror(errno));
+  };
+  const File file(std::fopen(path.c_str(), "rb"));
+  require(file != nullptr);
   require_trusted_file(path, "the lock file");
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(stream)), {});
-  if (stream.bad()) fail(ErrorCode::Io, "{}: cannot be read", path);
+  std::string text;
+  char part[4096];
+  for (size_t got = sizeof part; got == sizeof part;) {
+    got = std::fread(part, 1, sizeof part, file.get());
+    text.append(part, got);
+  }
+  require(std::ferror(file.get()) == 0);
   return parse_plugins_lock(text, path);
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fnv1a.h"
 #include "base/log.h"
+#include "base/quote.h"
 #include "inflight/version.h"
 #include "plugin_host/plugin_config.h"
 #include "plugin_host/plugin_module.h"
@@ -48,6 +49,14 @@ std::string describe_live_allocations(int64_t count) {
   return fmt::format("left {} allocations behind", count);
 }
 
+std::string metric_name_problem(const char* name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:0123456789";
+  const std::string_view text = name == nullptr ? "" : name;
+  const bool begins_well = !text.empty() && (text[0] < '0' || text[0] > '9');
+  if (begins_well && text.find_first_not_of(kAllowed) == std::string_view::npos) return "";
+  return fmt::format("gave a metric the name {}, allowed: [a-zA-Z_:][a-zA-Z0-9_:]*", quote(text));
+}
+
 inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulated) {
   return {
       .struct_size = sizeof(inflight_host_t),
@@ -78,12 +87,7 @@ inflight_host_t PolicyInstance::make_host(PolicyInstance* instance, bool simulat
       .metric =
           [](void* context, const char* name, double value) {
             HostFunction host;
-            auto& metrics = of(context).metrics_;
-            if (const auto found = metrics.find(name); found != metrics.end()) {
-              found->second = value;
-            } else if (metrics.size() < kMetricsMax) {
-              metrics.emplace(name, value);
-            }
+            of(context).set_metric(name, value);
             host.end();
           },
       .alloc = [](void* context, uint64_t bytes, uint64_t alignment) -> void* {
@@ -151,6 +155,16 @@ PolicyInstance::PolicyInstance(const inflight_policy_t& policy, const PolicyOpti
 PolicyInstance::~PolicyInstance() {
   services_ = nullptr;  // may be gone already
   if (active()) end(leave_reason_, 0, "", "");
+}
+
+void PolicyInstance::set_metric(const char* name, double value) {
+  if (const std::string problem = metric_name_problem(name); !problem.empty()) {
+    if (++log_lines_in_window_ <= kLogLinesMax) log(LogLevel::Warning, "policy {}: {}", policy_.id, problem);
+  } else if (const auto found = metrics_.find(name); found != metrics_.end()) {
+    found->second = value;
+  } else if (metrics_.size() < kMetricsMax) {
+    metrics_.emplace(name, value);
+  }
 }
 
 void PolicyInstance::created(const GuardResult& result, inflight_plugin_status_t status, void* self) {

@@ -54,6 +54,8 @@ struct PolicyOptions {
 
 // "left 2 allocations behind" or "freed 2 allocations that it had not made", for a count that is not 0.
 [[nodiscard]] std::string describe_live_allocations(int64_t count);
+// What is wrong with the name of a metric, as plugin.h allows them; empty when nothing is. JSON and Prometheus take it.
+[[nodiscard]] std::string metric_name_problem(const char* name);
 
 class PolicyInstance {
  public:
@@ -169,6 +171,7 @@ class PolicyInstance {
     now_ = now;
     if (!error_.empty()) error_.clear();
   }
+  void set_metric(const char* name, double value);
   void created(const GuardResult& result, inflight_plugin_status_t status, void* self);
   // The end of a call: true when it was answered.
   bool returned(inflight_plugin_status_t status, TimeNs taken) {

@@ -31,6 +31,23 @@ import inflight  # noqa: E402
 from inflight import _native  # noqa: E402
 
 
+# Stands before the library: every answer ends with an error.
+FAILING = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <inflight/inflight.h>
+inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeout_ms, inflight_stream_event_t* event) {
+  inflight_status_t (*next)(inflight_stream_t*, int32_t, inflight_stream_event_t*);
+  *(void**)&next = dlsym(RTLD_NEXT, "inflight_stream_next");
+  inflight_status_t status = next(stream, timeout_ms, event);
+  if (status == INFLIGHT_OK && event->finish_reason != INFLIGHT_FINISH_NONE) {
+    event->finish_reason = INFLIGHT_FINISH_ERROR;
+    event->error = "the device is gone";
+  }
+  return status;
+}
+"""
+
+
 def run(*command, status=0, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, **{"env": ENVIRONMENT, **options})
     if done.returncode != status:
@@ -45,6 +62,9 @@ def setUpModule():
     run("cc", EXAMPLES / "c/eight_streams.c", f"-I{SOURCE}/include", f"-L{LIBRARY}", "-linflight", "-o", program)
     wanted = answers_of(run(program, MODEL).stdout)
     assert len(wanted) == 8
+    (folder / "failing.c").write_text(FAILING)
+    run("cc", "-shared", "-fPIC", folder / "failing.c", f"-I{SOURCE}/include", "-Wl,--no-as-needed", f"-L{LIBRARY}",
+        "-linflight", "-o", folder / "failing.so")
 
 
 def tearDownModule():
@@ -62,6 +82,20 @@ class Examples(unittest.TestCase):
         self.assertEqual(answers_of(run(*command, MODEL).stdout), wanted)
         failed = run(*command, "/nowhere.gguf", status=1)
         self.assertIn("/nowhere.gguf", failed.stderr)
+        self.check_failing_answers(*command, environment={"LD_PRELOAD": str(folder / "failing.so")})
+
+    def check_failing_answers(self, *command, environment={}):
+        failed = run(*command, MODEL, status=1, env={**ENVIRONMENT, **environment})
+        self.assertRegex(failed.stderr, r"^(inflight|answer \d failed): the device is gone\n")
+
+    def test_c(self):
+        self.check(folder / "c")
+
+    # Its library is the failing one: what ctypes looks up, it looks up there first.
+    def test_python(self):
+        example = EXAMPLES / "python/eight_streams.py"
+        self.assertEqual(answers_of(run(sys.executable, example, LIBRARY / "libinflight.so", MODEL).stdout), wanted)
+        self.check_failing_answers(sys.executable, example, folder / "failing.so")
 
     def need(self, *tools):
         for tool in tools:
@@ -312,6 +346,20 @@ class Python(unittest.TestCase):
         with self.assertRaisesRegex(inflight.Error, "/nowhere.gguf"):
             inflight.Engine("/nowhere.gguf")
         self.assertIsInstance(inflight.InvalidArgument(10, ""), ValueError)
+
+    def test_paths_are_bytes_of_the_file_system(self):
+        odd = os.fsdecode(b"m\xff.gguf")
+        link = folder / odd
+        link.symlink_to(MODEL)
+        for model in (link, str(link), os.fsencode(link)):
+            with inflight.Engine(model, host_driven=True) as engine:
+                self.assertEqual(engine.info()["model"]["name"], "tinyworld")
+        for path in (f"/nowhere/{odd}", os.fsencode(f"/nowhere/{odd}"), pathlib.Path(f"/nowhere/{odd}")):
+            with self.assertRaisesRegex(inflight.NotFound, r"(^|[ '])/nowhere/m"):
+                inflight.Engine(MODEL, host_driven=True, lora_modules={"a": path})
+        for options in ({"model": 5}, {"model": MODEL, "lora_modules": {"a": None}}):
+            with self.assertRaisesRegex(TypeError, "expected str, bytes or os.PathLike object"):
+                inflight.Engine(**options)
 
     # ctypes alone would cut each to what fits its C type.
     def test_numbers_and_texts_that_do_not_fit_are_refused(self):

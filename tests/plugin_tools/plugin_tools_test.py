@@ -168,6 +168,19 @@ class PluginTools(unittest.TestCase):
         self.assertEqual(len(done.stdout.splitlines()), 2)
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
+    def test_check_takes_groups_and_a_member(self):
+        plugin = pathlib.Path(BUILD) / "test-plugins" / "faulty_evict.ifp.so"
+        for given in ([plugin, "--only", "file", "state"], ["--only", "file", "state", plugin],
+                      [plugin, "--only", "file", "--only", "state"]):
+            report = json.loads(self.good(run(PROGRAM, "plugin", "check", "--json", *map(str, given))))
+            self.assertEqual([check["group"] for check in report["checks"]], ["file", "file", "file", "state"])
+        one = json.loads(self.good(run(PROGRAM, "plugin", "check", f"{plugin}#faulty-pick:fault=unwritten", "--only", "ops",
+                                       "--calls", "50", "--json")))
+        self.assertEqual(one["checks"][0]["message"], "50 steps, seed 1")
+        done = run(PROGRAM, "plugin", "check", f"{plugin}#nosuch")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"^\S*: .*faulty_evict.ifp.so holds no policy 'nosuch', but: faulty-rank, faulty-pick\n$")
+
     def test_lock_pins_files(self):
         folder = self.root / "locked"
         self.new("locked", "c", "schedule", folder)
@@ -176,6 +189,9 @@ class PluginTools(unittest.TestCase):
         lock = self.root / "plugins.lock"
         line = self.good(run(PROGRAM, "plugin", "lock", str(plugin)))
         self.assertEqual(line.split(), [run("sha256sum", str(plugin)).stdout.split()[0], "org.example.locked"])
+        others = [str(pathlib.Path(BUILD) / "plugins-1" / f"{name}.ifp.so") for name in ("fcfs", "lru")]
+        lines = self.good(run(PROGRAM, "plugin", "lock", *others, str(plugin))).splitlines()
+        self.assertEqual([each.split()[1] for each in lines], ["org.inflight.fcfs", "org.inflight.lru", "org.example.locked"])
         lock.write_text("require_lock = true\n" + line)
         simulate = (PROGRAM, "sim", "--policy", str(plugin), "--workload", "closed,requests=4")
         self.good(run(*simulate, INFLIGHT_PLUGINS_LOCK=str(lock)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scheduling policy whose answers look right but which does, as its parameter `fault` says, what only a conformance
 // check sees: it writes its input, keeps pointers, frees through the host what it took elsewhere, answers by addresses
-// or garbage, shares state, leaks, saves badly.
+// or garbage, shares state, leaks, saves badly, names a metric with what is no text.
 #include <cstdlib>
 #include <string>
 
@@ -21,10 +21,11 @@ struct Sneaky {
                                                   .can(INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC)
                                                   .stores_state(3, 3);
 
-  explicit Sneaky(const inflight::SchedSetup& setup) : fault(setup.config.string("fault")) {
+  explicit Sneaky(const inflight::SchedSetup& setup) : host(setup.host), fault(setup.config.string("fault")) {
+    if (fault == "metric") host.metric("caf\xe9", 1.0);
     if (fault == "leak") forgotten = std::malloc(10'000);
     if (fault == "free_own") {
-      for (int i = 0; i < 3; ++i) setup.host.free(std::malloc(16));
+      for (int i = 0; i < 3; ++i) host.free(std::malloc(16));
     }
   }
 
@@ -33,6 +34,7 @@ struct Sneaky {
     ++calls;
     for (uint32_t i = 0; i < waiting.count; ++i) key0[i] = waiting.prompt_tokens[i];
     if (waiting.count == 0) return INFLIGHT_PLUGIN_OK;
+    if (fault == "late_metric") host.metric("", 1.0);
     if (fault == "write") const_cast<uint32_t*>(waiting.prompt_tokens)[0] = 1;
     if (fault == "keep" && kept != nullptr) key0[0] += *kept;
     kept = waiting.prompt_tokens + waiting.count - 1;
@@ -67,6 +69,7 @@ struct Sneaky {
     return INFLIGHT_PLUGIN_OK;
   }
 
+  inflight::PluginHost host;
   std::string fault;
   const uint32_t* kept = nullptr;
   int64_t calls = 0, saves = 0;

@@ -36,7 +36,7 @@ static const inflight_policy_t policy = {
 #else
     .kind = INFLIGHT_KIND_SCHED,
 #endif
-#if defined(FAULT_ID)
+#if defined(FAULT_ID) || defined(FAULT_RESIDENT)
     .id = "Not An Id!",
 #else
     .id = "test.unloadable",

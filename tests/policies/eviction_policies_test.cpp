@@ -5,6 +5,7 @@
 // on lists. Hits must be equal access by access. Then real prefix chains: nothing is ever evicted that is in use, and
 // leaves go first.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "base/rng.h"
@@ -38,34 +40,51 @@ std::vector<int> trace_of(uint64_t seed, size_t length) {
 // The content that is the tokens {a, b}: one block of two tokens.
 std::vector<TokenId> tokens_of(int content) { return {content / 60000, content % 60000}; }
 
-// Each access: found or computed, then released at once, so that every stored block can go.
-std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& trace) {
-  const KvBlocks::Options options{.block_count = kBlocks, .block_token_count = 2};
-  const auto strategy = make_eviction_policy(policy, {.blocks = options}, {});
-  KvBlocks blocks(options, *strategy);
-  const LatencyModel latency({0.0, 1000.0, 0.0, 0.0, 0.0});
-  strategy->attach(blocks, latency);
-  std::vector<bool> hits;
-  TimeNs now = 0;
-  for (const int content : trace) {
-    ++now;
-    blocks.set_time(now, static_cast<uint64_t>(now));
+class Store {
+ public:
+  Store(const std::string& policy, int32_t block_count)
+      : options_{.block_count = block_count, .block_token_count = 2},
+        strategy_(make_eviction_policy(policy, {.blocks = options_}, {})),
+        blocks_(options_, *strategy_) {
+    strategy_->attach(blocks_, latency_);
+  }
+  // Found (true) or computed, then released at once, so that every stored block can go.
+  bool access(int content) {
+    ++now_;
+    blocks_.set_time(now_, static_cast<uint64_t>(now_));
     const std::vector<TokenId> tokens = tokens_of(content);
     const PrefixKey key = child_key(root_key(0), tokens);
     std::vector<BlockId> table;
-    blocks.match(0, std::span(&key, 1), tokens, table);
-    hits.push_back(!table.empty());
-    if (table.empty()) {
-      EXPECT_TRUE(blocks.try_extend(table, 1));
-      EXPECT_TRUE(blocks.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
+    blocks_.match(0, std::span(&key, 1), tokens, table);
+    const bool hit = !table.empty();
+    if (hit) {
+      blocks_.note_hits(table);
+      blocks_.share(table);
     } else {
-      blocks.note_hits(table);
-      blocks.share(table);
+      EXPECT_TRUE(blocks_.try_extend(table, 1));
+      EXPECT_TRUE(blocks_.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
     }
-    blocks.release(table);
+    blocks_.release(table);
+    return hit;
   }
-  blocks.check_invariants();
-  EXPECT_EQ(strategy->instance().strike_count(), 0);
+  void check() const {
+    blocks_.check_invariants();
+    EXPECT_EQ(strategy_->instance().strike_count(), 0);
+  }
+
+ private:
+  KvBlocks::Options options_;
+  std::unique_ptr<EvictAdapter> strategy_;
+  KvBlocks blocks_;
+  LatencyModel latency_{{0.0, 1000.0, 0.0, 0.0, 0.0}};
+  TimeNs now_ = 0;
+};
+
+std::vector<bool> hits_of(const std::string& policy, const std::vector<int>& trace) {
+  Store store(policy, kBlocks);
+  std::vector<bool> hits;
+  for (const int content : trace) hits.push_back(store.access(content));
+  store.check();
   return hits;
 }
 
@@ -207,6 +226,19 @@ TEST(Eviction, S3FifoEqualsThePaper) {
     }
   }
   EXPECT_EQ(hits_of("s3fifo", trace), hits);
+}
+
+// The oldest that are remembered never come back and never have to make room, while all others come and go.
+TEST(Eviction, S3FifoKeepsNothingOfWhatItForgot) {
+  Store store("s3fifo", 1000);
+  for (int once = 0; once < 300; ++once) store.access(100'000 + once);
+  size_t before = 0;
+  for (int round = 0; round < 60; ++round) {
+    if (round == 20) before = ::mallinfo2().uordblks;
+    for (int content = 0; content < 1200; ++content) store.access(content);
+  }
+  store.check();
+  EXPECT_LT(::mallinfo2().uordblks, before + 32 * 1024);  // what was forgotten would be 85 KB
 }
 
 // Cherkasova 1998 with one size and one cost: worth = L + (hits + 1) * cost at the time of the last use.

@@ -46,6 +46,11 @@ int main(int argc, char** argv) {
       inflight_status_t next = inflight_stream_next(streams[i], 5, &event);
       if (next >= INFLIGHT_ERROR_INVALID_ARGUMENT) status = failed("cannot read");
       if (next != INFLIGHT_OK) continue; /* nothing new, or complete */
+      if (event.error != NULL) {
+        fprintf(stderr, "answer %d failed: %s\n", i + 1, event.error);
+        status = 1;
+        break;
+      }
       strncat(answers[i], event.text, sizeof answers[i] - strlen(answers[i]) - 1);
       if (event.finish_reason != INFLIGHT_FINISH_NONE) {
         printf("[%d] %s%s\n    %d prompt tokens, %d output tokens\n", i + 1, prompts[i], answers[i],

@@ -80,6 +80,9 @@ func (engine *Engine) Answer(prompt string, maxTokens int, each func(text string
 		if err != nil || status == C.INFLIGHT_END_OF_STREAM {
 			return err
 		}
+		if event.error != nil {
+			return errors.New(C.GoString(event.error))
+		}
 		each(C.GoStringN(event.text, C.int(event.text_length)))
 	}
 }
@@ -105,10 +108,13 @@ func run(model string) error {
 		}()
 	}
 	all.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
 	for i, prompt := range prompts {
 		fmt.Printf("[%d] %s%s\n", i+1, prompt, answers[i].String())
 	}
-	return errors.Join(failures...)
+	return nil
 }
 
 func main() {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inflight for Node.js: a small Node-API addon, no packages needed. inflight.js wraps it. Build:
+ * inflight for Node.js: a small Node-API addon, no packages needed. eight_streams.js wraps it. Build:
  *   cc -shared -fPIC -I/usr/include/node inflight_node.c $(pkg-config --cflags --libs inflight) -o inflight.node
  * A stream wakes Node's event loop through inflight_stream_set_notify(); no thread waits for it.
  */

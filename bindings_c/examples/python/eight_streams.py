@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Eight prompts in one continuous batch through ctypes, one thread a stream.   eight_streams.py LIBRARY MODEL.gguf"""
+import concurrent.futures
 import ctypes
 import sys
-import threading
 
 PROMPTS = ["Once upon a time", "One day, a little fox", "There was a kind queen", "Lily and Ben went to the park",
            "The old bear was hungry", "In a small house near the sea", "A bird sat in the tree", "Tom had a red ball"]
@@ -48,28 +48,29 @@ def main():
     engine_params.model = sys.argv[2].encode()
     engine = ctypes.c_void_p()
     check(library.inflight_engine_create(ctypes.byref(engine_params), ctypes.byref(engine)))
-    answers = [""] * len(PROMPTS)
 
-    def answer(index):
+    def answer(prompt):
         request = params(RequestParams, REQUEST)
-        request.prompt, request.max_tokens = PROMPTS[index].encode(), 48
+        request.prompt, request.max_tokens = prompt.encode(), 48
         stream = ctypes.c_void_p()
         check(library.inflight_engine_submit(engine, ctypes.byref(request), ctypes.byref(stream)))
         event = StreamEvent(struct_size=ctypes.sizeof(StreamEvent))
         text = b""
-        while check(library.inflight_stream_next(stream, -1, ctypes.byref(event))) != END_OF_STREAM:
-            text += event.text
-        answers[index] = text.decode()
-        library.inflight_stream_destroy(stream)
+        try:
+            while check(library.inflight_stream_next(stream, -1, ctypes.byref(event))) != END_OF_STREAM:
+                if event.error:
+                    sys.exit(f"inflight: {event.error.decode()}")
+                text += event.text
+        finally:
+            library.inflight_stream_destroy(stream)
+        return text.decode()
 
-    threads = [threading.Thread(target=answer, args=(i,)) for i in range(len(PROMPTS))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for index, (prompt, text) in enumerate(zip(PROMPTS, answers)):
-        print(f"[{index + 1}] {prompt}{text}")
-    library.inflight_engine_destroy(engine)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as threads:  # whose map() raises what a thread does
+            for index, text in enumerate(threads.map(answer, PROMPTS)):
+                print(f"[{index + 1}] {PROMPTS[index]}{text}")
+    finally:
+        library.inflight_engine_destroy(engine)
 
 
 main()

@@ -112,6 +112,9 @@ impl Iterator for Stream<'_> {
         match check(unsafe { inflight_stream_next(self.0, -1, &mut event) }) {
             Err(error) => Some(Err(error)),
             Ok(END_OF_STREAM) => None,
+            Ok(_) if !event.error.is_null() => {
+                Some(Err(unsafe { CStr::from_ptr(event.error) }.to_string_lossy().into_owned()))
+            }
             Ok(_) => {
                 let text = unsafe { std::slice::from_raw_parts(event.text, event.text_length) };
                 Some(Ok(String::from_utf8_lossy(text).into_owned()))

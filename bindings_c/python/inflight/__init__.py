@@ -74,6 +74,7 @@ class EngineFailed(Error):
 
 _ERRORS: dict[int, type[Error]] = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
 
+_Path = typing.Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 _Setter = typing.Callable[[typing.Any, typing.List[object]], None]  # of an option; what it must keep alive goes to the list
 
 
@@ -127,15 +128,15 @@ def _string(name: str, value: typing.Union[str, bytes]) -> bytes:
         raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type")
     data = value.encode() if isinstance(value, str) else value
     if b"\0" in data:
-        raise ValueError(f"{name} is {value!r}, allowed: text without NUL")
+        raise ValueError(f"{name} is {os.fsdecode(data)!r}, allowed: text without NUL")
     return data
 
 
-def _strings(name: str, values: typing.Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
+def _strings(name: str, values: typing.Sequence[typing.Union[str, bytes]]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(values))(*[_string(name, value) for value in values])
 
 
-def _path(name: str, value: typing.Union[str, os.PathLike[str]]) -> bytes:
+def _path(name: str, value: _Path) -> bytes:
     return _string(name, os.fsencode(value))
 
 
@@ -346,7 +347,7 @@ class Engine:
     schedule_policy, kv_cache_dtype="q8_0", ...; `progress(fraction, what)` is told how far loading has come (return True to
     give up); `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
 
-    def __init__(self, model: typing.Union[str, os.PathLike[str]], **options: typing.Any) -> None:
+    def __init__(self, model: _Path, **options: typing.Any) -> None:
         self._handle: typing.Optional[ctypes.c_void_p] = None
         self._streams: set[_StreamHandle] = set()
         params = _native.EngineParams()
@@ -356,13 +357,14 @@ class Engine:
             params.progress = _native.ProgressFunction(
                 lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
 
-        def set_loras(modules: collections.abc.Mapping[str, str], kept: list[object]) -> None:
-            array = _strings("lora_modules", [f"{name}={os.fspath(path)}" for name, path in modules.items()])
+        def set_loras(modules: collections.abc.Mapping[str, _Path], kept: list[object]) -> None:
+            array = _strings("lora_modules", [_string("lora_modules", name) + b"=" + _path("lora_modules", path)
+                                              for name, path in modules.items()])
             kept.append(array)
             params.lora_modules = ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p))
             params.lora_module_count = len(array)
 
-        kept = _fill(params, {"model": str(model), **options}, {"progress": set_progress, "lora_modules": set_loras})
+        kept = _fill(params, {"model": _path("model", model), **options}, {"progress": set_progress, "lora_modules": set_loras})
         handle = ctypes.c_void_p()
         _check(_library.inflight_engine_create(ctypes.byref(params), ctypes.byref(handle)))
         del kept
@@ -446,7 +448,7 @@ class Engine:
         """Forgets the stored prefixes that no running request uses."""
         _check(_library.inflight_engine_reset_prefix_cache(self._live))
 
-    def load_lora_adapter(self, lora_name: str, lora_path: typing.Union[str, os.PathLike[str]]) -> None:
+    def load_lora_adapter(self, lora_name: str, lora_path: _Path) -> None:
         """From now on requests may name it; the engine needs max_loras or lora_modules."""
         _check(_library.inflight_engine_load_lora_adapter(self._live, _string("lora_name", lora_name),
                                                           _path("lora_path", lora_path)))
@@ -554,7 +556,7 @@ def set_log(function: typing.Optional[typing.Callable[[str, str], object]], leve
 atexit.register(set_log, None)  # no thread may call an interpreter that ends
 
 
-def load_plugin(path: typing.Union[str, os.PathLike[str]]) -> None:
+def load_plugin(path: _Path) -> None:
     """Makes a plugin file's policies known by name."""
     _check(_library.inflight_plugin_load(_path("path", path)))
 

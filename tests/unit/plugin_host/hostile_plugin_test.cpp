@@ -15,6 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "inflight/plugin.hpp"
 #include "plugin_host/plugin_guard.h"
 #include "support/loaded_policies.h"
 #include "support/temp_folder.h"
@@ -132,6 +134,36 @@ TEST(HostilePolicyAlone, ExceptionsAreCaughtInlineToo) {
   plans_with(policy.get());
   EXPECT_EQ(policy->instance().exit_reason(), INFLIGHT_EXIT_ABI);
   EXPECT_EQ(policy->instance().report_path(), "");
+}
+
+// Gives metrics good and bad names in each step.
+struct Namer {
+  static constexpr Policy kPolicy = sched_policy("test.namer", "names metrics");
+  explicit Namer(const SchedSetup& setup) : host(setup.host) {}
+  inflight_plugin_status_t plan(const inflight_step_t& step, inflight_plan_t&) {
+    for (const char* name : {"_fine:Name_2", "caf\xe9", "caf\u00e9", "a b", "2fast", ""}) {
+      host.metric(name, static_cast<double>(step.step));
+    }
+    host.metric(nullptr, 1.0);
+    return INFLIGHT_PLUGIN_OK;
+  }
+  PluginHost host;
+};
+
+TEST(PolicyMetrics, WhoseNameJsonAndPrometheusDoNotTakeAreLeftOut) {
+  const inflight_policy_t& policy = *plugin_detail::describe<Namer>();
+  std::string log;
+  set_log_sink([&](LogLevel, std::string_view line) { log += std::string(line) + "\n"; }, LogLevel::Debug);
+  SchedAdapter adapter(policy, PluginConfig(policy, {}), {.max_requests = 100}, {.report_folder = ""});
+  plans_with(&adapter);
+  set_log_sink({}, LogLevel::Debug);
+  const auto& metrics = adapter.instance().metrics();
+  ASSERT_EQ(metrics.size(), 1U);
+  EXPECT_GT(metrics.at("_fine:Name_2"), 100.0);
+  EXPECT_EQ(adapter.instance().strike_count(), 0);
+  const std::string line = "policy test.namer: gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*\n";
+  EXPECT_NE(log.find(line), std::string::npos) << log;
+  EXPECT_LE(std::ranges::count(log, '\n'), 2 * PolicyInstance::kLogLinesMax);
 }
 
 constexpr size_t kFrameBytes = size_t{64} << 10;

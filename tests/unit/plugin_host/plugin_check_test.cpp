@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "support/expect_error.h"
 
 namespace inflight::test {
 namespace {
@@ -78,6 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"sneaky", "behind", "ops", "wrote behind the end"},
         Fault{"sneaky", "free_own", "create", "create() and destroy() freed 3 allocations that it had not made"},
         Fault{"sneaky", "free_own", "ops", "freed 3 allocations that it had not made"},
+        Fault{"sneaky", "metric", "ops", "gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*"},
+        Fault{"sneaky", "late_metric", "ops", "with seed 1: gave a metric the name ''"},
         Fault{"sneaky", "address", "determinism", "moved by 8"},
         Fault{"sneaky", "garbage", "determinism", "filled with"},
         Fault{"sneaky", "shared", "determinism", "share state"},
@@ -104,6 +107,30 @@ TEST(PluginCheck, KnowsItsGroupsAndFiles) {
   const auto results = check({.path = test_plugin("faulty"), .only = {"file"}});
   EXPECT_EQ(results.size(), 3U);
   EXPECT_EQ(results[1].status, CheckStatus::Skipped);
+}
+
+TEST(PluginCheck, ChecksTheMemberAlone) {
+  CheckOptions options{.path = test_plugin("faulty_evict"),
+                       .member = "faulty-pick",
+                       .parameters = {{"fault", "unwritten"}},  // which is faulty-rank's mistake
+                       .calls = 100,
+                       .only = {"ops"}};
+  for (const char* member : {"faulty-pick", "test.faulty-pick"}) {
+    options.member = member;
+    const auto results = check(options);
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_EQ(results[0].status, CheckStatus::Passed);
+    EXPECT_EQ(results[0].message, "100 steps, seed 1");
+  }
+  for (const char* member : {"faulty-rank", ""}) {
+    options.member = member;
+    EXPECT_EQ(check(options)[0].status, CheckStatus::Failed) << member;
+  }
+  options.member = "nosuch";
+  INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, options.path + " holds no policy 'nosuch', but: faulty-rank, faulty-pick",
+                        [&] { check(options); });
+  options.path = test_plugin("pointer");  // which policies there are is not to be learned
+  EXPECT_EQ(check(options)[0].status, CheckStatus::Failed);
 }
 
 // What runs while a file is loaded is not guarded, but it runs in the check's own process.

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "plugin_host/plugin_registry.h"
+#include "support/expect_error.h"
 
 namespace inflight {
 namespace {
@@ -19,9 +21,18 @@ TEST(PolicySpec, IsNameMemberAndParameters) {
   ASSERT_EQ(full.parameters.size(), 3U);
   EXPECT_EQ(full.parameters[1].second, "a=b");
   EXPECT_EQ(full.parameters[2].second, "");
-  for (const char* bad : {"", ":a=1", "x:a", "x:=1", "x:a=1,b", "x:a=1,b=2,a=1"})
+  for (const char* bad :
+       {"", ":a=1", "x:a", "x:=1", "x:a=1,b", "x:a=1,", "x:,a=1", "x:a=1,b=2,a=1", "x#", "/x.ifp.so#:a=1"})
     EXPECT_THROW(parse_policy_spec(bad), Error) << bad;
   EXPECT_TRUE(parse_policy_spec("x:").parameters.empty());
+}
+
+TEST(PolicySpec, NamesAMemberOfAFileOnly) {
+  PluginRegistry registry;
+  for (const char* name : {"fcfs#fcfs", "fcfs#nonsense", "org.inflight.lru#lru"}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, std::string("'") + name + "': '#' names a policy of a file",
+                          [&] { static_cast<void>(registry.kind_of(parse_policy_spec(name))); });
+  }
 }
 
 class PluginConfigTest : public testing::Test {

@@ -19,6 +19,7 @@ namespace inflight::test {
 namespace {
 
 std::string shipped(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
+std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 const std::string kHash(64, 'a');
 
@@ -58,7 +59,10 @@ TEST(PluginsLock, PinsTheBytesOfAnId) {
 
 class LockedFiles : public testing::Test {
  protected:
-  void TearDown() override { ::unsetenv("INFLIGHT_PLUGINS_LOCK"); }
+  void TearDown() override {
+    ::unsetenv("INFLIGHT_PLUGINS_LOCK");
+    ::unsetenv("XDG_CONFIG_HOME");
+  }
   void lock(const std::string& text) {
     ::setenv("INFLIGHT_PLUGINS_LOCK", folder_.write("plugins.lock", text).c_str(), 1);
   }
@@ -79,6 +83,30 @@ TEST_F(LockedFiles, AreLoadedOnlyAsListed) {
                                std::filesystem::perm_options::add);
   EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped("lru"))); }).find("the lock file"),
             std::string::npos);
+}
+
+// Only where nothing is at the default place there is no lock.
+TEST_F(LockedFiles, AreNotLoadedWhenTheLockCannotBeRead) {
+  namespace fs = std::filesystem;
+  const auto error_with = [](const char* variable, const std::string& value) {
+    ::setenv(variable, value.c_str(), 1);
+    const std::string error = error_of([] { static_cast<void>(PluginModule::load(shipped("fcfs"))); });
+    ::unsetenv(variable);
+    return error;
+  };
+  const std::string missing = folder_.file("missing"), file = folder_.write("file", std::string()),
+                    why = ": the lock file cannot be read: ";
+  EXPECT_EQ(error_with("INFLIGHT_PLUGINS_LOCK", missing), missing + why + "No such file or directory");
+  EXPECT_EQ(error_with("INFLIGHT_PLUGINS_LOCK", folder_.path()), folder_.path() + why + "Is a directory");
+  EXPECT_EQ(error_with("XDG_CONFIG_HOME", file), file + "/inflight/plugins.lock" + why + "Not a directory");
+  EXPECT_EQ(error_with("XDG_CONFIG_HOME", missing), "no error");
+  const std::string by_default = folder_.file("inflight/plugins.lock");
+  fs::create_directories(by_default);
+  EXPECT_EQ(error_with("XDG_CONFIG_HOME", folder_.path()), by_default + why + "Is a directory");
+  fs::remove(by_default);
+  EXPECT_EQ(error_with("XDG_CONFIG_HOME", folder_.path()), "no error");
+  fs::create_symlink(missing, by_default);
+  EXPECT_EQ(error_with("XDG_CONFIG_HOME", folder_.path()), by_default + why + "No such file or directory");
 }
 
 // FIPS 180-2, appendix B.1.
@@ -103,6 +131,25 @@ TEST(PluginFileHash, ReplacedFileIsLoadedAnew) {
   EXPECT_STREQ(first.policies()[0]->id, "org.inflight.fcfs");
   EXPECT_NE(first.sha256(), second.sha256());
   EXPECT_TRUE(second.code().contains(reinterpret_cast<uintptr_t>(second.policies()[0]->sched->create)));
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(PluginFile, ThatIsRefusedLeavesNoDescriptorBehind) {
+  const size_t before = open_descriptors();
+  for (const char* name : {"no_symbol", "id", "null", "note"}) {
+    for (int i = 0; i < 5; ++i) EXPECT_THROW(static_cast<void>(PluginModule::load(test_plugin(name))), Error);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+// dlopen knows what is loaded by its name, and that is the descriptor's number.
+TEST(PluginFile, ThatIsRefusedButCannotBeUnloadedIsNotTakenForTheNext) {
+  EXPECT_THROW(static_cast<void>(PluginModule::load(test_plugin("resident"))), Error);
+  EXPECT_STREQ(PluginModule::load(shipped("fcfs"))->policies()[0]->id, "org.inflight.fcfs");
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // A C stream that is closed when its owner goes, and names for files that are not finished.
 #pragma once
 
-#include <unistd.h>
-
-#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <string>
 
 namespace inflight {
@@ -17,11 +16,10 @@ struct CloseFile {
 // Who writes one closes it by hand, std::fclose(file.release()), and so learns whether everything arrived.
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-// A name beside `path` that nothing has, also where other containers, whose processes have the same numbers, write
-// there.
+// A name beside `path` that nothing has: drawn, since processes of two containers that write there may have one number.
 [[nodiscard]] inline std::string unused_name(const std::string& path) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-  return path + "." + std::to_string(::getpid()) + "." + std::to_string(now);
+  std::random_device random;
+  return path + "." + std::to_string(uint64_t{random()} << 32U | random());
 }
 
 }  // namespace inflight

@@ -61,9 +61,9 @@ void add_plugin_check_command(CLI::App& plugin) {
           "FILE",
           "NAME.ifp.so, with #POLICY for one of several, with :key=value,... for other parameters than the defaults")
       ->required();
-  command->add_option("--only", "Groups: file, query, create, ops, determinism, state, time, liveness")
-      ->expected(1, -1)
-      ->allow_extra_args();
+  command->add_option("--only", "Groups (G,G,...): file, query, create, ops, determinism, state, time, liveness")
+      ->delimiter(',')
+      ->take_all();
   command->add_option("--seed", "Of the random calls (default: 1)")->check(CLI::NonNegativeNumber);
   command->add_option("--calls", "Random steps (default: 5000)")->check(CLI::Range(1, 100'000'000));
   command->add_option("--limit-s", "Seconds that one check may take (default: 60)")->check(CLI::Range(1, 100'000));

@@ -170,7 +170,7 @@ class PluginTools(unittest.TestCase):
 
     def test_check_takes_groups_and_a_member(self):
         plugin = pathlib.Path(BUILD) / "test-plugins" / "faulty_evict.ifp.so"
-        for given in ([plugin, "--only", "file", "state"], ["--only", "file", "state", plugin],
+        for given in ([plugin, "--only", "file,state"], ["--only", "file,state", plugin, "--seed", "1"],
                       [plugin, "--only", "file", "--only", "state"]):
             report = json.loads(self.good(run(PROGRAM, "plugin", "check", "--json", *map(str, given))))
             self.assertEqual([check["group"] for check in report["checks"]], ["file", "file", "file", "state"])

@@ -111,7 +111,7 @@ void bench_serve(Flags& flags) {
     }
     json["base_url"] = flags.base_url;
     json["workload"] = workload.name;
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
   } else if (runs.size() > 1) {
     fmt::print("{}", to_table(runs));
   }

@@ -34,12 +34,14 @@ const PROMPTS = ["Once upon a time", "One day, a little fox", "There was a kind 
 async function main() {
   const engine = native.createEngine(model);
   try {
-    const answers = await Promise.all(PROMPTS.map(async prompt => {
+    // All, also when one fails: the engine may go when no stream is left.
+    const answers = await Promise.allSettled(PROMPTS.map(async prompt => {
       let text = "";
       for await (const piece of answer(engine, prompt, {maxTokens: 48})) text += piece;
       return text;
     }));
-    answers.forEach((text, index) => console.log(`[${index + 1}] ${PROMPTS[index]}${text}`));
+    for (const {reason} of answers) if (reason) throw reason;
+    answers.forEach(({value}, index) => console.log(`[${index + 1}] ${PROMPTS[index]}${value}`));
   } finally {
     native.destroyEngine(engine);
   }

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <istream>
@@ -75,8 +74,11 @@ TrialMark read_trial_mark(std::istream& from) {
     return {};
   }
   TrialMark mark{.state = static_cast<TrialState>(state), .unfinished = unfinished};
-  constexpr int64_t kSecondsMax = 300;  // that a trial takes elsewhere, where nobody here can see its process
-  const bool runs = place == place_here() ? is_alive(pid, started) : std::abs(seconds_now() - since) < kSecondsMax;
+  // Elsewhere nobody here can see its process. A container that a trial ends is started again ever less often.
+  constexpr int64_t kSecondsMax = 60;
+  const int64_t now = seconds_now();
+  const bool recent = since > now - kSecondsMax && since < now + kSecondsMax;
+  const bool runs = place == place_here() ? is_alive(pid, started) : recent;
   if (mark.state != TrialState::Running || runs) return mark;
   ++mark.unfinished;
   mark.state = mark.unfinished > kUnfinishedTrialsMax ? TrialState::Bad : TrialState::Untried;

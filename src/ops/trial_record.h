@@ -13,7 +13,7 @@ namespace inflight {
 
 enum class TrialState : int32_t {
   Untried = 0,
-  Running = 1,  // by a process that is alive, or began minutes ago on another machine or in another container
+  Running = 1,  // by a process that is alive, or began within a minute on another machine or in another container
   Good = 2,
   Bad = 3,  // wrong, does not build, or its trials never end
 };

@@ -7,10 +7,10 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/quote.h"
 #include "device/driver_signals.h"
 #include "guard.h"
 #include "handles.h"
-#include "base/quote.h"
 #include "params.h"
 #include "plugin_host/plugin_registry.h"
 

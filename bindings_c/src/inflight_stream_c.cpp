@@ -2,9 +2,9 @@
 // inflight.h: submitting requests and reading their answers.
 #include <algorithm>
 
+#include "base/quote.h"
 #include "guard.h"
 #include "handles.h"
-#include "base/quote.h"
 #include "params.h"
 
 using inflight::c::guard;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as an argument: nothing below the engine reads a clock. The engine uses SteadyClock, the simulator a SimClock and
-// tests a ManualClock, and all hand the scheduler the same kind of number.
+// Time as an argument: nothing below the engine reads a clock. The engine uses SteadyClock, the simulator a SimClock
+// and tests a ManualClock, and all hand the scheduler the same kind of number.
 #pragma once
 
 #include <chrono>

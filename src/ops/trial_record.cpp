@@ -74,12 +74,12 @@ TrialMark read_trial_mark(std::istream& from) {
     return {};
   }
   TrialMark mark{.state = static_cast<TrialState>(state), .unfinished = unfinished};
+  if (mark.state != TrialState::Running) return mark;
   // Elsewhere nobody here can see its process. A container that a trial ends is started again ever less often.
   constexpr int64_t kSecondsMax = 60;
   const int64_t now = seconds_now();
   const bool recent = since > now - kSecondsMax && since < now + kSecondsMax;
-  const bool runs = place == place_here() ? is_alive(pid, started) : recent;
-  if (mark.state != TrialState::Running || runs) return mark;
+  if (place == place_here() ? is_alive(pid, started) : recent) return mark;
   ++mark.unfinished;
   mark.state = mark.unfinished > kUnfinishedTrialsMax ? TrialState::Bad : TrialState::Untried;
   return mark;

@@ -4,6 +4,7 @@
 //   acc_a[r][n] = sum_k x[row0 + r, k] * w[16 * panel + n, k]    0 <= r < rows, 0 <= n < 16; acc_b likewise, of panel b
 //
 // CONTRACT of linear_tile(), whichever file provides it (src/ops/linear_choice.h; this one runs everywhere):
+//   - A work-item calls linear_begin() before its first linear_tile() and linear_end() behind its last.
 //   - rows in [1, LINEAR_ROWS]; acc_a and acc_b have LINEAR_ROWS elements, those at >= rows may hold anything afterwards.
 //     b may be null: then acc_b is left alone. Both panels are of one type and depth, not necessarily of one matrix.
 //   - The order in which a row's products are added depends on the weight's type only: never on `rows` or on other rows.
@@ -117,6 +118,9 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
     }
   }
 }
+
+static void linear_begin(void) {}
+static void linear_end(void) {}
 
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)

@@ -338,6 +338,9 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
   }
 }
 
+static void linear_begin(void) {}
+static void linear_end(void) {}
+
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {

@@ -13,6 +13,7 @@ __kernel void linear_trial(__global const uchar* weights, __global const float* 
   const LinearInput in = {x, q, scale, sum, rows};
   __global const uchar* a = weights + (ulong)(first_panel + panel) * bytes;
   __global const uchar* b = 16 * (panel + 1) < outputs ? a + bytes : 0;
+  linear_begin();
   for (int row0 = part * each; row0 < end; row0 += LINEAR_ROWS) {
     const int count = min(LINEAR_ROWS, end - row0);
     float16 acc_a[LINEAR_ROWS], acc_b[LINEAR_ROWS];
@@ -23,6 +24,7 @@ __kernel void linear_trial(__global const uchar* weights, __global const float* 
       if (b) vstore16(acc_b[r], panel + 1, row);
     }
   }
+  linear_end();
 }
 
 // peak_fma_N: 16 * N chains of `steps` fused multiply-adds in registers, for the most that the device can do: 6 fit into 16

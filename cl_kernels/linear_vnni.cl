@@ -357,11 +357,24 @@ DEFINE_INTEGER_ROWS(Q41, Q41)
 DEFINE_INTEGER_ROWS(Q51, Q41)
 DEFINE_INTEGER_ROWS(Q6, Q6)
 
+#if !LINEAR_AMX
+static void linear_begin(void) {}
+static void linear_end(void) {}
+#endif
+
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
   for (int r = 0; r < rows; r++) acc_a[r] = 0.0f;
   for (int r = 0; b && r < rows; r++) acc_b[r] = 0.0f;
+#if LINEAR_AMX
+  const int done = type == TYPE_Q8_0 ? amx_rows(a, b, in, row0, rows, depth, acc_a, acc_b) : 0;
+  if (done == rows) return;
+  row0 += done;
+  rows -= done;
+  acc_a += done;
+  acc_b += done;
+#endif
   switch (type) {
     case TYPE_F16: float_rows_F16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_F32: float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b); return;

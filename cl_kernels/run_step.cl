@@ -134,5 +134,7 @@ __kernel void run_step(MEMORY_PARAMETERS, __global int* step_before)
   // Workers of the launch before may run at the same time: they have the other half of the copies.
   const size_t worker = get_global_id(0) + (step[STEP_NUMBER] & 1) * get_global_size(0);
   __global float* copy = act + worker * step[STEP_COPY_STRIDE];
+  linear_begin();
   for (int own = step_before == step; own < 2; own++) work_on(&memory, own ? step : step_before, copy);
+  linear_end();
 }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device_info.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -81,6 +87,21 @@ const DeviceInfo* largest_of(std::span<const DeviceInfo> devices, DeviceType typ
   return largest;
 }
 
+#if defined(__x86_64__)
+// Whether the processor has AMX's tiles and their products of int8, and Linux lets this process use them.
+bool may_use_tiles() {
+#if defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTiles = 1U << 24U, kInt8 = 1U << 25U;  // leaf 7, edx
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) == 0 || (d & kInt8) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h, since Linux 5.16
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 }  // namespace
 
 const char* to_string(DeviceType type) {
@@ -106,6 +127,7 @@ HostCpuFeatures host_cpu_features() {
   features.avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                     __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni") != 0;
+  features.amx_int8 = features.avx512_vnni && may_use_tiles();
 #endif
   return features;
 }
@@ -121,6 +143,7 @@ std::string HostCpuFeatures::describe() const {
   add(avx_vnni, "avx_vnni");
   add(avx512, "avx512");
   add(avx512_vnni, "avx512_vnni");
+  add(amx_int8, "amx_int8");
   return text;
 }
 

@@ -22,8 +22,11 @@ struct HostCpuFeatures {
   bool avx_vnni = false;                       // 256 bits; and avx2
   bool avx512 = false;                         // F, BW, VL and DQ
   bool avx512_vnni = false;                    // and avx512
+  bool amx_int8 = false;                       // and avx512_vnni; the system lets this process use tiles
   [[nodiscard]] std::string describe() const;  // "avx2 fma f16c"; empty: none of them
 };
+// Asks Linux for AMX's tiles, which it gives to the processes that ask (arch_prctl, since 5.16): all threads may use
+// them then.
 [[nodiscard]] HostCpuFeatures host_cpu_features();
 
 struct DeviceInfo {

@@ -51,6 +51,7 @@ LinearTrialResult known_or_tried(Device& device, const std::string& file) {
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
+  if (info.type == DeviceType::Cpu && info.cpu.amx_int8) files.emplace_back("linear_amx.cl");
   if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) {
     files.emplace_back("linear_vnni.cl");
     files.emplace_back("linear_vnni_l2.cl");

@@ -27,8 +27,8 @@ struct LinearTrialResult {
 };
 
 // All files that provide linear_tile(); the last runs everywhere.
-inline constexpr const char* kLinearFiles[] = {"linear_vnni.cl", "linear_vnni_l2.cl", "linear_avx_vnni.cl",
-                                               "linear_avx2.cl", "linear.cl"};
+inline constexpr const char* kLinearFiles[] = {"linear_amx.cl",      "linear_vnni.cl", "linear_vnni_l2.cl",
+                                               "linear_avx_vnni.cl", "linear_avx2.cl", "linear.cl"};
 
 // The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
 [[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);

@@ -73,6 +73,7 @@ std::vector<std::string> linear_sources(const std::string& file) {
   if (file == "linear_avx_vnni.cl") return {"stage.cl", file, "linear_avx2_floats.cl", "linear_avx2.cl"};
   if (file == "linear_avx2.cl") return {"stage.cl", "linear_avx2_floats.cl", file};
   if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni_floats.cl", "linear_vnni.cl"};
+  if (file == "linear_amx.cl") return {"stage.cl", "linear_vnni_floats.cl", file, "linear_vnni.cl"};
   if (file == "linear_vnni.cl") return {"stage.cl", "linear_vnni_floats.cl", file};
   return {"stage.cl", file};
 }
@@ -206,8 +207,9 @@ double measure_peak_int8(Device& device) {
   const HostCpuFeatures& cpu = device.info().cpu;
   if (!cpu.avx2) return 0;
   const int32_t vnni_bits = cpu.avx512_vnni ? 512 : cpu.avx_vnni ? 256 : 0;
-  const double products = vnni_bits > 0 ? 12.0 * vnni_bits / 8 : 6.0 * 32;
-  const Program program(device, {.files = {"peak_int8.cl"}, .options = fmt::format("-D PEAK_VNNI={}", vnni_bits)});
+  const double products = cpu.amx_int8 ? 6.0 * 16 * 16 * 64 : vnni_bits > 0 ? 12.0 * vnni_bits / 8 : 6.0 * 32;
+  const std::string options = fmt::format("-D PEAK_VNNI={} -D PEAK_AMX={}", vnni_bits, int{cpu.amx_int8});
+  const Program program(device, {.files = {"peak_int8.cl"}, .options = options});
   Kernel kernel(program, "peak_int8");
   return measure_rate(device, kernel, 2 * products);
 }

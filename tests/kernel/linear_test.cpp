@@ -22,6 +22,7 @@ bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
   return file == "linear.cl" || (file == "linear_avx2.cl" && cpu.avx2 && cpu.fma && cpu.f16c) ||
          (file == "linear_avx_vnni.cl" && cpu.avx_vnni && cpu.fma && cpu.f16c) ||
+         (file == "linear_amx.cl" && cpu.amx_int8) ||
          ((file == "linear_vnni.cl" || file == "linear_vnni_l2.cl") && cpu.avx512_vnni);
 }
 
@@ -106,7 +107,8 @@ TEST_P(LinearFile, ExtremesAreExact) {
                                          Kind{PanelType::Q5_1, 4, 24}, Kind{PanelType::Q6_K, 0, 192}}) {
     for (const int weight : {0x80, 0x7F, 0x00, 0xFF}) {
       for (const int value : {127, -127}) {
-        LinearCase c = make_linear_case({type, 16, 256, 6}, 1);
+        constexpr int32_t kRows = 25;  // every size of a group of rows: 16, 8 and fewer
+        LinearCase c = make_linear_case({type, 16, 256, kRows}, 1);
         const auto unit = static_cast<size_t>(panel_unit(type).bytes);
         for (size_t i = 0; i < c.weights.size(); ++i) {
           if (i % unit >= begin && i % unit < end) c.weights[i] = static_cast<std::byte>(weight);
@@ -118,7 +120,7 @@ TEST_P(LinearFile, ExtremesAreExact) {
           c.sums[i] = i % 2 == 0 ? static_cast<int32_t>(pair | pair << 16U) : -8 * 32 * value;
         }
         const std::vector<float> y = trial.run(c);
-        for (int32_t row = 0; row < 6; ++row) {
+        for (int32_t row = 0; row < kRows; ++row) {
           for (int32_t output = 0; output < 16; ++output) {
             ASSERT_EQ(y[static_cast<size_t>(row * 16 + output)], expected_output(c, row, output))
                 << static_cast<int>(type) << " weight " << weight << " value " << value;

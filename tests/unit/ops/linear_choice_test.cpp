@@ -84,6 +84,7 @@ TEST(TunedLinearTable, NamesFilesThatRunThere) {
     info.cpu.avx512 = entry.features.find("avx512") != std::string::npos;
     info.cpu.avx_vnni = entry.features.find("avx_vnni") != std::string::npos;
     info.cpu.avx512_vnni = entry.features.find("avx512_vnni") != std::string::npos;
+    info.cpu.amx_int8 = entry.features.find("amx_int8") != std::string::npos;
     EXPECT_EQ(info.cpu.describe(), entry.features);
     EXPECT_EQ(tuned_linear_file(info), entry.file);
     const std::vector<std::string> files = linear_files(info);

@@ -5,10 +5,10 @@
 //   dots[16 rows][16 outputs] = x[16][32] * w[32][16], exact, one tdpbssd a block, whose weights are a tile as they stand
 //   ([k/4][output][4]); then acc = fma(dot, d * scale, acc) in vector registers, which hold the group's acc over a stretch of K.
 //   What bounds it (Emerald Rapids): 16 rows times a panel read 86 lines for a block, 43 cycles, and write 16, where
-//   linear_vnni.cl computes for 88 cycles. While tiles are in use, one of the two ports does not multiply vectors of 512 bits, but
-//   adds them. So the integers become floats by an addition: they are summed up from the bits of 3 * 2^22 on, which leaves them in
-//   a float's lowest bits, and 3 * 2^22 is subtracted. No store waits for its product: the blocks are a pipeline of product,
-//   store, and sum. (Sums begin as a tile from memory, since behind tilezero a product takes as long as three.)
+//   linear_vnni.cl computes for 88 cycles. While tiles are in use, one of the two ports does not multiply vectors of 512 bits,
+//   but adds them. So the integers become floats by an addition: they are summed up from the bits of 3 * 2^22 on, which leaves
+//   them in a float's lowest bits, and 3 * 2^22 is subtracted. No store waits for its product: the blocks are a pipeline of
+//   product, store, and sum. (Sums begin as a tile from memory, since behind tilezero a product takes as long as three.)
 //   Not so: fewer rows, which wait for memory, and longer with tiles than with vectors; weights that have to be unpacked first,
 //   which gained nothing; Q6_K, whose scales are for 16 depths.
 // Measured: docs/performance/linear-layers.md. Test: tests/kernel/linear_test.cpp.
@@ -73,8 +73,8 @@ static void amx_group(__global const uchar* w, long count, __global const uchar*
                    "jz 4f\n" AMX_PRODUCT(0) AMX_STORE_DOTS(0) AMX_PRODUCT(1) AMX_SWAP
                    "dec %[n]\n"
                    "jz 3f\n"
-                   "2:\n" AMX_STORE_DOTS(1) AMX_PRODUCT(0) AMX_SUM AMX_SWAP
-                   AMX_STORE_DOTS(0) AMX_PRODUCT(1) AMX_SUM AMX_SWAP
+                   "2:\n" AMX_PRODUCT(0) AMX_SUM AMX_STORE_DOTS(1) AMX_SWAP
+                   AMX_PRODUCT(1) AMX_SUM AMX_STORE_DOTS(0) AMX_SWAP
                    "dec %[n]\n"
                    "jnz 2b\n"
                    "3:\n" AMX_STORE_DOTS(1) AMX_SUM AMX_SWAP AMX_SUM

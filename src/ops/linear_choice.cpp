@@ -16,6 +16,7 @@ namespace inflight {
 namespace {
 
 constexpr const char* kPortable = "linear.cl";
+constexpr const char* kTiles = "linear_amx.cl";
 
 // Times of one file differ by this much from minute to minute: so a less specialised file has to be faster by more.
 constexpr double kClearly = 1.2;
@@ -51,7 +52,7 @@ LinearTrialResult known_or_tried(Device& device, const std::string& file) {
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
-  if (info.type == DeviceType::Cpu && info.cpu.amx_int8) files.emplace_back("linear_amx.cl");
+  if (info.type == DeviceType::Cpu && info.cpu.amx_int8) files.emplace_back(kTiles);
   if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) {
     files.emplace_back("linear_vnni.cl");
     files.emplace_back("linear_vnni_l2.cl");
@@ -119,6 +120,8 @@ std::string choose_linear_file(Device& device) {
   const std::vector<std::string> files = linear_files(device.info());
   // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
   if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortable;
+  // It is linear_vnni.cl but for many rows: the trial's few would tell noise.
+  if (files.front() == kTiles && known_or_tried(device, kTiles).state == TrialState::Good) return kTiles;
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
     return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;

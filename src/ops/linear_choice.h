@@ -44,8 +44,8 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file);
 // linear.cl when there is no good one.
 [[nodiscard]] std::string best_linear_file(std::span<const LinearTrialResult> results);
 
-// The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where
-// nothing but the file of tuned_linear_file() has been tried, that one, if it is good.
+// The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where it is
+// good linear_amx.cl; else, where nothing but the file of tuned_linear_file() has been tried, that one, if it is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

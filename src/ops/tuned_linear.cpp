@@ -9,8 +9,6 @@ constexpr std::string_view kPocl = "Portable Computing Language";
 // By `inflight tune` and `inflight bench kernels` (docs/performance/linear-layers.md). The files for AVX-VNNI and for
 // AVX-512 without VNNI were timed on a machine that has all of the first's features.
 constexpr TunedLinear kTable[] = {
-    {kPocl, "3.1", "Xeon", "avx2 fma f16c avx_vnni avx512 avx512_vnni amx_int8", "linear_amx.cl",
-     "Intel Xeon (Emerald Rapids)"},
     {kPocl, "3.1", "AMD", "avx2 fma f16c avx_vnni avx512 avx512_vnni", "linear_vnni.cl", "AMD EPYC (Zen 5)"},
     {kPocl, "3.1", "AMD", "avx2 fma f16c avx512 avx512_vnni", "linear_vnni_l2.cl", "AMD EPYC (Zen 4)"},
     {kPocl, "3.1", "", "avx2 fma f16c avx_vnni", "linear_avx_vnni.cl", "AMD EPYC (Zen 5)"},

@@ -73,6 +73,14 @@ TEST_F(LinearChoice, WhatWasMeasuredBeforeIsTriedAlone) {
   EXPECT_NE(choose_linear_file(device_), tuned);
 }
 
+TEST_F(LinearChoice, TilesAreUsedWhereTheyAreGoodWhateverWasMeasured) {
+  if (!device_.info().cpu.amx_int8) GTEST_SKIP() << "this processor has no AMX, or Linux does not let it be used";
+  for (const std::string& file : linear_files(device_.info())) try_linear_file(device_, file);
+  EXPECT_EQ(choose_linear_file(device_), "linear_amx.cl");
+  leave_trial("linear_amx.cl", 1);
+  EXPECT_NE(choose_linear_file(device_), "linear_amx.cl");
+}
+
 TEST(TunedLinearTable, NamesFilesThatRunThere) {
   for (const TunedLinear& entry : tuned_linear_table()) {
     DeviceInfo info{.name = "one of " + std::string(entry.name) + "'s",
@@ -84,7 +92,6 @@ TEST(TunedLinearTable, NamesFilesThatRunThere) {
     info.cpu.avx512 = entry.features.find("avx512") != std::string::npos;
     info.cpu.avx_vnni = entry.features.find("avx_vnni") != std::string::npos;
     info.cpu.avx512_vnni = entry.features.find("avx512_vnni") != std::string::npos;
-    info.cpu.amx_int8 = entry.features.find("amx_int8") != std::string::npos;
     EXPECT_EQ(info.cpu.describe(), entry.features);
     EXPECT_EQ(tuned_linear_file(info), entry.file);
     const std::vector<std::string> files = linear_files(info);

@@ -16,7 +16,7 @@ namespace inflight {
 namespace {
 
 constexpr const char* kPortable = "linear.cl";
-constexpr const char* kTiles = "linear_amx.cl";
+constexpr const char* kTiles = "linear_amx.cl";  // linear_vnni.cl but for many rows: a trial's few would tell noise
 
 // Times of one file differ by this much from minute to minute: so a less specialised file has to be faster by more.
 constexpr double kClearly = 1.2;
@@ -111,6 +111,7 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
 std::string best_linear_file(std::span<const LinearTrialResult> results) {
   LinearTrialResult best{.file = kPortable, .reason = {}};
   for (const LinearTrialResult& result : results) {
+    if (result.state == TrialState::Good && result.file == kTiles) return kTiles;
     if (result.state == TrialState::Good && result.batch_gflops > kClearly * best.batch_gflops) best = result;
   }
   return best.file;
@@ -120,7 +121,6 @@ std::string choose_linear_file(Device& device) {
   const std::vector<std::string> files = linear_files(device.info());
   // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
   if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortable;
-  // It is linear_vnni.cl but for many rows: the trial's few would tell noise.
   if (files.front() == kTiles && known_or_tried(device, kTiles).state == TrialState::Good) return kTiles;
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {

@@ -40,12 +40,13 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 // driver's compiler does.
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
-// Of results in the order of linear_files(): the fastest good file at 8 rows, but of files about as fast the first;
-// linear.cl when there is no good one.
+// Of results in the order of linear_files(): linear_amx.cl if it is good; else the fastest good file at 8 rows, but of
+// files about as fast the first; linear.cl when there is no good one.
 [[nodiscard]] std::string best_linear_file(std::span<const LinearTrialResult> results);
 
-// The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where it is
-// good linear_amx.cl; else, where nothing but the file of tuned_linear_file() has been tried, that one, if it is good.
+// The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where
+// linear_amx.cl is good no other is tried; else, where nothing but the file of tuned_linear_file() has been tried, that
+// one, if it is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

@@ -107,7 +107,7 @@ TEST_P(LinearFile, ExtremesAreExact) {
                                          Kind{PanelType::Q5_1, 4, 24}, Kind{PanelType::Q6_K, 0, 192}}) {
     for (const int weight : {0x80, 0x7F, 0x00, 0xFF}) {
       for (const int value : {127, -127}) {
-        constexpr int32_t kRows = 25;  // every size of a group of rows: 16, 8 and fewer
+        constexpr int32_t kRows = 38;  // groups of 16, of 4 and fewer
         LinearCase c = make_linear_case({type, 16, 256, kRows}, 1);
         const auto unit = static_cast<size_t>(panel_unit(type).bytes);
         for (size_t i = 0; i < c.weights.size(); ++i) {

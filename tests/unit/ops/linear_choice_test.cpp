@@ -56,6 +56,8 @@ TEST(BestLinearFile, IsTheFirstOfThoseAboutAsFast) {
   EXPECT_EQ(best_linear_file(std::vector{result("a", Good, 100), result("b", Good, 121), result("c", Good, 140)}), "b");
   EXPECT_EQ(best_linear_file(std::vector{result("a", Bad, 900), result("b", Good, 1), result("c", Untried, 9)}), "b");
   EXPECT_EQ(best_linear_file(std::vector{result("a", Bad, 900)}), "linear.cl");
+  EXPECT_EQ(best_linear_file(std::vector{result("linear_amx.cl", Good, 100), result("b", Good, 140)}), "linear_amx.cl");
+  EXPECT_EQ(best_linear_file(std::vector{result("linear_amx.cl", Bad, 100), result("b", Good, 40)}), "b");
 }
 
 // Covers: ops/tuned_linear.cpp

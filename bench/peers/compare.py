@@ -257,7 +257,7 @@ def main():
     parser.add_argument("--inflight", required=True, type=absolute)
     parser.add_argument("--llama", required=True, type=absolute)
     parser.add_argument("--openvino", type=absolute)
-    parser.add_argument("--openvino-model", nargs="*", default=[], metavar="GGUF=FOLDER")
+    parser.add_argument("--openvino-model", action="extend", nargs="*", default=[], metavar="GGUF=FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of the peers; inflight takes all compute units")
     parser.add_argument("--azure", type=absolute, help="the Azure LLM trace of 2023, conversation or code (CSV)")

@@ -30,16 +30,18 @@ static void linear_begin(void)
 }
 static void linear_end(void) { __asm__ volatile("tilerelease"); }
 
-// Into tile P; asks for half of the lines of a block; goes on to the next block's numbers and rows.
+// Into tile P; asks for AMX_LINES lines, half of a block's; goes on to the next block's numbers and rows.
 #define AMX_PRODUCT(P)                                                      \
   "tileloadd (%[begin],%[s],2), %%tmm" #P "\n"                              \
   "tileloadd (%[x],%[s],1), %%tmm2\n"                                       \
   "tileloadd 32(%[w],%[s],2), %%tmm3\n"                                     \
   "tdpbssd %%tmm3, %%tmm2, %%tmm" #P "\n"                                   \
-  ".irp i,0,1,2,3,4\nprefetcht0 64*\\i(%[ask])\n.endr\n"                    \
+  ".irp i," AMX_LINES "\nprefetcht0 64*\\i(%[ask])\n.endr\n"                    \
   "add $544, %[w]\n"                                                        \
   "add $544, %[ask]\n"                                                      \
   "lea (%[x],%[t],8), %[x]\n"
+#define AMX_LINES "0,1,2,3,4"
+#define AMX_LINES_BYTES (5 * 64)
 #define AMX_STORE_DOTS(P) "tilestored %%tmm" #P ", (%[to],%[s],2)\n"
 #define AMX_SWAP "xchg %[to], %[dots]\n"
 // M(row, the register of its acc)
@@ -93,18 +95,19 @@ static int amx_rows(__global const uchar* a, __global const uchar* b, const Line
 {
   if (rows < 2 * AMX_ROWS) return 0;
   const int groups = rows / AMX_ROWS, blocks = depth / 32, stretches = (blocks + STRETCH_BLOCKS - 1) / STRETCH_BLOCKS;
-  const int stretch = ((blocks + stretches - 1) / stretches + 1) & ~1;
+  const int stretch = ((blocks + stretches - 1) / stretches + 1) & ~1;  // an odd block waits for its product
+  const long bytes = panel_bytes(TYPE_Q8_0, 32);
   AmxSpace space;
   for (int i = 0; i < 16; i++) vstore16((int16)(0x4B400000), i, space.begin);
   for (int k = 0; k < blocks; k += stretch) {
     const int count = min(stretch, blocks - k);
     // What is read next: the panel's next stretch; behind the last one, where b follows a, that of the panel after both.
-    const long next = 544L * (k + count < blocks || b - a != 544L * blocks ? count : count + blocks);
+    const long next = bytes * (k + count < blocks || b - a != bytes * blocks ? count : count + blocks);
     for (int g = 0; g < groups; g++) {
       const size_t first = (size_t)k * in->rows + row0 + g * AMX_ROWS;
       for (int p = 0; p < (b ? 2 : 1); p++) {
-        __global const uchar* w = (p ? b : a) + 544L * k;
-        amx_group(w, count, w + next + g % 2 * 5 * 64, in->q + first * 32, in->scale + first, 4L * in->rows, &space,
+        __global const uchar* w = (p ? b : a) + bytes * k;
+        amx_group(w, count, w + next + g % 2 * AMX_LINES_BYTES, in->q + first * 32, in->scale + first, 4L * in->rows, &space,
                   (p ? acc_b : acc_a) + g * AMX_ROWS);
       }
     }

@@ -2,15 +2,16 @@
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl.
 
-#define DEFINE_STAGE_KERNEL(NAME, FIELD)                                                            \
+#define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
   {                                                                                                 \
     const Memory memory = MEMORY_ARGUMENTS;                                                         \
     __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;        \
-    linear_begin();                                                                                 \
-    NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));                                     \
-    linear_end();                                                                                   \
+    DO                                                                                              \
   }
+#define STAGE_ITEM(NAME, FIELD) NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));
+#define DEFINE_STAGE_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, STAGE_ITEM(NAME, FIELD))
+#define DEFINE_PRODUCT_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, linear_begin(); STAGE_ITEM(NAME, FIELD) linear_end();)
 DEFINE_STAGE_KERNEL(embed, embed)
 DEFINE_STAGE_KERNEL(norm, norm)
 DEFINE_STAGE_KERNEL(rope, rope)
@@ -19,8 +20,8 @@ DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
 #if ADAPTERS
-DEFINE_STAGE_KERNEL(shrink, adapter)
-DEFINE_STAGE_KERNEL(expand, adapter)
+DEFINE_PRODUCT_KERNEL(shrink, adapter)
+DEFINE_PRODUCT_KERNEL(expand, adapter)
 DEFINE_STAGE_KERNEL(swiglu, swiglu)
 #endif
 

@@ -8,26 +8,22 @@
 // Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
 
-// Number k of output `lane` within a panel of plain numbers (layouts: linear.cl).
-static float panel_number(int type, __global const uchar* panel, int lane, int k)
-{
-  if (type == TYPE_F32) return ((__global const float*)panel)[k * 16 + lane];
-  if (type == TYPE_F16) return vload_half(k * 16 + lane, (__global const half*)panel);
-  return as_float((uint)((__global const ushort*)panel)[k * 16 + lane] << 16);
-}
-
-// 32 numbers of output `lane`, out of one block.
-static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
+// Of the 32 numbers of output `lane` in one block the four from 4 * k4 on.
+static void embed_numbers(int type, __global const uchar* block, int lane, int k4, __global float* out)
 {
   const int two = has_two_halves(type);
   const float d = vload_half(lane, (__global const half*)block);
   const float e = two ? vload_half(16 + lane, (__global const half*)block) : 0.0f;  // second scale, or minimum
   __global const int* words = (__global const int*)(block + (two ? 64 : 32)) + lane;
-  for (int k4 = 0; k4 < 8; k4++) {
-    const int w = type == TYPE_Q8_0 ? words[16 * k4] : four_numbers_1(type, words, k4);
-    const float4 numbers = convert_float4(as_char4(w));
-    vstore4(type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e, k4, out);
-  }
+  const int w = type == TYPE_Q8_0 ? words[16 * k4] : four_numbers_1(type, words, k4);
+  const float4 numbers = convert_float4(as_char4(w));
+  vstore4(type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e, k4, out);
+}
+
+// All 32.
+static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
+{
+  for (int k4 = 0; k4 < 8; k4++) embed_numbers(type, block, lane, k4, out);
 }
 
 static void embed_item(const Memory* memory, __global const EmbedArgs* args, int row)
@@ -118,17 +114,22 @@ static float quantise_block(__global const float* from, __global char* to, int s
   return scale + (largest - largest);
 }
 
+// The 32 numbers of K and of V from number 32 * i of a head on.
+static void store_token_block(__global const float* key, __global const float* value, int i, int lane, __global uchar* keys,
+                              __global uchar* values)
+{
+  __global uchar* block = keys + i * (34 * KV_GROUP);
+  __global char* key_bytes = (__global char*)block + KV_SCALE_BYTES + lane;
+  vstore_half(quantise_block(key + i * 32, key_bytes, KV_GROUP), lane, (__global half*)block);
+  __global char* value_bytes = (__global char*)values + HEAD_SIZE / 32 * KV_SCALE_BYTES + lane * HEAD_SIZE;
+  const float scale = quantise_block(value + i * 32, value_bytes + i * 32, 1);
+  vstore_half(scale, i * KV_GROUP + lane, (__global half*)values);
+}
+
 static void store_token(__global const float* key, __global const float* value, int lane, __global uchar* keys,
                         __global uchar* values)
 {
-  __global char* value_bytes = (__global char*)values + HEAD_SIZE / 32 * KV_SCALE_BYTES + lane * HEAD_SIZE;
-  for (int i = 0; i < HEAD_SIZE / 32; i++) {
-    __global uchar* block = keys + i * (34 * KV_GROUP);
-    __global char* key_bytes = (__global char*)block + KV_SCALE_BYTES + lane;
-    vstore_half(quantise_block(key + i * 32, key_bytes, KV_GROUP), lane, (__global half*)block);
-    const float scale = quantise_block(value + i * 32, value_bytes + i * 32, 1);
-    vstore_half(scale, i * KV_GROUP + lane, (__global half*)values);
-  }
+  for (int i = 0; i < HEAD_SIZE / 32; i++) store_token_block(key, value, i, lane, keys, values);
 }
 #elif KV_TYPE == TYPE_I16
 #define TINY 1e-30f  // magnitudes below are taken as 0, so that what they are divided by is finite

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
-//   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl.
+//   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
+//   stages (run_groups.cl) only those of adapters are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
@@ -12,6 +13,7 @@
 #define STAGE_ITEM(NAME, FIELD) NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));
 #define DEFINE_STAGE_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, STAGE_ITEM(NAME, FIELD))
 #define DEFINE_PRODUCT_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, linear_begin(); STAGE_ITEM(NAME, FIELD) linear_end();)
+#ifndef WORK_GROUP
 DEFINE_STAGE_KERNEL(embed, embed)
 DEFINE_STAGE_KERNEL(norm, norm)
 DEFINE_STAGE_KERNEL(rope, rope)
@@ -19,11 +21,6 @@ DEFINE_STAGE_KERNEL(attention, attention)
 DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
-#if ADAPTERS
-DEFINE_PRODUCT_KERNEL(shrink, adapter)
-DEFINE_PRODUCT_KERNEL(expand, adapter)
-DEFINE_STAGE_KERNEL(swiglu, swiglu)
-#endif
 
 // Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
 __kernel void linear_stage(MEMORY_PARAMETERS, int index)
@@ -37,3 +34,10 @@ __kernel void linear_stage(MEMORY_PARAMETERS, int index)
   linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
   linear_end();
 }
+#endif
+
+#if ADAPTERS
+DEFINE_PRODUCT_KERNEL(shrink, adapter)
+DEFINE_PRODUCT_KERNEL(expand, adapter)
+DEFINE_STAGE_KERNEL(swiglu, swiglu)
+#endif

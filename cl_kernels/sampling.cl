@@ -256,37 +256,56 @@ static int draw_token(const Distribution* d, __global const int* sample)
   return token;
 }
 
-static void sample_item(const Memory* memory, __global const SampleArgs* args, int item)
+// Of a row's chunks together. token: the lowest id of the maximum; 0 where a logit is NaN or the maximum infinite.
+typedef struct {
+  float largest, sum;
+  int token, valid;
+} Summary;
+
+static void summarise(const Memory* memory, const SampleArgs* args, int item, Summary* to)
 {
   __global const float* statistics = memory->act + args->statistics + (size_t)item * args->chunks * 4;
-  __global const int* sample = memory->step + args->list + item * 8;
   __global const int* whole = (__global const int*)statistics;
-  float largest = -INFINITY;
-  int bad = 0, token = 0;
+  Summary all = {-INFINITY, 0.0f, 0, 0};
+  int bad = 0;
   for (int c = 0; c < args->chunks; c++) {
     bad += whole[c * 4 + 3];
-    if (statistics[c * 4] > largest) {
-      largest = statistics[c * 4];
-      token = whole[c * 4 + 2];
+    if (statistics[c * 4] > all.largest) {
+      all.largest = statistics[c * 4];
+      all.token = whole[c * 4 + 2];
     }
   }
-  float sum = 0.0f;
   for (int c = 0; c < args->chunks; c++) {
-    sum += statistics[c * 4 + 1] * exp_nonpositive_1(statistics[c * 4] - largest);
+    all.sum += statistics[c * 4 + 1] * exp_nonpositive_1(statistics[c * 4] - all.largest);
   }
-  const int valid = bad == 0 && largest > -INFINITY && largest < INFINITY;
-  Distribution d = {memory->act + args->logits + (size_t)item * args->vocabulary, args->vocabulary, largest,
-                    as_float(sample[4]), as_float(sample[5])};
-  if (!valid) {
-    token = 0;
-  } else if (d.inverse_temperature > 0.0f) {
-    token = draw_token(&d, sample);
-  }
-  memory->row_tokens[sample[0]] = token;
+  all.valid = bad == 0 && all.largest > -INFINITY && all.largest < INFINITY;
+  if (!all.valid) all.token = 0;
+  *to = all;
+}
+
+#define DISTRIBUTION_OF(memory, args, item, largest, sample)                                                         \
+  {(memory)->act + (args)->logits + (size_t)(item) * (args)->vocabulary, (args)->vocabulary, largest, as_float((sample)[4]), \
+   as_float((sample)[5])}
+
+static void write_sample(const Memory* memory, const SampleArgs* args, int item, const Distribution* d,
+                         const Summary* all, int token)
+{
+  memory->row_tokens[memory->step[args->list + item * 8]] = token;
   __global int* result = memory->step + args->results + item * 8;
   result[0] = token;
-  result[1] = valid;
-  result[2] = as_int(d.logits[token]);
-  result[3] = as_int(largest);
-  result[4] = as_int(sum);
+  result[1] = all->valid;
+  result[2] = as_int(d->logits[token]);
+  result[3] = as_int(all->largest);
+  result[4] = as_int(all->sum);
+}
+
+static void sample_item(const Memory* memory, __global const SampleArgs* from, int item)
+{
+  const SampleArgs args = *from;
+  __global const int* sample = memory->step + args.list + item * 8;
+  Summary all;
+  summarise(memory, &args, item, &all);
+  const Distribution d = DISTRIBUTION_OF(memory, &args, item, all.largest, sample);
+  const int token = all.valid && d.inverse_temperature > 0.0f ? draw_token(&d, sample) : all.token;
+  write_sample(memory, &args, item, &d, &all, token);
 }

@@ -144,14 +144,18 @@ typedef struct {
 #define STEP_COUNTERS 32
 #define STEP_COUNTER_STRIDE 16
 
-static __global const uchar* weight_panel(const Memory* memory, __global const Weight* weight, int panel, int panel_bytes)
+static __global const uchar* panel_address(const Memory* memory, int chunk, int offset, int panel, int panel_bytes)
 {
-  const int chunk = weight->chunk;
   __global const uchar* base = chunk == 0   ? memory->weights0
                                : chunk == 1 ? memory->weights1
                                : chunk == 2 ? memory->weights2
                                             : memory->weights3;
-  return base + (ulong)weight->offset * 64 + (ulong)panel * panel_bytes;
+  return base + (ulong)offset * 64 + (ulong)panel * panel_bytes;
+}
+
+static __global const uchar* weight_panel(const Memory* memory, __global const Weight* weight, int panel, int panel_bytes)
+{
+  return panel_address(memory, weight->chunk, weight->offset, panel, panel_bytes);
 }
 
 // Asks for the cache line at `from`; does not fault.
@@ -177,7 +181,7 @@ static int takes_bytes(int type) { return type != TYPE_F32 && type != TYPE_F16 &
 static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q6_K; }
 
 // The numbers at the depths 4 * k4 to 4 * k4 + 3 of a block of 4, 5 or 6 bits, each a signed byte; words: the block behind its
-// halves (layouts: linear.cl), for four_numbers_1() from an output's first word on.
+// halves (layouts: linear.cl), for four_numbers_1() and _2() from an output's first word on.
 #define DEFINE_FOUR_NUMBERS(NAME, WORDS, LOAD)                                                                     \
   static WORDS NAME(int type, __global const int* words, int k4)                                                   \
   {                                                                                                                \
@@ -189,8 +193,18 @@ static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q
     return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
   }
 #define LOAD_1(i, words) (words)[16 * (i)]
+#define LOAD_2(i, words) *(__global const int2*)((words) + 16 * (i)) /* of an even output */
 DEFINE_FOUR_NUMBERS(four_numbers_1, int, LOAD_1)
+DEFINE_FOUR_NUMBERS(four_numbers_2, int2, LOAD_2)
 DEFINE_FOUR_NUMBERS(four_numbers_16, int16, vload16)
+
+// Number k of output `lane` within a panel of plain numbers (layouts: linear.cl).
+static float panel_number(int type, __global const uchar* panel, int lane, int k)
+{
+  if (type == TYPE_F32) return ((__global const float*)panel)[k * 16 + lane];
+  if (type == TYPE_F16) return vload_half(k * 16 + lane, (__global const half*)panel);
+  return as_float((uint)((__global const ushort*)panel)[k * 16 + lane] << 16);
+}
 
 // Bytes of a panel of 16 outputs (layouts: linear.cl).
 static int panel_bytes(int type, int depth)

@@ -33,6 +33,15 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+// cl_nv_device_attribute_query: 10 * major + minor.
+int32_t nvidia_capability(const cl::Device& device) {
+  constexpr cl_device_info kMajor = 0x4000, kMinor = 0x4001;
+  cl_uint major = 0, minor = 0;
+  if (clGetDeviceInfo(device(), kMajor, sizeof(major), &major, nullptr) != CL_SUCCESS) return 0;
+  if (clGetDeviceInfo(device(), kMinor, sizeof(minor), &minor, nullptr) != CL_SUCCESS) return 0;
+  return static_cast<int32_t>(10 * major + minor);
+}
+
 DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   DeviceInfo info;
   info.name = trimmed(device.getInfo<CL_DEVICE_NAME>());
@@ -54,6 +63,7 @@ DeviceInfo describe(const cl::Device& device, const cl::Platform& platform) {
   info.fp16 = info.has_extension("cl_khr_fp16");
   info.subgroups = info.has_extension("cl_khr_subgroups");
   info.integer_dot = info.has_extension("cl_khr_integer_dot_product");
+  if (info.has_extension("cl_nv_device_attribute_query")) info.nvidia_capability = nvidia_capability(device);
   info.host_memory = device.getInfo<CL_DEVICE_HOST_UNIFIED_MEMORY>() != 0;
   if (info.host_memory) info.memory_bytes = std::min(info.memory_bytes, static_cast<size_t>(host_memory_limit()));
   info.host_code = info.type == DeviceType::Cpu && info.platform == "Portable Computing Language";

@@ -44,10 +44,11 @@ struct DeviceInfo {
   size_t memory_bytes = 0;          // global memory; of the host's, what this process may use (base/memory_limit.h)
   size_t allocation_bytes_max = 0;  // of one buffer
   size_t local_memory_bytes = 0;
-  bool fp16 = false;         // arithmetic on half; loading and storing halves works everywhere
-  bool subgroups = false;    // cl_khr_subgroups
-  bool integer_dot = false;  // cl_khr_integer_dot_product
-  bool host_memory = false;  // shares the host's memory
+  bool fp16 = false;              // arithmetic on half; loading and storing halves works everywhere
+  bool subgroups = false;         // cl_khr_subgroups
+  bool integer_dot = false;       // cl_khr_integer_dot_product
+  int32_t nvidia_capability = 0;  // 90: compute capability 9.0; 0: another maker's
+  bool host_memory = false;       // shares the host's memory
   // Kernels become the host's own machine code and workers of one launch run at the same time: inline assembly, the
   // host's vector built-ins and waiting for each other work (PoCL; Intel's CPU runtime goes through SPIR, which knows
   // no constraints of x86 assembly, and interpreters go through nothing).

@@ -69,6 +69,12 @@ class Kernel {
   }
   void set(uint32_t index, const DeviceMemory& memory);
   void set(uint32_t index, int32_t value) { set_bytes(index, std::as_bytes(std::span(&value, 1))); }
+  // A kernel's parameter that is a struct: the same bytes on both sides.
+  template <typename T>
+    requires std::is_trivially_copyable_v<T> && std::is_class_v<T>
+  void set_struct(uint32_t index, const T& value) {
+    set_bytes(index, std::as_bytes(std::span(&value, 1)));
+  }
   void set(uint32_t index, float value) { set_bytes(index, std::as_bytes(std::span(&value, 1))); }
   // All arguments in order.
   template <typename... Arguments>

@@ -84,7 +84,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
                                        .worker_count = program_.worker_count(),
-                                       .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax,
+                                       .item_queries = program_.item_queries(),
                                        .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
                                        .copy_stride = arena_.copy_stride};
   for (int32_t i = 0; i < kFlights; ++i) {

@@ -54,7 +54,13 @@ KvStorage::SwapTime KvStorage::move_blocks(const BatchPlan& plan) {
   const Completion before = swaps ? device_.marker() : Completion();
   for (const SwapCopy& copy : plan.swap_out) {
     const Place from = place(copy.device);
-    (void)from.memory->read_async(from.offset, host_block(copy.host));
+    swapped_out_ = from.memory->read_async(from.offset, host_block(copy.host));
+  }
+  // A driver for a device with memory of its own may take what is to be written when that is enqueued (NVIDIA's does):
+  // it has to be there by then.
+  if (!plan.swap_in.empty() && swapped_out_.valid() && !device_.info().host_memory) {
+    swapped_out_.wait();
+    swapped_out_ = Completion();
   }
   for (const SwapCopy& copy : plan.swap_in) {
     const Place to = place(copy.device);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "core/batch_plan.h"
 #include "device/buffer.h"
+#include "device/device.h"
 #include "exec/memory_plan.h"
 
 namespace inflight {
@@ -52,6 +53,7 @@ class KvStorage {
   int32_t blocks_a_chunk_;
   std::vector<Buffer<std::byte>> chunks_;
   std::vector<std::vector<std::byte>> host_blocks_;  // each allocated when it is first used
+  Completion swapped_out_;                           // of the last block; those before it are done by then
 };
 
 }  // namespace inflight

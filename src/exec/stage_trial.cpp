@@ -92,7 +92,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
                .spare_row = shape.sequences,
                .partial_slots = shape.sequences * shape.spec.head_count * div_ceil(shape.context, kAttentionPartition),
                .worker_count = program_.worker_count(),
-               .item_queries = device.info().small_items ? 1 : kAttentionQueriesMax}),
+               .item_queries = program_.item_queries()}),
       sampling_{.temperature = 1.0F, .seed = 1} {
   angles_.require(shape.context);
   fill(table_);

@@ -24,7 +24,7 @@ constexpr double kClearlyFaster = 1.1;
 std::string key_of(const DeviceInfo& info) {
   ProgramSource source{.files = ClblastTrial::files(), .options = ""};
   for (const std::string& file : linear_files(info)) {
-    const std::vector<std::string> files = linear_trial_source(file).files;
+    const std::vector<std::string> files = linear_trial_source(info, file).files;
     source.files.insert(source.files.end(), files.begin(), files.end());
   }
   return "clblast-" + program_cache_key(info, source);

@@ -15,14 +15,24 @@
 namespace inflight {
 namespace {
 
-constexpr const char* kPortable = "linear.cl";
-constexpr const char* kTiles = "linear_amx.cl";  // linear_vnni.cl but for many rows: a trial's few would tell noise
+constexpr const char* kTiles = "linear_amx.cl";
+
+// Taken wherever it is good: kTiles is linear_vnni.cl but for many rows, so that a trial's few would tell noise;
+// kGroupsLinear comes with kernels of the other stages.
+bool taken_untimed(const std::string& file) { return file == kTiles || file == kGroupsLinear; }
+
+// What a work-group of groups_*.cl needs.
+bool runs_groups(const DeviceInfo& info) {
+  constexpr size_t kLocalBytes = size_t{44} << 10;
+  return info.type == DeviceType::Gpu && info.work_group_size_max >= kWorkGroup &&
+         info.local_memory_bytes >= kLocalBytes;
+}
 
 // Times of one file differ by this much from minute to minute: so a less specialised file has to be faster by more.
 constexpr double kClearly = 1.2;
 
 std::string key_of(const DeviceInfo& info, const std::string& file) {
-  return "linear-" + program_cache_key(info, linear_trial_source(file));
+  return "linear-" + program_cache_key(info, linear_trial_source(info, file));
 }
 
 // "mark decode_gb_per_second batch_gflops reason"
@@ -35,7 +45,7 @@ void store(const DeviceInfo& info, const LinearTrialResult& result) {
 
 // linear.cl is used all the same where nothing else is good: choose_linear_file() says so.
 void warn_if_excluded(const DeviceInfo& info, const LinearTrialResult& result) {
-  if (result.state == TrialState::Good || result.file == kPortable) return;
+  if (result.state == TrialState::Good || result.file == kPortableLinear) return;
   warn_of_trial("kernel " + result.file, "not used", info.name, result.reason);
 }
 
@@ -52,6 +62,7 @@ LinearTrialResult known_or_tried(Device& device, const std::string& file) {
 
 std::vector<std::string> linear_files(const DeviceInfo& info) {
   std::vector<std::string> files;
+  if (runs_groups(info)) files.emplace_back(kGroupsLinear);
   if (info.type == DeviceType::Cpu && info.cpu.amx_int8) files.emplace_back(kTiles);
   if (info.type == DeviceType::Cpu && info.cpu.avx512_vnni) {
     files.emplace_back("linear_vnni.cl");
@@ -61,7 +72,7 @@ std::vector<std::string> linear_files(const DeviceInfo& info) {
     if (info.cpu.avx_vnni) files.emplace_back("linear_avx_vnni.cl");
     files.emplace_back("linear_avx2.cl");
   }
-  files.emplace_back(kPortable);
+  files.emplace_back(kPortableLinear);
   return files;
 }
 
@@ -109,9 +120,9 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
 }
 
 std::string best_linear_file(std::span<const LinearTrialResult> results) {
-  LinearTrialResult best{.file = kPortable, .reason = {}};
+  LinearTrialResult best{.file = kPortableLinear, .reason = {}};
   for (const LinearTrialResult& result : results) {
-    if (result.state == TrialState::Good && result.file == kTiles) return kTiles;
+    if (result.state == TrialState::Good && taken_untimed(result.file)) return result.file;
     if (result.state == TrialState::Good && result.batch_gflops > kClearly * best.batch_gflops) best = result;
   }
   return best.file;
@@ -120,8 +131,9 @@ std::string best_linear_file(std::span<const LinearTrialResult> results) {
 std::string choose_linear_file(Device& device) {
   const std::vector<std::string> files = linear_files(device.info());
   // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
-  if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortable;
-  if (files.front() == kTiles && known_or_tried(device, kTiles).state == TrialState::Good) return kTiles;
+  if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortableLinear;
+  if (taken_untimed(files.front()) && known_or_tried(device, files.front()).state == TrialState::Good)
+    return files.front();
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
     return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;
@@ -131,7 +143,7 @@ std::string choose_linear_file(Device& device) {
   for (const std::string& file : files) results.push_back(known_or_tried(device, file));
   std::string best = best_linear_file(results);
   const LinearTrialResult& portable = results.back();
-  if (best == kPortable && portable.state == TrialState::Bad) {
+  if (best == kPortableLinear && portable.state == TrialState::Bad) {
     warn_of_trial("kernel " + best, "used, for want of another,", device.info().name, portable.reason);
   }
   return best;

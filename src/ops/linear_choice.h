@@ -26,11 +26,15 @@ struct LinearTrialResult {
   double batch_gflops = 0;          // Q8_0, 8 rows, weights out of memory, too: few sequences that decode
 };
 
-// All files that provide linear_tile(); the last runs everywhere.
-inline constexpr const char* kLinearFiles[] = {"linear_amx.cl",      "linear_vnni.cl", "linear_vnni_l2.cl",
-                                               "linear_avx_vnni.cl", "linear_avx2.cl", "linear.cl"};
+// By work-groups: GPUs. The same bits, but no linear_tile().
+inline constexpr const char* kGroupsLinear = "groups_linear.cl";
+// Runs everywhere.
+inline constexpr const char* kPortableLinear = "linear.cl";
+inline constexpr const char* kLinearFiles[] = {kGroupsLinear,       "linear_amx.cl",      "linear_vnni.cl",
+                                               "linear_vnni_l2.cl", "linear_avx_vnni.cl", "linear_avx2.cl",
+                                               kPortableLinear};
 
-// The files whose instructions the device's processor has, the most specialised first; linear.cl is the last.
+// The files that the device can run, the most specialised first; linear.cl is the last.
 [[nodiscard]] std::vector<std::string> linear_files(const DeviceInfo& info);
 
 // What is known of a file, without trying it.
@@ -40,13 +44,13 @@ void forget_trial(const DeviceInfo& info, const std::string& file);
 // driver's compiler does.
 LinearTrialResult try_linear_file(Device& device, const std::string& file);
 
-// Of results in the order of linear_files(): linear_amx.cl if it is good; else the fastest good file at 8 rows, but of
-// files about as fast the first; linear.cl when there is no good one.
+// Of results in the order of linear_files(): groups_linear.cl or linear_amx.cl if it is good; else the fastest good
+// file at 8 rows, but of files about as fast the first; linear.cl when there is no good one.
 [[nodiscard]] std::string best_linear_file(std::span<const LinearTrialResult> results);
 
 // The best file of a device, trying those that are Untried (about a second each, once a device and driver). Where
-// linear_amx.cl is good no other is tried; else, where nothing but the file of tuned_linear_file() has been tried, that
-// one, if it is good.
+// groups_linear.cl or linear_amx.cl is good no other is tried; else, where nothing but the file of tuned_linear_file()
+// has been tried, that one, if it is good.
 [[nodiscard]] std::string choose_linear_file(Device& device);
 
 }  // namespace inflight

@@ -10,6 +10,8 @@
 #include <limits>
 
 #include "base/math.h"
+#include "ops/linear_choice.h"
+#include "ops/panel.h"
 #include "ops/step_program.h"
 
 namespace inflight {
@@ -75,28 +77,59 @@ std::vector<std::string> linear_sources(const std::string& file) {
   if (file == "linear_vnni_l2.cl") return {"stage.cl", file, "linear_vnni_floats.cl", "linear_vnni.cl"};
   if (file == "linear_amx.cl") return {"stage.cl", "linear_vnni_floats.cl", file, "linear_vnni.cl"};
   if (file == "linear_vnni.cl") return {"stage.cl", "linear_vnni_floats.cl", file};
+  if (file == kGroupsLinear) return {"stage.cl", "groups.cl", "groups_dots.cl", file};
   return {"stage.cl", file};
 }
 
-ProgramSource linear_trial_source(const std::string& file) {
-  ProgramSource source{.files = linear_sources(file), .options = ""};
-  source.files.emplace_back("linear_trial.cl");
+ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file) {
+  const bool groups = file == kGroupsLinear;
+  ProgramSource source{.files = linear_sources(file), .options = groups ? group_options(info) : ""};
+  source.files.emplace_back(groups ? "groups_linear_trial.cl" : "linear_trial.cl");
   return source;
 }
 
-LinearTrial::LinearTrial(Device& device, const std::string& file)
-    : device_(device), program_(device, linear_trial_source(file)), kernel_(program_, "linear_trial") {}
-
-void LinearTrial::launch(const LinearShape& shape, int32_t first_panel) {
-  const int32_t panels = panel_count(shape.outputs);
-  kernel_.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
-                  panels * kPanelOutputs, shape.rows, first_panel);
-  const bool cpu = device_.info().type == DeviceType::Cpu;
-  const int32_t items = div_ceil(panels, 2) * row_parts(device_.info(), shape.rows);
-  device_.launch(kernel_, {.global = static_cast<size_t>(items), .local = cpu ? size_t{1} : size_t{0}});
+std::string group_options(const DeviceInfo& info) {
+  constexpr int32_t kMmaCapability = 80;  // PTX ISA: mma.m16n8k32 of s8
+  return fmt::format(" -D MMA_INT8={}", int{info.nvidia_capability >= kMmaCapability});
 }
 
-std::vector<float> LinearTrial::run(const LinearCase& c) {
+LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, int32_t few_panels) {
+  constexpr int32_t kFewRows = 32, kFewFloatRows = 8, kTileRows = 64;  // groups.cl, groups_linear.cl
+  const int32_t few = div_ceil(panels, few_panels);
+  if (bytes && rows <= kFewRows) return {LinearKernel::Few, few};
+  if (floats && rows <= kFewFloatRows) return {LinearKernel::FewFloats, few};
+  return {LinearKernel::Many, div_ceil(panels, few_panels == 2 ? 2 : 4) * div_ceil(rows, kTileRows)};
+}
+
+LinearTrial::LinearTrial(Device& device, const std::string& file)
+    : device_(device), by_groups_(file == kGroupsLinear), program_(device, linear_trial_source(device.info(), file)) {
+  if (!by_groups_) kernels_.emplace_back(program_, "linear_trial");
+  for (const char* name : kLinearKernels) {
+    if (by_groups_) kernels_.emplace_back(program_, std::string("linear_trial_") + name);
+  }
+}
+
+void LinearTrial::launch(const LinearShape& shape, int32_t first_panel, bool pairs) {
+  const int32_t panels = panel_count(shape.outputs);
+  if (by_groups_) {
+    const bool bytes = takes_bytes(shape.type);
+    LinearGroups groups = linear_groups(bytes, !bytes, panels, shape.rows, 1);
+    if (pairs && groups.kernel != LinearKernel::Many) groups.count = div_ceil(panels, 2);
+    Kernel& kernel = kernels_.at(static_cast<size_t>(groups.kernel));
+    kernel.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
+                   panels * kPanelOutputs, shape.rows, first_panel);
+    constexpr auto kLocal = static_cast<size_t>(kWorkGroup);
+    return device_.launch(kernel, {.global = static_cast<size_t>(groups.count) * kLocal, .local = kLocal});
+  }
+  Kernel& kernel = kernels_.front();
+  kernel.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,
+                 panels * kPanelOutputs, shape.rows, first_panel);
+  const bool cpu = device_.info().type == DeviceType::Cpu;
+  const int32_t items = div_ceil(panels, 2) * row_parts(device_.info(), shape.rows);
+  device_.launch(kernel, {.global = static_cast<size_t>(items), .local = cpu ? size_t{1} : size_t{0}});
+}
+
+std::vector<float> LinearTrial::run(const LinearCase& c, bool pairs) {
   weights_ = uploaded(device_, "trial weights", c.panels);
   x_ = uploaded(device_, "trial rows", c.x);
   bytes_ = uploaded(device_, "trial bytes", c.bytes);
@@ -106,7 +139,7 @@ std::vector<float> LinearTrial::run(const LinearCase& c) {
       static_cast<size_t>(c.shape.rows) * static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs),
       std::numeric_limits<float>::quiet_NaN());
   y_ = uploaded(device_, "trial outputs", y);
-  launch(c.shape, 0);
+  launch(c.shape, 0, pairs);
   y_.read(y);
   return y;
 }
@@ -133,7 +166,7 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
   int32_t copy = 0;
   const auto seconds_of_launch = [&](int32_t launches) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int32_t i = 0; i < launches; ++i) launch(shape, copy++ % copies * panels);
+    for (int32_t i = 0; i < launches; ++i) launch(shape, copy++ % copies * panels, false);
     device_.finish();
     return seconds_since(begin) / launches;
   };
@@ -151,7 +184,9 @@ LinearTrial::Timing LinearTrial::time(const LinearShape& shape, int32_t repeats,
 
 std::string verify_linear(LinearTrial& trial) {
   const auto compare = [&trial](const LinearCase& c) {
-    return linear_difference(c, trial.run(c), static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs));
+    const auto stride = static_cast<size_t>(panel_count(c.shape.outputs) * kPanelOutputs);
+    std::string wrong = linear_difference(c, trial.run(c), stride);
+    return wrong.empty() && trial.by_groups() ? linear_difference(c, trial.run(c, true), stride) : wrong;
   };
   for (const PanelType type : kTypes) {
     const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything

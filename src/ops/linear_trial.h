@@ -14,15 +14,29 @@ namespace inflight {
 
 // What a program with one of kLinearFiles (linear_choice.h) begins with: files of cl_kernels, in order.
 [[nodiscard]] std::vector<std::string> linear_sources(const std::string& file);
-[[nodiscard]] ProgramSource linear_trial_source(const std::string& file);
+[[nodiscard]] ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file);
+
+// -D of groups_linear.cl: what the device's instructions are.
+[[nodiscard]] std::string group_options(const DeviceInfo& info);
+// Which kernel of groups_linear.cl computes a linear layer, by how many work-groups.
+enum class LinearKernel : int32_t { Few = 0, FewFloats = 1, Many = 2 };
+inline constexpr const char* kLinearKernels[] = {"few", "few_floats", "many"};  // behind "linear_", "linear_trial_"
+struct LinearGroups {
+  LinearKernel kernel = LinearKernel::Many;
+  int32_t count = 0;
+};
+// bytes, floats: all its weights take quantised rows, or none. panels: of one matrix. few_panels: of an item for few
+// rows; 2 where there are pairs of panels of two matrices.
+[[nodiscard]] LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, int32_t few_panels);
 
 class LinearTrial {
  public:
   // file: of cl_kernels, such as "linear.cl".   ERRORS: Device when it does not compile.
   LinearTrial(Device& device, const std::string& file);
 
-  // y [rows][16 * panels].
-  [[nodiscard]] std::vector<float> run(const LinearCase& linear_case);
+  // y [rows][16 * panels]. pairs: of groups_linear.cl, panels of few rows two at a time, as SWIGLU has them.
+  [[nodiscard]] std::vector<float> run(const LinearCase& linear_case, bool pairs = false);
+  [[nodiscard]] bool by_groups() const { return by_groups_; }
 
   // Seconds of one layer: the fastest and the median of `repeats` times as many launches, one directly after the other,
   // as take seconds_each (at least one, at most 100). The weights are read from memory as in a step: the panels lie
@@ -35,11 +49,12 @@ class LinearTrial {
   [[nodiscard]] Timing time(const LinearShape& shape, int32_t repeats, size_t spread_bytes, double seconds_each = 0);
 
  private:
-  void launch(const LinearShape& shape, int32_t first_panel);
+  void launch(const LinearShape& shape, int32_t first_panel, bool pairs);
 
   Device& device_;
+  bool by_groups_;
   Program program_;
-  Kernel kernel_;
+  std::vector<Kernel> kernels_;  // by groups one a LinearKernel
   Buffer<std::byte> weights_;
   Buffer<float> x_, scales_, y_;
   Buffer<int8_t> bytes_;

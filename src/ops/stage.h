@@ -143,6 +143,8 @@ static_assert(sizeof(AdapterPair) == 32);
 // Numbers that kernels and host agree on.
 inline constexpr int32_t kAttentionPartition = 256;  // attention.cl PARTITION
 inline constexpr int32_t kAttentionQueriesMax = 60;  // attention.cl QUERIES_MAX
+inline constexpr int32_t kGroupQueries = 12;         // groups_attention.cl, a tile
+inline constexpr int32_t kWorkGroup = 256;           // groups.cl WORK_GROUP
 inline constexpr int32_t kAttentionItemWords = 8;
 inline constexpr int32_t kAdapterTileWords = 3;  // lora.cl ADAPTER_TILE_WORDS
 inline constexpr int32_t kAdapterPairs = 7;      // of a layer, lora.cl ADAPTER_PAIRS

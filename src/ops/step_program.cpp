@@ -5,12 +5,15 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/math.h"
 #include "device/driver_pages.h"
 #include "ops/linear_choice.h"
 #include "ops/linear_trial.h"
+#include "ops/panel.h"
 
 namespace inflight {
 namespace {
@@ -60,7 +63,9 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,
                         const std::string& linear_file, bool clblast) {
-  ProgramSource source{.files = linear_sources(linear_file), .options = options_of(shape, device)};
+  const bool groups = mode == LaunchMode::Groups;
+  ProgramSource source{.files = linear_sources(linear_file == kGroupsLinear || groups ? kPortableLinear : linear_file),
+                       .options = options_of(shape, device)};
   const char* attention = shape.kv_type == KvType::I16 ? "attention_ints.cl" : "attention_floats.cl";
   for (const char* file :
        {"linear_item.cl", "rows.cl", "attention.cl", attention, "attention_item.cl", "sampling.cl"}) {
@@ -70,14 +75,38 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("lora.cl");
     source.options += " -D ADAPTERS=1";
   }
+  if (groups) {
+    source.options += group_options(device);
+    for (const char* file : {"groups.cl", "groups_dots.cl", "groups_linear.cl", "groups_rows.cl", "groups_attention.cl",
+                             "groups_sampling.cl"}) {
+      source.files.emplace_back(file);
+    }
+  }
   source.files.emplace_back(mode == LaunchMode::Fused ? "run_step.cl" : "run_stages.cl");
+  if (groups) source.files.emplace_back("run_groups.cl");
   if (clblast) source.files.emplace_back(kDenseFile);
   return source;
 }
 
-LaunchMode resolve(LaunchMode mode, const Device& device, bool clblast) {
+constexpr auto kLocal = static_cast<size_t>(kWorkGroup);
+constexpr int32_t kGroupHeadMax = 256;  // of attention's local memory
+
+LinearGroups groups_of(const LinearArgs& linear) {
+  const bool swiglu = linear.epilogue == Epilogue::Swiglu;
+  const bool first = takes_bytes(linear.weight[0].type), second = swiglu ? takes_bytes(linear.weight[1].type) : first;
+  return linear_groups(first && second, !first && !second, panel_count(linear.weight[0].outputs), linear.rows,
+                       swiglu ? 2 : 1);
+}
+
+LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& shape, const std::string& linear_file,
+                   bool clblast) {
   const bool together = device.info().host_code && !clblast;
-  if (mode == LaunchMode::Automatic) return together ? LaunchMode::Fused : LaunchMode::Stages;
+  const bool groups = shape.kv_type != KvType::I16 && shape.head_size <= kGroupHeadMax;
+  if (mode == LaunchMode::Automatic) {
+    if (linear_file == kGroupsLinear && groups) return LaunchMode::Groups;
+    return together ? LaunchMode::Fused : LaunchMode::Stages;
+  }
+  INFLIGHT_CHECK(mode != LaunchMode::Groups || groups);
   if (mode == LaunchMode::Fused && !together) {
     fail(ErrorCode::Unsupported,
          "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
@@ -121,10 +150,15 @@ KvType default_kv_type(const DeviceInfo& device) {
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,
                          const ClblastLimits& limits)
+    : StepProgram(device, shape, mode, choose_linear_file(device), clblast, limits) {}
+
+StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const std::string& linear_file,
+                         const ClblastUse& clblast, const ClblastLimits& limits)
     : device_(device),
-      mode_(resolve(mode, device, clblast.from_rows > 0)),
-      worker_count_(device.info().compute_units * (device.info().small_items ? kSmallItems : 1)),
-      program_(device, source_of(shape, device.info(), mode_, choose_linear_file(device), clblast.from_rows > 0)) {
+      mode_(resolve(mode, device, shape, linear_file, clblast.from_rows > 0)),
+      program_(built(device, shape, linear_file, clblast.from_rows > 0, mode == LaunchMode::Automatic)),
+      worker_count_(device.info().compute_units *
+                    (device.info().small_items && mode_ != LaunchMode::Groups ? kSmallItems : 1)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     run_nothing();
@@ -136,8 +170,32 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
   }
   stage_kernels_.resize(static_cast<size_t>(shape.adapters ? kOperationCount : kPlainOperationCount));
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
-    stage_kernels_[i] = Kernel(program_, std::string(to_string(static_cast<Operation>(i))) + "_stage");
+    const auto operation = static_cast<Operation>(i);
+    if (mode_ == LaunchMode::Groups && operation == Operation::Linear) continue;
+    stage_kernels_[i] = Kernel(program_, std::string(to_string(operation)) + "_stage");
   }
+  if (mode_ != LaunchMode::Groups) return;
+  for (const char* name : kLinearKernels) linear_kernels_.emplace_back(program_, fmt::format("linear_{}_stage", name));
+}
+
+// groups_linear.cl has been tried, but not the kernels that come with it: where a driver does not take them there are
+// others.
+Program StepProgram::built(Device& device, const KernelShape& shape, const std::string& linear_file, bool clblast,
+                           bool may_change) {
+  try {
+    return Program(device, source_of(shape, device.info(), mode_, linear_file, clblast));
+  } catch (const Error& error) {
+    if (mode_ != LaunchMode::Groups || !may_change || error.code() != ErrorCode::Device) throw;
+    log(LogLevel::Warning, "kernels for work-groups are not used on {}, which is slower: {}", device.info().name,
+        error.what());
+    mode_ = LaunchMode::Stages;
+    return Program(device, source_of(shape, device.info(), mode_, linear_file, clblast));
+  }
+}
+
+int32_t StepProgram::item_queries() const {
+  if (mode_ == LaunchMode::Groups) return kGroupQueries;
+  return device_.info().small_items ? 1 : kAttentionQueriesMax;
 }
 
 void StepProgram::run_nothing() {
@@ -169,21 +227,67 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
     return device_.launch(step_kernel_, step_shape());
   }
   uint32_t index_argument = 0;
-  for (Kernel& kernel : stage_kernels_) index_argument = bind_memory(kernel, memory);
-  const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
+  for (Kernel& kernel : linear_kernels_) bind_memory(kernel, memory);
+  const bool groups = mode_ == LaunchMode::Groups;
+  for (size_t i = 0; i < stage_kernels_.size(); ++i) {
+    if (groups && static_cast<Operation>(i) == Operation::Linear) continue;
+    index_argument = bind_memory(stage_kernels_[i], memory);
+  }
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].items == 0) continue;
     if (clblast_ && ClblastLinear::takes(stages[i]) && stages[i].linear.rows >= clblast_from_rows_) {
       clblast_->run(memory, stages[i], static_cast<int32_t>(i));
       continue;
     }
-    Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stages[i].operation));
-    kernel.set(index_argument, static_cast<int32_t>(i));
-    const bool linear = stages[i].operation == Operation::Linear;
-    const int32_t parts = linear ? row_parts(device_.info(), stages[i].linear.rows) : 1;
-    device_.launch(kernel,
-                   {.global = static_cast<size_t>(stages[i].items) * static_cast<size_t>(parts), .local = local});
+    const bool adapter = static_cast<int32_t>(stages[i].operation) >= kPlainOperationCount;
+    if (!groups || adapter) {
+      launch_stage(stages[i], static_cast<int32_t>(i), index_argument);
+    } else if (stages[i].operation == Operation::Linear) {
+      i += launch_linear_groups(stages.subspan(i), index_argument) - 1;
+    } else {
+      launch_group_stage(stages[i], index_argument);
+    }
   }
+}
+
+void StepProgram::launch_stage(const Stage& stage, int32_t index, uint32_t index_argument) {
+  Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stage.operation));
+  kernel.set(index_argument, index);
+  const int32_t parts = stage.operation == Operation::Linear ? row_parts(device_.info(), stage.linear.rows) : 1;
+  const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
+  device_.launch(kernel, {.global = static_cast<size_t>(stage.items) * static_cast<size_t>(parts), .local = local});
+}
+
+void StepProgram::launch_group_stage(const Stage& stage, uint32_t stage_argument) {
+  Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stage.operation));
+  kernel.set_struct(stage_argument, stage);
+  device_.launch(kernel, {.global = static_cast<size_t>(stage.items) * kLocal, .local = kLocal});
+}
+
+// The first of the stages and those behind it that read the same rows, up to three; how many.
+size_t StepProgram::launch_linear_groups(std::span<const Stage> stages, uint32_t stage_argument) {
+  constexpr size_t kTogetherMax = 3;
+  const LinearGroups first = groups_of(stages[0].linear);
+  int32_t begins[kTogetherMax] = {0, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::max()};
+  int32_t total = first.count;
+  size_t together = 1;
+  for (; together < std::min(stages.size(), kTogetherMax); ++together) {
+    const Stage& next = stages[together];
+    const bool clblast = clblast_ && ClblastLinear::takes(next) && next.linear.rows >= clblast_from_rows_;
+    if (next.operation != Operation::Linear || next.counter != stages[0].counter || clblast) break;
+    const LinearGroups groups = groups_of(next.linear);
+    if (groups.kernel != first.kernel) break;
+    begins[together] = total;
+    total += groups.count;
+  }
+  Kernel& kernel = linear_kernels_.at(static_cast<size_t>(first.kernel));
+  for (size_t i = 0; i < kTogetherMax; ++i) {
+    kernel.set_struct(stage_argument + static_cast<uint32_t>(i), stages[std::min(i, together - 1)].linear);
+  }
+  kernel.set(stage_argument + kTogetherMax, begins[1]);
+  kernel.set(stage_argument + kTogetherMax + 1, begins[2]);
+  device_.launch(kernel, {.global = static_cast<size_t>(total) * kLocal, .local = kLocal});
+  return together;
 }
 
 }  // namespace inflight

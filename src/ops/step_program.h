@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels of one model on one device, and the two ways to run a step with them: a launch a stage, or the
-// whole step in one launch (CPUs).   THREAD, ERRORS, LIFETIME: as device/device.h.
+// The compiled kernels of one model on one device, and the ways to run a step with them: a launch a stage, or the whole
+// step in one launch (CPUs).   THREAD, ERRORS, LIFETIME: as device/device.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/kv_layout.h"
@@ -32,9 +33,10 @@ struct KernelShape {
 };
 
 enum class LaunchMode : int32_t {
-  Automatic = 0,  // Fused on CPUs that do not use CLBlast, else Stages
-  Stages = 1,     // one launch a stage
+  Automatic = 0,  // Fused on CPUs that do not use CLBlast, Groups where groups_linear.cl is chosen, else Stages
+  Stages = 1,     // one launch a stage, a work-item an item
   Fused = 2,      // one launch a step
+  Groups = 3,     // one launch a stage, a work-group an item
 };
 
 // Whether CLBlast computes linear layers of float weights.
@@ -73,20 +75,30 @@ class StepProgram {
   [[nodiscard]] LaunchMode mode() const { return mode_; }
   // Work-items of a fused step; else about as many as the device keeps busy at a time.
   [[nodiscard]] int32_t worker_count() const { return worker_count_; }
+  // Queries of an item of attention at most: what StepUploadLimits::item_queries is to be.
+  [[nodiscard]] int32_t item_queries() const;
   // Whether combine_item()'s items are (row, KV head), else rows.
   [[nodiscard]] static int32_t combine_slices(const KernelShape& shape);
 
  private:
+  StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const std::string& linear_file,
+              const ClblastUse& clblast, const ClblastLimits& limits);
+  [[nodiscard]] Program built(Device& device, const KernelShape& shape, const std::string& linear_file, bool clblast,
+                              bool may_change);
   void run_nothing();
   void bind_step(const StepMemory& memory, const DeviceMemory& step_before);
   [[nodiscard]] LaunchShape step_shape() const;
+  void launch_stage(const Stage& stage, int32_t index, uint32_t index_argument);
+  void launch_group_stage(const Stage& stage, uint32_t stage_argument);
+  size_t launch_linear_groups(std::span<const Stage> stages, uint32_t stage_argument);
 
   Device& device_;
   LaunchMode mode_;
-  int32_t worker_count_ = 1;
   Program program_;
-  std::vector<Kernel> stage_kernels_;  // Stages: by operation
-  Kernel step_kernel_;                 // Fused
+  int32_t worker_count_ = 1;
+  std::vector<Kernel> stage_kernels_;   // Stages, Groups: by operation; Groups has none of linear layers here
+  std::vector<Kernel> linear_kernels_;  // Groups: by LinearKernel
+  Kernel step_kernel_;                  // Fused
   std::optional<ClblastLinear> clblast_;
   int32_t clblast_from_rows_ = 0;
 };

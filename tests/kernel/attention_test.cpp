@@ -70,11 +70,14 @@ class Attention : public testing::TestWithParam<Heads> {
 
   // The attended rows [rows][H*D] at the given positions of one sequence of kTokens tokens.
   std::vector<float> attend(const std::vector<Row>& rows) { return attend(rows, device_); }
-  std::vector<float> attend(const std::vector<Row>& rows, Device& device) {
+  std::vector<float> attend_by_groups(const std::vector<Row>& rows) {
+    return attend(rows, device_, LaunchMode::Groups);
+  }
+  std::vector<float> attend(const std::vector<Row>& rows, Device& device, LaunchMode mode = LaunchMode::Stages) {
     const auto [name, heads, kv_heads, head_size, block_tokens, window, kv] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
-    test::StageBench bench(device, shape(), 4'000'000, kv_bytes);
+    test::StageBench bench(device, shape(), 4'000'000, kv_bytes, mode);
     bench.angles.clear();
     for (int32_t i = 0; i < kTokens * head_size / 2; ++i) bench.angles.insert(bench.angles.end(), {1.0F, 0.0F});
 
@@ -267,6 +270,17 @@ TEST_P(AttentionOfInts, LargestSums) {
   stored_values_ = as_stored(values_);
   const std::vector<Row> rows = alone_at({0, 255, 510, 529});
   expect_truth(rows, attend(rows));
+}
+
+TEST_P(Attention, WorkGroupsGiveTheSameBits) {
+  if (GetParam().kv == KvType::I16) GTEST_SKIP() << "work-groups have no attention over I16";
+  if (device_.info().host_code) GTEST_SKIP() << test::kNoGroupsHere;
+  for (const int32_t first : {0, 250, 500}) {
+    const std::vector<float> expected = attend(alone(first, false));
+    EXPECT_EQ(attend_by_groups(alone(first, false)), expected) << first;
+    EXPECT_EQ(attend_by_groups(alone(first, true)), expected) << first;
+    EXPECT_EQ(attend_by_groups(in_tiles(first)), expected) << first;
+  }
 }
 
 TEST_P(Attention, TilesAndSplitsGiveTheSameBits) {

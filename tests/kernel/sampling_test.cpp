@@ -49,13 +49,13 @@ std::vector<SamplingParams> every_edge(int32_t vocabulary) {
   return all;
 }
 
-void expect_host_tokens(Device& device, const Logits& kind) {
+void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = LaunchMode::Stages) {
   const int32_t vocabulary = kind.vocabulary, chunks = div_ceil(vocabulary, kStatisticsChunk);
   const std::vector<SamplingParams> samplings = every_edge(vocabulary);
   const auto rows = static_cast<int32_t>(samplings.size());
   const auto width = static_cast<size_t>(vocabulary);
   const size_t count = samplings.size() * width;
-  test::StageBench bench(device, kShape, count + samplings.size() * 4 * 8, 64);
+  test::StageBench bench(device, kShape, count + samplings.size() * 4 * 8, 64, mode);
   Rng rng(11);
   std::vector<float> logits(count);
   for (float& logit : logits) logit = kind.next(rng);
@@ -97,9 +97,14 @@ TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {
   expect_host_tokens(device, GetParam());
 }
 
-TEST_P(Sampling, DrawsItOnGpus) {
+TEST_P(Sampling, DrawsItInSmallItems) {
   Device device = test::open_as_gpu();
   expect_host_tokens(device, GetParam());
+}
+
+TEST_P(Sampling, DrawsItByWorkGroups) {
+  Device device = Device::open({});
+  expect_host_tokens(device, GetParam(), LaunchMode::Groups);
 }
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

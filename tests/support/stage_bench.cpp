@@ -15,11 +15,9 @@ constexpr uint32_t kPoison = 0x7FC0DEAD;  // a NaN that no arithmetic makes
 
 bool StageBench::poisoned(float value) { return std::bit_cast<uint32_t>(value) == kPoison; }
 
-StageBench::StageBench(Device& device, const KernelShape& shape, size_t activation_count, size_t kv_bytes)
-    : kv(kv_bytes, std::byte{0xFF}),
-      device_(device),
-      program_(device, shape, LaunchMode::Stages),
-      capacity_(activation_count) {}
+StageBench::StageBench(Device& device, const KernelShape& shape, size_t activation_count, size_t kv_bytes,
+                       LaunchMode mode)
+    : kv(kv_bytes, std::byte{0xFF}), device_(device), program_(device, shape, mode), capacity_(activation_count) {}
 
 int32_t StageBench::add_floats(std::span<const float> values) {
   const auto offset = static_cast<int32_t>(activations.size());

@@ -13,6 +13,7 @@
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
 #include "support/executor_runner.h"
+#include "support/stage_bench.h"
 #include "support/synthetic_adapter.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
@@ -188,6 +189,9 @@ class Determinism : public testing::TestWithParam<Case> {
     if (GetParam().mode == LaunchMode::Fused && !device_.info().host_code) {
       GTEST_SKIP() << device_.info().name << " has a launch a stage";
     }
+    if (GetParam().mode == LaunchMode::Groups && device_.info().host_code) {
+      GTEST_SKIP() << test::kNoGroupsHere;
+    }
     test::SyntheticModel synthetic;
     synthetic.matrix_type = GetParam().type;
     synthetic.spec.context_length = 1024;
@@ -277,11 +281,12 @@ TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
   }
 }
 
-// Where a step has few rows, the workers of a fused one norm, merge and quantise them each for itself.
-TEST_P(Determinism, AFusedStepGivesTheBitsOfALaunchAStage) {
-  if (!device_.info().host_code) GTEST_SKIP() << device_.info().name << " has a launch a stage";
-  const bool fused = GetParam().mode == LaunchMode::Fused;
-  ClExecutor other(device_, model_->spec, model_->weights, options(fused ? LaunchMode::Stages : LaunchMode::Fused));
+// Where a step has few rows, the workers of a fused one norm, merge and quantise them each for itself; where
+// work-groups do the stages, threads share each item.
+TEST_P(Determinism, OtherLaunchesGiveTheSameBits) {
+  const bool stages = GetParam().mode == LaunchMode::Stages;
+  if (stages && !device_.info().host_code) GTEST_SKIP() << "the other way round in the cases of work-groups";
+  ClExecutor other(device_, model_->spec, model_->weights, options(stages ? LaunchMode::Fused : LaunchMode::Stages));
   for (const Schedule& schedule : {Schedule{.chunk = 23, .together = false}, Schedule{}}) {
     expect_same(World(*executor_, schedule, GetParam().adapters).run(),
                 World(other, schedule, GetParam().adapters).run());
@@ -393,23 +398,25 @@ TEST_P(Determinism, VerifiedGuessesGiveTheSameTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Determinism,
-                         testing::Values(Case{"F32", TensorType::F32, KvType::F32, LaunchMode::Fused},
-                                         Case{"F16", TensorType::F16, KvType::F16, LaunchMode::Fused},
-                                         Case{"Q8", TensorType::Q8_0, KvType::F16, LaunchMode::Fused},
-                                         Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
-                                         Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
-                                         Case{"Q41", TensorType::Q4_1, KvType::F16, LaunchMode::Fused},
-                                         Case{"Q51", TensorType::Q5_0, KvType::F16, LaunchMode::Fused},
-                                         Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100},
-                                         Case{"Adapters", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2},
-                                         Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0,
-                                              2},
-                                         Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
-                                         Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
-                                         Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
-                                         Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Determinism,
+    testing::Values(Case{"F32", TensorType::F32, KvType::F32, LaunchMode::Fused},
+                    Case{"F16", TensorType::F16, KvType::F16, LaunchMode::Fused},
+                    Case{"Q8", TensorType::Q8_0, KvType::F16, LaunchMode::Fused},
+                    Case{"Q8Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages},
+                    Case{"Q8Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups},
+                    Case{"WindowGroups", TensorType::F16, KvType::Q8_0, LaunchMode::Groups, 100, 2},
+                    Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
+                    Case{"Q41", TensorType::Q4_1, KvType::F16, LaunchMode::Fused},
+                    Case{"Q51", TensorType::Q5_0, KvType::F16, LaunchMode::Fused},
+                    Case{"Window", TensorType::F16, KvType::F16, LaunchMode::Fused, 100},
+                    Case{"Adapters", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2},
+                    Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 2},
+                    Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
+                    Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
+                    Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
+                    Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace inflight

@@ -24,7 +24,7 @@ class LinearChoice : public testing::Test {
   void leave_trial(const std::string& file, int32_t unfinished) {
     const std::string text = "1 " + std::to_string(unfinished) + " elsewhere 0 0 0 0 0 ";  // very long ago
     BinaryCache(cache_folder())
-        .store("linear-" + program_cache_key(device_.info(), linear_trial_source(file)),
+        .store("linear-" + program_cache_key(device_.info(), linear_trial_source(device_.info(), file)),
                std::as_bytes(std::span(text)));
   }
 
@@ -118,10 +118,25 @@ TEST_F(LinearChoice, AFileThatEndedTwoProcessesIsQuarantinedAndSaysSo) {
   for (size_t i = 0; i < lines.size(); ++i) EXPECT_NE(lines[i].find(files[i]), std::string::npos) << lines[i];
 }
 
-// As GPUs do.
+TEST_F(LinearChoice, GpusTakeWorkGroups) {
+  DeviceInfo& info = test::info_of(device_);
+  info.type = DeviceType::Gpu;
+  info.cpu = {};
+  info.local_memory_bytes = size_t{48} << 10;
+  info.work_group_size_max = 1024;
+  EXPECT_EQ(linear_files(info), (std::vector<std::string>{kGroupsLinear, "linear.cl"}));
+  EXPECT_EQ(choose_linear_file(device_), kGroupsLinear);
+  EXPECT_EQ(stored_trial(info, kGroupsLinear).state, TrialState::Good);
+  EXPECT_EQ(stored_trial(info, "linear.cl").state, TrialState::Untried);
+  info.work_group_size_max = 128;
+  EXPECT_EQ(linear_files(info), std::vector<std::string>{"linear.cl"});
+}
+
+// As GPUs do that have no room for the work-groups of groups_linear.cl.
 TEST_F(LinearChoice, TheOnlyFileIsVerifiedToo) {
   test::info_of(device_).type = DeviceType::Gpu;
   test::info_of(device_).cpu = {};
+  test::info_of(device_).local_memory_bytes = size_t{32} << 10;
   EXPECT_EQ(linear_files(device_.info()), std::vector<std::string>{"linear.cl"});
   EXPECT_EQ(choose_linear_file(device_), "linear.cl");
   EXPECT_EQ(stored_trial(device_.info(), "linear.cl").state, TrialState::Good);

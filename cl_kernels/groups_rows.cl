@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// groups_rows.cl: embed, norm, rope and combine by work-groups; formulas: rows.cl, combine_item() of attention_item.cl.
+//   Mapping: item = a row; of rope and combine a row and KV head (slice).
+// Test: tests/unit/exec/determinism_test.cpp, tests/kernel/attention_test.cpp.
+
+#define TILE_NUMBERS (TILE_ROWS * 32)  // of a row, as 64 blocks
+
+static void embed_group(const Memory* memory, const EmbedArgs* args, int row)
+{
+  int token = memory->step[args->tokens + row];
+  if (token < 0) token = memory->row_tokens[-(token + 1)];
+  const int type = args->table.type, depth = args->table.depth, lane = token % 16;
+  __global const uchar* panel =
+      panel_address(memory, args->table.chunk, args->table.offset, token / 16, panel_bytes(type, depth));
+  __global float* out = memory->act + args->out + (size_t)row * depth;
+  if (!takes_bytes(type)) {
+    EACH_THREAD(k, depth) out[k] = panel_number(type, panel, lane, k);
+  } else {
+    EACH_THREAD(i, depth / 4) embed_numbers(type, panel + (size_t)(i / 8) * panel_bytes(type, 32), lane, i % 8, out + i / 8 * 32);
+  }
+}
+
+static void norm_group(const Memory* memory, const NormArgs* args, int row, __local float* tile)
+{
+  const int depth = args->depth, whole = depth / 16;
+  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
+  __global const float* x = memory->act + args->in + (size_t)from * depth;
+  __global const float* weight = memory->vectors + args->weight;
+  float squares = 0.0f;
+  for (int column0 = 0; column0 < whole * 16; column0 += TILE_NUMBERS) {
+    const int count = min(TILE_NUMBERS, whole * 16 - column0);
+    TOGETHER();
+#pragma unroll 8
+    EACH_THREAD(i, count) tile[i] = x[column0 + i];
+    TOGETHER();
+    if (THREAD < 16) {
+#pragma unroll 16
+      for (int i = THREAD; i < count; i += 16) squares = fma(tile[i], tile[i], squares);
+    }
+  }
+  TOGETHER();
+  if (THREAD < 16) tile[THREAD] = squares;
+  TOGETHER();
+  float sum = sum_16(vload16(0, tile));
+  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  const float scale = 1.0f / sqrt(sum / (float)depth + args->epsilon);
+  TOGETHER();
+  for (int column0 = 0; column0 < depth; column0 += TILE_NUMBERS) {
+    const int count = min(TILE_NUMBERS, depth - column0);
+    EACH_THREAD(i, (count + 31) / 32 * 32) {
+      const int k = column0 + i;
+      const float y = k < depth ? x[k] * scale * weight[k] : 0.0f;
+      if (args->out.floats >= 0 && k < depth) memory->prepared[args->out.floats + (size_t)row * depth + k] = y;
+      tile[i / 32 * TILE_STRIDE + i % 32] = y;
+    }
+    if (args->out.bytes < 0) continue;
+    write_tile_bytes(memory->prepared, &args->out, (size_t)(column0 / 32) * args->rows + row, args->rows, (count + 31) / 32,
+                     tile);
+  }
+}
+
+// rotate_head() and norm_head() of `count` heads that lie side by side, all threads.
+static void rotate_heads(const Memory* memory, __global float* heads, int count, __global const float* angles, int weight,
+                         float epsilon)
+{
+  if (weight >= 0) {
+    EACH_THREAD(head, count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
+    barrier(CLK_GLOBAL_MEM_FENCE);
+  }
+  EACH_THREAD(i, count * ROPE_PAIRS) {
+    __global float* head = heads + i / ROPE_PAIRS * HEAD_SIZE;
+    const int pair = i % ROPE_PAIRS;
+    const float c = angles[2 * pair], s = angles[2 * pair + 1];
+    const float x = head[ROPE_FIRST(pair)], y = head[ROPE_SECOND(pair)];
+    head[ROPE_FIRST(pair)] = x * c - y * s;
+    head[ROPE_SECOND(pair)] = x * s + y * c;
+  }
+}
+
+static void rope_group(const Memory* memory, const RopeArgs* args, int item)
+{
+  const int row = item / KV_HEADS, group = item % KV_HEADS;
+  const int position = memory->step[args->positions + row];
+  __global const int* table = memory->step + memory->step[args->tables + row];
+  __global const float* angles = memory->angles + (size_t)position * (2 * ROPE_PAIRS);
+  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
+  __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
+  rotate_heads(memory, query, SHARED_HEADS, angles, args->query_norm, args->epsilon);
+  barrier(CLK_GLOBAL_MEM_FENCE);
+  const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
+  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group) +
+                         slot / KV_GROUP * KV_GROUP_BYTES;
+  __global uchar* values = keys + KV_HALF_BYTES;
+#if KV_TYPE == TYPE_Q8_0
+  EACH_THREAD(i, HEAD_SIZE / 32) store_token_block(key, value, i, lane, keys, values);
+#else
+  EACH_THREAD(i, HEAD_SIZE) {
+    KV_STORE(key[i], i * KV_GROUP + lane, keys);
+    KV_STORE(value[i], lane * HEAD_SIZE + i, values);
+  }
+#endif
+}
+
+static void combine_group(const Memory* memory, const CombineArgs* args, int item, __local float* tile)
+{
+  const int row = item / COMBINE_SLICES, slice = item % COMBINE_SLICES, heads = HEADS / COMBINE_SLICES;
+  const int partial = memory->step[args->list + 2 * row], partitions = memory->step[args->list + 2 * row + 1];
+  const int begin = slice * heads * HEAD_SIZE, end = begin + heads * HEAD_SIZE;
+  const size_t at = (size_t)row * (HEADS * HEAD_SIZE);
+  __global float* in = memory->act + args->in + at;
+  __global float* out = args->out.floats < 0 ? in : memory->prepared + args->out.floats + at;
+  for (int column0 = begin; column0 < end; column0 += TILE_NUMBERS) {
+    const int count = min(TILE_NUMBERS, end - column0);
+    EACH_THREAD(i, count) {
+      const int column = column0 + i;
+      float value;
+      if (partial < 0) {
+        value = in[column];
+      } else {
+        const int head = column / HEAD_SIZE;
+        __global const float* from = memory->act + args->partials + (size_t)(partial + head * partitions) * PARTIAL_WORDS;
+        float largest = from[HEAD_SIZE], total = from[HEAD_SIZE + 1];
+        value = from[column % HEAD_SIZE];
+        for (int p = 1; p < partitions; p++) {
+          from += PARTIAL_WORDS;
+          const float both = fmax(largest, from[HEAD_SIZE]);
+          const float old = exp_nonpositive_1(largest - both), new = exp_nonpositive_1(from[HEAD_SIZE] - both);
+          largest = both;
+          total = total * old + from[HEAD_SIZE + 1] * new;
+          value = value * old + from[column % HEAD_SIZE] * new;
+        }
+        const float scale = 1.0f / total;
+        value = value * scale;
+      }
+      if (partial >= 0 || in != out) out[column] = value;
+      tile[i / 32 * TILE_STRIDE + i % 32] = value;
+    }
+    if (args->out.bytes < 0) continue;
+    write_tile_bytes(memory->prepared, &args->out, (size_t)(column0 / 32) * args->rows + row, args->rows, count / 32, tile);
+  }
+}

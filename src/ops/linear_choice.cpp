@@ -132,8 +132,8 @@ std::string choose_linear_file(Device& device) {
   const std::vector<std::string> files = linear_files(device.info());
   // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
   if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortableLinear;
-  if (taken_untimed(files.front()) && known_or_tried(device, files.front()).state == TrialState::Good)
-    return files.front();
+  const std::string& first = files.front();
+  if (taken_untimed(first) && known_or_tried(device, first).state == TrialState::Good) return first;
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
     return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;

@@ -3,38 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
 #include "support/executor_runner.h"
 #include "support/reference_model.h"
+#include "support/stage_bench.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
 
-struct Launches {
-  const char* name;
-  LaunchMode mode;
-  bool all;  // else one type of weights, and few rows
-};
-class TinyModel : public testing::TestWithParam<Launches> {};
+class TinyModel : public testing::TestWithParam<LaunchMode> {};
 
 TEST_P(TinyModel, RunsEveryKernel) {
-  const bool groups = GetParam().mode == LaunchMode::Groups;
-  if (groups && GetParam().all && Device::open({}).info().host_code) {
-    GTEST_SKIP() << "PoCL takes minutes to compile these; one type of weights is tried";
-  }
+  const bool groups = GetParam() == LaunchMode::Groups;
+  if (groups && Device::open({}).info().host_code) GTEST_SKIP() << test::kNoGroupsHere;
   for (const auto& [type, wanted_kv] : {std::pair(TensorType::F16, KvType::F16),
                                         {TensorType::Q8_0, KvType::I16},
                                         {TensorType::Q4_0, KvType::F16},
                                         {TensorType::Q4_1, KvType::I16},
                                         {TensorType::Q5_0, KvType::F32},
                                         {TensorType::Q6_K, KvType::Q8_0}}) {
-    if (!GetParam().all && type != TensorType::Q8_0) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
@@ -55,14 +47,14 @@ TEST_P(TinyModel, RunsEveryKernel) {
                          .host_block_count = 1,
                          .max_num_seqs = 2,
                          .max_num_batched_tokens = 48,
-                         .launch_mode = GetParam().mode,
+                         .launch_mode = GetParam(),
                          .keep_logits = true});
     std::vector<test::RunnerSequence> sequences(2);
     sequences[0].tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     sequences[1].tokens = {36};
     sequences[1].sampling = {.temperature = 1.0F, .top_k = 20, .top_p = 0.9F};
     // More rows than linear_few of groups_linear.cl takes.
-    for (int32_t i = 0; groups && GetParam().all && i < 24; ++i) sequences[0].tokens.push_back(i);
+    for (int32_t i = 0; groups && i < 24; ++i) sequences[0].tokens.push_back(i);
     for (size_t i = 0; i < 2; ++i) {
       sequences[i].id = SequenceId{i};
       sequences[i].row = static_cast<int32_t>(i);
@@ -91,11 +83,8 @@ TEST_P(TinyModel, RunsEveryKernel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TinyModel,
-                         testing::Values(Launches{"Stages", LaunchMode::Stages, true},
-                                         Launches{"Groups", LaunchMode::Groups, true},
-                                         Launches{"GroupsOnce", LaunchMode::Groups, false}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Launches, TinyModel, testing::Values(LaunchMode::Stages, LaunchMode::Groups),
+                         [](const auto& test) { return test.param == LaunchMode::Groups ? "Groups" : "Stages"; });
 
 }  // namespace
 }  // namespace inflight

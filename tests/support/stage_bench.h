@@ -11,11 +11,9 @@
 
 namespace inflight::test {
 
-// Of tests of attention by work-groups, on devices with DeviceInfo::host_code.
+// Of tests of attention and whole steps by work-groups, on devices with DeviceInfo::host_code.
 inline constexpr const char* kNoGroupsHere =
-    "PoCL 3.1 miscompiles attention by work-groups (rows of a tile on both sides of a partition's end); Intel's "
-    "runtime "
-    "and NVIDIA's give the right bits";
+    "PoCL 3.1 miscompiles attention by work-groups; Intel's runtime and NVIDIA's give the right bits";
 
 class StageBench {
  public:

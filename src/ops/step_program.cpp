@@ -235,7 +235,7 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].items == 0) continue;
-    if (clblast_ && ClblastLinear::takes(stages[i]) && stages[i].linear.rows >= clblast_from_rows_) {
+    if (takes_clblast(stages[i])) {
       clblast_->run(memory, stages[i], static_cast<int32_t>(i));
       continue;
     }
@@ -248,6 +248,10 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
       launch_group_stage(stages[i], index_argument);
     }
   }
+}
+
+bool StepProgram::takes_clblast(const Stage& stage) const {
+  return clblast_ && ClblastLinear::takes(stage) && stage.linear.rows >= clblast_from_rows_;
 }
 
 void StepProgram::launch_stage(const Stage& stage, int32_t index, uint32_t index_argument) {
@@ -273,8 +277,7 @@ size_t StepProgram::launch_linear_groups(std::span<const Stage> stages, uint32_t
   size_t together = 1;
   for (; together < std::min(stages.size(), kTogetherMax); ++together) {
     const Stage& next = stages[together];
-    const bool clblast = clblast_ && ClblastLinear::takes(next) && next.linear.rows >= clblast_from_rows_;
-    if (next.operation != Operation::Linear || next.counter != stages[0].counter || clblast) break;
+    if (next.operation != Operation::Linear || next.counter != stages[0].counter || takes_clblast(next)) break;
     const LinearGroups groups = groups_of(next.linear);
     if (groups.kernel != first.kernel) break;
     begins[together] = total;

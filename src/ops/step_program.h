@@ -88,6 +88,7 @@ class StepProgram {
   void run_nothing();
   void bind_step(const StepMemory& memory, const DeviceMemory& step_before);
   [[nodiscard]] LaunchShape step_shape() const;
+  [[nodiscard]] bool takes_clblast(const Stage& stage) const;
   void launch_stage(const Stage& stage, int32_t index, uint32_t index_argument);
   void launch_group_stage(const Stage& stage, uint32_t stage_argument);
   size_t launch_linear_groups(std::span<const Stage> stages, uint32_t stage_argument);

@@ -48,7 +48,7 @@ TOOLS = [
         "properties": {"axis": {"$ref": "#/$defs/axis"}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["axis", "steps"], "additionalProperties": False}}},
     {"type": "function", "function": {"name": "now"}}]
-CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "max_tokens": 200}
+CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "max_tokens": 200, "temperature": 0}
 
 
 def setUpModule():
@@ -196,7 +196,7 @@ class Calls(unittest.TestCase):
 
     def test_calls_that_are_cut(self):
         """By a stop text or by max_tokens: no call is told as whole that is not, and no half of one as text."""
-        body = {**CHAT, "tools": TOOLS[:1], "tool_choice": "required", "temperature": 0}
+        body = {**CHAT, "tools": TOOLS[:1], "tool_choice": "required"}
         answer = server.post("/v1/chat/completions", {**body, "stop": ["city"]})["choices"][0]
         arguments = answer["message"]["tool_calls"][0]["function"]["arguments"]
         self.assertEqual((answer["finish_reason"], answer["stop_reason"], arguments.strip()), ("stop", "city", "{\""))
@@ -221,7 +221,7 @@ class Calls(unittest.TestCase):
         path, schema = "/v1/chat/completions", SCHEMAS[0]
         form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
         forced = server.post(path, {**CHAT, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False,
-                                    "response_format": form, "temperature": 0})
+                                    "response_format": form})
         self.assertEqual(forced["choices"][0]["finish_reason"], "tool_calls")
         self.check(forced["choices"][0]["message"]["tool_calls"], ("get_weather", "move", "now"))
         for letter in ("[", "{"):  # the demo model's calls are a list

@@ -49,8 +49,8 @@ RequestOptions random_request(const BenchFlags& flags, int32_t vocabulary_size, 
 }
 
 // One batch from submit to the last token. The decode rate counts the tokens that came while every sequence was
-// decoding: after the last first token, until the first end (llama-batched-bench's S_TG); 0 where there was no such
-// time.
+// decoding: after the last first token, before the first end (llama-batched-bench's S_TG); 0 where there was no such
+// time. (The steps that bring an end have no step submitted behind them, so they would count as too short.)
 Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
   const SteadyClock clock;
   std::vector<RequestOptions> requests;
@@ -71,7 +71,7 @@ Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size,
     engine.step();
     now = clock.now();
     int64_t came = 0;
-    bool was_full = started == flags.batch && ended == 0;
+    const bool was_full = started == flags.batch;
     for (size_t i = 0; i < streams.size(); ++i) {
       if (streams[i].ended()) continue;
       const auto event = streams[i].next(std::chrono::milliseconds(0));
@@ -87,7 +87,7 @@ Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size,
       }
     }
     output_tokens += came;
-    if (was_full) {
+    if (was_full && ended == 0) {
       decode_tokens += came;
       decode_end = now;
     } else if (started == flags.batch && all_started == 0) {

@@ -61,7 +61,8 @@ class AnswerFormat {
   virtual ~AnswerFormat() = default;
 
   // Streaming: each appends events to `out`; begin() once, add() for each delta, end() after every choice has finished.
-  virtual void begin(std::string& out) = 0;
+  // `usage` of begin(): before the first token.
+  virtual void begin(const AnswerUsage& usage, std::string& out) = 0;
   virtual void add(const AnswerDelta& delta, std::string& out) = 0;
   virtual void end(const AnswerUsage& usage, std::string& out) = 0;
 

@@ -16,7 +16,8 @@ class ChatFormat final : public AnswerFormat {
     for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(call_parser(request, info_.call_marks));
   }
 
-  void begin(std::string& out) override {
+  void begin(const AnswerUsage& usage, std::string& out) override {
+    until_now_ = usage;
     for (int32_t i = 0; i < info_.choice_count; ++i) {
       Json delta;
       delta["role"] = "assistant";

@@ -15,13 +15,17 @@ class CompletionFormat final : public AnswerFormat {
   CompletionFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request), info_(std::move(info)), choices_(static_cast<size_t>(info_.choice_count)) {}
 
-  void begin(std::string& out) override {
-    for (size_t i = 0; i < info_.echoes.size(); ++i) {
-      append_chunk({.choice = static_cast<int32_t>(i), .text = info_.echoes[i]}, out);
-    }
-  }
+  void begin(const AnswerUsage&, std::string&) override {}
 
-  void add(const AnswerDelta& delta, std::string& out) override { append_chunk(delta, out); }
+  void add(const AnswerDelta& delta, std::string& out) override {
+    if (const auto i = static_cast<size_t>(delta.choice);
+        request_.echo && !std::exchange(choices_[i].told_echo, true)) {
+      AnswerUsage before = delta.usage;
+      before.output_tokens = 0;
+      append_chunk({.choice = delta.choice, .text = info_.echoes[i], .usage = before}, out);
+    }
+    append_chunk(delta, out);
+  }
 
   void end(const AnswerUsage& usage, std::string& out) override {
     if (request_.include_usage) {
@@ -72,8 +76,9 @@ class CompletionFormat final : public AnswerFormat {
     std::vector<int32_t> token_ids;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
-    size_t offset = 0;      // of the next token's text, in characters
-    bool told_ids = false;  // streaming: of the prompt
+    size_t offset = 0;       // of the next token's text, in characters
+    bool told_ids = false;   // streaming: of the prompt
+    bool told_echo = false;  // streaming
   };
 
   // The answers to a prompt share what was told of it with the first one.

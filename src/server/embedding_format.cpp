@@ -44,7 +44,7 @@ class EmbeddingFormat final : public AnswerFormat {
   EmbeddingFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request), info_(std::move(info)), embeddings_(static_cast<size_t>(info_.choice_count)) {}
 
-  void begin(std::string&) override {}
+  void begin(const AnswerUsage&, std::string&) override {}
   void add(const AnswerDelta&, std::string&) override {}
   void end(const AnswerUsage&, std::string&) override {}
 

@@ -173,7 +173,7 @@ bool Generation::pump(size_t index, std::string& out) {
       fail(error_of(*event), out);
       return false;
     }
-    if (request_->stream) begin(out);
+    if (request_->stream) begin(*event, out);
     const AnswerDelta delta = delta_of(index, *event);
     if (!request_->stream) {
       format_->collect(delta);
@@ -266,11 +266,14 @@ void Generation::finish(std::string& out) {
 }
 
 // Only when there is something to say, so that what is wrong with a grammar can still be an error answer.
-void Generation::begin(std::string& out) {
-  if (begun_) return;
-  begun_ = true;
-  exchange_.begin_stream("text/event-stream; charset=utf-8");
-  format_->begin(out);
+void Generation::begin_stream() {
+  if (!std::exchange(begun_, true)) exchange_.begin_stream("text/event-stream; charset=utf-8");
+}
+
+void Generation::begin(const Event& event, std::string& out) {
+  begin_stream();
+  if (std::exchange(answer_begun_, true)) return;
+  format_->begin({.prompt_tokens = event.prompt_token_count, .cached_tokens = event.cached_token_count}, out);
 }
 
 void Generation::fail(const ApiError& error) {
@@ -288,9 +291,8 @@ void Generation::fail(const ApiError& error, std::string& out) {
 
 void Generation::on_tick(std::chrono::steady_clock::time_point now) {
   if (done_ || !request_->stream || now - last_write_ < kSilenceMax || !exchange_.ready()) return;
-  std::string out;
-  begin(out);
-  exchange_.write(out + ": waiting\n\n");
+  begin_stream();
+  exchange_.write(": waiting\n\n");
   last_write_ = now;
 }
 

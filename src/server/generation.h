@@ -65,7 +65,8 @@ class Generation final : public Producer {
   [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
   [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
   [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);
-  void begin(std::string& out);
+  void begin_stream();
+  void begin(const Event& event, std::string& out);
   void fail(const ApiError& error, std::string& out);
   [[nodiscard]] AnswerUsage usage() const;
   void finish(std::string& out);
@@ -78,6 +79,7 @@ class Generation final : public Producer {
   Waker waker_;
   std::vector<Source> sources_;  // after waker_: their streams call it until they are destroyed
   bool begun_ = false;           // streaming: the answer's head was sent
+  bool answer_begun_ = false;    // streaming: its first event was written
   bool done_ = false;
   std::chrono::steady_clock::time_point last_write_;
 };

@@ -16,17 +16,13 @@ class MessagesFormat final : public AnswerFormat {
       : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
 
   // The first event tells the prompt's tokens, which the first delta brings.
-  void begin(std::string&) override {}
-
-  void add(const AnswerDelta& delta, std::string& out) override {
-    if (!std::exchange(begun_, true)) {
-      Json event;
-      event["message"] = message(Json(), delta.usage);
-      event["message"]["usage"]["output_tokens"] = 0;
-      append("message_start", std::move(event), out);
-    }
-    take(delta, &out);
+  void begin(const AnswerUsage& usage, std::string& out) override {
+    Json event;
+    event["message"] = message(Json(), usage);
+    append("message_start", std::move(event), out);
   }
+
+  void add(const AnswerDelta& delta, std::string& out) override { take(delta, &out); }
 
   void end(const AnswerUsage& usage, std::string& out) override {
     close_block(&out);
@@ -162,7 +158,6 @@ class MessagesFormat final : public AnswerFormat {
   Json stop_sequence_;            // the text that ended the answer
   size_t call_count_ = 0;
   bool last_is_whole_ = false;  // of the calls that are told
-  bool begun_ = false;
   inflight_finish_reason_t finish_reason_ = INFLIGHT_FINISH_ERROR;
 };
 

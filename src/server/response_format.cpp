@@ -15,7 +15,7 @@ class ResponseFormat final : public AnswerFormat {
   ResponseFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
 
-  void begin(std::string& out) override {
+  void begin(const AnswerUsage&, std::string& out) override {
     Json event;
     event["response"] = response("in_progress", Json());
     append("response.created", event, &out);

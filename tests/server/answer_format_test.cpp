@@ -203,7 +203,7 @@ TEST(ChatFormat, StreamsRoleContentReasonAndUsage) {
   request.include_usage = true;
   const auto format = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
   std::string out;
-  format->begin(out);
+  format->begin({}, out);
   format->add({.text = "Hello"}, out);
   format->add({.text = " you", .finish_reason = INFLIGHT_FINISH_STOP}, out);
   format->end({.prompt_tokens = 3, .cached_tokens = 1, .output_tokens = 2}, out);
@@ -429,7 +429,7 @@ TEST(ResponseFormat, StreamsTypedEventsInOrder) {
   request.tools = kTools;
   const auto format = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
   std::string out;
-  format->begin(out);
+  format->begin({}, out);
   format->add({.text = "Hi"}, out);
   format->add(
       {.text = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", .finish_reason = INFLIGHT_FINISH_STOP}, out);

@@ -80,12 +80,13 @@ class Ends(unittest.TestCase):
 
     def test_usage_in_each_event(self):
         options = {"include_usage": True, "continuous_usage_stats": True}
-        for path, body in (("/v1/completions", STORY), ("/v1/chat/completions", CHAT)):
+        for path, body in (("/v1/completions", STORY), ("/v1/completions", {**STORY, "echo": True}),
+                           ("/v1/chat/completions", CHAT)):
             events = server.stream(path, {**body, "stream_options": options})
             counts = [event["usage"]["completion_tokens"] for event in events]
             self.assertEqual(counts, sorted(counts))
             self.assertEqual(counts[-1], counts[-2])
-            self.assertEqual(len({event["usage"]["prompt_tokens"] for event in events[1:]}), 1)
+            self.assertEqual(len({event["usage"]["prompt_tokens"] for event in events}), 1)
 
     def test_token_ids_and_special_tokens(self):
         body = {**CHAT, "max_tokens": 5, "ignore_eos": True, "return_token_ids": True}

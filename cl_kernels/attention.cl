@@ -84,6 +84,16 @@ typedef struct {
   float sum[HEAD_SIZE];
 } Softmax;
 
+// Makes largest and total those of two partitions; what the sum of each has to be multiplied by before they are added.
+static float2 merge_factors(float* largest, float* total, float other_largest, float other_total)
+{
+  const float both = fmax(*largest, other_largest);
+  const float2 factors = (float2)(exp_nonpositive_1(*largest - both), exp_nonpositive_1(other_largest - both));
+  *largest = both;
+  *total = *total * factors.x + other_total * factors.y;
+  return factors;
+}
+
 static void merge_partition(Softmax* to, float largest, float total, const float* sum)
 {
   if (to->total < 0.0f) {
@@ -92,11 +102,8 @@ static void merge_partition(Softmax* to, float largest, float total, const float
     for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = sum[i];
     return;
   }
-  const float both = fmax(to->largest, largest);
-  const float old = exp_nonpositive_1(to->largest - both), new = exp_nonpositive_1(largest - both);
-  to->largest = both;
-  to->total = to->total * old + total * new;
-  for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * old + sum[i] * new;
+  const float2 factors = merge_factors(&to->largest, &to->total, largest, total);
+  for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * factors.x + sum[i] * factors.y;
 }
 
 // A partition's tokens as vectors: those of a group, and of the group t / GROUP_VECTORS the lane that vector t begins with.

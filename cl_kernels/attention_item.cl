@@ -178,33 +178,45 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
 // writes the next layer's int8 rows, or else copies the rows that were not split where that is another place.
 // Item = (row, slice); slices are KV heads where these are whole blocks of 32.
 #define COMBINE_SLICES ((SHARED_HEADS * HEAD_SIZE) % 32 == 0 ? KV_HEADS : 1)
+#define COMBINE_HEADS (HEADS / COMBINE_SLICES)
+typedef struct {
+  int row, partial, partitions;
+  int begin, end;  // the item's columns
+  __global float *in, *out;
+} CombineWork;
+static CombineWork combine_work(const Memory* memory, CombineArgs args, int item)
+{
+  const int row = item / COMBINE_SLICES, begin = item % COMBINE_SLICES * (COMBINE_HEADS * HEAD_SIZE);
+  const size_t at = (size_t)row * (HEADS * HEAD_SIZE);
+  __global float* in = memory->act + args.in + at;
+  const CombineWork work = {row, memory->step[args.list + 2 * row], memory->step[args.list + 2 * row + 1],
+                            begin, begin + COMBINE_HEADS * HEAD_SIZE,
+                            in, args.out.floats < 0 ? in : memory->prepared + args.out.floats + at};
+  return work;
+}
+
 static void combine_item(const Memory* memory, __global const CombineArgs* args, int item)
 {
-  const int row = item / COMBINE_SLICES, slice = item % COMBINE_SLICES, heads = HEADS / COMBINE_SLICES;
-  const int partial = memory->step[args->list + 2 * row], partitions = memory->step[args->list + 2 * row + 1];
-  const int begin = slice * heads * HEAD_SIZE, end = begin + heads * HEAD_SIZE;
-  const size_t at = (size_t)row * (HEADS * HEAD_SIZE);
-  __global float* in = memory->act + args->in + at;
-  __global float* out = args->out.floats < 0 ? in : memory->prepared + args->out.floats + at;
-  for (int head = slice * heads; partial >= 0 && head < (slice + 1) * heads; head++) {
+  const CombineWork work = combine_work(memory, *args, item);
+  for (int column = work.begin; work.partial >= 0 && column < work.end; column += HEAD_SIZE) {
     Softmax state;
     state.total = -1.0f;
-    for (int partition = 0; partition < partitions; partition++) {
-      __global const float* from =
-          memory->act + args->partials + (size_t)(partial + head * partitions + partition) * PARTIAL_WORDS;
+    for (int partition = 0; partition < work.partitions; partition++) {
+      const int slot = work.partial + column / HEAD_SIZE * work.partitions + partition;
+      __global const float* from = memory->act + args->partials + (size_t)slot * PARTIAL_WORDS;
       float sum[HEAD_SIZE];
       for (int i = 0; i < HEAD_SIZE; i++) sum[i] = from[i];
       merge_partition(&state, from[HEAD_SIZE], from[HEAD_SIZE + 1], sum);
     }
     const float scale = 1.0f / state.total;
-    for (int i = 0; i < HEAD_SIZE; i++) out[head * HEAD_SIZE + i] = state.sum[i] * scale;
+    for (int i = 0; i < HEAD_SIZE; i++) work.out[column + i] = state.sum[i] * scale;
   }
-  __global const float* from = partial < 0 ? in : out;
+  __global const float* from = work.partial < 0 ? work.in : work.out;
   if (args->out.bytes < 0) {
-    for (int i = begin; from != out && i < end; i++) out[i] = from[i];
+    for (int i = work.begin; from != work.out && i < work.end; i++) work.out[i] = from[i];
     return;
   }
-  for (int column = begin; column < end; column += 32) {
-    write_bytes(memory->prepared, &args->out, args->rows, row, column, vload16(0, from + column), vload16(1, from + column));
+  for (int column = work.begin; column < work.end; column += 32) {
+    write_bytes(memory->prepared, &args->out, args->rows, work.row, column, vload16(0, from + column), vload16(1, from + column));
   }
 }

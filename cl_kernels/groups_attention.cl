@@ -202,11 +202,8 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
           largests[u] = largest[u];                                                                                     \
           totals[u] = total[u];                                                                                         \
         } else if (takes) {                                                                                             \
-          const float both = fmax(largests[u], largest[u]);                                                             \
-          const float old = exp_nonpositive_1(largests[u] - both), new = exp_nonpositive_1(largest[u] - both);          \
-          largests[u] = both;                                                                                           \
-          totals[u] = totals[u] * old + total[u] * new;                                                                 \
-          sums[u] = sums[u] * old + sum[u] * new;                                                                       \
+          const float2 factors = merge_factors(&largests[u], &totals[u], largest[u], total[u]);                         \
+          sums[u] = sums[u] * factors.x + sum[u] * factors.y;                                                           \
         }                                                                                                               \
       }                                                                                                                 \
     }                                                                                                                   \

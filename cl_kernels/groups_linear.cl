@@ -25,14 +25,15 @@
 #define AHEAD 1
 #endif
 
-// The sums of one or two panels (b null: one) for up to 8 * TILES rows, into `out`, TILE_STRIDE from row to row.
+// The sums of one or two panels (b null: one) for all rows, up to 8 * TILES, into `out`, TILE_STRIDE from row to row.
 // local: integers [slot][8 rows][DOT_STRIDE]; then of each panel and block 16 scales and 16 second halves; then of each block
 // and row its scale and its sum times that.
 #define DEFINE_FEW_BYTES(NAME, TYPE, TILES, AHEAD_)                                                                    \
-  static void NAME(int any_type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0,    \
-                   int rows, int depth, __local int* dot_at, __local float* out)                                       \
+  static void NAME(int any_type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int depth,   \
+                   __local int* dot_at, __local float* out)                                                            \
   {                                                                                                                    \
     const int type = TYPE < 0 ? any_type : TYPE, lane = THREAD % WARP, warp = THREAD / WARP, blocks = depth / 32;      \
+    const int rows = in->rows;                                                                                         \
     const int halves = type == TYPE_Q6_K ? 2 : 1, more = b ? 1 : 0, each = DOT_SLOTS / (TILES * halves) >> more;       \
     const int bytes = panel_bytes(type, 32), two = has_two_halves(type), minima = two && halves == 1;                  \
     __local float* d_at = (__local float*)(dot_at + DOT_SLOTS * 8 * DOT_STRIDE);                                       \
@@ -53,7 +54,7 @@
           d[n] = load_scales(block, 0, lane);                                                                          \
           if (two) e[n] = load_scales(block, 1, lane);                                                                 \
           _Pragma("unroll") for (int t = 0; t < TILES; t++) {                                                          \
-            load_rows(in->q + ((size_t)at * in->rows + row0 + 8 * t) * 32, rows - 8 * t, lane, &x[n][t]);              \
+            load_rows(in->q + ((size_t)at * in->rows + 8 * t) * 32, rows - 8 * t, lane, &x[n][t]);                     \
           }                                                                                                            \
         }                                                                                                              \
         _Pragma("unroll") for (int n = 0; n < AHEAD_; n++) {                                                           \
@@ -76,7 +77,7 @@
       }                                                                                                                \
       EACH_THREAD(i, here * 8 * TILES) {                                                                               \
         const int row = i % (8 * TILES);                                                                               \
-        const size_t at = (size_t)(base + i / (8 * TILES)) * in->rows + row0 + row;                                    \
+        const size_t at = (size_t)(base + i / (8 * TILES)) * in->rows + row;                                           \
         if (row >= rows) continue;                                                                                     \
         scale_at[2 * i] = in->scale[at];                                                                               \
         if (minima) scale_at[2 * i + 1] = (float)in->sum[at * 2 + 1] * in->scale[at];                                  \
@@ -110,7 +111,7 @@ DEFINE_FEW_BYTES(few_bytes_32, -1, 4, 1)
 
 // One row: what each block adds, (integer, scale) of [block][16 outputs], for as much of the depth as fits into `of`.
 #define DEFINE_ONE_ROW(NAME, TYPE)                                                                                     \
-  static void NAME(__global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int depth,       \
+  static void NAME(__global const uchar* a, __global const uchar* b, const LinearInput* in, int depth,                 \
                    __local float2* of, __local float* out)                                                             \
   {                                                                                                                    \
     const int lane = THREAD % WARP, warp = THREAD / WARP, more = b ? 1 : 0, blocks = depth / 32;                       \
@@ -127,7 +128,7 @@ DEFINE_FEW_BYTES(few_bytes_32, -1, 4, 1)
         _Pragma("unroll") for (int n = 0; n < AHEAD; n++) {                                                            \
           const int i = min(i0 + WARPS * n, items - 1), at = base + (i >> more);                                       \
           __global const uchar* block = (i & more ? b : a) + (ulong)at * bytes;                                        \
-          const size_t row = (size_t)at * in->rows + row0;                                                             \
+          const size_t row = (size_t)at * in->rows;                                                                    \
           load_weights(TYPE, block, lane, &w[n]);                                                                      \
           d[n] = load_scales(block, 0, lane);                                                                          \
           load_rows(in->q + row * 32, 1, lane, &x[n]);                                                                 \
@@ -153,12 +154,13 @@ DEFINE_ONE_ROW(one_row_of_q8, TYPE_Q8_0)
 DEFINE_ONE_ROW(one_row_of_q4, TYPE_Q4_0)
 
 // Up to FEW_FLOAT_ROWS rows. local: weights [panel][depths of a chunk][16], the next chunk waits in registers.
-static void few_floats(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
-                       int depth, __local float* w, __local float* out)
+static void few_floats(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int depth,
+                       __local float* w, __local float* out)
 {
+  const int rows = in->rows;
   const int count = b ? 2 : 1, chunk = CHUNK_FLOATS / 16 / count;
   const int n = THREAD % 16, row = THREAD / 16 % 8, p = THREAD / 128;
-  __global const float* x = in->x + (size_t)(row0 + min(row, rows - 1)) * depth;
+  __global const float* x = in->x + (size_t)min(row, rows - 1) * depth;
   float next[CHUNK_FLOATS / WORK_GROUP], acc = 0.0f;
   for (int base = -chunk; base < depth; base += chunk) {
     TOGETHER();
@@ -284,23 +286,24 @@ static void many_floats(int type, __global const uchar* a, __global const uchar*
 
 // One or two panels times up to FEW_ROWS rows into columns 0 to 31 of `out`; of floats up to FEW_FLOAT_ROWS, by few_floats().
 // local: FEW_WORDS.
-static void few_bytes(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
-                      int depth, __local int* local_words, __local float* out)
+static void few_bytes(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int depth,
+                      __local int* local_words, __local float* out)
 {
+  const int rows = in->rows;
   if (rows == 1 && type == TYPE_Q8_0) {
-    one_row_of_q8(a, b, in, row0, depth, (__local float2*)local_words, out);
+    one_row_of_q8(a, b, in, depth, (__local float2*)local_words, out);
   } else if (rows == 1 && type == TYPE_Q4_0) {
-    one_row_of_q4(a, b, in, row0, depth, (__local float2*)local_words, out);
+    one_row_of_q4(a, b, in, depth, (__local float2*)local_words, out);
   } else if (type == TYPE_Q8_0) {
     if (rows <= 8) {
-      few_bytes_8_of_q8(type, a, b, in, row0, rows, depth, local_words, out);
+      few_bytes_8_of_q8(type, a, b, in, depth, local_words, out);
     } else {
-      few_bytes_32_of_q8(type, a, b, in, row0, rows, depth, local_words, out);
+      few_bytes_32_of_q8(type, a, b, in, depth, local_words, out);
     }
   } else if (rows <= 8) {
-    few_bytes_8(type, a, b, in, row0, rows, depth, local_words, out);
+    few_bytes_8(type, a, b, in, depth, local_words, out);
   } else {
-    few_bytes_32(type, a, b, in, row0, rows, depth, local_words, out);
+    few_bytes_32(type, a, b, in, depth, local_words, out);
   }
 }
 
@@ -380,7 +383,7 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
     for (int i = 0; i <= swiglu; i++) {                                                                               \
       __global const uchar* a = panel_or_none(memory, weight + i, panel);                                             \
       __global const uchar* b = swiglu ? panel_or_none(memory, weight + i, panel + 1) : 0;                            \
-      SUMS(weight[i].type, a, b, &in, 0, rows, depth, words, tile + 32 * i);                                          \
+      SUMS(weight[i].type, a, b, &in, depth, words, tile + 32 * i);                                                   \
     }                                                                                                                 \
     end_tile(memory, args, panel, swiglu ? 32 : 16, 0, rows, tile);                                                   \
   }

@@ -18,7 +18,7 @@
     const int bytes = panel_bytes(type, depth);                                                                             \
     __global const uchar* a = weights + (ulong)(first_panel + panel) * bytes;                                               \
     __global const uchar* b = each == 2 && (panel + 1) * 16 < outputs ? a + bytes : 0;                                      \
-    SUMS(type, a, b, &in, 0, rows, depth, words, tile);                                                                     \
+    SUMS(type, a, b, &in, depth, words, tile);                                                                              \
     TOGETHER();                                                                                                             \
     EACH_THREAD(i, rows * each * 16) {                                                                                      \
       const int r = i / (each * 16), c = i % (each * 16);                                                                   \

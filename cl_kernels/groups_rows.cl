@@ -105,39 +105,32 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
 
 static void combine_group(const Memory* memory, const CombineArgs* args, int item, __local float* tile)
 {
-  const int row = item / COMBINE_SLICES, slice = item % COMBINE_SLICES, heads = HEADS / COMBINE_SLICES;
-  const int partial = memory->step[args->list + 2 * row], partitions = memory->step[args->list + 2 * row + 1];
-  const int begin = slice * heads * HEAD_SIZE, end = begin + heads * HEAD_SIZE;
-  const size_t at = (size_t)row * (HEADS * HEAD_SIZE);
-  __global float* in = memory->act + args->in + at;
-  __global float* out = args->out.floats < 0 ? in : memory->prepared + args->out.floats + at;
-  for (int column0 = begin; column0 < end; column0 += TILE_NUMBERS) {
-    const int count = min(TILE_NUMBERS, end - column0);
+  const CombineWork work = combine_work(memory, *args, item);
+  for (int column0 = work.begin; column0 < work.end; column0 += TILE_NUMBERS) {
+    const int count = min(TILE_NUMBERS, work.end - column0);
     EACH_THREAD(i, count) {
       const int column = column0 + i;
       float value;
-      if (partial < 0) {
-        value = in[column];
+      if (work.partial < 0) {
+        value = work.in[column];
       } else {
-        const int head = column / HEAD_SIZE;
-        __global const float* from = memory->act + args->partials + (size_t)(partial + head * partitions) * PARTIAL_WORDS;
+        const int slot = work.partial + column / HEAD_SIZE * work.partitions;
+        __global const float* from = memory->act + args->partials + (size_t)slot * PARTIAL_WORDS;
         float largest = from[HEAD_SIZE], total = from[HEAD_SIZE + 1];
         value = from[column % HEAD_SIZE];
-        for (int p = 1; p < partitions; p++) {
+        for (int p = 1; p < work.partitions; p++) {
           from += PARTIAL_WORDS;
-          const float both = fmax(largest, from[HEAD_SIZE]);
-          const float old = exp_nonpositive_1(largest - both), new = exp_nonpositive_1(from[HEAD_SIZE] - both);
-          largest = both;
-          total = total * old + from[HEAD_SIZE + 1] * new;
-          value = value * old + from[column % HEAD_SIZE] * new;
+          const float2 factors = merge_factors(&largest, &total, from[HEAD_SIZE], from[HEAD_SIZE + 1]);
+          value = value * factors.x + from[column % HEAD_SIZE] * factors.y;
         }
         const float scale = 1.0f / total;
         value = value * scale;
       }
-      if (partial >= 0 || in != out) out[column] = value;
+      if (work.partial >= 0 || work.in != work.out) work.out[column] = value;
       tile[i / 32 * TILE_STRIDE + i % 32] = value;
     }
     if (args->out.bytes < 0) continue;
-    write_tile_bytes(memory->prepared, &args->out, (size_t)(column0 / 32) * args->rows + row, args->rows, count / 32, tile);
+    const size_t block = (size_t)(column0 / 32) * args->rows + work.row;
+    write_tile_bytes(memory->prepared, &args->out, block, args->rows, count / 32, tile);
   }
 }

@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "ops/linear_choice.h"
 #include "ops/panel.h"
+#include "ops/stage.h"
 #include "ops/step_program.h"
 
 namespace inflight {
@@ -94,7 +95,6 @@ std::string group_options(const DeviceInfo& info) {
 }
 
 LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, int32_t few_panels) {
-  constexpr int32_t kFewRows = 32, kFewFloatRows = 8, kTileRows = 64;  // groups.cl, groups_linear.cl
   const int32_t few = div_ceil(panels, few_panels);
   if (bytes && rows <= kFewRows) return {LinearKernel::Few, few};
   if (floats && rows <= kFewFloatRows) return {LinearKernel::FewFloats, few};

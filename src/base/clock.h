@@ -25,14 +25,4 @@ class SteadyClock final : public Clock {
   }
 };
 
-class ManualClock final : public Clock {
- public:
-  [[nodiscard]] TimeNs now() const override { return now_; }
-  // REQUIRES: duration >= 0.
-  void advance(TimeNs duration) { now_ += duration; }
-
- private:
-  TimeNs now_ = 0;
-};
-
 }  // namespace inflight

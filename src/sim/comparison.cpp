@@ -84,7 +84,11 @@ Dimension parse_dimension(std::string_view text) {
   }
   for (size_t begin = 0; begin <= values.size();) {
     const size_t end = std::min(values.find('|', begin), values.size());
-    dimension.values.emplace_back(values.substr(begin, end - begin));
+    std::string one(values.substr(begin, end - begin));
+    if (std::ranges::find(dimension.values, one) != dimension.values.end()) {
+      fail(ErrorCode::InvalidArgument, "'{}' lists '{}' twice, allowed: once", text, one);
+    }
+    dimension.values.push_back(std::move(one));
     begin = end + 1;
   }
   return dimension;

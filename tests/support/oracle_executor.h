@@ -12,8 +12,8 @@
 #include <functional>
 #include <vector>
 
-#include "base/clock.h"
 #include "core/executor.h"
+#include "support/manual_clock.h"
 
 namespace inflight::test {
 

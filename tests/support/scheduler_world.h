@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
+#include "support/manual_clock.h"
 #include "support/oracle_executor.h"
 
 namespace inflight::test {

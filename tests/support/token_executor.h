@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "base/clock.h"
 #include "core/executor.h"
+#include "support/manual_clock.h"
 
 namespace inflight::test {
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "support/engine_world.h"
 #include "support/expect_error.h"
+#include "support/manual_clock.h"
 
 namespace inflight::test {
 namespace {

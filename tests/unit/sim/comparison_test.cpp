@@ -30,6 +30,8 @@ TEST(Comparison, DimensionsAreListsOrRanges) {
                         [] { static_cast<void>(parse_dimension("rate")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "the COUNT of 'rate=1:8:2.7' is 2.7, allowed: 2 to 1000",
                         [] { static_cast<void>(parse_dimension("rate=1:8:2.7")); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "'requests=8|16|8' lists '8' twice, allowed: once",
+                        [] { static_cast<void>(parse_dimension("requests=8|16|8")); });
 }
 
 // The runs would bear both values in their names, and only the last one would count.

@@ -11,6 +11,7 @@
 #include "plugin_host/policies.h"
 #include "sched/scheduler.h"
 #include "sim/workload.h"
+#include "support/manual_clock.h"
 
 namespace {
 int64_t allocation_count = 0;
@@ -33,7 +34,7 @@ namespace inflight {
 namespace {
 
 TEST(SchedBench, ComputesEveryTokenOnce) {
-  const ManualClock clock;
+  const test::ManualClock clock;
   for (const bool overlap : {false, true}) {
     const SchedBenchResult result = bench_scheduler({.overlap = overlap}, clock);
     EXPECT_EQ(result.requests, 1256);
@@ -45,7 +46,7 @@ TEST(SchedBench, ComputesEveryTokenOnce) {
 
 // The figures of `inflight bench sched` for KV blocks: one for each occupancy, by a clock that stands still.
 TEST(SchedBench, MeasuresBlocksAtEveryOccupancy) {
-  const ManualClock clock;
+  const test::ManualClock clock;
   const auto costs = bench_blocks(400, 3200, 2, clock);
   ASSERT_EQ(costs.size(), 5U);
   EXPECT_EQ(costs.front().occupancy, 0.0);

@@ -18,8 +18,7 @@ class CompletionFormat final : public AnswerFormat {
   void begin(const AnswerUsage&, std::string&) override {}
 
   void add(const AnswerDelta& delta, std::string& out) override {
-    if (const auto i = static_cast<size_t>(delta.choice);
-        request_.echo && !std::exchange(choices_[i].told_echo, true)) {
+    if (const auto i = static_cast<size_t>(delta.choice); request_.echo && !choices_[i].begun) {
       AnswerUsage before = delta.usage;
       before.output_tokens = 0;
       append_chunk({.choice = delta.choice, .text = info_.echoes[i], .usage = before}, out);
@@ -76,9 +75,8 @@ class CompletionFormat final : public AnswerFormat {
     std::vector<int32_t> token_ids;
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
-    size_t offset = 0;       // of the next token's text, in characters
-    bool told_ids = false;   // streaming: of the prompt
-    bool told_echo = false;  // streaming
+    size_t offset = 0;   // of the next token's text, in characters
+    bool begun = false;  // streaming: its first chunk was written, which tells of the prompt
   };
 
   // The answers to a prompt share what was told of it with the first one.
@@ -141,6 +139,7 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   void append_chunk(const AnswerDelta& delta, std::string& out) {
+    const bool first = !std::exchange(choices_[static_cast<size_t>(delta.choice)].begun, true);
     Json choice;
     choice["index"] = delta.choice;
     choice["text"] = delta.text;
@@ -155,8 +154,7 @@ class CompletionFormat final : public AnswerFormat {
     }
     if (request_.return_token_ids) {
       choice["token_ids"] = delta.token_ids;
-      bool& told = choices_[static_cast<size_t>(delta.choice)].told_ids;
-      if (!std::exchange(told, true)) choice["prompt_token_ids"] = prompt_ids_of(static_cast<size_t>(delta.choice));
+      if (first) choice["prompt_token_ids"] = prompt_ids_of(static_cast<size_t>(delta.choice));
     }
     Json chunk = envelope();
     chunk["choices"].push_back(std::move(choice));

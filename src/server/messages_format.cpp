@@ -15,7 +15,6 @@ class MessagesFormat final : public AnswerFormat {
   MessagesFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
 
-  // The first event tells the prompt's tokens, which the first delta brings.
   void begin(const AnswerUsage& usage, std::string& out) override {
     Json event;
     event["message"] = message(Json(), usage);

@@ -158,7 +158,7 @@ struct StepCost {
   double batch, layer_flop, output_flop, pair_flop, weight_bytes, kv_bytes, step_tokens;
 };
 
-double median_of(std::vector<Sample> samples, double Sample::* figure) {
+double median_figure(std::vector<Sample> samples, double Sample::* figure) {
   std::sort(samples.begin(), samples.end(), [&](const Sample& a, const Sample& b) { return a.*figure < b.*figure; });
   return samples[samples.size() / 2].*figure;
 }
@@ -186,9 +186,9 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
 
   Device device = Device::open({.spec = engine_flags.options.device});
   const double bandwidth = measure_read_bandwidth(device);
-  const double prefill = median_of(samples, &Sample::prefill_tokens_per_second);
-  const double decode = median_of(samples, &Sample::decode_tokens_per_second);
-  const double total = median_of(samples, &Sample::total_tokens_per_second);
+  const double prefill = median_figure(samples, &Sample::prefill_tokens_per_second);
+  const double decode = median_figure(samples, &Sample::decode_tokens_per_second);
+  const double total = median_figure(samples, &Sample::total_tokens_per_second);
   if (decode == 0.0) {
     print_to_stderr(
         "inflight: no decode rate: at no time did all {} sequences decode; give more --output-tokens or "

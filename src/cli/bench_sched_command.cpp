@@ -19,13 +19,13 @@ namespace {
 constexpr int32_t kBenchBlocks = 100'000;
 constexpr int64_t kBenchChurns = 1'000'000;
 
-struct Flags {
+struct SchedFlags {
   SchedBenchOptions options;
   int32_t repeat = 5;
   bool as_json = false;
 };
 
-void run_bench_sched(const Flags& flags) {
+void run_bench_sched(const SchedFlags& flags) {
   std::vector<SchedBenchResult> results;
   const SteadyClock clock;
   for (int32_t i = 0; i < flags.repeat; ++i) results.push_back(bench_scheduler(flags.options, clock));
@@ -64,7 +64,7 @@ void run_bench_sched(const Flags& flags) {
 
 void add_bench_sched(CLI::App& bench) {
   CLI::App* const command = bench.add_subcommand("sched", "The scheduler alone: host time of a step, no device");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<SchedFlags>();
   SchedBenchOptions& options = flags->options;
   command->add_option("--running", options.running, "Sequences running at once [256]");
   command->add_option("--waiting", options.waiting, "Requests waiting at the begin [1000]");

@@ -21,7 +21,7 @@
 namespace inflight::cli {
 namespace {
 
-struct Flags {
+struct ServeFlags {
   std::string base_url = "http://127.0.0.1:8000", endpoint = "/v1/completions";
   std::string workload, trace;
   TraceOptions trace_options{};
@@ -36,7 +36,7 @@ struct Flags {
   int32_t timeout_s = 600;
 };
 
-Workload workload_of(const Flags& flags) {
+Workload offered_load(const ServeFlags& flags) {
   if (!flags.trace.empty()) {
     if (!flags.workload.empty())
       fail(ErrorCode::InvalidArgument, "--workload and --trace are both given, allowed: one");
@@ -62,7 +62,8 @@ double rate_of(const std::string& text) {
   return *rate;
 }
 
-LoadSummary measure(const Workload& workload, const Flags& flags, const ServiceLevel& level, const std::string& what) {
+LoadSummary measure(const Workload& workload, const ServeFlags& flags, const ServiceLevel& level,
+                    const std::string& what) {
   const SteadyClock clock;
   ProgressBar bar(what, clock);
   const size_t count = workload.requests.size();
@@ -72,7 +73,7 @@ LoadSummary measure(const Workload& workload, const Flags& flags, const ServiceL
   return summarize(records, level);
 }
 
-void bench_serve(Flags& flags) {
+void bench_serve(ServeFlags& flags) {
   flags.load.target = parse_load_target(flags.base_url, flags.endpoint);
   flags.load.ignore_eos = !flags.stop_at_eos;
   flags.load.timeout = std::chrono::seconds(flags.timeout_s);
@@ -93,7 +94,7 @@ void bench_serve(Flags& flags) {
   const ServiceLevel level = parse_service_level(flags.goodput);
   std::vector<double> rates;
   for (const std::string& text : flags.request_rates) rates.push_back(rate_of(text));
-  Workload workload = workload_of(flags);
+  Workload workload = offered_load(flags);
 
   std::vector<LoadSummary> runs;
   for (size_t i = 0; i < std::max<size_t>(rates.size(), 1); ++i) {
@@ -127,7 +128,7 @@ void bench_serve(Flags& flags) {
 
 void add_bench_serve(CLI::App& bench) {
   CLI::App* const command = bench.add_subcommand("serve", "Load on any OpenAI-compatible server: latencies, goodput");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ServeFlags>();
   const auto add = [command](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->capture_default_str();
   };

@@ -19,13 +19,13 @@
 namespace inflight::cli {
 namespace {
 
-struct Flags {
+struct WorkloadFlags {
   std::string workload, trace;
   double trace_speed = 1.0;
   bool as_json = false;
 };
 
-Workload workload_of(const Flags& flags) {
+Workload workload_of(const WorkloadFlags& flags) {
   if (flags.workload.empty() == flags.trace.empty()) {
     fail(ErrorCode::InvalidArgument, "give either --workload or --trace");
   }
@@ -42,7 +42,7 @@ double prefix_hit_rate(const RecordedRun& run) {
   return static_cast<double>(run.cached_tokens) / static_cast<double>(std::max<int64_t>(run.prompt_tokens, 1));
 }
 
-nlohmann::ordered_json to_json(const RecordedRun& result, const Flags& flags, const LiveEngine& engine) {
+nlohmann::ordered_json to_json(const RecordedRun& result, const WorkloadFlags& flags, const LiveEngine& engine) {
   nlohmann::ordered_json json = {{"workload", flags.workload.empty() ? flags.trace : flags.workload},
                                  {"model", engine.model()},
                                  {"device", engine.device()},
@@ -63,7 +63,7 @@ nlohmann::ordered_json to_json(const RecordedRun& result, const Flags& flags, co
   return json;
 }
 
-void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
+void run_bench_workload(const WorkloadFlags& flags, EngineFlags& engine_flags) {
   std::vector<std::string> inputs = length_files(flags.workload);
   inputs.push_back(flags.trace);
   check_engine_files(engine_flags, {}, inputs);
@@ -92,7 +92,7 @@ void run_bench_workload(const Flags& flags, EngineFlags& engine_flags) {
 void add_bench_workload(CLI::App& parent) {
   CLI::App* const command = parent.add_subcommand(
       "workload", "A workload or trace as `inflight sim` knows them, on the live engine, in real time");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<WorkloadFlags>();
   command->add_option("--workload", flags->workload, "KIND,key=value,..., see: inflight sim --help");
   CLI::Option* const trace =
       command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");

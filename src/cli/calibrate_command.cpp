@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct CalibrateFlags {
   std::string output, steps, trace;
   std::string name = "calibrated";
   int rounds = 3;
@@ -107,7 +107,7 @@ Json to_json(const Check& check) {
   return json;
 }
 
-void run_calibrate(EngineFlags& engine_flags, const Flags& flags) {
+void run_calibrate(EngineFlags& engine_flags, const CalibrateFlags& flags) {
   check_engine_files(engine_flags, {{"--output", flags.output}, {"--steps", flags.steps}}, {flags.trace});
   const LiveCalibration calibration(engine_flags, {.name = flags.name, .trace = flags.trace, .rounds = flags.rounds});
   const CalibrationFit& fit = calibration.found();
@@ -163,7 +163,7 @@ void add_calibrate_command(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("calibrate", "Measure the engine's steps and fit the simulator's device model to them");
   const auto engine_flags = add_engine_flags(*command);
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CalibrateFlags>();
   command->add_option("-o,--output", flags->output, "Write the profile to FILE, for sim --device FILE");
   command->add_option("--steps", flags->steps,
                       "Write every measured step and what is predicted for it to FILE, a line each");

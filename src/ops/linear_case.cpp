@@ -11,8 +11,6 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kBlock = 32;
-
 // All 24 bits of a float are used: sums are rounded at every step, so that their order and fused products show.
 float number_in_range(Rng& rng) { return static_cast<float>(rng.between(-0xFFFFFF, 0xFFFFFF)) * 0x1p-24F; }
 
@@ -90,17 +88,17 @@ void fill_rows(LinearCase& c, Rng& rng) {
     return;
   }
   c.bytes.resize(numbers);
-  c.scales.resize(numbers / kBlock);
-  c.sums.resize(numbers / kBlock * 2);
+  c.scales.resize(numbers / kBlockDepths);
+  c.sums.resize(numbers / kBlockDepths * 2);
   for (size_t unit = 0; unit < c.scales.size(); ++unit) {  // [rows][depth / 32]
-    const auto blocks = static_cast<size_t>(c.shape.depth / kBlock);
+    const auto blocks = static_cast<size_t>(c.shape.depth / kBlockDepths);
     const size_t block = unit % blocks * static_cast<size_t>(c.shape.rows) + unit / blocks;
     const float scale = static_cast<float>(rng.between(1, 1000)) * 7.7e-6F;
     uint32_t pairs[2] = {0, 0};
-    for (size_t i = 0; i < kBlock; ++i) {
+    for (size_t i = 0; i < kBlockDepths; ++i) {
       const int32_t value = rng.chance(0.25) ? (rng.chance(0.5) ? 127 : -127) : rng.between(-127, 127);
-      c.bytes[block * kBlock + i] = static_cast<int8_t>(value);
-      c.x[unit * kBlock + i] = scale * static_cast<float>(value);
+      c.bytes[block * kBlockDepths + i] = static_cast<int8_t>(value);
+      c.x[unit * kBlockDepths + i] = scale * static_cast<float>(value);
       pairs[i % 4 / 2] -= static_cast<uint32_t>(8 * value);
     }
     c.scales[block] = scale;
@@ -152,15 +150,15 @@ float expected_output(const LinearCase& c, int32_t row, int32_t output) {
     return sum;
   }
   const PanelType type = c.shape.type;
-  const int32_t together = type == PanelType::Q6_K ? kBlock / 2 : kBlock;  // numbers of one scale
+  const int32_t together = type == PanelType::Q6_K ? kBlockDepths / 2 : kBlockDepths;  // numbers of one scale
   for (int32_t k = 0; k < c.shape.depth; k += together) {
     const std::byte* const unit = unit_at(c, output, k);
     const int32_t first_number = k % panel_unit(type).numbers;
-    const auto at = static_cast<size_t>(k / kBlock * c.shape.rows + row);
+    const auto at = static_cast<size_t>(k / kBlockDepths * c.shape.rows + row);
     int32_t dot = 0;
     for (int32_t i = 0; i < together; ++i) {
-      dot +=
-          quantised_number(type, unit, first_number + i) * c.bytes[at * kBlock + static_cast<size_t>(k % kBlock + i)];
+      dot += quantised_number(type, unit, first_number + i) *
+             c.bytes[at * kBlockDepths + static_cast<size_t>(k % kBlockDepths + i)];
     }
     sum = std::fma(static_cast<float>(dot), scale_of(type, unit, first_number) * c.scales[at], sum);
     if (has_minimum(type)) {

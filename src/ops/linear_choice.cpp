@@ -36,7 +36,7 @@ std::string key_of(const DeviceInfo& info, const std::string& file) {
 }
 
 // "mark decode_gb_per_second batch_gflops reason"
-void store(const DeviceInfo& info, const LinearTrialResult& result) {
+void store_trial(const DeviceInfo& info, const LinearTrialResult& result) {
   const std::string text =
       fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
                   result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
@@ -89,12 +89,12 @@ LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) 
   return result;
 }
 
-void forget_trial(const DeviceInfo& info, const std::string& file) { store(info, {.file = file, .reason = {}}); }
+void forget_trial(const DeviceInfo& info, const std::string& file) { store_trial(info, {.file = file, .reason = {}}); }
 
 LinearTrialResult try_linear_file(Device& device, const std::string& file) {
   LinearTrialResult result{.file = file, .state = TrialState::Running, .reason = {}};
   result.unfinished = stored_trial(device.info(), file).unfinished;
-  store(device.info(), result);
+  store_trial(device.info(), result);
   result.unfinished = 0;
   try {
     LinearTrial trial(device, file);
@@ -115,7 +115,7 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
     result.reason = error.what();
   }
   warn_if_excluded(device.info(), result);
-  store(device.info(), result);
+  store_trial(device.info(), result);
   return result;
 }
 

@@ -15,7 +15,6 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kBlock = 32;  // depths of a quantised block
 constexpr size_t kLanes = kPanelOutputs;
 constexpr size_t kPieceBytes = 16;  // of a row, that move at once
 constexpr size_t kLine = 64;        // of a processor's cache
@@ -189,13 +188,13 @@ PanelUnit panel_unit(PanelType type) {
     case PanelType::BF16:
       return {1, 2};
     case PanelType::Q8_0:
-      return {kBlock, 34};
+      return {kBlockDepths, 34};
     case PanelType::Q4_0:
-      return {kBlock, 18};
+      return {kBlockDepths, 18};
     case PanelType::Q4_1:
-      return {kBlock, 20};
+      return {kBlockDepths, 20};
     case PanelType::Q5_1:
-      return {kBlock, 24};
+      return {kBlockDepths, 24};
     case PanelType::Q6_K:
       return {256, 210};
   }
@@ -205,7 +204,7 @@ PanelUnit panel_unit(PanelType type) {
 bool takes_bytes(PanelType type) { return type != PanelType::F32 && type != PanelType::F16 && type != PanelType::BF16; }
 
 size_t panel_bytes(PanelType type, int32_t depth) {
-  const auto numbers = static_cast<size_t>(depth), blocks = numbers / kBlock;
+  const auto numbers = static_cast<size_t>(depth), blocks = numbers / kBlockDepths;
   switch (type) {
     case PanelType::F32:
       return numbers * 64;

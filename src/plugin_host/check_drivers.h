@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -134,6 +135,7 @@ class CheckDriver {
     }
   }
   static constexpr size_t kMargin = 16;
+  static constexpr int64_t kUnwrittenKey = std::numeric_limits<int64_t>::min() + 0x5eed;
 
   CheckContext& context_;
   const inflight_policy_t& policy_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random histories of stored blocks for eviction strategies, beside a plain model of what is stored.
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -11,7 +10,6 @@ namespace inflight {
 namespace {
 
 constexpr uint32_t kUnits = 300;
-constexpr int64_t kUnwrittenKey = std::numeric_limits<int64_t>::min() + 0x5eed;
 constexpr uint32_t kUnwrittenUnit = 0xdeadbeef;
 
 struct Unit {

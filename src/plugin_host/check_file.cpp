@@ -159,14 +159,15 @@ std::string check_parameters(CheckContext& context) {
   return fmt::format("{} parameters", count);
 }
 
-constexpr CheckTest kTests[] = {{"file", "exports the entry symbol alone", check_symbols},
-                                {"file", "imports no clock, randomness or files", check_imports},
-                                {"file", "notes agree with descriptors", check_notes},
-                                {"query", "ids and texts are well formed", check_query},
-                                {"query", "parameters have a sound schema", check_parameters}};
-
 }  // namespace
 
-std::span<const CheckTest> file_checks() { return kTests; }
+std::span<const CheckTest> file_checks() {
+  static constexpr CheckTest kTests[] = {{"file", "exports the entry symbol alone", check_symbols},
+                                         {"file", "imports no clock, randomness or files", check_imports},
+                                         {"file", "notes agree with descriptors", check_notes},
+                                         {"query", "ids and texts are well formed", check_query},
+                                         {"query", "parameters have a sound schema", check_parameters}};
+  return kTests;
+}
 
 }  // namespace inflight

@@ -111,10 +111,12 @@ std::string check_liveness(CheckContext& context) {
   return text;
 }
 
-constexpr CheckTest kTests[] = {{"liveness", "every request of an overload ends, without a strike", check_liveness}};
-
 }  // namespace
 
-std::span<const CheckTest> liveness_checks() { return kTests; }
+std::span<const CheckTest> liveness_checks() {
+  static constexpr CheckTest kTests[] = {
+      {"liveness", "every request of an overload ends, without a strike", check_liveness}};
+  return kTests;
+}
 
 }  // namespace inflight

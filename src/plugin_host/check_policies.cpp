@@ -219,19 +219,20 @@ std::string check_time(CheckContext& context) {
   return text;
 }
 
-constexpr CheckTest kTests[] = {
-    {"create", "defaults and every parameter at its bounds", check_create},
-    {"create", "no memory at any allocation", check_no_memory},
-    {"create", "nothing is left behind", check_leaks},
-    {"ops", "answers to random histories are in range", check_ops},
-    {"ops", "no allocation where none is claimed", check_no_alloc},
-    {"determinism", "the same calls give the same answers", check_determinism},
-    {"determinism", "instances are independent", check_instances},
-    {"time", "no op takes longer than the host allows", check_time},
-};
-
 }  // namespace
 
-std::span<const CheckTest> policy_checks() { return kTests; }
+std::span<const CheckTest> policy_checks() {
+  static constexpr CheckTest kTests[] = {
+      {"create", "defaults and every parameter at its bounds", check_create},
+      {"create", "no memory at any allocation", check_no_memory},
+      {"create", "nothing is left behind", check_leaks},
+      {"ops", "answers to random histories are in range", check_ops},
+      {"ops", "no allocation where none is claimed", check_no_alloc},
+      {"determinism", "the same calls give the same answers", check_determinism},
+      {"determinism", "instances are independent", check_instances},
+      {"time", "no op takes longer than the host allows", check_time},
+  };
+  return kTests;
+}
 
 }  // namespace inflight

@@ -11,7 +11,6 @@ namespace inflight {
 namespace {
 
 constexpr uint32_t kTotalBlocks = 4096;
-constexpr int64_t kUnwrittenKey = std::numeric_limits<int64_t>::min() + 0x5eed;
 constexpr uint32_t kUnwrittenIndex = 0xdeadbeef;
 
 struct Live {

@@ -98,10 +98,11 @@ std::string check_state(CheckContext& context) {
   return "";
 }
 
-constexpr CheckTest kTests[] = {{"state", "save, load, save; damaged state is refused", check_state}};
-
 }  // namespace
 
-std::span<const CheckTest> state_checks() { return kTests; }
+std::span<const CheckTest> state_checks() {
+  static constexpr CheckTest kTests[] = {{"state", "save, load, save; damaged state is refused", check_state}};
+  return kTests;
+}
 
 }  // namespace inflight

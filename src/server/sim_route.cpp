@@ -15,33 +15,33 @@ namespace {
 
 // What one request may make a worker do: a few seconds of work, some megabytes.
 constexpr int kRequestsMax = 1000;
-constexpr int kModelLenMax = 16384;    // tokens of a sequence
-constexpr int kTokensMax = 2'000'000;  // of all prompts and outputs
+constexpr int kModelLenMax = 16384;       // tokens of a sequence
+constexpr int kAllTokensMax = 2'000'000;  // of all prompts and outputs
 constexpr int kWallLimit_s = 5;
 constexpr int kBlockTokens = 16;
 constexpr size_t kResultBytesMax = size_t{1} << 20;
 
-enum class Kind { Name, Workload, Number };
+enum class KeyKind { Name, Workload, Number };
 struct Key {
   std::string_view name;
-  Kind kind;
+  KeyKind kind;
   double least = 0, most = 0;  // of a number
   bool whole = true;
 };
-constexpr Key kKeys[] = {{"workload", Kind::Workload},
-                         {"device", Kind::Name},
-                         {"policy", Kind::Name},
-                         {"evict", Kind::Name},
-                         {"batching", Kind::Name},
-                         {"preempt_victim", Kind::Name},
-                         {"prefix_caching", Kind::Name},
-                         {"overlap", Kind::Name},
-                         {"timeline", Kind::Name},
-                         {"max_num_seqs", Kind::Number, 1, 1024},
-                         {"max_num_batched_tokens", Kind::Number, 1, 65536},
-                         {"kv_blocks", Kind::Number, 0, 65536},  // 0: what the device has room for
-                         {"max_batch_delay_ms", Kind::Number, 0, 3'600'000, false},
-                         {"schedule_conservativeness", Kind::Number, 0, 10, false}};
+constexpr Key kKeys[] = {{"workload", KeyKind::Workload},
+                         {"device", KeyKind::Name},
+                         {"policy", KeyKind::Name},
+                         {"evict", KeyKind::Name},
+                         {"batching", KeyKind::Name},
+                         {"preempt_victim", KeyKind::Name},
+                         {"prefix_caching", KeyKind::Name},
+                         {"overlap", KeyKind::Name},
+                         {"timeline", KeyKind::Name},
+                         {"max_num_seqs", KeyKind::Number, 1, 1024},
+                         {"max_num_batched_tokens", KeyKind::Number, 1, 65536},
+                         {"kv_blocks", KeyKind::Number, 0, 65536},  // 0: what the device has room for
+                         {"max_batch_delay_ms", KeyKind::Number, 0, 3'600'000, false},
+                         {"schedule_conservativeness", KeyKind::Number, 0, 10, false}};
 
 // Names that ship, no files.
 void check_name(std::string_view key, const Json& value) {
@@ -80,16 +80,16 @@ std::string simulate_answer(const std::string& body) {
       for (const Key& known : kKeys) allowed += (allowed.empty() ? "" : ", ") + std::string(known.name);
       throw ApiError(400, fmt::format("unknown field '{}', allowed: {}", name, allowed), name);
     }
-    if (key->kind == Kind::Name) check_name(name, value);
-    if (key->kind == Kind::Workload) check_workload(value);
-    if (key->kind == Kind::Number) check_number(*key, value);
-    if (key->kind == Kind::Number && key->whole) value = value.get<int>();  // 8.0 as well
+    if (key->kind == KeyKind::Name) check_name(name, value);
+    if (key->kind == KeyKind::Workload) check_workload(value);
+    if (key->kind == KeyKind::Number) check_number(*key, value);
+    if (key->kind == KeyKind::Number && key->whole) value = value.get<int>();  // 8.0 as well
   }
   // No sequence is longer than that, nor than what the blocks hold.
   const int blocks = spec.value("kv_blocks", 0);
   spec["max_model_len"] = blocks > 0 ? std::min(kModelLenMax, kBlockTokens * blocks) : kModelLenMax;
   spec["workload_requests_max"] = kRequestsMax;
-  spec["workload_tokens_max"] = kTokensMax;
+  spec["workload_tokens_max"] = kAllTokensMax;
   spec["wall_limit_s"] = kWallLimit_s;
   const std::string text = to_text(spec);
   std::string result(kResultBytesMax, '\0');

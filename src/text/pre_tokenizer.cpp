@@ -153,17 +153,6 @@ std::string with_white_space(std::string_view pattern) {
   return out;
 }
 
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* pointer) const {
-    Free(pointer);
-  }
-};
-using Code = std::unique_ptr<pcre2_code, Freer<pcre2_code_free_8>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free_8>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free_8>>;
-
 PCRE2_SPTR units(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());  // NOLINT: the same bytes
 }
@@ -187,6 +176,15 @@ const PreTokenizerType& find_pre_tokenizer_type(std::string_view name) {
 }
 
 struct PreTokenizer::Pattern {
+  template <auto Free>
+  struct Freer {
+    template <typename T>
+    void operator()(T* pointer) const {
+      Free(pointer);
+    }
+  };
+  using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free_8>>;
+
   explicit Pattern(std::string_view expression) {
     const std::string source = with_white_space(expression);
     int error = 0;
@@ -219,8 +217,8 @@ struct PreTokenizer::Pattern {
     if (done < text.size()) word(text.substr(done));
   }
 
-  Code code;
-  MatchContext context;
+  std::unique_ptr<pcre2_code, Freer<pcre2_code_free_8>> code;
+  std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free_8>> context;
 };
 
 PreTokenizer::PreTokenizer(const PreTokenizerType& type) {
@@ -230,7 +228,7 @@ PreTokenizer::PreTokenizer(const PreTokenizerType& type) {
 PreTokenizer::~PreTokenizer() = default;
 
 void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& words) const {
-  const MatchData match(pcre2_match_data_create(1, nullptr));
+  const Pattern::MatchData match(pcre2_match_data_create(1, nullptr));
   std::vector<std::string_view> pieces;
   std::vector<std::string_view> cut;
   while (!text.empty()) {

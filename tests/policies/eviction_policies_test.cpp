@@ -18,6 +18,7 @@
 
 #include "base/rng.h"
 #include "support/loaded_policies.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -343,7 +344,7 @@ TEST_P(ShippedStrategy, ServesAPressedWorkloadWithoutAMistake) {
   };
   const std::string name = GetParam();
   const std::string file = name == "priority" ? "evict-priority" : name;
-  EXPECT_EQ(decisions(name), decisions(std::string(SHIPPED_PLUGIN_DIR) + "/" + file + ".ifp.so"));
+  EXPECT_EQ(decisions(name), decisions(shipped_plugin(file)));
 }
 INSTANTIATE_TEST_SUITE_P(All, ShippedStrategy,
                          testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority", "tlru", "s3fifo",

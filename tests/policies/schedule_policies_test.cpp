@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "support/loaded_policies.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -109,7 +110,7 @@ TEST_P(ShippedPolicy, ServesAPressedWorkloadWithoutAMistake) {
     EXPECT_GT(world->scheduler().stats().preemptions, 0);
     return plans;
   };
-  EXPECT_EQ(decisions(GetParam()), decisions(std::string(SHIPPED_PLUGIN_DIR) + "/" + GetParam() + ".ifp.so"));
+  EXPECT_EQ(decisions(GetParam()), decisions(shipped_plugin(GetParam())));
 }
 INSTANTIATE_TEST_SUITE_P(All, ShippedPolicy, testing::ValuesIn(kAll), [](const auto& test) {
   std::string name = test.param;

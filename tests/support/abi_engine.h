@@ -7,16 +7,15 @@
 #include <cstdint>
 
 #include "inflight/inflight.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
-
-inline constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
 
 class AbiEngine : public testing::Test {
  protected:
   void open(uint8_t host_driven = 0) {
     inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
+    params.model = kDemoModel;
     params.host_driven = host_driven;
     ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
   }

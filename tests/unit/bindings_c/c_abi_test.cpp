@@ -21,7 +21,7 @@
 
 namespace {
 
-using inflight::test::kModel;
+using inflight::test::kDemoModel;
 
 class CAbi : public inflight::test::AbiEngine {
  protected:
@@ -200,7 +200,7 @@ TEST_F(CAbi, LogLinesGoWhereTheProgramSays) {
     }
   };
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-  params.model = kModel;
+  params.model = kDemoModel;
   params.host_driven = 1;  // everything is told in this thread
   params.log_interval_steps = 1;
   ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
@@ -321,7 +321,7 @@ TEST_F(CAbi, PoliciesChangeBetweenSteps) {
 
 TEST_F(CAbi, RejectionsSayWhyAndWhenToComeBack) {
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-  params.model = kModel;
+  params.model = kDemoModel;
   params.host_driven = 1;
   params.max_num_seqs = 1;
   params.max_num_queued_reqs = 1;
@@ -414,7 +414,7 @@ TEST_F(CAbi, LimitsAndParametersChangeWhileItRuns) {
 // A scheduling policy and an eviction strategy are called "priority".
 TEST_F(CAbi, ANameOfBothKindsOfPoliciesIsNotGuessed) {
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-  params.model = kModel;
+  params.model = kDemoModel;
   params.schedule_policy = "priority:aging_s=10";
   ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
   EXPECT_EQ(inflight_engine_set_policy(engine_, "priority"), INFLIGHT_ERROR_INVALID_ARGUMENT);
@@ -441,7 +441,7 @@ TEST_F(CAbi, ProfilesGiveWayToTheProgramsOwnValues) {
     const inflight::test::TempFolder folder;
     const std::string path = folder.file("run.trace");
     inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
+    params.model = kDemoModel;
     params.record_path = path.c_str();
     change(params);
     EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();
@@ -466,7 +466,7 @@ TEST_F(CAbi, ProfilesGiveWayToTheProgramsOwnValues) {
   EXPECT_EQ(own.at("schedule_conservativeness"), 0.5);
   EXPECT_EQ(own.at("max_num_batched_tokens"), 600);  // never less than the sequences
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-  params.model = kModel;
+  params.model = kDemoModel;
   params.scheduling_profile = "none";
   EXPECT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_ERROR_NOT_FOUND);
   EXPECT_NE(std::string(inflight_last_error()).find("rag, batch, tenant, sla"), std::string::npos);
@@ -548,7 +548,7 @@ TEST_F(CAbi, StructsMayGrow) {
   ASSERT_EQ(inflight_params_init(INFLIGHT_PARAMS_ENGINE, &params, sizeof params), INFLIGHT_OK);
   EXPECT_EQ(params.known.struct_size, sizeof params);
   EXPECT_EQ(params.known.overlap, 1);
-  params.known.model = kModel;
+  params.known.model = kDemoModel;
   params.later = 1;  // a field that this library does not know
   EXPECT_EQ(inflight_engine_create(&params.known, &engine_), INFLIGHT_ERROR_UNSUPPORTED);
   params.later = 0;

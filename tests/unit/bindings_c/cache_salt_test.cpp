@@ -19,13 +19,13 @@ class CacheSalt : public AbiEngine {};
 
 TEST_F(CacheSalt, NoSaltBringsAnAdaptersPrefixesToOthers) {
   TempFolder folder;
-  const ModelSpec spec = load_model(kModel).spec;
+  const ModelSpec spec = load_model(kDemoModel).spec;
   const std::string file =
       folder.write("adapter", build_adapter(SyntheticAdapter{.rank = 4, .strength = 0.3F, .seed = 1}, spec).bytes());
   const std::string module = "warm=" + file;
   const char* const modules[] = {module.c_str()};
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-  params.model = kModel;
+  params.model = kDemoModel;
   params.lora_modules = modules;
   params.lora_module_count = 1;
   ASSERT_EQ(inflight_engine_create(&params, &engine_), INFLIGHT_OK) << inflight_last_error();

@@ -18,7 +18,7 @@
 
 namespace {
 
-using inflight::test::kModel;
+using inflight::test::kDemoModel;
 
 class PopulateKv : public inflight::test::AbiEngine {};
 
@@ -34,7 +34,7 @@ TEST_F(PopulateKv, FindsTheMemoryOfKvAtCreation) {
   nlohmann::json info;
   const auto grown = [&](uint8_t populate) {
     inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
+    params.model = kDemoModel;
     params.kv_blocks = 8192;
     params.populate_kv = populate;
     const int64_t before = resident_bytes();

@@ -18,7 +18,7 @@
 
 namespace {
 
-using inflight::test::kModel;
+using inflight::test::kDemoModel;
 
 class Refusals : public inflight::test::AbiEngine {
  protected:
@@ -28,7 +28,7 @@ class Refusals : public inflight::test::AbiEngine {
     inflight_engine_destroy(engine_);
     engine_ = nullptr;
     inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
-    params.model = kModel;
+    params.model = kDemoModel;
     change(params);
     EXPECT_EQ(inflight_engine_create(&params, &engine_), wanted) << inflight_last_error();
     return inflight_last_error();

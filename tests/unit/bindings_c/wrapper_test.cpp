@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 
 inflight::EngineOptions demo() {
   inflight::EngineOptions options;
-  options.model = inflight::test::kModel;
+  options.model = inflight::test::kDemoModel;
   return options;
 }
 

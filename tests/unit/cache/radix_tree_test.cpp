@@ -15,7 +15,7 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kWidth = 4;
+constexpr int32_t kBlockTokens = 4;
 
 TEST(PrefixKey, DependsOnEverythingBefore) {
   const std::vector<TokenId> a = {1, 2, 3, 4}, b = {1, 2, 3, 5};
@@ -26,7 +26,7 @@ TEST(PrefixKey, DependsOnEverythingBefore) {
 }
 
 TEST(RadixTree, EqualKeysWithDifferentContentAreTwoNodes) {
-  RadixTree tree(8, kWidth);
+  RadixTree tree(8, kBlockTokens);
   const std::vector<TokenId> a = {1, 2, 3, 4}, b = {9, 9, 9, 9};
   constexpr PrefixKey kSame = 42;
   tree.insert({kSame, 0, kNoBlock, a}, BlockId{0}, {}, 0);
@@ -46,7 +46,7 @@ TEST(RadixTree, EqualKeysWithDifferentContentAreTwoNodes) {
 }
 
 TEST(RadixTree, TakesNoContentTwice) {
-  RadixTree tree(8, kWidth);
+  RadixTree tree(8, kBlockTokens);
   const std::vector<TokenId> a = {1, 2, 3, 4};
   const PrefixKey first = child_key(root_key(0), a), second = child_key(first, a);
   EXPECT_TRUE(tree.insert({first, 0, kNoBlock, a}, BlockId{5}, {}, 0));
@@ -60,7 +60,7 @@ TEST(RadixTree, TakesNoContentTwice) {
 }
 
 TEST(RadixTree, KeepsParentsAndDepths) {
-  RadixTree tree(8, kWidth);
+  RadixTree tree(8, kBlockTokens);
   const std::vector<TokenId> a = {1, 2, 3, 4};
   const PrefixKey first = child_key(root_key(0), a), second = child_key(first, a);
   tree.insert({first, 0, kNoBlock, a}, BlockId{5}, {.priority = -1, .tenant = 3}, 100);
@@ -82,7 +82,7 @@ TEST(RadixTree, KeepsParentsAndDepths) {
 
 TEST(RadixTree, AgreesWithAMapOverRandomOperations) {
   constexpr int32_t kBlocks = 64;
-  RadixTree tree(kBlocks, kWidth);
+  RadixTree tree(kBlocks, kBlockTokens);
   using Path = std::pair<uint64_t, std::vector<TokenId>>;  // salt, every token from the start
   std::map<Path, BlockId> model;
   std::map<BlockId, Path> paths;
@@ -100,7 +100,7 @@ TEST(RadixTree, AgreesWithAMapOverRandomOperations) {
       path = it->second;
       key = tree.node(parent).key;
     }
-    std::vector<TokenId> tokens(kWidth, 0);
+    std::vector<TokenId> tokens(kBlockTokens, 0);
     tokens.back() = rng.between(0, 2);  // few contents, so that many coincide
     path.second.insert(path.second.end(), tokens.begin(), tokens.end());
     const RadixTree::Content content{child_key(key, tokens), path.first, parent, tokens};

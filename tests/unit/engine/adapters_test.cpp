@@ -12,11 +12,11 @@
 #include "support/expect_error.h"
 #include "support/synthetic_adapter.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
 
-constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
 constexpr const char* kNames[] = {"", "warm", "cold", "odd"};  // "": without an adapter
 
 class Adapters : public testing::Test {
@@ -29,7 +29,7 @@ class Adapters : public testing::Test {
 
   RuntimeOptions options(int32_t max_loras) {
     RuntimeOptions options;
-    options.model = kModel;
+    options.model = kDemoModel;
     options.scheduler.max_num_seqs = 6;
     options.host_driven = true;
     options.max_loras = max_loras;
@@ -70,7 +70,7 @@ class Adapters : public testing::Test {
   }
 
   TempFolder folder_;
-  ModelSpec spec_ = load_model(kModel).spec;
+  ModelSpec spec_ = load_model(kDemoModel).spec;
 };
 
 constexpr int32_t kLengths[] = {50, 20, 90, 33};

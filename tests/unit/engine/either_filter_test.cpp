@@ -27,8 +27,7 @@ class EitherFilterTest : public testing::Test {
   }
   [[nodiscard]] const Vocabulary& vocabulary() const { return tokenizer_->vocabulary(); }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ =
-      Tokenizer::create(load_vocabulary(source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::create(load_vocabulary(kDemoModel));
   GrammarStore store_{vocabulary(), {*vocabulary().eos()}};
 };
 

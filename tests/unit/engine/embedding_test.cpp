@@ -12,11 +12,10 @@
 #include "support/reference_model.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-constexpr const char* kModel = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
 
 std::vector<TokenId> prompt_of(int32_t length) {
   std::vector<TokenId> prompt;
@@ -44,7 +43,7 @@ std::vector<float> read(OutputStream* stream) {
 
 RuntimeOptions demo_options() {
   RuntimeOptions options;
-  options.model = kModel;
+  options.model = kDemoModel;
   return options;
 }
 
@@ -67,7 +66,7 @@ TEST(Embedding, OfWhichTokensIsWhatTheModelsFileStates) {
 }
 
 TEST(Embedding, IsWhatTheReferenceComputes) {
-  const LoadedModel model = load_model(kModel);
+  const LoadedModel model = load_model(kDemoModel);
   ReferenceModel reference(model);
   Runtime runtime(demo_options());
   for (const int32_t length : {1, 2, 16, 17, 63, 200}) {

@@ -28,7 +28,7 @@ class FaultyClock final : public Clock {
   mutable int readings_left_ = -1;
 };
 
-SubmitOptions request_of(int32_t n) {
+SubmitOptions choices_of(int32_t n) {
   SubmitOptions request{.prompt = {1, 2, 3}};
   request.sampling.max_tokens = 4;
   request.sampling.n = n;
@@ -58,11 +58,11 @@ TEST(EngineLoop, AFaultAnywhereInARoundEndsEveryStream) {
     EngineOptions options = EngineWorld::host_driven();
     options.clock = &clock;
     EngineWorld world(options);
-    OutputStream* const three = world.engine->submit(request_of(3));
-    OutputStream* const cancelled = world.engine->submit(request_of(1));
+    OutputStream* const three = world.engine->submit(choices_of(3));
+    OutputStream* const cancelled = world.engine->submit(choices_of(1));
     world.engine->cancel(cancelled->request());
     world.engine->reset_prefix_cache();
-    OutputStream* const last = world.engine->submit(request_of(1));
+    OutputStream* const last = world.engine->submit(choices_of(1));
     clock.throw_at(reading);
     try {
       world.engine->step();
@@ -90,7 +90,7 @@ TEST(EngineLoop, AnOverloadOfManyAnswersARequestIsSeen) {
   EngineWorld world(EngineWorld::host_driven());
   std::vector<OutputStream*> streams;
   for (int i = 0; i < 20; ++i) {  // eight rows run: a request ends in four steps, one comes in two
-    SubmitOptions request = request_of(8);
+    SubmitOptions request = choices_of(8);
     request.sampling.ignore_eos = true;
     streams.push_back(world.engine->submit(request));
     for (int k = 0; k < 2; ++k) world.engine->step();
@@ -141,7 +141,7 @@ TEST(EngineLoop, AStepThatWaitsForAGrammarKeepsDeadlines) {
   EngineOptions options = EngineWorld::host_driven();
   options.clock = &clock;
   EngineWorld world(options);
-  SubmitOptions request = request_of(1);
+  SubmitOptions request = choices_of(1);
   request.expiry = clock.now() + 20'000'000;
   std::atomic<bool> gave_up = false;
   OutputStream* const stream = world.engine->submit(request, [&](const std::stop_token& stop) {
@@ -161,11 +161,11 @@ TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
       EngineOptions options = EngineWorld::host_driven();
       options.overlap = overlap;
       EngineWorld world(options);
-      SubmitOptions filtered = request_of(2);
+      SubmitOptions filtered = choices_of(2);
       filtered.filter_sleeps = at == At::See;
       OutputStream* const stream =
           world.engine->submit(filtered, [at](const std::stop_token&) { return std::make_unique<Throwing>(at); });
-      OutputStream* const other = world.engine->submit(request_of(1));
+      OutputStream* const other = world.engine->submit(choices_of(1));
       world.run();
       for (const Answer& answer : read_answers(stream, 2)) {
         EXPECT_EQ(answer.last.finish, FinishReason::Error) << static_cast<int>(at);
@@ -181,9 +181,9 @@ TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
 TEST(EngineLoop, AFaultInTheMiddleOfARequestEndsAllOfIt) {
   EngineWorld world(EngineWorld::host_driven());
   OutputStream* const first =
-      world.engine->submit(request_of(3), [](const std::stop_token&) { return std::make_unique<Throwing>(At::Clone); });
+      world.engine->submit(choices_of(3), [](const std::stop_token&) { return std::make_unique<Throwing>(At::Clone); });
   EXPECT_TRUE(world.engine->step());  // its filter is made
-  OutputStream* const behind = world.engine->submit(request_of(2));
+  OutputStream* const behind = world.engine->submit(choices_of(2));
   EXPECT_THROW(world.engine->step(), Error);
   expect_all_ended(first, 3, "too much to follow");
   expect_all_ended(behind, 2, "too much to follow");

@@ -16,8 +16,6 @@
 namespace inflight::test {
 namespace {
 
-constexpr int32_t kVocabulary = TokenExecutor::kVocabulary;
-
 // The n-th output token is even or odd as n is.
 class Alternating final : public TokenFilter {
  public:
@@ -41,10 +39,10 @@ std::vector<TokenId> drawn_alone(const SubmitOptions& request, int32_t choice, b
   const auto prompt_count = static_cast<int32_t>(tokens.size());
   for (int32_t i = 0; i < sampling.max_tokens; ++i) {
     if (!alternating && !sampling.needs_logits(i)) {
-      tokens.push_back(oracle_next_token(tokens, kVocabulary, sampling.seed));
+      tokens.push_back(oracle_next_token(tokens, TokenExecutor::kVocabulary, sampling.seed));
       continue;
     }
-    std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+    std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     const std::vector<uint32_t> allowed(alternating ? 2 : 0, i % 2 == 0 ? 0x55555555U : 0xAAAAAAAAU);
     process_logits({.sampling = sampling,
                     .known_tokens = tokens,
@@ -160,7 +158,7 @@ TEST(GenerationOptions, TellLogprobsOfOutputAndPrompt) {
   ASSERT_EQ(batch.prompt_logprobs.size(), 99U);
   std::vector<TokenId> tokens = {request.prompt[0]};
   for (const PositionLogprobs& told : batch.prompt_logprobs) {
-    const auto logits = oracle_logits(tokens, kVocabulary);
+    const auto logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     tokens.push_back(request.prompt[tokens.size()]);
     EXPECT_NEAR(double{told.logprob}, log_probability(logits, tokens.back()), 1e-5);
     EXPECT_EQ(told.top.size(), 2U);
@@ -168,7 +166,7 @@ TEST(GenerationOptions, TellLogprobsOfOutputAndPrompt) {
   ASSERT_EQ(batch.tokens.size(), 6U);
   ASSERT_EQ(batch.top_logprobs.size(), 6U);
   for (size_t i = 0; i < batch.tokens.size(); ++i) {
-    const auto logits = oracle_logits(tokens, kVocabulary);
+    const auto logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     tokens.push_back(batch.tokens[i]);
     EXPECT_EQ(batch.tokens[i], 11);
     EXPECT_NEAR(double{batch.logprobs[i]}, log_probability(logits, 11), 1e-5);
@@ -186,7 +184,7 @@ TEST(GenerationOptions, TellLogprobsOfOutputAndPrompt) {
 TEST(GenerationOptions, EndTheRequestWhenEverythingIsBanned) {
   EngineWorld world(EngineWorld::host_driven());
   SubmitOptions banned{.prompt = {1, 2}}, other{.prompt = {3}};
-  for (TokenId token = 0; token < kVocabulary; ++token) banned.sampling.bad_words.push_back({token});
+  for (TokenId token = 0; token < TokenExecutor::kVocabulary; ++token) banned.sampling.bad_words.push_back({token});
   other.sampling.max_tokens = 5;
   OutputStream* const first = world.engine->submit(banned);
   OutputStream* const second = world.engine->submit(other);

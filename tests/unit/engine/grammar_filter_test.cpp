@@ -15,12 +15,11 @@
 #include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 #include "text/detokenizer.h"
 
 namespace inflight::test {
 namespace {
-
-constexpr int32_t kVocabulary = TokenExecutor::kVocabulary;
 
 // After a multiple of 3 come token % 7 tokens, counting up from 40.
 std::vector<TokenId> forced_after(TokenId token) {
@@ -46,7 +45,7 @@ std::vector<TokenId> output_of(const SubmitOptions& request, int32_t choice, boo
   sampling.seed = choice_seed(sampling.seed, choice);
   const auto end = tokens.size() + static_cast<size_t>(sampling.max_tokens);
   while (tokens.size() < end) {
-    const std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+    const std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     tokens.push_back(draw_token(logits, sampling, static_cast<int32_t>(tokens.size())).token);
     for (const TokenId token : forced_after(tokens.back())) {
       if (forcing && tokens.size() < end) tokens.push_back(token);
@@ -103,7 +102,7 @@ TEST(GrammarFilter, NothingIsForcedWhereProbabilitiesAreTold) {
 
 TEST(GrammarFilter, ALongChoicelessTextTakesFewSteps) {
   RuntimeOptions options;
-  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.model = kDemoModel;
   options.scheduler.max_num_seqs = 4;
   Runtime runtime(options);
   const Tokenizer& tokenizer = runtime.require_tokenizer();

@@ -10,6 +10,7 @@
 
 #include "engine/runtime.h"
 #include "support/engine_world.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -19,7 +20,7 @@ constexpr int32_t kContinued = 64;
 
 std::vector<std::vector<TokenId>> serve(const std::vector<SubmitOptions>& requests, KvType kv) {
   RuntimeOptions options;
-  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.model = kDemoModel;
   options.host_driven = true;
   options.kv_type = kv;
   options.scheduler.max_num_seqs = 64;

@@ -19,6 +19,7 @@
 #include "support/engine_world.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -34,7 +35,7 @@ struct Setting {
   int32_t chunk = 0;  // long_prefill_token_threshold; 0 = none
   int32_t block_size = 16;
   bool prefix_caching = true;
-  std::string model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  std::string model = kDemoModel;
   std::optional<KvType> kv;  // none: the device's default
   double offloading_gib = 0.0;
 };

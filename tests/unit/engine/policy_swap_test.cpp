@@ -11,11 +11,10 @@
 #include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-std::string shipped(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 template <typename Content>
 int64_t count_of(const std::vector<TraceRecord>& records) {
@@ -66,8 +65,8 @@ TEST_F(PolicySwap, ReplaysFromTheStepAtWhichItTookPlace) {
                                                        {"random", "slack"},
                                                        {"sieve", "s3fifo"},
                                                        {"gdsf", "lof"},
-                                                       {shipped("sjf"), shipped("vtc")},
-                                                       {shipped("s3fifo"), shipped("lpm")}};
+                                                       {shipped_plugin("sjf"), shipped_plugin("vtc")},
+                                                       {shipped_plugin("s3fifo"), shipped_plugin("lpm")}};
   for (const auto& [first, second] : swaps) {
     const ReplayResult result = replay_trace(record(first, second), {});
     EXPECT_FALSE(result.difference) << first << " " << second << " step " << result.difference->step << "\nrecorded "
@@ -78,7 +77,7 @@ TEST_F(PolicySwap, ReplaysFromTheStepAtWhichItTookPlace) {
 
 // Recordings from before trials were recorded: the policy takes over where the recording says so.
 TEST_F(PolicySwap, ReplaysWithoutTheBeginOfTheTrial) {
-  for (const std::string& policy : {std::string("sjf"), shipped("sjf")}) {
+  for (const std::string& policy : {std::string("sjf"), shipped_plugin("sjf")}) {
     auto records = record(policy, "lru");
     EXPECT_EQ(
         std::erase_if(records, [](const TraceRecord& r) { return std::holds_alternative<TraceTrial>(r.content); }), 2U);

@@ -10,13 +10,14 @@
 
 #include "support/cache_folder.h"
 #include "support/expect_error.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
 
 RuntimeOptions demo_options() {
   RuntimeOptions options;
-  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.model = kDemoModel;
   options.scheduler.max_num_seqs = 4;
   return options;
 }

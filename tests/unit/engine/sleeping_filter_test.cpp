@@ -22,7 +22,6 @@
 namespace inflight::test {
 namespace {
 
-constexpr int32_t kVocabulary = TokenExecutor::kVocabulary;
 constexpr TokenId kAllowedMax = 11;  // under the filter
 
 // Wakes behind a multiple of 5, if the next token is even.
@@ -54,7 +53,7 @@ struct Expected {
   bool filtered = false;
 };
 
-Expected output_of(const SubmitOptions& request, int32_t choice) {
+Expected expected_of(const SubmitOptions& request, int32_t choice) {
   std::vector<TokenId> tokens = request.prompt;
   SamplingParams sampling = request.sampling;
   sampling.seed = choice_seed(sampling.seed, choice);
@@ -62,9 +61,9 @@ Expected output_of(const SubmitOptions& request, int32_t choice) {
   int32_t by_host_from = std::numeric_limits<int32_t>::max();  // the test's device draws otherwise than its host
   TokenId before = 1;
   for (int32_t i = 0; i < sampling.max_tokens; ++i) {
-    TokenId token = oracle_next_token(tokens, kVocabulary, sampling.seed);
+    TokenId token = oracle_next_token(tokens, TokenExecutor::kVocabulary, sampling.seed);
     if (i >= by_host_from || i < sampling.min_tokens) {
-      std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+      std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
       if (expected.filtered) {
         std::fill(logits.begin() + kAllowedMax + 1, logits.end(), -std::numeric_limits<float>::infinity());
       }
@@ -103,7 +102,7 @@ TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
       for (auto& [request, stream] : sent) {
         const auto answers = read_answers(stream, request.sampling.n);
         for (int32_t k = 0; k < request.sampling.n; ++k) {
-          const Expected expected = output_of(request, k);
+          const Expected expected = expected_of(request, k);
           EXPECT_EQ(answers[static_cast<size_t>(k)].tokens, expected.tokens);
           ++(expected.filtered ? filtered : free);
         }
@@ -135,8 +134,7 @@ class SleepingFilterText : public testing::Test {
         vocabulary_, trigger, at_begin};
   }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ =
-      Tokenizer::create(load_vocabulary(source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::create(load_vocabulary(kDemoModel));
   const Vocabulary& vocabulary_ = tokenizer_->vocabulary();
   GrammarStore store_{vocabulary_, {*vocabulary_.eos()}};
 };

@@ -10,6 +10,7 @@
 #include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -57,7 +58,7 @@ struct Found {
 
 Found demo_answers(int32_t speculative_tokens) {
   RuntimeOptions options;
-  options.model = INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-f16.gguf";
+  options.model = kDemoModel;
   options.scheduler.max_num_seqs = 8;
   options.scheduler.num_speculative_tokens = speculative_tokens;
   Runtime runtime(options);

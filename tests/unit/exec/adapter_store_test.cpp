@@ -23,9 +23,9 @@ namespace inflight {
 namespace {
 
 // A small model on the device with places for adapters.
-class World {
+class AdapterWorld {
  public:
-  explicit World(TensorType type, int32_t max_loras = 2)
+  explicit AdapterWorld(TensorType type, int32_t max_loras = 2)
       : synthetic_{.matrix_type = type},
         model_(load_model(folder_.write("model.gguf", test::build_model(synthetic_).bytes()))),
         store_(model_.spec, 24),
@@ -93,7 +93,7 @@ double distance(const std::vector<float>& found, const std::vector<double>& trut
 }
 
 TEST(AdapterStore, LogitsAreThoseOfMergedWeights) {
-  World world(TensorType::F32);
+  AdapterWorld world(TensorType::F32);
   const std::vector<double> plain = world.truth({});
   EXPECT_LT(distance(world.logits(0), plain), 1e-5);
   std::vector<test::SyntheticAdapter> adapters;
@@ -116,7 +116,7 @@ TEST(AdapterStore, LogitsAreThoseOfMergedWeights) {
 
 // The rows that A reads are floats also where the model's own weights read them as bytes.
 TEST(AdapterStore, OnAQuantisedModelTheProductsAreAsExact) {
-  World world(TensorType::Q8_0);
+  AdapterWorld world(TensorType::Q8_0);
   const test::SyntheticAdapter adapter{.rank = 8, .alpha = 24.0F, .seed = 3};
   const auto held = world.load("a", adapter);
   const double plain = distance(world.logits(0), world.truth({}));
@@ -127,7 +127,7 @@ TEST(AdapterStore, OnAQuantisedModelTheProductsAreAsExact) {
 
 // One slot, several adapters in turn: what was there before leaves no trace, and who comes back is as before.
 TEST(AdapterStore, AdaptersTakeTurnsInASlot) {
-  World world(TensorType::F32, 1);
+  AdapterWorld world(TensorType::F32, 1);
   const auto large = world.load("large", {.rank = 24, .seed = 1});
   const auto small = world.load("small", {.rank = 2, .targets = {"attn_v", "ffn_down"}, .seed = 2});
   const std::vector<float> first = world.logits(large.id()), second = world.logits(small.id());
@@ -138,7 +138,7 @@ TEST(AdapterStore, AdaptersTakeTurnsInASlot) {
 }
 
 TEST(AdapterStore, NamesAreTakenOnceAndIdsNeverAgain) {
-  World world(TensorType::F32);
+  AdapterWorld world(TensorType::F32);
   AdapterStore& store = world.store();
   INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "there is no adapter 'x', loaded: none", [&] { (void)store.lease("x"); });
   AdapterLease first = world.load("x", {.rank = 3});

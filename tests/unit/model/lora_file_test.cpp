@@ -18,14 +18,14 @@ namespace {
 
 constexpr const char* kTargetNames[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
 
-LoraFile load(const GgufWriter& writer, int32_t rank_max = 16) {
+LoraFile load_adapter(const GgufWriter& writer, int32_t rank_max = 16) {
   const TempFolder folder;
   return load_lora(folder.write("a.gguf", writer.bytes()), SyntheticModel::small_spec(), rank_max);
 }
 
 void expect_refused(ErrorCode code, const char* text, const GgufWriter& writer, int32_t rank_max = 16) {
-  INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load(writer, rank_max); });
-  INFLIGHT_EXPECT_ERROR(code, "a.gguf: ", [&] { (void)load(writer, rank_max); });
+  INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load_adapter(writer, rank_max); });
+  INFLIGHT_EXPECT_ERROR(code, "a.gguf: ", [&] { (void)load_adapter(writer, rank_max); });
 }
 
 struct Keys {
@@ -78,13 +78,13 @@ TEST(LoraFile, IsReadAsWritten) {
 // llama.cpp's rule: no alpha, or alpha 0, is a factor of 1.
 TEST(LoraFile, WithoutAlphaTheFactorIsOne) {
   for (const float alpha : {-1.0F, 0.0F}) {
-    const LoraFile lora = load(build_adapter({.alpha = alpha}, SyntheticModel::small_spec()));
+    const LoraFile lora = load_adapter(build_adapter({.alpha = alpha}, SyntheticModel::small_spec()));
     EXPECT_EQ(lora.scale(lora.layers[0][0]), 1.0F);
   }
 }
 
 TEST(LoraFile, AMatrixMayBeLeftOut) {
-  const LoraFile lora = load(build_adapter({.targets = {"attn_v"}}, SyntheticModel::small_spec()));
+  const LoraFile lora = load_adapter(build_adapter({.targets = {"attn_v"}}, SyntheticModel::small_spec()));
   EXPECT_TRUE(lora.layers[1][static_cast<size_t>(LoraTarget::Value)].a.present());
   EXPECT_FALSE(lora.layers[1][static_cast<size_t>(LoraTarget::Query)].a.present());
 }
@@ -126,7 +126,7 @@ TEST(LoraFile, RefusesTensorsThatDoNotFit) {
     add(writer, "blk.0.ffn_up.weight.lora_a", depth, rank_a);
     return add(writer, "blk.0.ffn_up.weight.lora_b", rank_b, outputs);
   };
-  EXPECT_EQ(load(pair(64, 4, 4, 96)).rank, 4);
+  EXPECT_EQ(load_adapter(pair(64, 4, 4, 96)).rank, 4);
   for (const GgufWriter& wrong : {pair(63, 4, 4, 96), pair(64, 4, 5, 96), pair(64, 4, 4, 95), pair(4, 64, 96, 4)}) {
     expect_refused(ErrorCode::CorruptFile, "do not fit, expected [64, R] and [R, 96]", wrong);
   }

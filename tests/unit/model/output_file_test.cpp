@@ -20,16 +20,16 @@ size_t files_in(const TempFolder& folder) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> text_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 TEST(OutputFile, AppearsWithItsWholeContentOnly) {
   const TempFolder folder;
   const std::string path = folder.write("out", std::string("old"));
   {
     OutputFile file(path, 6);
-    file.write(bytes_of("abc"));
+    file.write(text_bytes("abc"));
     EXPECT_EQ(read_file(path), "old");
-    file.write(bytes_of("def"));
+    file.write(text_bytes("def"));
     file.commit();
   }
   EXPECT_EQ(read_file(path), "abcdef");
@@ -43,7 +43,7 @@ TEST(OutputFile, WhatAKilledProcessOfTheSameNumberLeftIsNotInTheWay) {
   folder.write("out." + std::to_string(::getpid()) + ".partial", std::string("left"));
   OutputFile file(path, 3), other(path, 3);
   for (OutputFile* each : {&file, &other}) {
-    each->write(bytes_of("abc"));
+    each->write(text_bytes("abc"));
     each->commit();
   }
   EXPECT_EQ(read_file(path), "abc");
@@ -54,7 +54,7 @@ TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
   const std::string path = folder.write("out", std::string("old"));
   {
     OutputFile file(path, 3);
-    file.write(bytes_of("abc"));
+    file.write(text_bytes("abc"));
   }
   EXPECT_EQ(read_file(path), "old");
   EXPECT_EQ(files_in(folder), 1U);
@@ -71,7 +71,7 @@ TEST(OutputFile, OfAKilledProcessLeavesNothing) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     OutputFile file(folder.file("out"), 3);
-    file.write(bytes_of("abc"));
+    file.write(text_bytes("abc"));
     ::_exit(0);  // no destructor runs
   }
   int status = -1;

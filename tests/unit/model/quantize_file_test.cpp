@@ -59,7 +59,7 @@ void expect_same_metadata(const GgufFile& actual, const GgufFile& expected) {
 
 TEST(QuantizeFile, MakesTheDemoModelsQ8File) {
   const TempFolder folder;
-  const std::string input = source_path("models/tinyworld/tinyworld-f16.gguf");
+  const std::string input = kDemoModel;
   const GgufFile output(convert(folder, input, TensorType::Q8_0));
   const GgufFile golden(source_path("models/tinyworld/tinyworld-q8_0.gguf"));
   expect_same_tensors(output, golden);
@@ -69,7 +69,7 @@ TEST(QuantizeFile, MakesTheDemoModelsQ8File) {
 
 TEST(QuantizeFile, ConvertsBetweenFloatsWithoutLoss) {
   const TempFolder folder;
-  const GgufFile input(source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const GgufFile input(kDemoModel);
   const std::string wide = folder.file("wide.gguf");
   std::filesystem::rename(convert(folder, input.path(), TensorType::F32), wide);
   EXPECT_EQ(GgufFile(wide).find_tensor("token_embd.weight")->bytes.size(), 1024U * 256 * 4);

@@ -62,7 +62,7 @@ nlohmann::json golden_cases() {
 // The smallest gap between the two best logits of any step is 0.0036, hundreds of times float32's
 // error: every greedy token counts.
 TEST(DemoModel, HasTheLogitsAndGreedyTokensOfTransformers) {
-  const LoadedModel model = load_model(source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const LoadedModel model = load_model(kDemoModel);
   ReferenceModel reference(model);
   const auto cases = golden_cases();
   EXPECT_EQ(cases.size(), kSlow ? 4U : 15U);

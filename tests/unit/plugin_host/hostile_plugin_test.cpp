@@ -60,12 +60,12 @@ std::vector<std::string> plans_with(SchedulePolicy* policy) {
   return plans;
 }
 
-struct Fault {
+struct HostileFault {
   const char* name;
   const char* reason;
   const char* says;
 };
-class HostilePolicy : public testing::TestWithParam<Fault> {
+class HostilePolicy : public testing::TestWithParam<HostileFault> {
  protected:
   TempFolder folder_;
 };
@@ -99,18 +99,23 @@ TEST_P(HostilePolicy, IsTakenOutAndReported) {
   EXPECT_EQ(report["recent_calls"].back()["op"], "score");
   EXPECT_EQ(report["host"]["name"], "inflight");
 }
-INSTANTIATE_TEST_SUITE_P(
-    All, HostilePolicy,
-    testing::Values(Fault{"segv", "crash", "crashed with SIGSEGV"}, Fault{"abort", "crash", "crashed with SIGABRT"},
-                    Fault{"divide", "crash", "crashed with SIGFPE"}, Fault{"illegal", "crash", "crashed with SIGILL"},
-                    Fault{"overflow", "crash", "crashed with SIG"}, Fault{"bad_text", "crash", "crashed with SIGSEGV"},
-                    Fault{"throw", "abi", "let an exception: not my day out"},
-                    Fault{"throw_int", "abi", "let an exception of unknown type out"},
-                    Fault{"loop", "stuck", "did not return within 30 ms"},
-                    Fault{"loop_malloc", "stuck", "did not return"}, Fault{"loop_log", "stuck", "did not return"},
-                    Fault{"sleep", "stuck", "did not return"}, Fault{"nap", "stuck", "did not return within 30 ms"},
-                    Fault{"pipe", "stuck", "did not return"}, Fault{"lock", "stuck", "did not return"}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, HostilePolicy,
+                         testing::Values(HostileFault{"segv", "crash", "crashed with SIGSEGV"},
+                                         HostileFault{"abort", "crash", "crashed with SIGABRT"},
+                                         HostileFault{"divide", "crash", "crashed with SIGFPE"},
+                                         HostileFault{"illegal", "crash", "crashed with SIGILL"},
+                                         HostileFault{"overflow", "crash", "crashed with SIG"},
+                                         HostileFault{"bad_text", "crash", "crashed with SIGSEGV"},
+                                         HostileFault{"throw", "abi", "let an exception: not my day out"},
+                                         HostileFault{"throw_int", "abi", "let an exception of unknown type out"},
+                                         HostileFault{"loop", "stuck", "did not return within 30 ms"},
+                                         HostileFault{"loop_malloc", "stuck", "did not return"},
+                                         HostileFault{"loop_log", "stuck", "did not return"},
+                                         HostileFault{"sleep", "stuck", "did not return"},
+                                         HostileFault{"nap", "stuck", "did not return within 30 ms"},
+                                         HostileFault{"pipe", "stuck", "did not return"},
+                                         HostileFault{"lock", "stuck", "did not return"}),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(HostilePolicyAlone, CrashingInCreateIsAnError) {
   try {

@@ -15,29 +15,28 @@
 
 #include "base/error.h"
 #include "support/expect_error.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 std::vector<CheckResult> check(const CheckOptions& options) {
   return check_plugin(options, [](const CheckResult&) {});
 }
 
-struct Fault {
+struct CheckedFault {
   const char* file;
   const char* fault;  // value of the parameter; "" = it has none
   const char* group;
   const char* says;
 };
-std::string name_of(const testing::TestParamInfo<Fault>& test) {
+std::string name_of(const testing::TestParamInfo<CheckedFault>& test) {
   std::string name = std::string(test.param.file) + "_" + test.param.fault + "_" + test.param.group;
   std::ranges::replace(name, '-', '_');
   return name;
 }
 
-class FoundByCheck : public testing::TestWithParam<Fault> {};
+class FoundByCheck : public testing::TestWithParam<CheckedFault> {};
 
 TEST_P(FoundByCheck, NamesThePlaceAndTheMistake) {
   const auto& [file, fault, group, says] = GetParam();
@@ -61,41 +60,45 @@ TEST_P(FoundByCheck, NamesThePlaceAndTheMistake) {
 INSTANTIATE_TEST_SUITE_P(
     All, FoundByCheck,
     testing::Values(
-        Fault{"hostile", "segv", "ops", "test.hostile: score(), call"}, Fault{"hostile", "abort", "ops", "SIGABRT"},
-        Fault{"hostile", "divide", "ops", "crashed with SIGFPE"}, Fault{"hostile", "overflow", "ops", "crashed with"},
-        Fault{"hostile", "throw", "ops", "score(), call 21 with seed 1: let an exception: not my day out"},
-        Fault{"hostile", "loop", "ops", "did not return within 1 s"},
-        Fault{"hostile", "sleep", "liveness", "did not return within 1 s"},
-        Fault{"hostile", "throw", "liveness", "let an exception: not my day out"},
-        Fault{"faulty", "index_out_of_range", "ops", "order(), call"}, Fault{"faulty", "duplicate", "ops", "twice"},
-        Fault{"faulty", "too_many", "ops", "there was room for"},
-        Fault{"faulty", "error", "ops", "returned -5 no idea"},
-        Fault{"faulty", "unknown_status", "ops", "unknown status 12345"},
-        Fault{"faulty", "unknown_decision", "ops", "admit(), call"},
-        Fault{"faulty", "bad_victim", "ops", "allowed: below"}, Fault{"faulty", "quit", "ops", "asked to be taken out"},
-        Fault{"faulty", "zero_plan", "liveness", "let nothing run"},
-        Fault{"faulty_evict", "unwritten", "ops", "test.faulty-rank: rank(), call"},
-        Fault{"sneaky", "write", "ops", "score(), call"}, Fault{"sneaky", "keep", "ops", "crashed with SIGSEGV"},
-        Fault{"sneaky", "behind", "ops", "wrote behind the end"},
-        Fault{"sneaky", "free_own", "create", "create() and destroy() freed 3 allocations that it had not made"},
-        Fault{"sneaky", "free_own", "ops", "freed 3 allocations that it had not made"},
-        Fault{"sneaky", "metric", "ops", "gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*"},
-        Fault{"sneaky", "late_metric", "ops", "with seed 1: gave a metric the name ''"},
-        Fault{"sneaky", "address", "determinism", "moved by 8"},
-        Fault{"sneaky", "garbage", "determinism", "filled with"},
-        Fault{"sneaky", "shared", "determinism", "share state"},
-        Fault{"sneaky", "save_drifts", "state", "gives other bytes"},
-        Fault{"sneaky", "save_hasty", "state", "one by one"},
-        Fault{"sneaky", "load_anything", "state", "load() accepts"},
-        Fault{"sneaky", "load_any_version", "state", "a version that it does not know"},
-        Fault{"no_symbol", "", "file", "does not export"}, Fault{"minor", "", "query", "needs plugin ABI 1.99"},
-        Fault{"pointer", "", "query", "SIGSEGV"}),
+        CheckedFault{"hostile", "segv", "ops", "test.hostile: score(), call"},
+        CheckedFault{"hostile", "abort", "ops", "SIGABRT"},
+        CheckedFault{"hostile", "divide", "ops", "crashed with SIGFPE"},
+        CheckedFault{"hostile", "overflow", "ops", "crashed with"},
+        CheckedFault{"hostile", "throw", "ops", "score(), call 21 with seed 1: let an exception: not my day out"},
+        CheckedFault{"hostile", "loop", "ops", "did not return within 1 s"},
+        CheckedFault{"hostile", "sleep", "liveness", "did not return within 1 s"},
+        CheckedFault{"hostile", "throw", "liveness", "let an exception: not my day out"},
+        CheckedFault{"faulty", "index_out_of_range", "ops", "order(), call"},
+        CheckedFault{"faulty", "duplicate", "ops", "twice"},
+        CheckedFault{"faulty", "too_many", "ops", "there was room for"},
+        CheckedFault{"faulty", "error", "ops", "returned -5 no idea"},
+        CheckedFault{"faulty", "unknown_status", "ops", "unknown status 12345"},
+        CheckedFault{"faulty", "unknown_decision", "ops", "admit(), call"},
+        CheckedFault{"faulty", "bad_victim", "ops", "allowed: below"},
+        CheckedFault{"faulty", "quit", "ops", "asked to be taken out"},
+        CheckedFault{"faulty", "zero_plan", "liveness", "let nothing run"},
+        CheckedFault{"faulty_evict", "unwritten", "ops", "test.faulty-rank: rank(), call"},
+        CheckedFault{"sneaky", "write", "ops", "score(), call"},
+        CheckedFault{"sneaky", "keep", "ops", "crashed with SIGSEGV"},
+        CheckedFault{"sneaky", "behind", "ops", "wrote behind the end"},
+        CheckedFault{"sneaky", "free_own", "create", "create() and destroy() freed 3 allocations that it had not made"},
+        CheckedFault{"sneaky", "free_own", "ops", "freed 3 allocations that it had not made"},
+        CheckedFault{"sneaky", "metric", "ops", "gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*"},
+        CheckedFault{"sneaky", "late_metric", "ops", "with seed 1: gave a metric the name ''"},
+        CheckedFault{"sneaky", "address", "determinism", "moved by 8"},
+        CheckedFault{"sneaky", "garbage", "determinism", "filled with"},
+        CheckedFault{"sneaky", "shared", "determinism", "share state"},
+        CheckedFault{"sneaky", "save_drifts", "state", "gives other bytes"},
+        CheckedFault{"sneaky", "save_hasty", "state", "one by one"},
+        CheckedFault{"sneaky", "load_anything", "state", "load() accepts"},
+        CheckedFault{"sneaky", "load_any_version", "state", "a version that it does not know"},
+        CheckedFault{"no_symbol", "", "file", "does not export"},
+        CheckedFault{"minor", "", "query", "needs plugin ABI 1.99"}, CheckedFault{"pointer", "", "query", "SIGSEGV"}),
     name_of);
 
 TEST(PluginCheck, FindsNothingInShippedPolicies) {
   for (const char* name : {"fcfs", "lru", "vtc", "s3fifo"}) {
-    for (const CheckResult& result :
-         check({.path = std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so", .calls = 300})) {
+    for (const CheckResult& result : check({.path = shipped_plugin(name), .calls = 300})) {
       EXPECT_NE(result.status, CheckStatus::Failed) << name << ": " << result.name << ": " << result.message;
     }
   }

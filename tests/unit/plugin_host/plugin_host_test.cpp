@@ -23,12 +23,10 @@
 #include "plugin_host/plugin_registry.h"
 #include "support/loaded_policies.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
-std::string shipped_plugin(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 WorldOptions pressed_world() {
   WorldOptions options;

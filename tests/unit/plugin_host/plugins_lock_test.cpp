@@ -14,12 +14,10 @@
 #include "plugin_host/plugin_file.h"
 #include "plugin_host/plugin_registry.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-std::string shipped(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
-std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 const std::string kHash(64, 'a');
 
@@ -70,18 +68,19 @@ class LockedFiles : public testing::Test {
 };
 
 TEST_F(LockedFiles, AreLoadedOnlyAsListed) {
-  const std::string hash = sha256_of_file(shipped("fcfs"));
+  const std::string hash = sha256_of_file(shipped_plugin("fcfs"));
   lock("require_lock = true\n" + hash + " org.inflight.fcfs\n");
-  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(shipped("fcfs"))));
-  EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped("lru"))); }).find("which requires it"),
+  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(shipped_plugin("fcfs"))));
+  EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped_plugin("lru"))); }).find("which requires it"),
             std::string::npos);
   lock(kHash + " org.inflight.fcfs\n");
-  EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped("fcfs"))); }).find("is not what plugins.lock"),
-            std::string::npos);
-  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(shipped("lru"))));
+  EXPECT_NE(
+      error_of([&] { static_cast<void>(PluginModule::load(shipped_plugin("fcfs"))); }).find("is not what plugins.lock"),
+      std::string::npos);
+  EXPECT_NO_THROW(static_cast<void>(PluginModule::load(shipped_plugin("lru"))));
   std::filesystem::permissions(folder_.file("plugins.lock"), std::filesystem::perms::others_write,
                                std::filesystem::perm_options::add);
-  EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped("lru"))); }).find("the lock file"),
+  EXPECT_NE(error_of([&] { static_cast<void>(PluginModule::load(shipped_plugin("lru"))); }).find("the lock file"),
             std::string::npos);
 }
 
@@ -90,7 +89,7 @@ TEST_F(LockedFiles, AreNotLoadedWhenTheLockCannotBeRead) {
   namespace fs = std::filesystem;
   const auto error_with = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 1);
-    const std::string error = error_of([] { static_cast<void>(PluginModule::load(shipped("fcfs"))); });
+    const std::string error = error_of([] { static_cast<void>(PluginModule::load(shipped_plugin("fcfs"))); });
     ::unsetenv(variable);
     return error;
   };
@@ -120,11 +119,11 @@ TEST(PluginFileHash, ReplacedFileIsLoadedAnew) {
   namespace fs = std::filesystem;
   const TempFolder folder;
   const std::string path = folder.file("policy.ifp.so");
-  fs::copy_file(shipped("fcfs"), path);
+  fs::copy_file(shipped_plugin("fcfs"), path);
   PluginRegistry registry;
   const PluginModule& first = registry.load(path);
   EXPECT_EQ(&registry.load(path), &first);
-  fs::copy_file(shipped("edf"), folder.file("next"));
+  fs::copy_file(shipped_plugin("edf"), folder.file("next"));
   fs::rename(folder.file("next"), path);
   const PluginModule& second = registry.load(path);
   EXPECT_STREQ(second.policies()[0]->id, "org.inflight.edf");
@@ -149,7 +148,7 @@ TEST(PluginFile, ThatIsRefusedLeavesNoDescriptorBehind) {
 // dlopen knows what is loaded by its name, and that is the descriptor's number.
 TEST(PluginFile, ThatIsRefusedButCannotBeUnloadedIsNotTakenForTheNext) {
   EXPECT_THROW(static_cast<void>(PluginModule::load(test_plugin("resident"))), Error);
-  EXPECT_STREQ(PluginModule::load(shipped("fcfs"))->policies()[0]->id, "org.inflight.fcfs");
+  EXPECT_STREQ(PluginModule::load(shipped_plugin("fcfs"))->policies()[0]->id, "org.inflight.fcfs");
 }
 
 }  // namespace

@@ -12,12 +12,10 @@
 #include "base/log.h"
 #include "plugin_host/policy_state.h"
 #include "support/loaded_policies.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
-
-std::string shipped(const std::string& name) { return std::string(SHIPPED_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
-std::string test_plugin(const std::string& name) { return std::string(TEST_PLUGIN_DIR) + "/" + name + ".ifp.so"; }
 
 WorldOptions pressed() {
   WorldOptions options;
@@ -78,7 +76,7 @@ TEST(PolicySlots, ACandidateChangesNothingUntilItTakesOver) {
   for (const char* candidate : {"lof", "random", "vtc", "lpm", "itl-target"}) {
     SwapWorld alone, swapped;
     EXPECT_EQ(swapped.run(40), alone.run(40));
-    swapped.replace_schedule(shipped(candidate));
+    swapped.replace_schedule(shipped_plugin(candidate));
     const auto steps = static_cast<int>(PolicySlots::kShadowSteps) - 1;
     EXPECT_EQ(swapped.run(steps), alone.run(steps)) << candidate;
     EXPECT_TRUE(swapped.slots().on_trial());
@@ -99,12 +97,12 @@ TEST(PolicySlots, ACandidateChangesNothingUntilItTakesOver) {
 TEST(PolicySlots, TheSamePolicyAgreesOnEverythingAndAnotherDoesNot) {
   SwapWorld same;
   same.run(40);
-  same.replace_schedule(shipped("fcfs"));
+  same.replace_schedule(shipped_plugin("fcfs"));
   same.run(70);
   EXPECT_GT(same.slots().last_swap()->counts.order.all, 5);
   EXPECT_EQ(same.slots().last_swap()->counts.order.differing, 0);
   EXPECT_EQ(same.slots().last_swap()->counts.victims.differing, 0);
-  same.replace_schedule(shipped("random"));
+  same.replace_schedule(shipped_plugin("random"));
   same.run(70);
   EXPECT_GT(same.slots().last_swap()->counts.order.differing, 0);
   same.finish();
@@ -142,9 +140,9 @@ TEST(PolicySlots, AMistakeOnTrialKeepsTheOldPolicy) {
 TEST(PolicySlots, AnotherCandidateReplacesTheOneOnTrial) {
   SwapWorld world;
   world.run(20);
-  world.replace_schedule(shipped("lof"));
+  world.replace_schedule(shipped_plugin("lof"));
   world.run(10);
-  world.replace_schedule(shipped("edf"));
+  world.replace_schedule(shipped_plugin("edf"));
   world.run(70);
   EXPECT_EQ(in_force(world.slots()), "org.inflight.edf");
   EXPECT_EQ(world.slots().takeover_count(), 1);
@@ -156,7 +154,7 @@ TEST(PolicySlots, EvictionStrategiesAreReplacedTheSameWay) {
     SwapWorld alone, swapped;
     alone.run(60);
     swapped.run(60);
-    swapped.replace_eviction(shipped(candidate));
+    swapped.replace_eviction(shipped_plugin(candidate));
     const auto steps = static_cast<int>(PolicySlots::kShadowSteps) - 1;
     EXPECT_EQ(swapped.run(steps), alone.run(steps)) << candidate;
     EXPECT_TRUE(swapped.slots().trial(INFLIGHT_KIND_EVICT)) << candidate;
@@ -183,7 +181,7 @@ std::string state_of(PolicyInstance& instance) {
 TEST(PolicySlots, WhoIsInForceIsNotToldAgainOfRequestsThatCandidatesLearnOf) {
   SwapWorld alone("vtc"), swapped("vtc");
   EXPECT_EQ(swapped.run(40), alone.run(40));
-  swapped.replace_schedule(shipped("lof"));
+  swapped.replace_schedule(shipped_plugin("lof"));
   swapped.replace_schedule(std::string(TEST_PLUGIN_DIR) + "/hostile.ifp.so:fault=segv");  // before any step
   EXPECT_EQ(swapped.run(400), alone.run(400));
   EXPECT_EQ(in_force(swapped.slots()), "org.inflight.vtc");
@@ -194,7 +192,7 @@ TEST(PolicySlots, StateIsHandedOver) {
   SwapWorld kept("vtc"), swapped("vtc");
   kept.run(50);
   swapped.run(50);
-  swapped.replace_schedule(shipped("vtc"));
+  swapped.replace_schedule(shipped_plugin("vtc"));
   EXPECT_EQ(swapped.run(66), kept.run(66));
   EXPECT_EQ(swapped.slots().takeover_count(), 1);
   EXPECT_GT(state_of(kept.slots().schedule().instance()).size(), 8U);
@@ -204,7 +202,8 @@ TEST(PolicySlots, StateIsHandedOver) {
 }
 
 TEST(PolicyState, GoesToTheSamePolicyOfAFittingVersionOnly) {
-  const auto vtc = make_schedule_policy("vtc", setup(), {}), file = make_schedule_policy(shipped("vtc"), setup(), {});
+  const auto vtc = make_schedule_policy("vtc", setup(), {}),
+             file = make_schedule_policy(shipped_plugin("vtc"), setup(), {});
   const auto fcfs = make_schedule_policy("fcfs", setup(), {});
   const auto sneaky = make_schedule_policy(test_plugin("sneaky"), setup(), {});
   EXPECT_TRUE(can_hand_over_state(vtc->instance(), file->instance()));

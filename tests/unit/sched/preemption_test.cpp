@@ -11,7 +11,7 @@
 namespace inflight::test {
 namespace {
 
-WorldOptions world_of(int32_t slots, int32_t blocks) {
+WorldOptions small_world(int32_t slots, int32_t blocks) {
   WorldOptions world;
   world.config = {
       .max_num_seqs = slots, .max_num_batched_tokens = 128, .max_model_len = blocks * 4, .max_requests = 4096};
@@ -33,7 +33,7 @@ uint64_t first_preempted(SchedulerWorld& world) {
 TEST(Preemption, EverybodyFinishesUnderPressure) {
   for (const auto mode : {PreemptMode::Recompute, PreemptMode::Swap, PreemptMode::Auto}) {
     for (const bool overlap : {false, true}) {
-      WorldOptions options = world_of(16, 60);
+      WorldOptions options = small_world(16, 60);
       options.config.preempt = mode;
       options.config.host_blocks = 200;
       options.overlap = overlap;
@@ -49,7 +49,7 @@ TEST(Preemption, EverybodyFinishesUnderPressure) {
 
 // checklist 62: swapped blocks come back as they were (the oracle checks each slot) and nothing is computed again.
 TEST(Preemption, SwappedSequencesComputeNothingAgain) {
-  WorldOptions options = world_of(8, 30);
+  WorldOptions options = small_world(8, 30);
   options.config.preempt = PreemptMode::Swap;
   options.config.host_blocks = 100;
   SchedulerWorld world(options);
@@ -63,7 +63,7 @@ TEST(Preemption, SwappedSequencesComputeNothingAgain) {
 }
 
 TEST(Preemption, SwapFallsBackToRecomputeWhenTheHostIsFull) {
-  WorldOptions options = world_of(8, 30);
+  WorldOptions options = small_world(8, 30);
   options.config.preempt = PreemptMode::Swap;
   options.config.host_blocks = 4;
   SchedulerWorld world(options);
@@ -75,7 +75,7 @@ TEST(Preemption, SwapFallsBackToRecomputeWhenTheHostIsFull) {
 // checklist 62: auto copies when that is faster by the model, else computes again.
 TEST(Preemption, AutoTakesTheCheaperWay) {
   for (const double swap_cost : {10.0, 1e7}) {
-    WorldOptions options = world_of(8, 30);
+    WorldOptions options = small_world(8, 30);
     options.config.preempt = PreemptMode::Auto;
     options.config.host_blocks = 100;
     SchedulerWorld world(options);
@@ -96,7 +96,7 @@ TEST(Preemption, TakesTheVictimOfTheRule) {
                                                       {VictimRule::MostFreeable, 3},
                                                       {VictimRule::Cheapest, 4}};
   for (const auto& [rule, victim] : expected) {
-    WorldOptions options = world_of(8, 28);
+    WorldOptions options = small_world(8, 28);
     options.config.preempt_victim = rule;
     SchedulerWorld world(options);
     world.add({.prompt = random_prompt(4, 1), .max_tokens = 100, .priority = 9});  // the oldest: never
@@ -112,7 +112,7 @@ TEST(Preemption, TakesTheVictimOfTheRule) {
 
 // A sequence whose blocks are shared frees little: the rule counts what would really come back.
 TEST(Preemption, SharedBlocksDoNotCountAsFreeable) {
-  WorldOptions options = world_of(8, 32);
+  WorldOptions options = small_world(8, 32);
   options.blocks.prefix_caching = true;
   options.config.preempt_victim = VictimRule::MostFreeable;
   SchedulerWorld world(options);
@@ -131,7 +131,7 @@ TEST(Preemption, SharedBlocksDoNotCountAsFreeable) {
 // checklist 63: the batch is full; a difference above the threshold replaces within one step, one at it never.
 TEST(PriorityPreemption, NeedsMoreThanTheThreshold) {
   for (const int32_t priority : {-10, -11}) {
-    WorldOptions options = world_of(2, 100);
+    WorldOptions options = small_world(2, 100);
     options.config.priority_preemption_threshold = 10;
     SchedulerWorld world(options);
     const uint64_t first = world.add({.prompt = random_prompt(8, 1), .max_tokens = 30, .priority = -5});
@@ -149,7 +149,7 @@ TEST(PriorityPreemption, NeedsMoreThanTheThreshold) {
 
 // checklist 70: no more victims than needed; the least important first, among equals the last admitted.
 TEST(PriorityPreemption, TakesNoMoreThanItNeeds) {
-  WorldOptions options = world_of(8, 30);
+  WorldOptions options = small_world(8, 30);
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
   for (const int32_t priority : {3, 5, 5, 4}) {
@@ -165,7 +165,7 @@ TEST(PriorityPreemption, TakesNoMoreThanItNeeds) {
 }
 
 TEST(PriorityPreemption, DoesNothingWhenAllVictimsWouldNotBeEnough) {
-  WorldOptions options = world_of(8, 30);
+  WorldOptions options = small_world(8, 30);
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
   world.add({.prompt = random_prompt(60, 1), .max_tokens = 20, .priority = -5});
@@ -182,7 +182,7 @@ TEST(PriorityPreemption, DoesNothingWhenAllVictimsWouldNotBeEnough) {
 // block: 524 < 72 * 16 - 840 does not hold. One runner less, and 524 < 79 * 16 - 630 does.
 TEST(PriorityPreemption, GivesUpWhatIsKeptForOthersOutput) {
   for (const int32_t urgent_priority : {0, 9}) {
-    WorldOptions options = world_of(8, 100);
+    WorldOptions options = small_world(8, 100);
     options.blocks.block_token_count = 16;
     options.config.max_num_batched_tokens = 1024;
     options.config.max_model_len = 1000;
@@ -205,7 +205,7 @@ TEST(PriorityPreemption, GivesUpWhatIsKeptForOthersOutput) {
 }
 
 TEST(PriorityPreemption, GivesUpTheHeadroom) {
-  WorldOptions options = world_of(8, 30);
+  WorldOptions options = small_world(8, 30);
   options.config.kv_headroom = 0.4;  // 12 blocks
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
@@ -224,7 +224,7 @@ TEST(PriorityPreemption, GivesUpTheHeadroom) {
 
 // As many tokens a step as rows: the victim's token goes with its row.
 TEST(PriorityPreemption, TakesTheVictimsToken) {
-  WorldOptions options = world_of(2, 100);
+  WorldOptions options = small_world(2, 100);
   options.config.max_num_batched_tokens = 2;
   options.config.priority_preemption_threshold = 0;
   SchedulerWorld world(options);
@@ -241,7 +241,7 @@ TEST(PriorityPreemption, TakesTheVictimsToken) {
 // the newcomer, nobody goes.
 TEST(PriorityPreemption, TakesTheAdaptersPlace) {
   for (const int32_t second : {3, 0}) {
-    WorldOptions options = world_of(8, 100);
+    WorldOptions options = small_world(8, 100);
     options.config.max_loras = 1;
     options.config.priority_preemption_threshold = 0;
     SchedulerWorld world(options);
@@ -273,7 +273,7 @@ TEST(RecomputeTax, IsTheShareOfTheWindow) {
 }
 
 TEST(RecomputeTax, ThrashingMakesAdmissionCareful) {
-  WorldOptions options = world_of(12, 24);
+  WorldOptions options = small_world(12, 24);
   options.config.preempt_victim = VictimRule::FewestOutput;
   SchedulerWorld world(options);
   Rng rng(3);
@@ -289,7 +289,7 @@ TEST(RecomputeTax, ThrashingMakesAdmissionCareful) {
 // checklist 46: attention work is N(N+1)/2 (query, key) pairs whatever the chunk.
 TEST(AttendedTokens, DoNotDependOnTheChunk) {
   for (const int32_t chunk : {1, 16, 64, 100, 0}) {
-    WorldOptions options = world_of(2, 100);
+    WorldOptions options = small_world(2, 100);
     options.config.long_prefill_token_threshold = chunk;
     SchedulerWorld world(options);
     world.add({.prompt = random_prompt(100, 1), .max_tokens = 1});

@@ -17,7 +17,7 @@
 namespace inflight {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 TEST(Comparison, DimensionsAreListsOrRanges) {
   EXPECT_EQ(parse_dimension("policy=fcfs|lpm").values, (std::vector<std::string>{"fcfs", "lpm"}));
@@ -36,7 +36,7 @@ TEST(Comparison, DimensionsAreListsOrRanges) {
 
 // The runs would bear both values in their names, and only the last one would count.
 TEST(Comparison, AKeyIsComparedOnce) {
-  const Json base = {{"workload", "bimodal,requests=20"}, {"device", "unit"}};
+  const OrderedJson base = {{"workload", "bimodal,requests=20"}, {"device", "unit"}};
   for (const auto& [first, second, message] :
        {std::tuple{"max_num_seqs=1|2", "max-num-seqs=3|4", "'max-num-seqs' is compared twice, allowed: once"},
         {"policy=fcfs|lpm", "schedule_policy=sjf", "'schedule_policy' is compared twice"},
@@ -50,7 +50,7 @@ TEST(Comparison, AKeyIsComparedOnce) {
 TEST(Comparison, EveryCombinationInOrder) {
   const std::vector<Dimension> dimensions = {parse_dimension("batching=static|continuous"),
                                              parse_dimension("requests=8|16")};
-  const Json base = {{"workload", "bimodal,seed=3"}, {"max_num_seqs", 4}, {"device", "unit"}};
+  const OrderedJson base = {{"workload", "bimodal,seed=3"}, {"max_num_seqs", 4}, {"device", "unit"}};
   std::vector<uint64_t> hashes;
   for (const int threads : {1, 3}) {
     const auto runs = compare(base, dimensions, SteadyClock(), {.threads = threads, .progress = {}});
@@ -72,7 +72,7 @@ TEST(Comparison, EveryCombinationInOrder) {
 
 // The seed draws other requests; a key that the workload has already is replaced.
 TEST(Comparison, SweepsTheWorkloadsSeed) {
-  const Json base = {{"workload", "bimodal,requests=20,seed=3,output=10-90"}, {"device", "unit"}};
+  const OrderedJson base = {{"workload", "bimodal,requests=20,seed=3,output=10-90"}, {"device", "unit"}};
   const auto hashes = [&](const char* dimension) {
     std::vector<uint64_t> found;
     for (const ComparedRun& run : compare(base, {parse_dimension(dimension)}, SteadyClock(), {})) {
@@ -156,8 +156,8 @@ TEST(Diagnosis, ThreeConstructedTraces) {  // checklist 144
 std::vector<Examined> examined(const char* spec_json) {
   const SimSpec spec = parse_sim_spec(spec_json);
   const Workload workload = load_workload(spec);
-  return examine(Json::parse(spec_json), workload, run_simulation(spec.options, workload, SteadyClock()), SteadyClock(),
-                 [](double) {});
+  return examine(OrderedJson::parse(spec_json), workload, run_simulation(spec.options, workload, SteadyClock()),
+                 SteadyClock(), [](double) {});
 }
 
 TEST(Diagnosis, TriesWhatItAdvises) {

@@ -261,7 +261,7 @@ TEST(DeviceModel, TimesThatCannotBeCountedAreRefused) {
 }
 
 TEST(DeviceModel, TheDemoModelsProfileHasItsSizes) {
-  const ModelSpec spec = load_model(test::source_path("models/tinyworld/tinyworld-f16.gguf")).spec;
+  const ModelSpec spec = load_model(test::kDemoModel).spec;
   const DeviceProfile profile = find_device_profile("pocl-tinyworld");
   EXPECT_EQ(profile.layers, spec.layer_count);
   EXPECT_EQ(profile.kv_bytes_per_token, static_cast<double>(KvLayout::of(spec, 16, KvType::F16).bytes_per_token()));

@@ -150,7 +150,7 @@ TEST(SentencePieceTokenizer, UnknownCharactersBecomeBytesOrTheUnknownToken) {
 // Quadratic merging of these would take minutes.
 TEST(Tokenizer, TakesAMegabyteOfAnything) {
   constexpr size_t kBytes = 1 << 20;
-  const auto bpe = Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const auto bpe = Tokenizer::create(load_vocabulary(test::kDemoModel));
   const auto spm = Tokenizer::create(test::sentencepiece_vocabulary({"\u2581", "a", "aa", "aaaa", "\u2581\u2581"}));
   for (const std::string& unit :
        {std::string("a"), std::string(" "), std::string("\n"), std::string(" \n"), std::string("<"),

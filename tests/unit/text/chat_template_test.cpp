@@ -36,7 +36,7 @@ std::string error_of(const std::string& source) {
 }
 
 TEST(ChatTemplate, RendersTheDemoModelsTemplate) {
-  const VocabularyData data = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const VocabularyData data = load_vocabulary(test::kDemoModel);
   const Vocabulary vocabulary(data);
   const ChatSettings settings = chat_settings(vocabulary, 0);
   EXPECT_EQ(settings.bos_token, "<|endoftext|>");

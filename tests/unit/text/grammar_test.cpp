@@ -43,8 +43,7 @@ class GrammarTest : public testing::Test {
     return (mask[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32U) & 1U) != 0;
   }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ =
-      Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::create(load_vocabulary(test::kDemoModel));
   const Vocabulary& vocabulary_ = tokenizer_->vocabulary();
   const TokenId end_ = *vocabulary_.eos();
   GrammarStore store_{vocabulary_, {end_}};

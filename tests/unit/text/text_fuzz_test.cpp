@@ -90,7 +90,7 @@ void check_round_trips(const Tokenizer& tokenizer, bool spaces_differ, int round
 }
 
 TEST(TextFuzz, EveryPreTokenizerKeepsEveryByte) {
-  VocabularyData data = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  VocabularyData data = load_vocabulary(test::kDemoModel);
   for (const char* const type : {"default", "gpt-2", "falcon", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken",
                                  "deepseek-coder", "deepseek-v3"}) {
     data.pre = type;

@@ -73,7 +73,7 @@ class PreTokenizerGolden : public testing::Test {
  protected:
   const nlohmann::json golden_ =
       nlohmann::json::parse(read_file(test::source_path("tests/golden/pre_tokenizers.json")));
-  const VocabularyData data_ = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  const VocabularyData data_ = load_vocabulary(test::kDemoModel);
 };
 
 TEST_F(PreTokenizerGolden, EveryTypeCutsAsHuggingFaceDoes) {
@@ -101,7 +101,7 @@ TEST(PreTokenizer, KeepsLettersOfAllScriptsTogether) {
 
 TEST(DemoModel, EncodesAndDecodesAsTransformersDoes) {
   const auto golden = nlohmann::json::parse(read_file(test::source_path("models/tinyworld/golden.json")));
-  const auto tokenizer = Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const auto tokenizer = Tokenizer::create(load_vocabulary(test::kDemoModel));
   for (const auto& one : golden["cases"]) {
     const std::string prompt = one["prompt"];
     EXPECT_EQ(tokenizer->encode(prompt, {.add_special = false}), one["prompt_ids"].get<std::vector<TokenId>>())
@@ -119,7 +119,7 @@ TEST(Tokenizer, AddsBeginAndEndAsTheVocabularyAsks) {
   data.add_eos = true;
   data.add_bos = false;
   EXPECT_EQ(Tokenizer::create(data)->encode(""), std::vector<TokenId>({2}));
-  VocabularyData bpe = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  VocabularyData bpe = load_vocabulary(test::kDemoModel);
   EXPECT_EQ(Tokenizer::create(bpe)->encode("").size(), 0U);
   bpe.add_bos.reset();
   bpe.pre = "llama-bpe";  // asks for one unless the file says otherwise
@@ -166,7 +166,7 @@ TEST(Tokenizer, KeepsEveryByte) {
   all += std::string("\0\0\xE2\x96\x81 \xE2\x96", 7) + all;
   const auto spm = Tokenizer::create(test::sentencepiece_vocabulary({"\u2581", "a", "ab"}));
   const std::string spelled = all;
-  const auto gpt2 = Tokenizer::create(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const auto gpt2 = Tokenizer::create(load_vocabulary(test::kDemoModel));
   EXPECT_EQ(detokenize_bytes(gpt2->vocabulary(), gpt2->encode(all, kPlain)), all);
   // SentencePiece itself cannot tell U+2581 from a space.
   std::string spaces = all;
@@ -258,7 +258,7 @@ TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {
 }
 
 TEST(Tokenizer, ComposesTextOfQwen2ButNotItsSpecialTokens) {
-  VocabularyData data = load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf"));
+  VocabularyData data = load_vocabulary(test::kDemoModel);
   const TokenId special = test::add_token(data, "<e\u0301>", TokenType::Control);
   for (const char* pre : {"qwen2", "deepseek-r1-qwen"}) {
     data.pre = pre;

@@ -47,7 +47,7 @@ TEST(ToolCallFormat, IsWhatTheTemplateWrites) {
 }
 
 TEST(ToolCallFormat, ControlTokensAreNoText) {
-  const Vocabulary vocabulary(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const Vocabulary vocabulary(load_vocabulary(test::kDemoModel));
   const TokenId mark = *vocabulary.find("<|im_start|>");
   ASSERT_TRUE(vocabulary.is_control(mark));
   GrammarStore store(vocabulary, {*vocabulary.eos()});
@@ -92,7 +92,7 @@ TEST(ToolCallFormat, BadRequestsAreNamed) {
 // What is not supported of a schema is left out, but refused where it is strict; what no text can satisfy is an error
 // where the call is forced, else the call is free of it.
 TEST(ToolCallFormat, SchemasThatCannotBeFollowed) {
-  const Vocabulary vocabulary(load_vocabulary(test::source_path("models/tinyworld/tinyworld-f16.gguf")));
+  const Vocabulary vocabulary(load_vocabulary(test::kDemoModel));
   GrammarStore store(vocabulary, {*vocabulary.eos()});
   const ToolCallFormat format = format_of(template_of("<call>{\"name\": \"", "\", \"arguments\": ", "}</call>"));
   const auto text = [&](const std::string& parameters, const std::string& strict, const char* choice) {

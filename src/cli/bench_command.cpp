@@ -38,7 +38,7 @@ struct Sample {
   double total_tokens_per_second;
 };
 
-double seconds(TimeNs from, TimeNs to) { return std::max(static_cast<double>(to - from) * 1e-9, 1e-9); }
+double seconds_between(TimeNs from, TimeNs to) { return std::max(static_cast<double>(to - from) * 1e-9, 1e-9); }
 
 RequestOptions random_request(const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
   RequestOptions request;
@@ -51,7 +51,7 @@ RequestOptions random_request(const BenchFlags& flags, int32_t vocabulary_size, 
 // One batch from submit to the last token. The decode rate counts the tokens that came while every sequence was
 // decoding: after the last first token, before the first end (llama-batched-bench's S_TG); 0 where there was no such
 // time. (The steps that bring an end have no step submitted behind them, so they would count as too short.)
-Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
+Sample measure_once(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size, Rng& rng) {
   const SteadyClock clock;
   std::vector<RequestOptions> requests;
   for (int32_t i = 0; i < flags.batch; ++i) {
@@ -94,9 +94,9 @@ Sample measure(Engine& engine, const BenchFlags& flags, int32_t vocabulary_size,
       all_started = now;
     }
   }
-  return {static_cast<double>(flags.batch) * flags.prompt_tokens / seconds(begin, all_started),
-          decode_tokens == 0 ? 0.0 : static_cast<double>(decode_tokens) / seconds(all_started, decode_end),
-          static_cast<double>(output_tokens) / seconds(begin, now)};
+  return {static_cast<double>(flags.batch) * flags.prompt_tokens / seconds_between(begin, all_started),
+          decode_tokens == 0 ? 0.0 : static_cast<double>(decode_tokens) / seconds_between(all_started, decode_end),
+          static_cast<double>(output_tokens) / seconds_between(begin, now)};
 }
 
 // What the engine's thread has done since it was made.
@@ -178,9 +178,9 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
 
   Rng rng(flags.seed);
   std::vector<Sample> samples;
-  static_cast<void>(measure(engine, flags, vocabulary_size, rng));  // warm: tuned, cached, paged in
+  static_cast<void>(measure_once(engine, flags, vocabulary_size, rng));  // warm: tuned, cached, paged in
   const LoopTimes before = loop_times(engine);
-  for (int32_t i = 0; i < flags.repeat; ++i) samples.push_back(measure(engine, flags, vocabulary_size, rng));
+  for (int32_t i = 0; i < flags.repeat; ++i) samples.push_back(measure_once(engine, flags, vocabulary_size, rng));
   const LoopTimes after = loop_times(engine);
   write_profile(engine, engine_flags);
 
@@ -205,15 +205,16 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   const double scheduler_share = (after.scheduler_s - before.scheduler_s) / busy;
   const double loop_efficiency = (after.device_s - before.device_s) / busy;
   if (flags.as_json) {
+    const auto if_decoded = [&](double figure) { return decode > 0.0 ? nlohmann::ordered_json(figure) : nullptr; };
     const nlohmann::ordered_json all = {{"prefill_tokens_per_second", prefill},
-                                        {"decode_tokens_per_second", decode},
+                                        {"decode_tokens_per_second", if_decoded(decode)},
                                         {"total_tokens_per_second", total},
                                         {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
-                                        {"bandwidth_fraction", fraction},
+                                        {"bandwidth_fraction", if_decoded(fraction)},
                                         {"prefill_gflop_per_second", prefill_roof.flop_per_second * 1e-9},
                                         {"prefill_gb_per_second", prefill_roof.bytes_per_second * 1e-9},
-                                        {"decode_gflop_per_second", decode_roof.flop_per_second * 1e-9},
-                                        {"decode_gb_per_second", decode_roof.bytes_per_second * 1e-9},
+                                        {"decode_gflop_per_second", if_decoded(decode_roof.flop_per_second * 1e-9)},
+                                        {"decode_gb_per_second", if_decoded(decode_roof.bytes_per_second * 1e-9)},
                                         {"scheduler_us_per_step", scheduler_us},
                                         {"scheduler_share", scheduler_share},
                                         {"loop_efficiency", loop_efficiency},
@@ -230,16 +231,18 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
              info.at("device").at("name").get<std::string>());
   fmt::print("batch {}, {} prompt tokens and {} output tokens each, median of {}\n", flags.batch, flags.prompt_tokens,
              flags.output_tokens, flags.repeat);
-  fmt::print(
-      "  prefill  {:10.1f} tokens/s\n  decode   {:10.1f} tokens/s, reading weights at {:.0f} % of {:.1f} GB/s\n"
-      "  overall  {:10.1f} output tokens/s\n",
-      prefill, decode, fraction * 100.0, bandwidth * 1e-9, total);
+  fmt::print("  prefill  {:10.1f} tokens/s\n", prefill);
+  if (decode > 0.0) {
+    fmt::print("  decode   {:10.1f} tokens/s, reading weights at {:.0f} % of {:.1f} GB/s\n", decode, fraction * 100.0,
+               bandwidth * 1e-9);
+  }
+  fmt::print("  overall  {:10.1f} output tokens/s\n", total);
   const auto print_roof = [](const char* phase, const Roofline& roof) {
     fmt::print("  {}  {:8.1f} GFLOP/s, {:6.1f} GB/s of weights and KV\n", phase, roof.flop_per_second * 1e-9,
                roof.bytes_per_second * 1e-9);
   };
   print_roof("prefill", prefill_roof);
-  print_roof("decode ", decode_roof);
+  if (decode > 0.0) print_roof("decode ", decode_roof);
   fmt::print("  scheduler {:.1f} us a step, {:.2f} % of the time; {:.1f} % of it go to submitting and waiting\n",
              scheduler_us, scheduler_share * 100.0, loop_efficiency * 100.0);
 }

@@ -21,7 +21,7 @@
 namespace inflight::cli {
 namespace {
 
-struct ServeFlags {
+struct LoadFlags {
   std::string base_url = "http://127.0.0.1:8000", endpoint = "/v1/completions";
   std::string workload, trace;
   TraceOptions trace_options{};
@@ -36,7 +36,7 @@ struct ServeFlags {
   int32_t timeout_s = 600;
 };
 
-Workload offered_load(const ServeFlags& flags) {
+Workload offered_load(const LoadFlags& flags) {
   if (!flags.trace.empty()) {
     if (!flags.workload.empty())
       fail(ErrorCode::InvalidArgument, "--workload and --trace are both given, allowed: one");
@@ -62,7 +62,7 @@ double rate_of(const std::string& text) {
   return *rate;
 }
 
-LoadSummary measure(const Workload& workload, const ServeFlags& flags, const ServiceLevel& level,
+LoadSummary measure(const Workload& workload, const LoadFlags& flags, const ServiceLevel& level,
                     const std::string& what) {
   const SteadyClock clock;
   ProgressBar bar(what, clock);
@@ -73,7 +73,7 @@ LoadSummary measure(const Workload& workload, const ServeFlags& flags, const Ser
   return summarize(records, level);
 }
 
-void bench_serve(ServeFlags& flags) {
+void bench_serve(LoadFlags& flags) {
   flags.load.target = parse_load_target(flags.base_url, flags.endpoint);
   flags.load.ignore_eos = !flags.stop_at_eos;
   flags.load.timeout = std::chrono::seconds(flags.timeout_s);
@@ -128,7 +128,7 @@ void bench_serve(ServeFlags& flags) {
 
 void add_bench_serve(CLI::App& bench) {
   CLI::App* const command = bench.add_subcommand("serve", "Load on any OpenAI-compatible server: latencies, goodput");
-  const auto flags = std::make_shared<ServeFlags>();
+  const auto flags = std::make_shared<LoadFlags>();
   const auto add = [command](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->capture_default_str();
   };

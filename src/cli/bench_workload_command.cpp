@@ -42,7 +42,7 @@ double prefix_hit_rate(const RecordedRun& run) {
   return static_cast<double>(run.cached_tokens) / static_cast<double>(std::max<int64_t>(run.prompt_tokens, 1));
 }
 
-nlohmann::ordered_json to_json(const RecordedRun& result, const WorkloadFlags& flags, const LiveEngine& engine) {
+nlohmann::ordered_json report_json(const RecordedRun& result, const WorkloadFlags& flags, const LiveEngine& engine) {
   nlohmann::ordered_json json = {{"workload", flags.workload.empty() ? flags.trace : flags.workload},
                                  {"model", engine.model()},
                                  {"device", engine.device()},
@@ -73,7 +73,7 @@ void run_bench_workload(const WorkloadFlags& flags, EngineFlags& engine_flags) {
   const RecordedRun result = engine.run(workload);
   write_profile(engine.engine(), engine_flags);
   if (flags.as_json) {
-    print_json(to_json(result, flags, engine));
+    print_json(report_json(result, flags, engine));
     return;
   }
   fmt::print("{} requests ({}): {} on {}\n", result.finished, workload.name, engine.model(), engine.device());

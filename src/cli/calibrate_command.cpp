@@ -90,7 +90,7 @@ bool same_decisions(const Check& check) {
       check.live, [&](const LiveRun& live) { return live.run.decision_hash == check.simulated[0][0].decision_hash; });
 }
 
-Json to_json(const Check& check) {
+Json check_json(const Check& check) {
   Json json = {{"workload", check.name}, {"live_runs", check.live.size()}, {"live_runs_used", check.used.size()}};
   for (const Pace& pace : check.paces) json["paces"].push_back({{"decode", pace.decode}, {"prompt", pace.prompt}});
   if (all_at_the_begin(check.workload)) json["same_decisions"] = same_decisions(check);
@@ -122,7 +122,7 @@ void run_calibrate(EngineFlags& engine_flags, const CalibrateFlags& flags) {
   }
   if (flags.as_json) {
     Json checks = Json::array();
-    for (const Check& check : calibration.checks()) checks.push_back(to_json(check));
+    for (const Check& check : calibration.checks()) checks.push_back(check_json(check));
     print_json({{"profile", Json::parse(inflight::to_json(fit.profile))},
                 {"measured_steps", calibration.step_count()},
                 {"training_runs", calibration.run_count()},

@@ -33,12 +33,12 @@ struct ConfigFlags {
   std::set<const CLI::Option*> from_file;
 };
 
-std::string name_of(const CLI::Option& option) { return option.get_lnames().front(); }
+std::string long_name(const CLI::Option& option) { return option.get_lnames().front(); }
 
 // Whether the option may stand in a file.
 bool is_setting(const CLI::Option* option) {
   return option != nullptr && !option->get_lnames().empty() &&
-         std::ranges::find(kNotSettings, name_of(*option)) == std::end(kNotSettings);
+         std::ranges::find(kNotSettings, long_name(*option)) == std::end(kNotSettings);
 }
 
 toml::table read_toml(const std::string& path) {
@@ -51,7 +51,7 @@ toml::table read_toml(const std::string& path) {
 }
 
 // As on the command line. Nothing: it is no value of one.
-std::optional<std::string> value_text(const toml::node& node) {
+std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::to_string(number->get());
   if (const auto* number = node.as_floating_point()) return fmt::to_string(number->get());
@@ -63,7 +63,7 @@ std::optional<std::string> value_text(const toml::node& node) {
 std::vector<std::string> value_texts(const toml::node& node, const std::string& path, const std::string& name) {
   std::vector<std::string> texts;
   const auto append = [&](const toml::node& one) {
-    std::optional<std::string> text = value_text(one);
+    std::optional<std::string> text = scalar_text(one);
     if (!text) {
       fail(ErrorCode::InvalidArgument, "{}:{}: {} is no text, number, true or false, nor an array of these", path,
            one.source().begin.line, name);
@@ -102,7 +102,7 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
 // A number, true or false that reads back as this very text.
 bool needs_no_quotes(const std::string& value) {
   try {
-    return value_text(*toml::parse("x = " + value).get("x")) == value;
+    return scalar_text(*toml::parse("x = " + value).get("x")) == value;
   } catch (const toml::parse_error&) {
     return false;
   }
@@ -137,7 +137,7 @@ std::string_view source_of(const CLI::Option& option, const ConfigFlags& flags) 
 void print_settings(CLI::App& command, const ConfigFlags& flags) {
   fmt::print("# inflight {} {}\n", command.get_name(), INFLIGHT_VERSION_STRING);
   for (const CLI::Option* option : command.get_options(is_setting)) {
-    const std::string name = name_of(*option);
+    const std::string name = long_name(*option);
     if (option->count() == 0) {
       fmt::print("# {} = {}  # default since {}\n", name, default_of(*option), kDefaultsSince);
       continue;

@@ -12,7 +12,7 @@
 namespace inflight::cli {
 namespace {
 
-nlohmann::ordered_json to_json(const DeviceInfo& info) {
+nlohmann::ordered_json device_json(const DeviceInfo& info) {
   return {{"index", info.index},
           {"name", info.name},
           {"type", to_string(info.type)},
@@ -54,7 +54,7 @@ void show_devices(bool as_json) {
   const int32_t chosen = choose_device(devices, "").index;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const DeviceInfo& info : devices) {
-    nlohmann::ordered_json entry = to_json(info);
+    nlohmann::ordered_json entry = device_json(info);
     std::string text;
     try {
       Device device = Device::open({.spec = std::to_string(info.index)});

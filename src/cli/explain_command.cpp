@@ -47,7 +47,7 @@ void run_explain(const CLI::App& command) {
   }
 }
 
-void run_replay(const CLI::App& command) {
+void replay_recording(const CLI::App& command) {
   const ReplayOptions options{.schedule_policy = command["--policy"]->as<std::string>(),
                               .eviction_policy = command["--evict"]->as<std::string>()};
   print_replay(replay_trace(read_recording(command["TRACE"]->as<std::string>()), options), command.count("--json") > 0);
@@ -71,7 +71,7 @@ void add_replay_command(CLI::App& app) {
   replay->add_option("--policy,--schedule-policy")->default_val("")->description("Another scheduling policy");
   replay->add_option("--evict,--radix-eviction-policy")->default_val("")->description("Another eviction strategy");
   replay->add_flag("--json")->description("One JSON object");
-  replay->callback([replay] { run_replay(*replay); });
+  replay->callback([replay] { replay_recording(*replay); });
 }
 
 }  // namespace inflight::cli

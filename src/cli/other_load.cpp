@@ -12,7 +12,7 @@
 namespace inflight::cli {
 namespace {
 
-double seconds(const timeval& time) {
+double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
@@ -25,7 +25,7 @@ double others_seconds() {
   rusage own{};
   getrusage(RUSAGE_SELF, &own);
   const double busy = (user + nice + system + interrupts + soft + stolen) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  return busy - seconds(own.ru_utime) - seconds(own.ru_stime);
+  return busy - seconds_of(own.ru_utime) - seconds_of(own.ru_stime);
 }
 
 }  // namespace

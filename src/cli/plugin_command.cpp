@@ -20,7 +20,7 @@ namespace {
 
 const char* kind_name(uint32_t kind) { return kind == INFLIGHT_KIND_EVICT ? "evict" : "sched"; }
 
-const char* type_name(uint32_t type) {
+const char* param_type_name(uint32_t type) {
   constexpr const char* kNames[] = {"string", "int64", "float64", "bool"};
   return type < std::size(kNames) ? kNames[type] : "unknown";
 }
@@ -39,7 +39,7 @@ void list_as_json(const std::vector<PluginRegistry::Listed>& listed, const std::
       for (const inflight_param_t& param : std::span(entry.policy->params, entry.policy->param_count)) {
         const auto text = [](const char* value) { return value == nullptr ? nlohmann::ordered_json() : value; };
         policy["parameters"].push_back({{"key", param.key},
-                                        {"type", type_name(param.type)},
+                                        {"type", param_type_name(param.type)},
                                         {"runtime", (param.flags & INFLIGHT_PARAM_RUNTIME) != 0},
                                         {"default", text(param.default_value)},
                                         {"minimum", text(param.minimum)},

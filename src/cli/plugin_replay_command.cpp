@@ -15,7 +15,7 @@
 namespace inflight::cli {
 namespace {
 
-nlohmann::ordered_json to_json(const ShadowCounts::Compared& compared) {
+nlohmann::ordered_json compared_json(const ShadowCounts::Compared& compared) {
   return {{"decisions", compared.all},
           {"differing", compared.differing},
           {"first_step",
@@ -28,7 +28,7 @@ void print_counts(const char* what, const ShadowCounts::Compared& compared) {
              compared.first_step > 0 ? fmt::format(", first in step {}", compared.first_step) : "");
 }
 
-void run_replay(const std::string& policy, const std::string& trace, bool applies, bool as_json) {
+void replay_policy(const std::string& policy, const std::string& trace, bool applies, bool as_json) {
   const auto records = read_recording(trace);
   const bool schedules = plugin_registry().kind_of(parse_policy_spec(policy)) == INFLIGHT_KIND_SCHED;
   ReplayOptions options;
@@ -37,10 +37,10 @@ void run_replay(const std::string& policy, const std::string& trace, bool applie
   nlohmann::ordered_json json = {{"policy", policy}};
   json.update(replay_json(result));
   if (result.shadow) {
-    json["order"] = to_json(result.shadow->order);
-    json["limits"] = to_json(result.shadow->limits);
-    json["admissions"] = to_json(result.shadow->admissions);
-    json["victims"] = to_json(result.shadow->victims);
+    json["order"] = compared_json(result.shadow->order);
+    json["limits"] = compared_json(result.shadow->limits);
+    json["admissions"] = compared_json(result.shadow->admissions);
+    json["victims"] = compared_json(result.shadow->victims);
     json["strikes"] = result.shadow_strikes;
     json["fault"] = result.shadow_fault;
   }
@@ -74,8 +74,8 @@ void add_plugin_replay_command(CLI::App& plugin) {
   command->add_flag("--json")->description("One JSON object");
   command->callback([command] {
     const CLI::App& given = *command;
-    run_replay(given["POLICY"]->as<std::string>(), given["TRACE"]->as<std::string>(), given.count("--apply") > 0,
-               given.count("--json") > 0);
+    replay_policy(given["POLICY"]->as<std::string>(), given["TRACE"]->as<std::string>(), given.count("--apply") > 0,
+                  given.count("--json") > 0);
   });
 }
 

@@ -144,7 +144,7 @@ void collect(std::vector<Stream>& streams, std::vector<Answer>& answers, const C
   }
 }
 
-const char* name_of(inflight_finish_reason_t reason) {
+const char* finish_name(inflight_finish_reason_t reason) {
   constexpr const char* kNames[] = {"none", "stop", "length", "abort", "error"};
   return kNames[reason];
 }
@@ -203,7 +203,7 @@ void print_answers(const std::vector<Answer>& answers, size_t choices, const Tim
                        {"token_ids", answer.token_ids},
                        {"prompt_tokens", answer.last.prompt_token_count},
                        {"cached_tokens", answer.last.cached_token_count},
-                       {"finish_reason", name_of(answer.last.finish_reason)}});
+                       {"finish_reason", finish_name(answer.last.finish_reason)}});
     if (!answer.prompt_logprobs.empty()) {
       outputs.back()["prompt_logprobs"] = answer.prompt_logprobs;
       outputs.back()["prompt_top_logprobs"] = lists_of(answer.prompt_top_logprobs);

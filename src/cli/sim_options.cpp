@@ -18,7 +18,7 @@ std::string short_flags(std::string_view name) {
   return "";
 }
 
-const char* type_name(SimKey::Type type) {
+const char* value_name(SimKey::Type type) {
   switch (type) {
     case SimKey::Type::Text:
       return "TEXT";
@@ -45,7 +45,7 @@ void add_sim_options(CLI::App& command) {
     const bool has_default = *key.default_value != '\0';
     command.add_option(sim_flag(key.name) + short_flags(key.name))
         ->description(has_default ? fmt::format("{} [{}]", key.help, key.default_value) : key.help)
-        ->type_name(type_name(key.type));
+        ->type_name(value_name(key.type));
   }
 }
 

@@ -22,12 +22,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct TuneFlags {
+struct SimTuneFlags {
   TuneGoal goal;
   bool as_json = false;
 };
 
-Json to_json(const TuneStep& step) {
+Json step_json(const TuneStep& step) {
   return {{"setting", step.setting},
           {"output_tokens_per_second", step.output_tokens_per_second},
           {"ttft_p95_ms", step.ttft_p95_ms},
@@ -35,7 +35,7 @@ Json to_json(const TuneStep& step) {
           {"meets_goal", step.meets}};
 }
 
-void run_tune(const CLI::App& command, const TuneFlags& flags) {
+void run_tune(const CLI::App& command, const SimTuneFlags& flags) {
   const SteadyClock clock;
   TuneResult result;
   {
@@ -45,13 +45,13 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
   }
   if (flags.as_json) {
     Json tried = Json::array();
-    for (const TuneStep& step : result.tried) tried.push_back(to_json(step));
+    for (const TuneStep& step : result.tried) tried.push_back(step_json(step));
     const Json json = {{"max_num_seqs", result.max_num_seqs},
                        {"max_num_batched_tokens", result.max_num_batched_tokens},
                        {"long_prefill_token_threshold", result.long_prefill_token_threshold},
                        {"meets_goal", result.meets},
-                       {"best", to_json(result.best)},
-                       {"first", to_json(result.tried.front())},
+                       {"best", step_json(result.best)},
+                       {"first", step_json(result.tried.front())},
                        {"tried", tried}};
     print_json(json);
     return;
@@ -68,7 +68,7 @@ void run_tune(const CLI::App& command, const TuneFlags& flags) {
   fmt::print("  {} settings simulated\n", result.tried.size());
 }
 
-Json to_json(const Trial& trial) {
+Json trial_json(const Trial& trial) {
   return {{"set", Json(std::map<std::string, std::string>(trial.setting.begin(), trial.setting.end()))},
           {"mends", trial.mends},
           {"output_tokens_per_second", trial.result.output_tokens_per_second()},
@@ -110,14 +110,14 @@ void run_doctor(const CLI::App& command, const std::string& path, bool as_json) 
     Json list = Json::array();
     for (const auto& [finding, trials] : found) {
       Json tried = Json::array();
-      for (const Trial& trial : trials) tried.push_back(to_json(trial));
+      for (const Trial& trial : trials) tried.push_back(trial_json(trial));
       list.push_back({{"problem", finding.problem},
                       {"evidence", finding.evidence},
                       {"knob", finding.knob},
                       {"tried", std::move(tried)}});
     }
-    print_json(Json{
-        {"findings", list}, {"binding_limit", binding_limit(result)}, {"run", Json::parse(inflight::to_json(result))}});
+    print_json(
+        Json{{"findings", list}, {"binding_limit", binding_limit(result)}, {"run", Json::parse(to_json(result))}});
     return;
   }
   fmt::print("{} requests: {}\n", grouped(result.scheduler.requests_finished), figures_of(result));
@@ -142,7 +142,7 @@ void add_tune_limits_command(CLI::App& app) {
       "Example: inflight tune-limits --workload lognormal,rate=3,requests=500 --itl-p95-ms 60\n"
       "Workloads are those of inflight sim --help.");
   add_sim_options(*command);
-  const auto flags = std::make_shared<TuneFlags>();
+  const auto flags = std::make_shared<SimTuneFlags>();
   command->add_option("--ttft-p95-ms", flags->goal.ttft_p95_ms, "Goal: 95 % of the first tokens within; 0 = whatever");
   command->add_option("--itl-p95-ms", flags->goal.itl_p95_ms, "Goal: 95 % of the gaps between tokens within");
   command->add_flag("--json", flags->as_json, "One JSON object");

@@ -12,7 +12,6 @@
 namespace inflight {
 namespace {
 
-constexpr size_t kHalfBlock = kQuantBlock / 2;
 constexpr size_t kNumbers = 256;  // of a K-quant's block
 
 int byte_at(const std::byte* at, size_t i) { return static_cast<int>(at[i]); }

@@ -23,6 +23,8 @@
 
 namespace inflight {
 
+inline constexpr size_t kHalfBlock = kQuantBlock / 2;  // numbers whose nibbles are the lower halves of bytes
+
 // One block to its numbers: unit_of(type) says how many bytes and numbers.
 // REQUIRES: type is one of those above.   THREAD: any.   COST: O(numbers), no allocation.
 void read_block(TensorType type, const std::byte* block, float* numbers);

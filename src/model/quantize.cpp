@@ -20,7 +20,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF's numbers are read in place");
 static_assert(sizeof(float) == 4 && std::numeric_limits<float>::is_iec559);
 
-constexpr size_t kHalfBlock = kQuantBlock / 2;
 constexpr size_t kQ8Bytes = 2 + kQuantBlock;
 constexpr size_t kQ4Bytes = 2 + kHalfBlock;
 

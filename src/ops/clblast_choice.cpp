@@ -21,7 +21,7 @@ constexpr int32_t kTrialDepth = 1536, kTrialOutputs = 1536, kRepeats = 3;
 constexpr double kClearlyFaster = 1.1;
 
 // By all sources that decide who is faster: CLBlast's and those of the own kernels.
-std::string key_of(const DeviceInfo& info) {
+std::string clblast_key(const DeviceInfo& info) {
   ProgramSource source{.files = ClblastTrial::files(), .options = ""};
   for (const std::string& file : linear_files(info)) {
     const std::vector<std::string> files = linear_trial_source(info, file).files;
@@ -88,7 +88,7 @@ ClblastTrialResult parse_clblast_trial(std::string_view text) {
 }
 
 ClblastTrialResult stored_clblast_trial(const DeviceInfo& info) {
-  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(key_of(info));
+  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(clblast_key(info));
   if (!content) return {};
   const std::string_view text(reinterpret_cast<const char*>(content->data()), content->size());
   const size_t line_end = std::min(text.find('\n'), text.size());
@@ -98,7 +98,7 @@ ClblastTrialResult stored_clblast_trial(const DeviceInfo& info) {
 
 void store_clblast_trial(const DeviceInfo& info, const ClblastTrialResult& result) {
   const std::string text = Clblast::identity() + '\n' + to_text(result);
-  BinaryCache(cache_folder()).store(key_of(info), std::as_bytes(std::span(text)));
+  BinaryCache(cache_folder()).store(clblast_key(info), std::as_bytes(std::span(text)));
 }
 
 ClblastTrialResult try_clblast(Device& device, const ClblastParameters& parameters) {

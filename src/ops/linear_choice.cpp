@@ -31,7 +31,7 @@ bool runs_groups(const DeviceInfo& info) {
 // Times of one file differ by this much from minute to minute: so a less specialised file has to be faster by more.
 constexpr double kClearly = 1.2;
 
-std::string key_of(const DeviceInfo& info, const std::string& file) {
+std::string trial_key(const DeviceInfo& info, const std::string& file) {
   return "linear-" + program_cache_key(info, linear_trial_source(info, file));
 }
 
@@ -40,7 +40,7 @@ void store_trial(const DeviceInfo& info, const LinearTrialResult& result) {
   const std::string text =
       fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
                   result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
-  BinaryCache(cache_folder()).store(key_of(info, result.file), std::as_bytes(std::span(text)));
+  BinaryCache(cache_folder()).store(trial_key(info, result.file), std::as_bytes(std::span(text)));
 }
 
 // linear.cl is used all the same where nothing else is good: choose_linear_file() says so.
@@ -77,7 +77,7 @@ std::vector<std::string> linear_files(const DeviceInfo& info) {
 }
 
 LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) {
-  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(key_of(info, file));
+  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(trial_key(info, file));
   if (!content) return {.file = file, .reason = {}};
   std::istringstream stream(std::string(reinterpret_cast<const char*>(content->data()), content->size()));
   const TrialMark mark = read_trial_mark(stream);

@@ -9,7 +9,7 @@
 namespace inflight {
 namespace {
 
-constexpr size_t kStateBytesMax = size_t{64} << 20;
+constexpr size_t kCheckedStateBytesMax = size_t{64} << 20;
 
 struct Bytes {
   std::string text;
@@ -20,7 +20,7 @@ struct Bytes {
 int64_t write_some(void* context, const void* from, uint64_t count) {
   auto& bytes = *static_cast<Bytes*>(context);
   const size_t moved = std::min<size_t>(count, bytes.most);
-  if (bytes.text.size() + moved > kStateBytesMax) return -1;
+  if (bytes.text.size() + moved > kCheckedStateBytesMax) return -1;
   bytes.text.append(static_cast<const char*>(from), moved);
   return static_cast<int64_t>(moved);
 }

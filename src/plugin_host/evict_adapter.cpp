@@ -12,7 +12,7 @@
 namespace inflight {
 namespace {
 
-constexpr int64_t kUnwritten = std::numeric_limits<int64_t>::min() + 0x5eed;
+constexpr int64_t kUnwrittenRank = std::numeric_limits<int64_t>::min() + 0x5eed;
 
 }  // namespace
 
@@ -113,9 +113,9 @@ bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick 
 EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
   if (!ranks()) return EvictPolicy::rank(block, release_tick);
   const inflight_units_t& units = fill(std::span(&block, 1));
-  int64_t key0 = kUnwritten, key1 = 0;
+  int64_t key0 = kUnwrittenRank, key1 = 0;
   const bool answered = instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key0, &key1); });
-  if (answered && key0 != kUnwritten) return last_key_ = {key0, key1};
+  if (answered && key0 != kUnwrittenRank) return last_key_ = {key0, key1};
   if (answered) instance_.strike("rank", fmt::format("left the key of unit {} unwritten", units.unit[0]));
   return last_key_;
 }

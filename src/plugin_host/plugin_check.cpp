@@ -38,7 +38,7 @@ std::vector<CheckTest> all_tests() {
   return all;
 }
 
-void limit(int32_t seconds) {
+void limit_process(int32_t seconds) {
   const auto whole = static_cast<rlim_t>(seconds);
   const rlimit time{whole, whole}, memory{kMemoryBytesMax, kMemoryBytesMax}, core{0, 0};
   ::setrlimit(RLIMIT_CPU, &time);
@@ -57,7 +57,7 @@ std::vector<const inflight_policy_t*> checked_policies(const PluginModule& modul
 
 // The child: its exit status is the verdict, what it writes is the message.
 [[noreturn]] void run_child(const CheckTest& test, const CheckOptions& options, CheckProgress& progress, int out) {
-  limit(options.limit_seconds);
+  limit_process(options.limit_seconds);
   int verdict = kPassed;
   std::string message;
   try {

@@ -13,7 +13,7 @@ namespace inflight::server {
 namespace {
 
 // Texts that are not empty, and no other fields but vLLM's number of the adapter, which has no effect here.
-Json read_texts(const std::string& text, std::initializer_list<std::string_view> names) {
+Json read_text_fields(const std::string& text, std::initializer_list<std::string_view> names) {
   Json body = parse_json_object(text);
   body.erase("lora_int_id");
   check_names(body, names);
@@ -45,7 +45,7 @@ void check_lora_name(const std::string& name, const std::vector<std::string>& se
 }
 
 std::string load_lora_answer(Engine& engine, const std::string& body, const std::vector<std::string>& served) {
-  const Json given = read_texts(body, {"lora_name", "lora_path"});
+  const Json given = read_text_fields(body, {"lora_name", "lora_path"});
   const std::string name = given["lora_name"];
   check_lora_name(name, served);
   try {
@@ -58,7 +58,7 @@ std::string load_lora_answer(Engine& engine, const std::string& body, const std:
 }
 
 std::string unload_lora_answer(Engine& engine, const std::string& body) {
-  const std::string name = read_texts(body, {"lora_name"})["lora_name"];
+  const std::string name = read_text_fields(body, {"lora_name"})["lora_name"];
   engine.unload_lora_adapter(name);
   return success(name, "removed");
 }

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Type = SimKey::Type;
 
-constexpr std::array kKeys = {
+constexpr std::array kSpecKeys = {
     SimKey{"workload", Type::Text, "", "synthetic requests, KIND,key=value,..."},
     SimKey{"workload_requests_max", Type::Integer, "0", "a workload of more requests is refused; 0 = no limit"},
     SimKey{"workload_tokens_max", Type::Integer, "0",
@@ -77,7 +77,7 @@ class Values {
   explicit Values(const Json& json) {
     if (!json.is_object())
       fail(ErrorCode::InvalidArgument, "the simulation is described by a JSON object, found: {}", json.type_name());
-    for (const SimKey& key : kKeys) values_[key.name] = key.default_value;
+    for (const SimKey& key : kSpecKeys) values_[key.name] = key.default_value;
     for (const auto& [name, value] : json.items()) {
       const auto key = values_.find(long_sim_key(name));
       if (key == values_.end()) unknown(name);
@@ -129,7 +129,7 @@ class Values {
   [[nodiscard]] auto name(const char* key, Parse&& parse) const {
     const auto value = parse(text(key));
     if (!value) {
-      const auto known = std::ranges::find(kKeys, std::string_view(key), &SimKey::name);
+      const auto known = std::ranges::find(kSpecKeys, std::string_view(key), &SimKey::name);
       bad(key, known->help);
     }
     return *value;
@@ -141,7 +141,7 @@ class Values {
   }
   [[noreturn]] static void unknown(const std::string& name) {
     std::string names;
-    for (const SimKey& key : kKeys) names += std::string(names.empty() ? "" : ", ") + key.name;
+    for (const SimKey& key : kSpecKeys) names += std::string(names.empty() ? "" : ", ") + key.name;
     fail(ErrorCode::InvalidArgument, "simulation key '{}' is unknown, allowed: {}", name, names);
   }
   std::map<std::string, std::string> values_;
@@ -150,7 +150,7 @@ class Values {
 
 }  // namespace
 
-std::span<const SimKey> sim_keys() { return kKeys; }
+std::span<const SimKey> sim_keys() { return kSpecKeys; }
 
 std::string long_sim_key(std::string_view name) {
   if (name == "policy") return "schedule_policy";

@@ -24,7 +24,7 @@ struct Key {
   const char* help;
 };
 constexpr uint64_t kSeedMax = 1'000'000'000'000'000;
-constexpr std::array kKeys = {
+constexpr std::array kWorkloadKeys = {
     Key{"requests", "256", "how many"},
     Key{"seed", "1",
         "of all random numbers; each attribute has its own, so that one more key leaves the others as they are"},
@@ -97,7 +97,7 @@ constexpr std::array kNeeds = {
 class Spec {
  public:
   explicit Spec(std::string_view text) : text_(text) {
-    for (const Key& key : kKeys) values_[key.name] = key.value;
+    for (const Key& key : kWorkloadKeys) values_[key.name] = key.value;
     const std::string_view head = text.substr(0, text.find(','));
     const std::string_view kind_name = head.substr(0, head.find('='));
     const auto kind = std::ranges::find(kKinds, kind_name, &Kind::name);
@@ -174,7 +174,7 @@ class Spec {
       if (given.contains(other)) return true;
       const std::string& value = text(other);
       if (!need.values.empty()) return need.values.find(value) != std::string_view::npos;
-      return value != std::ranges::find(kKeys, std::string_view(other), &Key::name)->value;
+      return value != std::ranges::find(kWorkloadKeys, std::string_view(other), &Key::name)->value;
     });
   }
 
@@ -188,7 +188,7 @@ class Spec {
       const std::string key(pair.substr(0, equals));
       if (equals == std::string_view::npos || !values_.contains(key)) {
         std::string names;
-        for (const Key& known : kKeys) names += std::string(names.empty() ? "" : ", ") + known.name;
+        for (const Key& known : kWorkloadKeys) names += std::string(names.empty() ? "" : ", ") + known.name;
         fail(ErrorCode::InvalidArgument, "workload key '{}' in '{}' is unknown, allowed: {}", key, text_, names);
       }
       if (!given.insert(key).second) {
@@ -430,7 +430,7 @@ std::string workload_help() {
         fmt::format("  {:<10} {}{}\n", kind.name, kind.help, *kind.keys == '\0' ? "" : fmt::format(" [{}]", kind.keys));
   }
   text += "Keys of every kind [default]:\n";
-  for (const Key& key : kKeys) text += fmt::format("  {:<13} {} [{}]\n", key.name, key.help, key.value);
+  for (const Key& key : kWorkloadKeys) text += fmt::format("  {:<13} {} [{}]\n", key.name, key.help, key.value);
   text +=
       "Lengths: N, LOW-HIGH, exp:MEAN, lognormal:MEDIAN:SIGMA, mix:SHARE:FIRST:SECOND, file:PATH (one number a line)\n";
   return text;

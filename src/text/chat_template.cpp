@@ -18,7 +18,7 @@ ChatSettings chat_settings(const Vocabulary& vocabulary, int64_t unix_time_secon
 
 namespace {
 
-constexpr const char* kSpace = " \t\r\n";
+constexpr const char* kBlanks = " \t\r\n";
 // Behind the last message, to find where it ends; a template that trims messages takes the blank.
 constexpr std::string_view kMark = "\uE000here\uE000 ";
 
@@ -46,7 +46,7 @@ std::string cut_at_mark(std::string text, std::string_view content) {
   if (at == std::string::npos) fail_to_continue("the chat template does not write the last message as it is");
   const bool trims = text.compare(at, kMark.size(), kMark) != 0;
   text.resize(at);
-  const size_t last = content.find_last_not_of(kSpace);
+  const size_t last = content.find_last_not_of(kBlanks);
   if (!trims || last == std::string_view::npos) return text;
   if (const std::string_view blanks = content.substr(last + 1); text.ends_with(blanks)) text.resize(at - blanks.size());
   return text;

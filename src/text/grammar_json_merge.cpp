@@ -47,7 +47,8 @@ constexpr std::array<std::string_view, 29> kAssertions{"type",
                                                        "propertyNames",
                                                        "patternProperties"};
 constexpr size_t kComparedPerStep = 8;  // names, or small values
-constexpr std::array<std::string_view, 7> kTypes{"string", "number", "integer", "object", "array", "boolean", "null"};
+constexpr std::array<std::string_view, 7> kTypeNames{"string", "number",  "integer", "object",
+                                                     "array",  "boolean", "null"};
 
 // The types that both allow, none perhaps; an integer is a number.
 Json common_types(const Json& left, const Json& right, const std::string& path) {
@@ -57,7 +58,7 @@ Json common_types(const Json& left, const Json& right, const std::string& path) 
     return std::ranges::find(list, type) != list.end();
   };
   Json common = Json::array();
-  for (const std::string_view type : kTypes) {
+  for (const std::string_view type : kTypeNames) {
     const bool in_left = has(mine, type) || (type == "integer" && has(mine, "number"));
     const bool in_right = has(theirs, type) || (type == "integer" && has(theirs, "number"));
     if (in_left && in_right && !(type == "integer" && has(mine, "number") && has(theirs, "number")))
@@ -83,7 +84,7 @@ Json intersected(const Json& left, const Json& right) {
 }
 
 // Whole numbers as such: doubles above 2^53 do not tell neighbours apart.
-bool is_less(const Json& left, const Json& right) {
+bool is_smaller(const Json& left, const Json& right) {
   const bool whole = left.is_number_integer() && right.is_number_integer();
   return whole ? left < right : left.get<double>() < right.get<double>();
 }
@@ -224,8 +225,8 @@ std::vector<std::string> types_of(const Json& schema, const std::string& path) {
   const Json list = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
   std::vector<std::string> types;
   for (const Json& name : list) {
-    if (!name.is_string() || std::ranges::find(kTypes, name.get<std::string>()) == kTypes.end()) {
-      malformed(path, "type", name, fmt::format("{}", fmt::join(kTypes, ", ")));
+    if (!name.is_string() || std::ranges::find(kTypeNames, name.get<std::string>()) == kTypeNames.end()) {
+      malformed(path, "type", name, fmt::format("{}", fmt::join(kTypeNames, ", ")));
     }
     const auto& type = name.get_ref<const std::string&>();
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);
@@ -366,9 +367,9 @@ Json merge_schemas(const Json& left, const Json& right, const std::string& path,
     } else if (keyword == "items" || keyword == "additionalProperties" || keyword == "propertyNames") {
       merged[keyword] = merge_schemas(merged[keyword], value, path + "/" + keyword, root, depth + 1);
     } else if (keyword.starts_with("min") || keyword == "exclusiveMinimum") {
-      if (is_less(merged[keyword], value)) merged[keyword] = value;
+      if (is_smaller(merged[keyword], value)) merged[keyword] = value;
     } else if (keyword.starts_with("max") || keyword == "exclusiveMaximum") {
-      if (is_less(value, merged[keyword])) merged[keyword] = value;
+      if (is_smaller(value, merged[keyword])) merged[keyword] = value;
     } else {
       root.leave_out(path, "keyword '" + keyword + "' twice, in schemas that must hold at once, is not supported");
     }

@@ -109,7 +109,7 @@ bool all_characters(Call& call, Predicate&& predicate) {
   });
 }
 
-Value join(Call& call) {
+Value join_method(Call& call) {
   std::string out;
   bool first = true;
   for (const Value& item : call.interpreter.iterate(call.require(0, "iterable"), call.line)) {
@@ -120,7 +120,7 @@ Value join(Call& call) {
   return call.heap().string(std::move(out));
 }
 
-Value replace(Call& call) {
+Value replace_method(Call& call) {
   call.at_most(3);
   (void)call.require(1, "new");
   return call.heap().string(
@@ -128,7 +128,7 @@ Value replace(Call& call) {
 }
 
 // str.format() with {}, {0}, {name}; a format behind ":" is not supported.
-Value format(Call& call) {
+Value format_method(Call& call) {
   const std::string& text = text_of(call);
   std::string out;
   size_t next = 0;
@@ -153,7 +153,7 @@ Value format(Call& call) {
   return call.heap().string(std::move(out));
 }
 
-Value count_text(Call& call) {
+Value count_method(Call& call) {
   const std::string part = call.string(0, "sub", "");
   if (part.empty()) return Value(static_cast<int64_t>(count_utf8_characters(text_of(call)) + 1));
   return Value(static_cast<int64_t>(split_text(text_of(call), part, -1, false).size() - 1));
@@ -173,10 +173,10 @@ const Methods& string_methods() {
       {"rfind", [](Call& call) { return find_text(call, true, false); }},
       {"index", [](Call& call) { return find_text(call, false, true); }},
       {"rindex", [](Call& call) { return find_text(call, true, true); }},
-      {"count", count_text},
-      {"replace", replace},
-      {"join", join},
-      {"format", format},
+      {"count", count_method},
+      {"replace", replace_method},
+      {"join", join_method},
+      {"format", format_method},
       {"upper", [](Call& call) { return call.heap().string(to_upper(text_of(call))); }},
       {"lower", [](Call& call) { return call.heap().string(to_lower(text_of(call))); }},
       {"casefold", [](Call& call) { return call.heap().string(to_lower(text_of(call))); }},

@@ -26,7 +26,7 @@ constexpr std::string_view kInstruction =
     "You can call functions. To call them, answer with nothing but a JSON list: "
     "[{\"name\": NAME, \"arguments\": {...}}, ...]. The functions, one a line:";
 
-std::string_view trim(std::string_view text) {
+std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
@@ -130,7 +130,7 @@ class Probe {
         render(Json::array({message("user", "probe"), message("assistant", kAnswer)}), false);
     const size_t at = text ? text->rfind(kAnswer) : std::string::npos;
     if (at == std::string::npos) return std::nullopt;
-    const std::string end(trim(std::string_view(*text).substr(at + kAnswer.size())));
+    const std::string end(trimmed(std::string_view(*text).substr(at + kAnswer.size())));
     return end.empty() ? std::nullopt : std::optional(end);
   }
 
@@ -217,12 +217,12 @@ void tell_functions(bool system_message, const Json& tools, Json& messages) {
 
 std::string ToolCallFormat::begin_mark() const {
   const std::string_view before = std::string_view(begin).substr(0, begin.find('{'));
-  return std::string(trim(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1)));
+  return std::string(trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1)));
 }
 
 std::string ToolCallFormat::end_mark() const {
   const size_t last = end.find_last_of("}]");
-  return last == end.npos ? "" : std::string(trim(std::string_view(end).substr(last + 1)));
+  return last == end.npos ? "" : std::string(trimmed(std::string_view(end).substr(last + 1)));
 }
 
 ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings) {

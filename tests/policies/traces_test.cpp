@@ -10,6 +10,7 @@
 
 #include "plugin_host/plugin_registry.h"
 #include "sim/sim_spec.h"
+#include "support/simulated.h"
 #include "support/test_data.h"
 
 namespace inflight::test {
@@ -61,7 +62,7 @@ TEST_P(PublishedTrace, IsServedByEveryPolicy) {
                            {"device", "pocl-135m"}, {"max_num_seqs", 16},          {"max_num_batched_tokens", 2048},
                            {"kv_blocks", 16384}};
     spec[policy.kind == INFLIGHT_KIND_SCHED ? "policy" : "evict"] = policy.id;
-    const auto result = nlohmann::json::parse(run_simulation_json(spec.dump()));
+    const auto result = simulated(spec);
     EXPECT_EQ(result["requests"], sums.requests) << policy.id;
     EXPECT_EQ(result["requests_rejected"], 0) << policy.id;
     EXPECT_EQ(result["prompt_tokens"], sums.prompt) << policy.id;

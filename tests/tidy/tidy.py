@@ -3,8 +3,9 @@
 """The style that a script can check, as a test:  tidy.py ROOT  prints one line a finding; exit 1 when there is any.
 
 Rules: a folder includes only what cmake/layers.txt allows; OpenCL's header only in src/device/cl.h; SPDX line; sizes of
-files, lines and functions; unique file names; every source has its mirrored test; banned calls and words with their
-replacement; no leftovers; one H1 a page; no large files; scripts are executable. tidy_test.py plants a violation of each.
+files, lines and functions; unique file names; unique names in a folder's anonymous namespaces; every source has its mirrored
+test; banned calls and words with their replacement; no leftovers; one H1 a page; no large files; scripts are executable.
+tidy_test.py plants a violation of each.
 """
 import pathlib
 import re
@@ -124,8 +125,34 @@ def check_mirror(name, names):
         yield f"no tests/unit/{match[1]}/{match[2]}_test.cpp, and no test says \"Covers: {match[1]}/{match[2]}.cpp\""
 
 
+def anonymous_names(lines):
+    """(line, name) of what stands in column 0 of an anonymous namespace: functions, constants, types"""
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if re.match(r"namespace \{|\}  // namespace", line):
+            inside = line.startswith("namespace")
+        elif inside and not re.match(r"using|template|namespace|extern|static_assert|[A-Z0-9_]+\(", line):
+            type_name = re.match(r"(?:struct|class|enum class) (\w+)", line)
+            found = type_name or re.match(r"[A-Za-z][^(={;]*?\b(\w+)(?:\[\w*\])*\s?[({=;]", line)
+            if found:
+                yield number, found[1]
+
+
+def check_anonymous_names(root, names):
+    """A unity build compiles a folder's files as one: what has one name twice clashes, or an overload is taken for another."""
+    first = {}
+    for name in names:
+        if not re.match(r"(src|tests|bindings_c)/(?!plugins/).*\.cpp$", name):  # a plugin is one file
+            continue
+        for number, found in anonymous_names((root / name).read_text(errors="replace").splitlines()):
+            before = first.setdefault((pathlib.Path(name).parent, found), name)
+            if before != name:
+                yield name, number, f"{found} is a name in {before}'s anonymous namespace, too"
+
+
 def check(root):
     names = tracked(root)
+    yield from check_anonymous_names(root, names)
     layers = read_layers(root)
     known = set(names)
     covered = set()

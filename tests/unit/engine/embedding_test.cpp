@@ -23,7 +23,7 @@ std::vector<TokenId> prompt_of(int32_t length) {
   return prompt;
 }
 
-OutputStream* submit(Engine& engine, const std::vector<TokenId>& prompt, Pooling pooling) {
+OutputStream* submit_pooled(Engine& engine, const std::vector<TokenId>& prompt, Pooling pooling) {
   SubmitOptions options;
   options.prompt = prompt;
   options.pooling = pooling;
@@ -41,7 +41,7 @@ std::vector<float> read(OutputStream* stream) {
   return embedding;
 }
 
-RuntimeOptions demo_options() {
+RuntimeOptions embedding_options() {
   RuntimeOptions options;
   options.model = kDemoModel;
   return options;
@@ -68,7 +68,7 @@ TEST(Embedding, OfWhichTokensIsWhatTheModelsFileStates) {
 TEST(Embedding, IsWhatTheReferenceComputes) {
   const LoadedModel model = load_model(kDemoModel);
   ReferenceModel reference(model);
-  Runtime runtime(demo_options());
+  Runtime runtime(embedding_options());
   for (const int32_t length : {1, 2, 16, 17, 63, 200}) {
     SCOPED_TRACE(length);
     const std::vector<TokenId> prompt = prompt_of(length);
@@ -82,7 +82,7 @@ TEST(Embedding, IsWhatTheReferenceComputes) {
           for (size_t i = 0; i < row.size(); ++i) expected[i] += row[i] / length;
         }
       }
-      const std::vector<float> embedding = read(submit(runtime.engine(), prompt, pooling));
+      const std::vector<float> embedding = read(submit_pooled(runtime.engine(), prompt, pooling));
       ASSERT_EQ(embedding.size(), expected.size());
       double squares = 0.0, error = 0.0;
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -95,9 +95,9 @@ TEST(Embedding, IsWhatTheReferenceComputes) {
 }
 
 TEST(Embedding, TellsWhatOfThePromptWasStored) {
-  Runtime runtime(demo_options());
+  Runtime runtime(embedding_options());
   const auto cached = [&](Pooling pooling) {
-    OutputStream* const stream = submit(runtime.engine(), prompt_of(40), pooling);
+    OutputStream* const stream = submit_pooled(runtime.engine(), prompt_of(40), pooling);
     StreamBatch batch;
     EXPECT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ready);
     stream->release();
@@ -114,23 +114,23 @@ TEST(Embedding, IsTheSameBitsInEveryCompany) {
   const std::vector<int32_t> lengths = {1, 15, 16, 40, 100, 150};
   std::vector<std::vector<float>> alone;
   {
-    Runtime runtime(demo_options());
+    Runtime runtime(embedding_options());
     for (const int32_t length : lengths) {
       for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
-        alone.push_back(read(submit(runtime.engine(), prompt_of(length), pooling)));
+        alone.push_back(read(submit_pooled(runtime.engine(), prompt_of(length), pooling)));
       }
     }
     size_t next = 0;  // again: now their blocks are stored
     for (const int32_t length : lengths) {
       for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
-        EXPECT_EQ(read(submit(runtime.engine(), prompt_of(length), pooling)), alone[next++]);
+        EXPECT_EQ(read(submit_pooled(runtime.engine(), prompt_of(length), pooling)), alone[next++]);
       }
     }
     runtime.engine().pause(PauseMode::All);
     EXPECT_GT(runtime.engine().stats().scheduler.cached_tokens, 0);
     EXPECT_EQ(runtime.engine().stats().scheduler.output_tokens, 0);
   }
-  RuntimeOptions options = demo_options();
+  RuntimeOptions options = embedding_options();
   options.scheduler.max_num_seqs = 8;
   options.scheduler.max_num_batched_tokens = 24;
   options.kv_blocks = 16;  // too few: somebody is preempted
@@ -144,7 +144,7 @@ TEST(Embedding, IsTheSameBitsInEveryCompany) {
     answer.sampling.ignore_eos = true;
     generating.push_back(runtime.engine().submit(answer));
     for (const Pooling pooling : {Pooling::Last, Pooling::Mean}) {
-      streams.push_back(submit(runtime.engine(), prompt_of(length), pooling));
+      streams.push_back(submit_pooled(runtime.engine(), prompt_of(length), pooling));
     }
   }
   for (size_t i = 0; i < streams.size(); ++i) EXPECT_EQ(read(streams[i]), alone[i]) << i;

@@ -21,8 +21,6 @@
 namespace inflight::test {
 namespace {
 
-EngineOptions options_of(int32_t blocks = 64) { return engine_options(blocks); }
-
 struct World {
   explicit World(const EngineOptions& options)
       : executor(new TokenExecutor(options.setup.blocks.block_count, options.setup.blocks.block_token_count,
@@ -32,15 +30,12 @@ struct World {
   Engine engine;
 };
 
-std::vector<TokenId> prompt_of(Rng& rng) {
+std::vector<TokenId> random_prompt(Rng& rng) {
   std::vector<TokenId> prompt(static_cast<size_t>(rng.between(1, 60)));
   const auto shared = rng.below(prompt.size() + 1);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = i < shared ? static_cast<TokenId>(i) : rng.between(0, 63);
   return prompt;
 }
-
-std::vector<TokenId> alone(const std::vector<TokenId>& tokens, int32_t count) { return output_alone(tokens, count); }
-Answer read_all(OutputStream* stream) { return read_answer(stream); }
 
 std::string error_of(Engine& engine, SubmitOptions options, ErrorCode code) {
   try {
@@ -53,15 +48,15 @@ std::string error_of(Engine& engine, SubmitOptions options, ErrorCode code) {
 }
 
 TEST(Engine, AnswersManyThreadsAsIfEachWereAlone) {
-  World world(options_of());
+  World world(engine_options());
   std::vector<std::jthread> clients;
   for (uint64_t client = 0; client < 4; ++client) {
     clients.emplace_back([&world, client] {
       Rng rng(client);
       for (int i = 0; i < 100; ++i) {
-        SubmitOptions request{.prompt = prompt_of(rng)};
+        SubmitOptions request{.prompt = random_prompt(rng)};
         request.sampling.max_tokens = rng.between(1, 40);
-        const auto expected = alone(request.prompt, request.sampling.max_tokens);
+        const auto expected = output_alone(request.prompt, request.sampling.max_tokens);
         const auto prompt_count = static_cast<int32_t>(request.prompt.size());
         OutputStream* const stream = world.engine.submit(std::move(request));
         if (rng.chance(0.1)) {  // leaves without a word
@@ -69,7 +64,7 @@ TEST(Engine, AnswersManyThreadsAsIfEachWereAlone) {
           stream->release();
           continue;
         }
-        const Answer answer = read_all(stream);
+        const Answer answer = read_answer(stream);
         ASSERT_EQ(answer.tokens, expected);
         ASSERT_EQ(answer.last.finish, FinishReason::Length);
         ASSERT_EQ(answer.last.output_token_count, static_cast<int32_t>(expected.size()));
@@ -89,7 +84,7 @@ TEST(Engine, AnswersManyThreadsAsIfEachWereAlone) {
 }
 
 TEST(Engine, CancelledStreamsEndWithAbort) {
-  World world(options_of());
+  World world(engine_options());
   world.executor->paused = true;
   SubmitOptions request{.prompt = {1, 2, 3}};
   request.sampling.max_tokens = 100;
@@ -97,11 +92,11 @@ TEST(Engine, CancelledStreamsEndWithAbort) {
   world.engine.cancel(stream->request());
   world.executor->paused = false;
   world.executor->paused.notify_all();
-  EXPECT_EQ(read_all(stream).last.finish, FinishReason::Abort);
+  EXPECT_EQ(read_answer(stream).last.finish, FinishReason::Abort);
 }
 
 TEST(Engine, HostDrivenStepsRunInTheCaller) {
-  EngineOptions options = options_of();
+  EngineOptions options = engine_options();
   options.host_driven = true;
   World world(options);
   EXPECT_FALSE(world.engine.step());
@@ -113,13 +108,13 @@ TEST(Engine, HostDrivenStepsRunInTheCaller) {
   int steps = 0;
   while (world.engine.step()) ++steps;
   EXPECT_EQ(steps, 4);  // with overlap: three submitted, the last one read in a step of its own
-  EXPECT_EQ(read_all(stream).tokens, alone({5, 6}, 3));
-  World threaded(options_of());
+  EXPECT_EQ(read_answer(stream).tokens, output_alone({5, 6}, 3));
+  World threaded(engine_options());
   EXPECT_THROW(threaded.engine.step(), Error);
 }
 
 TEST(Engine, RefusesWhatItCannotServe) {
-  World world(options_of());
+  World world(engine_options());
   EXPECT_EQ(error_of(world.engine, {}, ErrorCode::InvalidArgument), "the prompt is empty, allowed: 1 to 127 tokens");
   EXPECT_EQ(
       error_of(world.engine, {.prompt = std::vector<TokenId>(128, 1)}, ErrorCode::InvalidArgument),
@@ -135,7 +130,7 @@ TEST(Engine, RefusesWhatItCannotServe) {
 }
 
 TEST(Engine, RejectsMoreThanMaxRequests) {
-  EngineOptions options = options_of();
+  EngineOptions options = engine_options();
   options.host_driven = true;
   options.setup.config.max_requests = 8;
   World world(options);
@@ -145,12 +140,12 @@ TEST(Engine, RejectsMoreThanMaxRequests) {
             "8 requests are waiting or running, allowed: 8 (max_requests); retry after 1 s");
   while (world.engine.step()) {
   }
-  for (OutputStream* stream : streams) read_all(stream);
+  for (OutputStream* stream : streams) read_answer(stream);
   EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::Rejected), "accepted");
 }
 
 TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
-  World world(options_of());
+  World world(engine_options());
   world.executor->paused = true;
   std::vector<OutputStream*> streams;
   for (int i = 0; i < 3; ++i) {
@@ -162,7 +157,7 @@ TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
   world.executor->paused = false;
   world.executor->paused.notify_all();
   for (OutputStream* stream : streams) {
-    const Answer answer = read_all(stream);
+    const Answer answer = read_answer(stream);
     EXPECT_EQ(answer.last.finish, FinishReason::Error);
     EXPECT_EQ(answer.last.error, "the device is gone");
   }
@@ -176,34 +171,34 @@ TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
 TEST(Engine, EndsItsStreamsWhenDestroyed) {
   OutputStream* stream = nullptr;
   {
-    World world(options_of());
+    World world(engine_options());
     SubmitOptions request{.prompt = {1, 2, 3}};
     request.sampling.max_tokens = 120;
     stream = world.engine.submit(request);
   }
-  const Answer answer = read_all(stream);
+  const Answer answer = read_answer(stream);
   EXPECT_TRUE(answer.last.finish == FinishReason::Abort || answer.last.finish == FinishReason::Length);
 }
 
 TEST(Engine, SwapsPoliciesWhileRequestsRun) {
-  World world(options_of(40));
+  World world(engine_options(40));
   std::map<OutputStream*, std::vector<TokenId>> expected;
   Rng rng(8);
   for (int i = 0; i < 60; ++i) {
-    SubmitOptions request{.prompt = prompt_of(rng)};
+    SubmitOptions request{.prompt = random_prompt(rng)};
     request.sampling.max_tokens = 30;
-    const auto output = alone(request.prompt, 30);
+    const auto output = output_alone(request.prompt, 30);
     expected[world.engine.submit(std::move(request))] = output;
     if (i % 5 == 0) world.engine.set_policy(i % 2 == 0 ? "fcfs" : "lru");
   }
-  for (auto& [stream, output] : expected) EXPECT_EQ(read_all(stream).tokens, output);
+  for (auto& [stream, output] : expected) EXPECT_EQ(read_answer(stream).tokens, output);
   EXPECT_THROW(world.engine.set_policy("nosuch"), Error);
   EXPECT_THROW(world.engine.set_policy("fcfs:unknown=1"), Error);
 }
 
 // n answers on one stream, each what its seed gives alone.
 TEST(Engine, GivesSeveralAnswersToOnePrompt) {
-  World world(options_of());
+  World world(engine_options());
   for (const int32_t n : {1, 2, 7, 20}) {
     SubmitOptions request{.prompt = {1, 2, 3, 4, 5, 6, 7}};
     request.sampling.max_tokens = 20;
@@ -226,7 +221,7 @@ TEST(Engine, GivesSeveralAnswersToOnePrompt) {
 }
 
 TEST(Engine, BestOfGivesTheLikeliestAnswersBestFirst) {
-  World world(options_of());
+  World world(engine_options());
   SubmitOptions request{.prompt = {9, 8, 7}};
   request.sampling.max_tokens = 5;
   request.sampling.n = 2;
@@ -247,11 +242,11 @@ TEST(Engine, BestOfGivesTheLikeliestAnswersBestFirst) {
 
 // checklist 98: the id that ended it is told.
 TEST(Engine, TellsWhichTokenStopped) {
-  World world(options_of());
+  World world(engine_options());
   SubmitOptions request{.prompt = {5, 5}};
-  const auto output = alone({5, 5}, 3);
+  const auto output = output_alone({5, 5}, 3);
   request.sampling.stop_token_ids = {output[2]};
-  const Answer answer = read_all(world.engine.submit(request));
+  const Answer answer = read_answer(world.engine.submit(request));
   EXPECT_EQ(answer.last.finish, FinishReason::Stop);
   EXPECT_EQ(answer.last.stop_token, output[2]);
   EXPECT_EQ(answer.tokens, output);

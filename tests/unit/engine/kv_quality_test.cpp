@@ -18,7 +18,7 @@ namespace {
 constexpr int kPrompts = 200;
 constexpr int32_t kContinued = 64;
 
-std::vector<std::vector<TokenId>> serve(const std::vector<SubmitOptions>& requests, KvType kv) {
+std::vector<std::vector<TokenId>> serve_all(const std::vector<SubmitOptions>& requests, KvType kv) {
   RuntimeOptions options;
   options.model = kDemoModel;
   options.host_driven = true;
@@ -66,16 +66,16 @@ TEST(KvQuality, IntegersSayTheSame) {
     requests[static_cast<size_t>(i)].sampling = {
         .temperature = 0.8F, .seed = static_cast<uint64_t>(i), .max_tokens = 8 + i % 40, .ignore_eos = true};
   }
-  const auto beginnings = serve(requests, KvType::F16);
+  const auto beginnings = serve_all(requests, KvType::F16);
   for (size_t i = 0; i < kPrompts; ++i) {
     requests[i].prompt.insert(requests[i].prompt.end(), beginnings[i].begin(), beginnings[i].end());
     requests[i].sampling = {.max_tokens = kContinued, .ignore_eos = true};
   }
-  const auto halves = serve(requests, KvType::F16), floats = serve(requests, KvType::F32);
-  const Agreement eight_bits = agreement(halves, serve(requests, KvType::Q8_0));
+  const auto halves = serve_all(requests, KvType::F16), floats = serve_all(requests, KvType::F32);
+  const Agreement eight_bits = agreement(halves, serve_all(requests, KvType::Q8_0));
   EXPECT_GE(eight_bits.tokens, 0.99);
   EXPECT_GE(eight_bits.continuations, 0.9);
-  const Agreement ints = agreement(floats, serve(requests, KvType::I16));
+  const Agreement ints = agreement(floats, serve_all(requests, KvType::I16));
   EXPECT_GE(ints.tokens, 0.999);
   EXPECT_GE(ints.continuations, agreement(floats, halves).continuations - 2.0 / kPrompts);
 }

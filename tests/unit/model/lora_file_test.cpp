@@ -23,7 +23,7 @@ LoraFile load_adapter(const GgufWriter& writer, int32_t rank_max = 16) {
   return load_lora(folder.write("a.gguf", writer.bytes()), SyntheticModel::small_spec(), rank_max);
 }
 
-void expect_refused(ErrorCode code, const char* text, const GgufWriter& writer, int32_t rank_max = 16) {
+void expect_adapter_refused(ErrorCode code, const char* text, const GgufWriter& writer, int32_t rank_max = 16) {
   INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load_adapter(writer, rank_max); });
   INFLIGHT_EXPECT_ERROR(code, "a.gguf: ", [&] { (void)load_adapter(writer, rank_max); });
 }
@@ -90,17 +90,19 @@ TEST(LoraFile, AMatrixMayBeLeftOut) {
 }
 
 TEST(LoraFile, RefusesWhatIsNoAdapterOfThisModel) {
-  expect_refused(ErrorCode::Unsupported, "key 'general.type' is missing", keys({.type = nullptr}));
-  expect_refused(ErrorCode::Unsupported, "key 'general.type' is 'model'", keys({.type = "model"}));
-  expect_refused(ErrorCode::Unsupported, "'adapter.type' is 'control_vector', a LoRA adapter for this model has 'lora'",
-                 keys({.adapter_type = "control_vector"}));
-  expect_refused(ErrorCode::Unsupported, "'general.architecture' is 'qwen2', a LoRA adapter for this model has 'llama'",
-                 keys({.architecture = "qwen2"}));
+  expect_adapter_refused(ErrorCode::Unsupported, "key 'general.type' is missing", keys({.type = nullptr}));
+  expect_adapter_refused(ErrorCode::Unsupported, "key 'general.type' is 'model'", keys({.type = "model"}));
+  expect_adapter_refused(ErrorCode::Unsupported,
+                         "'adapter.type' is 'control_vector', a LoRA adapter for this model has 'lora'",
+                         keys({.adapter_type = "control_vector"}));
+  expect_adapter_refused(ErrorCode::Unsupported,
+                         "'general.architecture' is 'qwen2', a LoRA adapter for this model has 'llama'",
+                         keys({.architecture = "qwen2"}));
   GgufWriter activated = keys();
   activated.key_i32s("adapter.alora.invocation_tokens", {1, 2});
-  expect_refused(ErrorCode::Unsupported, "activated LoRA", activated);
+  expect_adapter_refused(ErrorCode::Unsupported, "activated LoRA", activated);
   GgufWriter endless = keys();
-  expect_refused(ErrorCode::CorruptFile, "adapts no matrix at all", endless);
+  expect_adapter_refused(ErrorCode::CorruptFile, "adapts no matrix at all", endless);
 }
 
 TEST(LoraFile, RefusesTensorsThatDoNotFit) {
@@ -109,18 +111,19 @@ TEST(LoraFile, RefusesTensorsThatDoNotFit) {
     add(writer, name, columns, rows);
     return writer;
   };
-  expect_refused(ErrorCode::Unsupported, "'blk.0.attn_q.weight.bias' is neither",
-                 with("blk.0.attn_q.weight.bias", 64, 4));
+  expect_adapter_refused(ErrorCode::Unsupported, "'blk.0.attn_q.weight.bias' is neither",
+                         with("blk.0.attn_q.weight.bias", 64, 4));
   for (const char* name :
        {"output.weight.lora_a", "token_embd.weight.lora_b", "blk.2.attn_q.weight.lora_a", "blk.x.attn_q.weight.lora_a",
         "blk.0.attn_norm.weight.lora_a", "blk.0.lora_a", "lora_a.lora_a"}) {
-    expect_refused(ErrorCode::Unsupported, "adapts what cannot be adapted, allowed: blk.0 to blk.1 with attn_q.weight",
-                   with(name, 64, 4));
+    expect_adapter_refused(ErrorCode::Unsupported,
+                           "adapts what cannot be adapted, allowed: blk.0 to blk.1 with attn_q.weight",
+                           with(name, 64, 4));
   }
-  expect_refused(ErrorCode::CorruptFile, "'blk.0.attn_q.weight.lora_a' is there without its .lora_b",
-                 with("blk.0.attn_q.weight.lora_a", 64, 4));
-  expect_refused(ErrorCode::CorruptFile, "'blk.1.ffn_down.weight.lora_b' is there without its .lora_a",
-                 with("blk.1.ffn_down.weight.lora_b", 4, 64));
+  expect_adapter_refused(ErrorCode::CorruptFile, "'blk.0.attn_q.weight.lora_a' is there without its .lora_b",
+                         with("blk.0.attn_q.weight.lora_a", 64, 4));
+  expect_adapter_refused(ErrorCode::CorruptFile, "'blk.1.ffn_down.weight.lora_b' is there without its .lora_a",
+                         with("blk.1.ffn_down.weight.lora_b", 4, 64));
   const auto pair = [](uint64_t depth, uint64_t rank_a, uint64_t rank_b, uint64_t outputs) {
     GgufWriter writer = keys();
     add(writer, "blk.0.ffn_up.weight.lora_a", depth, rank_a);
@@ -128,16 +131,17 @@ TEST(LoraFile, RefusesTensorsThatDoNotFit) {
   };
   EXPECT_EQ(load_adapter(pair(64, 4, 4, 96)).rank, 4);
   for (const GgufWriter& wrong : {pair(63, 4, 4, 96), pair(64, 4, 5, 96), pair(64, 4, 4, 95), pair(4, 64, 96, 4)}) {
-    expect_refused(ErrorCode::CorruptFile, "do not fit, expected [64, R] and [R, 96]", wrong);
+    expect_adapter_refused(ErrorCode::CorruptFile, "do not fit, expected [64, R] and [R, 96]", wrong);
   }
-  expect_refused(ErrorCode::InvalidArgument, "has rank 9, allowed: 1 to 8 (max_lora_rank)", pair(64, 9, 9, 96), 8);
+  expect_adapter_refused(ErrorCode::InvalidArgument, "has rank 9, allowed: 1 to 8 (max_lora_rank)", pair(64, 9, 9, 96),
+                         8);
 }
 
 TEST(LoraFile, RefusesAnAlphaThatIsNoNumber) {
   GgufWriter writer;
   writer.key_string("general.type", "adapter").key_string("adapter.type", "lora");
   writer.key_string("general.architecture", "llama").key_f32("adapter.lora.alpha", INFINITY);
-  expect_refused(ErrorCode::CorruptFile, "'adapter.lora.alpha' is inf", writer);
+  expect_adapter_refused(ErrorCode::CorruptFile, "'adapter.lora.alpha' is inf", writer);
 }
 
 }  // namespace

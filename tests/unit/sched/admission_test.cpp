@@ -15,7 +15,7 @@
 namespace inflight::test {
 namespace {
 
-WorldOptions world_of(int32_t slots, int32_t blocks) {
+WorldOptions admission_world(int32_t slots, int32_t blocks) {
   WorldOptions world;
   world.config = {
       .max_num_seqs = slots, .max_num_batched_tokens = 256, .max_model_len = blocks * 4, .max_requests = 4096};
@@ -51,7 +51,7 @@ TEST(NewTokenRatio, FollowsSglangsFormula) {
 // not 16.
 TEST(Admission, ReservesAShareOfWhatRunningSequencesMayProduce) {
   for (const int32_t blocks : {16, 17}) {
-    WorldOptions options = world_of(4, blocks);
+    WorldOptions options = admission_world(4, blocks);
     options.config.schedule_conservativeness = 1.0;
     SchedulerWorld world(options);
     world.add({.prompt = random_prompt(8, 1), .max_tokens = 20});
@@ -68,7 +68,7 @@ TEST(Admission, ReservesAShareOfWhatRunningSequencesMayProduce) {
 
 // checklist 71: 4096 output tokens at most are expected of one sequence.
 TEST(Admission, ExpectsNoMoreOutputThanTheClip) {
-  WorldOptions options = world_of(4, 3000);
+  WorldOptions options = admission_world(4, 3000);
   options.config.schedule_conservativeness = 1.0;
   SchedulerWorld world(options);
   world.add({.prompt = random_prompt(8, 1), .max_tokens = 20});
@@ -96,7 +96,7 @@ Pressure pressure_of(const WorldOptions& options) {
 
 // checklist 67, 72, 75: each remedy lowers preemptions.
 TEST(Admission, ConservativenessAndHeadroomLowerPreemptions) {
-  WorldOptions options = world_of(16, 80);
+  WorldOptions options = admission_world(16, 80);
   options.blocks.prefix_caching = false;
   options.config.max_model_len = 150;
   const Pressure none = pressure_of(options);
@@ -119,7 +119,7 @@ TEST(Admission, ConservativenessAndHeadroomLowerPreemptions) {
 
 // However careful, somebody always runs.
 TEST(Admission, AnEmptyEngineAdmitsWhoeverFitsAtAll) {
-  WorldOptions options = world_of(4, 10);
+  WorldOptions options = admission_world(4, 10);
   options.config.schedule_conservativeness = 10.0;
   options.config.kv_headroom = 0.9;
   SchedulerWorld world(options);
@@ -130,7 +130,7 @@ TEST(Admission, AnEmptyEngineAdmitsWhoeverFitsAtAll) {
 
 // PLUGINS c.8: a request whose first uncached block is being computed by another one waits for it.
 TEST(Admission, ATwinWaitsForTheBlocksThatAreBeingComputed) {
-  WorldOptions options = world_of(4, 200);
+  WorldOptions options = admission_world(4, 200);
   options.config.max_num_batched_tokens = 40;
   options.config.long_prefill_token_threshold = 20;
   SchedulerWorld world(options);
@@ -193,13 +193,13 @@ TEST(Starvation, IsNotWhatTheHostsOwnGatesDo) {
   const std::vector<TokenId> prompt = random_prompt(200, 1);
   {
     Blamed policy;
-    WorldOptions options = world_of(4, 200);
+    WorldOptions options = admission_world(4, 200);
     options.config.max_loras = 1;
     const RequestOptions first{.prompt = random_prompt(4, 1), .max_tokens = 300, .adapter = 1};
     const RequestOptions waits{.prompt = random_prompt(4, 2), .max_tokens = 4, .adapter = 2};
     EXPECT_EQ(starvations_of(policy, options, {first, waits}), 0) << "NO_ADAPTER";
   }
-  WorldOptions slow = world_of(4, 200);
+  WorldOptions slow = admission_world(4, 200);
   slow.config.long_prefill_token_threshold = 1;
   {
     Blamed policy;
@@ -217,10 +217,11 @@ TEST(Starvation, IsNotWhatTheHostsOwnGatesDo) {
 TEST(Starvation, IsWhatThePolicyDoes) {
   const RequestOptions runs{.prompt = random_prompt(4, 1), .max_tokens = 300};
   Blamed refuses;
-  EXPECT_GT(starvations_of(refuses, world_of(4, 200), {runs, {.prompt = random_prompt(4, 2), .priority = 9}}), 0);
+  EXPECT_GT(starvations_of(refuses, admission_world(4, 200), {runs, {.prompt = random_prompt(4, 2), .priority = 9}}),
+            0);
   NewestFirst looks_elsewhere;
   const RequestOptions old{.prompt = random_prompt(4, 2), .max_tokens = 4};
-  EXPECT_GT(starvations_of(looks_elsewhere, world_of(8, 200), {old, runs}, true), 0);
+  EXPECT_GT(starvations_of(looks_elsewhere, admission_world(8, 200), {old, runs}, true), 0);
 }
 
 // The order is of one rule at a time: keys that another rule gave mean nothing beside it.
@@ -242,7 +243,7 @@ class Ranks final : public SchedulePolicy {
 // Requests 2 to 7 wait for the only row; 5 to 7 come after what `change` does. The order in which they start.
 template <typename Change>
 std::vector<uint64_t> order_of_start(Ranks& policy, Change&& change) {
-  SchedulerWorld world(world_of(1, 200), &policy);
+  SchedulerWorld world(admission_world(1, 200), &policy);
   world.add({.prompt = random_prompt(4, 1), .max_tokens = 8});
   world.step();
   for (uint64_t i = 2; i <= 4; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 2});
@@ -275,7 +276,7 @@ TEST(Ranking, NewcomersWithoutAKeyAreAskedForAgain) {
   EXPECT_EQ(passes_once.ranked, 4 + 3 + 6);
 
   Ranks policy;  // the step without a key is the one in which the row is free
-  SchedulerWorld world(world_of(1, 200), &policy);
+  SchedulerWorld world(admission_world(1, 200), &policy);
   for (uint64_t i = 1; i <= 3; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 2});
   while (world.record(3).finish == FinishReason::None) world.step();
   policy.answers = false;
@@ -290,7 +291,7 @@ TEST(Ranking, NewcomersWithoutAKeyAreAskedForAgain) {
 }
 
 TEST(Admission, LimitsChangeWhileItRuns) {
-  SchedulerWorld world(world_of(8, 200));
+  SchedulerWorld world(admission_world(8, 200));
   for (uint64_t i = 0; i < 20; ++i) world.add({.prompt = random_prompt(4, i), .max_tokens = 20});
   world.step();
   EXPECT_EQ(world.scheduler().running_count(), 8);

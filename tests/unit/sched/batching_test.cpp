@@ -12,7 +12,7 @@
 namespace inflight::test {
 namespace {
 
-WorldOptions world_of(BatchingMode mode, int32_t slots, int32_t budget = 256) {
+WorldOptions batching_world(BatchingMode mode, int32_t slots, int32_t budget = 256) {
   WorldOptions world;
   world.config = {.max_num_seqs = slots,
                   .max_num_batched_tokens = budget,
@@ -33,7 +33,7 @@ RequestOptions request_of(int32_t output, int32_t prompt = 1) {
 // checklist 2, 129, 130: cycles = max(T) = 400; efficiency = mean(T)/max(T) = 0.36875; 320 of 400 steps have three
 // idle.
 TEST(StaticBatching, RunsUntilTheLongestMemberEnds) {
-  SchedulerWorld world(world_of(BatchingMode::Static, 4));
+  SchedulerWorld world(batching_world(BatchingMode::Static, 4));
   for (const int32_t length : {50, 60, 400, 80}) world.add(request_of(length));
   int64_t steps_with_three_idle = 0;
   while (world.step()) steps_with_three_idle += world.last_plan().entries.size() == 1;
@@ -47,7 +47,7 @@ TEST(StaticBatching, RunsUntilTheLongestMemberEnds) {
 // checklist 2: cycles = the sum over batches of max(T_i), exactly.
 TEST(StaticBatching, TakesTheNextBatchOnlyWhenThisOneIsDone) {
   Rng rng(6);
-  SchedulerWorld world(world_of(BatchingMode::Static, 5));
+  SchedulerWorld world(batching_world(BatchingMode::Static, 5));
   int64_t expected = 0;
   int32_t longest = 0;
   for (int32_t i = 0; i < 33; ++i) {
@@ -67,7 +67,7 @@ TEST(StaticBatching, TakesTheNextBatchOnlyWhenThisOneIsDone) {
 TEST(StaticBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
   for (const int32_t output : {40, 2}) {
     for (const bool overlap : {false, true}) {
-      WorldOptions options = world_of(BatchingMode::Static, 6, 16);
+      WorldOptions options = batching_world(BatchingMode::Static, 6, 16);
       options.overlap = overlap;
       SchedulerWorld world(options);
       for (int32_t i = 0; i < 18; ++i) {
@@ -89,7 +89,7 @@ TEST(StaticBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
 
 // Who comes when the batch is complete, though not full, waits for the next.
 TEST(StaticBatching, ABatchThatEverybodyIsInIsClosed) {
-  SchedulerWorld world(world_of(BatchingMode::Static, 6, 64));
+  SchedulerWorld world(batching_world(BatchingMode::Static, 6, 64));
   world.add(request_of(10));
   world.add(request_of(4));
   world.step();
@@ -101,7 +101,7 @@ TEST(StaticBatching, ABatchThatEverybodyIsInIsClosed) {
 // checklist 131: with a backlog the continuous batch is full.
 TEST(ContinuousBatching, KeepsEverySlotBusyWhileAnybodyWaits) {
   Rng rng(7);
-  SchedulerWorld world(world_of(BatchingMode::Continuous, 8));
+  SchedulerWorld world(batching_world(BatchingMode::Continuous, 8));
   for (int32_t i = 0; i < 200; ++i) world.add(request_of(rng.between(1, 60)));
   world.run();
   const SchedulerStats& stats = world.scheduler().stats();
@@ -112,7 +112,7 @@ TEST(ContinuousBatching, KeepsEverySlotBusyWhileAnybodyWaits) {
 TEST(ContinuousBatching, WinsOnBimodalLengths) {
   const auto share = [](BatchingMode mode, int64_t& steps) {
     Rng rng(1);
-    SchedulerWorld world(world_of(mode, 8));
+    SchedulerWorld world(batching_world(mode, 8));
     for (int32_t i = 0; i < 200; ++i) {
       world.add(request_of(rng.chance(0.8) ? rng.between(10, 50) : rng.between(200, 500)));
     }
@@ -128,7 +128,7 @@ TEST(ContinuousBatching, WinsOnBimodalLengths) {
 
 // checklist 3: a batch starts at min(max_num_seqs waiting, the oldest's arrival + delay), to the nanosecond.
 TEST(DynamicBatching, StartsWhenFullOrWhenTheOldestHasWaitedLongEnough) {
-  WorldOptions options = world_of(BatchingMode::Dynamic, 3);
+  WorldOptions options = batching_world(BatchingMode::Dynamic, 3);
   options.config.max_batch_delay_ms = 2.0;
   SchedulerWorld world(options);
   world.clock().advance(1000);
@@ -152,7 +152,7 @@ TEST(DynamicBatching, StartsWhenFullOrWhenTheOldestHasWaitedLongEnough) {
 }
 
 TEST(DynamicBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
-  SchedulerWorld world(world_of(BatchingMode::Dynamic, 4, 8));
+  SchedulerWorld world(batching_world(BatchingMode::Dynamic, 4, 8));
   for (uint64_t i = 0; i < 8; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 20});
   world.run();
   const auto last_start = world.record(4).first_token_step, first_end = world.record(1).finish_step;
@@ -161,7 +161,7 @@ TEST(DynamicBatching, ABatchLargerThanTheBudgetFillsOverSeveralSteps) {
 }
 
 TEST(DynamicBatching, KeepsItsMembersUntilAllEnd) {
-  WorldOptions options = world_of(BatchingMode::Dynamic, 2);
+  WorldOptions options = batching_world(BatchingMode::Dynamic, 2);
   SchedulerWorld world(options);
   for (const int32_t length : {3, 10, 5}) world.add(request_of(length));
   EXPECT_EQ(world.run(), 10 + 5);
@@ -170,7 +170,7 @@ TEST(DynamicBatching, KeepsItsMembersUntilAllEnd) {
 // checklist 9, 10, 31: SGLang's order. A decodes; B arrives and is prefilled alone; then both decode. While B is
 // chunked, nobody decodes.
 TEST(PrefillFirst, PrefillsAloneThenDecodesTogether) {
-  SchedulerWorld world(world_of(BatchingMode::PrefillFirst, 4, 16));
+  SchedulerWorld world(batching_world(BatchingMode::PrefillFirst, 4, 16));
   world.add(request_of(20, 4));
   world.step();
   EXPECT_EQ(world.last_plan_text(), "1:0+4");
@@ -187,7 +187,7 @@ TEST(PrefillFirst, PrefillsAloneThenDecodesTogether) {
 }
 
 TEST(PrefillFirst, MixedChunksCarryDecodesAlong) {
-  WorldOptions options = world_of(BatchingMode::PrefillFirst, 4, 16);
+  WorldOptions options = batching_world(BatchingMode::PrefillFirst, 4, 16);
   options.config.enable_mixed_chunk = true;
   SchedulerWorld world(options);
   world.add(request_of(20, 4));
@@ -200,7 +200,7 @@ TEST(PrefillFirst, MixedChunksCarryDecodesAlong) {
 
 // checklist 22: the prompt tokens of a step have a limit of their own.
 TEST(Budgets, MaxPrefillTokensIsSeparateFromTheTokenBudget) {
-  WorldOptions options = world_of(BatchingMode::Continuous, 4, 64);
+  WorldOptions options = batching_world(BatchingMode::Continuous, 4, 64);
   options.config.max_prefill_tokens = 10;
   SchedulerWorld world(options);
   world.add(request_of(3, 25));

@@ -12,7 +12,7 @@
 namespace inflight::test {
 namespace {
 
-WorldOptions world_of(bool overlap, bool prefix_caching = true) {
+WorldOptions choices_world(bool overlap, bool prefix_caching = true) {
   WorldOptions options;
   options.overlap = overlap;
   options.blocks.prefix_caching = prefix_caching;
@@ -27,7 +27,7 @@ std::vector<TokenId> prompt_of(int32_t count) {
 
 TEST(Choices, ShareThePromptAndDiverge) {
   for (const bool prefix_caching : {true, false}) {
-    SchedulerWorld world(world_of(false, prefix_caching));
+    SchedulerWorld world(choices_world(false, prefix_caching));
     const uint64_t id = world.add({.prompt = prompt_of(11), .max_tokens = 6, .n = 3, .seed = 5});
     EXPECT_EQ(world.scheduler().held_count(), 2);
     world.step();
@@ -52,7 +52,7 @@ TEST(Choices, ShareThePromptAndDiverge) {
 
 // Nothing is copied when the prompt's last token begins a block.
 TEST(Choices, CopyNothingAtABlockBoundary) {
-  SchedulerWorld world(world_of(true));
+  SchedulerWorld world(choices_world(true));
   world.add({.prompt = prompt_of(9), .max_tokens = 3, .n = 4});
   world.run();
   EXPECT_EQ(world.executor().copied_block_count(), 0);
@@ -60,7 +60,7 @@ TEST(Choices, CopyNothingAtABlockBoundary) {
 }
 
 TEST(Choices, WaitForTheFirstOnlyWhileItComputesThePrompt) {
-  WorldOptions options = world_of(false);
+  WorldOptions options = choices_world(false);
   options.config.long_prefill_token_threshold = 4;
   SchedulerWorld world(options);
   const uint64_t id = world.add({.prompt = prompt_of(10), .max_tokens = 1, .n = 2, .seed = 9});
@@ -80,7 +80,7 @@ TEST(Choices, WaitForTheFirstOnlyWhileItComputesThePrompt) {
 // checklist 101: cancelled in every state, all choices go and their blocks with them.
 TEST(Choices, CancelEndsAllOfThem) {
   for (int steps = 0; steps < 5; ++steps) {
-    WorldOptions options = world_of(true);
+    WorldOptions options = choices_world(true);
     options.config.max_num_seqs = 2;  // one choice waits
     SchedulerWorld world(options);
     const uint64_t id = world.add({.prompt = prompt_of(10), .max_tokens = 50, .n = 4});
@@ -95,7 +95,7 @@ TEST(Choices, CancelEndsAllOfThem) {
 }
 
 TEST(Choices, OneCanBeEndedAlone) {
-  SchedulerWorld world(world_of(false));
+  SchedulerWorld world(choices_world(false));
   const uint64_t id = world.add({.prompt = prompt_of(5), .max_tokens = 4, .n = 3});
   world.step();
   Scheduler& scheduler = world.scheduler();
@@ -113,7 +113,7 @@ TEST(Choices, OneCanBeEndedAlone) {
 
 // A block's hits are the requests that found it: further choices and returns after a preemption are none.
 TEST(Choices, FindAStoredPrefixOnceARequest) {
-  WorldOptions options = world_of(true);
+  WorldOptions options = choices_world(true);
   options.blocks.block_count = 66;
   SchedulerWorld world(options);
   const std::vector<TokenId> prompt = prompt_of(30);
@@ -137,7 +137,7 @@ TEST(Choices, FindAStoredPrefixOnceARequest) {
 // More choices than rows and blocks for them: preempted ones come back with the same tokens (checklist 60, 61).
 TEST(Choices, SurvivePreemption) {
   for (const PreemptMode mode : {PreemptMode::Recompute, PreemptMode::Swap}) {
-    WorldOptions options = world_of(true);
+    WorldOptions options = choices_world(true);
     options.blocks.block_count = 66;
     options.config.preempt = mode;
     options.config.host_blocks = mode == PreemptMode::Swap ? 100 : 0;
@@ -151,7 +151,7 @@ TEST(Choices, SurvivePreemption) {
 
 // The host draws the first two tokens: no step is planned before they are read, then overlap goes on.
 TEST(HostSampling, IsNeverPlannedPast) {
-  SchedulerWorld world(world_of(true));
+  SchedulerWorld world(choices_world(true));
   const uint64_t id = world.add({.prompt = prompt_of(5), .max_tokens = 6, .min_tokens = 2});
   for (size_t tokens : {1U, 2U, 2U, 3U}) {
     world.step();
@@ -163,7 +163,7 @@ TEST(HostSampling, IsNeverPlannedPast) {
 }
 
 TEST(PromptLogprobs, AreToldOnceForEveryTokenWhateverIsStored) {
-  WorldOptions options = world_of(true);
+  WorldOptions options = choices_world(true);
   options.config.max_num_batched_tokens = 100;
   SchedulerWorld world(options);
   world.add({.prompt = prompt_of(90), .max_tokens = 1});

@@ -12,7 +12,7 @@
 namespace inflight::test {
 namespace {
 
-WorldOptions world_of(int32_t slots, int32_t budget, int32_t blocks) {
+WorldOptions gated_world(int32_t slots, int32_t budget, int32_t blocks) {
   WorldOptions world;
   world.config = {
       .max_num_seqs = slots, .max_num_batched_tokens = budget, .max_model_len = blocks * 4, .max_requests = 4096};
@@ -60,7 +60,7 @@ TEST(Gates, APolicyAdmitsByPriority) {
     bool busy = true;
   };
   ByPriority policy;
-  SchedulerWorld world(world_of(8, 64, 20), &policy);
+  SchedulerWorld world(gated_world(8, 64, 20), &policy);
   const uint64_t first = world.add({.prompt = random_prompt(8, 1), .max_tokens = 4});
   const uint64_t deferred = world.add({.prompt = random_prompt(8, 2), .max_tokens = 4, .priority = 5});
   const uint64_t rejected = world.add({.prompt = random_prompt(8, 3), .max_tokens = 4, .priority = 9});
@@ -80,7 +80,7 @@ TEST(Gates, APolicyAdmitsByPriority) {
 // checklist 26: two adapters may run. The third one's request waits, those behind it do not; it comes when one has
 // ended, and is passed no more than kSkipAheadMax times.
 TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
-  WorldOptions options = world_of(8, 64, 200);
+  WorldOptions options = gated_world(8, 64, 200);
   options.config.max_loras = 2;
   SchedulerWorld world(options);
   const auto add = [&](uint32_t adapter, int32_t count) {
@@ -113,7 +113,7 @@ TEST(Gates, AThirdAdapterWaitsAndHoldsNobodyUp) {
 
 // The same prompt under another adapter has other K and V.
 TEST(Gates, AdaptersShareNoPrefix) {
-  SchedulerWorld world(world_of(4, 64, 200));
+  SchedulerWorld world(gated_world(4, 64, 200));
   for (const uint32_t adapter : {0U, 1U, 2U, 1U}) {
     world.add({.prompt = random_prompt(20, 1), .max_tokens = 2, .adapter = adapter});
     world.run();
@@ -125,7 +125,7 @@ TEST(Gates, AdaptersShareNoPrefix) {
 TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   {
     Doorkeeper policy;
-    WorldOptions options = world_of(2, 16, 20);
+    WorldOptions options = gated_world(2, 16, 20);
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
     for (uint64_t i = 0; i < 2; ++i)
@@ -136,7 +136,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   }
   {
     Doorkeeper policy;
-    WorldOptions options = world_of(4, 16, 20);
+    WorldOptions options = gated_world(4, 16, 20);
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
     for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 4});
@@ -145,7 +145,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   }
   {
     Doorkeeper policy;
-    WorldOptions options = world_of(4, 32, 20);
+    WorldOptions options = gated_world(4, 32, 20);
     options.config.max_prefill_tokens = 16;
     SchedulerWorld world(options, &policy);
     for (uint64_t i = 0; i < 2; ++i) world.add({.prompt = random_prompt(8, i), .max_tokens = 4});
@@ -154,7 +154,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   }
   {
     Doorkeeper policy;
-    WorldOptions options = world_of(4, 32, 20);
+    WorldOptions options = gated_world(4, 32, 20);
     options.config.long_prefill_token_threshold = 8;  // the first is in progress for many steps
     SchedulerWorld world(options, &policy);
     world.add({.prompt = random_prompt(60, 1), .max_tokens = 4});
@@ -164,7 +164,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   }
   {
     Doorkeeper policy;
-    SchedulerWorld world(world_of(4, 64, 20), &policy);
+    SchedulerWorld world(gated_world(4, 64, 20), &policy);
     world.add({.prompt = random_prompt(30, 1), .max_tokens = 4});
     world.add({.prompt = random_prompt(70, 2), .max_tokens = 4, .priority = 9});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::Policy, 1}}));
@@ -172,7 +172,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
   }
   {
     Doorkeeper policy;
-    SchedulerWorld world(world_of(4, 64, 20), &policy);
+    SchedulerWorld world(gated_world(4, 64, 20), &policy);
     world.add({.prompt = random_prompt(30, 1), .max_tokens = 4});
     world.add({.prompt = random_prompt(70, 2), .max_tokens = 4});
     EXPECT_EQ(results_of_a_step(world), (Results{{AdmissionResult::Accepted, 1}, {AdmissionResult::OutOfMemory, 1}}));
@@ -181,7 +181,7 @@ TEST(Gates, TheFirstThatFailsIsTheAnswer) {
 
 // checklist 27: who is not ready is passed over, whoever is behind it starts.
 TEST(Gates, WhoIsNotReadyBlocksNobody) {
-  WorldOptions options = world_of(8, 64, 100);
+  WorldOptions options = gated_world(8, 64, 100);
   options.config.long_prefill_token_threshold = 8;
   SchedulerWorld world(options);
   world.add({.prompt = random_prompt(60, 1), .max_tokens = 4});
@@ -213,7 +213,7 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
   int most_used_of_all = 0, decode_needs = 0, prompts_seen = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Rng rng(seed);
-    WorldOptions options = world_of(rng.between(2, 8), rng.between(8, 40), rng.between(20, 40));
+    WorldOptions options = gated_world(rng.between(2, 8), rng.between(8, 40), rng.between(20, 40));
     options.config.long_prefill_token_threshold = rng.between(3, 12);
     options.config.schedule_conservativeness = rng.chance(0.5) ? 1.0 : 0.0;
     options.overlap = rng.chance(0.5);
@@ -242,7 +242,7 @@ TEST(Gates, AnAdmittedPromptNeverLacksABlock) {
 
 // Five decodes want a block each, which three prompts in progress have two of each.
 TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
-  WorldOptions options = world_of(8, 40, 11);
+  WorldOptions options = gated_world(8, 40, 11);
   options.config.long_prefill_token_threshold = 3;
   options.config.schedule_conservativeness = 0.0;
   NeedCounter policy;
@@ -257,7 +257,7 @@ TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
 
 // checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
 TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
-  SchedulerWorld world(world_of(4, 24, 200));
+  SchedulerWorld world(gated_world(4, 24, 200));
   world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .min_tokens = 40, .prompt_logprobs = true});
   world.step();
   world.add({.prompt = random_prompt(100, 2), .max_tokens = 4, .prompt_logprobs = true});

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "sim/sim_spec.h"
 #include "sim/text_file.h"
+#include "support/simulated.h"
 #include "support/temp_folder.h"
 
 namespace inflight {
@@ -104,7 +105,7 @@ TEST(CarryOn, LongOutputsTakeFewPlans) {
                      {"max_num_seqs", 64},
                      {"max_num_batched_tokens", 32768},
                      {"device", "unit"}};
-  EXPECT_GE(Json::parse(run_simulation_json(spec.dump()))["skipped_steps"], 990);
+  EXPECT_GE(test::simulated(spec)["skipped_steps"], 990);
 }
 
 }  // namespace

@@ -8,13 +8,12 @@
 
 #include "sched/trace_format.h"
 #include "sim/sim_spec.h"
+#include "support/simulated.h"
 
 namespace inflight {
 namespace {
 
 constexpr TimeNs kSecond = 1'000'000'000;
-
-nlohmann::json run(const nlohmann::json& spec) { return nlohmann::json::parse(run_simulation_json(spec.dump())); }
 
 void add_request(Workload& workload, TimeNs arrival, int32_t prompt, int32_t output) {
   SimRequest request;
@@ -169,9 +168,9 @@ TEST(Claims, LongestPrefixFirstNeverCostsThroughput) {
   for (const char* workload : {"closed,requests=120,prompt=256,output=32", "multiturn,requests=120,rate=4",
                                "prefix,requests=120,rate=8,prefix=1024,prefix_groups=12"}) {
     nlohmann::json spec = {{"workload", workload}, {"max_num_seqs", 16}, {"kv_blocks", 1200}};
-    const double fcfs = run(spec)["output_tokens_per_second"];
+    const double fcfs = test::simulated(spec)["output_tokens_per_second"];
     spec["policy"] = "lpm";
-    EXPECT_GE(run(spec)["output_tokens_per_second"].get<double>(), 0.97 * fcfs) << workload;
+    EXPECT_GE(test::simulated(spec)["output_tokens_per_second"].get<double>(), 0.97 * fcfs) << workload;
   }
 }
 
@@ -181,9 +180,9 @@ TEST(Claims, LongestPrefixFirstFindsMoreThanFirstCome) {
       {"workload", "prefix,requests=400,arrivals=all,prefix=1024,prefix_groups=32,prompt=32,output=8"},
       {"max_num_seqs", 4},
       {"kv_blocks", 32 * 1024 / 16 / 4 + 4 * 8}};
-  const double fcfs = run(spec)["prefix_hit_rate"];
+  const double fcfs = test::simulated(spec)["prefix_hit_rate"];
   spec["policy"] = "lpm";
-  const double lpm = run(spec)["prefix_hit_rate"];
+  const double lpm = test::simulated(spec)["prefix_hit_rate"];
   EXPECT_GT(lpm, 2.0 * fcfs);
   EXPECT_GT(lpm, 0.8);  // each document is computed about once: 1 - 32 / 400 of 1024 / 1056 tokens is 0.89
 }

@@ -17,7 +17,7 @@ struct Simulated {
   SimResult result;
 };
 
-void simulate(const char* spec_json, Simulated& run) {
+void simulate_into(const char* spec_json, Simulated& run) {
   const SimSpec spec = parse_sim_spec(spec_json);
   run.result =
       run_simulation(spec.options, load_workload(spec), SteadyClock(), {.trace = &run.timeline, .progress = {}});
@@ -25,7 +25,7 @@ void simulate(const char* spec_json, Simulated& run) {
 
 TEST(Timeline, RowsAndStepsOfFourRequests) {
   Simulated run;
-  simulate(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})", run);
+  simulate_into(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})", run);
   const auto& intervals = run.timeline.intervals();
   ASSERT_EQ(intervals.size(), 4U);
   EXPECT_EQ(intervals[2].end, 400'000'000);
@@ -39,7 +39,7 @@ TEST(Timeline, RowsAndStepsOfFourRequests) {
 
 TEST(Timeline, LongRunsAreThinned) {
   Simulated run;
-  simulate(R"({"workload": "lengths=30000,5", "max_num_seqs": 1, "device": "unit", "overlap": "off"})", run);
+  simulate_into(R"({"workload": "lengths=30000,5", "max_num_seqs": 1, "device": "unit", "overlap": "off"})", run);
   EXPECT_LT(run.timeline.steps().size(), Timeline::kStepsMax);
   EXPECT_GE(run.timeline.steps().size(), Timeline::kStepsMax / 2);
   EXPECT_EQ(run.timeline.steps()[1].number - run.timeline.steps()[0].number,
@@ -48,7 +48,7 @@ TEST(Timeline, LongRunsAreThinned) {
 
 TEST(Timeline, PreemptionsEndIntervals) {
   Simulated run;
-  simulate(R"({"workload": "closed,requests=10,prompt=32,output=300", "device": "unit", "kv_blocks": 64})", run);
+  simulate_into(R"({"workload": "closed,requests=10,prompt=32,output=300", "device": "unit", "kv_blocks": 64})", run);
   const auto preempted = std::ranges::count_if(run.timeline.intervals(), [](const auto& i) { return i.preempted; });
   EXPECT_EQ(preempted, run.result.scheduler.preemptions);
   EXPECT_GT(preempted, 0);
@@ -59,7 +59,7 @@ TEST(Timeline, PreemptionsEndIntervals) {
 TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
   for (const char* const overlap : {"on", "off"}) {
     Simulated run;
-    simulate(
+    simulate_into(
         (R"({"workload": "closed,requests=6,concurrency=2,output=20,max_tokens=60", "device": "unit", "overlap": ")" +
          std::string(overlap) + "\"}")
             .c_str(),
@@ -74,8 +74,8 @@ TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
   }
   // A second after each stop somebody comes: nothing ran in between but the step for nobody.
   Simulated run;
-  simulate(R"({"workload": "poisson,rate=0.5,requests=9,output=2,max_tokens=9,prompt=4,seed=3", "device": "unit"})",
-           run);
+  simulate_into(
+      R"({"workload": "poisson,rate=0.5,requests=9,output=2,max_tokens=9,prompt=4,seed=3", "device": "unit"})", run);
   ASSERT_EQ(run.timeline.steps().size(), 9U * 3 - 1);
   for (size_t i = 0; i < run.timeline.steps().size(); ++i) {
     const RequestRecord& record = run.result.requests[i / 3];
@@ -85,7 +85,7 @@ TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
 
 TEST(HtmlReport, ChromeTraceIsJson) {
   Simulated run;
-  simulate(R"({"workload": "closed,requests=10,output=30", "device": "unit"})", run);
+  simulate_into(R"({"workload": "closed,requests=10,output=30", "device": "unit"})", run);
   const auto json = nlohmann::json::parse(to_chrome_trace(run.timeline, " of replica 0"));
   EXPECT_GE(json["traceEvents"].size(), 10U + 2 * run.timeline.steps().size());
   EXPECT_EQ(json["traceEvents"][0]["args"]["name"], "steps of replica 0");
@@ -94,14 +94,14 @@ TEST(HtmlReport, ChromeTraceIsJson) {
 
 TEST(HtmlReport, SaysWhoseTimelineItIs) {
   Simulated run;
-  simulate(R"({"workload": "bimodal,requests=30", "device": "unit", "replicas": 2})", run);
+  simulate_into(R"({"workload": "bimodal,requests=30", "device": "unit", "replicas": 2})", run);
   const ReportRun runs[] = {{"two", &run.result, &run.timeline}};
   EXPECT_NE(html_report("title", runs).find("Batch timeline: two, replica 0<"), std::string::npos);
 }
 
 TEST(HtmlReport, IsOneFileWithNothingFromOutside) {
   Simulated run;
-  simulate(R"({"workload": "bimodal,requests=30", "device": "unit", "max_num_seqs": 4})", run);
+  simulate_into(R"({"workload": "bimodal,requests=30", "device": "unit", "max_num_seqs": 4})", run);
   const ReportRun runs[] = {{"a <b> & c", &run.result, &run.timeline}, {"again", &run.result, nullptr}};
   const std::string html = html_report("title", runs);
   EXPECT_NE(html.find("a &lt;b> &amp; c"), std::string::npos);

@@ -12,6 +12,7 @@
 
 #include "sim/diagnosis.h"
 #include "sim/sim_spec.h"
+#include "support/simulated.h"
 
 namespace inflight {
 namespace {
@@ -46,7 +47,7 @@ nlohmann::json growth_of(nlohmann::json spec) {
   spec["device"] = "unit";
   spec["overlap"] = "off";
   spec["prefix_caching"] = "off";
-  return nlohmann::json::parse(run_simulation_json(spec.dump()))["kv_growth"];
+  return test::simulated(spec)["kv_growth"];
 }
 
 // checklist 146: four sequences from one step on, so that only their length changes.

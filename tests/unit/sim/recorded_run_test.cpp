@@ -11,23 +11,23 @@
 namespace inflight {
 namespace {
 
-struct Recorded {
+struct RecordedSim {
   SimResult result;
   std::vector<TraceRecord> records;
 };
 
-Recorded record(const std::string& workload, const SimOptions& options) {
+RecordedSim record_simulation(const std::string& workload, const SimOptions& options) {
   std::vector<std::byte> bytes;
   TraceEncoder encoder(
       [&](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true);
-  Recorded recorded;
+  RecordedSim recorded;
   recorded.result =
       run_simulation(options, make_workload(workload), SteadyClock(), {.trace = &encoder, .progress = {}});
   recorded.records = decode_trace(bytes);
   return recorded;
 }
 
-SimOptions options_of(bool overlap) {
+SimOptions tight_options(bool overlap) {
   SimOptions options{.setup = {}, .device = find_device_profile("pocl-135m"), .overlap = overlap};
   options.setup.config.max_num_seqs = 8;
   options.setup.config.max_num_batched_tokens = 128;
@@ -48,9 +48,9 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
          {"bimodal,requests=60,output=mix:0.8:10-50:100-200", "poisson,requests=60,rate=3,prompt=10-300,output=1-90",
           "multiturn,requests=40,rate=2,prompt=20,prefix=64,turns=4,output=30",
           "uniform,requests=40,output=10-100,acceptance=0.8"}) {
-      SimOptions options = options_of(overlap);
+      SimOptions options = tight_options(overlap);
       options.setup.config.num_speculative_tokens = make_workload(workload).acceptance ? 3 : 0;
-      const auto [result, records] = record(workload, options);
+      const auto [result, records] = record_simulation(workload, options);
       const RecordedRun run = read_recorded_run(records, 0);
       EXPECT_EQ(run.decision_hash, result.decision_hash);
       EXPECT_EQ(static_cast<int64_t>(run.steps.size()), result.scheduler.steps);
@@ -75,11 +75,11 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
 
 // Who arrives at an idle engine waits for it to wake; who arrives while it is busy does not wait for that.
 TEST(RecordedRun, SaysHowLongAnIdleEngineTookToWake) {
-  SimOptions options = options_of(true);
+  SimOptions options = tight_options(true);
   const char* const workload = "poisson,requests=50,rate=4,prompt=10-300,output=1-90";
-  const auto [awake, ignored] = record(workload, options);
+  const auto [awake, ignored] = record_simulation(workload, options);
   options.device.pickup_us = 700.0;
-  const auto [result, records] = record(workload, options);
+  const auto [result, records] = record_simulation(workload, options);
   const RecordedRun run = read_recorded_run(records, 0);
   EXPECT_GT(run.pickups.size(), 2U);
   EXPECT_LT(run.pickups.size(), 50U);
@@ -89,13 +89,13 @@ TEST(RecordedRun, SaysHowLongAnIdleEngineTookToWake) {
 }
 
 TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
-  SimOptions options = options_of(false);
+  SimOptions options = tight_options(false);
   options.device.host_us = options.device.host_sequence_us = 0.0;
   options.device.wake_us = 300.0;
   options.device.warm_us = 200.0;
   options.device.idle_us = 1000.0;
   const DeviceModel model(options.device);
-  const auto [result, records] = record("poisson,requests=50,rate=4,prompt=10-300,output=1-90", options);
+  const auto [result, records] = record_simulation("poisson,requests=50,rate=4,prompt=10-300,output=1-90", options);
   const RecordedRun run = read_recorded_run(records, 0);
   int64_t prompts = 0, rests = 0;
   for (const RecordedStep& step : run.steps) {
@@ -110,11 +110,12 @@ TEST(RecordedRun, StepsLastAsLongAsTheDeviceSays) {
 
 // A recording does not say which tokens were guesses: they stand behind all that was known.
 TEST(RecordedRun, KnowsGuessesFromPrompts) {
-  SimOptions options = options_of(false);
+  SimOptions options = tight_options(false);
   options.device.host_us = options.device.host_sequence_us = 0.0;
   options.setup.config.num_speculative_tokens = 3;
   const DeviceModel model(options.device);
-  const auto [result, records] = record("closed,requests=30,prompt=10-300,output=1-90,acceptance=0.7", options);
+  const auto [result, records] =
+      record_simulation("closed,requests=30,prompt=10-300,output=1-90,acceptance=0.7", options);
   EXPECT_GT(result.scheduler.preemptions, 0);
   int64_t guesses = 0;
   for (const RecordedStep& step : read_recorded_run(records, 0).steps) {
@@ -126,10 +127,11 @@ TEST(RecordedRun, KnowsGuessesFromPrompts) {
 
 // With overlap a step runs for nobody after each stop: who comes later finds an engine that has rested since its end.
 TEST(RecordedRun, ARestBeginsWhenTheStepForNobodyHasEnded) {
-  SimOptions options = options_of(true);
+  SimOptions options = tight_options(true);
   options.device = find_device_profile("unit,wake_us=100,idle_us=50");
   options.setup.config.max_model_len = 64;
-  const auto [result, records] = record("poisson,requests=20,rate=20,prompt=8,output=3,max_tokens=9", options);
+  const auto [result, records] =
+      record_simulation("poisson,requests=20,rate=20,prompt=8,output=3,max_tokens=9", options);
   const RecordedRun run = read_recorded_run(records, 0);
   const DeviceModel model(options.device);
   for (const RecordedStep& step : run.steps) {

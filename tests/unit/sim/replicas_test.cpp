@@ -20,12 +20,12 @@ SimSpec pools(const nlohmann::json& more) {
   return parse_sim_spec(spec.dump());
 }
 
-SimResult run(const SimSpec& spec) { return run_simulation(spec.options, load_workload(spec), SteadyClock()); }
+SimResult run_spec(const SimSpec& spec) { return run_simulation(spec.options, load_workload(spec), SteadyClock()); }
 
 // 20 prompts, one by one, of 1,024 shared tokens and 128 of their own: all but the first find what they share.
 TEST(Replicas, PoolsCountAPromptOnce) {
   const SimResult result =
-      run(pools({{"workload", "prefix,requests=20,prefix_groups=1,prefix=1024,prompt=128,output=20,rate=0.1"}}));
+      run_spec(pools({{"workload", "prefix,requests=20,prefix_groups=1,prefix=1024,prompt=128,output=20,rate=0.1"}}));
   EXPECT_EQ(result.scheduler.prompt_tokens, 20 * 1152);
   EXPECT_EQ(result.scheduler.cached_tokens, 19 * 1024);
   EXPECT_DOUBLE_EQ(result.prefix_hit_rate(), 19.0 * 1024 / (20 * 1152));
@@ -40,7 +40,7 @@ TEST(Replicas, PoolsCountWhatTheyCompute) {
     tokens += request.prompt_tokens;
     pairs += attended_tokens(0, request.prompt_tokens + request.output_tokens - 1, 0);
   }
-  const SimResult result = run(pools(spec));
+  const SimResult result = run_spec(pools(spec));
   EXPECT_EQ(result.scheduler.preemptions, 0);
   EXPECT_EQ(result.scheduler.scheduled_tokens, tokens);
   EXPECT_EQ(result.scheduler.attended_tokens, pairs);
@@ -49,17 +49,17 @@ TEST(Replicas, PoolsCountWhatTheyCompute) {
 TEST(Replicas, PoolsCountWhoIsRejectedAsRejected) {
   SimSpec spec = pools({{"workload", "closed,requests=20,output=5"}, {"max_num_seqs", 2}});
   spec.options.max_queued = 6;
-  const SimResult result = run(spec);
+  const SimResult result = run_spec(spec);
   EXPECT_EQ(result.scheduler.requests_finished + result.rejected, 20);
   EXPECT_GE(result.rejected, 12);
 }
 
 // One by one, each through both pools: every replica of each pool gets each second one.
 TEST(Replicas, RoundRobinGoesRoundInEachPool) {
-  const SimResult result = run(pools({{"workload", "poisson,requests=40,rate=0.1,prompt=100,output=10"},
-                                      {"routing", "round_robin"},
-                                      {"replicas", 4},
-                                      {"prefill_replicas", 2}}));
+  const SimResult result = run_spec(pools({{"workload", "poisson,requests=40,rate=0.1,prompt=100,output=10"},
+                                           {"routing", "round_robin"},
+                                           {"replicas", 4},
+                                           {"prefill_replicas", 2}}));
   std::map<int32_t, int> served;
   for (const RequestRecord& record : result.requests) ++served[record.replica];
   EXPECT_EQ(served, (std::map<int32_t, int>{{2, 20}, {3, 20}}));

@@ -11,7 +11,7 @@
 namespace inflight {
 namespace {
 
-constexpr TimeNs kSecond = 1'000'000'000;
+constexpr TimeNs kNsOfASecond = 1'000'000'000;
 
 // A request's times in seconds.
 struct Times {
@@ -26,10 +26,10 @@ ServiceFairness fairness_of(std::initializer_list<Times> all, int32_t prompt_tok
   for (const Times& times : all) {
     const ContentSegment prompt[] = {{1, 0, prompt_tokens}};
     records.push_back({.request = static_cast<int32_t>(workload.requests.size()),
-                       .arrival = times.arrival * kSecond,
-                       .first_scheduled = times.started * kSecond,
-                       .first_token = times.first_token * kSecond,
-                       .end = times.end * kSecond,
+                       .arrival = times.arrival * kNsOfASecond,
+                       .first_scheduled = times.started * kNsOfASecond,
+                       .first_token = times.first_token * kNsOfASecond,
+                       .end = times.end * kNsOfASecond,
                        .cached_tokens = prompt_tokens / 2,
                        .output_tokens = output_tokens,
                        .reason = FinishReason::Length});

@@ -15,17 +15,16 @@
 #include "sim/sim_spec.h"
 #include "sim/workload_spec.h"
 #include "support/expect_error.h"
+#include "support/simulated.h"
 #include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
 
-nlohmann::json run(const nlohmann::json& spec) { return nlohmann::json::parse(run_simulation_json(spec.dump())); }
-
 // checklist 129, 130: four requests of 50, 60, 400 and 80 tokens in four slots.
 TEST(Simulation, StaticBatchOfFourWastesWhatTheFormulaSays) {
-  const auto result =
-      run({{"workload", "lengths=50,60,400,80"}, {"max_num_seqs", 4}, {"batching", "static"}, {"device", "unit"}});
+  const auto result = test::simulated(
+      {{"workload", "lengths=50,60,400,80"}, {"max_num_seqs", 4}, {"batching", "static"}, {"device", "unit"}});
   EXPECT_EQ(result["steps"], 400);
   EXPECT_EQ(result["requests"], 4);
   EXPECT_DOUBLE_EQ(result["static_efficiency"], 0.36875);
@@ -35,10 +34,10 @@ TEST(Simulation, StaticBatchOfFourWastesWhatTheFormulaSays) {
 
 // What it says of static batches is what such a run reaches, also where the last batch is not full.
 TEST(Simulation, StaticBatchesOfTooFewRequestsLeaveSlotsEmpty) {
-  const auto result = run({{"workload", "closed,requests=65,prompt=1,output=100"},
-                           {"batching", "static"},
-                           {"device", "unit"},
-                           {"max_num_seqs", 64}});
+  const auto result = test::simulated({{"workload", "closed,requests=65,prompt=1,output=100"},
+                                       {"batching", "static"},
+                                       {"device", "unit"},
+                                       {"max_num_seqs", 64}});
   EXPECT_DOUBLE_EQ(result["static_useful_slot_share"], 65.0 * 100.0 / (200.0 * 64.0));
   EXPECT_DOUBLE_EQ(result["static_efficiency"], 1.0);
   EXPECT_DOUBLE_EQ(result["useful_slot_share"], result["static_useful_slot_share"]);
@@ -57,9 +56,9 @@ TEST(Simulation, ShortOnesLeaveAContinuousBatchAtOnce) {  // checklist 14
 
 TEST(Simulation, ContinuousBatchingWinsOnBimodalLengths) {  // checklist 132, 133
   nlohmann::json spec = {{"workload", "bimodal,requests=400,seed=7"}, {"max_num_seqs", 8}, {"device", "unit"}};
-  const auto continuous = run(spec);
+  const auto continuous = test::simulated(spec);
   spec["batching"] = "static";
-  const auto fixed = run(spec);
+  const auto fixed = test::simulated(spec);
   EXPECT_GE(continuous["useful_slot_share"], 0.85);
   EXPECT_LE(fixed["useful_slot_share"], 0.5);
   EXPECT_GE(fixed["steps"].get<double>() / continuous["steps"].get<double>(), 2.0);
@@ -67,8 +66,8 @@ TEST(Simulation, ContinuousBatchingWinsOnBimodalLengths) {  // checklist 132, 13
 }
 
 TEST(Simulation, ABacklogKeepsEverySlotFilled) {  // checklist 131; with overlap a slot is empty for a step at each end
-  const auto result =
-      run({{"workload", "bimodal,requests=400,seed=7"}, {"max_num_seqs", 8}, {"device", "unit"}, {"overlap", "off"}});
+  const auto result = test::simulated(
+      {{"workload", "bimodal,requests=400,seed=7"}, {"max_num_seqs", 8}, {"device", "unit"}, {"overlap", "off"}});
   EXPECT_GE(result["backlog_slot_share"], 0.99);
 }
 
@@ -80,25 +79,25 @@ TEST(Simulation, ASlidingWindowKeepsOnlyItsBlocks) {
                          {"kv_blocks", 25},
                          {"schedule_conservativeness", 0},
                          {"prefix_caching", "off"}};
-  const auto windowed = run(spec);
+  const auto windowed = test::simulated(spec);
   EXPECT_EQ(windowed["preemptions"], 0);
   EXPECT_LE(windowed["kv_growth"]["peak"]["tokens_per_sequence"], 64 + 16);
   // Each position p computes min(p + 1, 64) pairs; the last of 400 tokens is never computed.
   EXPECT_EQ(windowed["attended_tokens"], 4 * (64 * 65 / 2 + (399 - 64) * 64));
   // Room that is kept for output to come is what the window lets it hold.
   spec["schedule_conservativeness"] = 1;
-  EXPECT_EQ(run(spec)["makespan_s"], windowed["makespan_s"]);
+  EXPECT_EQ(test::simulated(spec)["makespan_s"], windowed["makespan_s"]);
   spec["schedule_conservativeness"] = 0;
   spec["device"] = "unit";
-  EXPECT_GT(run(spec)["preemptions"], 0);
+  EXPECT_GT(test::simulated(spec)["preemptions"], 0);
 }
 
 TEST(Simulation, EqualLengthsGainNothing) {  // checklist 133
   nlohmann::json spec = {
       {"workload", "closed,requests=64,prompt=16,output=50"}, {"max_num_seqs", 8}, {"device", "unit"}};
-  const auto continuous = run(spec);
+  const auto continuous = test::simulated(spec);
   spec["batching"] = "static";
-  const auto fixed = run(spec);
+  const auto fixed = test::simulated(spec);
   EXPECT_LE(fixed["steps"].get<double>() / continuous["steps"].get<double>(), 1.05);
 }
 
@@ -106,9 +105,9 @@ TEST(Simulation, AnIdleEngineTakesTimeToWake) {
   const nlohmann::json device = {{"device", "unit,pickup_us=500"}, {"overlap", "off"}};
   nlohmann::json spec = device;
   spec["workload"] = "lengths=2,2";  // both are there at the begin: it wakes once
-  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.0025);
+  EXPECT_DOUBLE_EQ(test::simulated(spec)["makespan_s"], 0.0025);
   spec["workload"] = "poisson,requests=20,rate=1,prompt=4,output=2";  // far apart: it wakes for each
-  const auto apart = run(spec);
+  const auto apart = test::simulated(spec);
   EXPECT_DOUBLE_EQ(apart["ttft_ms"]["p50"], 1.5);
   EXPECT_DOUBLE_EQ(apart["ttft_ms"]["max"], 1.5);
   EXPECT_DOUBLE_EQ(apart["itl_ms"]["mean"], 1.0);
@@ -118,27 +117,27 @@ TEST(Simulation, AnIdleEngineTakesTimeToWake) {
 // the last 0.1 s 1 - exp(-0.2) = 0.18127 were idle, exp(-0.01) of that a millisecond later.
 TEST(Simulation, TheFirstStepsAfterARestAreSlow) {
   nlohmann::json spec = {{"device", "unit,wake_us=100,warm_us=50"}, {"workload", "lengths=4,4"}, {"overlap", "off"}};
-  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
+  EXPECT_NEAR(test::simulated(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
   spec["overlap"] = "on";
-  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
+  EXPECT_NEAR(test::simulated(spec)["makespan_s"].get<double>(), 4e-3 + 765.11e-6 + 50e-6 + 35e-6, 1e-7);
   spec = {{"device", "unit,idle_us=1000"}, {"workload", "lengths=2"}, {"overlap", "off"}};
   const double first = 1e-3 * (1.0 + 0.181269), second = 1e-3 * (1.0 + 0.181269 * std::exp(-10.0 * first));
-  EXPECT_NEAR(run(spec)["makespan_s"].get<double>(), first + second, 1e-8);
+  EXPECT_NEAR(test::simulated(spec)["makespan_s"].get<double>(), first + second, 1e-8);
   // Ten seconds apart on average: all of the last 0.1 s.
   spec["workload"] = "poisson,requests=21,rate=0.1,prompt=4,output=1";
-  EXPECT_NEAR(run(spec)["ttft_ms"]["p50"].get<double>(), 2.0, 1e-3);
+  EXPECT_NEAR(test::simulated(spec)["ttft_ms"]["p50"].get<double>(), 2.0, 1e-3);
   spec["device"] = "unit,wake_us=100";
   const double log2_of_ten_seconds = 16.61;
-  EXPECT_NEAR(run(spec)["ttft_ms"]["p50"].get<double>(), 1.0 + 0.1 * log2_of_ten_seconds, 0.1);
+  EXPECT_NEAR(test::simulated(spec)["ttft_ms"]["p50"].get<double>(), 1.0 + 0.1 * log2_of_ten_seconds, 0.1);
 }
 
 // PLUGINS (d): 1,256 requests, 639 tokens each to compute.
 TEST(Simulation, ClosedLoopComputesEveryTokenOnce) {
-  const auto result = run({{"workload", "closed,requests=1256,prompt=512,output=128"},
-                           {"max_num_seqs", 256},
-                           {"max_num_batched_tokens", 2048},
-                           {"kv_blocks", 12000},
-                           {"device", "unit"}});
+  const auto result = test::simulated({{"workload", "closed,requests=1256,prompt=512,output=128"},
+                                       {"max_num_seqs", 256},
+                                       {"max_num_batched_tokens", 2048},
+                                       {"kv_blocks", 12000},
+                                       {"device", "unit"}});
   EXPECT_EQ(result["scheduled_tokens"], 802'584);
   EXPECT_EQ(result["requests"], 1256);
   EXPECT_EQ(result["preemptions"], 0);
@@ -146,7 +145,7 @@ TEST(Simulation, ClosedLoopComputesEveryTokenOnce) {
 
 TEST(Simulation, ConcurrencyKeepsClientsWaiting) {
   // Two clients, unit steps of 1 ms, 10 tokens each: five rounds of 10 ms.
-  const auto result = run(
+  const auto result = test::simulated(
       {{"workload", "closed,requests=10,prompt=4,output=10,concurrency=2"}, {"device", "unit"}, {"overlap", "off"}});
   EXPECT_DOUBLE_EQ(result["makespan_s"], 0.05);
   EXPECT_DOUBLE_EQ(result["e2e_ms"]["max"], 10.0);
@@ -185,12 +184,12 @@ TEST(Simulation, AClientWaitsForAllItsBranches) {
 // engine or, where that takes no more, at the client.
 TEST(Simulation, WhoIsCutOffByTheTimeLimitHasMissedTheDeadlines) {
   for (const int32_t max_requests : {100, 15}) {
-    const auto result = run({{"workload", "closed,requests=100,prompt=4,output=10,ttft_ms=1000"},
-                             {"max_num_seqs", 10},
-                             {"max_requests", max_requests},
-                             {"device", "unit"},
-                             {"overlap", "off"},
-                             {"time_limit_s", 0.025}});
+    const auto result = test::simulated({{"workload", "closed,requests=100,prompt=4,output=10,ttft_ms=1000"},
+                                         {"max_num_seqs", 10},
+                                         {"max_requests", max_requests},
+                                         {"device", "unit"},
+                                         {"overlap", "off"},
+                                         {"time_limit_s", 0.025}});
     EXPECT_EQ(result["requests"], 20);
     EXPECT_EQ(result["requests_unfinished"], 80);
     EXPECT_DOUBLE_EQ(result["deadlines_met_share"], 0.2);
@@ -218,16 +217,17 @@ TEST(Simulation, NobodyArrivesAfterTheTimeLimit) {
 }
 
 TEST(Simulation, FollowingTurnsFindTheTurnsBefore) {
-  const auto result = run({{"workload", "multiturn,requests=5,turns=5,prefix=0,prompt=64,output=64,think_ms=1"},
-                           {"device", "unit"},
-                           {"max_model_len", 1024}});
+  const auto result =
+      test::simulated({{"workload", "multiturn,requests=5,turns=5,prefix=0,prompt=64,output=64,think_ms=1"},
+                       {"device", "unit"},
+                       {"max_model_len", 1024}});
   // Turn t has 64 (2 t - 1) prompt tokens; all but the last 64 and the block with the last token were there before.
   EXPECT_EQ(result["prompt_tokens"], 64 * (1 + 3 + 5 + 7 + 9));
   EXPECT_EQ(result["cached_tokens"], (128 - 16) + (256 - 16) + (384 - 16) + (512 - 16));
 }
 
 TEST(Simulation, AnEndTokenEndsBeforeMaxTokens) {
-  const auto result = run({{"workload", "lengths=5,7,max_tokens=100"}, {"device", "unit"}});
+  const auto result = test::simulated({{"workload", "lengths=5,7,max_tokens=100"}, {"device", "unit"}});
   EXPECT_EQ(result["output_tokens"], 12);
 }
 
@@ -263,22 +263,22 @@ TEST(Simulation, WhoComesAfterAStopWaitsForTheUselessStep) {
 TEST(Simulation, StopsCostAClosedLoopAStepEach) {
   nlohmann::json spec = {{"workload", "closed,requests=20,concurrency=1,prompt=16,output=5,max_tokens=50"},
                          {"device", "unit"}};
-  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.020 * 5 + 0.019);
-  EXPECT_DOUBLE_EQ(run(spec)["ttft_ms"]["mean"], (1.0 + 19 * 2.0) / 20);
+  EXPECT_DOUBLE_EQ(test::simulated(spec)["makespan_s"], 0.020 * 5 + 0.019);
+  EXPECT_DOUBLE_EQ(test::simulated(spec)["ttft_ms"]["mean"], (1.0 + 19 * 2.0) / 20);
   spec["overlap"] = "off";
-  EXPECT_DOUBLE_EQ(run(spec)["makespan_s"], 0.020 * 5);
-  EXPECT_DOUBLE_EQ(run(spec)["ttft_ms"]["mean"], 1.0);
+  EXPECT_DOUBLE_EQ(test::simulated(spec)["makespan_s"], 0.020 * 5);
+  EXPECT_DOUBLE_EQ(test::simulated(spec)["ttft_ms"]["mean"], 1.0);
 }
 
 // Three sequences of ten blocks each in every step, who end with it: of 40 blocks 30 are held all the time.
 TEST(Simulation, KvUseCountsWhoEndsInTheStep) {
   for (const char* const overlap : {"on", "off"}) {
-    const auto result = run({{"workload", "closed,requests=300,prompt=160,output=1"},
-                             {"device", "unit"},
-                             {"kv_blocks", 40},
-                             {"max_num_seqs", 4},
-                             {"max_num_batched_tokens", 640},
-                             {"overlap", overlap}});
+    const auto result = test::simulated({{"workload", "closed,requests=300,prompt=160,output=1"},
+                                         {"device", "unit"},
+                                         {"kv_blocks", 40},
+                                         {"max_num_seqs", 4},
+                                         {"max_num_batched_tokens", 640},
+                                         {"overlap", overlap}});
     EXPECT_NEAR(result["kv_usage_mean"].get<double>(), 0.75, 0.01) << overlap;
     EXPECT_DOUBLE_EQ(result["kv_usage_max"], 0.75) << overlap;
   }
@@ -291,9 +291,9 @@ TEST(Simulation, DecisionsByTheDevicesTimes) {
       {"workload", "lognormal,requests=200,rate=3,prompt=12000,output=32,ttft_ms=3000,tight_share=0.3"},
       {"device", "gpu-8b"},
       {"max_num_batched_tokens", 4096}};
-  const auto fcfs = run(spec);
+  const auto fcfs = test::simulated(spec);
   spec["policy"] = "slack";
-  EXPECT_GT(run(spec)["goodput"].get<double>(), 2 * fcfs["goodput"].get<double>());
+  EXPECT_GT(test::simulated(spec)["goodput"].get<double>(), 2 * fcfs["goodput"].get<double>());
 
   spec = {{"workload", "uniform,requests=150,prompt=6000-8000,output=300-600"},
           {"device", "gpu-8b,swap_block_us=800"},
@@ -304,14 +304,15 @@ TEST(Simulation, DecisionsByTheDevicesTimes) {
   std::map<std::string, double> makespan;
   for (const char* const preempt : {"recompute", "swap", "auto"}) {
     spec["preempt"] = preempt;
-    makespan[preempt] = run(spec)["makespan_s"];
+    makespan[preempt] = test::simulated(spec)["makespan_s"];
   }
   EXPECT_GT(makespan["swap"], 1.1 * makespan["recompute"]);
   EXPECT_LT(makespan["auto"], 1.02 * makespan["recompute"]);
 
-  const auto held = run({{"workload", "uniform,requests=40,prompt=200-8000,output=100-300,arrivals=poisson,rate=0.25"},
-                         {"device", "pocl-135m"},
-                         {"policy", "itl-target:target_ms=50"}});
+  const auto held =
+      test::simulated({{"workload", "uniform,requests=40,prompt=200-8000,output=100-300,arrivals=poisson,rate=0.25"},
+                       {"device", "pocl-135m"},
+                       {"policy", "itl-target:target_ms=50"}});
   EXPECT_LT(held["itl_ms"]["p99"], 51.0);
 }
 
@@ -321,7 +322,7 @@ TEST(Simulation, SharesAreOfTheWholeRunAndOfWhatLiesInIt) {
     const nlohmann::json unit = {{"device", "unit"}, {"overlap", overlap}, {"kv_blocks", 1000}};
     const auto result_of = [&](nlohmann::json spec) {
       spec.update(unit);
-      return run(spec);
+      return test::simulated(spec);
     };
     const auto two = result_of({{"workload", "lengths=1000,10"}, {"replicas", 2}, {"routing", "round_robin"}});
     EXPECT_DOUBLE_EQ(two["device_busy_share"], (1000.0 + 10.0) / 2000.0);
@@ -341,12 +342,12 @@ TEST(Simulation, SharesAreOfTheWholeRunAndOfWhatLiesInIt) {
 
 TEST(Simulation, ReplicasShareTheLoad) {
   for (const char* routing : {"round_robin", "least_loaded", "prefix"}) {
-    const auto result = run({{"workload", "closed,requests=64,prompt=16,output=50"},
-                             {"max_num_seqs", 8},
-                             {"device", "unit"},
-                             {"replicas", 4},
-                             {"overlap", "off"},
-                             {"routing", routing}});
+    const auto result = test::simulated({{"workload", "closed,requests=64,prompt=16,output=50"},
+                                         {"max_num_seqs", 8},
+                                         {"device", "unit"},
+                                         {"replicas", 4},
+                                         {"overlap", "off"},
+                                         {"routing", routing}});
     EXPECT_EQ(result["requests"], 64) << routing;
     EXPECT_NEAR(result["makespan_s"].get<double>(), 0.1, 0.001) << routing;  // 2 rounds of 50 steps each
   }
@@ -358,9 +359,9 @@ TEST(Simulation, PrefixRoutingFindsWhatRoundRobinScatters) {
                          {"device", "pocl-135m,kv_tokens=4096"},
                          {"replicas", 4},
                          {"routing", "round_robin"}};
-  const double scattered = run(spec)["prefix_hit_rate"];
+  const double scattered = test::simulated(spec)["prefix_hit_rate"];
   spec["routing"] = "prefix";
-  const double gathered = run(spec)["prefix_hit_rate"];
+  const double gathered = test::simulated(spec)["prefix_hit_rate"];
   EXPECT_GT(gathered, 1.3 * scattered);
 }
 
@@ -370,9 +371,9 @@ TEST(Simulation, SeparatePoolsServeEveryTokenOnce) {
                          {"device", "gpu-7b"},
                          {"max_num_batched_tokens", 2048},
                          {"replicas", 2}};
-  const auto together = run(spec);
+  const auto together = test::simulated(spec);
   spec["prefill_replicas"] = 1;
-  const auto apart = run(spec);
+  const auto apart = test::simulated(spec);
   EXPECT_EQ(apart["requests"], 100);
   EXPECT_EQ(apart["output_tokens"], together["output_tokens"]);
   EXPECT_EQ(apart["prompt_tokens"], together["prompt_tokens"]);
@@ -384,7 +385,7 @@ TEST(Simulation, SeparatePoolsServeEveryTokenOnce) {
 
 TEST(Simulation, SameSpecSameDecisions) {
   const nlohmann::json spec = {{"workload", "lognormal,requests=300,rate=5,seed=3"}, {"device", "pocl-135m"}};
-  const auto first = run(spec), second = run(spec);
+  const auto first = test::simulated(spec), second = test::simulated(spec);
   EXPECT_EQ(first["decision_hash"], second["decision_hash"]);
   EXPECT_EQ(first["makespan_s"], second["makespan_s"]);
 }
@@ -395,10 +396,11 @@ ErrorCode spec_error(std::string_view spec) {
 
 // Requests that wait for blocks for longer than limits::kStarvationNs are not starved by their policy.
 TEST(Simulation, NoPolicyIsBlamedForWantOfBlocks) {
-  const auto result = run({{"workload", "closed,requests=300,prompt=lognormal:200:0.8,output=lognormal:300:0.6"},
-                           {"device", "pocl-135m"},
-                           {"kv_blocks", 900},
-                           {"schedule_conservativeness", 0}});
+  const auto result =
+      test::simulated({{"workload", "closed,requests=300,prompt=lognormal:200:0.8,output=lognormal:300:0.6"},
+                       {"device", "pocl-135m"},
+                       {"kv_blocks", 900},
+                       {"schedule_conservativeness", 0}});
   EXPECT_GT(result["makespan_s"], 60.0);
   EXPECT_GT(result["preemptions"], 50);
   EXPECT_EQ(result["policy_strikes"], 0);
@@ -406,17 +408,17 @@ TEST(Simulation, NoPolicyIsBlamedForWantOfBlocks) {
 
 TEST(Simulation, ShortNamesMeanTheLongOnes) {
   const auto result =
-      run({{"workload", "closed,requests=4"}, {"policy", "vtc"}, {"evict", "sieve"}, {"max-num-seqs", 3}});
+      test::simulated({{"workload", "closed,requests=4"}, {"policy", "vtc"}, {"evict", "sieve"}, {"max-num-seqs", 3}});
   EXPECT_EQ(result["schedule_policy"], "vtc");
   EXPECT_EQ(result["radix_eviction_policy"], "sieve");
   EXPECT_EQ(result["max_num_seqs"], 3);
 }
 
 TEST(Simulation, AFullWaitingListRejects) {
-  const auto result = run({{"workload", "closed,requests=20,output=5"},
-                           {"max_num_seqs", 2},
-                           {"max_num_queued_reqs", 6},
-                           {"device", "unit"}});
+  const auto result = test::simulated({{"workload", "closed,requests=20,output=5"},
+                                       {"max_num_seqs", 2},
+                                       {"max_num_queued_reqs", 6},
+                                       {"device", "unit"}});
   EXPECT_EQ(result["requests"], 8);  // two run
   EXPECT_EQ(result["requests_rejected"], 12);
 }
@@ -463,7 +465,7 @@ TEST(Simulation, KeysOfTracesAreNotForWorkloads) {
 TEST(Simulation, AKeyIsGivenUnderOneName) {
   for (const auto& [first, second] : {std::pair{"policy", "schedule_policy"}, {"max_num_seqs", "max-num-seqs"}}) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "is given under two names, allowed: one",
-                          [&] { run({{"workload", "closed"}, {first, 4}, {second, 5}}); });
+                          [&] { test::simulated({{"workload", "closed"}, {first, 4}, {second, 5}}); });
   }
 }
 
@@ -473,12 +475,12 @@ TEST(Simulation, VirtualTimeEnds) {
        {std::pair{"closed,concurrency=1,requests=30000,think_ms=1e9,prompt=1,output=1", "unit"},
         {"closed,requests=60,prompt=20000,output=1", "unit,pair_ns=1e9"}}) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "goes beyond 4000000000 s of virtual time", [&] {
-      run({{"workload", workload}, {"device", device}, {"max_num_batched_tokens", 20000}});
+      test::simulated({{"workload", workload}, {"device", device}, {"max_num_batched_tokens", 20000}});
     });
   }
-  const auto cut = run({{"workload", "closed,concurrency=1,requests=30000,think_ms=1e9,prompt=1,output=1"},
-                        {"device", "unit"},
-                        {"time_limit_s", 1e9}});
+  const auto cut = test::simulated({{"workload", "closed,concurrency=1,requests=30000,think_ms=1e9,prompt=1,output=1"},
+                                    {"device", "unit"},
+                                    {"time_limit_s", 1e9}});
   EXPECT_GT(cut["makespan_s"], 9e8);
   EXPECT_LE(cut["makespan_s"], 1e9);
 }
@@ -515,9 +517,9 @@ TEST(Simulation, GivesUpAfterTheWallLimit) {
 
 TEST(Simulation, KeepsTheWorkloadWithinLimits) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "requests is '11', allowed: 1 to 10",
-                        [] { run({{"workload", "closed,requests=11"}, {"workload_requests_max", 10}}); });
+                        [] { test::simulated({{"workload", "closed,requests=11"}, {"workload_requests_max", 10}}); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "too many tokens in prompts and outputs, allowed: 99",
-                        [] { run({{"workload", "closed,requests=1"}, {"workload_tokens_max", 99}}); });
+                        [] { test::simulated({{"workload", "closed,requests=1"}, {"workload_tokens_max", 99}}); });
 }
 
 }  // namespace

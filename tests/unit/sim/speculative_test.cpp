@@ -14,6 +14,7 @@
 #include "sim/replay.h"
 #include "sim/sim_spec.h"
 #include "sim/workload_spec.h"
+#include "support/simulated.h"
 
 namespace inflight {
 namespace {
@@ -66,8 +67,6 @@ Truth truth_of(double a, int k) {
 }
 
 Json guessing(int k, bool adaptive) { return {{"num_speculative_tokens", k}, {"adaptive", adaptive}}; }
-
-Json simulated(const Json& spec) { return Json::parse(run_simulation_json(spec.dump())); }
 
 TEST(SimulatedSpeculation, AVerificationGivesTheTokensOfTheEquation) {
   int compared = 0;
@@ -123,22 +122,22 @@ TEST(SimulatedSpeculation, AdaptiveGuessesAreTheirMarkovChain) {
       }
       share = next;
     }
-    const Json result = simulated({{"workload", fmt::format("closed,requests=20,output=3000,acceptance={}", a)},
-                                   {"device", "unit"},
-                                   {"speculative_config", guessing(kMost, true)}});
+    const Json result = test::simulated({{"workload", fmt::format("closed,requests=20,output=3000,acceptance={}", a)},
+                                         {"device", "unit"},
+                                         {"speculative_config", guessing(kMost, true)}});
     EXPECT_NEAR(result["spec_decode_mean_acceptance_length"].get<double>(), expected, 0.02 * expected) << a;
   }
 }
 
 TEST(SimulatedSpeculation, AllWrongCostsAndAllRightGivesOneMoreThanGuessed) {
   const auto steps_of = [](const char* acceptance, int k) {
-    return simulated({{"workload", fmt::format("closed,requests=1,prompt=4,output=121{}", acceptance)},
-                      {"device", "pocl-135m"},
-                      {"overlap", "off"},
-                      {"speculative_config", guessing(k, false)}});
+    return test::simulated({{"workload", fmt::format("closed,requests=1,prompt=4,output=121{}", acceptance)},
+                            {"device", "pocl-135m"},
+                            {"overlap", "off"},
+                            {"speculative_config", guessing(k, false)}});
   };
-  const Json plain =
-      simulated({{"workload", "closed,requests=1,prompt=4,output=121"}, {"device", "pocl-135m"}, {"overlap", "off"}});
+  const Json plain = test::simulated(
+      {{"workload", "closed,requests=1,prompt=4,output=121"}, {"device", "pocl-135m"}, {"overlap", "off"}});
   const Json unguessed = steps_of("", 4);
   EXPECT_EQ(unguessed["spec_decode_num_drafts"], 0);
   EXPECT_EQ(unguessed["makespan_s"], plain["makespan_s"]);
@@ -186,10 +185,10 @@ TEST(SimulatedSpeculation, WhatElseRunsChangesNoRequest) {
 }
 
 TEST(SimulatedSpeculation, SeparatePoolsGuessInTheSecond) {
-  const Json result = simulated({{"workload", "poisson,requests=60,rate=5,output=40,acceptance=1"},
-                                 {"replicas", 2},
-                                 {"prefill_replicas", 1},
-                                 {"speculative_config", guessing(2, false)}});
+  const Json result = test::simulated({{"workload", "poisson,requests=60,rate=5,output=40,acceptance=1"},
+                                       {"replicas", 2},
+                                       {"prefill_replicas", 1},
+                                       {"speculative_config", guessing(2, false)}});
   EXPECT_EQ(result["output_tokens"], 60 * 40);
   EXPECT_EQ(result["spec_decode_num_drafts"], 60 * 13);  // the second token is the prompt's last; 38 follow
   EXPECT_EQ(result["spec_decode_mean_acceptance_length"].get<double>(), 1.0 + 60 * 25.0 / (60 * 13));

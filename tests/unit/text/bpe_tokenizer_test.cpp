@@ -20,7 +20,7 @@
 namespace inflight {
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
+constexpr EncodeOptions kTextOnly{.add_special = false, .parse_special = false};
 
 // The pieces of `text` (ASCII) once no two can be joined; value(a + b): the least is joined first, none = nullopt.
 template <typename Value>
@@ -72,7 +72,7 @@ TEST(BpeTokenizer, JoinsInTheOrderOfTheMerges) {
         return found == ranks.end() ? std::nullopt : std::optional(found->second);
       });
       std::vector<std::string> pieces;
-      for (const TokenId id : tokenizer.encode(text, kPlain)) pieces.emplace_back(tokenizer.vocabulary().text(id));
+      for (const TokenId id : tokenizer.encode(text, kTextOnly)) pieces.emplace_back(tokenizer.vocabulary().text(id));
       ASSERT_EQ(pieces, expected) << "round " << round << ": " << text;
     }
   }
@@ -85,11 +85,11 @@ TEST(BpeTokenizer, FallsBackToBytesWhereAMergeIsNoToken) {
   data.tokens = {"a", "b", "c", "abc"};
   data.merges = {"a b", "ab c"};
   const BpeTokenizer tokenizer(data);
-  EXPECT_EQ(tokenizer.encode("abc", kPlain), std::vector<TokenId>({3}));  // through "ab", which is no token
-  EXPECT_EQ(tokenizer.encode("ab", kPlain), std::vector<TokenId>({0, 1}));
-  EXPECT_EQ(tokenizer.encode("axb", kPlain), std::vector<TokenId>({0, 1}));  // no token for x, no unknown token
+  EXPECT_EQ(tokenizer.encode("abc", kTextOnly), std::vector<TokenId>({3}));  // through "ab", which is no token
+  EXPECT_EQ(tokenizer.encode("ab", kTextOnly), std::vector<TokenId>({0, 1}));
+  EXPECT_EQ(tokenizer.encode("axb", kTextOnly), std::vector<TokenId>({0, 1}));  // no token for x, no unknown token
   data.unknown = 2;
-  EXPECT_EQ(BpeTokenizer(data).encode("axb", kPlain), std::vector<TokenId>({0, 2, 1}));
+  EXPECT_EQ(BpeTokenizer(data).encode("axb", kTextOnly), std::vector<TokenId>({0, 2, 1}));
 }
 
 TEST(BpeTokenizer, TakesWholeWordsFirstWhereTheTypeSaysSo) {
@@ -98,9 +98,9 @@ TEST(BpeTokenizer, TakesWholeWordsFirstWhereTheTypeSaysSo) {
   data.pre = "gpt-2";
   data.tokens = {"a", "b", "ab", "bab", "abab"};
   data.merges = {"a b"};
-  EXPECT_EQ(BpeTokenizer(data).encode("abab", kPlain), std::vector<TokenId>({2, 2}));
+  EXPECT_EQ(BpeTokenizer(data).encode("abab", kTextOnly), std::vector<TokenId>({2, 2}));
   data.pre = "llama-bpe";
-  EXPECT_EQ(BpeTokenizer(data).encode("abab", kPlain), std::vector<TokenId>({4}));
+  EXPECT_EQ(BpeTokenizer(data).encode("abab", kTextOnly), std::vector<TokenId>({4}));
 }
 
 TEST(SentencePieceTokenizer, JoinsByScore) {
@@ -124,7 +124,7 @@ TEST(SentencePieceTokenizer, JoinsByScore) {
             return -static_cast<double>(data.scores[static_cast<size_t>(*id)]);
           });
       std::vector<std::string> texts;
-      for (const TokenId id : tokenizer->encode(text, kPlain)) texts.emplace_back(tokenizer->vocabulary().text(id));
+      for (const TokenId id : tokenizer->encode(text, kTextOnly)) texts.emplace_back(tokenizer->vocabulary().text(id));
       ASSERT_EQ(texts, expected) << "round " << round << ": " << text;
     }
   }
@@ -135,16 +135,16 @@ TEST(SentencePieceTokenizer, UnusedTokensFallApart) {
   data.add_space_prefix = false;
   data.types[261] = TokenType::Unused;
   const auto tokenizer = Tokenizer::create(data);
-  EXPECT_EQ(tokenizer->encode("ab", kPlain), std::vector<TokenId>({259, 260}));
-  EXPECT_EQ(tokenizer->encode("abb", kPlain), std::vector<TokenId>({262}));
+  EXPECT_EQ(tokenizer->encode("ab", kTextOnly), std::vector<TokenId>({259, 260}));
+  EXPECT_EQ(tokenizer->encode("abb", kTextOnly), std::vector<TokenId>({262}));
 }
 
 TEST(SentencePieceTokenizer, UnknownCharactersBecomeBytesOrTheUnknownToken) {
   VocabularyData data = test::sentencepiece_vocabulary({"a"});
   data.add_space_prefix = false;
-  EXPECT_EQ(Tokenizer::create(data)->encode("aé", kPlain), std::vector<TokenId>({259, 3 + 0xC3, 3 + 0xA9}));
+  EXPECT_EQ(Tokenizer::create(data)->encode("aé", kTextOnly), std::vector<TokenId>({259, 3 + 0xC3, 3 + 0xA9}));
   for (size_t id = 3; id < 259; ++id) data.types[id] = TokenType::Normal;
-  EXPECT_EQ(Tokenizer::create(data)->encode("aé", kPlain), std::vector<TokenId>({259, 0, 0}));
+  EXPECT_EQ(Tokenizer::create(data)->encode("aé", kTextOnly), std::vector<TokenId>({259, 0, 0}));
 }
 
 // Quadratic merging of these would take minutes.
@@ -158,7 +158,7 @@ TEST(Tokenizer, TakesAMegabyteOfAnything) {
     std::string text;
     while (text.size() < kBytes) text += unit;
     for (const Tokenizer* tokenizer : {bpe.get(), spm.get()}) {
-      EXPECT_EQ(detokenize_bytes(tokenizer->vocabulary(), tokenizer->encode(text, kPlain)), text);
+      EXPECT_EQ(detokenize_bytes(tokenizer->vocabulary(), tokenizer->encode(text, kTextOnly)), text);
     }
   }
 }

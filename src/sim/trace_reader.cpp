@@ -16,8 +16,6 @@
 namespace inflight {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int32_t kMooncakeBlockTokens = 512;
 
 // Streams of requests that share nothing; above all ids that traces name.
@@ -71,9 +69,9 @@ Workload parse_csv(std::string_view text, const std::string& name, std::initiali
   return workload;
 }
 
-Json parse_json_line(const TraceLines& lines) {
+nlohmann::json parse_json_line(const TraceLines& lines) {
   try {
-    Json json(parse_json(lines.line(), "its JSON"));  // members in the order of their names
+    nlohmann::json json(parse_json(lines.line(), "its JSON"));  // members in the order of their names
     if (json.is_object()) return json;
   } catch (const Error& error) {
     lines.bad_line(error.what());
@@ -81,7 +79,7 @@ Json parse_json_line(const TraceLines& lines) {
   lines.bad_line("is no JSON object");
 }
 
-double number_of(const TraceLines& lines, const Json& json, const char* field) {
+double number_of(const TraceLines& lines, const nlohmann::json& json, const char* field) {
   const auto found = json.find(field);
   if (found == json.end()) lines.bad_line(fmt::format("field {} is missing", field));
   if (!found->is_number()) lines.bad_field(field, found->dump(), "a number");
@@ -90,31 +88,31 @@ double number_of(const TraceLines& lines, const Json& json, const char* field) {
 
 // A request of an OpenAI log: where its parts are found.
 struct LogEntry {
-  const Json& line;
-  const Json& request;  // has messages, prompt or input
-  const Json* usage = nullptr;
+  const nlohmann::json& line;
+  const nlohmann::json& request;  // has messages, prompt or input
+  const nlohmann::json* usage = nullptr;
 
-  static const Json& request_of(const Json& line) {
+  static const nlohmann::json& request_of(const nlohmann::json& line) {
     for (const char* key : {"body", "request"}) {
       if (line.contains(key) && line.at(key).is_object()) return line.at(key);
     }
     return line;
   }
-  static const Json* usage_of(const Json& json, int depth) {
+  static const nlohmann::json* usage_of(const nlohmann::json& json, int depth) {
     if (!json.is_object()) return nullptr;
     if (json.contains("usage") && json.at("usage").is_object()) return &json.at("usage");
     if (depth == 0) return nullptr;
     for (const char* key : {"response", "body"}) {
       if (!json.contains(key)) continue;
-      if (const Json* const usage = usage_of(json.at(key), depth - 1)) return usage;
+      if (const nlohmann::json* const usage = usage_of(json.at(key), depth - 1)) return usage;
     }
     return nullptr;
   }
-  explicit LogEntry(const Json& json) : line(json), request(request_of(json)), usage(usage_of(json, 2)) {}
+  explicit LogEntry(const nlohmann::json& json) : line(json), request(request_of(json)), usage(usage_of(json, 2)) {}
 
   // The first of the names that is a number, in any of the places.
   [[nodiscard]] std::optional<double> number(std::initializer_list<const char*> names) const {
-    for (const Json* place : {usage, &request, &line}) {
+    for (const nlohmann::json* place : {usage, &request, &line}) {
       if (place == nullptr) continue;
       for (const char* key : names) {
         if (place->contains(key) && place->at(key).is_number()) return place->at(key).get<double>();
@@ -133,7 +131,7 @@ int32_t tokens_of_text(size_t bytes) {
 }
 
 // Of a message: all its texts, but not what says whose or of what kind it is.
-size_t text_bytes(const Json& json) {
+size_t text_bytes(const nlohmann::json& json) {
   if (json.is_string()) return json.get_ref<const std::string&>().size();
   size_t bytes = 0;
   for (const auto& [key, value] : json.items()) {
@@ -143,12 +141,12 @@ size_t text_bytes(const Json& json) {
 }
 
 // A prompt as a list: of one text, or of token ids.
-ContentSegment listed_prompt(const TraceLines& lines, const Json& prompt) {
+ContentSegment listed_prompt(const TraceLines& lines, const nlohmann::json& prompt) {
   if (prompt.size() == 1 && prompt.front().is_string()) {
     const auto text = prompt.front().get<std::string>();
     return {stream_of(text), 0, tokens_of_text(text.size())};
   }
-  const auto is_id = [](const Json& token) { return token.is_number_unsigned(); };
+  const auto is_id = [](const nlohmann::json& token) { return token.is_number_unsigned(); };
   if (prompt.empty() || !std::ranges::all_of(prompt, is_id)) {
     lines.bad_field("prompt", prompt.dump(), "a text, a list of one text or of token ids");
   }
@@ -156,18 +154,18 @@ ContentSegment listed_prompt(const TraceLines& lines, const Json& prompt) {
 }
 
 // Each message is a segment: conversations that begin alike share these. Empty: the line holds no contents.
-std::vector<ContentSegment> contents_of(const TraceLines& lines, const Json& request) {
+std::vector<ContentSegment> contents_of(const TraceLines& lines, const nlohmann::json& request) {
   constexpr int32_t kMessageFrame = 4;  // tokens that a chat template puts around a message
   std::vector<ContentSegment> segments;
-  const auto is_id = [](const Json& token) { return token.is_number_unsigned(); };
+  const auto is_id = [](const nlohmann::json& token) { return token.is_number_unsigned(); };
   for (const char* key : {"messages", "input"}) {
     if (!request.contains(key) || !request.at(key).is_array()) continue;
-    if (const Json& listed = request.at(key); !listed.empty() && std::ranges::all_of(listed, is_id)) {
+    if (const nlohmann::json& listed = request.at(key); !listed.empty() && std::ranges::all_of(listed, is_id)) {
       segments.push_back(listed_prompt(lines, listed));
       continue;
     }
-    for (const Json& message : request.at(key)) {
-      const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+    for (const nlohmann::json& message : request.at(key)) {
+      const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
       segments.push_back({stream_of(text), 0, tokens_of_text(text_bytes(message)) + kMessageFrame});
     }
   }
@@ -196,7 +194,7 @@ void fit_to(std::vector<ContentSegment>& segments, int32_t wanted) {
 // By its own keys: the text of a request may hold any words. What is no JSON, parse_openai_log() says.
 bool is_mooncake_line(std::string_view line) {
   try {
-    const Json json(parse_json(line, "its JSON"));
+    const nlohmann::json json(parse_json(line, "its JSON"));
     return json.contains("hash_ids") || json.contains("input_length");
   } catch (const Error&) {
     return false;
@@ -218,7 +216,7 @@ Workload parse_mooncake_trace(std::string_view text, const std::string& name) {
   Workload workload;
   std::vector<ContentSegment> prompt;
   while (lines.next()) {
-    const Json json = parse_json_line(lines);
+    const nlohmann::json json = parse_json_line(lines);
     SimRequest request;
     const double time = number_of(lines, json, "timestamp");
     if (!(time >= 0.0 && time < 9e12)) lines.bad_field("timestamp", fmt::format("{}", time), "milliseconds, 0 or more");
@@ -229,7 +227,7 @@ Workload parse_mooncake_trace(std::string_view text, const std::string& name) {
     if (hashes == json.end() || !hashes->is_array()) lines.bad_line("field hash_ids is missing or no list");
     prompt.clear();
     int32_t left = length;
-    for (const Json& hash : *hashes) {
+    for (const nlohmann::json& hash : *hashes) {
       if (!hash.is_number_unsigned()) lines.bad_field("hash_ids", hash.dump(), "whole numbers");
       const int32_t count = std::min(left, kMooncakeBlockTokens);
       if (count > 0) prompt.push_back({hash.get<uint64_t>(), 0, count});
@@ -251,13 +249,13 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
   std::map<std::string, uint32_t> tenants;
   std::optional<bool> first_is_timed;  // either all lines have a time, or none
   while (lines.next()) {
-    const Json json = parse_json_line(lines);
+    const nlohmann::json json = parse_json_line(lines);
     const LogEntry entry(json);
     SimRequest request;
     bool timed = false;
     for (const char* key : {"timestamp", "created", "created_at", "time"}) {
       if (!json.contains(key)) continue;
-      const Json& value = json.at(key);
+      const nlohmann::json& value = json.at(key);
       const std::string found = value.is_string() ? value.get<std::string>() : value.dump();
       const auto time = parse_time(found);
       if (!time) lines.bad_field(key, found, "YYYY-MM-DDThh:mm:ss or seconds");

@@ -126,16 +126,16 @@ def check_mirror(name, names):
 
 
 def anonymous_names(lines):
-    """(line, name) of what stands in column 0 of an anonymous namespace: functions, constants, types"""
+    """(line, name, what it is) of what stands in column 0 of an anonymous namespace: functions, constants, types, aliases"""
     inside = False
     for number, line in enumerate(lines, 1):
         if re.match(r"namespace \{|\}  // namespace", line):
             inside = line.startswith("namespace")
-        elif inside and not re.match(r"using|template|namespace|extern|static_assert|[A-Z0-9_]+\(", line):
-            type_name = re.match(r"(?:struct|class|enum class) (\w+)", line)
-            found = type_name or re.match(r"[A-Za-z][^(={;]*?\b(\w+)(?:\[\w*\])*\s?[({=;]", line)
+        elif inside and not re.match(r"template|namespace|extern|static_assert|[A-Z0-9_]+\(", line):
+            named = re.match(r"(?:struct|class|enum class|using) (\w+)", line)
+            found = named or re.match(r"[A-Za-z][^(={;]*?\b(\w+)(?:\[\w*\])*\s?[({=;]", line)
             if found:
-                yield number, found[1]
+                yield number, found[1], line if line.startswith("using") else None
 
 
 def check_anonymous_names(root, names):
@@ -144,9 +144,9 @@ def check_anonymous_names(root, names):
     for name in names:
         if not re.match(r"(src|tests|bindings_c)/(?!plugins/).*\.cpp$", name):  # a plugin is one file
             continue
-        for number, found in anonymous_names((root / name).read_text(errors="replace").splitlines()):
-            before = first.setdefault((pathlib.Path(name).parent, found), name)
-            if before != name:
+        for number, found, alias in anonymous_names((root / name).read_text(errors="replace").splitlines()):
+            before, meaning = first.setdefault((pathlib.Path(name).parent, found), (name, alias))
+            if before != name and (alias is None or alias != meaning):  # the same alias may be there twice
                 yield name, number, f"{found} is a name in {before}'s anonymous namespace, too"
 
 

@@ -17,6 +17,8 @@ CLEAN = {
     "src/core/plan.h": SPDX + '#include "base/error.h"\n',
     "src/sched/scheduler.cpp": SPDX + '#include "core/plan.h"\nvoid f() {\n}\n',
     "tests/unit/sched/scheduler_test.cpp": SPDX + "namespace {\nint helper() { return 1; }\n}  // namespace\nint shown();\n",
+    "tests/unit/sched/same_test.cpp": SPDX + "namespace {\nusing Json = nlohmann::json;\n}\n",
+    "tests/unit/sched/alias_test.cpp": SPDX + "namespace {\nusing Json = nlohmann::json;\n}\n",
     "docs/PAGE.md": "# One\n",
 }
 PLANTED = [  # file, content, a part of the finding
@@ -33,6 +35,7 @@ PLANTED = [  # file, content, a part of the finding
     ("src/base/long_function.cpp", SPDX + "// Covers itself\nvoid f() {\n" + "  ;\n" * 120 + "}\n", "function at line"),
     ("tests/unit/sched/za_test.cpp", SPDX + "namespace {\nconst char* helper(int) {\n}\n}\n", "helper is a name in"),
     ("tests/unit/sched/zb_test.cpp", SPDX + "namespace {\nconstexpr int helper[2] = {};\n}\n", "helper is a name in"),
+    ("tests/unit/sched/zd_test.cpp", SPDX + "namespace {\nusing helper = int;\n}\n", "helper is a name in"),
     ("tests/unit/sched/zc_test.cpp", SPDX + "namespace {\nstruct helper {\n};\n}\n", "helper is a name in"),
     ("include/inflight/x.h", SPDX + "#include <vector>\n", "public header includes"),
     ("docs/TWO.md", "# One\n# Two\n", "exactly one H1"),

@@ -101,7 +101,6 @@ TEST(Embedding, TellsWhatOfThePromptWasStored) {
     StreamBatch batch;
     EXPECT_EQ(stream->next(std::nullopt, batch), OutputStream::Next::Ready);
     stream->release();
-    stream->release();
     return batch.cached_token_count;
   };
   EXPECT_EQ(cached(Pooling::Last), 0);

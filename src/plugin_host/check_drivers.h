@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "inflight/plugin.h"
 #include "plugin_host/check_tests.h"
 #include "plugin_host/plugin_config.h"
+#include "plugin_host/policy_instance.h"
 
 namespace inflight {
 
@@ -135,7 +135,6 @@ class CheckDriver {
     }
   }
   static constexpr size_t kMargin = 16;
-  static constexpr int64_t kUnwrittenKey = std::numeric_limits<int64_t>::min() + 0x5eed;
 
   CheckContext& context_;
   const inflight_policy_t& policy_;

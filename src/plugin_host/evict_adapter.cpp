@@ -2,7 +2,6 @@
 #include "plugin_host/evict_adapter.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -10,12 +9,6 @@
 #include "plugin_host/request_columns.h"
 
 namespace inflight {
-namespace {
-
-constexpr int64_t kUnwrittenRank = std::numeric_limits<int64_t>::min() + 0x5eed;
-
-}  // namespace
-
 EvictAdapter::EvictAdapter(const inflight_policy_t& policy, const PluginConfig& config, const Environment& environment,
                            const PolicyOptions& options)
     : ops_(*policy.evict), environment_(environment), instance_(policy, options) {
@@ -113,9 +106,9 @@ bool EvictAdapter::keeps_order() const { return instance_.active() && ops_.pick 
 EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
   if (!ranks()) return EvictPolicy::rank(block, release_tick);
   const inflight_units_t& units = fill(std::span(&block, 1));
-  int64_t key0 = kUnwrittenRank, key1 = 0;
+  int64_t key0 = kUnwrittenKey, key1 = 0;
   const bool answered = instance_.call("rank", now_, [&] { return ops_.rank(instance_.self(), &units, &key0, &key1); });
-  if (answered && key0 != kUnwrittenRank) return last_key_ = {key0, key1};
+  if (answered && key0 != kUnwrittenKey) return last_key_ = {key0, key1};
   if (answered) instance_.strike("rank", fmt::format("left the key of unit {} unwritten", units.unit[0]));
   return last_key_;
 }

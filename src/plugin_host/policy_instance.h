@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -31,6 +32,9 @@
 namespace inflight {
 
 class PluginModule;
+
+// What key0 holds before a policy writes it: a key that is left unwritten is a mistake.
+inline constexpr int64_t kUnwrittenKey = std::numeric_limits<int64_t>::min() + 0x5eed;
 
 // Whether crashes and endless loops of a policy are contained.
 enum class PluginMode : uint8_t {

@@ -13,9 +13,6 @@
 namespace inflight {
 namespace {
 
-// What key0 holds before the policy writes it: a key that is left unwritten is a mistake.
-constexpr int64_t kUnwrittenScore = std::numeric_limits<int64_t>::min() + 0x5eed;
-
 static_assert(sizeof(SchedulerEvent) == sizeof(inflight_event_t) &&
               offsetof(SchedulerEvent, slot) == offsetof(inflight_event_t, slot) &&
               offsetof(SchedulerEvent, request) == offsetof(inflight_event_t, request) &&
@@ -118,13 +115,13 @@ bool SchedAdapter::rank(const StepView& view, std::span<Sequence* const> waiting
 }
 
 bool SchedAdapter::score(const StepView& view, std::span<WaitingKey> keys) {
-  key0_.assign(keys.size(), kUnwrittenScore);
+  key0_.assign(keys.size(), kUnwrittenKey);
   key1_.assign(keys.size(), 0);
   const bool answered = instance_.call(
       "score", view.now, [&] { return ops_.score(instance_.self(), &step_, key0_.data(), key1_.data()); });
   if (!answered) return false;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (key0_[i] == kUnwrittenScore) {
+    if (key0_[i] == kUnwrittenKey) {
       instance_.strike("score", fmt::format("left the key of request {} unwritten", waiting_.view().id[i]));
       return false;
     }

@@ -138,21 +138,19 @@ def anonymous_names(lines):
                 yield number, found[1], line if line.startswith("using") else None
 
 
-def check_anonymous_names(root, names):
-    """A unity build compiles a folder's files as one: what has one name twice clashes, or an overload is taken for another."""
-    first = {}
-    for name in names:
-        if not re.match(r"(src|tests|bindings_c)/(?!plugins/).*\.cpp$", name):  # a plugin is one file
-            continue
-        for number, found, alias in anonymous_names((root / name).read_text(errors="replace").splitlines()):
-            before, meaning = first.setdefault((pathlib.Path(name).parent, found), (name, alias))
-            if before != name and (alias is None or alias != meaning):  # the same alias may be there twice
-                yield name, number, f"{found} is a name in {before}'s anonymous namespace, too"
+def check_anonymous_names(name, lines, first):
+    """A unity build compiles a folder's files as one: what has one name twice clashes, or an overload is taken for another.
+    first: (folder, name) -> where it was seen first."""
+    if not re.match(r"(src|tests|bindings_c)/(?!plugins/).*\.cpp$", name):  # a plugin is one file
+        return
+    for number, found, alias in anonymous_names(lines):
+        before, meaning = first.setdefault((pathlib.Path(name).parent, found), (name, alias))
+        if before != name and (alias is None or alias != meaning):  # the same alias may be there twice
+            yield number, f"{found} is a name in {before}'s anonymous namespace, too"
 
 
 def check(root):
     names = tracked(root)
-    yield from check_anonymous_names(root, names)
     layers = read_layers(root)
     known = set(names)
     covered = set()
@@ -162,6 +160,7 @@ def check(root):
             for group in re.findall(r"(?://|#) Covers: (.*)", text):
                 covered.update("src/" + item.strip().rstrip(".") for item in group.split(","))
     basenames = {}
+    anonymous = {}
     for name in names:
         path = root / name
         suffix = path.suffix
@@ -206,6 +205,8 @@ def check(root):
         if suffix in (".cpp", ".c"):
             for message in check_functions(name, lines):
                 yield name, 1, message
+        for number, message in check_anonymous_names(name, lines, anonymous):
+            yield name, number, message
         if name not in covered:
             for message in check_mirror(name, known):
                 yield name, 1, message

@@ -98,6 +98,13 @@ LinearGroups groups_of(const LinearArgs& linear) {
                        swiglu ? 2 : 1);
 }
 
+// The trial of groups_linear.cl, the one file that GPUs have beside linear.cl, answers what Automatic is; other modes
+// need none.
+std::string linear_file_of(Device& device, LaunchMode mode) {
+  const bool answered = mode != LaunchMode::Automatic && device.info().type != DeviceType::Cpu;
+  return answered ? kPortableLinear : choose_linear_file(device);
+}
+
 LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& shape, const std::string& linear_file,
                    bool clblast) {
   const bool together = device.info().host_code && !clblast;
@@ -150,7 +157,7 @@ KvType default_kv_type(const DeviceInfo& device) {
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,
                          const ClblastLimits& limits)
-    : StepProgram(device, shape, mode, choose_linear_file(device), clblast, limits) {}
+    : StepProgram(device, shape, mode, linear_file_of(device, mode), clblast, limits) {}
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const std::string& linear_file,
                          const ClblastUse& clblast, const ClblastLimits& limits)

@@ -12,6 +12,13 @@ using inflight::c::require;
 
 namespace {
 
+// Whatever else has ended it meanwhile.
+void end_by_stop_string(inflight::StreamBatch& batch) {
+  batch.finish = inflight::FinishReason::Stop;
+  batch.stop_token.reset();
+  batch.error.clear();
+}
+
 // The text of what just came, into stream.text. The token that ended the answer has none unless asked for; what waits
 // for the rest of a character or might begin a stop string comes out at the end. Behind a stop string nothing is told
 // any more.
@@ -26,15 +33,13 @@ void append_text(inflight_stream& stream, inflight_stream::Answer& answer) {
     if (!answer.stop.stopped()) continue;
     batch.output_token_count -= static_cast<int32_t>(batch.tokens.size() - (i + 1));
     batch.tokens.resize(i + 1);
-    batch.finish = inflight::FinishReason::Stop;
-    batch.stop_token.reset();
+    end_by_stop_string(batch);
     return;
   }
   if (batch.finish == inflight::FinishReason::None) return;
   stream.text += answer.push_end();
   if (answer.stop.stopped()) {
-    batch.finish = inflight::FinishReason::Stop;
-    batch.stop_token.reset();
+    end_by_stop_string(batch);
   } else {
     stream.text += answer.stop.flush();
   }

@@ -373,7 +373,9 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
     options.prompt = runtime.require_tokenizer().encode(
         text, {.add_special = params.add_special_tokens != 0, .parse_special = params.parse_special_tokens != 0});
   } else {
-    runtime.engine().check_prompt_length(params.prompt_id_count);  // before so many are read
+    // Before so many are read.
+    runtime.engine().check_prompt_length(params.prompt_id_count,
+                                         params.pooling == INFLIGHT_POOLING_NONE && params.max_tokens != 0);
     options.prompt.assign(params.prompt_ids, params.prompt_ids + params.prompt_id_count);
   }
   if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MODEL) {

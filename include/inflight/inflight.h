@@ -360,7 +360,7 @@ typedef int32_t inflight_pause_mode_t;
 INFLIGHT_API inflight_status_t inflight_engine_pause(inflight_engine_t* engine, inflight_pause_mode_t mode);
 
 /** @brief Ends a pause, and takes requests in again after inflight_engine_drain().
- *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT
+ *  @return INFLIGHT_OK | INFLIGHT_ERROR_INVALID_ARGUMENT | INFLIGHT_ERROR_ENGINE_FAILED (as inflight_engine_pause())
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_resume(inflight_engine_t* engine);
 

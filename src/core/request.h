@@ -38,6 +38,11 @@ struct Request {
   bool filter_sleeps = false;           // not from the first one on, but when it wakes
 };
 
+// Tokens of a prompt at most.   generates: a place is left for the first token of the answer.
+[[nodiscard]] constexpr int32_t prompt_tokens_max(int32_t max_model_len, bool generates) {
+  return max_model_len - (generates ? 1 : 0);
+}
+
 // Why a stream ended, in OpenAI's words (abort and error are ours).
 enum class FinishReason : int32_t { None = 0, Stop = 1, Length = 2, Abort = 3, Error = 4 };
 

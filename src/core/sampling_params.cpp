@@ -48,7 +48,7 @@ void SamplingParams::validate() const {
   require_size(logit_bias.size(), "logit_bias entries", limits::kLogitBiasMax);
   for (const auto& [token, bias] : logit_bias) require(std::isfinite(bias), "a logit_bias", double{bias}, "finite");
   require(min_tokens >= 0 && min_tokens <= max_tokens, "min_tokens", min_tokens, "0 to max_tokens");
-  require_size(bad_words.size(), "bad_words", limits::kBadWordsMax);
+  require_size(bad_words.size(), "bad_words", 2 * limits::kBadWordsMax);  // spelt in two ways
   for (const auto& word : bad_words) {
     require(!word.empty() && word.size() <= limits::kBadWordTokensMax, "the number of tokens of a bad word",
             static_cast<double>(word.size()), "1 to 64");

@@ -66,24 +66,21 @@ void Engine::on_hang(TimeNs passed) {
   changed_.notify_all();
 }
 
-size_t Engine::prompt_tokens_max() const { return static_cast<size_t>(options_.setup.config.max_model_len) - 1; }
-
-void Engine::check_prompt_length(size_t count) const {
-  const size_t limit = prompt_tokens_max();
+void Engine::check_prompt_length(size_t count, bool generates) const {
+  const int32_t context = options_.setup.config.max_model_len;
+  const int32_t limit = prompt_tokens_max(context, generates);
   if (count == 0) throw RequestError("prompt", fmt::format("the prompt is empty, allowed: 1 to {} tokens", limit));
-  if (count > limit) {  // in the words by which clients know that they must shorten it
+  if (count > static_cast<size_t>(limit)) {  // in the words by which clients know that they must shorten it
     throw RequestError("prompt_length", fmt::format("the prompt is too long: {} tokens; this model's maximum context "
-                                                    "length is {} tokens (max_model_len), one left to answer",
-                                                    count, limit + 1));
+                                                    "length is {} tokens (max_model_len){}",
+                                                    count, context, generates ? ", one left to answer" : ""));
   }
 }
 
 // What never fits is a mistake, not a matter of trying again later.
 void Engine::check_fits(const SamplingParams& sampling) const {
   const SchedulerConfig& config = options_.setup.config;
-  const int32_t queued_max = options_.service.queue.max_num_queued_reqs;
-  int64_t room = config.max_requests;
-  if (queued_max > 0) room = std::min(room, int64_t{config.max_num_seqs} + queued_max);
+  const int32_t room = sequences_max(options_.service.queue, config.max_num_seqs, config.max_requests);
   if (sampling.choice_count() <= room) return;
   const char* const field = sampling.best_of > sampling.n ? "best_of" : "n";
   throw RequestError(field, fmt::format("'{}' makes {} sequences, at most {} can run and wait here", field,
@@ -110,7 +107,7 @@ Request Engine::checked_request(SubmitOptions& options) const {
     options.sampling.min_tokens = std::min(options.sampling.min_tokens, options_.service.max_tokens_limit);
   }
   check_fits(options.sampling);
-  check_prompt_length(options.prompt.size());
+  check_prompt_length(options.prompt.size(), options.pooling == Pooling::None);
   const auto check_token = [this](const char* field, const char* what, TokenId token) {
     if (token < 0 || token >= options_.vocabulary_size) {
       throw RequestError(field,
@@ -128,7 +125,8 @@ Request Engine::checked_request(SubmitOptions& options) const {
     fail(ErrorCode::InvalidArgument, "tenant is {}, allowed: 0 to {}", options.tenant, limits::kTenantsMax - 1);
   }
   const bool speculates = options_.setup.config.num_speculative_tokens > 0;
-  options.prediction.resize(speculates ? std::min(options.prediction.size(), prompt_tokens_max()) : 0);
+  options.prediction.resize(
+      speculates ? std::min(options.prediction.size(), static_cast<size_t>(options_.setup.config.max_model_len)) : 0);
   return {.id = {},
           .prompt = std::move(options.prompt),
           .sampling = std::move(options.sampling),
@@ -203,6 +201,7 @@ void Engine::throw_if_failed() const {
 void Engine::send(Command command) {
   {
     const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) return;  // nobody takes it, and all streams have ended
     inbox_.push_back(std::move(command));
   }
   wake_.notify_all();

@@ -110,8 +110,8 @@ class Engine {
   // waits, and others go on. When it throws the request ends with reason error and the text.
   // adapter: held until the request has ended.
   [[nodiscard]] OutputStream* submit(SubmitOptions options, FilterSource filter = {}, AdapterLease adapter = {});
-  // ERRORS: InvalidArgument unless submit() takes prompts of so many tokens.
-  void check_prompt_length(size_t count) const;
+  // ERRORS: InvalidArgument unless submit() takes prompts of so many tokens.   generates: something is wanted after it.
+  void check_prompt_length(size_t count, bool generates) const;
   // Ends the request with reason abort.
   void cancel(RequestId request);
   // Ends one answer with reason stop: its reader has found a stop string in it.
@@ -190,7 +190,6 @@ class Engine {
   using Command = std::variant<SubmitCommand, FilterCompiler::Result, CancelCommand, PolicyCommand, ChangeCommand>;
 
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
-  [[nodiscard]] size_t prompt_tokens_max() const;
   void check_fits(const SamplingParams& sampling) const;
   void check_queue_for(const Request& request);
   [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }

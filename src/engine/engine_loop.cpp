@@ -12,7 +12,7 @@
 namespace inflight {
 
 void Engine::execute(SubmitCommand& command) {
-  metrics_.on_request(command.request.sampling);
+  metrics_.on_request(command.request, options_.setup.config.max_model_len);
   const RequestId id = command.request.id;
   if (command.expiry != kNoDeadline) expiries_.emplace(command.expiry, id);
   if (!command.filter_source) return add(command, nullptr);
@@ -434,11 +434,17 @@ void Engine::run() {
 }
 
 void Engine::end_all(FinishReason reason, const std::string& why) {
+  if (reason == FinishReason::Error) publish_stats();
   {
     const std::scoped_lock lock(mutex_);
     if (reason == FinishReason::Error) {
       failure_ = "the engine has failed: " + why;
-      stats_.failed = true;
+      SchedulerStats& requests = stats_.scheduler;
+      requests.requests_failed += sequence_count_;
+      requests.requests_added = requests.requests_finished + requests.requests_aborted + requests.requests_failed;
+      stats_.waiting = stats_.compiling = stats_.running = inbox_sequences_ = 0;
+      stats_.queued_tokens = inbox_tokens_ = 0;
+      metrics_.count_ended(reason, sequence_count_);
     }
     std::ranges::move(inbox_, std::back_inserter(commands_));
     inbox_.clear();

@@ -155,9 +155,10 @@ std::vector<int64_t> Histogram::counts() const {
   return result;
 }
 
-void EngineMetrics::on_request(const SamplingParams& sampling) {
-  max_tokens_.observe(sampling.max_tokens);
-  choices_.observe(sampling.n);
+void EngineMetrics::on_request(const Request& request, int32_t max_model_len) {
+  const double room = max_model_len - static_cast<double>(request.prompt.size());
+  max_tokens_.observe(std::min<double>(request.sampling.max_tokens, room));
+  choices_.observe(request.sampling.n);
 }
 
 void EngineMetrics::on_first_token(const Sequence& sequence) {

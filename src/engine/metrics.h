@@ -55,7 +55,8 @@ class EngineMetrics {
   void on_finish(const Sequence& sequence, FinishReason reason, TimeNs now);
   // on_finish() counts its own.
   void count_ended(FinishReason reason, int64_t sequences);
-  void on_request(const SamplingParams& sampling);
+  // Its max_tokens count as far as the context has room.
+  void on_request(const Request& request, int32_t max_model_len);
   // A step with its tokens and the host time that planning and committing took.
   void on_step(int64_t scheduled_tokens, TimeNs scheduling);
 

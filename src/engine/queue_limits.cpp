@@ -27,6 +27,11 @@ int32_t seconds_until_left(const QueueState& queue, double sequences) {
 
 }  // namespace
 
+int32_t sequences_max(const QueueLimits& limits, int32_t max_num_seqs, int32_t max_requests) {
+  if (limits.max_num_queued_reqs == 0) return max_requests;
+  return static_cast<int32_t>(std::min(int64_t{max_requests}, int64_t{max_num_seqs} + limits.max_num_queued_reqs));
+}
+
 void check_queue(const QueueLimits& limits, const QueueState& queue, const QueueEntry& entry) {
   const auto refuse = [](RejectReason reason, int32_t retry_after, const std::string& message) {
     throw Rejection(reason, retry_after, message);

@@ -35,6 +35,9 @@ struct QueueEntry {
   TimeNs until_deadline = 0;  // from now to its deadline for the first token; 0 = none
 };
 
+// That run and wait at most.
+[[nodiscard]] int32_t sequences_max(const QueueLimits& limits, int32_t max_num_seqs, int32_t max_requests);
+
 // ERRORS: Rejection.
 void check_queue(const QueueLimits& limits, const QueueState& queue, const QueueEntry& entry);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "base/memory_limit.h"
 #include "device/program.h"
 #include "engine/either_filter.h"
+#include "engine/queue_limits.h"
 #include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
@@ -250,6 +252,7 @@ std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions&
                 {"max_num_batched_tokens", config.max_num_batched_tokens},
                 {"max_model_len", config.max_model_len},
                 {"max_requests", config.max_requests},
+                {"sequences_max", sequences_max(options_.service.queue, config.max_num_seqs, config.max_requests)},
                 {"max_tokens_limit", options_.service.max_tokens_limit},
                 {"block_size", options_.block_size},
                 {"kv_cache_dtype", to_string(executor.kv.type)},
@@ -344,9 +347,11 @@ std::string Runtime::info_json() const {
   return text;
 }
 
+std::string Runtime::file_name() const { return std::filesystem::path(options_.model).filename(); }
+
 const Tokenizer& Runtime::require_tokenizer() const {
   if (tokenizer_ == nullptr) {
-    fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (prompt_ids) instead of text", options_.model);
+    fail(ErrorCode::Unsupported, "{} has no vocabulary: give token ids (prompt_ids) instead of text", file_name());
   }
   return *tokenizer_;
 }
@@ -354,8 +359,8 @@ const Tokenizer& Runtime::require_tokenizer() const {
 Pooling Runtime::model_pooling() const {
   if (spec_.pooling == "mean") return Pooling::Mean;
   if (spec_.pooling == "last") return Pooling::Last;
-  fail(ErrorCode::Unsupported, "{}: metadata key '{}.pooling_type' asks for '{}', supported: mean, last",
-       options_.model, spec_.architecture, spec_.pooling);
+  fail(ErrorCode::Unsupported, "{}: metadata key '{}.pooling_type' asks for '{}', supported: mean, last", file_name(),
+       spec_.architecture, spec_.pooling);
 }
 
 FilterSource Runtime::tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text) {
@@ -420,7 +425,7 @@ void Runtime::read_chat_template(const std::string& from_file) {
 std::string Runtime::render_chat(std::string_view request_json) const {
   if (!chat_template_error_.empty()) throw Error(ErrorCode::InvalidArgument, chat_template_error_);
   if (!chat_template_) {
-    fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", options_.model);
+    fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", file_name());
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();

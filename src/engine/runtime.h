@@ -78,6 +78,8 @@ class Runtime {
   [[nodiscard]] Engine& engine() { return *engine_; }
   [[nodiscard]] const Engine& engine() const { return *engine_; }
 
+  // The model's, without the path: for messages that clients see.
+  [[nodiscard]] std::string file_name() const;
   // Null: the model file has no vocabulary.
   [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   // ERRORS: Unsupported when there is none.

@@ -159,7 +159,8 @@ Sequence* Scheduler::take_slot() {
 int32_t Scheduler::add(Request request, TimeNs now) {
   wanted_events_ = policy_->wanted_events();
   const auto prompt_count = static_cast<int32_t>(request.prompt.size());
-  INFLIGHT_CHECK(prompt_count >= 1 && prompt_count < config_.max_model_len);
+  INFLIGHT_CHECK(prompt_count >= 1 &&
+                 prompt_count <= prompt_tokens_max(config_.max_model_len, request.pooling == Pooling::None));
   std::vector<TokenId> prompt;
   prompt.swap(request.prompt);
   const uint64_t given_salt = request.cache_salt;

@@ -23,8 +23,10 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.id = static_cast<SequenceId>(next_sequence_id_++);
   sequence.choice = choice;
   sequence.prompt_token_count = static_cast<int32_t>(prompt.size());
-  sequence.token_limit = static_cast<int32_t>(
-      std::min<int64_t>(int64_t{sequence.prompt_token_count} + request.sampling.max_tokens, config_.max_model_len));
+  // A prompt that nothing comes after may fill the context, and is below its limit all the same.
+  const int64_t context = int64_t{config_.max_model_len} + (request.pooling != Pooling::None ? 1 : 0);
+  sequence.token_limit =
+      static_cast<int32_t>(std::min(int64_t{sequence.prompt_token_count} + request.sampling.max_tokens, context));
   sequence.tokens.reserve(static_cast<size_t>(sequence.token_limit));
   sequence.tokens.assign(prompt.begin(), prompt.end());
   sequence.block_table.reserve(static_cast<size_t>(blocks_for(sequence.token_limit)));

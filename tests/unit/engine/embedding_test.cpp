@@ -4,7 +4,9 @@
 // Covers: sample/host_sampler.cpp, exec/cl_executor.cpp
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "engine/runtime.h"
 #include "model/model_loader.h"
@@ -107,6 +109,33 @@ TEST(Embedding, TellsWhatOfThePromptWasStored) {
   EXPECT_EQ(cached(Pooling::Last), 32);
   EXPECT_EQ(runtime.engine().stats().scheduler.cached_tokens, 32);
   EXPECT_EQ(cached(Pooling::Mean), 0);  // all of it is computed
+}
+
+TEST(Embedding, APromptMayFillTheContext) {
+  constexpr int32_t kContext = 145;  // chunks of 24 leave one token over
+  const std::vector<TokenId> prompt = prompt_of(kContext);
+  const std::vector<float> wanted = [&] {
+    Runtime runtime(embedding_options());
+    return read(submit_pooled(runtime.engine(), prompt, Pooling::Mean));
+  }();
+  RuntimeOptions options = embedding_options();
+  options.scheduler.max_model_len = kContext;
+  options.scheduler.max_num_seqs = 4;
+  options.scheduler.max_num_batched_tokens = 24;
+  options.kv_blocks = 10;  // it fits once
+  Runtime runtime(options);
+  Engine& engine = runtime.engine();
+  engine.pause(PauseMode::New);
+  OutputStream* const first = submit_pooled(engine, prompt, Pooling::Mean);
+  OutputStream* const second = submit_pooled(engine, prompt, Pooling::Mean);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // an engine at rest looks itself over after a second
+  engine.resume();
+  EXPECT_EQ(read(first), wanted);
+  EXPECT_EQ(read(second), wanted);
+  SubmitOptions generating;
+  generating.prompt = prompt;
+  EXPECT_THROW(static_cast<void>(engine.submit(generating)), Error);
+  EXPECT_THROW(static_cast<void>(submit_pooled(engine, prompt_of(kContext + 1), Pooling::Mean)), Error);
 }
 
 TEST(Embedding, IsTheSameBitsInEveryCompany) {

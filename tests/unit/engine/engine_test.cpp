@@ -163,7 +163,11 @@ TEST(Engine, ADeadDeviceEndsEveryStreamWithTheReason) {
   }
   EXPECT_EQ(error_of(world.engine, {.prompt = {1}}, ErrorCode::EngineFailed),
             "the engine has failed: the device is gone");
-  EXPECT_TRUE(world.engine.stats().failed);
+  const EngineStats stats = world.engine.stats();
+  EXPECT_TRUE(stats.failed);
+  EXPECT_EQ(stats.scheduler.requests_added, 3);
+  EXPECT_EQ(stats.scheduler.requests_failed, 3);
+  EXPECT_EQ(stats.running + stats.waiting + stats.queued_tokens, 0);
   INFLIGHT_EXPECT_ERROR(ErrorCode::EngineFailed, "the engine has failed: the device is gone",
                         ([&] { world.engine.pause(PauseMode::All); }));
 }

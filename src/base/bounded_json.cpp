@@ -27,6 +27,9 @@ Json parse_json(std::string_view text, std::string_view what) {
     }
     return true;
   };
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {  // to the library the end of the text
+    fail(ErrorCode::InvalidArgument, "{}: byte {} is NUL", what, nul + 1);
+  }
   try {
     return Json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {

@@ -197,10 +197,10 @@ void ApiServer::route(Exchange& exchange, HttpRequest& request) {
       if (!route.open) static_cast<void>(check_key(request));
       return (this->*route.handle)(exchange, request);
     }
-    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method == "GET" ? "GET, HEAD" : route.method);
   }
   if (method == "OPTIONS") {
-    return exchange.respond({.status = 204, .headers = {{"Allow", allowed.empty() ? "GET, POST" : allowed}}});
+    return exchange.respond({.status = 204, .headers = {{"Allow", allowed.empty() ? "GET, HEAD, POST" : allowed}}});
   }
   if (!allowed.empty()) {
     exchange.add_header({"Allow", allowed});
@@ -385,6 +385,7 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
     AnswerInfo named = info;
     if (!wanted->model.empty() && is_adapter(wanted->model)) named.model = wanted->lora_name = wanted->model;
     check_dimensions(*wanted);
+    check_room(*wanted, endpoint);
     auto submitted = submit_request(engine_, std::move(wanted), endpoint, std::move(named), tenant);
     http_.post([this, id, submitted = std::move(submitted)]() mutable { attach(id, std::move(submitted)); });
   });
@@ -432,6 +433,18 @@ void ApiServer::check_dimensions(const GenerationRequest& request) const {
                  fmt::format("'dimensions' is {}, this model's embeddings have {} and are not shortened",
                              request.dimensions, length),
                  "dimensions");
+}
+
+void ApiServer::check_room(const GenerationRequest& request, unsigned endpoint) const {
+  const size_t count =
+      request.prompts.size() * static_cast<size_t>(std::max({1, request.params.n, request.params.best_of}));
+  const size_t most = info_["limits"]["sequences_max"];
+  if (request.prompts.size() < 2 || count <= most) return;  // of one prompt the engine says it
+  const char* const field = content_field(endpoint);
+  throw ApiError(400,
+                 fmt::format("'{}' has {} prompts, {} sequences; at most {} can run and wait here: send it in parts",
+                             field, request.prompts.size(), count, most),
+                 field);
 }
 
 void ApiServer::pump_ready() {

@@ -113,6 +113,8 @@ class ApiServer {
   void check_lora_updating() const;
   // ERRORS: ApiError 400.
   void check_dimensions(const GenerationRequest& request) const;
+  // ERRORS: ApiError 400: so many prompts at a time never fit into the queue.
+  void check_room(const GenerationRequest& request, unsigned endpoint) const;
 
   void pump_ready();
   void watch_engine();

@@ -81,8 +81,7 @@ Json read_message(const Json& given, const std::string& path) {
   check_object(path, given);
   const std::string& role = text_at(given, "role", path);
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
-    fail_at(path + ".role",
-            fmt::format("'{}.role' is '{}', allowed: system, developer, user, assistant, tool", path, role));
+    fail_at(path + ".role", fmt::format("'{}.role' is '{}', allowed: {}", path, role, fmt::join(kRoles, ", ")));
   }
   Json message = Json::object();
   message["role"] = role == "developer" ? "system" : role == "function" ? "tool" : role;

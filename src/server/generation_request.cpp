@@ -129,6 +129,8 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   if (request.continue_final_message && request.add_generation_prompt) {
     throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
   }
+  // Where both names are given the newer one counts, whichever comes first (as vLLM).
+  if (const Json* const newer = find(body, "max_completion_tokens")) request.max_tokens = newer->get<int32_t>();
   int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
   if (max_tokens_limit > 0) {  // whoever wants more by min_tokens hears of it from the engine
     tokens_default = std::min(tokens_default, std::max(max_tokens_limit, request.params.min_tokens));

@@ -54,11 +54,16 @@ std::string member_of(const std::string& path, std::string_view name) {
 
 Json parse_json_object(std::string_view text) {
   if (text.empty()) throw ApiError(400, "the request's body is empty, a JSON object is expected");
+  // To the library it is the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw ApiError(400, fmt::format("the request's body is not valid JSON: byte {} is NUL", nul + 1));
+  }
   const Shape shape = shape_of(text);
   if (shape.depth > kJsonDepthMax) {
     throw ApiError(400, fmt::format("the request's body is nested deeper than {} levels", kJsonDepthMax));
   }
-  if (!shape.is_allowed()) throw ApiError(400, "the request's body has objects of too many members");
+  if (!shape.is_allowed())
+    throw ApiError(400, "the request's body has objects of too many members, allowed: one of 14000, or smaller ones");
   Json value;
   try {
     value = Json::parse(text);
@@ -74,7 +79,7 @@ Json parse_json_object(std::string_view text) {
 }
 
 Json parse_json(std::string_view text) {
-  if (!shape_of(text).is_allowed()) return Json(Json::value_t::discarded);
+  if (text.find('\0') != std::string_view::npos || !shape_of(text).is_allowed()) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, false);
 }
 

@@ -100,7 +100,7 @@ Json paths() {
   Json& reset = paths["/reset_prefix_cache"]["post"];
   reset = get_operation("Forget the stored prefixes that no running request uses", "application/json", object);
   reset.erase("security");
-  add_errors(reset["responses"], {"401"});
+  add_errors(reset["responses"], {"401", "403"});
   paths["/tokenize"]["post"] = post_operation("Text to token ids", reference("TokenizeRequest"), reference("Tokens"));
   paths["/tokenize"]["post"]["responses"]["200"]["links"]["text"] =
       Json{{"operationId", "detokenize"}, {"requestBody", Json{{"tokens", "$response.body#/tokens"}}}};
@@ -135,12 +135,19 @@ constexpr std::string_view kFixedSchemas = R"json({
       "error": {"type": "object",
       "required": ["message", "type", "param", "code"], "properties": {"message": {"type": "string"},
       "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
-    "Message": {"type": "object", "required": ["role", "content"], "properties": {
-      "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
-      "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object",
+    "TokenIds": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
+      "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}},
+    "Message": {"type": "object", "required": ["role"], "properties": {
+      "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+      "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object",
         "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
         "text": {"type": "string"}}}}]},
-      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]}}},
+      "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"], "properties": {
+        "id": {"type": ["string", "null"]}, "type": {"enum": ["function", null]}, "function": {"type": "object",
+        "required": ["name"], "properties": {"name": {"type": "string"}, "arguments": {}}}}}},
+      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]}},
+      "if": {"properties": {"role": {"const": "assistant"}}}, "else": {"required": ["content"],
+        "properties": {"content": {"type": ["string", "array"]}}}},
     "Tool": {"type": "object", "required": ["type", "function"], "properties": {
       "type": {"type": "string", "enum": ["function"]},
       "function": {"type": "object", "required": ["name"], "properties": {
@@ -183,7 +190,8 @@ constexpr std::string_view kFixedSchemas = R"json({
       {"required": ["messages"], "properties": {"messages": {"type": "array"}}}], "properties": {
       "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
       "content": {"type": ["string", "null"]},
-      "messages": {"type": ["array", "null"], "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
+      "messages": {"type": ["array", "null"], "minItems": 1, "maxItems": 10000,
+        "items": {"$ref": "#/components/schemas/Message"}},
       "tools": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Tool"}},
       "chat_template_kwargs": {"type": ["object", "null"]}, "add_generation_prompt": {"type": ["boolean", "null"]},
       "continue_final_message": {"type": ["boolean", "null"], "enum": [false, null]},

@@ -21,18 +21,20 @@ constexpr double kInt32Max = 2147483647.0;
 constexpr double kTimeMsMax = 1e9;
 constexpr double kTokensMax = 1 << 24;
 constexpr double kTenantsMax = 4096;  // of the C interface
-constexpr std::string_view kTextListSchema = R"({"type": "array", "items": {"type": "string", "minLength": 1}})";
-
 // In the schemas, $NAME stands for a number of the model, see SchemaLimits.
 constexpr std::string_view kPromptSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
-        {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
-        {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
-         "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}},
-        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
-         "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}}}]})";
+        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "string", "minLength": 1}},
+        {"$ref": "#/components/schemas/TokenIds"},
+        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"$ref": "#/components/schemas/TokenIds"}}]})";
+constexpr std::string_view kEmbeddingInputSchema =
+    R"({"anyOf": [{"type": "string", "minLength": 1},
+        {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string", "minLength": 1}},
+        {"$ref": "#/components/schemas/TokenIds"},
+        {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"$ref": "#/components/schemas/TokenIds"}}]})";
 
-constexpr std::string_view kToolsSchema = R"({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}})";
+constexpr std::string_view kToolsSchema =
+    R"({"type": "array", "maxItems": 512, "items": {"$ref": "#/components/schemas/Tool"}})";
 
 constexpr std::string_view kPredictionSchema =
     R"({"type": "object", "required": ["type", "content"], "properties": {"type": {"enum": ["content"]}, "content":
@@ -93,7 +95,8 @@ constexpr Field kFields[] = {
         "model", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.model; },
         "Name of the served model, see /v1/models; may be left out"),
     custom("prompt", kCompletions, read_prompts, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
-    custom("input", kEmbeddings, read_embedding_input, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
+    custom("input", kEmbeddings, read_embedding_input, kEmbeddingInputSchema,
+           "Text, texts, token ids, or lists of token ids"),
     custom("encoding_format", kEmbeddings, read_encoding_format, R"({"type": "string", "enum": ["float", "base64"]})",
            "Numbers, or their bytes in base 64 (default float)"),
     custom("dimensions", kEmbeddings, read_dimensions, R"({"type": "integer", "enum": [$EMBEDDING_LENGTH]})",
@@ -104,15 +107,16 @@ constexpr Field kFields[] = {
         "normalize", kEmbeddings, [](Request& r) -> bool& { return r.normalize; },
         "Bring embeddings to length 1 (default true)"),
     custom("messages", kChat, read_chat_messages,
-           R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})",
+           R"({"type": "array", "minItems": 1, "maxItems": 10000, "items": {"$ref": "#/components/schemas/Message"}})",
            "The conversation"),
     custom("input", kResponses, read_input,
-           R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1,
+           R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1, "maxItems": 10000,
            "items": {"$ref": "#/components/schemas/Message"}}]})",
            "Text or a conversation"),
-    custom("messages", kMessages, read_anthropic_messages,
-           R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/AnthropicMessage"}})",
-           "The conversation, in Anthropic's form; an answer that the last message begins goes on"),
+    custom(
+        "messages", kMessages, read_anthropic_messages,
+        R"({"type": "array", "minItems": 1, "maxItems": 10000, "items": {"$ref": "#/components/schemas/AnthropicMessage"}})",
+        "The conversation, in Anthropic's form; an answer that the last message begins goes on"),
     custom("system", kMessages, read_anthropic_system,
            R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/TextBlock"}}]})",
            "System message before the conversation"),
@@ -167,13 +171,16 @@ constexpr Field kFields[] = {
     integer(
         "dry_penalty_last_n", kEndpoints, -1, kInt32Max,
         [](Request& r) -> int32_t& { return r.params.dry_penalty_last_n; }, "DRY: tokens looked back on; -1: all"),
-    custom("dry_sequence_breakers", kEndpoints, read_dry_sequence_breakers, kTextListSchema,
+    custom("dry_sequence_breakers", kEndpoints, read_dry_sequence_breakers,
+           R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1}})",
            "DRY: tokens with such a text end repetitions (default newline : \" *)"),
     custom("logit_bias", kEndpoints, read_logit_bias,
            R"({"type": "object", "propertyNames": {"pattern": "$TOKEN_PATTERN"},
                "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
            "Token ids and what is added to their logits; -100 bans, 100 forces"),
-    custom("bad_words", kEndpoints, read_bad_words, kTextListSchema, "Texts that are never completed"),
+    custom("bad_words", kEndpoints, read_bad_words,
+           R"({"type": "array", "maxItems": 1024, "items": {"type": "string", "minLength": 1}})",
+           "Texts that are never completed"),
     custom("seed", kEndpoints, read_seed, R"({"type": "integer"})", "Equal seeds draw equal answers"),
     integer(
         "n", kCompletions | kChat, 1, kChoicesMax, [](Request& r) -> int32_t& { return r.params.n; },
@@ -232,7 +239,7 @@ constexpr Field kFields[] = {
     custom("tools", kChat, read_chat_tools, kToolsSchema, "Functions that the model may call"),
     custom("tools", kResponses, read_flat_tools, kToolsSchema, "Functions that the model may call"),
     custom("tools", kMessages, read_anthropic_tools,
-           R"({"type": "array", "items": {"$ref": "#/components/schemas/AnthropicTool"}})",
+           R"({"type": "array", "maxItems": 512, "items": {"$ref": "#/components/schemas/AnthropicTool"}})",
            "Functions that the model may call; those that Anthropic runs are not available"),
     custom("tool_choice", kMessages, read_anthropic_tool_choice,
            R"({"type": "object", "required": ["type"], "properties": {"disable_parallel_tool_use": {"type": "boolean"}},
@@ -287,7 +294,7 @@ constexpr Field kFields[] = {
     custom("guided_grammar", kEndpoints, read_guided_grammar, R"({"type": "string", "minLength": 1})",
            "Older name of structured_outputs.grammar"),
     custom("guided_choice", kEndpoints, read_guided_choice,
-           R"({"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}})",
+           R"({"type": "array", "minItems": 1, "maxItems": 1024, "items": {"type": "string", "minLength": 1}})",
            "Older name of structured_outputs.choice"),
     custom("output_config", kMessages, read_output_config,
            R"({"type": "object", "additionalProperties": false, "properties": {"effort": {}, "format": {"anyOf": [
@@ -385,9 +392,10 @@ constexpr Field kFields[] = {
     unsupported("vllm_xargs", kEndpoints, "null", "there are no further options"),
 };
 
-// What no field's own schema can say. Not said: sums and orders of numbers (best_of and n, min_tokens and max_tokens,
-// prompts times answers), that tool_choice names one of the tools, and what the help texts say of 'stream' and of the
-// structured outputs: with more rules than these, programs that make requests from the document give up.
+// What no field's own schema can say. Not said: that a prompt leaves a token to answer, sums and orders of numbers
+// (best_of and n, min_tokens and max_tokens, prompts times answers), that tool_choice names one of the tools, and what
+// the help texts say of 'stream' and of the structured outputs: with more rules than these, programs that make requests
+// from the document give up.
 struct Rule {
   unsigned endpoints;
   std::string_view schema;
@@ -551,7 +559,7 @@ void read_fields(const Json& body, unsigned endpoint, GenerationRequest& request
 std::string with_limits(std::string_view schema, const SchemaLimits& limits) {
   std::string text(schema);
   const std::pair<std::string_view, std::string> values[] = {
-      {"$PROMPT_TOKENS", std::to_string(limits.max_model_len - 1)},  // one is left to answer
+      {"$PROMPT_TOKENS", std::to_string(limits.max_model_len)},
       {"$LAST_TOKEN", std::to_string(limits.vocabulary_size - 1)},
       {"$TOKEN_PATTERN", pattern_up_to(limits.vocabulary_size - 1)},
       {"$EMBEDDING_LENGTH", std::to_string(limits.embedding_length)}};

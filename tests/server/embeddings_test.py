@@ -47,6 +47,22 @@ class Embeddings(unittest.TestCase):
         self.assertEqual([entry["embedding"] for entry in embed(ids)["data"]],
                          [entry["embedding"] for entry in answer["data"][:2]])
 
+    def test_a_prompt_may_fill_the_context(self):
+        longest = server.post("/tokenize", {"prompt": ""})["max_model_len"]
+        ids = [50 + i % 100 for i in range(longest)]
+        full = vector(ids)
+        self.assertAlmostEqual(math.fsum(x * x for x in full), 1.0, places=5)
+        self.assertNotEqual(full, vector(ids[:-1]))
+        self.assertEqual(full, embed([TEXTS[0], ids])["data"][1]["embedding"])
+        scored = server.post("/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0})
+        self.assertEqual(len(scored["choices"][0]["logprobs"]["tokens"]), longest)
+        for body, path in (({"input": [*ids, 50]}, "/v1/embeddings"),
+                           ({"prompt": [*ids, 50], "max_tokens": 0}, "/v1/completions"),
+                           ({"prompt": ids, "max_tokens": 1}, "/v1/completions")):
+            status, _, answer = server.request("POST", path, body)
+            left = "one left to answer" in answer["error"]["message"]
+            self.assertEqual((status, left), (400, body.get("max_tokens") == 1))
+
     def test_base64_holds_the_same_numbers(self):
         for text in TEXTS:
             numbers = vector(text)

@@ -344,10 +344,27 @@ TEST(GenerationRequest, DeepArgumentsStayText) {
   EXPECT_TRUE(parse_json("[" + most + "]").is_discarded());
 }
 
+TEST(GenerationRequest, TheNewerNameOfMaxTokensCountsInAnyOrder) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )";
+  EXPECT_EQ(read(chat + R"("max_tokens": 6, "max_completion_tokens": 3})", kChat).params.max_tokens, 3);
+  EXPECT_EQ(read(chat + R"("max_completion_tokens": 3, "max_tokens": 6})", kChat).params.max_tokens, 3);
+  EXPECT_EQ(read(chat + R"("max_completion_tokens": null, "max_tokens": 6})", kChat).params.max_tokens, 6);
+}
+
+TEST(GenerationRequest, ReadsNothingBehindANul) {
+  const std::string body = R"({"prompt": "x"})";
+  const std::string_view behind("\0{", 2);
+  EXPECT_EQ(error_of(body + std::string(behind), kCompletions).second,
+            "the request's body is not valid JSON: byte 16 is NUL");
+  EXPECT_TRUE(parse_json(body + std::string(behind)).is_discarded());
+  EXPECT_FALSE(parse_json(R"({"prompt": "\u0000"})").is_discarded());
+}
+
 TEST(GenerationRequest, RefusesObjectsOfManyMembers) {
   std::string body = R"({"0":0)";
   for (int i = 1; i < 500'000; ++i) body += ",\"" + std::to_string(i) + "\":0";
-  EXPECT_EQ(error_of(body + "}", kChat).second, "the request's body has objects of too many members");
+  EXPECT_EQ(error_of(body + "}", kChat).second,
+            "the request's body has objects of too many members, allowed: one of 14000, or smaller ones");
 }
 
 TEST(GenerationRequest, BringsConversationsToTheTemplatesForm) {
@@ -453,8 +470,8 @@ TEST(GenerationRequest, WithoutAWishTheEnginesLimitIsTheDefault) {
 TEST(RequestFields, TheSchemaHasTheModelsNumbers) {
   const SchemaLimits limits{.vocabulary_size = 1000, .max_model_len = 512, .embedding_length = 8};
   const Json prompt = request_schema(kCompletions, limits)["properties"]["prompt"];
-  EXPECT_EQ(prompt["anyOf"][2]["maxItems"], 511);
-  EXPECT_EQ(prompt["anyOf"][2]["items"]["maximum"], 999);
+  EXPECT_EQ(prompt["anyOf"][1]["maxItems"], 128);
+  EXPECT_EQ(with_limits("$PROMPT_TOKENS $LAST_TOKEN", limits), "512 999");
   EXPECT_EQ(request_schema(kEmbeddings, limits)["properties"]["dimensions"]["enum"], Json::parse("[8, null]"));
 }
 

@@ -54,6 +54,9 @@ class Text(unittest.TestCase):
     def test_prompts_as_text_ids_and_lists(self):
         ids = server.post("/tokenize", {"prompt": STORY["prompt"]})["tokens"]
         self.assertEqual(server.post("/detokenize", {"tokens": ids})["prompt"], STORY["prompt"])
+        marks = "<|im_start|>user\nOnce<|im_end|>"  # as vLLM and llama-server: nothing is left out
+        marked = server.post("/tokenize", {"prompt": marks})["tokens"]
+        self.assertIn(marks, server.post("/detokenize", {"tokens": marked})["prompt"])
         by_text = server.post("/v1/completions", STORY)["choices"][0]["text"]
         for prompt in (ids, [ids], [STORY["prompt"]]):
             self.assertEqual(server.post("/v1/completions", {**STORY, "prompt": prompt})["choices"][0]["text"], by_text)
@@ -99,6 +102,8 @@ class Errors(unittest.TestCase):
         self.check(404, "GET", "/nothing", says="/nothing")
         fields = self.check(405, "DELETE", "/v1/completions", says="POST")
         self.assertEqual(fields["Allow"], "POST")
+        fields = self.check(405, "DELETE", "/health", says="GET, HEAD")
+        self.assertEqual(fields["Allow"], "GET, HEAD")
         self.check(404, "GET", "/v1/models/other", param="model", says="other")
         self.check(404, "POST", "/v1/completions", {**STORY, "model": "gpt-9"}, param="model", says="gpt-9")
         self.check(415, "POST", "/v1/completions", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, says="json")
@@ -308,6 +313,11 @@ class People(unittest.TestCase):
                 status, fields, body = small.request("POST", "/v1/completions", {**ENDLESS, field: 4})
                 self.assertEqual((status, fields["Retry-After"], body["error"]["param"]), (400, None, field))
                 self.assertEqual(body["error"]["message"], f"'{field}' makes 4 sequences, at most 3 can run and wait here")
+            for path, field in (("/v1/completions", "prompt"), ("/v1/embeddings", "input")):
+                status, fields, body = small.request("POST", path, {field: ["Once"] * 4})
+                self.assertEqual((status, fields["Retry-After"], body["error"]["param"]), (400, None, field))
+                self.assertIn("at most 3", body["error"]["message"])
+                self.assertEqual(small.request("POST", path, {field: ["Once"] * 3})[0], 200)
 
     def test_a_log_that_nobody_reads_stops_nothing(self):
         process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--log-requests", "--log-interval-steps", "1"],

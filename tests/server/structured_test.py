@@ -91,6 +91,34 @@ def together(bodies, path="/v1/completions"):
         return list(pool.map(lambda body: server.post(path, body)["choices"][0], bodies))
 
 
+class Description(unittest.TestCase):
+    def test_takes_what_the_server_takes(self):
+        document = server.request("GET", "/openapi.json")[2]
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        question, tools = {"role": "user", "content": "Once"}, [{"type": "function", "function": {"name": "f"}}]
+        result = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+        for messages in ([{"role": "assistant", "content": None, "tool_calls": [call]}, result],
+                         [{"role": "assistant", "tool_calls": [call]}, result], [{"role": "assistant", "content": None}]):
+            body = {"messages": [question, *messages, question], "tools": tools, "max_tokens": 1}
+            self.assertEqual(list(self.errors(document, "ChatRequest", body)), [])
+            self.assertEqual(server.request("POST", "/v1/chat/completions", body)[0], 200)
+        message = {"messages": [{"role": "user"}]}
+        for name, path, body in (
+                ("ChatRequest", "/v1/chat/completions", message),
+                ("ChatRequest", "/v1/chat/completions", {"messages": [question], "tools": tools * 513}),
+                ("CompletionRequest", "/v1/completions", {"prompt": ["a"] * 129}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "bad_words": ["a"] * 1025}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "dry_sequence_breakers": ["a"] * 17}),
+                ("EmbeddingRequest", "/v1/embeddings", {"input": ["a"] * 2049})):
+            self.assertNotEqual(list(self.errors(document, name, body)), [], name)
+            self.assertEqual(server.request("POST", path, body)[0], 400)
+
+    @staticmethod
+    def errors(document, name, body):
+        schema = {**document, "$ref": f"#/components/schemas/{name}"}
+        return jsonschema.Draft202012Validator(schema).iter_errors(body)
+
+
 class Texts(unittest.TestCase):
     def test_every_schema_is_satisfied(self):
         cases = bodies_of_schemas()

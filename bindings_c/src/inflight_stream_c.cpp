@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // inflight.h: submitting requests and reading their answers.
 #include <algorithm>
+#include <chrono>
 
 #include "base/quote.h"
 #include "guard.h"
@@ -170,8 +171,11 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
   return guard([&] {
     require(stream, "stream");
     inflight::c::check_output(event, "event");
-    std::optional<std::chrono::milliseconds> timeout;
-    if (timeout_ms >= 0) timeout = std::chrono::milliseconds(timeout_ms);
+    using Clock = std::chrono::steady_clock;
+    using std::chrono::milliseconds;
+    std::optional<milliseconds> timeout;
+    if (timeout_ms >= 0) timeout = milliseconds(timeout_ms);
+    const Clock::time_point begin = Clock::now();
     for (;;) {
       if (all_stopped(*stream)) return INFLIGHT_END_OF_STREAM;
       switch (stream->output->next(timeout, stream->batch)) {
@@ -183,7 +187,11 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
           break;
       }
       inflight_stream::Answer& answer = stream->answers[static_cast<size_t>(stream->batch.index)];
-      if (answer.stop.stopped()) continue;
+      if (answer.stop.stopped()) {  // its last tokens: none of the reader's business but for the time
+        const auto passed = std::chrono::floor<milliseconds>(Clock::now() - begin);
+        if (timeout) timeout = std::max(milliseconds(timeout_ms) - passed, milliseconds(0));
+        continue;
+      }
       append_text(*stream, answer);
       if (answer.stop.stopped()) stream->engine.stop(stream->request, stream->batch.index);
       inflight::c::write_struct(event_of(*stream), event, "event");

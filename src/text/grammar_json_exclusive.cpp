@@ -76,7 +76,8 @@ bool objects_never_both(const Json& written, const Json& other, const std::strin
   names.insert(wanted.begin(), wanted.end());
   return std::ranges::any_of(names, [&](const std::string& name) {
     charge_look_ups(written, other, root.budget);
-    const Json mine = property_of(written, name, written_undeclared);
+    // A required one that nothing declares is written with any value.
+    const Json mine = property_of(written, name, written_undeclared || always.contains(name));
     return never_both(mine, property_of(other, name, true), path + "/properties/" + name, root, depth + 1);
   });
 }

@@ -198,6 +198,8 @@ LENIENT = [
     ({"type": "object", "properties": {"a": {"type": "integer", "not": {"const": 2}}}, "required": ["a"], "if": {}},
      {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, ['{"a": 2}']),
     ({"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 3}]}, {"type": "number"}, ["2", "3.5", "3"]),
+    ({"oneOf": [{"type": "object", "properties": {name: {"type": "integer"}}, "required": ["a", "b"]} for name in "ab"]},
+     {"type": "object", "required": ["a", "b"]}, ['{"a": 1, "b": 2}']),
     ({"type": "string", "pattern": "^(?=a)", "maxLength": 3}, {"type": "string", "maxLength": 3}, ['"b"']),
     ({"type": "string", "pattern": "^(?=a)"}, {"type": "string"}, ['"b"']),
     ({"$ref": "http://x/y"}, True, ['"b"', "1"]),

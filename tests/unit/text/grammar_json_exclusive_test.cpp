@@ -48,6 +48,9 @@ TEST(GrammarJsonExclusive, OverlapsAreSeen) {
   EXPECT_FALSE(exclude(R"({"type": "string", "minLength": 2})", R"({"type": "string", "maxLength": 4})"));  // "abc"
   EXPECT_FALSE(exclude(R"({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]})",
                        R"({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]})"));  // both
+  EXPECT_FALSE(
+      exclude(R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]})",
+              R"({"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["a", "b"]})"));  // 1, 2
   EXPECT_FALSE(exclude(R"({"type": "object", "properties": {"k": {"const": "a"}}})",
                        R"({"type": "object", "properties": {"k": {"const": "b"}}})"));  // {}
   EXPECT_FALSE(

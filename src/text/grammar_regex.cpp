@@ -163,9 +163,14 @@ class RegexParser {
         const auto single = [](const CharacterSet& one) {
           return one.ranges().size() == 1 && one.ranges()[0].first == one.ranges()[0].second;
         };
-        if (!single(first) || !single(last)) fail_here("a range needs a character at both ends");
-        if (first.ranges()[0].first > last.ranges()[0].first) fail_here("the range is out of order");
-        first.add(first.ranges()[0].first, last.ranges()[0].first);
+        if (!single(first) || !single(last)) {  // beside a class '-' is itself (ECMA-262, annex B)
+          first.add('-', '-');
+          first.add(last);
+        } else if (first.ranges()[0].first > last.ranges()[0].first) {
+          fail_here("the range is out of order");
+        } else {
+          first.add(first.ranges()[0].first, last.ranges()[0].first);
+        }
       }
       ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
     }

@@ -127,6 +127,12 @@ TEST_F(GrammarTest, RegularExpressions) {
   EXPECT_TRUE(match("a{2,}b{0,1}c*?", "aaa"));
   EXPECT_TRUE(match("\\x41\\{x{,2}", "A{x{,2}"));
   EXPECT_TRUE(match("[a\\-z\\]]+", "a-]z"));
+  for (const char* const text : {"a_", ".", "-", "b-"}) EXPECT_TRUE(match("[\\w-\\.]+", text)) << text;
+  EXPECT_FALSE(match("[\\w-\\.]", ","));
+  EXPECT_FALSE(match("[\\w-\\.]", "\\"));
+  for (const char* const text : {"a", "-", "7"}) EXPECT_TRUE(match("[a-\\d]", text)) << text;
+  EXPECT_FALSE(match("[a-\\d]", "b"));
+  EXPECT_FALSE(match("[^\\s-z]", "-"));
   const auto error = [&](const std::string& pattern, ErrorCode code) {
     return test::error_of(code, [&] { (void)compile_grammar(GrammarKind::Regex, pattern); });
   };

@@ -188,10 +188,8 @@ class SchemaCompiler {
   NodeId number(const Json& given, bool whole, const std::string& path) {
     const auto min = bound(given, "minimum", "exclusiveMinimum", true, path);
     const auto max = bound(given, "maximum", "exclusiveMaximum", false, path);
-    const auto least = whole ? whole_bound(min, true, path) : std::nullopt;
-    const auto most = whole ? whole_bound(max, false, path) : std::nullopt;
     const auto within_bounds = [&](Builder& builder) {
-      return whole ? integer_between(builder, least, most) : number_between(builder, min, max);
+      return whole ? integer_between(builder, min, max) : number_between(builder, min, max);
     };
     if (const auto step = step_of(given, path)) {
       const auto texts = kept(root_, path, [&] {
@@ -204,49 +202,27 @@ class SchemaCompiler {
     return whole ? text_.integer() : text_.number();
   }
 
-  // `keyword` of a number, which is there.
-  std::optional<DecimalBound> decimal(const Json& given, const char* keyword, bool exclusive,
-                                      const std::string& path) const {
+  // `keyword`, which is there.
+  static DecimalBound decimal(const Json& given, const char* keyword, bool exclusive, const std::string& path) {
     if (!given[keyword].is_number()) malformed(path, keyword, given[keyword], "a number");
-    const std::string text = given[keyword].dump();
-    auto found = decimal_bound(text, exclusive);
-    if (!found) root_.leave_out(path, fmt::format("keyword '{}' is not supported with an exponent: {}", keyword, text));
-    return found;
+    return decimal_bound(given[keyword].dump(), exclusive);
   }
 
   // The narrower one of a bound that may be reached and one that may not.
-  std::optional<DecimalBound> bound(const Json& given, const char* plain, const char* exclusive, bool is_min,
-                                    const std::string& path) const {
+  static std::optional<DecimalBound> bound(const Json& given, const char* plain, const char* exclusive, bool is_min,
+                                           const std::string& path) {
     std::optional<DecimalBound> found;
     if (given.contains(plain)) found = decimal(given, plain, false, path);
     if (!given.contains(exclusive)) return found;
     const auto other = decimal(given, exclusive, true, path);
-    if (!found || !other) return found ? found : other;
-    const auto mine = given[plain].get<double>();
-    const auto theirs = given[exclusive].get<double>();
-    return (is_min ? theirs < mine : theirs > mine) ? found : other;
+    return found && (is_min ? is_below(other, *found) : is_below(*found, other)) ? found : other;
   }
 
-  std::optional<DecimalBound> step_of(const Json& given, const std::string& path) const {
+  static std::optional<DecimalBound> step_of(const Json& given, const std::string& path) {
     if (!given.contains("multipleOf")) return {};
-    auto step = decimal(given, "multipleOf", false, path);
-    if (step && (step->negative || step->is_zero())) malformed(path, "multipleOf", given["multipleOf"], "above 0");
+    const auto step = decimal(given, "multipleOf", false, path);
+    if (step.negative || step.is_zero()) malformed(path, "multipleOf", given["multipleOf"], "above 0");
     return step;
-  }
-
-  // The least integer >= (>) min, the greatest <= (<) max.
-  std::optional<int64_t> whole_bound(const std::optional<DecimalBound>& bound, bool is_min,
-                                     const std::string& path) const {
-    if (!bound) return {};
-    if (bound->digits.size() > 18) {
-      root_.leave_out(path, "bounds of integers beyond 18 digits are not supported");
-      return {};
-    }
-    const int64_t magnitude = std::stoll(bound->digits);
-    const int64_t truncated = bound->negative ? -magnitude : magnitude;
-    const int64_t inward = is_min ? 1 : -1;
-    if (bound->fraction.empty()) return bound->exclusive ? truncated + inward : truncated;
-    return bound->negative == is_min ? truncated : truncated + inward;  // towards zero is inward already
   }
 
   NodeId array(const Json& given, const std::string& path) {

@@ -2,6 +2,7 @@
 #include "text/grammar_json_exclusive.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <optional>
@@ -22,7 +23,8 @@ struct Range {
   bool min_open = false, max_open = false;
 
   [[nodiscard]] bool ends_before(const Range& other) const {
-    return max < other.min || (max == other.min && (max_open || other.min_open));
+    constexpr double kExactMax = 1LL << 53U;  // of larger integers several are one double
+    return max < other.min || (max == other.min && std::abs(max) < kExactMax && (max_open || other.min_open));
   }
 };
 

@@ -2,6 +2,8 @@
 #include "text/grammar_numbers.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -52,12 +54,9 @@ class Digits {
       if (low == "0") return builder_.any_of({range('0', '0'), then(range('1', '9'), some(0, std::nullopt))});
       return builder_.any_of({same_length_at_least(low), longer});
     }
-    std::vector<NodeId> choices;
-    for (size_t length = low.size(); length <= high->size(); ++length) {
-      const std::string least = length == low.size() ? low : "1" + std::string(length - 1, '0');
-      const std::string most = length == high->size() ? *high : std::string(length, '9');
-      choices.push_back(same_length_between(least, most));
-    }
+    if (low.size() == high->size()) return same_length_between(low, *high);
+    std::vector<NodeId> choices{same_length_at_least(low), same_length_at_most(*high, '1')};
+    if (high->size() > low.size() + 1) choices.push_back(then(range('1', '9'), some(ssize(low), ssize(*high) - 2)));
     return builder_.any_of(std::move(choices));
   }
 
@@ -150,6 +149,32 @@ std::string previous_whole(std::string digits) {
   return digits.substr(first);
 }
 
+// The least whole number >= (>) a bound, the greatest <= (<) one, if any; signs are not looked at.
+std::string least_whole(const DecimalBound& bound) {
+  return bound.fraction.empty() && !bound.exclusive ? bound.digits : next_whole(bound.digits);
+}
+
+std::optional<std::string> greatest_whole(const DecimalBound& bound) {
+  if (!bound.fraction.empty() || !bound.exclusive) return bound.digits;
+  return bound.is_zero() ? std::nullopt : std::optional(previous_whole(bound.digits));
+}
+
+// The point of `number`, digits with or without one, moved to the right, or to the left for places < 0.
+std::string with_point_moved(std::string number, int places) {
+  size_t point = std::min(number.find('.'), number.size());
+  if (point < number.size()) number.erase(point, 1);
+  const auto count = static_cast<size_t>(std::abs(places));
+  if (places < 0) {
+    if (count >= point) number.insert(0, count + 1 - point, '0');
+    point = std::max(point, count + 1) - count;
+  } else {
+    point += count;
+    if (point > number.size()) number.append(point - number.size(), '0');
+  }
+  number.insert(point, ".");
+  return number;
+}
+
 // Magnitudes in [low, high]; signs are not looked at.
 NodeId magnitude_between(Builder& builder, const DecimalBound& low, const std::optional<DecimalBound>& high) {
   Digits digits(builder);
@@ -182,37 +207,43 @@ NodeId magnitude_between(Builder& builder, const DecimalBound& low, const std::o
 
 }  // namespace
 
-NodeId integer_between(Builder& builder, std::optional<int64_t> min, std::optional<int64_t> max) {
-  Digits digits(builder);
-  // As text: the magnitude of the smallest integer is no int64_t.
-  const auto magnitude = [](int64_t value) {
-    const std::string text = fmt::format("{}", value);
-    return value < 0 ? text.substr(1) : text;
-  };
-  std::vector<NodeId> choices;
-  if (!max || *max >= 0) {
-    const std::string low = min && *min > 0 ? magnitude(*min) : "0";
-    choices.push_back(digits.whole_between(low, max ? std::optional(magnitude(*max)) : std::nullopt));
-  }
-  if (!min || *min < 0) {
-    const std::string low = max && *max < 0 ? magnitude(*max) : "1";
-    const NodeId size = digits.whole_between(low, min ? std::optional(magnitude(*min)) : std::nullopt);
-    choices.push_back(digits.then(builder.literal("-"), size));
-  }
-  return builder.any_of(std::move(choices));
-}
-
-std::optional<DecimalBound> decimal_bound(const std::string& number, bool exclusive) {
-  if (number.find_first_of("eE") != std::string::npos) return {};
+DecimalBound decimal_bound(const std::string& number, bool exclusive) {
   DecimalBound bound;
   bound.exclusive = exclusive;
   bound.negative = number.starts_with('-');
-  const std::string magnitude = bound.negative ? number.substr(1) : number;
+  const size_t exponent = number.find_first_of("eE");
+  std::string magnitude = number.substr(bound.negative ? 1 : 0, exponent - (bound.negative ? 1 : 0));
+  if (exponent != std::string::npos) magnitude = with_point_moved(magnitude, std::stoi(number.substr(exponent + 1)));
   const size_t point = magnitude.find('.');
   bound.digits = magnitude.substr(0, point);
   if (point != std::string::npos) bound.fraction = Digits::strip(std::string_view(magnitude).substr(point + 1));
   if (bound.is_zero()) bound.negative = false;
   return bound;
+}
+
+bool is_below(const DecimalBound& left, const DecimalBound& right) {
+  if (left.negative != right.negative) return left.negative;
+  const DecimalBound& small = left.negative ? right : left;
+  const DecimalBound& large = left.negative ? left : right;
+  if (small.digits.size() != large.digits.size()) return small.digits.size() < large.digits.size();
+  return std::tie(small.digits, small.fraction) < std::tie(large.digits, large.fraction);
+}
+
+NodeId integer_between(Builder& builder, const std::optional<DecimalBound>& min,
+                       const std::optional<DecimalBound>& max) {
+  Digits digits(builder);
+  const auto magnitudes = [&](const std::string& low, const std::optional<DecimalBound>& high) {
+    if (!high) return digits.whole_between(low, std::nullopt);
+    const auto greatest = greatest_whole(*high);
+    return greatest ? digits.whole_between(low, greatest) : builder.nothing();
+  };
+  std::vector<NodeId> choices;
+  if (!max || !max->negative) choices.push_back(magnitudes(min && !min->negative ? least_whole(*min) : "0", max));
+  if (!min || min->negative) {
+    const std::string low = max && max->negative ? least_whole(*max) : "1";
+    choices.push_back(digits.then(builder.literal("-"), magnitudes(low, min)));
+  }
+  return builder.any_of(std::move(choices));
 }
 
 NodeId number_between(Builder& builder, const std::optional<DecimalBound>& min,

@@ -10,9 +10,6 @@
 
 namespace inflight::grammar {
 
-// -?(0|[1-9][0-9]*) in [min, max].
-[[nodiscard]] NodeId integer_between(Builder& builder, std::optional<int64_t> min, std::optional<int64_t> max);
-
 struct DecimalBound {
   bool negative = false;
   std::string digits = "0";  // before the point, without leading zeros
@@ -21,9 +18,14 @@ struct DecimalBound {
 
   [[nodiscard]] bool is_zero() const { return digits == "0" && fraction.empty(); }
 };
-// number as JSON spells it; nothing for one with an exponent.
-[[nodiscard]] std::optional<DecimalBound> decimal_bound(const std::string& number, bool exclusive);
+// number as JSON spells it, of 64 bits: an exponent becomes digits, some hundreds at most.
+[[nodiscard]] DecimalBound decimal_bound(const std::string& number, bool exclusive);
+// left < right, exactly.
+[[nodiscard]] bool is_below(const DecimalBound& left, const DecimalBound& right);
 
+// -?(0|[1-9][0-9]*) in [min, max], the bounds themselves where they are whole and not exclusive.
+[[nodiscard]] NodeId integer_between(Builder& builder, const std::optional<DecimalBound>& min,
+                                     const std::optional<DecimalBound>& max);
 // Numbers without exponent in [min, max], the bounds themselves where they are not exclusive.
 [[nodiscard]] NodeId number_between(Builder& builder, const std::optional<DecimalBound>& min,
                                     const std::optional<DecimalBound>& max);

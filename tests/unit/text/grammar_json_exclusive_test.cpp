@@ -40,11 +40,13 @@ TEST(GrammarJsonExclusive, ReasonsToExcludeEachOther) {
 }
 
 TEST(GrammarJsonExclusive, OverlapsAreSeen) {
-  EXPECT_FALSE(exclude(R"({"type": "integer"})", R"({"type": "number"})"));                                 // 1
-  EXPECT_FALSE(exclude(R"({"type": "integer"})", R"({"minimum": 2})"));                                     // 2
-  EXPECT_FALSE(exclude(R"({"const": 1})", R"({"enum": [1.0]})"));                                           // 1
-  EXPECT_FALSE(exclude(R"({"const": "a"})", "true"));                                                       // "a"
-  EXPECT_FALSE(exclude(R"({"type": "number", "maximum": 2})", R"({"type": "number", "minimum": 2})"));      // 2
+  EXPECT_FALSE(exclude(R"({"type": "integer"})", R"({"type": "number"})"));                             // 1
+  EXPECT_FALSE(exclude(R"({"type": "integer"})", R"({"minimum": 2})"));                                 // 2
+  EXPECT_FALSE(exclude(R"({"const": 1})", R"({"enum": [1.0]})"));                                       // 1
+  EXPECT_FALSE(exclude(R"({"const": "a"})", "true"));                                                   // "a"
+  EXPECT_FALSE(exclude(R"({"type": "number", "maximum": 2})", R"({"type": "number", "minimum": 2})"));  // 2
+  EXPECT_FALSE(exclude(R"({"type": "integer", "exclusiveMaximum": 9223372036854775807})",
+                       R"({"type": "integer", "minimum": 9223372036854775806})"));  // 9223372036854775806
   EXPECT_FALSE(exclude(R"({"type": "string", "minLength": 2})", R"({"type": "string", "maxLength": 4})"));  // "abc"
   EXPECT_FALSE(exclude(R"({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]})",
                        R"({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]})"));  // both

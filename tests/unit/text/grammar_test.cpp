@@ -238,8 +238,8 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
             "JSON schema, #: keyword 'uniqueItems' is not supported but for items of up to 8 listed values");
   EXPECT_EQ(error(R"({"type": "integer", "multipleOf": 123456})"),
             "JSON schema, #: keyword 'multipleOf' is not supported with so many digits");
-  EXPECT_EQ(error(R"({"type": "number", "multipleOf": 1e-7})"),
-            "JSON schema, #: keyword 'multipleOf' is not supported with an exponent: 1e-07");
+  EXPECT_EQ(error(R"({"type": "number", "multipleOf": 1e10})"),
+            "JSON schema, #: keyword 'multipleOf' is not supported with so many digits");
   EXPECT_EQ(error(R"({"type": "integer", "multipleOf": 0})", ErrorCode::InvalidArgument),
             "JSON schema, #: 'multipleOf' is 0, allowed: above 0");
   EXPECT_EQ(error(R"({"pattern": "a[ab]{16}$", "maxLength": 30})"),

@@ -94,6 +94,7 @@ Value to_integer_filter(Call& call) {
   const Value fallback = call.get(0, "default", Value(int64_t{0}));
   const Value& value = call.subject;
   if (value.is_integer()) return Value(value.integer());
+  if (value.is_large()) return value;
   constexpr double kLimit = 9.2e18;
   if (value.kind() == Kind::Float) {
     return std::abs(value.number()) < kLimit ? Value(static_cast<int64_t>(value.number())) : fallback;
@@ -125,6 +126,7 @@ Value to_float_filter(Call& call) {
 
 double require_number(const Call& call) {
   if (!call.subject.is_number()) fail_at(call.line, "{} needs a number, not {}", call.name, type_name(call.subject));
+  if (call.subject.is_large()) fail_at(call.line, "an integer is too large");
   return call.subject.number();
 }
 

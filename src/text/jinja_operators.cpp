@@ -91,6 +91,8 @@ Value binary_operation(Heap& heap, std::string_view operation, const Value& left
   if (left.is_integer() && right.is_integer()) {
     return integer_operation(operation, left.integer(), right.integer(), line);
   }
+  if (left.is_number() && right.is_number() && (left.is_large() || right.is_large()))
+    fail_at(line, "an integer is too large");
   if (left.is_number() && right.is_number()) return number_operation(operation, left.number(), right.number(), line);
   if (operation == "+" && left.is_string() && right.is_string()) return heap.string(left.text() + right.text());
   if (operation == "+" && left.is_list() && left.kind() == right.kind()) {
@@ -160,7 +162,9 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
     if (!value.is_integer() && !std::isfinite(value.number())) {
       fail_at(line, "format '%{}' needs a finite number", conversion.letter);
     }
-    text = value.is_integer() ? fmt::format("{}", value.integer()) : fmt::format("{:.0f}", std::trunc(value.number()));
+    text = value.is_integer() ? fmt::format("{}", value.integer())
+           : value.is_large() ? to_string(value)
+                              : fmt::format("{:.0f}", std::trunc(value.number()));
   } else if (std::string_view("xXo").find(conversion.letter) != std::string_view::npos) {
     if (!value.is_integer()) fail_at(line, "format '%{}' needs an integer", conversion.letter);
     text = fmt::format(fmt::runtime(std::string("{:") + conversion.letter + "}"), value.integer());

@@ -69,7 +69,7 @@ const std::unordered_map<std::string_view, Test>& tests() {
       {"boolean", [](Call& call) { return call.subject.kind() == Kind::Boolean; }},
       {"true", [](Call& call) { return call.subject.kind() == Kind::Boolean && truth(call.subject); }},
       {"false", [](Call& call) { return call.subject.kind() == Kind::Boolean && !truth(call.subject); }},
-      {"integer", [](Call& call) { return call.subject.kind() == Kind::Integer; }},
+      {"integer", [](Call& call) { return call.subject.kind() == Kind::Integer || call.subject.is_large(); }},
       {"float", [](Call& call) { return call.subject.kind() == Kind::Float; }},
       {"number", [](Call& call) { return call.subject.is_number(); }},
       {"string", [](Call& call) { return call.subject.is_string(); }},

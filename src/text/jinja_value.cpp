@@ -81,6 +81,9 @@ class JsonWriter {
       case Kind::Integer:
         out_ += fmt::format("{}", value.integer());
         break;
+      case Kind::Large:
+        out_ += fmt::format("{}", value.large());
+        break;
       case Kind::Float:
         write_number(value.number());
         break;
@@ -251,9 +254,10 @@ Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
   if (json.is_null()) return Value::none();
   if (json.is_boolean()) return Value(json.get<bool>());
   if (json.is_string()) return string(json.get<std::string>());
-  // Larger ones are floats, as the JSON reader has those beyond 64 bits.
+  // Those beyond 64 bits are floats, as the JSON reader has them.
   const bool large = json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-  if (json.is_number_integer() && !large) return Value(json.get<int64_t>());
+  if (large) return Value::large(json.get<uint64_t>());
+  if (json.is_number_integer()) return Value(json.get<int64_t>());
   if (json.is_number()) return Value(json.get<double>());
   if (json.is_array()) {
     const Value value = list();
@@ -274,6 +278,8 @@ bool truth(const Value& value) {
     case Kind::Boolean:
     case Kind::Integer:
       return value.integer() != 0;
+    case Kind::Large:
+      return true;
     case Kind::Float:
       return value.number() != 0;
     case Kind::String:
@@ -288,9 +294,19 @@ bool truth(const Value& value) {
   }
 }
 
+namespace {
+
+bool are_whole(const Value& left, const Value& right) {
+  return (left.is_integer() || left.is_large()) && (right.is_integer() || right.is_large());
+}
+
+}  // namespace
+
 bool equal(Heap& heap, const Value& left, const Value& right, int depth) {
   check_depth(depth);
   heap.work(sizeof(Value));
+  if (left.is_large() && right.is_large()) return left.large() == right.large();
+  if (are_whole(left, right) && left.is_large() != right.is_large()) return false;
   if (left.is_integer() && right.is_integer()) return left.integer() == right.integer();
   if (left.is_number() && right.is_number()) return left.number() == right.number();
   if (left.kind() != right.kind()) return false;
@@ -315,6 +331,8 @@ bool equal(Heap& heap, const Value& left, const Value& right, int depth) {
 bool less(Heap& heap, const Value& left, const Value& right, int depth) {
   check_depth(depth);
   heap.work(sizeof(Value));
+  if (left.is_large() && right.is_large()) return left.large() < right.large();
+  if (are_whole(left, right) && left.is_large() != right.is_large()) return right.is_large();
   if (left.is_integer() && right.is_integer()) return left.integer() < right.integer();
   if (left.is_number() && right.is_number()) return left.number() < right.number();
   if (left.is_string() && right.is_string()) {
@@ -370,6 +388,9 @@ void write_repr(std::string& out, const Value& value, int depth) {
     case Kind::Integer:
       out += fmt::format("{}", value.integer());
       break;
+    case Kind::Large:
+      out += fmt::format("{}", value.large());
+      break;
     case Kind::Float:
       out += number_text(value.number());
       break;
@@ -419,6 +440,7 @@ std::string_view type_name(const Value& value) {
     case Kind::Boolean:
       return "bool";
     case Kind::Integer:
+    case Kind::Large:
       return "int";
     case Kind::Float:
       return "float";

@@ -23,7 +23,21 @@ struct Function;
 class Heap;
 struct List;
 
-enum class Kind : uint8_t { Undefined, None, Boolean, Integer, Float, String, List, Tuple, Dict, Namespace, Function };
+// Large: an integer above 2^63 - 1, of 64 bits, which is written and compared; to reckon with it is an error.
+enum class Kind : uint8_t {
+  Undefined,
+  None,
+  Boolean,
+  Integer,
+  Large,
+  Float,
+  String,
+  List,
+  Tuple,
+  Dict,
+  Namespace,
+  Function
+};
 
 class Value {
  public:
@@ -32,6 +46,11 @@ class Value {
   explicit Value(bool value) : kind_(Kind::Boolean), integer_(value ? 1 : 0) {}
   explicit Value(int64_t value) : kind_(Kind::Integer), integer_(value) {}
   explicit Value(double value) : kind_(Kind::Float), number_(value) {}
+  static Value large(uint64_t value) {
+    Value made(Kind::Large);
+    made.large_ = value;
+    return made;
+  }
   explicit Value(const std::string* text) : kind_(Kind::String), text_(text) {}
   Value(List* list, bool is_tuple) : kind_(is_tuple ? Kind::Tuple : Kind::List), list_(list) {}
   Value(Dict* dict, bool is_namespace) : kind_(is_namespace ? Kind::Namespace : Kind::Dict), dict_(dict) {}
@@ -48,13 +67,17 @@ class Value {
   [[nodiscard]] bool is_none() const { return kind_ == Kind::None; }
   [[nodiscard]] bool is_string() const { return kind_ == Kind::String; }
   [[nodiscard]] bool is_integer() const { return kind_ == Kind::Integer || kind_ == Kind::Boolean; }  // as in Python
-  [[nodiscard]] bool is_number() const { return is_integer() || kind_ == Kind::Float; }
+  [[nodiscard]] bool is_large() const { return kind_ == Kind::Large; }
+  [[nodiscard]] bool is_number() const { return is_integer() || is_large() || kind_ == Kind::Float; }
   [[nodiscard]] bool is_list() const { return kind_ == Kind::List || kind_ == Kind::Tuple; }
   [[nodiscard]] bool is_dict() const { return kind_ == Kind::Dict; }
 
-  // REQUIRES (these six): the kind.
+  // REQUIRES (these seven): the kind.
   [[nodiscard]] int64_t integer() const { return integer_; }  // of booleans too
-  [[nodiscard]] double number() const { return kind_ == Kind::Float ? number_ : static_cast<double>(integer_); }
+  [[nodiscard]] uint64_t large() const { return large_; }
+  [[nodiscard]] double number() const {
+    return kind_ == Kind::Float ? number_ : is_large() ? static_cast<double>(large_) : static_cast<double>(integer_);
+  }
   [[nodiscard]] const std::string& text() const { return *text_; }
   [[nodiscard]] List& list() const { return *list_; }
   [[nodiscard]] Dict& dict() const { return *dict_; }  // of namespaces too
@@ -69,6 +92,7 @@ class Value {
   Kind kind_ = Kind::Undefined;
   union {
     int64_t integer_;
+    uint64_t large_;
     double number_;
     const std::string* text_;
     List* list_;
@@ -116,7 +140,7 @@ class Heap {
   Value function(std::string name, std::function<Value(Call&)> call);
   // The function itself, to be filled in.
   Function& new_function(std::string name);
-  // ERRORS: InvalidArgument for nesting deeper than limits::kTemplateValueDepthMax, integers beyond 64 bits.
+  // ERRORS: InvalidArgument for nesting deeper than limits::kTemplateValueDepthMax.
   Value from_json(const nlohmann::ordered_json& json, int depth = 0);
 
   // Counts bytes made elsewhere, such as output, and no longer counts them.

@@ -56,7 +56,7 @@ VARIANTS = [
 ]
 
 DATA = {"n": None, "t": True, "i": 7, "f": 2.5, "big": 1e20, "tiny": 1.5e-7, "s": "héllo Wörld", "e": "", "l": [3, 1, 2],
-        "ll": [[1, 2], [3]],
+        "long": 2**64 - 1, "ll": [[1, 2], [3]],
         "d": {"b": 1, "a": {"x": [1, "y"]}}, "people": [{"name": "Ann", "age": 30}, {"name": "bob", "age": 25}, {"name": "Cy"}],
         "ws": " \t a  b\n\nc ", "q": "it's \"q\"\\", "html": "<a href='x'>&</a>", "list_text": "a,b,,c"}
 
@@ -175,6 +175,10 @@ SNIPPETS = r"""
 {{ {'b': 1, 'a': [1, {'z': none}]}|tojson(sort_keys=true, indent=1) }}|{{ l|tojson(separators=(',', ':')) }}
 {{ s|tojson(ensure_ascii=true) }}|{{ '🙂'|tojson(true) }}|{{ {1: 2, none: 3}|tojson }}
 {{ d|tojson(indent='--') }}
+{{ long }}|{{ long|tojson }}|{{ [long]|tojson }}|{{ [long] }}|{{ 'x' ~ long }}|{{ long|string }}|{{ '%d' % long }}
+{{ long == long }}|{{ long > 9223372036854775807 }}|{{ long < 1 }}|{{ long == 1 }}|{{ long > 2.5 }}|{{ 1 < long }}
+{{ [long, 1]|sort }}|{{ [long, 1]|max == long }}|{{ long is integer }}|{{ long is number }}|{{ long is float }}
+{{ 1 if long }}|{{ long|float }}|{{ '%d' % t }}|{{ long|int }}|{{ long in [1, long] }}|{{ {'a': long} }}
 {{ missing|tojson }}
 {{ range|tojson }}
 {{ 'a\nb\n\nc'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent(2, blank=true) }}

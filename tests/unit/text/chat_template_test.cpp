@@ -76,9 +76,17 @@ TEST(ChatTemplate, TakesCharactersFromTexts) {
             "é🙂🙂z字🙂z字");
 }
 
-TEST(ChatTemplate, WritesNumbersBeyondSixtyFourBitsAsFloats) {
-  const char* const request = R"({"messages": [], "a": 9223372036854775807, "b": 10000000000000000000, "c": 1e30})";
-  EXPECT_EQ(render_chat("{{ a }} {{ b }} {{ c }}", request, {}), "9223372036854775807 1e+19 1e+30");
+TEST(ChatTemplate, WritesIntegersOfSixtyFourBitsAsTheyAre) {
+  const char* const request =
+      R"({"messages": [], "a": 9223372036854775807, "b": 18446744073709551615, "c": 18446744073709551616})";
+  EXPECT_EQ(render_chat("{{ a }} {{ b }} {{ c }}", request, {}),
+            "9223372036854775807 18446744073709551615 1.8446744073709552e+19");
+  for (const char* const expression : {"b + 1", "1 - b", "-b", "b * 2.5", "b | abs", "b | round"}) {
+    EXPECT_EQ(test::error_of(ErrorCode::InvalidArgument,
+                             [&] { (void)render_chat(fmt::format("{{{{ {} }}}}", expression), request, {}); }),
+              "chat template line 1: an integer is too large")
+        << expression;
+  }
 }
 
 // Whatever stands behind the last message, and whether the template trims it or not.

@@ -59,7 +59,7 @@ Value indent(Call& call) {
   const bool blank = call.flag(2, "blank", false);
   const std::string text = call.text() + "\n";
   std::string out = first ? margin : "";
-  const auto lines = split_lines(text);
+  const auto lines = split_lines(text, false);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) add_text(out, "\n");
     if (i > 0 && (blank || !lines[i].empty())) add_text(out, margin);

@@ -163,7 +163,8 @@ const Methods& string_methods() {
   static const Methods all{
       {"split", [](Call& call) { return split(call, false); }},
       {"rsplit", [](Call& call) { return split(call, true); }},
-      {"splitlines", [](Call& call) { return string_list(call, split_lines(text_of(call))); }},
+      {"splitlines",
+       [](Call& call) { return string_list(call, split_lines(text_of(call), call.flag(0, "keepends", false))); }},
       {"strip", [](Call& call) { return strip(call, true, true); }},
       {"lstrip", [](Call& call) { return strip(call, true, false); }},
       {"rstrip", [](Call& call) { return strip(call, false, true); }},

@@ -32,6 +32,10 @@ void add_part(std::vector<T>& parts, T part) {
   parts.push_back(part);
 }
 
+bool is_line_end(char32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
 }  // namespace
 
 std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
@@ -70,14 +74,21 @@ std::vector<std::string_view> split_white_space(std::string_view text, int64_t c
   return parts;
 }
 
-std::vector<std::string_view> split_lines(std::string_view text) {
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = text.find_first_of("\n\r");
-    add_part(lines, text.substr(0, end));
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + (text.substr(end, 2) == "\r\n" ? 2 : 1));
+  size_t length = 0;  // of the line so far
+  while (length < text.size()) {
+    const std::string_view character = *Characters(text.substr(length)).begin();
+    if (!is_line_end(first_utf8_character(character).code_point)) {
+      length += character.size();
+      continue;
+    }
+    const size_t end = length + (text.substr(length, 2) == "\r\n" ? 2 : character.size());
+    add_part(lines, text.substr(0, keep_ends ? end : length));
+    text.remove_prefix(end);
+    length = 0;
   }
+  if (!text.empty()) add_part(lines, text);
   return lines;
 }
 

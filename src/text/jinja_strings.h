@@ -19,8 +19,8 @@ void add_text(std::string& out, std::string_view part);
                                                        bool from_right);
 // The same at runs of white space; no empty parts.
 [[nodiscard]] std::vector<std::string_view> split_white_space(std::string_view text, int64_t count, bool from_right);
-// Lines, without their ends.
-[[nodiscard]] std::vector<std::string_view> split_lines(std::string_view text);
+// str.splitlines(keep_ends)
+[[nodiscard]] std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
 
 // The first `count` (< 0: all) occurrences replaced.
 [[nodiscard]] std::string replace_text(std::string_view text, std::string_view old_part, std::string_view new_part,

@@ -204,6 +204,9 @@ SNIPPETS = r"""
 {{ '%.1s|%.3s|%.0s' % ('éa', 'é', 'x') }}|{{ '%d' % 1e22 }}
 {{ '-5'.zfill(4) }}|{{ '+5'.zfill(4) }}|{{ '-5'.zfill(1) }}|{{ ''.zfill(2) }}|{{ '--5'.zfill(5) }}
 {{ 'a\nb\r\nc'.splitlines() }}|{{ 'ab'.ljust(4) }}|{{ 'ab'.rjust(4, '*') }}|{{ 'ab'.center(5, '-') }}
+{{ 'a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\x1fj\rk\n\rl'.splitlines() }}|{{ 'a\n\n'.splitlines() }}
+{{ 'a\nb\r\nc\u2028\r'.splitlines(true)|tojson }}|{{ 'a\nb'.splitlines(keepends=true)|tojson }}|{{ ''.splitlines(1) }}
+{{ 'a\u2028b\x85\x0cc'|indent(2)|tojson }}|{{ 'a\x1db'|indent(2, true, true)|tojson }}
 {{ 'abc'.center(6, '-') }}|{{ '7'.zfill(3) }}|{{ 'prefix-x'.removeprefix('prefix-') }}
 {{ 'x.py'.removesuffix('.py') }}|{{ 'a=b=c'.partition('=') }}|{{ 'a=b=c'.rpartition('=') }}
 {{ 'abc'.partition('z') }}

@@ -96,7 +96,10 @@ Value raise_exception(Call& call) {
 }
 
 Value strftime_now(Call& call) {
-  const std::string format = call.string(0, "format", "");
+  std::string format = call.string(0, "format", "");
+  for (size_t at = format.find('%'); at < format.size(); at = format.find('%', at + 2)) {
+    if (format.compare(at, 2, "%f") == 0) format.replace(at, 2, "000000");  // microseconds: the time is in seconds
+  }
   const std::time_t now = call.interpreter.unix_time_seconds();
   std::tm local{};
   std::array<char, 1024> buffer{};

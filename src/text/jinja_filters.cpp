@@ -90,38 +90,83 @@ Value get_attribute(Call& call) {
   return find_method(call.interpreter, call.subject, name.text()).value_or(Value::undefined(&name.text()));
 }
 
+// The numeral without the underscores between its digits; "" where others are in it.
+template <typename IsDigit>
+std::string without_underscores(std::string_view numeral, IsDigit&& is_digit) {
+  std::string out;
+  for (size_t i = 0; i < numeral.size(); ++i) {
+    if (numeral[i] != '_') {
+      out += numeral[i];
+    } else if (i == 0 || i + 1 == numeral.size() || !is_digit(numeral[i - 1]) || !is_digit(numeral[i + 1])) {
+      return "";
+    }
+  }
+  return out;
+}
+
+bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit_or_letter(char c) { return is_decimal_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+std::string_view without_blanks(std::string_view text) { return strip_right(strip_left(text)); }
+
+// int(text, base), if it is an integer.
+std::optional<Value> integer_of(std::string_view text, int64_t base, int line) {
+  text = without_blanks(text);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  constexpr std::pair<char, int64_t> kPrefixes[] = {{'x', 16}, {'o', 8}, {'b', 2}};
+  for (const auto& [letter, meant] : kPrefixes) {
+    if ((base != 0 && base != meant) || text.size() < 3 || text[0] != '0' || (text[1] | 0x20) != letter) continue;
+    text.remove_prefix(text[2] == '_' ? 3 : 2);
+    base = meant;
+  }
+  if (base == 0) base = 10;
+  if (base < 2 || base > 36) return {};
+  const std::string digits = without_underscores(text, is_digit_or_letter);
+  const char* const end = digits.data() + digits.size();
+  uint64_t magnitude = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), end, magnitude, static_cast<int>(base));
+  if (digits.empty() || stop != end) return {};
+  constexpr auto kMax = static_cast<uint64_t>(INT64_MAX);
+  if (error != std::errc() || (negative && magnitude > kMax + 1)) fail_at(line, "an integer is too large");
+  if (negative) return Value(static_cast<int64_t>(0 - magnitude));
+  return magnitude > kMax ? Value::large(magnitude) : Value(static_cast<int64_t>(magnitude));
+}
+
+// float(text), if it is a number.
+std::optional<double> number_of(std::string_view text) {
+  text = without_blanks(text);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const std::string digits = without_underscores(text, is_decimal_digit);
+  const char* const end = digits.data() + digits.size();
+  double number = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  return !digits.empty() && error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
 Value to_integer_filter(Call& call) {
   const Value fallback = call.get(0, "default", Value(int64_t{0}));
   const Value& value = call.subject;
   if (value.is_integer()) return Value(value.integer());
   if (value.is_large()) return value;
-  constexpr double kLimit = 9.2e18;
+  std::optional<double> number;
   if (value.kind() == Kind::Float) {
-    return std::abs(value.number()) < kLimit ? Value(static_cast<int64_t>(value.number())) : fallback;
+    number = value.number();
+  } else if (value.is_string()) {
+    if (const auto integer = integer_of(value.text(), call.integer(1, "base", 10), call.line)) return *integer;
+    number = number_of(value.text());  // int("3.7") is int(float("3.7")) here
   }
-  if (!value.is_string()) return fallback;
-  const std::string_view text = strip_right(strip_left(std::string_view(value.text())));
-  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
-  int64_t number = 0;
-  const int base = static_cast<int>(std::clamp<int64_t>(call.integer(1, "base", 10), 2, 36));
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
-  if (error == std::errc() && end == digits.data() + digits.size()) return Value(number);
-  double real = 0;  // int("3.7") is int(float("3.7")) here
-  const auto [stop, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), real);
-  const bool whole = failure == std::errc() && stop == digits.data() + digits.size() && std::abs(real) < kLimit;
-  return whole ? Value(static_cast<int64_t>(real)) : fallback;
+  if (!number || !std::isfinite(*number)) return fallback;
+  constexpr double kLimit = 9.2e18;
+  if (std::abs(*number) > kLimit) fail_at(call.line, "an integer is too large");
+  return Value(static_cast<int64_t>(*number));
 }
 
 Value to_float_filter(Call& call) {
   const Value& value = call.subject;
   if (value.is_number()) return Value(value.number());
-  double number = 0;
-  if (value.is_string()) {
-    const std::string_view text = strip_right(strip_left(std::string_view(value.text())));
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (!text.empty() && error == std::errc() && end == text.data() + text.size()) return Value(number);
-  }
-  return call.get(0, "default", Value(0.0));
+  const auto number = value.is_string() ? number_of(value.text()) : std::nullopt;
+  return number ? Value(*number) : call.get(0, "default", Value(0.0));
 }
 
 double require_number(const Call& call) {

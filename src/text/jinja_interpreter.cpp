@@ -102,8 +102,11 @@ Value Interpreter::evaluate_known(const Expression& expression) {
       return Value(evaluate_test(expression));
     case ExpressionKind::Not:
       return Value(!truth(operand(0)));
-    case ExpressionKind::Negative:
-      return binary_operation(heap_, "-", Value(int64_t{0}), operand(0), expression.line);
+    case ExpressionKind::Negative: {
+      const Value value = operand(0);
+      if (value.kind() == Kind::Float) return Value(-value.number());  // of 0.0, too
+      return binary_operation(heap_, "-", Value(int64_t{0}), value, expression.line);
+    }
     case ExpressionKind::Positive:
       return binary_operation(heap_, "+", Value(int64_t{0}), operand(0), expression.line);
     case ExpressionKind::And: {

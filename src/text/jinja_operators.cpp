@@ -148,6 +148,8 @@ Conversion read_conversion(const std::string& format, size_t& at, int line) {
 std::string convert(const Conversion& conversion, const Value& value, int line) {
   const auto has = [&](char flag) { return conversion.flags.find(flag) != std::string::npos; };
   const std::string_view numbers = "dieEfFgGxXo";
+  const bool is_decimal = conversion.letter == 'd' || conversion.letter == 'i';
+  const bool is_radix = std::string_view("xXo").find(conversion.letter) != std::string_view::npos;
   std::string text;
   if (conversion.letter == 's' || conversion.letter == 'r') {
     text = conversion.letter == 's' ? to_string(value) : to_repr(value);
@@ -158,27 +160,33 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
     fail_at(line, "format '%{}' is not supported", conversion.letter);
   } else if (!value.is_number()) {
     fail_at(line, "format '%{}' needs a number, not {}", conversion.letter, type_name(value));
-  } else if (numbers.find(conversion.letter) < 2) {
+  } else if (is_decimal) {
     if (!value.is_integer() && !std::isfinite(value.number())) {
       fail_at(line, "format '%{}' needs a finite number", conversion.letter);
     }
     text = value.is_integer() ? fmt::format("{}", value.integer())
            : value.is_large() ? to_string(value)
                               : fmt::format("{:.0f}", std::trunc(value.number()));
-  } else if (std::string_view("xXo").find(conversion.letter) != std::string_view::npos) {
+  } else if (is_radix) {
     if (!value.is_integer()) fail_at(line, "format '%{}' needs an integer", conversion.letter);
     text = fmt::format(fmt::runtime(std::string("{:") + conversion.letter + "}"), value.integer());
   } else {
     const int precision = conversion.precision < 0 ? 6 : conversion.precision;
-    text = fmt::format(fmt::runtime(std::string("{:.{}") + conversion.letter + "}"), value.number(), precision);
+    text = fmt::format(fmt::runtime(std::string(has('#') ? "{:#.{}" : "{:.{}") + conversion.letter + "}"),
+                       value.number(), precision);
   }
-  const bool is_number = numbers.find(conversion.letter) != std::string_view::npos;
-  if (is_number && text[0] != '-' && (has('+') || has(' '))) text.insert(0, has('+') ? "+" : " ");
   const auto width = static_cast<size_t>(conversion.width);
-  const bool zeros = has('0') && is_number && !has('-');
-  if (!zeros) return pad_text(text, width, " ", !has('-'), has('-'));
-  const size_t sign = text[0] == '-' || text[0] == '+' || text[0] == ' ' ? 1 : 0;
-  return text.insert(sign, std::string(width > text.size() ? width - text.size() : 0, '0'));
+  if (numbers.find(conversion.letter) != std::string_view::npos) {
+    const bool is_negative = text.starts_with('-');
+    std::string head = is_negative ? "-" : has('+') ? "+" : has(' ') ? " " : "";
+    if (is_negative) text.erase(0, 1);
+    if (has('#') && is_radix) (head += '0') += conversion.letter;
+    const auto add_zeros = [&text](size_t size) { text.insert(0, size > text.size() ? size - text.size() : 0, '0'); };
+    if (is_radix || is_decimal) add_zeros(static_cast<size_t>(std::max(conversion.precision, 0)));
+    if (has('0') && !has('-')) add_zeros(width - std::min(width, head.size()));
+    text.insert(0, head);
+  }
+  return pad_text(text, width, " ", !has('-'), has('-'));
 }
 
 }  // namespace

@@ -236,6 +236,27 @@ Value batch(Call& call) {
   return call.heap().list(std::move(rows));
 }
 
+// So many lists of about one length, the longer ones first.
+Value slice(Call& call) {
+  (void)call.require(0, "slices");
+  const int64_t wanted = call.integer(0, "slices", 0);
+  if (wanted == 0) fail_at(call.line, "division by zero");
+  const auto count = static_cast<size_t>(std::max<int64_t>(wanted, 0));
+  const Value fill = call.get(1, "fill_with", Value::none());
+  const auto all = items_of(call);
+  std::vector<Value> slices;
+  auto next = all.begin();
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_longer = i < all.size() % count;
+    const auto end = next + static_cast<std::ptrdiff_t>(all.size() / count + (is_longer ? 1 : 0));
+    std::vector<Value> items(next, end);
+    if (!is_longer && !fill.is_none()) items.push_back(fill);
+    slices.push_back(call.heap().list(std::move(items)));
+    next = end;
+  }
+  return call.heap().list(std::move(slices));
+}
+
 }  // namespace
 
 void add_list_filters(FilterTable& table) {
@@ -261,6 +282,7 @@ void add_list_filters(FilterTable& table) {
       {"dictsort", dict_sort},
       {"groupby", group_by},
       {"batch", batch},
+      {"slice", slice},
   });
 }
 

@@ -49,25 +49,55 @@ Value strip(Call& call, bool left, bool right) {
   return call.heap().string(std::string(text));
 }
 
+// A part of the subject, and the number of characters before it.
+struct Part {
+  std::string_view text;
+  int64_t begin = 0;
+};
+
+// What the arguments behind the first one, "start" and "end", cut out as a slice does; nothing where it starts behind
+// its end.
+std::optional<Part> part_of(Call& call) {
+  call.at_most(3);
+  const std::string_view text = text_of(call);
+  if (call.positional.size() < 2) return Part{text};
+  const Characters characters(text);
+  const auto size = static_cast<int64_t>(characters.size());
+  const auto place = [&](size_t index, std::string_view name, int64_t fallback) {
+    if (call.get(index, name, Value::none()).is_none()) return fallback;
+    const int64_t at = call.integer(index, name, fallback);
+    return at < 0 ? std::max<int64_t>(at + size, 0) : at;
+  };
+  const int64_t begin = place(1, "start", 0);
+  const int64_t end = std::min(place(2, "end", size), size);
+  if (begin > end) return {};
+  return Part{characters.part(static_cast<size_t>(begin), static_cast<size_t>(end)), begin};
+}
+
+std::string wanted_text(Call& call) {
+  (void)call.require(0, "sub");
+  return call.string(0, "sub", "");
+}
+
 // startswith, endswith: with a string or a tuple of them.
 bool has_affix(Call& call, bool at_end) {
-  call.at_most(1);
+  const auto part = part_of(call);
   const Value affix = call.require(0, "prefix");
   const std::vector<Value> all =
       affix.is_list() ? call.interpreter.iterate(affix, call.line) : std::vector<Value>{affix};
   return std::ranges::any_of(all, [&](const Value& one) {
     if (!one.is_string()) fail_at(call.line, "{} needs a string, not {}", call.name, type_name(one));
-    return at_end ? text_of(call).ends_with(one.text()) : text_of(call).starts_with(one.text());
+    return part && (at_end ? part->text.ends_with(one.text()) : part->text.starts_with(one.text()));
   });
 }
 
 Value find_text(Call& call, bool from_right, bool must) {
-  call.at_most(1);
-  const std::string part = call.require(0, "sub").is_string() ? call.string(0, "sub", "") : std::string();
-  const size_t at = from_right ? text_of(call).rfind(part) : text_of(call).find(part);
+  const std::string wanted = wanted_text(call);
+  const auto part = part_of(call);
+  const size_t at = !part ? std::string::npos : from_right ? part->text.rfind(wanted) : part->text.find(wanted);
   if (at == std::string::npos && must) fail_at(call.line, "{}: substring not found", call.name);
   if (at == std::string::npos) return Value(int64_t{-1});
-  return Value(static_cast<int64_t>(count_utf8_characters(std::string_view(text_of(call)).substr(0, at))));
+  return Value(part->begin + static_cast<int64_t>(count_utf8_characters(part->text.substr(0, at))));
 }
 
 Value remove_affix(Call& call, bool at_end) {
@@ -154,9 +184,11 @@ Value format_method(Call& call) {
 }
 
 Value count_method(Call& call) {
-  const std::string part = call.string(0, "sub", "");
-  if (part.empty()) return Value(static_cast<int64_t>(count_utf8_characters(text_of(call)) + 1));
-  return Value(static_cast<int64_t>(split_text(text_of(call), part, -1, false).size() - 1));
+  const std::string wanted = wanted_text(call);
+  const auto part = part_of(call);
+  if (!part) return Value(int64_t{0});
+  if (wanted.empty()) return Value(static_cast<int64_t>(count_utf8_characters(part->text) + 1));
+  return Value(static_cast<int64_t>(split_text(part->text, wanted, -1, false).size() - 1));
 }
 
 const Methods& string_methods() {
@@ -254,6 +286,7 @@ const Methods& dict_methods() {
 }
 
 Value list_index(Call& call) {
+  call.at_most(1);
   const Value wanted = call.require(0, "value");
   const auto& items = call.subject.list().items;
   const auto found = std::ranges::find_if(items, [&](const Value& item) { return equal(call.heap(), item, wanted); });
@@ -262,6 +295,7 @@ Value list_index(Call& call) {
 }
 
 Value list_count(Call& call) {
+  call.at_most(1);
   const Value wanted = call.require(0, "value");
   const auto& items = call.subject.list().items;
   return Value(static_cast<int64_t>(

@@ -208,6 +208,21 @@ SNIPPETS = r"""
 {{ 'xaxy'.strip('xy') }}|{{ 'xax'.lstrip('x') }}|{{ 'xax'.rstrip('x') }}
 {{ s.startswith('hé') }}|{{ s.endswith('ld') }}|{{ s.startswith(('a', 'h')) }}|{{ s.find('l') }}
 {{ s.rfind('l') }}|{{ s.find('z') }}|{{ s.index('W') }}|{{ s.count('l') }}|{{ s.count('') }}
+{{ s.count('l', 4) }}|{{ s.count('l', -3, -1) }}|{{ s.count('', 4) }}|{{ s.count('', 99) }}
+{{ s.find('l', 4) }}|{{ s.find('l', 4, 9) }}|{{ s.find('', 11) }}|{{ s.find('', 12) }}|{{ s.find('é', none, 2) }}
+{{ s.find('h', -99) }}
+{{ s.rfind('l', 0, 9) }}|{{ s.rfind('', 2, 5) }}|{{ s.index('l', -3) }}|{{ s.rindex('l', 0, -3) }}|{{ s.find('', 5, 2) }}
+{{ s.startswith('W', 6) }}|{{ s.startswith('', 12) }}|{{ s.startswith('hé', 0, 1) }}|{{ s.endswith('llo', 0, 5) }}
+{{ s.endswith('', 4, 2) }}
+{{ s.startswith(('x', 'l'), 2) }}|{{ s.endswith('é', none, 2) }}
+{{ s.index('h', 1) }}
+{{ s.find(1) }}
+{{ s.count() }}
+{{ l.index(3, 'x') }}
+{{ [1, 2, 3, 4, 5]|slice(2)|list }}|{{ [1, 2, 3, 4, 5]|slice(3, 0)|list }}|{{ [1, 2]|slice(2, 'x')|list }}|{{ []|slice(2)|list }}
+{{ [1]|slice(3, fill_with=0)|list }}|{{ 'abc'|slice(2)|list }}|{{ l|slice(-1)|list }}|{{ l|slice(slices=1)|list }}
+{{ l|slice|list }}
+{{ l|slice(0)|list }}
 {{ s.replace('l', 'LL') }}|{{ s.replace('l', 'LL', 2) }}|{{ 'abc'.replace('', '-') }}
 {{ '-'.join(['a', 'b']) }}
 {{ {'a': 1}|attr('a') is defined }}|{{ 'x'|attr('upper') is defined }}

@@ -135,6 +135,8 @@ Statement Parser::parse_statement() {
     statement = parse_call();
   } else if (tag.text == "with") {
     statement = parse_with();
+  } else if (tag.text == "block") {
+    statement = parse_named_block();
   } else if (tag.text == "filter") {
     statement.kind = StatementKind::Filter;
     statement.expression = parse_filters(parse_one_filter(nullptr), false);
@@ -146,10 +148,10 @@ Statement Parser::parse_statement() {
     statement.kind = tag.text == "break" ? StatementKind::Break : StatementKind::Continue;
     expect_block_end();
   } else {
-    fail_at(
-        tag.line,
-        "tag '{}' is not supported, only: if, for, set, macro, call, with, filter, raw, break, continue, generation",
-        tag.text);
+    fail_at(tag.line,
+            "tag '{}' is not supported, only: if, for, set, macro, call, with, filter, block, raw, break, continue, "
+            "generation",
+            tag.text);
   }
   statement.line = tag.line;
   return statement;
@@ -268,6 +270,25 @@ Statement Parser::parse_with() {
   expect_block_end();
   statement.body = parse_block({"endwith"});
   finish_block("endwith");
+  return statement;
+}
+
+// Templates that would replace it are not there: its text stands where it is.
+Statement Parser::parse_named_block() {
+  Statement statement;
+  statement.kind = StatementKind::With;
+  const int line = now().line;
+  const std::string name = expect_name("a block's name");
+  if (!block_names_.insert(name).second) fail_at(line, "block '{}' is defined twice", name);
+  // It would not see the variables around it.
+  if (!try_name("scoped") && depth_ > 1) fail_at(line, "block '{}' within another one's body needs 'scoped'", name);
+  expect_block_end();
+  const int loops = std::exchange(loops_, 0);
+  statement.body = parse_block({"endblock"});
+  loops_ = loops;
+  (void)take();
+  (void)try_name(name);
+  expect_block_end();
   return statement;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,7 @@ class Parser {
   Statement parse_macro();
   Statement parse_call();
   Statement parse_with();
+  Statement parse_named_block();
   std::vector<Parameter> parse_parameters();
   void expect_block_end();
   void finish_block(std::string_view end);
@@ -86,7 +88,8 @@ class Parser {
   std::vector<Token> tokens_;
   size_t position_ = 0;
   int depth_ = 0;
-  int loops_ = 0;       // around the present statement
+  int loops_ = 0;  // around the present statement
+  std::set<std::string> block_names_;
   int operations_ = 0;  // of the present statement's expressions: bounds the tree's depth
 };
 

@@ -127,6 +127,15 @@ SNIPPETS = r"""
 {% macro f() %}{{ f() }}{% endmacro %}{{ f() }}
 {% macro box(t2) %}[{{ t2 }}:{{ caller() }}]{% endmacro %}{% call box('x') %}in {{ i }}{% endcall %}
 {% macro each(xs) %}{% for x in xs %}{{ caller(x) }}{% endfor %}{% endmacro %}{% call(y) each(l) %}<{{ y }}>{% endcall %}
+{% set v = 1 %}{% block a %}{{ v }}{{ i }}{% set v = 2 %}{{ v }}{% set w = 3 %}{% endblock %}{{ v }}{{ w }}
+{% block b %}x{% endblock b %}
+{% for x in l %}{% block inner scoped %}{{ x }}{{ loop.index }}{% endblock %};{% endfor %}
+{% block c %}{% for x in l %}{{ x }}{% endfor %}{% block d scoped %}{{ i }}{% endblock d %}{% endblock %}
+{% block e %}1{% endblock %}{% block e %}2{% endblock %}
+{% block f %}1{% endblock g %}
+{% block %}1{% endblock %}
+{% block h %}1
+{% for x in l %}{% block j scoped %}{% break %}{% endblock %}{% endfor %}
 {% filter upper %}abc {{ s }}{% endfilter %}|{% filter replace('a', 'b') | upper %}aaa{% endfilter %}
 {{ 'x' is string }}|{{ 1 is number }}|{{ t is number }}|{{ t is boolean }}|{{ t is integer }}
 {{ 1 is integer }}|{{ f is float }}|{{ d is mapping }}|{{ l is sequence }}|{{ s is iterable }}

@@ -53,8 +53,10 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_EQ(error_of("{% if x %}\n\n{{ missing.y }}{% endif %}"), "chat template line 3: 'missing' is undefined");
   EXPECT_EQ(
       error_of("{% frob %}"),
-      "chat template line 1: tag 'frob' is not supported, only: if, for, set, macro, call, with, filter, raw, break, "
-      "continue, generation");
+      "chat template line 1: tag 'frob' is not supported, only: if, for, set, macro, call, with, filter, block, raw, "
+      "break, continue, generation");
+  EXPECT_EQ(error_of("{% for a in [1] %}{% block b %}{{ a }}{% endblock %}{% endfor %}"),
+            "chat template line 1: block 'b' within another one's body needs 'scoped'");
   EXPECT_EQ(error_of("\n\n{{ x | frob }}"), "chat template line 3: filter 'frob' is not supported");
   EXPECT_EQ(error_of("{{ x is frob }}"), "chat template line 1: test 'frob' is not supported");
   EXPECT_EQ(error_of("{{ raise_exception('No\nway') }}"), "chat template line 1: No way");

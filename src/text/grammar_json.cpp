@@ -229,7 +229,6 @@ class SchemaCompiler {
     const auto [min, max] = counts_of(given, "minItems", "maxItems", path);
     if (max && *max < min) return builder_.nothing();
     const Json prefix = given.value("prefixItems", Json::array());
-    if (!prefix.is_array()) malformed(path, "prefixItems", prefix, "a list of schemas");
     const Json rest = given.value("items", Json(true));
     const NodeId item = schema(rest, path + "/items");
     if (given.value("uniqueItems", false) && !(max && *max <= 1)) {

@@ -180,6 +180,23 @@ std::string percent_decoded(const std::string& text) {
   return decoded;
 }
 
+// Keywords whose value is of one kind: what reads them need not look again.
+void check_kinds(const Json& schema, const std::string& path) {
+  const auto check = [&](const char* keyword, bool (Json::*is_right)() const noexcept, std::string_view allowed) {
+    if (schema.contains(keyword) && !(schema[keyword].*is_right)()) malformed(path, keyword, schema[keyword], allowed);
+  };
+  for (const char* const keyword : {"$ref", "pattern", "format"}) check(keyword, &Json::is_string, "a string");
+  for (const char* const keyword : {"properties", "patternProperties"}) check(keyword, &Json::is_object, "an object");
+  for (const char* const keyword : {"prefixItems", "allOf"}) check(keyword, &Json::is_array, "a list of schemas");
+  check("uniqueItems", &Json::is_boolean, "true or false");
+  if (const auto types = types_of(schema, path); std::ranges::find(types, "object") == types.end()) return;
+  check("required", &Json::is_array, "a list of strings");  // of other types it says nothing: draft 3 has true there
+  const Json names = schema.value("required", Json::array());
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!names[i].is_string()) malformed(path, fmt::format("required/{}", i), names[i], "a string");
+  }
+}
+
 }  // namespace
 
 size_t steps_of(const Json& value) {
@@ -315,15 +332,14 @@ Json flat_schema(const Json& schema, const std::string& path, const SchemaRoot& 
   if (schema.is_boolean()) return schema;
   if (!schema.is_object())
     fail(ErrorCode::InvalidArgument, "JSON schema, {}: a schema is an object or a boolean", path);
+  check_kinds(schema, path);
   Json rest = with_prefix_items(schema);
   if (schema.contains("$ref")) {
-    if (!schema["$ref"].is_string()) malformed(path, "$ref", schema["$ref"], "a string");
     rest.erase("$ref");
     const Json& referred = resolve_reference(root, schema["$ref"].get<std::string>(), path);
     return merge_schemas(rest, referred, path, root, depth + 1);
   }
   if (!schema.contains("allOf")) return rest;
-  if (!schema["allOf"].is_array()) malformed(path, "allOf", schema["allOf"], "a list of schemas");
   rest.erase("allOf");
   for (size_t i = 0; i < schema["allOf"].size(); ++i) {
     rest = merge_schemas(rest, schema["allOf"][i], fmt::format("{}/allOf/{}", path, i), root, depth + 1);

@@ -69,7 +69,8 @@ template <typename Make>
                                             const std::string& path);
 
 // `schema` without "$ref" and "allOf", which are merged in, and with lists of items in their present form,
-// "prefixItems".  ERRORS: as merge_schemas().
+// "prefixItems". What it says of strings, lists and objects is of the right kind.
+// ERRORS: as merge_schemas(); InvalidArgument for what is not.
 [[nodiscard]] Json flat_schema(const Json& schema, const std::string& path, const SchemaRoot& root, int depth = 0);
 
 // A schema that holds where both do; false where none can.  ERRORS: those of leave_out() for a keyword that cannot be

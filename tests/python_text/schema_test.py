@@ -115,6 +115,7 @@ CASES = [
      [{}, {"ab": "x"}], [{"ab": 5}, {"b": 1}]),
     ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]},
      [{"a": "x", "b": 1}, {"a": "", "b": [None]}], [{"a": "x"}, {"b": 1}]),
+    ({"type": "object", "properties": {"a": {"type": "string", "required": True}}}, [{"a": "x"}, {}], [{"a": 1}]),
     ({"type": "object", "minProperties": 1}, [{"a": 1}], [{}]),
     ({"type": "object", "additionalProperties": {"type": "integer"}}, [{}, {"x": 1, "y": 2}], [{"x": "1"}]),
     ({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}, "required": ["b"]},

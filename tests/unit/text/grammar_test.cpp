@@ -267,6 +267,20 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
             "JSON schema, #: 'enum' is [], allowed: a list of values");
   EXPECT_EQ(error(R"({"properties": 5})", ErrorCode::InvalidArgument),
             "JSON schema, #: 'properties' is 5, allowed: an object");
+  EXPECT_EQ(error(R"({"properties": {"a": {"required": "b"}}})", ErrorCode::InvalidArgument),
+            "JSON schema, #/properties/a: 'required' is \"b\", allowed: a list of strings");
+  EXPECT_EQ(error(R"({"required": ["a", 1]})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'required/1' is 1, allowed: a string");
+  EXPECT_EQ(error(R"({"allOf": [{"required": ["a"]}, {"required": 7}]})", ErrorCode::InvalidArgument),
+            "JSON schema, #/allOf/1: 'required' is 7, allowed: a list of strings");
+  EXPECT_EQ(error(R"({"type": "string", "pattern": 5})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'pattern' is 5, allowed: a string");
+  EXPECT_EQ(error(R"({"items": {"format": 5}})", ErrorCode::InvalidArgument),
+            "JSON schema, #/items: 'format' is 5, allowed: a string");
+  EXPECT_EQ(error(R"({"type": "array", "uniqueItems": "yes"})", ErrorCode::InvalidArgument),
+            "JSON schema, #: 'uniqueItems' is \"yes\", allowed: true or false");
+  EXPECT_EQ(error(R"({"allOf": [{"properties": [1]}, {"properties": {}}]})", ErrorCode::InvalidArgument),
+            "JSON schema, #/allOf/0: 'properties' is a list, allowed: an object");
   EXPECT_EQ(error(R"({"maxProperties": 10001, "type": "object"})"),
             "JSON schema, #: keyword 'maxProperties' is 10001 beside 0 properties, not supported above 10000 or beside "
             "more than 128");

@@ -20,7 +20,9 @@
 namespace inflight::grammar {
 namespace {
 
-constexpr size_t kDistinctMax = 8;  // values of which lists are written that hold none twice
+constexpr size_t kListedMax =
+    limits::kGrammarPositionsMax - 1000;  // of "enum": what stands around it has positions, too
+constexpr size_t kDistinctMax = 8;        // values of which lists are written that hold none twice
 
 class SchemaCompiler {
  public:
@@ -143,6 +145,10 @@ class SchemaCompiler {
     const bool both = given.contains("const") && given.contains("enum");
     if (both && std::ranges::find(given["enum"], given["const"]) == given["enum"].end()) return builder_.nothing();
     std::vector<NodeId> alternatives;
+    if (given.contains("enum") && given["enum"].size() > kListedMax) {
+      fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'enum' lists {} values, allowed: {}", path,
+           given["enum"].size(), kListedMax);
+    }
     const Json values = *listed_values(given, path);
     for (const Json& value : values) alternatives.push_back(text_.constant(value));
     return builder_.any_of(std::move(alternatives));

@@ -265,6 +265,11 @@ TEST_F(GrammarTest, SchemaErrorsNameKeywordAndPlace) {
             "JSON schema, #: 'minItems' is -1, allowed: a whole number from 0 on");
   EXPECT_EQ(error(R"({"enum": []})", ErrorCode::InvalidArgument),
             "JSON schema, #: 'enum' is [], allowed: a list of values");
+  grammar::Json many = grammar::Json::array();
+  for (int i = 0; i <= 9000; ++i) many.push_back(fmt::format("{}", i));
+  const grammar::Json listed{{"properties", {{"a", {{"enum", many}}}}}};
+  EXPECT_EQ(error(listed.dump(), ErrorCode::InvalidArgument),
+            "JSON schema, #/properties/a: 'enum' lists 9001 values, allowed: 9000");
   EXPECT_EQ(error(R"({"properties": 5})", ErrorCode::InvalidArgument),
             "JSON schema, #: 'properties' is 5, allowed: an object");
   EXPECT_EQ(error(R"({"properties": {"a": {"required": "b"}}})", ErrorCode::InvalidArgument),

@@ -11,10 +11,10 @@
 #include "base/limits.h"
 #include "text/grammar_json_exclusive.h"
 #include "text/grammar_json_merge.h"
+#include "text/grammar_json_number.h"
 #include "text/grammar_json_object.h"
 #include "text/grammar_json_string.h"
 #include "text/grammar_json_text.h"
-#include "text/grammar_numbers.h"
 #include "text/grammar_regex.h"
 
 namespace inflight::grammar {
@@ -62,8 +62,8 @@ class SchemaCompiler {
     for (const char* const keyword : {"anyOf", "oneOf"}) {
       if (given.contains(keyword)) return choices(given, keyword, path);
     }
-    if (given.contains("const") || given.contains("enum")) return literals(given, path);
     const Json flat = flat_schema(given, path, root_);
+    if (flat.contains("const") || flat.contains("enum")) return literals(flat, path);
     std::vector<NodeId> alternatives;
     for (const std::string& type : types_of(flat, path)) alternatives.push_back(typed(flat, type, path));
     return builder_.any_of(std::move(alternatives));
@@ -138,7 +138,7 @@ class SchemaCompiler {
       malformed(path, "enum", given["enum"], "a list of values");
     for (const auto& item : given.items()) {
       const std::string& keyword = item.key();
-      if (keyword != "const" && keyword != "enum" && keyword != "type" && !is_annotation(keyword)) {
+      if (keyword != "const" && keyword != "enum" && !narrows_listed_values(keyword) && !is_annotation(keyword)) {
         root_.leave_out(path, "keyword '" + keyword + "' beside 'enum' or 'const' is not supported");
       }
     }
@@ -149,7 +149,7 @@ class SchemaCompiler {
       fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'enum' lists {} values, allowed: {}", path,
            given["enum"].size(), kListedMax);
     }
-    const Json values = *listed_values(given, path);
+    const Json values = *listed_values(given, path, root_);
     for (const Json& value : values) alternatives.push_back(text_.constant(value));
     return builder_.any_of(std::move(alternatives));
   }
@@ -192,43 +192,19 @@ class SchemaCompiler {
   }
 
   NodeId number(const Json& given, bool whole, const std::string& path) {
-    const auto min = bound(given, "minimum", "exclusiveMinimum", true, path);
-    const auto max = bound(given, "maximum", "exclusiveMaximum", false, path);
+    const NumberRange range = number_range(given, path);
     const auto within_bounds = [&](Builder& builder) {
-      return whole ? integer_between(builder, min, max) : number_between(builder, min, max);
+      return whole ? integer_between(builder, range.min, range.max) : number_between(builder, range.min, range.max);
     };
-    if (const auto step = step_of(given, path)) {
+    if (range.step) {
       const auto texts = kept(root_, path, [&] {
-        const Dfa multiples = multiples_of(*step, whole);
-        return intersection(multiples, texts_of(builder_.budget(), within_bounds), builder_.budget());
+        return intersection(multiples_of(*range.step, whole), texts_of(builder_.budget(), within_bounds),
+                            builder_.budget());
       });
       if (texts) return builder_.automaton(*texts);
     }
-    if (min || max) return within_bounds(builder_);
+    if (range.min || range.max) return within_bounds(builder_);
     return whole ? text_.integer() : text_.number();
-  }
-
-  // `keyword`, which is there.
-  static DecimalBound decimal(const Json& given, const char* keyword, bool exclusive, const std::string& path) {
-    if (!given[keyword].is_number()) malformed(path, keyword, given[keyword], "a number");
-    return decimal_bound(given[keyword].dump(), exclusive);
-  }
-
-  // The narrower one of a bound that may be reached and one that may not.
-  static std::optional<DecimalBound> bound(const Json& given, const char* plain, const char* exclusive, bool is_min,
-                                           const std::string& path) {
-    std::optional<DecimalBound> found;
-    if (given.contains(plain)) found = decimal(given, plain, false, path);
-    if (!given.contains(exclusive)) return found;
-    const auto other = decimal(given, exclusive, true, path);
-    return found && (is_min ? is_below(other, *found) : is_below(*found, other)) ? found : other;
-  }
-
-  static std::optional<DecimalBound> step_of(const Json& given, const std::string& path) {
-    if (!given.contains("multipleOf")) return {};
-    const auto step = decimal(given, "multipleOf", false, path);
-    if (step.negative || step.is_zero()) malformed(path, "multipleOf", given["multipleOf"], "above 0");
-    return step;
   }
 
   NodeId array(const Json& given, const std::string& path) {
@@ -273,7 +249,7 @@ class SchemaCompiler {
     const Json flat = flat_schema(given, path, root_);
     if (flat.is_boolean() || flat.contains("anyOf") || flat.contains("oneOf")) return {};
     std::vector<Json> values;
-    const Json listed = listed_values(flat, path).value_or(Json::array());
+    const Json listed = listed_values(flat, path, root_).value_or(Json::array());
     for (const Json& value : listed) {
       if (values.size() > kDistinctMax) break;
       if (std::ranges::find(values, value) == values.end()) values.push_back(value);

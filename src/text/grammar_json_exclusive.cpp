@@ -123,8 +123,8 @@ bool never_both(const Json& written, const Json& other, const std::string& path,
     return std::ranges::all_of(branches,
                                [&](const Json& branch) { return never_both(mine, branch, path, root, depth + 1); });
   }
-  const auto my_values = listed_values(mine, path);
-  const auto their_values = listed_values(theirs, path);
+  const auto my_values = listed_values(mine, path, root);
+  const auto their_values = listed_values(theirs, path, root);
   if (my_values && their_values) {
     charge_comparisons(*my_values, *their_values, root.budget);
     return std::ranges::none_of(

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "base/utf8.h"
+#include "text/grammar_json_number.h"
 #include "text/grammar_json_string.h"
 
 namespace inflight::grammar {
@@ -167,6 +169,46 @@ Json with_prefix_items(Json schema) {
   return schema;
 }
 
+constexpr std::array<std::string_view, 10> kNarrowing{
+    "type",       "minimum",   "maximum",   "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "minLength", "maxLength", "pattern",          "format"};
+
+// What a schema says of numbers and strings beside a list of values.
+class ListedFilter {
+ public:
+  ListedFilter(const Json& schema, const std::string& path, const SchemaRoot& root)
+      : root_(root),
+        range_(number_range(schema, path)),
+        min_length_(count_of(schema, "minLength", path)),
+        max_length_(count_of(schema, "maxLength", path)) {
+    if (range_.step) multiples_ = kept(root, path, [&] { return multiples_of(*range_.step, false); });
+    for (const std::string& pattern : patterns_of(schema)) {
+      if (auto texts = kept(root, path, [&] { return pattern_texts(pattern, root.budget); }))
+        patterns_.push_back(std::move(*texts));
+    }
+  }
+
+  [[nodiscard]] bool keeps(const Json& value) const {
+    root_.budget.charge(steps_of(value) * (1 + patterns_.size()));
+    if (value.is_number()) {
+      const DecimalBound number = decimal_bound(value.dump(), false);
+      return is_within(range_, number) && (!multiples_ || multiples_->accepts(number.text()));
+    }
+    if (!value.is_string()) return true;
+    const auto& text = value.get_ref<const std::string&>();
+    const auto length = static_cast<int64_t>(count_utf8_characters(text));
+    return length >= min_length_.value_or(0) && length <= max_length_.value_or(length) &&
+           std::ranges::all_of(patterns_, [&](const Dfa& pattern) { return pattern.accepts(text); });
+  }
+
+ private:
+  const SchemaRoot& root_;
+  const NumberRange range_;
+  std::optional<Dfa> multiples_;
+  std::vector<Dfa> patterns_;
+  const std::optional<int64_t> min_length_, max_length_;
+};
+
 // '%22' as '"'.
 std::string percent_decoded(const std::string& text) {
   std::string decoded;
@@ -282,7 +324,11 @@ std::optional<int64_t> count_of(const Json& schema, const char* keyword, const s
   return static_cast<int64_t>(std::min(count, kCountMax));
 }
 
-std::optional<Json> listed_values(const Json& schema, const std::string& path) {
+bool narrows_listed_values(std::string_view keyword) {
+  return std::ranges::find(kNarrowing, keyword) != kNarrowing.end();
+}
+
+std::optional<Json> listed_values(const Json& schema, const std::string& path, const SchemaRoot& root) {
   Json listed = Json::array();
   if (schema.contains("const")) {
     listed.push_back(schema["const"]);
@@ -295,10 +341,13 @@ std::optional<Json> listed_values(const Json& schema, const std::string& path) {
   } else {
     return {};
   }
-  const auto types = types_of(schema, path);
+  // Without "type" what is said of strings says nothing of numbers.
+  const auto types = types_of(schema.contains("type") ? Json{{"type", schema["type"]}} : Json::object(), path);
+  const ListedFilter filter(schema, path, root);
   Json values = Json::array();
   for (Json& value : listed) {
-    if (std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); }))
+    if (std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); }) &&
+        filter.keeps(value))
       values.push_back(std::move(value));
   }
   return values;

@@ -59,9 +59,11 @@ template <typename Make>
 // The whole number >= 0 that `keyword` says, if it is there.   ERRORS: InvalidArgument for what is none.
 [[nodiscard]] std::optional<int64_t> count_of(const Json& schema, const char* keyword, const std::string& path);
 
-// The values that `schema` lists in "const" or "enum", those of its types, or that are all of its type; nothing where
-// it says none of this.
-[[nodiscard]] std::optional<Json> listed_values(const Json& schema, const std::string& path);
+// Whether listed_values() keeps to `keyword`.
+[[nodiscard]] bool narrows_listed_values(std::string_view keyword);
+// The values that `schema` lists in "const" or "enum", those that satisfy its type and what it says of numbers and
+// strings, or that are all of its type; nothing where it says none of this.   ERRORS: those of kept().
+[[nodiscard]] std::optional<Json> listed_values(const Json& schema, const std::string& path, const SchemaRoot& root);
 
 // What "#/a/b" points to; what allows everything where other documents and anchors are left out.
 // ERRORS: those of leave_out(); InvalidArgument where nothing is; those of Budget::charge().

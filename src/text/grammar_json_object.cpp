@@ -87,13 +87,15 @@ class ObjectReader {
       if (!is_annotation(keyword) && std::ranges::find(kKnown, keyword) == std::end(kKnown))
         root_.leave_out(place, "keyword '" + keyword + "' is not supported of names");
     }
-    names_ = string_texts(wanted, place, root_);
-    const auto listed = listed_values(wanted, place);
-    if (!listed) return;
+    const auto listed = listed_values(wanted, place, root_);
+    if (!listed) {
+      names_ = string_texts(wanted, place, root_);
+      return;
+    }
     are_names_listed_ = true;
     std::vector<std::string> names;
     for (const Json& name : *listed) {
-      if (name.is_string() && names_->accepts(name.get<std::string>())) names.push_back(name);
+      if (name.is_string()) names.push_back(name);
     }
     names_ = listed_texts(names, root_.budget);
     for (const std::string& name : names) (void)place_of(name);

@@ -16,6 +16,9 @@ struct DecimalBound {
   std::string fraction;      // behind it, without trailing zeros
   bool exclusive = false;
 
+  [[nodiscard]] std::string text() const {
+    return (negative ? "-" : "") + digits + (fraction.empty() ? "" : "." + fraction);
+  }
   [[nodiscard]] bool is_zero() const { return digits == "0" && fraction.empty(); }
 };
 // number as JSON spells it, of 64 bits: an exponent becomes digits, some hundreds at most.

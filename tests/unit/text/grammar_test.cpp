@@ -6,7 +6,7 @@
 //
 // Covers: text/grammar_gbnf.cpp, text/grammar_numbers.cpp, text/grammar_json.cpp, text/grammar_json_text.cpp
 //
-// Covers: text/grammar_json_merge.cpp, text/grammar_json_object.cpp, text/token_trie.cpp
+// Covers: text/grammar_json_merge.cpp, text/grammar_json_object.cpp, text/grammar_json_number.cpp, text/token_trie.cpp
 #include "text/grammar.h"
 
 #include <gtest/gtest.h>

@@ -26,9 +26,9 @@ int32_t RecordedOutputs::draft_tokens(const TracePlan::Entry& entry) const {
   return known == known_tokens_.end() ? 0 : std::max(0, entry.computed + entry.scheduled - known->second);
 }
 
-int32_t RecordedOutputs::following_tokens(const TraceCommit& commit, size_t row) {
+std::span<const TokenId> RecordedOutputs::following_tokens(const TraceCommit& commit, size_t row) {
   const auto found = std::ranges::find(commit.following, row, &TraceCommit::Following::row);
-  return found == commit.following.end() ? 0 : static_cast<int32_t>(found->tokens.size());
+  return found == commit.following.end() ? std::span<const TokenId>() : found->tokens;
 }
 
 namespace {
@@ -101,7 +101,7 @@ class Reader {
   }
 
   void apply(const TraceCommit& commit, TimeNs now) {
-    outputs_.on_commit(commit, [&](SequenceId sequence, int32_t tokens, int32_t draft_tokens) {
+    outputs_.on_commit(commit, [&](SequenceId sequence, const RecordedOutputs::Given& given) {
       Live& live = live_.at(to_integer(sequence));
       if (live.last_token == kNotYet) {
         ttft_.push_back(now - live.arrival);
@@ -109,11 +109,11 @@ class Reader {
         itl_.add(now - live.last_token);
       }
       live.last_token = now;
-      run_.output_tokens += tokens;
-      if (draft_tokens == 0) return;
+      run_.output_tokens += given.token_count();
+      if (given.draft_tokens == 0) return;
       ++run_.guesses.drafts;
-      run_.guesses.draft_tokens += draft_tokens;
-      run_.guesses.accepted_tokens += tokens - 1;
+      run_.guesses.draft_tokens += given.draft_tokens;
+      run_.guesses.accepted_tokens += given.token_count() - 1;
     });
     if (ended_ == run_.steps.size() || run_.steps[ended_].number != commit.step) return;
     RecordedStep& step = run_.steps[ended_++];

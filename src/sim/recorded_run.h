@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -23,8 +24,14 @@ class RecordedOutputs {
   // Of an entry of the next plan, tokens that are guesses: those behind the newest token.
   [[nodiscard]] int32_t draft_tokens(const TracePlan::Entry& entry) const;
   void on_plan(const TracePlan& plan);
-  // Calls visit(sequence, tokens, draft_tokens) for each sequence that the step gives tokens and that has not ended
-  // before.
+  // What a step gives a sequence.
+  struct Given {
+    std::optional<TokenId> sampled;      // none in a recording without inputs
+    std::span<const TokenId> following;  // behind it
+    int32_t draft_tokens = 0;
+    [[nodiscard]] int32_t token_count() const { return 1 + static_cast<int32_t>(following.size()); }
+  };
+  // Calls visit(sequence, given) for each sequence that the step gives tokens and that has not ended before.
   template <typename Visit>
   void on_commit(const TraceCommit& commit, Visit&& visit) {
     while (!submitted_.empty() && submitted_.front().step < commit.step) submitted_.pop_front();  // plans of nothing
@@ -34,16 +41,17 @@ class RecordedOutputs {
       const auto [sequence, drafts] = sampled[row];
       const auto known = known_tokens_.find(to_integer(sequence));
       if (known == known_tokens_.end()) continue;
-      const int32_t following = following_tokens(commit, row);
-      known->second += following;
-      visit(sequence, 1 + following, drafts);
+      Given given{.sampled = {}, .following = following_tokens(commit, row), .draft_tokens = drafts};
+      if (row < commit.tokens.size()) given.sampled = commit.tokens[row];
+      known->second += given.token_count() - 1;
+      visit(sequence, given);
     }
     submitted_.pop_front();
   }
   void on_finish(SequenceId sequence) { known_tokens_.erase(to_integer(sequence)); }
 
  private:
-  [[nodiscard]] static int32_t following_tokens(const TraceCommit& commit, size_t row);
+  [[nodiscard]] static std::span<const TokenId> following_tokens(const TraceCommit& commit, size_t row);
 
   std::unordered_map<uint64_t, int32_t> known_tokens_;  // of live sequences, the unread ones included
   struct Row {

@@ -3,11 +3,14 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "cache/radix_tree.h"
@@ -75,17 +78,32 @@ std::vector<TraceRecord> decode_recording(std::string_view bytes, const std::str
   return records;
 }
 
-// Equal prompts become equal streams: each run of kRun tokens is named by the hash of all up to its end.
-std::vector<ContentSegment> segments_of(const std::vector<TokenId>& prompt, uint64_t salt) {
-  constexpr size_t kRun = 16;
-  std::vector<ContentSegment> segments;
-  PrefixKey key = root_key(salt);
-  for (size_t begin = 0; begin < prompt.size(); begin += kRun) {
-    const auto run = std::span(prompt).subspan(begin, std::min(kRun, prompt.size() - begin));
-    key = child_key(key, run);
-    segments.push_back({key >> 1, 0, static_cast<int32_t>(run.size())});
+struct RecordedRequest {
+  SimRequest request;           // without its contents
+  std::vector<TokenId> tokens;  // prompt and output; empty without inputs
+};
+
+// Adds it with its contents. Equal beginnings of sequences become equal streams, whether prompt or output, as a
+// conversation's next prompt begins with both: each run of tokens is named by the hash of all up to its end.
+void add_recorded(Workload& workload, const RecordedRequest& recorded, size_t run_tokens) {
+  const SimRequest& request = recorded.request;
+  std::vector<ContentSegment> prompt, output;
+  const std::span<const TokenId> tokens = recorded.tokens;
+  const auto prompt_end = static_cast<size_t>(request.prompt_tokens);
+  PrefixKey key = root_key(request.cache_salt);
+  for (size_t begin = 0; begin < tokens.size(); begin += run_tokens) {
+    const size_t end = std::min(begin + run_tokens, tokens.size());
+    key = child_key(key, tokens.subspan(begin, end - begin));
+    const size_t middle = std::clamp(prompt_end, begin, end);
+    const auto add = [&](std::vector<ContentSegment>& to, size_t from, size_t until) {
+      if (from == until) return;
+      to.push_back({key >> 1, static_cast<int32_t>(from - begin), static_cast<int32_t>(until - from)});
+    };
+    add(prompt, begin, middle);
+    add(output, middle, end);
   }
-  return segments;
+  if (prompt.empty()) prompt = {{request.output_stream, 0, request.prompt_tokens}};
+  workload.add(request, prompt, output);
 }
 
 }  // namespace
@@ -95,14 +113,20 @@ std::vector<TraceRecord> read_recording(const std::string& path) {
 }
 
 Workload parse_recording(std::string_view bytes, const std::string& name) {
-  Workload workload;
+  std::vector<RecordedRequest> requests;
   RecordedOutputs outputs;
   std::unordered_map<uint64_t, size_t> request_of;
   std::unordered_set<uint64_t> running;
-  for (const TraceRecord& record : decode_recording(bytes, name)) {
-    if (const auto* added = std::get_if<TraceAdd>(&record.content)) {
-      const Request& given = added->request;
+  size_t run_tokens = 16;
+  for (TraceRecord& record : decode_recording(bytes, name)) {
+    if (const auto* begin = std::get_if<TraceBegin>(&record.content)) {
+      // Of that size and of the recorded one, blocks hold whole runs.
+      const int32_t block_tokens = parse_setup_json(begin->configuration_json).blocks.block_token_count;
+      run_tokens = std::gcd(run_tokens, static_cast<size_t>(block_tokens));
+    } else if (auto* added = std::get_if<TraceAdd>(&record.content)) {
+      Request& given = added->request;
       SimRequest request{.arrival = given.arrival,
+                         .prompt_tokens = added->prompt_token_count,
                          .output_tokens = 0,
                          .max_tokens = given.sampling.max_tokens,
                          .predicted_output_tokens = given.predicted_output_tokens,
@@ -111,31 +135,34 @@ Workload parse_recording(std::string_view bytes, const std::string& name) {
                          .itl_target = given.itl_target,
                          .adapter = given.adapter,
                          .cache_salt = given.cache_salt,
-                         .output_stream = (uint64_t{1} << 63) + workload.requests.size()};
+                         .output_stream = (uint64_t{1} << 63) + requests.size()};
       if (given.ttft_deadline != kNoDeadline) request.ttft_deadline = given.ttft_deadline - given.arrival;
       if (given.e2e_deadline != kNoDeadline) request.e2e_deadline = given.e2e_deadline - given.arrival;
-      std::vector<ContentSegment> prompt = segments_of(given.prompt, given.cache_salt);
-      if (prompt.empty()) prompt = {{request.output_stream, 0, added->prompt_token_count}};
-      workload.add(request, prompt);
       outputs.add(added->sequence, added->prompt_token_count);
-      request_of[to_integer(added->sequence)] = workload.requests.size() - 1;
+      request_of[to_integer(added->sequence)] = requests.size();
+      requests.push_back({request, std::move(given.prompt)});
       running.insert(to_integer(added->sequence));
     } else if (const auto* plan = std::get_if<TracePlan>(&record.content)) {
       outputs.on_plan(*plan);
     } else if (const auto* commit = std::get_if<TraceCommit>(&record.content)) {
-      outputs.on_commit(*commit, [&](SequenceId sequence, int32_t tokens, int32_t) {
-        workload.requests[request_of.at(to_integer(sequence))].output_tokens += tokens;
+      outputs.on_commit(*commit, [&](SequenceId sequence, const RecordedOutputs::Given& output) {
+        RecordedRequest& one = requests[request_of.at(to_integer(sequence))];
+        one.request.output_tokens += output.token_count();
+        if (!output.sampled) return;
+        one.tokens.push_back(*output.sampled);
+        one.tokens.insert(one.tokens.end(), output.following.begin(), output.following.end());
       });
     } else if (const auto* finish = std::get_if<TraceFinish>(&record.content)) {
       outputs.on_finish(finish->sequence);
       running.erase(to_integer(finish->sequence));
     }
   }
-  if (workload.requests.empty()) fail(ErrorCode::CorruptFile, "{}: the recording holds no requests", name);
+  if (requests.empty()) fail(ErrorCode::CorruptFile, "{}: the recording holds no requests", name);
+  Workload workload;
   workload.cut_off_request_count = static_cast<int64_t>(running.size());
-  for (SimRequest& request : workload.requests) {
-    request.output_tokens = std::max(request.output_tokens, 1);
-    request.max_tokens = std::max(request.max_tokens, request.output_tokens);
+  for (RecordedRequest& recorded : requests) {
+    recorded.request.output_tokens = std::max(recorded.request.output_tokens, 1);
+    add_recorded(workload, recorded, run_tokens);
   }
   return workload;
 }

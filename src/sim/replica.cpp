@@ -49,9 +49,10 @@ void Replica::add(int32_t index, TimeNs arrival) {
   Request request;
   request.id = static_cast<RequestId>(next_request_++);
   append_prompt(given, request.prompt);
+  OutputTokens output = workload_.output(given);
   request.sampling.max_tokens = options_.stage == Stage::Prefill ? 1 : given.max_tokens;
   if (options_.stage == Stage::Decode) {  // it has its first token
-    request.prompt.push_back(stream_token(given.output_stream, given.prompt_tokens));
+    request.prompt.push_back(output.at(given.prompt_tokens));
     --request.sampling.max_tokens;
   }
   request.arrival = arrival;
@@ -63,14 +64,13 @@ void Replica::add(int32_t index, TimeNs arrival) {
   request.e2e_deadline = after(given.e2e_deadline);
   request.itl_target = given.itl_target;
   request.predicted_output_tokens = given.predicted_output_tokens;
-  const int32_t end_position = options_.stage == Stage::Prefill ? 0 : given.end_position();
-  if (end_position > 0) request.end_tokens = {kSimEndToken};
+  if (options_.stage == Stage::Prefill) output.end_position = 0;
+  if (output.end_position > 0) request.end_tokens = {kSimEndToken};
   if (workload_.acceptance && options_.setup.config.num_speculative_tokens > 0) {
     request.prediction = workload_.prediction(index);
   }
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
-  executor_.set_script(scheduler_.sequence(slot).id,
-                       {.output = StreamWords(given.output_stream), .end_position = end_position});
+  executor_.set_script(scheduler_.sequence(slot).id, {.output = std::move(output)});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
   ++request_count_;
@@ -98,7 +98,7 @@ class Replica::Carrier final : public CarriedSteps {
   int32_t certain_tokens(const Sequence& sequence) override {
     slots_.push_back(sequence.slot);
     last_token_ = sequence.last_token_time;
-    const int32_t end = replica_.executor_.script(sequence.id).end_position;
+    const int32_t end = replica_.executor_.script(sequence.id).output.end_position;
     return end == 0 ? limits::kContextTokensMax : end - static_cast<int32_t>(sequence.tokens.size());
   }
   std::optional<TimeNs> submit(const StepWork& work) override {
@@ -117,7 +117,7 @@ class Replica::Carrier final : public CarriedSteps {
     return {.now = now, .duration = duration};
   }
   void read_tokens(const Sequence& sequence, int32_t position, std::span<TokenId> tokens) override {
-    read_stream(replica_.executor_.script(sequence.id).output, position, tokens);
+    replica_.executor_.script(sequence.id).output.read(position, tokens);
   }
 
   void end(int64_t steps) {

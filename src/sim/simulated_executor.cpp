@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "core/attended_tokens.h"
@@ -18,10 +19,10 @@ void SimClock::refuse() {
 SimulatedExecutor::SimulatedExecutor(const DeviceModel& model, SimClock& clock, bool overlap, uint64_t seed)
     : model_(model), clock_(clock), overlap_(overlap), jitter_(seed + 1) {}
 
-void SimulatedExecutor::set_script(SequenceId sequence, const Script& script) {
+void SimulatedExecutor::set_script(SequenceId sequence, Script script) {
   const auto index = static_cast<size_t>(to_integer(sequence));
   if (index >= scripts_.size()) scripts_.resize(std::max(index + 1, 2 * scripts_.size()));
-  scripts_[index] = script;
+  scripts_[index] = std::move(script);
 }
 
 bool SimulatedExecutor::end_rest(TimeNs now) {
@@ -53,8 +54,7 @@ TimeNs SimulatedExecutor::jittered(const DeviceWork& work, TimeNs device) {
 }
 
 TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const {
-  const Script& script = scripts_[static_cast<size_t>(to_integer(sequence))];
-  return output_token(script.output, script.end_position, position);
+  return scripts_[static_cast<size_t>(to_integer(sequence))].output.at(position);
 }
 
 void SimulatedExecutor::leave_out_entering(const BatchPlan& plan, DeviceWork& work) {

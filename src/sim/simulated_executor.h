@@ -41,11 +41,10 @@ class SimulatedExecutor final : public Executor {
 
   // What a sequence will produce: set before it is scheduled.
   struct Script {
-    StreamWords output;        // the stream of its output tokens
-    int32_t end_position = 0;  // where the end token is sampled; 0: it ends by length
-    int32_t entered = 0;       // set_prefill_free(): tokens whose K and V are or were here
+    OutputTokens output;
+    int32_t entered = 0;  // set_prefill_free(): tokens whose K and V are or were here
   };
-  void set_script(SequenceId sequence, const Script& script);
+  void set_script(SequenceId sequence, Script script);
 
   [[nodiscard]] const Script& script(SequenceId sequence) const {
     return scripts_[static_cast<size_t>(to_integer(sequence))];

@@ -30,6 +30,24 @@ void append_stream(uint64_t stream, int32_t position, int32_t count, std::vector
   read_stream(StreamWords(stream), position, std::span(tokens).subspan(begin));
 }
 
+void OutputTokens::read(int32_t position, std::span<TokenId> tokens) const {
+  const auto begin = static_cast<size_t>(position - known_begin);
+  const size_t count = begin < known.size() ? std::min(known.size() - begin, tokens.size()) : 0;
+  std::copy_n(known.begin() + static_cast<ptrdiff_t>(count > 0 ? begin : 0), count, tokens.begin());
+  read_stream(stream, position + static_cast<int32_t>(count), tokens.subspan(count));
+}
+
+OutputTokens Workload::output(const SimRequest& request) const {
+  OutputTokens output{.stream = StreamWords(request.output_stream),
+                      .end_position = request.end_position(),
+                      .known_begin = request.prompt_tokens};
+  const size_t first = size_t{request.first_segment} + request.segment_count;
+  for (const ContentSegment& segment : std::span(segments).subspan(first, request.output_segment_count)) {
+    append_stream(segment.stream, segment.offset, segment.count, output.known);
+  }
+  return output;
+}
+
 int64_t Workload::sequence_tokens_max() const {
   int64_t longest = 0;
   for (const SimRequest& request : requests) {
@@ -48,25 +66,27 @@ std::vector<TokenId> Workload::prediction(int32_t index) const {
   const SimRequest& request = requests[static_cast<size_t>(index)];
   Rng rng(seed * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(index));
   const int32_t count = std::min(request.max_tokens, request.output_tokens + limits::kDraftTokensMax);
-  const StreamWords output(request.output_stream);
+  const OutputTokens output = this->output(request);
   std::vector<TokenId> tokens;
   tokens.reserve(2 * static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) {
     const bool guessed_wrong =
         i > 0 && !rng.chance(*acceptance);  // the first one comes with the prompt: nobody guesses
     if (guessed_wrong) tokens.push_back(kSimWrongToken);
-    tokens.push_back(output_token(output, request.end_position(), request.prompt_tokens + i));
+    tokens.push_back(output.at(request.prompt_tokens + i));
   }
   return tokens;
 }
 
-void Workload::add(SimRequest request, std::span<const ContentSegment> prompt) {
+void Workload::add(SimRequest request, std::span<const ContentSegment> prompt, std::span<const ContentSegment> output) {
   request.first_segment = static_cast<uint32_t>(segments.size());
   request.segment_count = static_cast<uint32_t>(prompt.size());
+  request.output_segment_count = static_cast<uint32_t>(output.size());
   request.prompt_tokens = 0;
   for (const ContentSegment& segment : prompt) request.prompt_tokens += segment.count;
   request.max_tokens = std::max(request.max_tokens, request.output_tokens);
   segments.insert(segments.end(), prompt.begin(), prompt.end());
+  segments.insert(segments.end(), output.begin(), output.end());
   requests.push_back(request);
 }
 

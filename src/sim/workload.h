@@ -82,7 +82,8 @@ struct SimRequest {
   uint64_t cache_salt = 0;
   uint32_t first_segment = 0;  // its prompt: Workload::segments [first, first + count)
   uint32_t segment_count = 0;
-  uint64_t output_stream = 0;  // the output token at position p of the sequence is stream_token(output_stream, p)
+  uint32_t output_segment_count = 0;  // those behind the prompt's: its output, where that is known (of a recording)
+  uint64_t output_stream = 0;         // where it is not: the token at position p of the sequence is that of the stream
 
   // Where in the sequence the end token is sampled; 0: it ends by length.
   [[nodiscard]] int32_t end_position() const {
@@ -90,10 +91,21 @@ struct SimRequest {
   }
 };
 
-// The token that is sampled at `position`, when the end token is at `end_position` (0: nowhere).
-[[nodiscard]] inline TokenId output_token(const StreamWords& output, int32_t end_position, int32_t position) {
-  return position == end_position ? kSimEndToken : output.token(static_cast<uint32_t>(position));
-}
+// What a request produces, by position in its sequence.
+struct OutputTokens {
+  StreamWords stream;
+  int32_t end_position = 0;      // where the end token is sampled; 0: nowhere
+  int32_t known_begin = 0;       // from here on the known tokens stand in place of the stream's
+  std::vector<TokenId> known{};  // without the end token
+
+  [[nodiscard]] TokenId at(int32_t position) const {
+    if (position == end_position) return kSimEndToken;
+    const auto index = static_cast<size_t>(position - known_begin);  // a position before the output: beyond all
+    return index < known.size() ? known[index] : stream.token(static_cast<uint32_t>(position));
+  }
+  // The same into a span.   REQUIRES: it ends before the end token, and begins in the output.
+  void read(int32_t position, std::span<TokenId> tokens) const;
+};
 
 struct Workload {
   std::string name;
@@ -109,6 +121,7 @@ struct Workload {
   [[nodiscard]] std::span<const ContentSegment> prompt(const SimRequest& request) const {
     return std::span(segments).subspan(request.first_segment, request.segment_count);
   }
+  [[nodiscard]] OutputTokens output(const SimRequest& request) const;
   // The longest sequence: prompt and max_tokens.
   [[nodiscard]] int64_t sequence_tokens_max() const;
   [[nodiscard]] int64_t output_tokens() const;
@@ -120,8 +133,8 @@ struct Workload {
   // REQUIRES: acceptance is set.
   [[nodiscard]] std::vector<TokenId> prediction(int32_t request) const;
 
-  // Adds a request whose prompt is the given segments; sets its prompt_tokens.
-  void add(SimRequest request, std::span<const ContentSegment> prompt);
+  // Adds a request whose prompt is the given segments; sets its prompt_tokens. output: where it is known.
+  void add(SimRequest request, std::span<const ContentSegment> prompt, std::span<const ContentSegment> output = {});
 };
 
 // Who arrives when requests have ended: those that wait for them, in their order.

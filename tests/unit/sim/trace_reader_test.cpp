@@ -278,6 +278,33 @@ TEST(TraceReader, ARecordingIsAWorkloadAndReplays) {
   }
 }
 
+// The next prompt of a conversation begins with the answer before: what was stored of it is found again. Blocks of 24
+// hold neither 16 tokens nor 32 whole.
+TEST(TraceReader, ARecordingHitsThePrefixesThatItsRunHit) {
+  for (const int block_size : {4, 16, 24, 32}) {
+    const test::TempFolder folder;
+    const std::string base = fmt::format(R"({{"block_size": {}, "kv_blocks": 4000, )", block_size);
+    const SimSpec spec = parse_sim_spec(
+        base + R"("workload": "multiturn,requests=20,turns=4,rate=0.05,prompt=20-90,output=5-70,max_tokens=100"})");
+    const Workload workload = load_workload(spec);
+    RecordingWriter recording(folder.file("run.rec"), resolved_setup(spec.options, workload));
+    const SimResult result =
+        run_simulation(spec.options, workload, SteadyClock(), {.trace = &recording.trace(), .progress = {}});
+    recording.close();
+    const SimSpec again = parse_sim_spec(base + fmt::format(R"("trace": "{}"}})", folder.file("run.rec")));
+    // Of the recording's requests, which are in the order of their arrival.
+    const SimResult traced = run_simulation(again.options, load_workload(again), SteadyClock(), {});
+    const auto hits = [](std::vector<RequestRecord> requests) {
+      std::ranges::sort(requests, {}, &RequestRecord::arrival);
+      std::vector<int32_t> tokens;
+      for (const RequestRecord& request : requests) tokens.push_back(request.cached_tokens);
+      return tokens;
+    };
+    EXPECT_EQ(hits(traced.requests), hits(result.requests)) << "blocks of " << block_size;
+    EXPECT_GT(result.prefix_hit_rate(), 0.5);
+  }
+}
+
 // A run that fails leaves no half of a recording, and the one that was there.
 TEST(TraceReader, ARecordingIsWholeOrNotThere) {
   const test::TempFolder folder;

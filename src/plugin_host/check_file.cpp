@@ -20,7 +20,7 @@
 namespace inflight {
 namespace {
 
-// What a deterministic policy cannot use: other clocks, other randomness, the world outside.
+// What a deterministic policy cannot use: other clocks, other randomness, the world outside, an end of it.
 constexpr std::array kForbidden = {"clock_gettime",
                                    "gettimeofday",
                                    "time",
@@ -42,6 +42,10 @@ constexpr std::array kForbidden = {"clock_gettime",
                                    "clock",
                                    "getentropy",
                                    "secure_getenv",
+                                   "exit",
+                                   "_exit",
+                                   "_Exit",
+                                   "quick_exit",
                                    "_ZNSt13random_device9_M_getvalEv",
                                    "_ZNSt6chrono3_V212steady_clock3nowEv",
                                    "_ZNSt6chrono3_V212system_clock3nowEv"};
@@ -103,7 +107,8 @@ std::string check_imports(CheckContext& context) {
   if (!claims) throw CheckSkipped{"no policy claims INFLIGHT_CAP_DETERMINISTIC"};
   for (const Symbol& symbol : dynamic_symbols(context.options.path)) {
     if (!symbol.defined && std::ranges::find(kForbidden, symbol.name) != kForbidden.end()) {
-      fail(ErrorCode::Plugin, "it uses {}, which a deterministic policy cannot; take time and randomness from the host",
+      fail(ErrorCode::Plugin,
+           "it uses {}, which a deterministic policy cannot; time and randomness are the host's, and so is the process",
            symbol.name);
     }
   }

@@ -22,7 +22,9 @@ namespace inflight {
 namespace {
 
 constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
-constexpr int kPassed = 0, kFailed = 1, kSkipped = 2;
+// The last two bytes from a child that came to its end, the second one its verdict: what ends the process without them
+// is the plugin's exit().
+constexpr char kEnded = '\0';
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kLimitsMemory = false;  // sanitizers reserve terabytes
@@ -55,10 +57,10 @@ std::vector<const inflight_policy_t*> checked_policies(const PluginModule& modul
   return checked;
 }
 
-// The child: its exit status is the verdict, what it writes is the message.
+// The child: writes its message, then that it ended, and how.
 [[noreturn]] void run_child(const CheckTest& test, const CheckOptions& options, CheckProgress& progress, int out) {
   limit_process(options.limit_seconds);
-  int verdict = kPassed;
+  auto verdict = CheckStatus::Passed;
   std::string message;
   try {
     const auto module = PluginModule::load(options.path);
@@ -66,14 +68,16 @@ std::vector<const inflight_policy_t*> checked_policies(const PluginModule& modul
     CheckContext context{options, progress, *module, checked_policies(*module, options.member)};
     message = test.run(context);
   } catch (const CheckSkipped& skipped) {
-    verdict = kSkipped;
+    verdict = CheckStatus::Skipped;
     message = skipped.why;
   } catch (const std::exception& error) {
-    verdict = kFailed;
+    verdict = CheckStatus::Failed;
     message = error.what();
   }
-  const ssize_t written = ::write(out, message.data(), std::min<size_t>(message.size(), 4096));
-  ::_exit(written < 0 ? kFailed : verdict);
+  message.resize(std::min<size_t>(message.size(), 4000));  // what a pipe takes at once
+  message += kEnded;
+  message += static_cast<char>(verdict);
+  ::_exit(::write(out, message.data(), message.size()) < 0);
 }
 
 std::string read_to_end(int in) {
@@ -118,11 +122,12 @@ CheckResult run_test(const CheckTest& test, const CheckOptions& options, CheckPr
     result.status = CheckStatus::Failed;
     result.message = place_of(progress) + (late ? fmt::format("did not return within {} s", options.limit_seconds)
                                                 : std::string("crashed with SIG") + ::sigabbrev_np(signal));
-  } else if (WEXITSTATUS(status) == kSkipped) {
-    result.status = CheckStatus::Skipped;
-  } else if (WEXITSTATUS(status) != kPassed) {
+  } else if (const size_t size = result.message.size(); size < 2 || result.message[size - 2] != kEnded) {
     result.status = CheckStatus::Failed;
-    if (result.message.empty()) result.message = place_of(progress) + "ended the process";
+    result.message = place_of(progress) + "ended the process";
+  } else {
+    result.status = static_cast<CheckStatus>(result.message.back());
+    result.message.resize(size - 2);
   }
   return result;
 }

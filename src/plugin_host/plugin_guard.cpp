@@ -14,12 +14,15 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/log.h"
 
 namespace inflight {
 namespace {
@@ -65,8 +68,8 @@ struct ThreadRecord {
 
   pthread_t thread = ::pthread_self();
   sigjmp_buf* jump = nullptr;  // of the call in progress; used by this thread and its handlers only
-  CodeRange code;
-  uintptr_t restart_at = 0;  // the system call that the last try to cut saw about to begin; likewise
+  GuardLimits limits;          // likewise
+  uintptr_t restart_at = 0;    // the system call that the last try to cut saw about to begin; likewise
   std::atomic<int32_t> host_depth = 0;
   std::atomic<int32_t> cut_tries = 0;
   std::atomic<int32_t> stuck_after_ms = 0;
@@ -81,6 +84,13 @@ struct ThreadRecord {
 
 // Initial-exec, so that a handler can read it without the loader allocating.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadRecord* t_record = nullptr;
+
+// The process ends, or at least this thread, which is the plugin's doing while its call is in progress.
+void on_process_end() {
+  if (t_record == nullptr || t_record->jump == nullptr) return;
+  log(LogLevel::Error, "policy {} ended the process in {}()", t_record->limits.policy, t_record->limits.op);
+  ::_exit(EXIT_FAILURE);
+}
 
 [[nodiscard]] bool is_cut(const ThreadRecord& record) {
   return record.jump != nullptr && record.cut.load() == record.serial.load();
@@ -164,7 +174,7 @@ void on_cut(int, siginfo_t*, void* context) {
   ThreadRecord* const record = t_record;
   if (record == nullptr || !is_cut(*record) || record->host_depth.load() > 0) return;
   const int32_t tries = record->cut_tries.fetch_add(1);
-  const bool safe = record->code.contains(instruction_of(context)) ||
+  const bool safe = record->limits.code.contains(instruction_of(context)) ||
                     (tries >= kCutTriesMax && waits_in_kernel(*record, context)) || tries >= kCutTriesLast;
   if (safe) ::siglongjmp(*record->jump, kJumpedByWatch);
 }
@@ -172,6 +182,7 @@ void on_cut(int, siginfo_t*, void* context) {
 void install_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
+    ::at_quick_exit(on_process_end);
     Handlers& state = handlers();
     struct sigaction action{};
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // left by a jump that restores no mask
@@ -272,7 +283,8 @@ ThreadRecord::ThreadRecord() {
   t_record = this;
 }
 
-ThreadRecord::~ThreadRecord() {
+ThreadRecord::~ThreadRecord() {  // exit() begins with the calling thread's
+  on_process_end();
   t_record = nullptr;
   CallWatch::instance().remove(this);
   if (signal_stack == nullptr) return;
@@ -316,7 +328,7 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   const auto call = [function, argument] { function(argument); };
   if (record.jump != nullptr) return run_catching(call);
   sigjmp_buf jump;
-  record.code = limits.code;
+  record.limits = limits;
   record.restart_at = 0;
   record.cut_tries.store(0);
   record.stuck_after_ms.store(limits.stuck_after_ms);

@@ -143,14 +143,15 @@ std::unique_ptr<PluginModule> PluginModule::load(const std::string& path) {
   std::exception_ptr error;
   // What it answers is looked at inside the guard as well: pointers and counts may lie.
   const CallWatchUser watched;
-  const GuardResult result = run_guarded({.code = file.code}, [&] {
-    try {
-      module = from_query(reinterpret_cast<inflight_plugin_query_fn>(file.query), path);
-      require_notes(*module);
-    } catch (...) {
-      error = std::current_exception();
-    }
-  });
+  const GuardResult result =
+      run_guarded({.code = file.code, .policy = path.c_str(), .op = INFLIGHT_PLUGIN_ENTRY_SYMBOL}, [&] {
+        try {
+          module = from_query(reinterpret_cast<inflight_plugin_query_fn>(file.query), path);
+          require_notes(*module);
+        } catch (...) {
+          error = std::current_exception();
+        }
+      });
   if (result.outcome != GuardOutcome::Returned) {  // stays loaded: who knows what still runs
     fail(ErrorCode::Plugin, "{}: {} failed: {}", path, INFLIGHT_PLUGIN_ENTRY_SYMBOL, result.what);
   }

@@ -146,7 +146,8 @@ PolicyInstance::PolicyInstance(const inflight_policy_t& policy, const PolicyOpti
       options_(options),
       guarded_(is_guarded(options)),
       guard_limits_{.code = options.module == nullptr ? CodeRange{} : options.module->code(),
-                    .stuck_after_ms = options.stuck_after_ms},
+                    .stuck_after_ms = options.stuck_after_ms,
+                    .policy = policy.id},
       host_(make_host(this, options.simulated)),
       rng_(options.seed ^ fnv1a(policy.id)) {
   if (guarded_) call_watch_.emplace();
@@ -197,13 +198,13 @@ bool PolicyInstance::fault(const GuardResult& result, inflight_plugin_status_t s
     case GuardOutcome::Returned:
       break;
     case GuardOutcome::Threw:
-      eject(INFLIGHT_EXIT_ABI, op_, "let " + result.what + " out");
+      eject(INFLIGHT_EXIT_ABI, guard_limits_.op, "let " + result.what + " out");
       break;
     case GuardOutcome::Crashed:
-      eject(INFLIGHT_EXIT_CRASH, op_, "crashed with " + result.what);
+      eject(INFLIGHT_EXIT_CRASH, guard_limits_.op, "crashed with " + result.what);
       break;
     case GuardOutcome::Stuck:
-      eject(INFLIGHT_EXIT_STUCK, op_, fmt::format("did not return within {} ms", options_.stuck_after_ms));
+      eject(INFLIGHT_EXIT_STUCK, guard_limits_.op, fmt::format("did not return within {} ms", options_.stuck_after_ms));
       break;
   }
   return false;
@@ -211,7 +212,7 @@ bool PolicyInstance::fault(const GuardResult& result, inflight_plugin_status_t s
 
 // Of a call that returned, but not in good order and time, or that asked to leave.
 bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
-  const char* const name = op_;
+  const char* const name = guard_limits_.op;
   bool answered = status == INFLIGHT_PLUGIN_OK;
   if (guarded_ && taken >= TimeNs{options_.stuck_after_ms} * 1'000'000) {  // before the watch saw it
     eject(INFLIGHT_EXIT_STUCK, name, fmt::format("did not return within {} ms", options_.stuck_after_ms));

@@ -171,7 +171,7 @@ class PolicyInstance {
     return guarded_ ? run_guarded(guard_limits_, function) : run_catching(function);
   }
   void begin(const char* name, TimeNs now) {
-    op_ = name;
+    guard_limits_.op = name;
     now_ = now;
     if (!error_.empty()) error_.clear();
   }
@@ -186,7 +186,7 @@ class PolicyInstance {
   bool fault(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken);
   bool judge(inflight_plugin_status_t status, TimeNs taken);
   void note_call(inflight_plugin_status_t status, TimeNs taken) {
-    recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, op_, status};
+    recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, guard_limits_.op, status};
     step_time_ += taken;
   }
   // `consequence`: who decided this call, unless this strike is the last.
@@ -199,11 +199,10 @@ class PolicyInstance {
   const inflight_policy_t& policy_;
   PolicyOptions options_;
   bool guarded_;
-  GuardLimits guard_limits_;
+  GuardLimits guard_limits_;  // op: in progress or last
   std::optional<CallWatchUser> call_watch_;
   inflight_host_t host_;
   void* self_ = nullptr;
-  const char* op_ = "";  // in progress or last
   TimeNs now_ = 0;
   uint64_t step_ = 0;
   Rng rng_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scheduling policy that does not come back from an op: it crashes, throws, loops or sleeps, as its parameter `fault`
-// says, from the step `from` on. Written against the C header, so that nothing catches for it. With
+// A scheduling policy that does not come back from an op: it crashes, throws, loops, sleeps or ends the process, as its
+// parameter `fault` says, from the step `from` on. Written against the C header, so that nothing catches for it. With
 // $INFLIGHT_TEST_CONSTRUCTOR (segv, loop) it does so while it is loaded.
 #include <pthread.h>
 #include <unistd.h>
@@ -78,6 +78,9 @@ void never_return(const Hostile& self) {
 void act(const Hostile& self) {
   do_crash(self.fault);
   never_return(self);
+  if (self.fault == "exit_process") std::exit(0);
+  if (self.fault == "quick_exit") std::quick_exit(0);
+  if (self.fault == "_exit") ::_exit(0);
   if (self.fault == "throw") throw std::runtime_error("not my day");
   if (self.fault == "throw_int") throw 7;
   if (self.fault == "bad_text") self.host->set_error(self.host->context, reinterpret_cast<const char*>(8), 100);

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -116,6 +118,18 @@ INSTANTIATE_TEST_SUITE_P(All, HostilePolicy,
                                          HostileFault{"pipe", "stuck", "did not return"},
                                          HostileFault{"lock", "stuck", "did not return"}),
                          [](const auto& test) { return test.param.name; });
+
+// A run that a policy cut off is not taken for one that came to its end.
+TEST(HostilePolicyAlone, EndingTheProcessIsSaidAndIsAFailure) {
+  for (const char* fault : {"exit_process", "quick_exit"}) {
+    const auto run = [fault] {
+      set_log_sink([](LogLevel, std::string_view line) { std::cerr << line << std::endl; }, LogLevel::Error);
+      const auto policy = make_schedule_policy(hostile(fault), setup_of(small_world()), {});
+      std::ignore = plans_with(policy.get());
+    };
+    EXPECT_EXIT(run(), testing::ExitedWithCode(1), "policy test.hostile ended the process in score\\(\\)") << fault;
+  }
+}
 
 TEST(HostilePolicyAlone, CrashingInCreateIsAnError) {
   try {

@@ -157,8 +157,8 @@ void print_knees(const Dimension& last, const std::vector<PlotSeries>& curves) {
   for (const PlotSeries& curve : curves) {
     const std::string who = curve.name.empty() ? "" : curve.name + ": ";
     if (const auto knee = knee_of(curve.x, curve.y)) {
-      fmt::print("{}p95 of E2E is twice that at {} {} from {} {:.4g} on\n", who, last.key, curve.x.front(), last.key,
-                 *knee);
+      fmt::print("{}p95 of E2E becomes twice that at {} {} between {} {} and {}\n", who, last.key, curve.x.front(),
+                 last.key, knee->from, knee->to);
     } else {
       fmt::print("{}p95 of E2E stays below twice that at {} {}\n", who, last.key, curve.x.front());
     }

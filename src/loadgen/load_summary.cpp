@@ -168,7 +168,8 @@ std::string knee_text(std::span<const LoadSummary> runs) {
   }
   const std::string least = rate_text(rates.front());
   const auto knee = knee_of(rates, latencies);
-  return knee ? fmt::format("p95 of E2E is twice that at {} requests/s from {:.4g} on\n", least, *knee)
+  return knee ? fmt::format("p95 of E2E becomes twice that at {} requests/s between {} and {}\n", least,
+                            rate_text(knee->from), rate_text(knee->to))
               : fmt::format("p95 of E2E stays below twice that at {} requests/s\n", least);
 }
 

@@ -153,12 +153,11 @@ std::vector<ComparedRun> compare(const Json& base, const std::vector<Dimension>&
   return runs;
 }
 
-std::optional<double> knee_of(const std::vector<double>& x, const std::vector<double>& y) {
+std::optional<Knee> knee_of(const std::vector<double>& x, const std::vector<double>& y) {
   if (x.empty()) return std::nullopt;
   const double limit = 2.0 * y.front();
   for (size_t i = 1; i < x.size(); ++i) {
-    if (y[i] <= limit) continue;
-    return x[i - 1] + (x[i] - x[i - 1]) * (limit - y[i - 1]) / (y[i] - y[i - 1]);
+    if (y[i] > limit) return Knee{x[i - 1], x[i]};
   }
   return std::nullopt;
 }

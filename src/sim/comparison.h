@@ -45,8 +45,13 @@ struct CompareOptions {
                                                const std::vector<Dimension>& dimensions, const Clock& wall,
                                                const CompareOptions& options);
 
-// Where a rising curve leaves its flat part: the largest x whose y is at most twice the first y, interpolated linearly.
+// Where a rising curve leaves its flat part: between two neighbours in x, the second of them the first whose y is more
+// than twice the first y.
+struct Knee {
+  double from = 0.0, to = 0.0;
+  bool operator==(const Knee&) const = default;
+};
 // REQUIRES: x rises.
-[[nodiscard]] std::optional<double> knee_of(const std::vector<double>& x, const std::vector<double>& y);
+[[nodiscard]] std::optional<Knee> knee_of(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace inflight

@@ -6,7 +6,6 @@
 import asyncio
 import json
 import math
-import re
 import subprocess
 import sys
 import tempfile
@@ -160,9 +159,7 @@ class BenchServe(unittest.TestCase):
         """A server that is slow from its 17th request on, which the third rate sends."""
         fake = Fake(lambda number, _: [0.01, 1.5 if number >= 16 else 0.01])
         table = fake.bench("--num-prompts", "8", "--request-rate", "100,200,400").stdout
-        knee = re.search(r"p95 of E2E is twice that at 100 requests/s from ([0-9.]+) on", table)
-        self.assertIsNotNone(knee, table)
-        self.assertTrue(100 < float(knee[1]) < 400, table)
+        self.assertRegex(table, "p95 of E2E becomes twice that at 100 requests/s between (100 and 200|200 and 400)\n")
 
     def test_workloads_and_traces_are_sent_as_they_are(self):
         fake = Fake(lambda _, body: [0.0] * body["max_tokens"])

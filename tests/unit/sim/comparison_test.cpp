@@ -97,7 +97,8 @@ TEST(Comparison, SweepsTheWorkloadsSeed) {
 
 // checklist 111
 TEST(Comparison, TheKneeIsWhereLatencyDoubles) {
-  EXPECT_EQ(knee_of({1, 2, 3, 4}, {10, 11, 15, 35}), 3.25);
+  EXPECT_EQ(knee_of({1, 2, 3, 4}, {10, 11, 15, 35}), (Knee{3, 4}));
+  EXPECT_EQ(knee_of({1, 2, 4}, {10, 20, 21}), (Knee{2, 4}));  // twice is not more than twice
   EXPECT_EQ(knee_of({1, 2}, {10, 12}), std::nullopt);
 }
 

@@ -48,6 +48,17 @@ int32_t TraceLines::tokens(std::string_view field, double value, int32_t least) 
   return static_cast<int32_t>(value);
 }
 
+TimeNs TraceTimes::read(const TraceLines& lines, std::string_view field, std::string_view text) {
+  const auto time = parse_time(text);
+  if (!time) lines.bad_field(field, text, "YYYY-MM-DD hh:mm:ss or seconds");
+  const bool seconds = parse_number(text).has_value();
+  if (are_seconds_.value_or(seconds) != seconds) {
+    lines.bad_field(field, text, seconds ? "YYYY-MM-DD hh:mm:ss, as before" : "seconds, as before");
+  }
+  are_seconds_ = seconds;
+  return *time;
+}
+
 std::vector<std::string_view> split_csv(std::string_view line) {
   std::vector<std::string_view> fields;
   for (;;) {

@@ -49,6 +49,15 @@ class TraceLines {
   int64_t number_ = 0;
 };
 
+// The times in a field of a trace: all dates or all seconds, as the first of them is.
+class TraceTimes {
+ public:
+  [[nodiscard]] TimeNs read(const TraceLines& lines, std::string_view field, std::string_view text);
+
+ private:
+  std::optional<bool> are_seconds_;
+};
+
 // The fields of a CSV line; quotes around a field are taken off.
 [[nodiscard]] std::vector<std::string_view> split_csv(std::string_view line);
 // "2023-11-16 18:17:03.9799600", "2023-11-16T18:17:03Z", "...+02:00" (east of UTC) in ns since 1970, or seconds as a

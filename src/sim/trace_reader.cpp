@@ -49,15 +49,14 @@ Workload parse_csv(std::string_view text, const std::string& name, std::initiali
   const size_t time = column(lines, header, time_names), prompt = column(lines, header, prompt_names),
                output = column(lines, header, output_names);
   Workload workload;
+  TraceTimes times;
   while (lines.next()) {
     const auto fields = split_csv(lines.line());
     if (fields.size() < header.size()) {
       lines.bad_line(fmt::format("has {} fields, allowed: {} as in the header", fields.size(), header.size()));
     }
-    const auto arrival = parse_time(fields[time]);
-    if (!arrival) lines.bad_field(header[time], fields[time], "YYYY-MM-DD hh:mm:ss or seconds");
     SimRequest request;
-    request.arrival = *arrival;
+    request.arrival = times.read(lines, header[time], fields[time]);
     request.output_tokens = lines.tokens(header[output], fields[output], 0);
     const int32_t prompt_tokens = lines.tokens(header[prompt], fields[prompt], 0);
     if (request.output_tokens > 0 && prompt_tokens > 0) {
@@ -247,7 +246,8 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
   TraceLines lines(text, name);
   Workload workload;
   std::map<std::string, uint32_t> tenants;
-  std::optional<bool> first_is_timed;  // either all lines have a time, or none
+  std::map<std::string, TraceTimes> times;  // by field: `created` has Unix seconds beside dates in others
+  std::optional<bool> first_is_timed;       // either all lines have a time, or none
   while (lines.next()) {
     const nlohmann::json json = parse_json_line(lines);
     const LogEntry entry(json);
@@ -256,10 +256,7 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
     for (const char* key : {"timestamp", "created", "created_at", "time"}) {
       if (!json.contains(key)) continue;
       const nlohmann::json& value = json.at(key);
-      const std::string found = value.is_string() ? value.get<std::string>() : value.dump();
-      const auto time = parse_time(found);
-      if (!time) lines.bad_field(key, found, "YYYY-MM-DDThh:mm:ss or seconds");
-      request.arrival = *time;
+      request.arrival = times[key].read(lines, key, value.is_string() ? value.get<std::string>() : value.dump());
       timed = true;
       break;
     }

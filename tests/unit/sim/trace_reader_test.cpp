@@ -201,6 +201,14 @@ TEST(TraceReader, DamageIsNamed) {
   });
   expect("t.csv:2: field GeneratedTokens is '1.5', allowed: a whole number",
          [] { static_cast<void>(parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\n1,1,1.5\n", "t.csv")); });
+  expect("t.csv:3: field TIMESTAMP is '1.5', allowed: YYYY-MM-DD hh:mm:ss, as before", [] {
+    static_cast<void>(
+        parse_azure_trace("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,48,1\n1.5,3,8\n", "t.csv"));
+  });
+  expect("l:2: field time is '2023-11-16T18:17:03Z', allowed: seconds, as before", [] {
+    static_cast<void>(parse_openai_log(
+        "{\"time\": 5, \"prompt\": \"a\"}\n{\"time\": \"2023-11-16T18:17:03Z\", \"prompt\": \"a\"}\n", "l"));
+  });
   expect("m:1: field hash_ids is '1 ids', allowed: one for each 512 of 1000 tokens", [] {
     static_cast<void>(
         parse_mooncake_trace(R"({"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1]})", "m"));

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fnv1a.h"
 #include "base/limits.h"
+#include "base/math.h"
 #include "sched/trace_format.h"
 #include "sim/text_file.h"
 #include "sim/trace_lines.h"
@@ -224,17 +225,17 @@ Workload parse_mooncake_trace(std::string_view text, const std::string& name) {
     const int32_t length = lines.tokens("input_length", number_of(lines, json, "input_length"), 1);
     const auto hashes = json.find("hash_ids");
     if (hashes == json.end() || !hashes->is_array()) lines.bad_line("field hash_ids is missing or no list");
+    if (hashes->size() != static_cast<size_t>(div_ceil(length, kMooncakeBlockTokens))) {
+      lines.bad_field("hash_ids", fmt::format("{} ids", hashes->size()),
+                      fmt::format("one for each {} of {} tokens", kMooncakeBlockTokens, length));
+    }
     prompt.clear();
     int32_t left = length;
     for (const nlohmann::json& hash : *hashes) {
       if (!hash.is_number_unsigned()) lines.bad_field("hash_ids", hash.dump(), "whole numbers");
       const int32_t count = std::min(left, kMooncakeBlockTokens);
-      if (count > 0) prompt.push_back({hash.get<uint64_t>(), 0, count});
+      prompt.push_back({hash.get<uint64_t>(), 0, count});
       left -= count;
-    }
-    if (left > 0) {
-      lines.bad_field("hash_ids", fmt::format("{} ids", hashes->size()),
-                      fmt::format("one for each {} of {} tokens", kMooncakeBlockTokens, length));
     }
     request.output_stream = kOwnStreams + workload.requests.size();
     workload.add(request, prompt);

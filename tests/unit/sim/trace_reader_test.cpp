@@ -209,6 +209,10 @@ TEST(TraceReader, DamageIsNamed) {
     static_cast<void>(parse_openai_log(
         "{\"time\": 5, \"prompt\": \"a\"}\n{\"time\": \"2023-11-16T18:17:03Z\", \"prompt\": \"a\"}\n", "l"));
   });
+  expect("m:1: field hash_ids is '3 ids', allowed: one for each 512 of 1024 tokens", [] {
+    static_cast<void>(parse_mooncake_trace(
+        R"({"timestamp": 0, "input_length": 1024, "output_length": 5, "hash_ids": [1, 2, 3]})", "m"));
+  });
   expect("m:1: field hash_ids is '1 ids', allowed: one for each 512 of 1000 tokens", [] {
     static_cast<void>(
         parse_mooncake_trace(R"({"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1]})", "m"));

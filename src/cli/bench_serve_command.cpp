@@ -146,7 +146,7 @@ void add_bench_serve(CLI::App& bench) {
       add("--trace", flags->trace, "Requests from a file: Azure, BurstGPT, Mooncake, OpenAI logs, recordings");
   add("--trace-speed", flags->trace_options.speed, "Replay speed of its arrivals; 0: all at the start")
       ->needs(trace)
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, kTraceSpeedMax));
   add("--request-rate", flags->request_rates, "Requests a second, or inf; several (R,R,...): a run for each")
       ->delimiter(',')
       ->type_name("R[,R...]");

@@ -97,7 +97,7 @@ void add_bench_workload(CLI::App& parent) {
   CLI::Option* const trace =
       command->add_option("--trace", flags->trace, "Requests from a file, see: inflight sim --help");
   command->add_option("--trace-speed", flags->trace_speed, "Replay speed of its arrivals; 0: all at the start")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kTraceSpeedMax))
       ->needs(trace)
       ->capture_default_str();
   command->add_flag("--json", flags->as_json, "One JSON object");

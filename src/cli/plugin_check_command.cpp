@@ -2,7 +2,9 @@
 // `inflight plugin check FILE`: one line a check, exit status 1 when one fails.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -64,7 +66,9 @@ void add_plugin_check_command(CLI::App& plugin) {
   command->add_option("--only", "Groups (G,G,...): file, query, create, ops, determinism, state, time, liveness")
       ->delimiter(',')
       ->take_all();
-  command->add_option("--seed", "Of the random calls (default: 1)")->check(CLI::NonNegativeNumber);
+  constexpr uint64_t kSeedMax =
+      std::numeric_limits<int64_t>::max();  // what is too large for 64 bits is read as their most
+  command->add_option("--seed", "Of the random calls (default: 1)")->check(CLI::Range(uint64_t{0}, kSeedMax));
   command->add_option("--calls", "Random steps (default: 5000)")->check(CLI::Range(1, 100'000'000));
   command->add_option("--limit-s", "Seconds that one check may take (default: 60)")->check(CLI::Range(1, 100'000));
   command->add_flag("--json")->description("One JSON object");

@@ -199,8 +199,8 @@ SimSpec read_sim_spec(const Json& object) {
   if (const double share = spec.trace_acceptance.value_or(0.0); !(share >= 0.0 && share <= 1.0)) {
     fail(ErrorCode::InvalidArgument, "trace_acceptance is {}, allowed: 0 to 1", share);
   }
-  if (!(spec.trace_options.speed >= 0.0)) {
-    fail(ErrorCode::InvalidArgument, "trace_speed is {}, allowed: 0 or more", spec.trace_options.speed);
+  if (const double speed = spec.trace_options.speed; !(speed >= 0.0 && speed <= kTraceSpeedMax)) {
+    fail(ErrorCode::InvalidArgument, "trace_speed is {}, allowed: 0 to {}", speed, kTraceSpeedMax);
   }
   SimOptions& options = spec.options;
   SchedulerConfig& config = options.setup.config;

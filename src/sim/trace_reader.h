@@ -18,6 +18,8 @@
 
 namespace inflight {
 
+inline constexpr double kTraceSpeedMax = 1e9;
+
 struct TraceOptions {
   double speed = 1.0;        // arrivals come so many times as fast; 0 = all at the begin
   int64_t requests_max = 0;  // the first so many by arrival; 0 = all

@@ -152,6 +152,10 @@ def check_errors():
         (["sim", "--workload", "closed,requests=60,prompt=20000,output=1", "--device", "unit,pair_ns=1e9"],
          "the simulation goes beyond 4000000000 s of virtual time"),
         (["tune-limits", "--workload", "closed", "--itl-p95-ms", -5], "itl_p95_ms is -5, allowed: 0 (whatever) or more"),
+        (["plugin", "check", "x.ifp.so", "--seed", "1.5"], "--seed: Value 1.5 not in range 0 to 9223372036854775807"),
+        (["plugin", "check", "x.ifp.so", "--seed", 10**30], "not in range 0 to 9223372036854775807"),
+        (["bench", "workload", "--trace", "x", "--trace-speed", -1], "not in range 0.000000 to 1000000000.000000"),
+        (["sim", "--trace", "x", "--trace-speed", 1e10], "trace_speed is 10000000000, allowed: 0 to 1000000000"),
         (["tune-limits", "--workload", "closed", "--ttft-p95-ms", "nan"], "ttft_p95_ms is nan, allowed: 0"),
     ):
         error = run(*arguments, status=2)

@@ -11,7 +11,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <string_view>
 
+#include "base/log.h"
 #include "sim/sim_spec.h"
 #include "sim/workload_spec.h"
 #include "support/expect_error.h"
@@ -460,6 +463,24 @@ TEST(Simulation, KeysOfTracesAreNotForWorkloads) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, std::string(key) + " is of traces, found the workload 'closed'",
                           [&] { static_cast<void>(parse_sim_spec(spec.dump())); });
   }
+}
+
+// docs/TUNING.md, as the engine does.
+TEST(Simulation, SwappingWithoutHostBlocksIsWarnedOf) {
+  std::string warned;
+  set_log_sink([&](LogLevel, std::string_view line) { warned += line; }, LogLevel::Warning);
+  for (const char* const preempt : {"swap", "auto", "recompute"}) {
+    warned.clear();
+    nlohmann::json spec = {{"workload", "closed"}, {"preempt", preempt}};
+    static_cast<void>(parse_sim_spec(spec.dump()));
+    const std::string expected = fmt::format("preempt is {}, but host_kv_blocks is 0", preempt);
+    EXPECT_EQ(warned.starts_with(expected), preempt != std::string_view("recompute")) << warned;
+    spec["host_kv_blocks"] = 8;
+    warned.clear();
+    static_cast<void>(parse_sim_spec(spec.dump()));
+    EXPECT_EQ(warned, "");
+  }
+  set_log_sink({}, LogLevel::Error);
 }
 
 TEST(Simulation, AKeyIsGivenUnderOneName) {

@@ -14,6 +14,8 @@ namespace {
 // Okabe and Ito's palette: told apart by everybody.
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                  "#e69f00", "#56b4e9", "#8a8a8a", "#8a8a00"};
+// Of a timeline's sequences: without vermillion, which looks like the red of who was preempted.
+constexpr std::array kRowColours = {kColours[0], kColours[2], kColours[3], kColours[4], kColours[5]};
 constexpr double kWidth = 640.0, kHeight = 300.0, kLeft = 70.0, kRight = 20.0, kTop = 30.0, kBottom = 45.0;
 
 // A round step that cuts `range` into about five.
@@ -254,7 +256,7 @@ std::string svg_of(const Timeline& timeline, int32_t rows) {
     svg += fmt::format(
         "<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' fill='{}'><title>sequence {}</title></rect>",
         at(prefilled), top, std::max(at(interval.end) - at(prefilled) - 0.3, 0.2), row_height - 0.5,
-        interval.preempted ? "#d62728" : kColours[interval.sequence % 6], interval.sequence);
+        interval.preempted ? "#d62728" : kRowColours[interval.sequence % kRowColours.size()], interval.sequence);
   }
   return svg + "</svg>\n";
 }

@@ -23,6 +23,12 @@ void simulate_into(const char* spec_json, Simulated& run) {
       run_simulation(spec.options, load_workload(spec), SteadyClock(), {.trace = &run.timeline, .progress = {}});
 }
 
+int64_t count_of(std::string_view html, std::string_view text) {
+  int64_t found = 0;
+  for (size_t at = html.find(text); at != std::string::npos; at = html.find(text, at + 1)) ++found;
+  return found;
+}
+
 TEST(Timeline, RowsAndStepsOfFourRequests) {
   Simulated run;
   simulate_into(R"({"workload": "lengths=50,60,400,80", "max_num_seqs": 4, "device": "unit", "overlap": "off"})", run);
@@ -107,16 +113,21 @@ TEST(HtmlReport, IsOneFileWithNothingFromOutside) {
   EXPECT_NE(html.find("a &lt;b> &amp; c"), std::string::npos);
   EXPECT_EQ(html.find("src="), std::string::npos);
   EXPECT_EQ(html.find("href="), std::string::npos);
-  const auto count = [&](std::string_view text) {
-    size_t found = 0;
-    for (size_t at = html.find(text); at != std::string::npos; at = html.find(text, at + 1)) ++found;
-    return found;
-  };
+  const auto count = [&](std::string_view text) { return count_of(html, text); };
   EXPECT_EQ(count("<svg"), count("</svg>"));
-  EXPECT_EQ(count("<svg"), 6U);  // two latency plots, KV use of both, a timeline and its load
-  EXPECT_EQ(count("KV grew from"), 2U);
-  EXPECT_GE(count("<title>sequence"), 30U);
+  EXPECT_EQ(count("<svg"), 6);  // two latency plots, KV use of both, a timeline and its load
+  EXPECT_EQ(count("KV grew from"), 2);
+  EXPECT_GE(count("<title>sequence"), 30);
   EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST(HtmlReport, RedAloneMeansPreempted) {
+  Simulated run;
+  simulate_into(R"({"workload": "closed,requests=10,prompt=32,output=300", "device": "unit", "kv_blocks": 64})", run);
+  const ReportRun runs[] = {{"one", &run.result, &run.timeline}};
+  const std::string html = html_report("title", runs);
+  EXPECT_EQ(count_of(html, "fill='#d62728'><title>sequence"), run.result.scheduler.preemptions);
+  EXPECT_EQ(count_of(html, "fill='#d55e00'><title>sequence"), 0);  // vermillion
 }
 
 TEST(HtmlReport, EmptyPlotsAreDrawn) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,22 +26,20 @@ int report(std::string_view message, int status) {
 // All that was printed so far has gone out.
 bool output_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good(); }
 
-// What is wrong with the command's name; empty when nothing is.
-std::string command_mistake(const CLI::App& app, int argc, const char* const* argv) {
-  const std::string_view given = argc > 1 ? argv[1] : "";
+// What is wrong with the names of a command and of its commands; empty when nothing is.   words: behind `name`.
+std::string command_mistake(const CLI::App& app, const std::string& name, std::span<const char* const> words) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty()) return "";
+  const std::string given = words.empty() ? "" : words.front();
   std::string known;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == given) return "";
+  for (const CLI::App* command : commands) {
+    if (command->get_name() == given) return command_mistake(*command, name + " " + given, words.subspan(1));
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  if (app.get_option_no_throw(std::string(given)) != nullptr) return "";
-  if (given.starts_with("-")) {
-    return fmt::format("unknown option '{}'; see: inflight --help", given);
-  }
-  if (given.empty()) {
-    return fmt::format("no command given; one of: {}; see: inflight --help", known);
-  }
-  return fmt::format("unknown command '{}'; one of: {}; see: inflight --help", given, known);
+  if (app.get_option_no_throw(given) != nullptr) return "";
+  if (given.starts_with("-")) return fmt::format("unknown option '{}'; see: {} --help", given, name);
+  if (given.empty()) return fmt::format("no command given; one of: {}; see: {} --help", known, name);
+  return fmt::format("unknown command '{}'; one of: {}; see: {} --help", given, known, name);
 }
 
 // "inflight bench serve": the command as far as it was understood.
@@ -71,7 +70,8 @@ int main(int argc, char** argv) {
   inflight::cli::add_calibrate_command(app);
   inflight::cli::add_replay_command(app);
   inflight::cli::add_explain_command(app);
-  if (const std::string mistake = command_mistake(app, argc, argv); !mistake.empty()) {
+  const auto words = std::span<const char* const>(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0);
+  if (const std::string mistake = command_mistake(app, app.get_name(), words); !mistake.empty()) {
     return report(mistake, 2);
   }
   inflight::cli::log_to_stderr(INFLIGHT_LOG_WARNING);

@@ -160,6 +160,9 @@ class Program(Folder):
     def test_usage_mistakes(self):
         self.bad(2, "no command given; one of: ")
         self.bad(2, "unknown command 'foo'; one of: ", "foo")
+        self.bad(2, "no command given; one of: list, check", "plugin")
+        self.bad(2, "unknown command 'foo'; one of: list, check, lock, new, replay; see: inflight plugin --help", "plugin", "foo")
+        self.bad(2, "unknown option '--foo'; see: inflight bench --help", "bench", "--foo")
         self.bad(2, "unknown option '--foo'", "--foo")
         self.assertIn("inspect", self.good("--help"))
 

@@ -11,12 +11,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <new>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "plugin_host/check_tests.h"
+#include "plugin_host/plugin_file.h"
 
 namespace inflight {
 namespace {
@@ -160,9 +160,7 @@ void note_progress(CheckContext& context, const inflight_policy_t& policy, const
 
 std::vector<CheckResult> check_plugin(const CheckOptions& options,
                                       const std::function<void(const CheckResult&)>& on_result) {
-  if (!std::filesystem::is_regular_file(options.path)) {
-    fail(ErrorCode::NotFound, "{}: no such plugin file", options.path);
-  }
+  require_plugin_file(options.path);
   const auto tests = all_tests();
   for (const std::string& group : options.only) {
     if (std::ranges::none_of(tests, [&](const CheckTest& test) { return group == test.group; })) {

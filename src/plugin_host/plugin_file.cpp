@@ -142,11 +142,16 @@ void require_trusted_file(const std::string& file, const std::string& what) {
 
 std::string sha256_of_file(const std::string& path) { return sha256_of(read_whole(path)); }
 
-LoadedFile load_plugin_file(const std::string& path) {
+void require_plugin_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail(ErrorCode::Plugin, "{}: is a folder, allowed: a plugin file", path);
   if (std::filesystem::exists(path) && !path.ends_with(kPluginSuffix)) {
     fail(ErrorCode::Plugin, "{}: plugin files are named *{}", path, kPluginSuffix);
   }
   if (!std::filesystem::is_regular_file(path)) fail(ErrorCode::NotFound, "{}: no such plugin file", path);
+}
+
+LoadedFile load_plugin_file(const std::string& path) {
+  require_plugin_file(path);
   require_trusted_file(path, "plugin");
   const std::vector<std::byte> bytes = read_whole(path);
   LoadedFile file;

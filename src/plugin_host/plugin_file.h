@@ -21,6 +21,9 @@ struct LoadedFile {
   CodeRange code;  // of the entry symbol's object
 };
 
+// It is there and named like one.   ERRORS: NotFound, Plugin.
+void require_plugin_file(const std::string& path);
+
 // Checks owner and mode of the file and of every folder above it, plugins.lock, then loads.
 // ERRORS: NotFound, Plugin (says what is wrong).
 [[nodiscard]] LoadedFile load_plugin_file(const std::string& path);

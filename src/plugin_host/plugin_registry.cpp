@@ -112,7 +112,10 @@ PluginRegistry::Found PluginRegistry::search_locked(const PolicySpec& spec, uint
 PluginRegistry::Found PluginRegistry::find_locked(const PolicySpec& spec, uint32_t kind) {
   const Found found = search_locked(spec, kind);
   if (found.policy != nullptr) return found;
-  if (is_path(spec)) fail(ErrorCode::NotFound, "{} holds no {} {}", spec.name, kind_name(kind), spec.member);
+  if (is_path(spec)) {
+    fail(ErrorCode::NotFound, "{} holds no {}{}{}", spec.name, kind_name(kind), spec.member.empty() ? "" : " ",
+         spec.member);
+  }
   std::string known;
   for (const auto& module : builtin_) {
     for (const inflight_policy_t* policy : module->policies()) {

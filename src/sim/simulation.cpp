@@ -108,7 +108,7 @@ class Simulation {
  private:
   void check_wall_limit() const {
     if (options_.wall_limit == kNoDeadline || wall_.now() - wall_begin_ < options_.wall_limit) return;
-    fail(ErrorCode::InvalidArgument, "the simulation takes longer than {} s (wall_limit_s): give it less to do",
+    fail(ErrorCode::InvalidArgument, "the simulation takes longer than {:g} s (wall_limit_s): give it less to do",
          static_cast<double>(options_.wall_limit) * 1e-9);
   }
 

@@ -101,7 +101,7 @@ class Spec {
     const std::string_view head = text.substr(0, text.find(','));
     const std::string_view kind_name = head.substr(0, head.find('='));
     const auto kind = std::ranges::find(kKinds, kind_name, &Kind::name);
-    if (kind == kKinds.end() || (kind_name == "lengths") != (head.size() > kind_name.size())) {
+    if (kind == kKinds.end() || (kind_name != "lengths" && head.size() > kind_name.size())) {
       std::string names;
       for (const Kind& known : kKinds) names += std::string(names.empty() ? "" : ", ") + known.name;
       fail(ErrorCode::InvalidArgument, "workload '{}' is unknown, allowed: {} (lengths=N,N,...)", head, names);
@@ -116,10 +116,12 @@ class Spec {
   }
 
   [[nodiscard]] const std::string& text(const char* key) const { return values_.at(key); }
-  [[nodiscard]] double number(const char* key, double low, double high) const {
+  // words: what else the key may be.
+  [[nodiscard]] double number(const char* key, double low, double high, const char* words = "") const {
     const auto value = parse_number(text(key));
     if (!value || !(*value >= low && *value <= high)) {
-      fail(ErrorCode::InvalidArgument, "workload key {} is '{}', allowed: {} to {}", key, text(key), low, high);
+      fail(ErrorCode::InvalidArgument, "workload key {} is '{}', allowed: {}{} to {}", key, text(key), words, low,
+           high);
     }
     return *value;
   }
@@ -271,11 +273,11 @@ class Generator {
     if (predict == "oracle") {
       predict_sigma_ = 0.0;
     } else if (predict != "none") {
-      predict_sigma_ = spec_.number("predict", 0.0, 10.0);
+      predict_sigma_ = spec_.number("predict", 0.0, 10.0, "none, oracle, ");
     }
     workload_.name = text;
     workload_.seed = seed_;
-    if (spec_.text("acceptance") != "none") workload_.acceptance = spec_.number("acceptance", 0.0, 1.0);
+    if (spec_.text("acceptance") != "none") workload_.acceptance = spec_.number("acceptance", 0.0, 1.0, "none, ");
     if (branches_ > 1 && turns_ > 1) {
       fail(ErrorCode::InvalidArgument, "workload '{}' has branches and turns, allowed: one of them", text);
     }

@@ -152,6 +152,7 @@ def check_errors():
         (["sim", "--workload", "closed,requests=60,prompt=20000,output=1", "--device", "unit,pair_ns=1e9"],
          "the simulation goes beyond 4000000000 s of virtual time"),
         (["tune-limits", "--workload", "closed", "--itl-p95-ms", -5], "itl_p95_ms is -5, allowed: 0 (whatever) or more"),
+        (["sim", "--workload", "closed", "--wall-limit-s", "0.0000001"], "takes longer than 1e-07 s"),
         (["plugin", "check", "x.ifp.so", "--seed", "1.5"], "--seed: Value 1.5 not in range 0 to 9223372036854775807"),
         (["plugin", "check", "x.ifp.so", "--seed", 10**30], "not in range 0 to 9223372036854775807"),
         (["bench", "workload", "--trace", "x", "--trace-speed", -1], "not in range 0.000000 to 1000000000.000000"),
@@ -164,6 +165,8 @@ def check_errors():
         assert "is '-1', allowed: 0 or more" in run("sim", "--workload", "closed", flag, -1, status=2), flag
     assert "the COUNT of 'rate=1:8:0' is 0, allowed: 2 to 1000" in run(
         "sim", "--workload", "closed", "--compare", "rate=1:8:0", status=2)
+    for command in (["sim", "--workload", "closed", "--policy"], ["plugin", "check"]):
+        assert "/tmp/: is a folder, allowed: a plugin file" in run(*command, "/tmp/", status=1)
     assert "/etc/passwd is no recording" in run("replay", "/etc/passwd", status=1)
     assert "--trace excludes TRACE" in run("doctor", "a.rec", "--trace", "b.rec", status=2)
     assert "No such file" in run("sim", "--trace", "/nowhere.csv", status=1)

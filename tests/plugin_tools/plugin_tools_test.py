@@ -180,6 +180,8 @@ class PluginTools(unittest.TestCase):
         done = run(PROGRAM, "plugin", "check", f"{plugin}#nosuch")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, r"^\S*: .*faulty_evict.ifp.so holds no policy 'nosuch', but: faulty-rank, faulty-pick\n$")
+        done = run(PROGRAM, "sim", "--workload", "closed", "--policy", str(plugin))
+        self.assertTrue(done.stderr.endswith("faulty_evict.ifp.so holds no scheduling policy\n"), done.stderr)
 
     def test_lock_pins_files(self):
         folder = self.root / "locked"

@@ -110,7 +110,7 @@ TEST(Workload, PredictionsAreRightAsOftenAsAsked) {
   tokens[4] = kSimEndToken;
   EXPECT_EQ(early.prediction(0), tokens);
   EXPECT_FALSE(make_workload("closed").acceptance.has_value());
-  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "workload key acceptance is '1.5', allowed: 0 to 1",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "workload key acceptance is '1.5', allowed: none, 0 to 1",
                         [] { static_cast<void>(make_workload("closed,acceptance=1.5")); });
 }
 
@@ -243,7 +243,9 @@ TEST(Workload, MistakesAreNamed) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, text, [&] { static_cast<void>(make_workload(spec)); });
   };
   expect("workload 'unimodal' is unknown, allowed: lengths, bimodal", "unimodal");
-  expect("workload 'lengths' is unknown", "lengths");
+  expect("workload 'poisson=3' is unknown, allowed: lengths, bimodal", "poisson=3");
+  expect("workload 'lengths' names no length, allowed: lengths=N,N", "lengths");
+  expect("workload key predict is 'who', allowed: none, oracle, 0 to 10", "poisson,predict=who");
   expect("workload 'lengths=' names no length, allowed: lengths=N,N", "lengths=");
   expect("part of output 'mix:0.8:10-50' is '', allowed: N, LOW-HIGH", "bimodal,output=mix:0.8:10-50");
   expect("workload length '0' in 'lengths=50,0', allowed: 1 to", "lengths=50,0");

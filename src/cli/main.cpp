@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -23,8 +26,13 @@ int report(std::string_view message, int status) {
   return status;
 }
 
-// All that was printed so far has gone out.
-bool output_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good(); }
+constexpr std::string_view kOutputLost = "cannot write to standard output";
+
+// 0 when all that was printed so far has gone out.
+int written() {
+  if (std::fflush(stdout) != 0) return report(fmt::format("{}: {}", kOutputLost, std::strerror(errno)), 1);
+  return std::ferror(stdout) == 0 && std::cout.flush().good() ? 0 : report(kOutputLost, 1);
+}
 
 // What is wrong with the names of a command and of its commands; empty when nothing is.   words: behind `name`.
 std::string command_mistake(const CLI::App& app, const std::string& name, std::span<const char* const> words) {
@@ -77,21 +85,23 @@ int main(int argc, char** argv) {
   inflight::cli::log_to_stderr(INFLIGHT_LOG_WARNING);
   try {
     app.parse(argc, argv);
-    if (!output_written()) return report("cannot write to standard output", 1);
+    return written();
   } catch (const CLI::RuntimeError& error) {  // the command has told why
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       app.exit(error);
-      return output_written() ? 0 : report("cannot write to standard output", 1);
+      return written();
     }
     return report(fmt::format("{}; see: {} --help", inflight::cli::mistake_text(error), understood_command(app)), 2);
   } catch (const inflight::Error& error) {
     return report(error.what(), error.code() == inflight::ErrorCode::InvalidArgument ? 2 : 1);
   } catch (const inflight::Failure& error) {  // from the C interface
     return report(error.what(), error.status() == INFLIGHT_ERROR_INVALID_ARGUMENT ? 2 : 1);
+  } catch (const std::system_error& error) {  // fmt's, from standard output alone: it says no more than "file"
+    return report(std::ferror(stdout) == 0 ? error.what() : fmt::format("{}: {}", kOutputLost, error.code().message()),
+                  1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }
-  return 0;
 }

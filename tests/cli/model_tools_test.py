@@ -167,10 +167,11 @@ class Program(Folder):
         self.assertIn("inspect", self.good("--help"))
 
     def test_full_standard_output(self):
-        with open("/dev/full", "wb") as full:
-            done = subprocess.run([PROGRAM, "inspect", DEMO], stdout=full, stderr=subprocess.PIPE, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b"No space left", done.stderr)
+        for words in (["inspect", DEMO], ["run", "--print-config"], ["sim", "--workload", "closed"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, b"inflight: cannot write to standard output: No space left on device\n", words)
 
     def test_demo_model_of_an_installed_program(self):
         program = self.folder / "bin/inflight"

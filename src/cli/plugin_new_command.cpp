@@ -4,7 +4,6 @@
 
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "cli/plugin_commands.h"
 #include "cli/plugin_templates.h"
+#include "sim/text_file.h"
 
 namespace inflight::cli {
 namespace {
@@ -63,12 +63,6 @@ std::string filled(std::string text, const std::vector<std::pair<std::string, st
   return text;
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << text;
-  if (!stream.flush()) fail(ErrorCode::Io, "{}: cannot be written", path.string());
-}
-
 void run_new(const NewOptions& options) {
   require_name(options.name);
   const bool evicts = options.kind == "evict", is_c = options.lang == "c";
@@ -94,7 +88,14 @@ void run_new(const NewOptions& options) {
   const std::string policy = fmt::format("{}.{}", evicts ? "evict" : "sched", options.lang);
   const std::pair<std::string, std::string> files[] = {
       {source, policy}, {"CMakeLists.txt", "CMakeLists.txt"}, {"Makefile", "Makefile"}, {"README.md", "README.md"}};
-  for (const auto& [file, from] : files) write(folder / file, filled(std::string(template_text(from)), values));
+  try {
+    for (const auto& [file, from] : files) {
+      write_text_file((folder / file).string(), filled(std::string(template_text(from)), values));
+    }
+  } catch (const Error&) {
+    std::filesystem::remove_all(folder, error);  // so that it can be tried again
+    throw;
+  }
   fmt::print("{}: {}, CMakeLists.txt, Makefile, README.md; next: cd {} && make check\n", folder.string(), source,
              folder.string());
 }

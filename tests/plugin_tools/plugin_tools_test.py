@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -182,6 +183,17 @@ class PluginTools(unittest.TestCase):
         self.assertRegex(done.stderr, r"^\S*: .*faulty_evict.ifp.so holds no policy 'nosuch', but: faulty-rank, faulty-pick\n$")
         done = run(PROGRAM, "sim", "--workload", "closed", "--policy", str(plugin))
         self.assertTrue(done.stderr.endswith("faulty_evict.ifp.so holds no scheduling policy\n"), done.stderr)
+
+    def test_a_full_disk_leaves_no_folder(self):
+        folder = self.root / "full"
+
+        def small_disk():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        done = subprocess.run([PROGRAM, "plugin", "new", "full", "--into", folder], capture_output=True, text=True, check=False,
+                              preexec_fn=small_disk, restore_signals=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, f"inflight: {folder}/full.cpp: File too large\n")
+        self.assertFalse(folder.exists())
 
     def test_lock_pins_files(self):
         folder = self.root / "locked"

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/math.h"
 #include "base/memory_limit.h"
 #include "device/program.h"
@@ -209,10 +208,7 @@ ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
   config.sliding_window = spec_.sliding_window;
   config.max_loras = options_.max_loras;
   config.validate(longest);
-  if (config.preempt != PreemptMode::Recompute && config.host_blocks == 0) {
-    log(LogLevel::Warning, "preempt is {}, but host_kv_blocks is 0: preempted sequences are computed again",
-        to_string(config.preempt));
-  }
+  config.warn_of_no_effect();
   return executor;
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace inflight {
 namespace {
@@ -72,6 +73,13 @@ void SchedulerConfig::validate(int64_t longest) const {
     fail(ErrorCode::InvalidArgument,
          "max_num_batched_tokens is {}, allowed: at least max_num_seqs ({}), so that every running sequence can decode",
          max_num_batched_tokens, max_num_seqs);
+  }
+}
+
+void SchedulerConfig::warn_of_no_effect() const {
+  if (preempt != PreemptMode::Recompute && host_blocks == 0) {
+    log(LogLevel::Warning, "preempt is {}, but host_kv_blocks is 0: preempted sequences are computed again",
+        to_string(preempt));
   }
 }
 

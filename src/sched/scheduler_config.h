@@ -85,6 +85,9 @@ struct SchedulerConfig {
   // exceed it.
   // ERRORS: InvalidArgument naming the field, the value and the range.
   void validate(int64_t longest) const;
+
+  // Logs a warning for each field that another one leaves without effect.
+  void warn_of_no_effect() const;
 };
 
 }  // namespace inflight

@@ -10,7 +10,6 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "plugin_host/plugin_config.h"
 #include "sched/speculative_config.h"
 #include "sim/parse_number.h"
@@ -225,10 +224,7 @@ SimSpec read_sim_spec(const Json& object) {
   config.preempt_victim = values.name("preempt_victim", parse_victim_rule);
   config.host_blocks = values.integer("host_kv_blocks");
   config.host_cache_blocks = values.integer("host_cache_blocks");
-  if (config.preempt != PreemptMode::Recompute && config.host_blocks == 0) {
-    log(LogLevel::Warning, "preempt is {}, but host_kv_blocks is 0: preempted sequences are computed again",
-        to_string(config.preempt));
-  }
+  config.warn_of_no_effect();
   config.max_loras = values.integer("max_loras");
   if (const std::string& json = values.text("speculative_config"); !json.empty()) read_speculative_config(json, config);
   if (values.text("priority_preemption_threshold") != "none") {

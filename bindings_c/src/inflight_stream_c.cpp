@@ -17,7 +17,6 @@ namespace {
 void end_by_stop_string(inflight::StreamBatch& batch) {
   batch.finish = inflight::FinishReason::Stop;
   batch.stop_token.reset();
-  batch.error.clear();
 }
 
 // The text of what just came, into stream.text. The token that ended the answer has none unless asked for; what waits
@@ -73,7 +72,8 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.token_count = batch.tokens.size();
   event.text = stream.text.c_str();
   event.text_length = stream.text.size();
-  stream.error = inflight::one_line(batch.error);
+  const bool failed = batch.finish == inflight::FinishReason::Error || batch.finish == inflight::FinishReason::Abort;
+  stream.error = failed ? inflight::one_line(batch.error) : std::string();  // else of what came behind its end
   event.error = stream.error.empty() ? nullptr : stream.error.c_str();
   if (batch.finish == inflight::FinishReason::Error)
     event.error_status = static_cast<inflight_status_t>(batch.error_code);

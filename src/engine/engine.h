@@ -224,6 +224,7 @@ class Engine {
   void on_hang(TimeNs passed);  // the watchdog's thread
   // Ends all requests and fails all waiting commands, those of the inbox included; after Error the engine accepts
   // nothing more.
+  void note_failure(const std::string& why);
   void end_all(FinishReason reason, const std::string& why);
 
   // A sequence's stream and what its metrics need; by slot.

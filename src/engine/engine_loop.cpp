@@ -433,25 +433,31 @@ void Engine::run() {
   }
 }
 
-void Engine::end_all(FinishReason reason, const std::string& why) {
-  if (reason == FinishReason::Error) publish_stats();
+// Nothing is taken in any more; to the figures, what there is has failed.
+void Engine::note_failure(const std::string& why) {
+  publish_stats();
   {
     const std::scoped_lock lock(mutex_);
-    if (reason == FinishReason::Error) {
-      failure_ = "the engine has failed: " + why;
-      SchedulerStats& requests = stats_.scheduler;
-      requests.requests_failed += sequence_count_;
-      requests.requests_added = requests.requests_finished + requests.requests_aborted + requests.requests_failed;
-      stats_.waiting = stats_.compiling = stats_.running = inbox_sequences_ = 0;
-      stats_.queued_tokens = inbox_tokens_ = 0;
-      metrics_.count_ended(reason, sequence_count_);
-    }
+    failure_ = "the engine has failed: " + why;
+    SchedulerStats& requests = stats_.scheduler;
+    requests.requests_failed += sequence_count_;
+    requests.requests_added = requests.requests_finished + requests.requests_aborted + requests.requests_failed;
+    stats_.waiting = stats_.compiling = stats_.running = inbox_sequences_ = 0;
+    stats_.queued_tokens = inbox_tokens_ = 0;
+    metrics_.count_ended(FinishReason::Error, sequence_count_);
+  }
+  log(LogLevel::Error, "the engine has failed: {}", why);
+}
+
+void Engine::end_all(FinishReason reason, const std::string& why) {
+  if (reason == FinishReason::Error) note_failure(why);
+  {
+    const std::scoped_lock lock(mutex_);
     std::ranges::move(inbox_, std::back_inserter(commands_));
     inbox_.clear();
     sequence_count_ = 0;
     changed_.notify_all();
   }
-  if (reason == FinishReason::Error) log(LogLevel::Error, "the engine has failed: {}", why);
   std::set<OutputStream*> streams;  // the command that failed may have left its own in several places
   for (; executing_ < commands_.size(); ++executing_) {
     Command& command = commands_[executing_];

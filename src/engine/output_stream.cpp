@@ -91,7 +91,7 @@ void OutputStream::push_finish_to_all(const Finish& finish) {
 // Whatever ended it meanwhile: a choice that its EndRule has ended ends by that.
 void OutputStream::finish_choice(Choice& choice, const Finish& finish) {
   StreamBatch& pending = choice.pending;
-  pending.error = choice.ended_by_rule ? std::string() : finish.error;
+  pending.error = finish.error;
   pending.error_code = finish.error_code;
   pending.stop_token = choice.ended_by_rule ? std::nullopt : finish.stop_token;
   pending.preemption_count = finish.preemption_count;

@@ -10,9 +10,8 @@
 //                 middle of malloc or of host code, where a lock would stay taken. After kCutTriesLast tries it jumps
 //                 from wherever it is. A call that returns after the first signal (which ends a sleep) is as late.
 //
-//   ends the process  exit() and quick_exit() on this thread: a log line says which policy and op, the status is 1.
-//   Nothing
-//                 sees _exit().
+//   ends it all   exit() and quick_exit() on this thread end the process: a log line says which policy and op, the
+//                 status is 1. Nothing sees _exit().
 //
 // What the function had in hand (memory, locks of its own) is lost, and what it overwrote before it crashed stays
 // overwritten: containment is best effort, enough to end a run in good order. docs/decisions/0020 has why.

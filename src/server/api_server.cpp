@@ -436,9 +436,8 @@ void ApiServer::check_dimensions(const GenerationRequest& request) const {
 }
 
 void ApiServer::check_room(const GenerationRequest& request, unsigned endpoint) const {
-  const size_t count =
-      request.prompts.size() * static_cast<size_t>(std::max({1, request.params.n, request.params.best_of}));
-  const size_t most = info_["limits"]["sequences_max"];
+  const int64_t count = request.sequence_count();
+  const int64_t most = info_["limits"]["sequences_max"];
   if (request.prompts.size() < 2 || count <= most) return;  // of one prompt the engine says it
   const char* const field = content_field(endpoint);
   throw ApiError(400,

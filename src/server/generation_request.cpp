@@ -64,7 +64,6 @@ void read_tools(GenerationRequest& request) {
   if (request.structured_by.empty()) request.structured_by = "tools";
 }
 
-// Prompts times answers, those of best_of that are dropped included.
 void check_choices(const GenerationRequest& request) {
   const inflight_request_params_t& params = request.params;
   if (params.best_of != 0 && params.best_of < params.n) {
@@ -75,7 +74,7 @@ void check_choices(const GenerationRequest& request) {
     throw ApiError(400, "'best_of' above 'n' cannot be streamed: all answers must be complete first", "best_of");
   }
   const int32_t each = std::max(params.n, params.best_of);
-  const auto count = static_cast<int64_t>(std::max<size_t>(request.prompts.size(), 1)) * each;
+  const int64_t count = request.sequence_count();
   if (count > kChoicesMax) {
     throw ApiError(400,
                    fmt::format("{} prompts with {} = {} make {} answers, at most {} are allowed",

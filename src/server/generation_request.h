@@ -3,6 +3,7 @@
 // /v1/messages and /v1/embeddings.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -85,6 +86,11 @@ struct GenerationRequest {
   bool continue_final_message = false;  // vLLM's: the answer goes on with the last message
 
   Json echoed = Json::object();  // responses: fields that the answer repeats
+
+  // Prompts times answers, those of best_of that are dropped included.
+  [[nodiscard]] int64_t sequence_count() const {
+    return static_cast<int64_t>(std::max<size_t>(prompts.size(), 1)) * std::max(params.n, params.best_of);
+  }
 };
 
 // Reads a request body for one endpoint.

@@ -21,6 +21,7 @@ constexpr double kInt32Max = 2147483647.0;
 constexpr double kTimeMsMax = 1e9;
 constexpr double kTokensMax = 1 << 24;
 constexpr double kTenantsMax = 4096;  // of the C interface
+
 // In the schemas, $NAME stands for a number of the model, see SchemaLimits.
 constexpr std::string_view kPromptSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
@@ -282,7 +283,7 @@ constexpr Field kFields[] = {
            R"({"type": "object", "maxProperties": 1, "additionalProperties": false, "properties": {
                "json": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},
                "regex": {"type": "string", "minLength": 1}, "grammar": {"type": "string", "minLength": 1},
-               "choice": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+               "choice": {"type": "array", "minItems": 1, "maxItems": 1024, "items": {"type": "string", "minLength": 1}},
                "json_object": {"type": "boolean"}}})",
            "vLLM's: the whole answer follows a JSON Schema, a regular expression, a GBNF grammar, or is one of some "
            "texts"),

@@ -37,8 +37,8 @@ std::string text_of(Engine& engine, const Json& body) {
   return text->get<std::string>();
 }
 
-// With the texts of control tokens, as vLLM and llama-server give it.
-std::string text_of(Engine& engine, const std::vector<int32_t>& ids) {
+// As vLLM and llama-server give it.
+std::string text_with_control_tokens(Engine& engine, const std::vector<int32_t>& ids) {
   std::string text;
   for (const int32_t id : ids) text += engine.token_text(id);
   // SentencePiece puts a space before a text.
@@ -82,7 +82,7 @@ std::string detokenize_answer(Engine& engine, const std::string& text, const Mod
   const Json* const tokens = find(body, "tokens");
   if (tokens == nullptr) throw ApiError(400, "'tokens' is missing: give an array of ids", "tokens");
   check_array("tokens", *tokens);
-  return to_text(Json{{"prompt", text_of(engine, read_ids("tokens", *tokens))}});
+  return to_text(Json{{"prompt", text_with_control_tokens(engine, read_ids("tokens", *tokens))}});
 }
 
 }  // namespace inflight::server

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -15,6 +16,7 @@ namespace inflight {
 namespace {
 
 constexpr const char* kLowUtilisation = "low_utilisation";
+constexpr const char *kAdapters = "adapters", *kPolicy = "policy";  // binding limits
 
 struct Wait {
   TimeNs arrival, scheduled;
@@ -105,14 +107,25 @@ std::optional<Finding> low_utilisation(const SimResult& result, const SchedulerC
       static_cast<double>(stats.backlog_used_slot_steps) / static_cast<double>(stats.backlog_slot_steps);
   if (stats.backlog_slot_steps > stats.slot_steps / 10 && filled < 0.7) {
     const bool fixed = config.batching == BatchingMode::Static || config.batching == BatchingMode::Dynamic;
-    return Finding{
+    const std::string limit = binding_limit(result);
+    Finding finding{
         kLowUtilisation,
         fmt::format("{:.0f} % of the {} slots worked while requests waited", 100 * filled, config.max_num_seqs),
-        fixed ? "--batching continuous"
-              : "a larger --max-num-batched-tokens, so that prompts enter faster; or fewer slots",
-        fixed ? std::vector<SimSetting>{{{"batching", "continuous"}}}
-              : std::vector{set("max_num_batched_tokens", 2 * int64_t{config.max_num_batched_tokens}),
-                            set("max_num_seqs", std::max(config.max_num_seqs / 2, 1))}};
+        "a larger --max-num-batched-tokens, so that prompts enter faster; or fewer slots",
+        {set("max_num_batched_tokens", 2 * int64_t{config.max_num_batched_tokens}),
+         set("max_num_seqs", std::max(config.max_num_seqs / 2, 1))}};
+    if (fixed) {
+      finding.knob = "--batching continuous";
+      finding.remedies = {{{"batching", "continuous"}}};
+    } else if (limit == kAdapters) {
+      finding.knob = "a larger --max-loras; 0: no limit";
+      finding.remedies = {set("max_loras", 0)};
+    } else if (limit == kPolicy) {
+      finding.knob =
+          fmt::format("a policy that admits whoever fits: --policy fcfs instead of {}", result.schedule_policy);
+      finding.remedies = {{{"schedule_policy", "fcfs"}}};
+    }
+    return finding;
   }
   const bool waits_for_slots = stats.backlog_slot_steps > stats.slot_steps / 2 && result.queue.p50 > result.e2e.p50 / 2;
   if (!waits_for_slots || result.kv_usage_max >= 0.5) return std::nullopt;
@@ -159,11 +172,15 @@ std::optional<Finding> overload(const std::vector<Wait>& waits, const SimOptions
   const double early = mean(0, tenth), late = mean(waits.size() - tenth, waits.size());
   const double span = static_cast<double>(waits.back().arrival - waits.front().arrival) * 1e-9;
   if (late <= early + 0.1 * span) return std::nullopt;
+  SimSetting more_replicas = set("replicas", 2 * options.replicas);  // of both pools, where there are two
+  if (options.prefill_replicas > 0) {
+    more_replicas.emplace_back("prefill_replicas", std::to_string(2 * options.prefill_replicas));
+  }
   return Finding{
       "overload",
       fmt::format("the first tenth waits {:.1f} s, the last {:.1f} s: arrivals outrun the service", early, late),
       "more --replicas, or a queue limit that rejects early",
-      {set("replicas", 2 * options.replicas), set("max_num_queued_reqs", options.setup.config.max_num_seqs)}};
+      {more_replicas, set("max_num_queued_reqs", options.setup.config.max_num_seqs)}};
 }
 
 // Nothing where the setting goes beyond what is allowed.
@@ -191,13 +208,21 @@ std::string binding_limit(const SimResult& result) {
   const auto refused = [&](AdmissionResult reason) { return stats.admissions[static_cast<size_t>(reason)]; };
   const int64_t kv = refused(AdmissionResult::OutOfMemory) + stats.preemptions;
   const int64_t budget = refused(AdmissionResult::NoTokenBudget) + refused(AdmissionResult::NoInputBudget);
+  const auto steps_of = [&](int64_t slot_steps) {
+    return stats.slot_steps > 0 ? stats.steps * slot_steps / stats.slot_steps : 0;
+  };
+  const int64_t backlog_steps = steps_of(stats.backlog_slot_steps);
+  // Of these two one step refuses many: they count for as many steps as their empty slots come to.
+  const int64_t empty_steps = steps_of(stats.backlog_slot_steps - stats.backlog_used_slot_steps);
+  const int64_t adapters = std::min(refused(AdmissionResult::NoAdapter), empty_steps);
+  const int64_t policy = std::min(refused(AdmissionResult::Policy), empty_steps);
   // Steps at whose end somebody waited though no gate refused anybody: all slots were taken, or the mode held them
   // back.
-  const int64_t backlog_steps = stats.slot_steps > 0 ? stats.steps * stats.backlog_slot_steps / stats.slot_steps : 0;
-  const int64_t slots = std::max<int64_t>(backlog_steps - kv - budget, 0);
+  const int64_t slots = std::max<int64_t>(backlog_steps - kv - budget - std::max(adapters, policy), 0);
   if (backlog_steps * 20 >= stats.steps) {  // somebody waits in a twentieth of the steps
-    if (kv >= budget && kv >= slots) return "kv";
-    return budget >= slots ? "budget" : "slots";
+    constexpr const char* kNames[] = {"kv", "budget", kAdapters, kPolicy, "slots"};
+    const std::array steps = {kv, budget, adapters, policy, slots};
+    return kNames[std::ranges::max_element(steps) - steps.begin()];
   }
   return result.device_busy_share > 0.9 ? "compute" : "arrivals";
 }

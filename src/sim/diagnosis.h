@@ -22,8 +22,9 @@ struct Finding {
   std::string knob;      // what to change
   std::vector<SimSetting> remedies{};  // changes of that kind that a simulation can try
 };
-// What held the run back most: "kv" (blocks), "slots" (max_num_seqs), "budget" (tokens of a step),
-// "compute" (the device, with all of these to spare) or "arrivals" (there was not more to do).
+// What held the run back most: "kv" (blocks), "slots" (max_num_seqs), "budget" (tokens of a step), "adapters"
+// (max_loras), "policy" (it said no), "compute" (the device, with all of these to spare) or "arrivals" (there was not
+// more to do).
 [[nodiscard]] std::string binding_limit(const SimResult& result);
 
 [[nodiscard]] std::vector<Finding> diagnose(const SimResult& result, const SimOptions& options);

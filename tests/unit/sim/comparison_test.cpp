@@ -186,6 +186,23 @@ TEST(Diagnosis, TriesWhatItAdvises) {
   EXPECT_FALSE(overloaded[0].trials[1].mends);
   EXPECT_GT(overloaded[0].trials[1].result.rejected, 0);
 
+  // Two pools are doubled together: of more decoders alone the prompts would have nothing.
+  const auto pools = examined(
+      R"({"workload": "poisson,rate=5,requests=200", "device": "pocl-135m", "replicas": 2, "prefill_replicas": 1})");
+  const auto outrun = std::ranges::find(pools, "overload", [](const Examined& one) { return one.finding.problem; });
+  ASSERT_NE(outrun, pools.end());
+  EXPECT_EQ(outrun->trials[0].setting, (SimSetting{{"replicas", "4"}, {"prefill_replicas", "2"}}));
+  EXPECT_TRUE(outrun->trials[0].mends);
+
+  // Slots that stand empty because requests with other adapters may not enter.
+  const auto adapted =
+      examined(R"({"workload": "closed,requests=120,prompt=16,output=200,adapters=6", "max_loras": 1})");
+  ASSERT_EQ(adapted.size(), 1U);
+  EXPECT_EQ(adapted[0].finding.problem, "low_utilisation");
+  ASSERT_EQ(adapted[0].trials.size(), 1U);
+  EXPECT_EQ(adapted[0].trials[0].setting, (SimSetting{{"max_loras", "0"}}));
+  EXPECT_TRUE(adapted[0].trials[0].mends);
+
   // A storage that is as large as the longest request needs, more than the profile says, is doubled from there.
   const auto full = examined(
       R"({"workload": "closed,requests=20,prompt=150000,output=10", "device": "pocl-135m", "max_num_batched_tokens": 4096})");
@@ -216,8 +233,17 @@ TEST(Diagnosis, NamesTheBindingLimit) {
   EXPECT_EQ(limit_of(R"({"workload": "closed,requests=200,prompt=512,output=2", "device": "unit",
                          "max_num_batched_tokens": 128, "kv_blocks": 20000})"),
             "budget");
+  EXPECT_EQ(limit_of(R"({"workload": "closed,requests=120,prompt=16,output=200,adapters=6", "max_loras": 1})"),
+            "adapters");
   EXPECT_EQ(limit_of(R"({"workload": "poisson,rate=0.01,requests=20", "device": "pocl-135m"})"), "arrivals");
   EXPECT_EQ(limit_of(R"({"workload": "closed,requests=8,prompt=16,output=400", "device": "pocl-135m"})"), "compute");
+  // No policy that ships says no: three quarters of the slots empty, somebody refused in every step.
+  SimResult refusing;
+  refusing.scheduler.steps = 100;
+  refusing.scheduler.slot_steps = refusing.scheduler.backlog_slot_steps = 800;
+  refusing.scheduler.backlog_used_slot_steps = 200;
+  refusing.scheduler.admissions[static_cast<size_t>(AdmissionResult::Policy)] = 5000;
+  EXPECT_EQ(binding_limit(refusing), "policy");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 namespace inflight {
@@ -58,31 +59,52 @@ Axis axis_of(const Plot& plot, std::vector<double> PlotSeries::* member, bool lo
   return {low, log ? high * 1.2 : high, log};
 }
 
+struct Tick {
+  double value;
+  std::string text;
+};
+
+std::vector<Tick> even_ticks(const Axis& axis) {
+  std::vector<Tick> ticks;
+  const double step = tick_of(axis.high - axis.low);
+  for (double value = std::ceil(axis.low / step) * step; value <= axis.high + 1e-9; value += step)
+    ticks.push_back({value, tick_text(value, step)});
+  return ticks;
+}
+
+// The powers of ten, each times every one of `factors`.
+std::vector<Tick> decade_ticks(const Axis& axis, std::initializer_list<double> factors) {
+  std::vector<Tick> ticks;
+  for (double power = std::pow(10.0, std::floor(std::log10(axis.low))); power <= axis.high; power *= 10.0) {
+    for (const double factor : factors) {
+      const double value = factor * power;
+      if (value >= axis.low && value <= axis.high) ticks.push_back({value, fmt::format("{:.4g}", value)});
+    }
+  }
+  return ticks;
+}
+
+// At least two, however short the range.
+std::vector<Tick> ticks_along(const Axis& axis) {
+  if (!axis.log) return even_ticks(axis);
+  std::vector<Tick> ticks = decade_ticks(axis, {1.0});
+  if (ticks.size() < 2) ticks = decade_ticks(axis, {1.0, 2.0, 5.0});
+  return ticks.size() < 2 ? even_ticks(axis) : ticks;
+}
+
 std::string ticks_of(const Axis& x, const Axis& y) {
   std::string svg;
   const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
-  const double x_step = tick_of(x.high - x.low);
-  for (double value = std::ceil(x.low / x_step) * x_step; value <= x.high + 1e-9; value += x_step) {
-    const double at = kLeft + x.at(value) * inner_width;
-    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>", at, kHeight - kBottom + 16,
-                       tick_text(value, x_step));
+  for (const Tick& tick : ticks_along(x)) {
+    svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>",
+                       kLeft + x.at(tick.value) * inner_width, kHeight - kBottom + 16, tick.text);
   }
-  std::vector<double> values;
-  const double y_step = tick_of(y.high - y.low);
-  if (y.log) {
-    for (double value = std::pow(10.0, std::ceil(std::log10(y.low))); value <= y.high; value *= 10.0)
-      values.push_back(value);
-  } else {
-    for (double value = std::ceil(y.low / y_step) * y_step; value <= y.high + 1e-9; value += y_step)
-      values.push_back(value);
-  }
-  for (const double value : values) {
-    const double at = kHeight - kBottom - y.at(value) * inner_height;
+  for (const Tick& tick : ticks_along(y)) {
+    const double at = kHeight - kBottom - y.at(tick.value) * inner_height;
     svg += fmt::format(
         "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#888' stroke-opacity='0.3'/><text x='{}' "
         "y='{:.1f}' text-anchor='end'>{}</text>",
-        kLeft, kWidth - kRight, at, at, kLeft - 6, at + 4,
-        y.log ? fmt::format("{:.4g}", value) : tick_text(value, y_step));
+        kLeft, kWidth - kRight, at, at, kLeft - 6, at + 4, tick.text);
   }
   return svg;
 }
@@ -211,6 +233,7 @@ std::string svg_of(const Plot& plot) {
     }
     const char* const dashes = s < kColours.size() ? "" : " stroke-dasharray='5 3'";
     svg += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.6'{}/>", points, colour, dashes);
+    if (series.name.empty()) continue;
     const double legend_x = kLeft + static_cast<double>(s % 3) * inner_width / 3.0,
                  legend_y = kHeight + 16.0 * static_cast<double>(s / 3);
     svg += fmt::format(

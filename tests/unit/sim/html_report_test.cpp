@@ -136,5 +136,33 @@ TEST(HtmlReport, EmptyPlotsAreDrawn) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
+// Numbers stand beside a logarithmic axis however short the range: powers of ten, else 1, 2 and 5 times these, else
+// equal steps.
+TEST(Report, LogarithmicAxesHaveNumbers) {
+  const auto numbers_of = [](double low, double high) {
+    const std::string svg =
+        svg_of({.title = "", .x_label = "", .y_label = "", .series = {{"", {0, 1}, {low, high}}}, .log_y = true});
+    std::string numbers;
+    constexpr std::string_view kMark = "text-anchor='end'>";
+    for (size_t at = svg.find(kMark); at != std::string::npos; at = svg.find(kMark, at + 1)) {
+      const size_t begin = at + kMark.size();
+      numbers += svg.substr(begin, svg.find('<', begin) - begin) + " ";
+    }
+    return numbers;
+  };
+  EXPECT_EQ(numbers_of(3, 300), "10 100 ");
+  EXPECT_EQ(numbers_of(12, 80), "20 50 ");
+  EXPECT_EQ(numbers_of(12, 15), "12 14 16 18 ");
+}
+
+TEST(Report, ASeriesWithoutANameHasNoLegend) {
+  const auto swatches = [](const char* name) {
+    return count_of(svg_of({.title = "", .x_label = "", .y_label = "", .series = {{name, {0, 1}, {1, 2}}}}),
+                    "stroke-width='4'");
+  };
+  EXPECT_EQ(swatches("one"), 1);
+  EXPECT_EQ(swatches(""), 0);
+}
+
 }  // namespace
 }  // namespace inflight

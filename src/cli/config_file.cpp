@@ -33,6 +33,12 @@ struct ConfigFlags {
   std::set<const CLI::Option*> from_file;
 };
 
+// "inflight bench latency"
+std::string full_name(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return (parent == nullptr ? "" : full_name(*parent) + " ") + command.get_name();
+}
+
 std::string long_name(const CLI::Option& option) { return option.get_lnames().front(); }
 
 // Whether the option may stand in a file.
@@ -50,20 +56,30 @@ toml::table read_toml(const std::string& path) {
   }
 }
 
+// How true and false are given to an option.
+struct TruthNames {
+  const char *yes = "true", *no = "false";
+};
+TruthNames truth_names(const CLI::Option& option) {
+  const bool switches = option.get_expected_min() == 0 && option.get_expected_max() > 0;  // --overlap, --overlap off
+  return switches ? TruthNames{"on", "off"} : TruthNames{};
+}
+
 // As on the command line. Nothing: it is no value of one.
-std::optional<std::string> scalar_text(const toml::node& node) {
+std::optional<std::string> scalar_text(const toml::node& node, const TruthNames& truth = {}) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::to_string(number->get());
   if (const auto* number = node.as_floating_point()) return fmt::to_string(number->get());
-  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  if (const auto* flag = node.as_boolean()) return flag->get() ? truth.yes : truth.no;
   return {};
 }
 
 // One value or an array of them.
-std::vector<std::string> value_texts(const toml::node& node, const std::string& path, const std::string& name) {
+std::vector<std::string> value_texts(const toml::node& node, const std::string& path, const std::string& name,
+                                     const TruthNames& truth) {
   std::vector<std::string> texts;
   const auto append = [&](const toml::node& one) {
-    std::optional<std::string> text = scalar_text(one);
+    std::optional<std::string> text = scalar_text(one, truth);
     if (!text) {
       fail(ErrorCode::InvalidArgument, "{}:{}: {} is no text, number, true or false, nor an array of these", path,
            one.source().begin.line, name);
@@ -84,12 +100,13 @@ void read_file(CLI::App& command, ConfigFlags& flags) {
     const std::string name(key.str());
     CLI::Option* const option = node.is_table() ? nullptr : command.get_option_no_throw("--" + name);
     if (!is_setting(option)) {
-      fail(ErrorCode::InvalidArgument, "{}: '{}' is no option of {}; see: inflight {} --print-config", flags.path, name,
-           command.get_name(), command.get_name());
+      fail(ErrorCode::InvalidArgument, "{}: '{}' is no option of {}; see: {} --print-config", flags.path, name,
+           command.get_name(), full_name(command));
     }
     if (option->count() > 0) continue;  // the command line or the environment says it
     option->allow_extra_args(false);    // else a text in brackets would be taken apart
-    for (std::string& text : value_texts(node, flags.path, name)) option->add_result(std::move(text));
+    for (std::string& text : value_texts(node, flags.path, name, truth_names(*option)))
+      option->add_result(std::move(text));
     flags.from_file.insert(option);
     try {
       option->run_callback();
@@ -135,7 +152,7 @@ std::string_view source_of(const CLI::Option& option, const ConfigFlags& flags) 
 
 // A default is a comment: it may be words ("as many as fit"), and should follow the program's next version.
 void print_settings(CLI::App& command, const ConfigFlags& flags) {
-  fmt::print("# inflight {} {}\n", command.get_name(), INFLIGHT_VERSION_STRING);
+  fmt::print("# {} {}\n", full_name(command), INFLIGHT_VERSION_STRING);
   for (const CLI::Option* option : command.get_options(is_setting)) {
     const std::string name = long_name(*option);
     if (option->count() == 0) {

@@ -96,6 +96,16 @@ class Config(unittest.TestCase):
         self.assertEqual(settings["deterministic"], ("on", "flag"))
         self.bad("--overlap", "--overlap", "sometimes")
 
+    def test_true_and_false_are_on_and_off_of_what_is_one_of_these(self):
+        self.path.write_text("overlap = false\nprefix-caching = true\nenable-mixed-chunk = true\n")
+        settings, _ = self.printed("--config", self.path)
+        self.assertEqual([settings[name][0] for name in ("overlap", "prefix-caching", "enable-mixed-chunk")], ["off", "on", True])
+
+    def test_a_command_of_a_command_is_told_whole(self):
+        self.assertRegex(run("bench", "latency", "--print-config").stdout, "^# inflight bench latency ")
+        self.path.write_text("colour = 1\n")
+        self.assertIn("see: inflight bench latency --print-config\n", run("bench", "latency", "--config", self.path).stderr)
+
     def test_the_engine_runs_with_what_the_file_says(self):
         self.path.write_text("max-model-len = 16\n")
         ask = ("run", "--config", self.path, "-p", "Once", "-n", 20, "--ignore-eos", "--json")

@@ -40,8 +40,9 @@ std::string sim_flag(std::string_view key) {
   return flag;
 }
 
-void add_sim_options(CLI::App& command) {
+void add_sim_options(CLI::App& command, std::string_view without) {
   for (const SimKey& key : sim_keys()) {
+    if (key.name == without) continue;
     const bool has_default = *key.default_value != '\0';
     command.add_option(sim_flag(key.name) + short_flags(key.name))
         ->description(has_default ? fmt::format("{} [{}]", key.help, key.default_value) : key.help)
@@ -52,8 +53,8 @@ void add_sim_options(CLI::App& command) {
 nlohmann::ordered_json sim_options_json(const CLI::App& command) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const SimKey& key : sim_keys()) {
-    const std::string flag = sim_flag(key.name);
-    if (command.count(flag) > 0) json[key.name] = command[flag]->as<std::string>();
+    const CLI::Option* const option = command.get_option_no_throw(sim_flag(key.name));
+    if (option != nullptr && option->count() > 0) json[key.name] = option->as<std::string>();
   }
   return json;
 }

@@ -12,8 +12,8 @@ namespace inflight::cli {
 // "--max-num-seqs" of "max_num_seqs".
 [[nodiscard]] std::string sim_flag(std::string_view key);
 // Adds one option for each key of sim_keys(), and the names by which they are known, too: --policy, --evict, --chunk,
-// ...
-void add_sim_options(CLI::App& command);
+// ...   without: a key that the command has no use for.
+void add_sim_options(CLI::App& command, std::string_view without = "");
 // What was given, as read_sim_spec() takes it.
 [[nodiscard]] nlohmann::ordered_json sim_options_json(const CLI::App& command);
 

@@ -22,6 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kOfOneRun = "timeline";  // these commands make many runs and show none's
+
 struct SimTuneFlags {
   TuneGoal goal;
   bool as_json = false;
@@ -141,7 +143,7 @@ void add_tune_limits_command(CLI::App& app) {
   command->footer(
       "Example: inflight tune-limits --workload lognormal,rate=3,requests=500 --itl-p95-ms 60\n"
       "Workloads are those of inflight sim --help.");
-  add_sim_options(*command);
+  add_sim_options(*command, kOfOneRun);
   const auto flags = std::make_shared<SimTuneFlags>();
   command->add_option("--ttft-p95-ms", flags->goal.ttft_p95_ms, "Goal: 95 % of the first tokens within; 0 = whatever");
   command->add_option("--itl-p95-ms", flags->goal.itl_p95_ms, "Goal: 95 % of the gaps between tokens within");
@@ -156,7 +158,7 @@ void add_doctor_command(CLI::App& app) {
       "Example: inflight doctor trace.jsonl --max-num-seqs 64\n"
       "What it advises is simulated, too, and printed with what came of it.\n"
       "Traces and workloads are those of inflight sim --help.");
-  add_sim_options(*command);
+  add_sim_options(*command, kOfOneRun);
   const auto path = std::make_shared<std::string>();
   command->add_option("TRACE", *path, "Trace or recording, as --trace")->excludes("--trace");
   command->add_flag("--json")->description("One JSON object");

@@ -45,6 +45,10 @@ Workload offered_load(const LoadFlags& flags) {
     return read_trace_workload(flags.trace, options);
   }
   if (!flags.workload.empty()) {
+    if (flags.num_prompts > 0 && flags.workload.find(",requests=") != std::string::npos) {
+      fail(ErrorCode::InvalidArgument, "--num-prompts is {} beside --workload '{}', allowed: one that counts requests",
+           flags.num_prompts, flags.workload);
+    }
     const std::string count = flags.num_prompts > 0 ? fmt::format(",requests={}", flags.num_prompts) : "";
     return make_workload(flags.workload + count);
   }
@@ -95,13 +99,18 @@ void bench_serve(LoadFlags& flags) {
   std::vector<double> rates;
   for (const std::string& text : flags.request_rates) rates.push_back(rate_of(text));
   Workload workload = offered_load(flags);
+  const char* const own_arrivals = !flags.trace.empty() ? "trace" : !flags.workload.empty() ? "workload" : "";
 
   std::vector<LoadSummary> runs;
   for (size_t i = 0; i < std::max<size_t>(rates.size(), 1); ++i) {
     if (!rates.empty()) set_arrivals(workload, rates[i], flags.burstiness, flags.load.seed);
     const std::string what = rates.empty() ? flags.base_url : flags.request_rates[i] + " requests/s";
     runs.push_back(measure(workload, flags, level, what));
-    if (!rates.empty()) runs.back().request_rate = rates[i];
+    if (rates.empty()) {
+      runs.back().arrivals_of = own_arrivals;
+    } else {
+      runs.back().request_rate = rates[i];
+    }
     if (!flags.as_json && rates.size() < 2) fmt::print("{}", to_text(runs.back()));
   }
   if (flags.as_json) {
@@ -112,6 +121,7 @@ void bench_serve(LoadFlags& flags) {
     }
     json["base_url"] = flags.base_url;
     json["workload"] = workload.name;
+    if (!flags.trace.empty()) json["trace_speed"] = flags.trace_options.speed;
     print_json(json);
   } else if (runs.size() > 1) {
     fmt::print("{}", to_table(runs));
@@ -138,7 +148,8 @@ void add_bench_serve(CLI::App& bench) {
   add("--model", flags->load.model, "Name to ask for (default: none is named)");
   add("--api-key", flags->load.api_key, "Sent as bearer token (also: $OPENAI_API_KEY)");
   add("--num-prompts", flags->num_prompts, "Requests (default: 100, or as the workload or trace has)")->check(count);
-  add("--random-input-len", flags->input_len, "Tokens of each prompt, when no workload or trace is given")
+  add("--random-input-len", flags->input_len,
+      "Tokens of each prompt, when no workload or trace is given; to chat: words, of several tokens each")
       ->check(count);
   add("--random-output-len", flags->output_len, "Tokens of each answer, likewise")->check(count);
   add("--workload", flags->workload, "Synthetic requests as in `inflight sim`: bimodal,requests=200,seed=3");

@@ -97,7 +97,9 @@ LoadSummary summarize(const LoadRecords& records, const ServiceLevel& level) {
 
 nlohmann::ordered_json to_json(const LoadSummary& summary) {
   nlohmann::ordered_json json;
-  if (std::isfinite(summary.request_rate)) {
+  if (!summary.arrivals_of.empty()) {
+    json["request_rate"] = summary.arrivals_of;
+  } else if (std::isfinite(summary.request_rate)) {
     json["request_rate"] = summary.request_rate;
   } else {
     json["request_rate"] = "inf";

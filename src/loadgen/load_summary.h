@@ -28,6 +28,7 @@ struct ServiceLevel {
 
 struct LoadSummary {
   double request_rate = std::numeric_limits<double>::infinity();  // as asked for
+  std::string arrivals_of;  // whose own they are, where no rate was asked for: "workload", "trace"
   double duration_s = 0.0;
   int64_t completed = 0, failed = 0, good = 0;
   int64_t input_tokens = 0, output_tokens = 0;

@@ -163,7 +163,8 @@ class BenchServe(unittest.TestCase):
 
     def test_workloads_and_traces_are_sent_as_they_are(self):
         fake = Fake(lambda _, body: [0.0] * body["max_tokens"])
-        fake.bench("--workload", "lengths=5,6,40,8", "--json")
+        told = json.loads(fake.bench("--workload", "lengths=5,6,40,8", "--json").stdout)
+        self.assertEqual((told["request_rate"], "trace_speed" in told), ("workload", False))
         self.assertEqual(sorted(body["max_tokens"] for body in fake.bodies), [5, 6, 8, 40])
         fake.bodies.clear()
         fake.bench("--workload", "bimodal,requests=30,seed=3", "--json")
@@ -183,7 +184,8 @@ class BenchServe(unittest.TestCase):
             trace.write("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00.0,12,3\n2024-01-01 00:00:01.0,34,5\n")
             trace.flush()
             begin = time.monotonic()
-            fake.bench("--trace", trace.name, "--trace-speed", "2", "--json")
+            told = json.loads(fake.bench("--trace", trace.name, "--trace-speed", "2", "--json").stdout)
+            self.assertEqual((told["request_rate"], told["trace_speed"]), ("trace", 2))
             self.assertGreater(time.monotonic() - begin, 0.5)
         self.assertEqual([(len(body["prompt"]), body["max_tokens"]) for body in fake.bodies], [(12, 3), (34, 5)])
 
@@ -215,6 +217,9 @@ class BenchServe(unittest.TestCase):
                                     (2, ["--request-rate", "0"], "--request-rate is '0'"),
                                     (2, ["--goodput", "ttft"], "--goodput is 'ttft'"),
                                     (2, ["--workload", "what"], "workload 'what'"),
+                                    (2, ["--workload", "closed,requests=4", "--num-prompts", "4"],
+                                     "--num-prompts is 4 beside --workload 'closed,requests=4'"),
+                                    (2, ["--num-prompts", "0x4"], "--num-prompts is '0x4', allowed: a whole number in [1"),
                                     (2, ["--request-rate", "1e-12"], "the last one comes after more than 4000000000 s"),
                                     (2, ["--base-url", "http://x:65536"], "--base-url is 'http://x:65536'"),
                                     (2, ["--base-url", "http://x:0"], "--base-url is 'http://x:0'"),

@@ -32,7 +32,7 @@ def context_ms(model, context):
 
 def prompt_ms(model, tokens):
     """A whole prompt of so many tokens."""
-    found = call("bench", "latency", "-m", model, "--prompt-tokens", tokens, "--output-tokens", 2, "--repeat", 2)
+    found = call("bench", "latency", "-m", model, "--prompt-tokens", tokens, "--output-tokens", 3, "--repeat", 2)
     return 1000 * tokens / found["prefill_tokens_per_second"]
 
 

@@ -39,7 +39,7 @@ import urllib.request
 
 BATCHED_MOST = 256
 # prompt tokens, output tokens, sequences, what is counted
-SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 2, 1, "prompt")}
+SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 3, 1, "prompt")}
 SERVED = {"bimodal", "azure", "load"}
 SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
 COLD_CONTEXT = 2048  # tokens; by itself llama.cpp makes KV for all that the model can, 15 GB with Llama 3.2's shape

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -163,15 +164,27 @@ double median_figure(std::vector<Sample> samples, double Sample::* figure) {
   return samples[samples.size() / 2].*figure;
 }
 
+// open_engine() for sequences of this length, unless --max-model-len says another.
+Engine open_for(const BenchFlags& flags, EngineFlags& engine_flags) {
+  int32_t& length = engine_flags.options.params.max_model_len;
+  if (length != 0) return open_engine(engine_flags);
+  length = flags.prompt_tokens + flags.output_tokens;
+  try {
+    return open_engine(engine_flags);
+  } catch (const Failure& failure) {
+    const std::string_view message = failure.what();
+    if (!message.starts_with("max_model_len is ")) throw;
+    fail(ErrorCode::InvalidArgument, "--prompt-tokens is {} and --output-tokens {}: {}", flags.prompt_tokens,
+         flags.output_tokens, message);
+  }
+}
+
 void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   flags.adapters = lora_names(engine_flags);
   if (engine_flags.options.params.max_num_seqs == 0)
     engine_flags.options.params.max_num_seqs = std::max(flags.batch, 1);
-  if (engine_flags.options.params.max_model_len == 0) {
-    engine_flags.options.params.max_model_len = flags.prompt_tokens + flags.output_tokens + 1;
-  }
   engine_flags.options.params.host_driven = 1;
-  Engine engine = open_engine(engine_flags);
+  Engine engine = open_for(flags, engine_flags);
   const auto info = nlohmann::json::parse(engine.info_json());
   const int32_t vocabulary_size = info.at("model").at("vocabulary_size");
   const double weight_bytes = info.at("memory").at("weight_bytes_read_a_step");
@@ -251,6 +264,7 @@ void add_bench(CLI::App& parent, const char* name, const char* help, bool with_b
   CLI::App* const command = parent.add_subcommand(name, help);
   const auto flags = std::make_shared<BenchFlags>();
   constexpr int32_t kCountMax = 1 << 20;
+  constexpr int32_t kDecodedTokensMin = 3;  // the first and the last are in no decode rate
   const CLI::Range count(1, kCountMax);
   if (with_batch) {
     flags->batch = 8;
@@ -260,7 +274,7 @@ void add_bench(CLI::App& parent, const char* name, const char* help, bool with_b
       ->check(count)
       ->capture_default_str();
   command->add_option("--output-tokens", flags->output_tokens, "Tokens of each answer")
-      ->check(CLI::Range(2, kCountMax))
+      ->check(CLI::Range(kDecodedTokensMin, kCountMax))
       ->capture_default_str();
   command->add_option("--repeat", flags->repeat, "Measurements, after one to warm up")
       ->check(count)

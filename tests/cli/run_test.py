@@ -268,7 +268,7 @@ class Bench(unittest.TestCase):
 
     def test_no_time_in_which_all_decode(self):
         size = ("--batch", 8, "--max-num-batched-tokens", 64, "--prompt-tokens", 64, "--repeat", 1, "--json")
-        short = run("bench", "throughput", *size, "--output-tokens", 2)
+        short = run("bench", "throughput", *size, "--output-tokens", 3)
         figures = json.loads(short.stdout)
         for key in ("decode_tokens_per_second", "bandwidth_fraction", "decode_gflop_per_second", "decode_gb_per_second"):
             self.assertIsNone(figures[key], key)
@@ -290,6 +290,19 @@ class Bench(unittest.TestCase):
             self.assertTrue(all(figures[key] > 0 for key in self.KEYS), figures)
             self.check_phases(figures, figures["batch"])
         self.assertIn("total_tokens_per_second", json.loads(throughput.stdout))
+
+    def test_the_lengths_that_are_allowed_can_be_measured(self):
+        for given in (("--output-tokens", 3), ("--prompt-tokens", 384, "--output-tokens", 128)):
+            done = run("bench", "latency", "--repeat", 1, *given, "--json")
+            self.assertEqual((done.returncode, done.stderr), (0, b""), given)
+            self.assertGreater(json.loads(done.stdout)["decode_tokens_per_second"], 0)
+        for given, message in (
+                (("--prompt-tokens", 384, "--output-tokens", 129),
+                 b"--prompt-tokens is 384 and --output-tokens 129: max_model_len is 513, allowed: 2 to 512"),
+                (("--output-tokens", 2), b"--output-tokens: Value 2 not in range 3 to 1048576")):
+            done = run("bench", "latency", *given)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+            self.assertIn(message, done.stderr)
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)

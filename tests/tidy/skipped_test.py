@@ -64,6 +64,10 @@ def main():
     assert told[1] == "    3 unit, python: needs a.gguf (set -DX)", told
     assert sorted(told[2:]) == ["    1 python: it isn't here", "    1 unit: no reason given", "    1 whole: no browser"], told
     assert after(("good", "/bin/sh", "echo fine")) == ["0 tests skipped"]
+    never = subprocess.run([SCRIPT, "/nowhere"], capture_output=True, text=True, timeout=60)
+    assert (never.returncode, never.stderr) == (
+        1, "/nowhere/Testing/Temporary/LastTest.log: No such file or directory; ctest writes it\n"), never
+    assert "usage: " in subprocess.run([SCRIPT, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 if __name__ == "__main__":

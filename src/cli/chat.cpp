@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/chat.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/format.h"
 #include "cli/stderr_log.h"
 
 namespace inflight::cli {
@@ -25,8 +24,7 @@ std::string answer_to(Engine& engine, const RequestOptions& common, const nlohma
   Stream stream = engine.submit(request);
   std::string answer;
   while (const std::optional<Event> event = stream.next()) {
-    fmt::print("{}", event->text);
-    std::fflush(stdout);
+    print_now(event->text);
     answer += event->text;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
     if (event->finish_reason == INFLIGHT_FINISH_ABORT) print_to_stderr("\ninflight: cut: {}", event->error);
@@ -60,7 +58,7 @@ void run_chat(Engine& engine, const RequestOptions& common, const std::string& s
       messages.erase(messages.size() - 1);
       continue;
     }
-    fmt::print("\n");
+    print_now("\n");
     messages.push_back({{"role", "assistant"}, {"content", answer}});
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace inflight::cli {
@@ -17,6 +18,9 @@ namespace inflight::cli {
 
 // One JSON object on standard output. Bytes that are no UTF-8, as names of files may hold, become U+FFFD.
 void print_json(const nlohmann::ordered_json& json);
+
+// On standard output, at once.   ERRORS: std::system_error.
+void print_now(std::string_view text);
 
 // For options that mean something else when they are not given: an empty text is refused.
 [[nodiscard]] CLI::Validator not_empty();

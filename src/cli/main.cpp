@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <iostream>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -28,10 +28,14 @@ int report(std::string_view message, int status) {
 
 constexpr std::string_view kOutputLost = "cannot write to standard output";
 
-// 0 when all that was printed so far has gone out.
-int written() {
-  if (std::fflush(stdout) != 0) return report(fmt::format("{}: {}", kOutputLost, std::strerror(errno)), 1);
-  return std::ferror(stdout) == 0 && std::cout.flush().good() ? 0 : report(kOutputLost, 1);
+// 0 when this and all that was printed so far has gone out.
+int written(std::string_view text = "") {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 &&
+      std::ferror(stdout) == 0) {
+    return 0;
+  }
+  return report(errno == 0 ? std::string(kOutputLost) : fmt::format("{}: {}", kOutputLost, std::strerror(errno)), 1);
 }
 
 // What is wrong with the names of a command and of its commands; empty when nothing is.   words: behind `name`.
@@ -90,8 +94,9 @@ int main(int argc, char** argv) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      app.exit(error);
-      return written();
+      std::ostringstream told, nothing;
+      app.exit(error, told, nothing);
+      return written(told.str());
     }
     return report(fmt::format("{}; see: {} --help", inflight::cli::mistake_text(error), understood_command(app)), 2);
   } catch (const inflight::Error& error) {

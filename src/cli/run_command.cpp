@@ -105,11 +105,6 @@ std::vector<RequestOptions> requests_of(const RunFlags& flags, const RequestOpti
   return requests;
 }
 
-void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 // Waits for all streams at once; `show` receives the text of the first answer as it comes.
 // answers: the choices of each stream one after the other.
 template <typename Show>
@@ -245,15 +240,15 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
   const TimeNs begin = clock.now();
   for (const RequestOptions& request : requests) streams.push_back(engine.submit(request));
   const auto heading = [&](size_t i) {
-    if (answers.size() > 1) print(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
-    print(answers[i].prompt);
+    if (answers.size() > 1) print_now(fmt::format("{}[{}] ", i == 0 ? "" : "\n", i + 1));
+    print_now(answers[i].prompt);
   };
   bool begun = flags.as_json;  // the first answer's text stands on standard output
   const auto show = [&](const std::string& text) {
     if (flags.as_json || text.empty()) return;
     if (!begun) heading(0);
     begun = true;
-    print(text);
+    print_now(text);
   };
   collect(streams, answers, clock, show);
   const TimeNs end = clock.now();
@@ -269,8 +264,8 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
     int64_t tokens = 0;
     if (!begun) heading(0);
     for (size_t i = 0; i < answers.size(); ++i) {
-      if (i > 0) heading(i), print(answers[i].text);
-      print("\n");
+      if (i > 0) heading(i), print_now(answers[i].text);
+      print_now("\n");
       tokens += answers[i].last.output_token_count;
     }
     for (size_t i = 0; i < answers.size(); ++i) {

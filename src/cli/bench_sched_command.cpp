@@ -75,7 +75,8 @@ void add_bench_sched(CLI::App& bench) {
       ->check(CLI::Range(1, limits::kBlocksMax));
   command->add_option("--policy,--schedule-policy", options.schedule_policy, "Scheduling policy [fcfs]");
   command->add_option("--evict,--radix-eviction-policy", options.eviction_policy, "Eviction strategy [lru]");
-  command->add_flag("!--no-prefix-caching", options.prefix_caching, "Without the prefix cache");
+  command->add_flag_callback(
+      "--no-prefix-caching", [&options] { options.prefix_caching = false; }, "Without the prefix cache");
   command->add_option("--repeat", flags->repeat, "Runs; the median is shown [5]")->check(CLI::Range(1, 1000));
   command->add_flag("--json", flags->as_json, "One JSON object");
   command->callback([flags] { run_bench_sched(*flags); });

@@ -58,8 +58,8 @@ void replay_recording(const CLI::App& command) {
 void add_explain_command(CLI::App& app) {
   CLI::App* const explain = app.add_subcommand("explain", "Why a request waited, step by step, from a recording");
   explain->add_option("TRACE")->required()->description("A recording: of `sim --record` or an engine's record_path");
-  explain->add_option("REQUEST")->required()->type_name("ID")->description("The request, counted from 1 by arrival");
-  explain->add_option("--choice")->default_val(0)->description("Which of its n answers");
+  explain->add_option("REQUEST")->required()->type_name("INT")->description("The request, counted from 1 by arrival");
+  explain->add_option("--choice")->type_name("INT")->default_val(0)->description("Which of its n answers");
   explain->add_flag("--json")->description("One JSON object");
   explain->callback([explain] { run_explain(*explain); });
 }
@@ -68,8 +68,11 @@ void add_replay_command(CLI::App& app) {
   CLI::App* const replay =
       app.add_subcommand("replay", "A recording's decisions again, compared step by step; status 1: a plan differs");
   replay->add_option("TRACE")->required()->description("A recording with inputs");
-  replay->add_option("--policy,--schedule-policy")->default_val("")->description("Another scheduling policy");
-  replay->add_option("--evict,--radix-eviction-policy")->default_val("")->description("Another eviction strategy");
+  const auto add_policy = [replay](const char* names, const char* help) {
+    replay->add_option(names)->type_name("TEXT")->default_val("")->description(help);
+  };
+  add_policy("--policy,--schedule-policy", "Another scheduling policy");
+  add_policy("--evict,--radix-eviction-policy", "Another eviction strategy");
   replay->add_flag("--json")->description("One JSON object");
   replay->callback([replay] { replay_recording(*replay); });
 }

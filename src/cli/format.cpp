@@ -10,10 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <system_error>
+#include <type_traits>
 
 #include "base/error.h"
+#include "sim/parse_number.h"
 
 namespace inflight::cli {
 
@@ -100,6 +103,36 @@ CLI::Validator not_empty() {
             return text.empty() ? std::string("is empty, allowed: any text of one byte or more") : std::string();
           },
           "", "not empty"};
+}
+
+namespace {
+
+// CLI11 reads "010" as 8 and "-1" as the largest of unsigned numbers.
+template <typename Number>
+void read_by_base_ten(CLI::Option& option, const std::string& type) {
+  const size_t range = type.find(" in [");
+  const std::string allowed = "a whole number" + (range != std::string::npos ? type.substr(range)
+                                                  : std::is_signed_v<Number> ? ""
+                                                                             : " from 0");
+  option.transform([&option, allowed](const std::string& text) {
+    const std::optional<Number> number = parse_number<Number>(text);
+    if (!number) throw CLI::ConversionError(fmt::format("{} is '{}', allowed: {}", option.get_name(), text, allowed));
+    return fmt::to_string(*number);
+  });
+}
+
+}  // namespace
+
+void read_whole_numbers(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    const std::string type = option->get_type_name();  // "INT", or with what is checked: "N:INT in [1 - 1000]"
+    if (type.find("UINT") != std::string::npos) {
+      read_by_base_ten<uint64_t>(*option, type);
+    } else if (type.find("INT") != std::string::npos) {
+      read_by_base_ten<int64_t>(*option, type);
+    }
+  }
+  for (CLI::App* const command : app.get_subcommands(nullptr)) read_whole_numbers(*command);
 }
 
 std::string mistake_text(const CLI::ParseError& error) {

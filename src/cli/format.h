@@ -33,6 +33,9 @@ struct OutputFile {
 };
 void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs);
 
+// Whole numbers of `app` and its commands are read by the base ten, "010" as 10, and none below 0 where none may be.
+void read_whole_numbers(CLI::App& app);
+
 // A mistake on the command line or in a file of options: names the option, what was given, what is allowed.
 [[nodiscard]] std::string mistake_text(const CLI::ParseError& error);
 

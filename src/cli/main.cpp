@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   inflight::cli::add_calibrate_command(app);
   inflight::cli::add_replay_command(app);
   inflight::cli::add_explain_command(app);
+  inflight::cli::read_whole_numbers(app);
   const auto words = std::span<const char* const>(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0);
   if (const std::string mistake = command_mistake(app, app.get_name(), words); !mistake.empty()) {
     return report(mistake, 2);

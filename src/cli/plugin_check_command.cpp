@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -64,13 +63,15 @@ void add_plugin_check_command(CLI::App& plugin) {
           "NAME.ifp.so, with #POLICY for one of several, with :key=value,... for other parameters than the defaults")
       ->required();
   command->add_option("--only", "Groups (G,G,...): file, query, create, ops, determinism, state, time, liveness")
+      ->type_name("TEXT")
       ->delimiter(',')
       ->take_all();
-  constexpr uint64_t kSeedMax =
-      std::numeric_limits<int64_t>::max();  // what is too large for 64 bits is read as their most
-  command->add_option("--seed", "Of the random calls (default: 1)")->check(CLI::Range(uint64_t{0}, kSeedMax));
-  command->add_option("--calls", "Random steps (default: 5000)")->check(CLI::Range(1, 100'000'000));
-  command->add_option("--limit-s", "Seconds that one check may take (default: 60)")->check(CLI::Range(1, 100'000));
+  command->add_option("--seed", "Of the random calls (default: 1)")->type_name("UINT");
+  const auto add_count = [command](const char* name, const char* help, int32_t most) {
+    command->add_option(name)->description(help)->type_name("INT")->check(CLI::Range(1, most));
+  };
+  add_count("--calls", "Random steps (default: 5000)", 100'000'000);
+  add_count("--limit-s", "Seconds that one check may take (default: 60)", 100'000);
   command->add_flag("--json")->description("One JSON object");
   command->callback([command] {
     const CLI::App& given = *command;

@@ -105,11 +105,12 @@ void run_new(const NewOptions& options) {
 void add_plugin_new_command(CLI::App& plugin) {
   CLI::App* const command = plugin.add_subcommand("new", "Write a working policy to begin from: source, build, README");
   command->add_option("NAME", "Its name: letters a-z, digits, '-'")->required();
-  command->add_option("--lang", "c or cpp")->check(CLI::IsMember({"c", "cpp"}))->default_str("cpp");
+  command->add_option("--lang", "c or cpp")->type_name("TEXT")->check(CLI::IsMember({"c", "cpp"}))->default_str("cpp");
   command->add_option("--kind", "schedule (order, admission, victims) or evict (stored blocks)")
+      ->type_name("TEXT")
       ->check(CLI::IsMember({"schedule", "evict"}))
       ->default_str("schedule");
-  command->add_option("--into", "The folder to make (default: NAME)");
+  command->add_option("--into", "The folder to make (default: NAME)")->type_name("FOLDER");
   command->callback([command] {
     const CLI::App& given = *command;
     const auto text = [&](const char* option, const char* otherwise) {

@@ -2,6 +2,7 @@
 #include "cli/request_flags.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "sim/text_file.h"
 
 namespace inflight::cli {
@@ -44,8 +45,9 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
   add("--min-p", params.min_p, "Drop tokens less likely than this share of the best");
   add("--typical-p", params.typical_p, "Draw from the most typical tokens; 1: off");
   add("--seed", params.seed, "Equal seeds draw equal answers; 0: one is drawn");
-  add("--choices", params.n, "Answers to each prompt");
-  add("--best-of", params.best_of, "Generate so many, give the --choices best; 0: as many as --choices");
+  add("--choices", params.n, "Answers to each prompt")->check(CLI::Range(1, limits::kChoicesMax));
+  add("--best-of", params.best_of, "Generate so many, give the --choices best; 0: as many as --choices")
+      ->check(CLI::Range(0, limits::kChoicesMax));
   add("--repetition-penalty", params.repetition_penalty, "Of tokens in prompt or output; 1: off");
   add("--presence-penalty", params.presence_penalty, "Once for each token that was output");
   add("--frequency-penalty", params.frequency_penalty, "For each time that it was output");
@@ -103,6 +105,12 @@ std::shared_ptr<RequestOptions> add_request_flags(CLI::App& command) {
                 "Give the text of control tokens of the answer too")
       ->group("Answer");
   command.add_flag("--json-object", params.structured_json_object, "The answer is a JSON object")->group("Answer");
+  constexpr const char* kWholes[] = {"--regex", "--grammar", "--json-schema", "--choice", "--json-object"};
+  for (const char* const one : kWholes) {
+    for (const char* const other : kWholes) {
+      if (one != other) command.get_option(one)->excludes(command.get_option(other));
+    }
+  }
   command.add_flag("--ignore-eos", params.ignore_eos, "Go on through the model's end tokens")->group("Answer");
   return request;
 }

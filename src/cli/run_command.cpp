@@ -221,6 +221,10 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
   const SteadyClock clock;
   const std::vector<std::string> adapters = lora_names(engine_flags);
   if (common.lora_name.empty() && adapters.size() == 1) common.lora_name = adapters.front();
+  if (adapters.empty() && !common.lora_name.empty()) {
+    fail(ErrorCode::InvalidArgument, "--lora-name is '{}', allowed: the NAME of a --lora NAME=FILE, found none",
+         common.lora_name);
+  }
   std::vector<RequestOptions> requests;
   if (!flags.chat) requests = requests_of(flags, common);  // what is wrong with them is said before loading
   const TimeNs load_begin = clock.now();

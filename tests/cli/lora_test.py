@@ -56,7 +56,7 @@ class Lora(unittest.TestCase):
         self.bad("has rank 20, allowed: 1 to 8 (max_lora_rank)", "--lora", f"b={b}", "--max-lora-rank", "8")
         self.bad("adapter 'a' is loaded already", "--lora", f"a={a}", "--lora", f"a={b}")
         self.bad("there is no adapter 'c', loaded: a", "--lora", f"a={a}", "--lora-name", "c")
-        self.bad("made without LoRA adapters", "--lora-name", "c")
+        self.bad("--lora-name is 'c', allowed: the NAME of a --lora NAME=FILE, found none", "--lora-name", "c")
 
     # A recording carries who runs with what: the gate decides the same way in the replay.
     def test_a_recorded_run_replays(self):

@@ -203,13 +203,23 @@ class Run(unittest.TestCase):
         self.bad(2, "block", "run", "-p", "x", "--block-size", "12")
         self.bad(2, "--frobnicate", "run", "-p", "x", "--frobnicate")
         self.bad(2, "max_num_seqs", "run", "-p", "x", "--max-num-seqs", "-3")
-        self.bad(2, "--max-tokens is 'abc', a number in its range is expected", "run", "-p", "x", "--max-tokens", "abc")
+        self.bad(2, "--max-tokens is 'abc', allowed: a whole number", "run", "-p", "x", "--max-tokens", "abc")
         self.bad(2, "--max-tokens is '99999999999'", "run", "-p", "x", "--max-tokens", "99999999999")
+        self.bad(2, "--seed is '-1', allowed: a whole number from 0", "run", "-p", "x", "--seed", "-1")
+        self.bad(2, "--port is '0x1', allowed: a whole number in [0 - 65535]", "serve", "--port", "0x1")
+        self.bad(2, "--choices: Value 0 not in range 1 to 128", "run", "-p", "x", "--choices", "0")
+        self.bad(2, "--regex excludes --grammar", "run", "-p", "x", "--regex", "a", "--grammar", 'root ::= "a"')
+        self.bad(2, "--lora-name is 'a', allowed: the NAME of a --lora", "run", "-p", "x", "--lora-name", "a")
         self.bad(2, "JSON schema: parse error at line 1", "run", "-p", "x", "--json-schema", "{")
         self.bad(2, "--prompt excludes --chat", "run", "--chat", "-p", "x")
         self.bad(2, "--chat excludes --choices", "run", "--chat", "--choices", 2)
         self.bad(2, "--system requires --chat", "run", "--system", "x", "-p", "x")
         self.bad(2, "regular expression, position 1", "run", "-p", "x", "--regex", "[")
+
+    def test_numbers_are_read_by_the_base_ten(self):
+        answer, = json.loads(self.good("run", "-p", "Once", "-n", "08", "--ignore-eos", "--json"))["outputs"]
+        self.assertEqual(len(answer["token_ids"]), 8)
+        self.assertIn("\nport = 9181\n", self.good("serve", "--port", "09181", "--print-config"))
 
     def test_a_cut_file_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -84,6 +84,14 @@ class Knobs(unittest.TestCase):
         self.assertEqual(keys - named, {"-h", "--help", "--json"})
 
 
+class Answers(unittest.TestCase):
+    def test_every_option_of_an_answer_stands_on_the_page(self):
+        answer = options_of(re.search(r"^Answer:\n(.*)", run("run", "--help"), re.M | re.S)[1]).keys()
+        self.assertGreater(len(answer), 30)
+        told = set().union(*(quoted(row[0], "--?[a-z-]+") for row in table_below("## A request's own options")))
+        self.assertEqual(told, answer)
+
+
 class Environment(unittest.TestCase):
     def test_the_variables_are_those_that_are_read(self):
         files = [path for folder in ("src", "bindings_c") for path in (SOURCE / folder).rglob("*")]

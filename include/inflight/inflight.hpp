@@ -32,6 +32,8 @@ class Failure : public std::runtime_error {
         status_(status),
         field_(inflight_last_error_field()),
         reject_reason_(inflight_last_rejection(&retry_)) {}
+  // What an event tells.
+  Failure(inflight_status_t status, const std::string& message) : std::runtime_error(message), status_(status) {}
   inflight_status_t status() const noexcept { return status_; }
   // With INFLIGHT_ERROR_INVALID_ARGUMENT, see inflight_last_error_field().
   const char* field() const noexcept { return field_; }
@@ -41,9 +43,9 @@ class Failure : public std::runtime_error {
 
  private:
   inflight_status_t status_;
-  const char* field_;
+  const char* field_ = "";
   int32_t retry_ = 0;
-  inflight_reject_reason_t reject_reason_;
+  inflight_reject_reason_t reject_reason_ = INFLIGHT_REJECT_NONE;
 };
 
 namespace detail {
@@ -116,9 +118,10 @@ struct Event {
 class Stream {
  public:
   explicit Stream(inflight_stream_t* handle) : handle_(handle) {}
-  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), ended_(other.ended_) {}
   Stream& operator=(Stream&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(ended_, other.ended_);
     return *this;
   }
   ~Stream() { inflight_stream_destroy(handle_); }
@@ -172,17 +175,20 @@ class Stream {
     detail::check(inflight_stream_set_notify(handle_, notify, context));
   }
 
-  // The whole answers, by index: as many as RequestOptions.params.n.
+  // The whole answers, by index: as many as RequestOptions.params.n.  Throws Failure when one of them failed, and with
+  // INFLIGHT_ERROR_REJECTED when the engine cut one because its time ran out.
   std::vector<std::string> texts() {
     std::vector<std::string> all(1);
     while (const std::optional<Event> event = next()) {
+      if (event->finish_reason == INFLIGHT_FINISH_ERROR) throw Failure(event->error_status, event->error);
+      if (!event->error.empty()) throw Failure(INFLIGHT_ERROR_REJECTED, event->error);
       const auto index = static_cast<size_t>(event->index);
       if (index >= all.size()) all.resize(index + 1);
       all[index] += event->text;
     }
     return all;
   }
-  // The whole answer.  Throws std::logic_error when there are several.
+  // The whole answer.  Throws as texts(), and std::logic_error when there are several.
   std::string text() {
     std::vector<std::string> all = texts();
     if (all.size() > 1) throw std::logic_error("the request has several answers (n): texts() gives them");

@@ -32,10 +32,17 @@ class Headers(unittest.TestCase):
             run(*language, "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror",
                 f"-I{SOURCE}/include", "-c", SOURCE / "tests/abi/header_test.c", "-o", os.devnull)
 
-    def test_wrapper_passes_the_log_on(self):
+    def wrapper_program(self, code):
+        """What it prints, as lines."""
         with tempfile.TemporaryDirectory() as folder:
-            source, program = pathlib.Path(folder) / "log.cpp", pathlib.Path(folder) / "log"
-            source.write_text("""#include <inflight/inflight.hpp>
+            source, program = pathlib.Path(folder) / "program.cpp", pathlib.Path(folder) / "program"
+            source.write_text(code)
+            run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/include", source, f"-L{BUILD}/lib",
+                "-linflight", "-o", program)
+            return run(program, MODEL, env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib")}).splitlines()
+
+    def test_wrapper_passes_the_log_on(self):
+        lines = self.wrapper_program("""#include <inflight/inflight.hpp>
 #include <cstdio>
 int main(int, char** argv) {
   const auto print = [](inflight_log_level_t level, std::string_view line) {
@@ -54,11 +61,74 @@ int main(int, char** argv) {
   }
 }
 """)
-            run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/include", source, f"-L{BUILD}/lib",
-                "-linflight", "-o", program)
-            lines = run(program, MODEL, env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib")}).splitlines()
         self.assertEqual(len(lines), 2, lines)
         self.assertTrue(lines[0].startswith("2 max_num_seqs is 100") and lines[1].startswith("2 max_num_seqs is 102"), lines)
+
+    # One that was cancelled is what it is.
+    def test_wrapper_throws_where_an_answer_is_not_whole(self):
+        lines = self.wrapper_program("""#include <inflight/inflight.hpp>
+#include <cstdio>
+int main(int, char** argv) {
+  inflight::EngineOptions options;
+  options.model = argv[1];
+  inflight::Engine engine(options);
+  inflight::RequestOptions request;
+  request.prompt = "Once";
+  request.params.max_tokens = 3;
+  inflight::RequestOptions wrong = request, late = request, several = request;
+  wrong.structured_regex = "(";
+  late.params.timeout_ms = 30;
+  several.params.timeout_ms = 30;
+  several.params.n = 2;
+  several.params.temperature = 1;
+  engine.pause(INFLIGHT_PAUSE_NEW);
+  for (const auto& each : {late, several}) {
+    try {
+      std::printf("%zu answers\\n", engine.submit(each).texts().size());
+    } catch (const inflight::Failure& failure) {
+      std::printf("%s '%s' %d %d %s\\n", inflight_status_name(failure.status()), failure.field(), failure.reject_reason(),
+                  failure.retry_after_s(), failure.what());
+    }
+  }
+  inflight::Stream cancelled = engine.submit(request);
+  cancelled.cancel();
+  std::printf("'%s'\\n", cancelled.text().c_str());
+  engine.resume();
+  try {
+    std::printf("%s\\n", engine.submit(wrong).text().c_str());
+  } catch (const inflight::Failure& failure) {
+    std::printf("%s %s\\n", inflight_status_name(failure.status()), failure.what());
+  }
+  std::printf("%s\\n", engine.submit(request).text().c_str());
+}
+""")
+        time_out = "INFLIGHT_ERROR_REJECTED '' 0 0 the request's time has run out"
+        self.assertEqual(lines, [time_out, time_out, "''", "INFLIGHT_ERROR_INVALID_ARGUMENT regular expression, position 1: the "
+                                 "group is not closed", " upon a time"])
+
+    def test_wrapper_moves_a_streams_end_with_it(self):
+        lines = self.wrapper_program("""#include <inflight/inflight.hpp>
+#include <cstdio>
+int main(int, char** argv) {
+  inflight::EngineOptions options;
+  options.model = argv[1];
+  inflight::Engine engine(options);
+  inflight::RequestOptions request;
+  request.prompt = "Once";
+  request.params.max_tokens = 3;
+  inflight::Stream stream = engine.submit(request);
+  for (int answer = 0; answer < 3; ++answer) {
+    std::string text;
+    while (!stream.ended()) {
+      if (const auto event = stream.next()) text += event->text;
+    }
+    inflight::Stream moved = std::move(stream);
+    std::printf("%s %d\\n", text.c_str(), moved.ended());
+    stream = engine.submit(request);
+  }
+}
+""")
+        self.assertEqual(lines, [" upon a time 1"] * 3)
 
     def test_wrappers_compile_as_cpp17(self):
         for header in ("inflight.hpp", "plugin.hpp"):

@@ -9,7 +9,9 @@
         async for output in engine.submit("Once upon a time"): ...         # in a coroutine, without a thread
 
 Needs the library only: no compiler, no other package. Options have the names of inflight.h, which are vLLM's.
-Threads: an Engine may be used by any number; a Stream by one at a time.
+Threads: an Engine may be used by any number; a Stream by one at a time, but for cancel(). close() waits for calls that run in
+other threads, which end with ValueError, "the engine is closed". Processes: a forked child has no engines; it can make some where
+its parent had made none (multiprocessing's "spawn" always can).
 """
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ import os
 import threading
 import typing
 
-from . import _native
+from . import _handles, _native
 
-_library = _native.load()
+_library = _handles.library
 __version__: str = _library.inflight_version().decode()
 __all__ = ["Engine", "Stream", "Output", "Error", "InvalidArgument", "NotFound", "Unsupported", "Rejected", "EngineFailed",
            "load_plugin", "set_log", "simulate"]
@@ -78,9 +80,13 @@ _Path = typing.Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 _Setter = typing.Callable[[typing.Any, typing.List[object]], None]  # of an option; what it must keep alive goes to the list
 
 
+def _error(status: int, message: bytes) -> Error:
+    return _ERRORS.get(status, Error)(status, message.decode(errors="replace"))
+
+
 def _check(status: int) -> int:
     if status >= _native.FIRST_ERROR:
-        raise _ERRORS.get(status, Error)(status, _library.inflight_last_error().decode(errors="replace"))
+        raise _error(status, _library.inflight_last_error())
     return status
 
 
@@ -92,10 +98,6 @@ def _bytes(read: typing.Callable[..., int], capacity: int = 4096) -> bytes:
         if _check(read(buffer, capacity, ctypes.byref(length))) == _native.OK:
             return buffer.raw[: length.value]
         capacity = length.value + 4096  # it may grow between two calls
-
-
-def _text(read: typing.Callable[..., int]) -> str:
-    return _bytes(read).decode(errors="replace")
 
 
 # ctypes cuts a number to the bits of its C type and the library reads a text up to a NUL: what does not fit is refused here.
@@ -198,54 +200,19 @@ def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]
     return [{top.token_id: top.logprob for top in row if top.token_id >= 0} for row in rows]
 
 
-class _Waiter:
-    """The coroutine that waits for a stream's news, if one does. The engine holds it, so it does not hold the stream."""
-
-    def __init__(self) -> None:
-        self.wake: typing.Optional[typing.Callable[[], object]] = None
-        self.notify = _native.NotifyFunction(self._tell)
-
-    def _tell(self, _: object) -> None:
-        wake = self.wake
-        try:
-            if wake is not None:
-                wake()
-        except RuntimeError:  # the loop has been closed
-            pass
-
-
-class _StreamHandle:
-    """The library's stream. Its engine knows it until it is freed, also when the Stream is garbage already: of a cycle of
-    garbage Python may finalize the engine first, and the library wants streams to go before it."""
-
-    def __init__(self, raw: ctypes.c_void_p, open_ones: set[_StreamHandle]) -> None:
-        self.raw: typing.Optional[ctypes.c_void_p] = raw
-        self._guard = threading.Lock()  # of raw, which any thread may cancel by
-        self._open_ones = open_ones
-        open_ones.add(self)
-
-    def cancel(self) -> None:
-        with self._guard:
-            if self.raw:
-                _library.inflight_stream_cancel(self.raw)
-
-    def close(self) -> None:
-        with self._guard:
-            raw, self.raw = self.raw, None
-        if raw:
-            self._open_ones.discard(self)
-            _library.inflight_stream_destroy(raw)
+_IDLE_MS = 5  # until a host_driven engine that rests is asked again
 
 
 class Stream:
-    """An answer on its way: iterate over it, in a loop or an `async for`. Leaving early cancels it."""
+    """An answer on its way: iterate over it, in a loop or an `async for`; another loop goes on where one was left. It is
+    cancelled by close(), which the end of a `with` calls, and when nothing holds it any longer. With host_driven=True to wait
+    for it is to run steps, but not in an `async for`."""
 
-    def __init__(self, engine: Engine, handle: ctypes.c_void_p, count: int) -> None:
+    def __init__(self, engine: Engine, count: int) -> None:
         self._engine = engine  # which stays as long as this
-        self._count = count  # of the answers
-        self._handle = _StreamHandle(handle, engine._streams)
+        self._count = self._unfinished = count  # of the answers
+        self._handle = _handles.StreamHandle(engine._handle.streams)
         self._event = _native.StreamEvent(struct_size=ctypes.sizeof(_native.StreamEvent))
-        self._waiter: typing.Optional[_Waiter] = None
 
     def __enter__(self) -> Stream:
         return self
@@ -254,26 +221,37 @@ class Stream:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        _handles.release(getattr(self, "_handle", None))
 
     def cancel(self) -> None:
         """Asks to end it; what was made is still delivered. Any thread."""
         self._handle.cancel()
 
     def close(self) -> None:
-        """Frees it; cancels the request if it is not finished."""
+        """Frees it; cancels the request if it is not finished. What was not read is an error from then on."""
         self._handle.close()
 
     def next(self, timeout_ms: int = -1) -> typing.Optional[Output]:
         """The next Output; None when the time ran out, which less than 0 never does. StopIteration: the answer is complete."""
-        if not self._handle.raw:
-            raise StopIteration
         timeout_ms = _integer("timeout_ms", timeout_ms, ctypes.c_int32)
-        status = _check(_library.inflight_stream_next(self._handle.raw, timeout_ms, ctypes.byref(self._event)))
-        if status == _native.END_OF_STREAM:
-            self.close()
-            raise StopIteration
-        return self._output() if status == _native.OK else None
+        return _handles.patiently(self._read_by_steps if self._engine._host_driven else self._read, timeout_ms)
+
+    def _read(self, timeout_ms: int) -> typing.Optional[Output]:
+        if self._unfinished:
+            with self._handle as raw:
+                status = _check(_library.inflight_stream_next(raw, timeout_ms, ctypes.byref(self._event)))
+                self._handle.require_open()  # else it has been cancelled to be closed, which is not how the answer ends
+                if status != _native.END_OF_STREAM:
+                    return self._output() if status == _native.OK else None
+            self._unfinished = 0
+        self.close()
+        raise StopIteration
+
+    def _read_by_steps(self, timeout_ms: int) -> typing.Optional[Output]:
+        output = self._read(0)
+        if output is None and timeout_ms > 0:
+            output = self._read(0 if self._engine.step() else min(timeout_ms, _IDLE_MS))
+        return output
 
     def __iter__(self) -> Stream:
         return self
@@ -286,10 +264,10 @@ class Stream:
     def _output(self) -> Output:
         event = self._event
         reason = _native.FINISH_REASONS[event.finish_reason]
+        if reason is not None:
+            self._unfinished -= 1
         if reason == "error":
-            status = event.error_status or 60
-            message = (event.error or b"the engine failed").decode(errors="replace")
-            raise _ERRORS.get(status, Error)(status, message)
+            raise _error(event.error_status or 60, event.error or b"the engine failed")
         count = event.token_count
         stop = event.stop_text.decode() if event.stop_text else event.stop_token_id if event.stop_token_id >= 0 else None
         return Output(
@@ -310,13 +288,14 @@ class Stream:
         def wake() -> None:
             loop.call_soon_threadsafe(ready.set)
 
-        if self._waiter is None:
-            self._waiter = _Waiter()
-        waiter = self._waiter
+        if self._handle.waiter is None:
+            self._handle.waiter = _handles.Waiter()
+        waiter = self._handle.waiter
         waiter.wake = wake
-        if self._handle.raw:
-            _check(_library.inflight_stream_set_notify(self._handle.raw, waiter.notify, None))
         try:
+            if self._unfinished:
+                with self._handle as raw:
+                    _check(_library.inflight_stream_set_notify(raw, waiter.notify, None))
             while True:
                 ready.clear()
                 while (output := self.next(0)) is not None:
@@ -345,30 +324,47 @@ class Stream:
 class Engine:
     """A model on a device, with one batch for all who ask. Options as inflight_engine_params_t: max_num_seqs,
     schedule_policy, kv_cache_dtype="q8_0", ...; `progress(fraction, what)` is told how far loading has come (return True to
-    give up); `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
+    give up; what it raises does, too); `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
 
     def __init__(self, model: _Path, **options: typing.Any) -> None:
-        self._handle: typing.Optional[ctypes.c_void_p] = None
-        self._streams: set[_StreamHandle] = set()
+        if _handles.forked():
+            raise Unsupported(12, "an engine cannot be made in a process forked from one that has made engines, allowed: one "
+                              "that is started, as by multiprocessing's \"spawn\"")
+        self._stepping = threading.RLock()
         params = _native.EngineParams()
         _check(_library.inflight_params_init(_native.PARAMS_ENGINE, ctypes.byref(params), ctypes.sizeof(params)))
+        progress: typing.Optional[typing.Callable[[float, str], object]] = options.pop("progress", None)
+        raised: list[BaseException] = []
 
-        def set_progress(function: typing.Callable[[float, str], object], _: list[object]) -> None:
-            params.progress = _native.ProgressFunction(
-                lambda _, fraction, what: 1 if function(fraction, what.decode()) else 0)
+        def tell(_: object, fraction: float, what: bytes) -> int:
+            with _handles.in_callback:
+                try:
+                    return 1 if progress is not None and progress(fraction, what.decode()) or interrupted else 0
+                except BaseException as error:  # has no way through the library
+                    raised.append(error)
+                    return 1
 
-        def set_loras(modules: collections.abc.Mapping[str, _Path], kept: list[object]) -> None:
+        def set_loras(modules: typing.Optional[collections.abc.Mapping[str, _Path]], kept: list[object]) -> None:
             array = _strings("lora_modules", [_string("lora_modules", name) + b"=" + _path("lora_modules", path)
-                                              for name, path in modules.items()])
+                                              for name, path in (modules or {}).items()])
             kept.append(array)
             params.lora_modules = ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p))
             params.lora_module_count = len(array)
 
-        kept = _fill(params, {"model": _path("model", model), **options}, {"progress": set_progress, "lora_modules": set_loras})
-        handle = ctypes.c_void_p()
-        _check(_library.inflight_engine_create(ctypes.byref(params), ctypes.byref(handle)))
+        kept = _fill(params, {"model": _path("model", model), **options}, {"lora_modules": set_loras})
+        params.progress = _native.ProgressFunction(tell)
+        self._host_driven = bool(params.host_driven)
+        self._handle = _handles.EngineHandle()
+        try:
+            with _handles.interrupts() as interrupted:
+                status = _library.inflight_engine_create(ctypes.byref(params), ctypes.byref(self._handle.raw))
+            if raised:
+                raise raised.pop()
+            _check(status)
+        except BaseException:
+            self.close()
+            raise
         del kept
-        self._handle = handle
 
     def __enter__(self) -> Engine:
         return self
@@ -377,21 +373,23 @@ class Engine:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        _handles.release(getattr(self, "_handle", None))
 
     def close(self) -> None:
-        """Ends it, and its streams before it."""
-        for stream in list(self._streams):
-            stream.close()
-        handle, self._handle = self._handle, None
-        if handle:
-            _library.inflight_engine_destroy(handle)
+        """Ends it, and its streams before it. Waits for calls in other threads, which are errors then."""
+        self._handle.close()
 
-    @property
-    def _live(self) -> ctypes.c_void_p:
-        if not self._handle:
-            raise ValueError("the engine is closed")
-        return self._handle
+    def _call(self, function: typing.Callable[..., int], *arguments: object) -> int:
+        """A function of the library with this engine."""
+        with self._handle as raw:
+            return _check(function(raw, *arguments))
+
+    def _bytes(self, function: typing.Callable[..., int], *arguments: object) -> bytes:
+        """What such a function writes by the buffer rule."""
+        return _bytes(lambda *out: self._call(function, *arguments, *out))
+
+    def _text(self, function: typing.Callable[..., int], *arguments: object) -> str:
+        return self._bytes(function, *arguments).decode(errors="replace")
 
     def submit(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
@@ -431,106 +429,118 @@ class Engine:
         else:
             ids("prompt_ids", "prompt_id_count")(prompt, [])
         kept = _fill(params, options, special)
-        handle = ctypes.c_void_p()
-        _check(_library.inflight_engine_submit(self._live, ctypes.byref(params), ctypes.byref(handle)))
+        stream = Stream(self, params.n)
+        try:
+            self._call(_library.inflight_engine_submit, ctypes.byref(params), ctypes.byref(stream._handle.raw))
+        except BaseException:
+            stream.close()
+            raise
         del kept  # read before the call returned
-        return Stream(self, handle, params.n)
+        return stream
 
     def generate(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> str:
         """The whole text of one answer; submit(...).texts() gives those of several."""
-        return self.submit(prompt, **options).text()
+        with self.submit(prompt, **options) as stream:
+            return stream.text()
 
     def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
-        return list(self.submit(prompt, pooling=pooling))[-1].embedding or []
+        with self.submit(prompt, pooling=pooling) as stream:
+            return list(stream)[-1].embedding or []
 
     def reset_prefix_cache(self) -> None:
         """Forgets the stored prefixes that no running request uses."""
-        _check(_library.inflight_engine_reset_prefix_cache(self._live))
+        self._call(_library.inflight_engine_reset_prefix_cache)
 
     def load_lora_adapter(self, lora_name: str, lora_path: _Path) -> None:
         """From now on requests may name it; the engine needs max_loras or lora_modules."""
-        _check(_library.inflight_engine_load_lora_adapter(self._live, _string("lora_name", lora_name),
-                                                          _path("lora_path", lora_path)))
+        self._call(_library.inflight_engine_load_lora_adapter, _string("lora_name", lora_name),
+                   _path("lora_path", lora_path))
 
     def unload_lora_adapter(self, lora_name: str) -> None:
         """Requests that use it go on."""
-        _check(_library.inflight_engine_unload_lora_adapter(self._live, _string("lora_name", lora_name)))
+        self._call(_library.inflight_engine_unload_lora_adapter, _string("lora_name", lora_name))
 
     def step(self) -> bool:
         """With host_driven=True: one step in this thread; False when nothing is to be done."""
-        return _check(_library.inflight_engine_step(self._live)) == _native.OK
+        with self._stepping:
+            return self._call(_library.inflight_engine_step) == _native.OK
 
     def tokenize(self, text: str, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
         data = text.encode()
         capacity, count = len(data) + 8, ctypes.c_size_t()
         while True:
             ids = (ctypes.c_int32 * capacity)()
-            if _check(_library.inflight_tokenize(self._live, data, len(data), add_special_tokens, parse_special_tokens, ids,
-                                                 capacity, ctypes.byref(count))) == _native.OK:
+            if self._call(_library.inflight_tokenize, data, len(data), add_special_tokens, parse_special_tokens, ids,
+                          capacity, ctypes.byref(count)) == _native.OK:
                 return ids[: count.value]
             capacity = count.value
 
     def detokenize(self, ids: typing.Sequence[int]) -> str:
         array = _ids("ids", ids)
-        return _text(lambda *out: _library.inflight_detokenize(self._live, array, len(array), *out))
+        return self._text(_library.inflight_detokenize, array, len(array))
 
     def token_text(self, token_id: int) -> bytes:
         """What one token stands for: its bytes, which need not be whole characters, or a control token's name."""
         token_id = _integer("token_id", token_id, ctypes.c_int32)
-        return _bytes(lambda *out: _library.inflight_token_text(self._live, token_id, *out))
+        return self._bytes(_library.inflight_token_text, token_id)
 
     def chat_render(self, messages: typing.Sequence[typing.Mapping[str, typing.Any]], **variables: typing.Any) -> str:
         """A conversation as prompt text, by the model's chat template; submit it with add_special_tokens=False."""
         data = json.dumps({"messages": messages, "add_generation_prompt": True, **variables}).encode()
-        return _text(lambda *out: _library.inflight_chat_render(self._live, data, len(data), *out))
+        return self._text(_library.inflight_chat_render, data, len(data))
 
     def stats(self) -> dict[str, typing.Union[int, float]]:
         """The counters as a dict."""
         stats = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
-        _check(_library.inflight_engine_stats(self._live, ctypes.byref(stats)))
+        self._call(_library.inflight_engine_stats, ctypes.byref(stats))
         names = (field[0] for field in stats._fields_)
         return {name: getattr(stats, name) for name in names if not name.startswith(("reserved", "struct_size"))}
 
     def info(self) -> typing.Any:
-        return json.loads(_text(lambda *out: _library.inflight_engine_info_json(self._live, *out)))
+        return json.loads(self._text(_library.inflight_engine_info_json))
 
     def metrics_text(self) -> str:
-        return _text(lambda *out: _library.inflight_engine_metrics_text(self._live, *out))
+        return self._text(_library.inflight_engine_metrics_text)
 
     def trace_json(self) -> str:
         """The kernel launches since creation, with the option profile, as a Chrome trace; without it none."""
-        return _text(lambda *out: _library.inflight_engine_trace_json(self._live, *out))
+        return self._text(_library.inflight_engine_trace_json)
 
     def steps(self, since: int = 0) -> typing.Any:
         """The latest steps of the batch; see inflight_engine_steps_json()."""
         since = _integer("since", since, ctypes.c_uint64)
-        return json.loads(_text(lambda *out: _library.inflight_engine_steps_json(self._live, since, *out)))
+        return json.loads(self._text(_library.inflight_engine_steps_json, since))
 
     def set_policy(self, spec: str) -> None:
-        _check(_library.inflight_engine_set_policy(self._live, _string("spec", spec)))
+        self._call(_library.inflight_engine_set_policy, _string("spec", spec))
 
     def set_policy_params(self, spec: str) -> None:
         """Parameters of a policy in force, "name:key=value,..."."""
-        _check(_library.inflight_engine_set_policy_params(self._live, _string("spec", spec)))
+        self._call(_library.inflight_engine_set_policy_params, _string("spec", spec))
 
     def configure(self, **limits: typing.Any) -> None:
         """Changes limits while requests run: max_num_seqs, max_num_batched_tokens, ...; see inflight_engine_configure()."""
         data = json.dumps(limits).encode()
-        _check(_library.inflight_engine_configure(self._live, data, len(data)))
+        self._call(_library.inflight_engine_configure, data, len(data))
 
     def pause(self, everything: bool = False) -> None:
         """Nobody new is started; with `everything` no step is made. Ends with resume()."""
-        _check(_library.inflight_engine_pause(self._live, _native.PAUSE_ALL if everything else _native.PAUSE_NEW))
+        self._call(_library.inflight_engine_pause, _native.PAUSE_ALL if everything else _native.PAUSE_NEW)
 
     def resume(self) -> None:
         """Ends a pause, and takes requests in again after drain()."""
-        _check(_library.inflight_engine_resume(self._live))
+        self._call(_library.inflight_engine_resume)
 
     def drain(self, timeout: typing.Optional[float] = None) -> bool:
         """Takes no more requests and waits, `timeout` seconds at most, until the last has ended: whether it has."""
         milliseconds = -1 if timeout is None else int(min(max(timeout * 1000, 0), (1 << 31) - 1))
-        return _check(_library.inflight_engine_drain(self._live, milliseconds)) == _native.OK
+
+        def wait(portion: int) -> typing.Optional[bool]:
+            if self._call(_library.inflight_engine_drain, portion) == _native.OK:
+                return True
+            return False if self._host_driven or self.stats()["hung"] else None
+        return bool(_handles.patiently(wait, milliseconds))
 
 
 _log: typing.Any = None  # called as long as it lives
@@ -540,13 +550,16 @@ def set_log(function: typing.Optional[typing.Callable[[str, str], object]], leve
     """The library's log lines of at least `level` ("debug", "info", "warning", "error") go to function(level, message) from
     now on, from any thread; None silences them, as at the beginning. It must not call into the library."""
     global _log
+    if _handles.forked():
+        return  # the lock of the log may be held for ever
     if level not in _native.LOG_LEVELS:
         raise ValueError(f"level is {level!r}, allowed: {', '.join(_native.LOG_LEVELS)}")
     names = list(_native.LOG_LEVELS)
 
     def log(_: object, number: int, message: int, length: int) -> None:
         assert function is not None
-        function(names[number], ctypes.string_at(message, length).decode(errors="replace"))
+        with _handles.in_callback:
+            function(names[number], ctypes.string_at(message, length).decode(errors="replace"))
 
     call = _native.LogFunction(log) if function is not None else _native.LogFunction()
     _library.inflight_set_log(call, None, _native.LOG_LEVELS[level])

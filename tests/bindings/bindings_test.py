@@ -220,6 +220,17 @@ class Python(unittest.TestCase):
         prompt = engine.chat_render([{"role": "user", "content": "Hi"}])
         self.assertIn("assistant", prompt)
 
+    def test_bytes_are_text(self):
+        text, engine = "Once upon a time", self.engine
+        answer = engine.generate(text, max_tokens=8)
+        for kind in (str.encode, lambda text: bytearray(text, "utf-8")):
+            self.assertEqual(engine.generate(kind(text), max_tokens=8), answer)
+            self.assertEqual(engine.tokenize(kind(text)), engine.tokenize(text))
+            for stop in (kind("girl"), [kind("girl")]):
+                self.assertEqual(engine.generate(text, max_tokens=8, stop=stop), answer.partition("girl")[0])
+            self.assertEqual(engine.generate(text, structured_choice=kind("yes"), max_tokens=8), "yes")
+            self.assertRegex(engine.generate(text, structured_regex=kind("[0-9]{3}"), max_tokens=8), r"^[0-9]{3}$")
+
     # One loop is left, its generator is closed later, when the next loop waits already.
     def test_a_second_loop_goes_on_where_the_first_one_was_left(self):
         async def read():

@@ -77,6 +77,8 @@ class EngineFailed(Error):
 _ERRORS: dict[int, type[Error]] = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
 
 _Path = typing.Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+_Text = typing.Union[str, bytes, bytearray]  # bytes: UTF-8
+_TEXTS = (str, bytes, bytearray)
 _Setter = typing.Callable[[typing.Any, typing.List[object]], None]  # of an option; what it must keep alive goes to the list
 
 
@@ -125,16 +127,20 @@ def _ids(name: str, values: typing.Iterable[int]) -> ctypes.Array[ctypes.c_int32
     return (ctypes.c_int32 * len(ids))(*ids)
 
 
-def _string(name: str, value: typing.Union[str, bytes]) -> bytes:
-    if not isinstance(value, (str, bytes)):
+def _utf8(text: _Text) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+def _string(name: str, value: _Text) -> bytes:
+    if not isinstance(value, _TEXTS):
         raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type")
-    data = value.encode() if isinstance(value, str) else value
+    data = _utf8(value)
     if b"\0" in data:
         raise ValueError(f"{name} is {os.fsdecode(data)!r}, allowed: text without NUL")
     return data
 
 
-def _strings(name: str, values: typing.Sequence[typing.Union[str, bytes]]) -> ctypes.Array[ctypes.c_char_p]:
+def _strings(name: str, values: typing.Sequence[_Text]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(values))(*[_string(name, value) for value in values])
 
 
@@ -391,7 +397,7 @@ class Engine:
     def _text(self, function: typing.Callable[..., int], *arguments: object) -> str:
         return self._bytes(function, *arguments).decode(errors="replace")
 
-    def submit(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> Stream:
+    def submit(self, prompt: typing.Union[_Text, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
         max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
         structured_json, structured_regex, lora_name, prediction, ..."""
@@ -400,7 +406,7 @@ class Engine:
 
         def texts(name: str, count_name: str) -> _Setter:
             def put(values: typing.Any, kept: list[object]) -> None:
-                array = _strings(name, [values] if isinstance(values, str) else ([] if values is None else list(values)))
+                array = _strings(name, [values] if isinstance(values, _TEXTS) else ([] if values is None else list(values)))
                 kept.append(array)
                 setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
                 setattr(params, count_name, len(array))
@@ -423,8 +429,8 @@ class Engine:
                    "structured_choice": texts("structured_choice", "structured_choice_count"),
                    "dry_sequence_breakers": texts("dry_sequence_breakers", "dry_sequence_breaker_count"),
                    "stop_token_ids": ids("stop_token_ids", "stop_token_id_count"), "logit_bias": bias}
-        if isinstance(prompt, str):
-            data = prompt.encode()
+        if isinstance(prompt, _TEXTS):
+            data = _utf8(prompt)
             params.prompt, params.prompt_length = data, len(data)
         else:
             ids("prompt_ids", "prompt_id_count")(prompt, [])
@@ -438,12 +444,12 @@ class Engine:
         del kept  # read before the call returned
         return stream
 
-    def generate(self, prompt: typing.Union[str, typing.Iterable[int]], **options: typing.Any) -> str:
+    def generate(self, prompt: typing.Union[_Text, typing.Iterable[int]], **options: typing.Any) -> str:
         """The whole text of one answer; submit(...).texts() gives those of several."""
         with self.submit(prompt, **options) as stream:
             return stream.text()
 
-    def embed(self, prompt: typing.Union[str, typing.Iterable[int]], pooling: str = "model") -> list[float]:
+    def embed(self, prompt: typing.Union[_Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
         with self.submit(prompt, pooling=pooling) as stream:
             return list(stream)[-1].embedding or []
@@ -466,8 +472,8 @@ class Engine:
         with self._stepping:
             return self._call(_library.inflight_engine_step) == _native.OK
 
-    def tokenize(self, text: str, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
-        data = text.encode()
+    def tokenize(self, text: _Text, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
+        data = _utf8(text)
         capacity, count = len(data) + 8, ctypes.c_size_t()
         while True:
             ids = (ctypes.c_int32 * capacity)()

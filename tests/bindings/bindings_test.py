@@ -231,6 +231,23 @@ class Python(unittest.TestCase):
             self.assertEqual(engine.generate(text, structured_choice=kind("yes"), max_tokens=8), "yes")
             self.assertRegex(engine.generate(text, structured_regex=kind("[0-9]{3}"), max_tokens=8), r"^[0-9]{3}$")
 
+    # Which a cancelled answer is not.
+    def test_an_answer_whose_time_runs_out_is_an_error(self):
+        with inflight.Engine(MODEL, request_timeout_ms=30) as engine:
+            engine.pause()
+            outputs = list(engine.submit("Once"))
+            self.assertEqual([(output.finish_reason, output.error) for output in outputs],
+                             [("abort", "the request's time has run out")])
+            for cut in (engine.generate, engine.embed, lambda prompt: engine.submit(prompt, n=2, temperature=1).texts()):
+                with self.assertRaisesRegex(inflight.Rejected, "the request's time has run out") as refused:
+                    cut("Once")
+                self.assertEqual((refused.exception.reason, refused.exception.retry_after_s), (None, 0))
+        stream = self.engine.submit("Once", max_tokens=400, ignore_eos=True)
+        first = next(stream)
+        stream.cancel()
+        outputs = list(stream)
+        self.assertEqual((outputs[-1].finish_reason, outputs[-1].error, first.error), ("abort", None, None))
+
     # One loop is left, its generator is closed later, when the next loop waits already.
     def test_a_second_loop_goes_on_where_the_first_one_was_left(self):
         async def read():

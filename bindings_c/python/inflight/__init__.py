@@ -197,6 +197,7 @@ class Output:
     first_scheduled_s: float = 0.0  # seconds from submit to the first step, by the engine's clock; 0: none
     first_token_s: float = 0.0
     last_token_s: float = 0.0
+    error: typing.Optional[str] = None  # with "abort": why the engine ended it (its time ran out); None: it was cancelled
 
 
 def _tops(pointer: typing.Any, count: int, width: int) -> list[dict[int, float]]:
@@ -286,7 +287,8 @@ class Stream:
             embedding=event.embedding[: event.embedding_size] if event.embedding else None,
             preemption_count=event.preemption_count, draft_token_count=event.draft_token_count,
             accepted_token_count=event.accepted_token_count, first_scheduled_s=event.first_scheduled_s,
-            first_token_s=event.first_token_s, last_token_s=event.last_token_s)
+            first_token_s=event.first_token_s, last_token_s=event.last_token_s,
+            error=event.error.decode(errors="replace") if event.error else None)
 
     async def __aiter__(self) -> collections.abc.AsyncIterator[Output]:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
@@ -313,15 +315,22 @@ class Stream:
             if waiter.wake is wake:  # else another loop reads it by now
                 waiter.wake = None
 
-    def texts(self) -> list[str]:
-        """The whole answers, as many as the option n."""
-        texts = [""] * self._count
+    def _outputs(self) -> typing.Iterator[Output]:
+        """Of whole answers: one that the engine cuts is an error."""
         for output in self:
+            if output.error:
+                raise Rejected(50, output.error)
+            yield output
+
+    def texts(self) -> list[str]:
+        """The whole answers, as many as the option n. Rejected: the time of one ran out."""
+        texts = [""] * self._count
+        for output in self._outputs():
             texts[output.index] += output.text
         return texts
 
     def text(self) -> str:
-        """The whole answer of a request with n = 1."""
+        """The whole answer of a request with n = 1; see texts()."""
         if self._count > 1:
             raise ValueError(f"n is {self._count}, allowed for one text: 1; submit(...).texts() gives several")
         return self.texts()[0]
@@ -452,7 +461,7 @@ class Engine:
     def embed(self, prompt: typing.Union[_Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
         with self.submit(prompt, pooling=pooling) as stream:
-            return list(stream)[-1].embedding or []
+            return list(stream._outputs())[-1].embedding or []
 
     def reset_prefix_cache(self) -> None:
         """Forgets the stored prefixes that no running request uses."""

@@ -198,7 +198,7 @@ class Python(unittest.TestCase):
         self.assertNotIn("there", "".join(output.text for output in outputs))
         tops = [top for output in outputs for top in output.top_logprobs]
         self.assertTrue(tops and all(len(top) == 2 for top in tops))
-        self.assertEqual(len(outputs[0].prompt_logprobs), outputs[0].prompt_token_count - 1)
+        self.assertEqual(sum(len(output.prompt_logprobs) for output in outputs), outputs[0].prompt_token_count - 1)
         ids = engine.tokenize("Once upon a time")
         self.assertEqual(engine.detokenize(ids), "Once upon a time")
         self.assertEqual(engine.generate(ids, max_tokens=8), engine.generate("Once upon a time", max_tokens=8))

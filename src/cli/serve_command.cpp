@@ -73,6 +73,7 @@ void check_texts(const ServeFlags& flags) {
 void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   check_texts(flags);
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
+  flags.http.limits.bodies_bytes = std::max(flags.http.limits.bodies_bytes, 2 * flags.http.limits.body_bytes);
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
   flags.api.log = [](const std::string& line) { print_to_stderr("inflight: {}\n", line); };
   log_to_stderr(INFLIGHT_LOG_INFO);

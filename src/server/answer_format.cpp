@@ -41,6 +41,17 @@ void append_event(const std::string& json, std::string& out) {
   out += "\n\n";
 }
 
+std::string whole_text(const Json& head, size_t count, const std::function<Json(size_t)>& choice, const Json& tail) {
+  std::string text = to_text(head);
+  text.back() = ',';
+  text += R"("choices":[)";
+  for (size_t i = 0; i < count; ++i) {
+    text += to_text(choice(i));
+    text += i + 1 < count ? "," : "],";
+  }
+  return text + to_text(tail).substr(1);
+}
+
 Json usage_json(const AnswerUsage& usage) {
   Json json;
   json["prompt_tokens"] = usage.prompt_tokens;

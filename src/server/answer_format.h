@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,6 +90,11 @@ class AnswerFormat {
 
 // "data: JSON\n\n"
 void append_event(const std::string& json, std::string& out);
+
+// The members of `head`, "choices": those of [0, count), and the members of `tail`, as text. One choice at a time is a
+// Json: with log probabilities that is many times as large.   REQUIRES: count > 0, head and tail have members.
+[[nodiscard]] std::string whole_text(const Json& head, size_t count, const std::function<Json(size_t)>& choice,
+                                     const Json& tail);
 
 // {"prompt_tokens": ...} as completions and chat have it.
 [[nodiscard]] Json usage_json(const AnswerUsage& usage);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <random>
 #include <utility>
 
 #include "inflight/version.h"
@@ -49,6 +48,10 @@ std::string_view key_of(const HttpRequest& request) {
 
 constexpr const char* kShuttingDown = "the server is shutting down";
 
+// Of a route.
+constexpr unsigned kOpen = 1;  // no API key is wanted
+constexpr unsigned kJson = 2;  // the request's body is JSON
+
 // Browsers let any page send other types without asking first.
 void check_body_type(const HttpRequest& request) {
   const std::string_view type = request.header("content-type");
@@ -91,28 +94,28 @@ void respond_page(Exchange& exchange, std::string_view page) {
 }  // namespace
 
 const ApiServer::Route ApiServer::kRoutes[] = {
-    {"POST", "/v1/completions", &ApiServer::post_completions, false},
-    {"POST", "/v1/chat/completions", &ApiServer::post_chat, false},
-    {"POST", "/v1/responses", &ApiServer::post_responses, false},
-    {"POST", "/v1/responses/input_tokens", &ApiServer::post_input_tokens, false},
-    {"POST", "/v1/messages", &ApiServer::post_messages, false},
-    {"POST", "/v1/messages/count_tokens", &ApiServer::post_count_tokens, false},
-    {"POST", "/v1/embeddings", &ApiServer::post_embeddings, false},
-    {"GET", "/v1/models", &ApiServer::get_models, false},
-    {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, false},
-    {"POST", "/v1/unload_lora_adapter", &ApiServer::post_unload_lora, false},
-    {"POST", "/reset_prefix_cache", &ApiServer::post_reset_prefix_cache, false},
-    {"POST", "/tokenize", &ApiServer::post_tokenize, false},
-    {"POST", "/detokenize", &ApiServer::post_detokenize, false},
-    {"GET", "/", &ApiServer::get_page, true},
-    {"GET", "/widget", &ApiServer::get_widget, true},
-    {"POST", "/inflight/simulate", &ApiServer::post_simulate, false},
-    {"GET", "/inflight/stats", &ApiServer::get_stats, false},
-    {"GET", "/health", &ApiServer::get_health, true},
-    {"GET", "/ready", &ApiServer::get_ready, true},
-    {"GET", "/metrics", &ApiServer::get_metrics, true},
-    {"GET", "/version", &ApiServer::get_version, true},
-    {"GET", "/openapi.json", &ApiServer::get_openapi, true},
+    {"POST", "/v1/completions", &ApiServer::post_completions, kJson},
+    {"POST", "/v1/chat/completions", &ApiServer::post_chat, kJson},
+    {"POST", "/v1/responses", &ApiServer::post_responses, kJson},
+    {"POST", "/v1/responses/input_tokens", &ApiServer::post_input_tokens, kJson},
+    {"POST", "/v1/messages", &ApiServer::post_messages, kJson},
+    {"POST", "/v1/messages/count_tokens", &ApiServer::post_count_tokens, kJson},
+    {"POST", "/v1/embeddings", &ApiServer::post_embeddings, kJson},
+    {"GET", "/v1/models", &ApiServer::get_models, 0},
+    {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, kJson},
+    {"POST", "/v1/unload_lora_adapter", &ApiServer::post_unload_lora, kJson},
+    {"POST", "/reset_prefix_cache", &ApiServer::post_reset_prefix_cache, 0},
+    {"POST", "/tokenize", &ApiServer::post_tokenize, kJson},
+    {"POST", "/detokenize", &ApiServer::post_detokenize, kJson},
+    {"GET", "/", &ApiServer::get_page, kOpen},
+    {"GET", "/widget", &ApiServer::get_widget, kOpen},
+    {"POST", "/inflight/simulate", &ApiServer::post_simulate, kJson},
+    {"GET", "/inflight/stats", &ApiServer::get_stats, 0},
+    {"GET", "/health", &ApiServer::get_health, kOpen},
+    {"GET", "/ready", &ApiServer::get_ready, kOpen},
+    {"GET", "/metrics", &ApiServer::get_metrics, kOpen},
+    {"GET", "/version", &ApiServer::get_version, kOpen},
+    {"GET", "/openapi.json", &ApiServer::get_openapi, kOpen},
 };
 
 ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions options)
@@ -123,12 +126,14 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
                   info_["tool_calls"]["end_mark"].get<std::string>()},
       ready_([this] { http_.post([this] { pump_ready(); }); }),
-      http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); }),
+      http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); },
+            {.add_headers = [this](Exchange& exchange, const HttpRequest& head) { add_cors_headers(exchange, head); },
+             .refusal = [this](Exchange& exchange, const HttpRequest& head) { return refusal(exchange, head); },
+             .ended = [this](const HttpRecord& record) { log_request(record); }}),
       local_only_(is_loopback(host_of(http_.address()))) {
   if (options_.model_names.empty()) options_.model_names = {model_name_of(info_), "default"};
   for (const Json& lora : loaded_loras(engine_)) check_lora_name(lora["name"], options_.model_names);
-  std::random_device random;
-  id_base_ = fmt::format("{:08x}{:08x}", random(), random());
+  openapi_ = openapi_document(info_);
   http_.every(milliseconds(200), [this] { watch_engine(); });
   http_.every(milliseconds(100), [this] { end_drain_in_time(); });
   http_.on_signal([this] { begin_drain(); });
@@ -143,13 +148,46 @@ void ApiServer::stop() {
   http_.post([this] { begin_drain(); });
 }
 
+const ApiServer::Route* ApiServer::find_route(const HttpRequest& head, std::string& allowed) {
+  const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
+  const bool one_model = head.path.starts_with("/v1/models/");
+  for (const Route& route : kRoutes) {
+    if (route.path != head.path && !(one_model && route.path == "/v1/models")) continue;
+    if (route.method == method) return &route;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method == "GET" ? "GET, HEAD" : route.method);
+  }
+  return nullptr;
+}
+
+void ApiServer::check_head(Exchange& exchange, const HttpRequest& head) const {
+  std::string allowed;
+  if (const Route* const route = find_route(head, allowed)) {
+    if (route->method == "POST") check_origin(head);
+    if ((route->traits & kOpen) == 0) static_cast<void>(check_key(head));
+    if ((route->traits & kJson) != 0) check_body_type(head);
+    return;
+  }
+  if (head.method == "OPTIONS") return;
+  if (allowed.empty()) throw ApiError(404, fmt::format("there is no {}; see /openapi.json", head.path));
+  exchange.add_header({"Allow", allowed});
+  throw ApiError(405, fmt::format("{} is not allowed for {}, allowed: {}", head.method, head.path, allowed));
+}
+
+std::optional<HttpResponse> ApiServer::refusal(Exchange& exchange, const HttpRequest& head) const {
+  try {
+    check_head(exchange, head);
+    return std::nullopt;
+  } catch (...) {
+    return error_answer(exchange, current_error());
+  }
+}
+
 void ApiServer::handle(Exchange& exchange, HttpRequest request) {
-  exchange.add_header({"X-Request-Id", fmt::format("{}{:x}", id_base_, ++request_count_)});
-  add_cors_headers(exchange, request);
-  if (options_.log_requests) log(fmt::format("{} {}", request.method, request.path));
   const uint64_t id = exchange.id();
   try {
-    route(exchange, request);
+    std::string allowed;
+    if (const Route* const route = find_route(request, allowed)) return (this->*route->handle)(exchange, request);
+    exchange.respond({.status = 204, .headers = {{"Allow", allowed.empty() ? "GET, HEAD, POST" : allowed}}});
   } catch (...) {
     respond_error(id, current_error());
   }
@@ -184,29 +222,6 @@ void ApiServer::add_cors_headers(Exchange& exchange, const HttpRequest& request)
     if (!wanted.empty()) exchange.add_header({"Access-Control-Allow-Headers", std::string(wanted)});
     exchange.add_header({"Access-Control-Max-Age", "600"});
   }
-}
-
-void ApiServer::route(Exchange& exchange, HttpRequest& request) {
-  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  const bool one_model = request.path.starts_with("/v1/models/");
-  std::string allowed;
-  for (const Route& route : kRoutes) {
-    if (route.path != request.path && !(one_model && route.path == "/v1/models")) continue;
-    if (route.method == method) {
-      if (method == "POST") check_origin(request);
-      if (!route.open) static_cast<void>(check_key(request));
-      return (this->*route.handle)(exchange, request);
-    }
-    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method == "GET" ? "GET, HEAD" : route.method);
-  }
-  if (method == "OPTIONS") {
-    return exchange.respond({.status = 204, .headers = {{"Allow", allowed.empty() ? "GET, HEAD, POST" : allowed}}});
-  }
-  if (!allowed.empty()) {
-    exchange.add_header({"Allow", allowed});
-    throw ApiError(405, fmt::format("{} is not allowed for {}, allowed: {}", request.method, request.path, allowed));
-  }
-  throw ApiError(404, fmt::format("there is no {}; see /openapi.json", request.path));
 }
 
 uint32_t ApiServer::check_key(const HttpRequest& request) const {
@@ -245,7 +260,6 @@ void ApiServer::get_page(Exchange& exchange, HttpRequest&) { respond_page(exchan
 void ApiServer::get_widget(Exchange& exchange, HttpRequest&) { respond_page(exchange, widget_page()); }
 
 void ApiServer::post_simulate(Exchange& exchange, HttpRequest& request) {
-  check_body_type(request);
   answer_later(exchange, request, simulate_answer);
 }
 
@@ -302,22 +316,19 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
   exchange.respond({.body = to_text(list)});
 }
 
-void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_document(info_)}); }
+void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_}); }
 
 void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
-  check_body_type(request);
   answer_later(exchange, request,
                [this](const std::string& body) { return tokenize_answer(engine_, body, model_check(), info_); });
 }
 
 void ApiServer::post_detokenize(Exchange& exchange, HttpRequest& request) {
-  check_body_type(request);
   answer_later(exchange, request,
                [this](const std::string& body) { return detokenize_answer(engine_, body, model_check()); });
 }
 
 void ApiServer::count_tokens(Exchange& exchange, HttpRequest& request, unsigned endpoint) {
-  check_body_type(request);
   answer_later(exchange, request, [this, endpoint](const std::string& body) {
     return count_tokens_answer(engine_, body, model_check(), endpoint);
   });
@@ -325,14 +336,12 @@ void ApiServer::count_tokens(Exchange& exchange, HttpRequest& request, unsigned 
 
 void ApiServer::post_load_lora(Exchange& exchange, HttpRequest& request) {
   check_lora_updating();
-  check_body_type(request);
   answer_later(exchange, request,
                [this](const std::string& body) { return load_lora_answer(engine_, body, options_.model_names); });
 }
 
 void ApiServer::post_unload_lora(Exchange& exchange, HttpRequest& request) {
   check_lora_updating();
-  check_body_type(request);
   answer_later(exchange, request, [this](const std::string& body) { return unload_lora_answer(engine_, body); });
 }
 
@@ -348,31 +357,42 @@ void ApiServer::post_reset_prefix_cache(Exchange& exchange, HttpRequest& request
   });
 }
 
-void ApiServer::work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job) {
-  const uint64_t id = exchange.id();
-  http_.work(id, [this, id, request = std::move(request), job = std::move(job)] {
+void ApiServer::work_on(uint64_t exchange, size_t bytes, Task job) {
+  http_.work(exchange, bytes, [this, exchange, job = std::move(job)]() mutable {
     try {
-      job(request.body);
+      job();
     } catch (...) {
-      http_.post([this, id, error = current_error()] { respond_error(id, error); });
+      http_.post([this, exchange, error = current_error()] { respond_error(exchange, error); });
     }
   });
+}
+
+void ApiServer::work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job) {
+  const size_t bytes = request.body.size();
+  work_on(exchange.id(), bytes, [request = std::move(request), job = std::move(job)] { job(request.body); });
 }
 
 void ApiServer::answer_later(Exchange& exchange, HttpRequest& request,
                              std::function<std::string(const std::string& body)> answer) {
   work_on(exchange, request, [this, id = exchange.id(), answer = std::move(answer)](const std::string& given) {
-    http_.post([this, id, body = answer(given)]() mutable {
-      if (Exchange* const open = http_.find(id)) open->respond({.body = std::move(body)});
-    });
+    post_answer(id, answer(given));
+  });
+}
+
+void ApiServer::write_later(uint64_t exchange, size_t bytes, WholeAnswer answer) {
+  work_on(exchange, bytes, [this, exchange, answer = std::move(answer)] { post_answer(exchange, answer.text()); });
+}
+
+void ApiServer::post_answer(uint64_t exchange, std::string body) {
+  http_.post([this, exchange, body = std::move(body)]() mutable {
+    if (Exchange* const open = http_.find(exchange)) open->respond({.body = std::move(body)});
   });
 }
 
 void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endpoint) {
-  check_body_type(request);
   const uint32_t tenant = check_key(request);
   if (draining_) throw ApiError(503, kShuttingDown, "", "shutting_down");
-  AnswerInfo info{.id = fmt::format("{}{:x}", id_base_, request_count_),
+  AnswerInfo info{.id = request.id,
                   .created_s = unix_time_s(),
                   .model = options_.model_names.front(),
                   .call_marks = call_marks_,
@@ -395,23 +415,27 @@ void ApiServer::attach(uint64_t exchange, SubmittedRequest submitted) {
   Exchange* const open = http_.find(exchange);
   if (open == nullptr) return;  // the client has gone; the streams go with `submitted`
   try {
-    open->set_producer(std::make_unique<Generation>(engine_, *open, ready_, std::move(submitted)));
+    open->set_producer(std::make_unique<Generation>(
+        engine_, *open, ready_, std::move(submitted),
+        [this](uint64_t id, size_t bytes, WholeAnswer answer) { write_later(id, bytes, std::move(answer)); }));
   } catch (...) {
     return respond_error(exchange, current_error());
   }
   open->proceed();
 }
 
-void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
-  Exchange* const open = http_.find(exchange);
-  if (open == nullptr) return;
-  HttpResponse response = error.response(open->path());
+HttpResponse ApiServer::error_answer(Exchange& exchange, const ApiError& error) const {
+  exchange.ended_by(error);
+  HttpResponse response = error.response(exchange.path());
   if (error.status() == 503) {
     response.headers.push_back({"Retry-After", std::to_string(load_.retry_after_s())});
   }
   if (error.status() == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
-  if (error.status() >= 500) log(error.what());
-  open->respond(std::move(response));
+  return response;
+}
+
+void ApiServer::respond_error(uint64_t exchange, const ApiError& error) {
+  if (Exchange* const open = http_.find(exchange)) open->respond(error_answer(*open, error));
 }
 
 bool ApiServer::is_adapter(const std::string& name) const {
@@ -505,6 +529,16 @@ void ApiServer::end_drain() {
 
 void ApiServer::log(const std::string& line) const {
   if (options_.log) options_.log(line);
+}
+
+void ApiServer::log_request(const HttpRecord& record) const {
+  constexpr size_t kPathBytesMax = 200, kMessageBytesMax = 1000;
+  const bool fault = record.error && record.error->status() >= 500;
+  if (!fault && !options_.log_requests) return;
+  const std::string why = fault ? ": " + printable(record.error->what(), kMessageBytesMax) : "";
+  log(fmt::format("{} {} {} {} {} {} ms{}", record.id, printable(record.method, kPathBytesMax),
+                  printable(record.path, kPathBytesMax), record.status, record.bytes,
+                  std::chrono::duration_cast<milliseconds>(record.time).count(), why));
 }
 
 }  // namespace inflight::server

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,17 +55,21 @@ class ApiServer {
     std::string_view method;
     std::string_view path;
     Handle handle;
-    bool open;  // without an API key
+    unsigned traits;
   };
   static const Route kRoutes[];
+  // Null: none, `allowed` says which methods there are for the path, if any.
+  [[nodiscard]] static const Route* find_route(const HttpRequest& head, std::string& allowed);
 
+  // What can be told of a request before its body is read.   ERRORS: ApiError: 404, 405, 403, 401, 415.
+  void check_head(Exchange& exchange, const HttpRequest& head) const;
+  [[nodiscard]] std::optional<HttpResponse> refusal(Exchange& exchange, const HttpRequest& head) const;
   void handle(Exchange& exchange, HttpRequest request);
   [[nodiscard]] bool is_cors_origin(std::string_view origin) const;
   void add_cors_headers(Exchange& exchange, const HttpRequest& request) const;
   // Web pages of other sites may not make a browser send what changes something or costs time; nor may pages whose own
   // name was made to lead to this machine.   ERRORS: ApiError 403.
   void check_origin(const HttpRequest& request) const;
-  void route(Exchange& exchange, HttpRequest& request);
   // The key's number, for tenants; 0 without keys.   ERRORS: ApiError 401.
   [[nodiscard]] uint32_t check_key(const HttpRequest& request) const;
 
@@ -94,12 +99,19 @@ class ApiServer {
   void count_tokens(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void attach(uint64_t exchange, SubmittedRequest submitted);
-  // `job` runs on a worker with the request's body, unless the client has left by then; what it throws becomes an error
-  // answer. Takes the request.
+  // `job` runs on a worker, unless the client has left by then; what it throws becomes an error answer.   bytes: as
+  // HttpServer::work().
+  void work_on(uint64_t exchange, size_t bytes, Task job);
+  // The same with a job that reads the request's body. Takes the request.
   void work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job);
   // The same with a job that makes the answer's body.
   void answer_later(Exchange& exchange, HttpRequest& request,
                     std::function<std::string(const std::string& body)> answer);
+  void write_later(uint64_t exchange, size_t bytes, WholeAnswer answer);
+  // Any thread.
+  void post_answer(uint64_t exchange, std::string body);
+  // Notes and gives it.
+  [[nodiscard]] HttpResponse error_answer(Exchange& exchange, const ApiError& error) const;
   void respond_error(uint64_t exchange, const ApiError& error);
   // Whether it is an adapter's name, not the model's.   ERRORS: ApiError 404.
   [[nodiscard]] bool is_adapter(const std::string& name) const;
@@ -125,18 +137,19 @@ class ApiServer {
   // Every open answer ends with `error`; run() returns when their readers have it, or a short time has passed.
   void end_answers(const ApiError& error);
   void log(const std::string& line) const;
+  // Every fault of the server has a line; with log_requests every request.
+  void log_request(const HttpRecord& record) const;
 
   Engine& engine_;
   ApiOptions options_;
   int64_t started_s_;
-  Json info_;  // inflight_engine_info_json()
+  Json info_;            // inflight_engine_info_json()
+  std::string openapi_;  // /openapi.json
   CallMarks call_marks_;
   LoadWatch load_;
   ReadyQueue ready_;  // before http_, whose connections' streams wake it
   HttpServer http_;
   const bool local_only_;  // programs of other machines cannot connect
-  uint64_t request_count_ = 0;
-  std::string id_base_;  // of this process, for request ids
   bool draining_ = false;
   bool answers_ended_ = false;  // by end_answers()
   bool gave_up_ = false;

@@ -85,31 +85,12 @@ class ChatFormat final : public AnswerFormat {
   }
 
   std::string whole(const AnswerUsage& usage) override {
-    Json answer = envelope("chat.completion");
-    for (int32_t i = 0; i < info_.choice_count; ++i) {
-      const Choice& choice = choices_[static_cast<size_t>(i)];
-      Json message;
-      message["role"] = "assistant";
-      const bool calls_only = !choice.calls.empty() || request_.tool_choice.forces_calls();
-      message["content"] = choice.text.empty() && calls_only ? Json() : Json(choice.text);
-      message["refusal"] = Json();
-      for (size_t k = 0; k < choice.calls.size(); ++k) {
-        message["tool_calls"].push_back(call_json(choice.calls[k], static_cast<size_t>(i), k));
-      }
-      Json entry;
-      entry["index"] = i;
-      entry["message"] = std::move(message);
-      entry["logprobs"] = request_.logprobs ? logprobs_json(choice.tokens) : Json();
-      entry["finish_reason"] = reason(choice, choice.finish_reason);
-      entry["stop_reason"] = choice.stop_reason;
-      if (request_.return_token_ids) entry["token_ids"] = choice.token_ids;
-      answer["choices"].push_back(std::move(entry));
-    }
+    Json tail;
     if (request_.prompt_logprobs >= 0)
-      answer["prompt_logprobs"] = prompt_logprobs_json(prompt_, request_.prompt_logprobs);
-    if (request_.return_token_ids) answer["prompt_token_ids"] = info_.prompt_ids[0];
-    answer["usage"] = usage_json(usage);
-    return to_text(answer);
+      tail["prompt_logprobs"] = prompt_logprobs_json(prompt_, request_.prompt_logprobs);
+    if (request_.return_token_ids) tail["prompt_token_ids"] = info_.prompt_ids[0];
+    tail["usage"] = usage_json(usage);
+    return whole_text(envelope("chat.completion"), choices_.size(), [this](size_t i) { return whole_choice(i); }, tail);
   }
 
  private:
@@ -125,6 +106,24 @@ class ChatFormat final : public AnswerFormat {
     inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_ERROR;
     Json stop_reason;
   };
+
+  [[nodiscard]] Json whole_choice(size_t i) const {
+    const Choice& choice = choices_[i];
+    Json message;
+    message["role"] = "assistant";
+    const bool calls_only = !choice.calls.empty() || request_.tool_choice.forces_calls();
+    message["content"] = choice.text.empty() && calls_only ? Json() : Json(choice.text);
+    message["refusal"] = Json();
+    for (size_t k = 0; k < choice.calls.size(); ++k) message["tool_calls"].push_back(call_json(choice.calls[k], i, k));
+    Json entry;
+    entry["index"] = i;
+    entry["message"] = std::move(message);
+    entry["logprobs"] = request_.logprobs ? logprobs_json(choice.tokens) : Json();
+    entry["finish_reason"] = reason(choice, choice.finish_reason);
+    entry["stop_reason"] = choice.stop_reason;
+    if (request_.return_token_ids) entry["token_ids"] = choice.token_ids;
+    return entry;
+  }
 
   static ToolCallParser::Found read(Choice& choice, const AnswerDelta& delta) {
     ToolCallParser::Found found = choice.parser.push(delta.text);

@@ -48,24 +48,8 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   std::string whole(const AnswerUsage& usage) override {
-    Json answer = envelope();
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      Json choice;
-      choice["index"] = i;
-      choice["text"] = (request_.echo ? info_.echoes[i] : "") + choices_[i].text;
-      choice["logprobs"] = request_.logprobs ? whole_logprobs(i) : Json();
-      choice["finish_reason"] = finish_name(choices_[i].finish_reason);
-      choice["stop_reason"] = choices_[i].stop_reason;
-      if (request_.return_token_ids) {
-        choice["token_ids"] = choices_[i].token_ids;
-        choice["prompt_token_ids"] = prompt_ids_of(i);
-      }
-      if (request_.prompt_logprobs >= 0)
-        choice["prompt_logprobs"] = prompt_logprobs_json(prompt_of(i), request_.prompt_logprobs);
-      answer["choices"].push_back(std::move(choice));
-    }
-    answer["usage"] = usage_json(usage);
-    return to_text(answer);
+    const Json tail{{"usage", usage_json(usage)}};
+    return whole_text(envelope(), choices_.size(), [this](size_t i) { return whole_choice(i); }, tail);
   }
 
  private:
@@ -78,6 +62,22 @@ class CompletionFormat final : public AnswerFormat {
     size_t offset = 0;   // of the next token's text, in characters
     bool begun = false;  // streaming: its first chunk was written, which tells of the prompt
   };
+
+  Json whole_choice(size_t i) {
+    Json choice;
+    choice["index"] = i;
+    choice["text"] = (request_.echo ? info_.echoes[i] : "") + choices_[i].text;
+    choice["logprobs"] = request_.logprobs ? whole_logprobs(i) : Json();
+    choice["finish_reason"] = finish_name(choices_[i].finish_reason);
+    choice["stop_reason"] = choices_[i].stop_reason;
+    if (request_.return_token_ids) {
+      choice["token_ids"] = choices_[i].token_ids;
+      choice["prompt_token_ids"] = prompt_ids_of(i);
+    }
+    if (request_.prompt_logprobs >= 0)
+      choice["prompt_logprobs"] = prompt_logprobs_json(prompt_of(i), request_.prompt_logprobs);
+    return choice;
+  }
 
   // The answers to a prompt share what was told of it with the first one.
   [[nodiscard]] const std::vector<TokenText>& prompt_of(size_t choice) const {

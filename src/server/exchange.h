@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,15 @@
 #include "server/http_types.h"
 
 namespace inflight::server {
+
+// What became of a request, for a log.
+struct HttpRecord {
+  std::string id, method, path;
+  int status = 0;      // 0: the client left before there was one
+  uint64_t bytes = 0;  // that were sent
+  std::chrono::steady_clock::duration time{};
+  std::optional<ApiError> error;  // that the answer is, or, in a stream, ended with
+};
 
 // Makes an answer bit by bit. Owned by its exchange: destroyed when the answer is complete or the client is gone. What
 // its calls throw ends the answer with an error.
@@ -43,6 +53,9 @@ class Exchange {
 
   // Goes into the answer's header, whatever the answer is.
   virtual void add_header(Header header) = 0;
+
+  // For the record: the answer is this error, or ends with it.
+  virtual void ended_by(const ApiError& error) = 0;
 
   // A whole answer; or
   virtual void respond(HttpResponse response) = 0;

@@ -12,6 +12,7 @@ namespace inflight::server {
 namespace {
 
 constexpr size_t kEventBytesMax = 64 << 10;  // made at a time, then the client must have taken them
+constexpr size_t kWholeBytesMax = 64 << 10;  // written at once, on the network thread; what is longer by a worker
 
 constexpr std::chrono::seconds kSilenceMax{15};
 
@@ -59,6 +60,16 @@ std::unique_ptr<AnswerFormat> format_for(unsigned endpoint, const GenerationRequ
   if (endpoint == kMessages) return messages_format(request, std::move(info));
   if (endpoint == kChat) return chat_format(request, std::move(info));
   return response_format(request, std::move(info));
+}
+
+// What a part of a whole answer is in JSON, about.
+size_t json_bytes(const AnswerDelta& delta) {
+  constexpr size_t kTokenBytes = 64, kNumberBytes = 12;
+  size_t tokens = 0;
+  for (const std::vector<TokenText>* const list : {&delta.tokens, &delta.prompt}) {
+    for (const TokenText& token : *list) tokens += 1 + token.top.size();
+  }
+  return delta.text.size() + tokens * kTokenBytes + (delta.token_ids.size() + delta.embedding.size()) * kNumberBytes;
 }
 
 // A stream's errors end it in the same way for all; where events have types, this one has.
@@ -119,12 +130,31 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
   }
 }
 
-Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, SubmittedRequest submitted)
+ApiError event_error(const Event& event, const std::string& structured_by) {
+  if (event.finish_reason == INFLIGHT_FINISH_ABORT) {  // nobody here asks for that but the engine's clock
+    return {504, fmt::format("the request's time is over after {} tokens", event.output_token_count), "", "timeout"};
+  }
+  switch (event.error_status) {
+    case INFLIGHT_ERROR_INVALID_ARGUMENT:
+    case INFLIGHT_ERROR_UNSUPPORTED:
+      return {400, event.error, structured_by, "invalid_grammar"};
+    case INFLIGHT_ERROR_REJECTED:
+      return {429, event.error, "", "rejected_by_policy"};
+    case INFLIGHT_ERROR_OUT_OF_MEMORY:
+      return {503, event.error, "", "out_of_memory", 1};
+    default:
+      return {500, event.error, "", "engine_failed"};
+  }
+}
+
+Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, SubmittedRequest submitted,
+                       AnswerLater answer_later)
     : engine_(engine),
       exchange_(exchange),
       request_(std::move(submitted.request)),
       endpoint_(submitted.endpoint),
       format_(format_for(submitted.endpoint, *request_, std::move(submitted.info))),
+      answer_later_(std::move(answer_later)),
       waker_{queue, exchange.id()},
       last_write_(std::chrono::steady_clock::now()) {
   const int32_t n = request_->params.n;
@@ -170,28 +200,19 @@ bool Generation::pump(size_t index, std::string& out) {
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR || event->finish_reason == INFLIGHT_FINISH_ABORT) {
-      fail(error_of(*event), out);
+      fail(event_error(*event, request_->structured_by), out);
       return false;
     }
     if (request_->stream) begin(*event, out);
     const AnswerDelta delta = delta_of(index, *event);
     if (!request_->stream) {
+      whole_bytes_ += json_bytes(delta);
       format_->collect(delta);
     } else if (!delta.text.empty() || !delta.tokens.empty() || !delta.token_ids.empty() || ends) {
       format_->add(delta, out);
     }
   }
   return true;
-}
-
-ApiError Generation::error_of(const Event& event) const {
-  if (event.finish_reason == INFLIGHT_FINISH_ABORT) {  // nobody here asks for that but the engine's clock
-    return {504, fmt::format("the request's time is over after {} tokens", event.output_token_count), "", "timeout"};
-  }
-  const bool refused =
-      event.error_status == INFLIGHT_ERROR_INVALID_ARGUMENT || event.error_status == INFLIGHT_ERROR_UNSUPPORTED;
-  return refused ? ApiError(400, event.error, request_->structured_by, "invalid_grammar")
-                 : ApiError(500, event.error, "", "engine_failed");
 }
 
 AnswerDelta Generation::delta_of(size_t index, Event& event) {
@@ -255,14 +276,16 @@ AnswerUsage Generation::usage() const {
 }
 
 void Generation::finish(std::string& out) {
-  if (!request_->stream) {
-    exchange_.respond({.body = format_->whole(usage())});
-  } else {
+  done_ = true;
+  if (request_->stream) {
     format_->end(usage(), out);
     exchange_.write(out);
     exchange_.end_stream();
+  } else if (whole_bytes_ <= kWholeBytesMax) {
+    exchange_.respond({.body = format_->whole(usage())});
+  } else {
+    answer_later_(exchange_.id(), whole_bytes_, {std::move(request_), std::move(format_), usage()});
   }
-  done_ = true;
 }
 
 // Only when there is something to say, so that what is wrong with a grammar can still be an error answer.
@@ -278,11 +301,12 @@ void Generation::begin(const Event& event, std::string& out) {
 
 void Generation::fail(const ApiError& error) {
   std::string out;
-  if (!done_) fail(error, out);
+  if (!done_ || !begun_) fail(error, out);  // a whole answer that a worker still writes comes too late then
 }
 
 void Generation::fail(const ApiError& error, std::string& out) {
   done_ = true;
+  exchange_.ended_by(error);
   for (Source& source : sources_) source.stream.cancel();
   if (!begun_) return exchange_.respond(error.response(exchange_.path()));
   exchange_.write(out + error_event(error, endpoint_, exchange_.path()));

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,11 +34,26 @@ struct SubmittedRequest {
 [[nodiscard]] SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request,
                                               unsigned endpoint, AnswerInfo info, uint32_t key_tenant);
 
+// The error that an answer ends with; of one that ends well nobody asks.   structured_by: the request's field, if any.
+[[nodiscard]] ApiError event_error(const Event& event, const std::string& structured_by);
+
+// An answer whose every part has come. To write its text takes as long as it is long.
+struct WholeAnswer {
+  std::unique_ptr<GenerationRequest> request;  // of which the format reads
+  std::unique_ptr<AnswerFormat> format;
+  AnswerUsage usage;
+  [[nodiscard]] std::string text() const { return format->whole(usage); }
+};
+
 // THREAD: the network thread. Destroying it cancels what still runs.
 class Generation final : public Producer {
  public:
+  // Answers that exchange with a text that was not made here, of about so many bytes.
+  using AnswerLater = std::function<void(uint64_t exchange, size_t bytes, WholeAnswer answer)>;
+
   // LIFETIME: engine and queue are borrowed, the exchange owns this object.
-  Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, SubmittedRequest submitted);
+  Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, SubmittedRequest submitted,
+             AnswerLater answer_later);
   ~Generation() override;
 
   // Sends what has come.
@@ -61,7 +77,6 @@ class Generation final : public Producer {
 
   // False: the answer has ended with an error.
   bool pump(size_t index, std::string& out);
-  [[nodiscard]] ApiError error_of(const Event& event) const;
   [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
   [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
   [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);
@@ -76,11 +91,13 @@ class Generation final : public Producer {
   std::unique_ptr<GenerationRequest> request_;
   const unsigned endpoint_;
   std::unique_ptr<AnswerFormat> format_;
+  AnswerLater answer_later_;
+  size_t whole_bytes_ = 0;  // of a whole answer, about
   Waker waker_;
   std::vector<Source> sources_;  // after waker_: their streams call it until they are destroyed
   bool begun_ = false;           // streaming: the answer's head was sent
   bool answer_begun_ = false;    // streaming: its first event was written
-  bool done_ = false;
+  bool done_ = false;            // nothing more comes; a whole answer may still be on its way
   std::chrono::steady_clock::time_point last_write_;
 };
 

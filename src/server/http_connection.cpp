@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/http/error.hpp>
@@ -23,14 +24,10 @@ using std::chrono::milliseconds;
 constexpr size_t kWriteBufferMax = 64 << 10;      // an answer's producer waits beyond
 constexpr size_t kPipelinedBytesMax = 256 << 10;  // sent by a client before its last answer was complete
 constexpr milliseconds kLingerTime{2'000};        // for the client to read the last answer
+constexpr int32_t kRetryAfterS = 1;               // what is full here is soon not so any more
 constexpr char kTlsHandshake = 0x16;              // the first byte of a client that speaks TLS
 
-struct Rejection {
-  int status;
-  std::string message;
-};
-
-Rejection explain(const error_code& error, const HttpLimits& limits) {
+ApiError explain(const error_code& error, const HttpLimits& limits) {
   if (error == http::error::header_limit) {
     return {431, fmt::format("the request's header is longer than {} bytes", limits.header_bytes)};
   }
@@ -42,44 +39,45 @@ Rejection explain(const error_code& error, const HttpLimits& limits) {
   return {400, fmt::format("malformed HTTP request: {}", error.message())};
 }
 
-// What is wrong with a header that the parser let pass; status 0: nothing.
-Rejection mistake_in(const http::request_header<>& head, const HttpLimits& limits) {
+// What is wrong with a header that the parser let pass.
+std::optional<ApiError> mistake_in(const http::request_header<>& head, const HttpLimits& limits) {
   const auto count = static_cast<size_t>(std::distance(head.begin(), head.end()));
   if (count > limits.header_count) {
-    return {431, fmt::format("the request has {} header fields, at most {} are allowed", count, limits.header_count)};
+    return ApiError{
+        431, fmt::format("the request has {} header fields, at most {} are allowed", count, limits.header_count)};
   }
   const auto hosts = head.count(http::field::host);
   if (hosts > 1 || (hosts == 0 && head.version() >= 11)) {
-    return {400, fmt::format("the request has {} Host fields, HTTP/1.1 wants exactly one", hosts)};
+    return ApiError{400, fmt::format("the request has {} Host fields, HTTP/1.1 wants exactly one", hosts)};
   }
   // Anything but one plain "chunked" is where servers and proxies disagree about a request's end (request smuggling).
   if (const auto encodings = head.count(http::field::transfer_encoding); encodings > 0) {
-    if (head.version() < 11) return {400, "Transfer-Encoding in an HTTP/1.0 request"};
+    if (head.version() < 11) return ApiError{400, "Transfer-Encoding in an HTTP/1.0 request"};
     const auto value = head[http::field::transfer_encoding];
     if (encodings > 1 || !same_word({value.data(), value.size()}, "chunked")) {
-      return {501, "the only Transfer-Encoding that is understood is one field 'chunked'"};
+      return ApiError{501, "the only Transfer-Encoding that is understood is one field 'chunked'"};
     }
     if (head.count(http::field::content_length) > 0) {
-      return {400, "a request has either Content-Length or Transfer-Encoding, not both"};
+      return ApiError{400, "a request has either Content-Length or Transfer-Encoding, not both"};
     }
   }
   if (const auto lengths = head.count(http::field::content_length); lengths > 1) {
-    return {400, fmt::format("the request has {} Content-Length fields, at most one is allowed", lengths)};
+    return ApiError{400, fmt::format("the request has {} Content-Length fields, at most one is allowed", lengths)};
   }
   const auto length = head[http::field::content_length];
   if (length.find_first_not_of("0123456789") != length.npos) {
-    return {400, "Content-Length must be one decimal number"};
+    return ApiError{400, "Content-Length must be one decimal number"};
   }
   const auto expect = head[http::field::expect];
   if (!expect.empty() && !same_word({expect.data(), expect.size()}, "100-continue")) {
-    return {417, "the only Expect that is understood is '100-continue'"};
+    return ApiError{417, "the only Expect that is understood is '100-continue'"};
   }
   const auto target = head.target();
   const bool asterisk = target == "*" && head.method() == http::verb::options;
   if (!asterisk && !target.starts_with('/') && !target.starts_with("http://") && !target.starts_with("https://")) {
-    return {400, "the request's target must be a path beginning with '/'"};
+    return ApiError{400, "the request's target must be a path beginning with '/'"};
   }
-  return {0, ""};
+  return std::nullopt;
 }
 
 // A header field that goes on in the next line (RFC 9112, 5.2): proxies join it or do not, so nobody may send it.
@@ -104,12 +102,19 @@ std::string_view path_of(std::string_view target) {
   return target;
 }
 
-// Path and query of a request.   LIFETIME: as the request's.
-std::pair<std::string_view, std::string_view> split_target(const http::request_header<>& head) {
+// A request without its body.
+HttpRequest head_of(const http::request_header<>& head) {
+  HttpRequest request;
+  request.method.assign(head.method_string().data(), head.method_string().size());
   const std::string_view target = path_of({head.target().data(), head.target().size()});
-  const size_t question = target.find('?');
-  if (question == std::string_view::npos) return {target, ""};
-  return {target.substr(0, question), target.substr(question + 1)};
+  const size_t path_size = std::min(target.size(), target.find('?'));
+  request.path = target.substr(0, path_size);
+  if (path_size < target.size()) request.query = target.substr(path_size + 1);
+  for (const auto& field : head) {
+    request.headers.push_back({std::string(field.name_string().data(), field.name_string().size()),
+                               std::string(field.value().data(), field.value().size())});
+  }
+  return request;
 }
 
 }  // namespace
@@ -120,10 +125,13 @@ HttpConnection::HttpConnection(Socket socket, ConnectionHost& host)
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);  // a Unix socket has no delay
 }
 
-void HttpConnection::start() { read(); }
+void HttpConnection::start() {
+  has_place_ = true;
+  read();
+}
 
 void HttpConnection::refuse() {
-  reject(503, fmt::format("all {} connections are in use", host_.limits().connections));
+  reject({503, fmt::format("all {} connections are in use", host_.limits().connections), "", "", kRetryAfterS});
   read();
 }
 
@@ -165,7 +173,7 @@ bool HttpConnection::parse_some() {
     input_.erase(0, input_.find_first_not_of("\r\n"));  // empty lines before a request are to be ignored
     if (input_.empty()) return false;
     if (input_.front() == kTlsHandshake) {
-      reject(400, "this server speaks no TLS: use http://, or a proxy that ends TLS before it");
+      reject({400, "this server speaks no TLS: use http://, or a proxy that ends TLS before it"});
       return false;
     }
     state_ = State::Head;
@@ -183,16 +191,15 @@ bool HttpConnection::parse_some() {
   input_.erase(0, used);
   if (error == http::error::need_more) error = {};
   if (error) {
-    const Rejection rejection = explain(error, host_.limits());
-    reject(rejection.status, rejection.message);
+    reject(explain(error, host_.limits()));
     return false;
   }
   if (folded) {
-    reject(400, "a header field goes on in the next line, one line each is allowed");
+    reject({400, "a header field goes on in the next line, one line each is allowed"});
     return false;
   }
   if (used == 0 && has_bare_line_feed(input_)) {
-    reject(400, "a line of the request ends in LF, CR LF is expected");
+    reject({400, "a line of the request ends in LF, CR LF is expected"});
     return false;
   }
   if (state_ == State::Head) {
@@ -201,13 +208,14 @@ bool HttpConnection::parse_some() {
     state_ = State::Body;
   }
   if (!body_share_->grow_to(parser_->get().body().size())) {
-    reject(503, "too many large requests at once");
+    reject({503, "too many large requests at once", "", "", kRetryAfterS});
     return false;
   }
   if (parser_->is_done()) {
     dispatch();
   } else if (used == 0 && input_.size() > host_.limits().header_bytes) {  // what the parser waits for the rest of
-    reject(431, fmt::format("a chunk's extension or the trailer is longer than {} bytes", host_.limits().header_bytes));
+    reject(
+        {431, fmt::format("a chunk's extension or the trailer is longer than {} bytes", host_.limits().header_bytes)});
     return false;
   }
   return used > 0 || state_ == State::Answering;
@@ -215,8 +223,18 @@ bool HttpConnection::parse_some() {
 
 bool HttpConnection::accept_head() {
   const auto& head = parser_->get();
-  if (const Rejection rejection = mistake_in(head.base(), host_.limits()); rejection.status != 0) {
-    reject(rejection.status, rejection.message);
+  if (const std::optional<ApiError> mistake = mistake_in(head.base(), host_.limits())) {
+    reject(*mistake);
+    return false;
+  }
+  take_head();
+  if (std::optional<HttpResponse> refusal = host_.refusal(*this, request_)) {
+    if (parser_->is_done()) {
+      begin_answer();
+      respond(std::move(*refusal));
+    } else {
+      respond_and_close(std::move(*refusal));
+    }
     return false;
   }
   const uint64_t length = parser_->content_length() ? *parser_->content_length() : host_.limits().body_bytes;
@@ -229,42 +247,62 @@ bool HttpConnection::accept_head() {
   return true;
 }
 
-void HttpConnection::dispatch() {
-  keep_alive_ = parser_->keep_alive();
-  chunked_ = parser_->get().version() >= 11;
-  auto message = parser_->release();
-  parser_.reset();
-  HttpRequest request;
-  request.method.assign(message.method_string().data(), message.method_string().size());
-  const auto [path, query] = split_target(message);
-  request.path = path_ = path;
-  request.query = query;
-  for (const auto& field : message) {
-    request.headers.push_back({std::string(field.name_string().data(), field.name_string().size()),
-                               std::string(field.value().data(), field.value().size())});
-  }
-  request.body = std::move(message.body());
-  request.body_share = body_share_;
-  head_only_ = request.method == "HEAD";
-  state_ = State::Answering;
-  answered_ = false;
-  exchange_ = host_.open_exchange(*this);
-  host_.handle(*this, std::move(request));
+void HttpConnection::take_head() {
+  request_ = parser_ ? head_of(parser_->get()) : HttpRequest();
+  request_.id = host_.new_request_id();
+  record_ = {.id = request_.id, .method = request_.method, .path = request_.path};
+  begun_ = Clock::now();
+  head_only_ = request_.method == "HEAD";
+  common_headers_.assign({{"X-Request-Id", request_.id}});
+  host_.add_headers(*this, request_);
 }
 
-void HttpConnection::reject(int status, const std::string& message) {
+void HttpConnection::begin_answer() {
+  keep_alive_ = parser_->keep_alive();
+  chunked_ = parser_->get().version() >= 11;
+  parser_.reset();
+  state_ = State::Answering;
+}
+
+void HttpConnection::dispatch() {
+  request_.body = std::move(parser_->get().body());
+  request_.body_share = body_share_;
+  begin_answer();
+  exchange_ = host_.open_exchange(*this);
+  host_.handle(*this, std::move(request_));
+}
+
+void HttpConnection::reject(const ApiError& error) {
+  if (state_ != State::Body) take_head();
+  ended_by(error);
+  respond_and_close(error.response(path()));
+}
+
+void HttpConnection::respond_and_close(HttpResponse response) {
   keep_alive_ = false;
   chunked_ = false;
   input_.clear();
-  path_ = parser_ ? split_target(parser_->get()).first : "";
-  head_only_ = parser_ && parser_->get().method() == http::verb::head;
-  respond(ApiError(status, message).response(path_));
+  respond(std::move(response));
+  linger();
+}
+
+void HttpConnection::linger() {
   state_ = State::Lingering;
   set_deadline(kLingerTime);
+  leave_place();
+}
+
+void HttpConnection::leave_place() {
+  if (std::exchange(has_place_, false)) host_.leave_place();
+}
+
+void HttpConnection::ended_by(const ApiError& error) {
+  if (begun_ && !answered_) record_.error = error;
 }
 
 void HttpConnection::append_head(int status, std::string_view content_type, std::optional<size_t> length) {
   host_.count_answer(status);
+  record_.status = status;
   if (host_.draining()) keep_alive_ = false;
   auto out = std::back_inserter(output_);
   fmt::format_to(out, "HTTP/1.1 {} {}\r\nServer: inflight/" INFLIGHT_VERSION_STRING "\r\nDate: {}\r\n", status,
@@ -348,6 +386,7 @@ void HttpConnection::on_written(const error_code& error, size_t bytes) {
   if (closed_) return;
   if (error) return close();
   sent_ += bytes;
+  record_.bytes += bytes;
   if (sent_ < sending_.size() || !output_.empty()) return flush();
   if (answered_) {
     finish_exchange();
@@ -371,6 +410,7 @@ void HttpConnection::proceed() {
 }
 
 void HttpConnection::finish_exchange() {
+  end_record();
   if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), false);
   producer_.reset();
   body_share_.reset();
@@ -385,10 +425,16 @@ void HttpConnection::finish_exchange() {
   // Closing with unread input would make the kernel drop the answer on its way: first end our half.
   error_code ignored;
   socket_.shutdown(asio::socket_base::shutdown_send, ignored);
-  state_ = State::Lingering;
   input_.clear();
-  set_deadline(kLingerTime);
+  linger();
   if (!reading_) close();  // the client has closed its half before
+}
+
+void HttpConnection::end_record() {
+  if (!begun_) return;
+  record_.time = Clock::now() - *begun_;
+  begun_.reset();
+  host_.ended(record_);
 }
 
 void HttpConnection::check(Clock::time_point now) {
@@ -404,9 +450,9 @@ void HttpConnection::check(Clock::time_point now) {
     case State::Lingering:
       return close();
     case State::Head:
-      return reject(408, "the request's header did not arrive in time");
+      return reject({408, "the request's header did not arrive in time"});
     case State::Body:
-      return reject(408, "the request's body did not arrive in time");
+      return reject({408, "the request's body did not arrive in time"});
     case State::Answering:
       return;
   }
@@ -421,7 +467,9 @@ void HttpConnection::close() {
   closed_ = true;
   error_code ignored;
   socket_.close(ignored);
-  if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), !answered_);
+  leave_place();
+  end_record();
+  if (exchange_ != 0) host_.close_exchange(std::exchange(exchange_, 0), true);
   producer_.reset();
   body_share_.reset();
 }

@@ -29,7 +29,14 @@ class ConnectionHost {
   // Registers an open exchange and gives its number.
   [[nodiscard]] virtual uint64_t open_exchange(HttpConnection& connection) = 0;
   virtual void close_exchange(uint64_t exchange, bool client_gone) = 0;
+  [[nodiscard]] virtual std::string new_request_id() = 0;
+  // As HttpHooks.
+  virtual void add_headers(Exchange& exchange, const HttpRequest& head) = 0;
+  [[nodiscard]] virtual std::optional<HttpResponse> refusal(Exchange& exchange, const HttpRequest& head) = 0;
+  virtual void ended(const HttpRecord& record) = 0;
   virtual void handle(Exchange& exchange, HttpRequest request) = 0;
+  // A connection that was started will send no more requests: another may come in its place.
+  virtual void leave_place() = 0;
   // For a new request's body.
   [[nodiscard]] virtual std::shared_ptr<BodyShare> body_share() = 0;
   virtual void count_answer(int status) = 0;
@@ -45,7 +52,7 @@ class HttpConnection final : public Exchange {
   HttpConnection(Socket socket, ConnectionHost& host);
 
   void start();
-  // Instead of start(): answers with 503 and closes.
+  // Instead of start(): answers with 503 and closes; takes no place.
   void refuse();
   // Applies the time limits. Call now and then.
   void check(Clock::time_point now);
@@ -55,8 +62,9 @@ class HttpConnection final : public Exchange {
   [[nodiscard]] bool retired() const { return closed_ && !reading_ && !writing_; }
 
   [[nodiscard]] uint64_t id() const override { return exchange_; }
-  [[nodiscard]] std::string_view path() const override { return path_; }
+  [[nodiscard]] std::string_view path() const override { return record_.path; }
   void add_header(Header header) override { common_headers_.push_back(std::move(header)); }
+  void ended_by(const ApiError& error) override;
   void respond(HttpResponse response) override;
   void begin_stream(std::string_view content_type) override;
   void write(std::string_view data) override;
@@ -83,9 +91,15 @@ class HttpConnection final : public Exchange {
   // Each returns false when the request was answered with an error.
   bool parse_some();
   bool accept_head();
+  // What is known of the request, and the headers of its answer whatever it is.
+  void take_head();
+  void begin_answer();
   void dispatch();
   // Answers a request that cannot be understood; the connection ends after it.
-  void reject(int status, const std::string& message);
+  void reject(const ApiError& error);
+  void respond_and_close(HttpResponse response);
+  void linger();
+  void leave_place();
   void append_head(int status, std::string_view content_type, std::optional<size_t> length);
   void flush();
   void on_written(const boost::system::error_code& error, size_t bytes);
@@ -93,12 +107,14 @@ class HttpConnection final : public Exchange {
   template <typename Step>
   void drive(Step step);
   void finish_exchange();
+  void end_record();
   void set_deadline(std::chrono::milliseconds after) { deadline_ = Clock::now() + after; }
 
   Socket socket_;
   ConnectionHost& host_;
   State state_ = State::Fresh;
   bool closed_ = false, reading_ = false, writing_ = false;
+  bool has_place_ = false;  // counts among the open connections
   Clock::time_point deadline_;
   Clock::time_point write_deadline_;
 
@@ -107,8 +123,10 @@ class HttpConnection final : public Exchange {
   std::optional<Parser> parser_;
   std::shared_ptr<BodyShare> body_share_;  // of the request's body
 
-  uint64_t exchange_ = 0;  // 0: none open
-  std::string path_;
+  HttpRequest request_;  // without its body, until the host has it
+  HttpRecord record_;
+  std::optional<Clock::time_point> begun_;  // when the request's header was there, until its answer has ended
+  uint64_t exchange_ = 0;                   // 0: none open
   std::unique_ptr<Producer> producer_;
   std::vector<Header> common_headers_;
   bool head_only_ = false;  // a HEAD request

@@ -20,6 +20,7 @@
 #include <ctime>
 #include <deque>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -37,18 +38,22 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSweepPeriod{200};      // how exactly time limits are kept
 constexpr milliseconds kAcceptRetryTime{100};  // when the process has no file descriptor left
+constexpr size_t kShortTaskBytes = 256 << 10;  // a longer task leaves a worker to others
 
 }  // namespace
 
 class HttpServer::Core final : public ConnectionHost {
  public:
-  Core(const HttpServerOptions& options, Handler handler)
+  Core(const HttpServerOptions& options, Handler handler, HttpHooks hooks)
       : options_(options),
         handler_(std::move(handler)),
+        hooks_(std::move(hooks)),
         acceptor_(io_),
         accept_timer_(io_),
         signals_(io_),
         workers_(static_cast<size_t>(std::max(1, options.worker_count))) {
+    std::random_device random;
+    id_base_ = fmt::format("{:08x}{:08x}", random(), random());
     listen();
     every(kSweepPeriod, [this] { sweep(); });
     update_date();
@@ -89,12 +94,12 @@ class HttpServer::Core final : public ConnectionHost {
 
   void stop() { io_.stop(); }
   void post(Task task) { asio::post(io_, std::move(task)); }
-  void work(uint64_t exchange, Task task) {
+  void work(uint64_t exchange, size_t bytes, Task task) {
     {
       const std::scoped_lock lock(waiting_mutex_);
-      waiting_.push_back({exchange, std::move(task)});
+      waiting_.push_back({exchange, bytes > kShortTaskBytes, std::move(task)});
     }
-    asio::post(workers_, [this] { work_on_next(); });
+    asio::post(workers_, [this] { work_while_any(); });
   }
 
   void every(milliseconds period, std::function<void()> task) {
@@ -133,13 +138,23 @@ class HttpServer::Core final : public ConnectionHost {
 
   [[nodiscard]] HttpStats stats() const {
     HttpStats stats = stats_;
-    stats.connections_open = static_cast<int32_t>(connections_.size());
     stats.exchanges_open = static_cast<int32_t>(exchanges_.size());
     return stats;
   }
 
   // ConnectionHost
   [[nodiscard]] const HttpLimits& limits() const override { return options_.limits; }
+  [[nodiscard]] std::string new_request_id() override { return fmt::format("{}{:x}", id_base_, ++request_count_); }
+  void add_headers(Exchange& exchange, const HttpRequest& head) override {
+    if (hooks_.add_headers) hooks_.add_headers(exchange, head);
+  }
+  [[nodiscard]] std::optional<HttpResponse> refusal(Exchange& exchange, const HttpRequest& head) override {
+    return hooks_.refusal ? hooks_.refusal(exchange, head) : std::nullopt;
+  }
+  void ended(const HttpRecord& record) override {
+    if (hooks_.ended) hooks_.ended(record);
+  }
+  void leave_place() override { --stats_.connections_open; }
   [[nodiscard]] uint64_t open_exchange(HttpConnection& connection) override {
     exchanges_.emplace(++last_exchange_, &connection);
     return last_exchange_;
@@ -159,6 +174,7 @@ class HttpServer::Core final : public ConnectionHost {
  private:
   struct Waiting {
     uint64_t exchange;
+    bool is_long;
     Task task;
   };
   struct Timer {
@@ -169,14 +185,27 @@ class HttpServer::Core final : public ConnectionHost {
     std::function<void()> task;
   };
 
-  // On a worker; does nothing when a task was freed without its turn.
-  void work_on_next() {
+  // On a worker: one is posted for each task, and who ends a long one may begin with another.
+  void work_while_any() {
     std::unique_lock lock(waiting_mutex_);
-    if (waiting_.empty()) return;
-    Task task = std::move(waiting_.front().task);
-    waiting_.pop_front();
-    lock.unlock();
-    task();
+    for (auto next = next_task(); next != waiting_.end(); next = next_task()) {
+      std::optional<Task> task = std::move(next->task);
+      const int32_t is_long = next->is_long ? 1 : 0;
+      waiting_.erase(next);
+      long_running_ += is_long;
+      lock.unlock();
+      (*task)();
+      task.reset();  // what it owns may be large: not under the lock
+      lock.lock();
+      long_running_ -= is_long;
+    }
+  }
+
+  [[nodiscard]] std::deque<Waiting>::iterator next_task() {
+    const auto is_short = [](const Waiting& waiting) { return !waiting.is_long; };
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(), is_short);
+    if (found != waiting_.end() || long_running_ >= std::max(1, options_.worker_count - 1)) return found;
+    return waiting_.begin();
   }
 
   [[nodiscard]] Stream::endpoint endpoint(error_code& error) {
@@ -240,11 +269,12 @@ class HttpServer::Core final : public ConnectionHost {
         return;
       }
       connections_.push_back(std::make_unique<HttpConnection>(std::move(socket), *this));
-      if (connections_.size() > static_cast<size_t>(options_.limits.connections)) {
+      if (stats_.connections_open >= options_.limits.connections) {
         ++stats_.connections_refused;
         connections_.back()->refuse();
       } else {
         ++stats_.connections_accepted;
+        ++stats_.connections_open;
         connections_.back()->start();
       }
       accept();
@@ -284,6 +314,7 @@ class HttpServer::Core final : public ConnectionHost {
 
   const HttpServerOptions options_;
   const Handler handler_;
+  const HttpHooks hooks_;
   asio::io_context io_{1};
   asio::basic_socket_acceptor<Stream> acceptor_;
   asio::steady_timer accept_timer_;
@@ -293,6 +324,8 @@ class HttpServer::Core final : public ConnectionHost {
   std::vector<std::unique_ptr<HttpConnection>> connections_;
   std::unordered_map<uint64_t, Exchange*> exchanges_;
   uint64_t last_exchange_ = 0;
+  std::string id_base_;  // of this process, for requests' ids
+  uint64_t request_count_ = 0;
   const std::shared_ptr<BodyMemory> body_memory_ = std::make_shared<BodyMemory>(options_.limits.bodies_bytes);
   bool accepting_ = true;
   bool draining_ = false;
@@ -300,11 +333,12 @@ class HttpServer::Core final : public ConnectionHost {
   HttpStats stats_;
   std::mutex waiting_mutex_;
   std::deque<Waiting> waiting_;  // for a worker, in order
+  int32_t long_running_ = 0;
   asio::thread_pool workers_;
 };
 
-HttpServer::HttpServer(const HttpServerOptions& options, Handler handler)
-    : core_(std::make_unique<Core>(options, std::move(handler))) {}
+HttpServer::HttpServer(const HttpServerOptions& options, Handler handler, HttpHooks hooks)
+    : core_(std::make_unique<Core>(options, std::move(handler), std::move(hooks))) {}
 HttpServer::~HttpServer() = default;
 
 std::string HttpServer::address() const { return core_->address(); }
@@ -312,7 +346,7 @@ int HttpServer::listener() const { return core_->listener(); }
 void HttpServer::run() { core_->run(); }
 void HttpServer::stop() { core_->stop(); }
 void HttpServer::post(Task task) { core_->post(std::move(task)); }
-void HttpServer::work(uint64_t exchange, Task task) { core_->work(exchange, std::move(task)); }
+void HttpServer::work(uint64_t exchange, size_t bytes, Task task) { core_->work(exchange, bytes, std::move(task)); }
 void HttpServer::every(milliseconds period, std::function<void()> task) { core_->every(period, std::move(task)); }
 void HttpServer::on_signal(std::function<void()> task) { core_->on_signal(std::move(task)); }
 Exchange* HttpServer::find(uint64_t exchange) { return core_->find(exchange); }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,20 @@ struct HttpServerOptions {
 struct HttpStats {
   uint64_t connections_accepted = 0;
   uint64_t connections_refused = 0;  // the limit was reached
-  int32_t connections_open = 0;
-  int32_t exchanges_open = 0;       // requests that wait for (the rest of) their answer
-  uint64_t clients_gone = 0;        // left before their answer was complete
-  std::map<int, uint64_t> answers;  // by HTTP status
+  int32_t connections_open = 0;      // without those that were refused, or had their last answer
+  int32_t exchanges_open = 0;        // requests that wait for (the rest of) their answer
+  uint64_t clients_gone = 0;         // left before their answer was complete
+  std::map<int, uint64_t> answers;   // by HTTP status
+};
+
+// What else the server asks its owner, on the network thread; empty: nothing. `head` is a request without its body.
+struct HttpHooks {
+  // Adds the headers that the answer has whatever it is. Of a request that was not understood `head` has what was.
+  std::function<void(Exchange&, const HttpRequest& head)> add_headers{};
+  // An answer in the place of the handler's, before the body is read: no stranger's body takes memory.
+  std::function<std::optional<HttpResponse>(Exchange&, const HttpRequest& head)> refusal{};
+  // An answer has ended, or its client has left.
+  std::function<void(const HttpRecord&)> ended{};
 };
 
 class HttpServer {
@@ -44,7 +55,7 @@ class HttpServer {
 
   // Listens at once, answers once run() is called.  handler: called on the network thread for each request.
   // ERRORS: Failure as std::runtime_error naming address and reason.
-  HttpServer(const HttpServerOptions& options, Handler handler);
+  HttpServer(const HttpServerOptions& options, Handler handler, HttpHooks hooks = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
@@ -61,8 +72,9 @@ class HttpServer {
   // Any thread: `task` runs on the network thread.
   void post(Task task);
   // Network thread: `task` runs on a worker, unless that exchange is over before its turn: then it is freed at once. So
-  // no more tasks wait than there are connections.
-  void work(uint64_t exchange, Task task);
+  // no more tasks wait than there are connections.  bytes: of what it reads or makes. Short tasks come before long
+  // ones, and of several workers one is always left to the short ones.
+  void work(uint64_t exchange, size_t bytes, Task task);
 
   // Network thread, or before run(): calls `task` every `period`.
   void every(std::chrono::milliseconds period, std::function<void()> task);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http_types.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -31,6 +33,19 @@ std::optional<std::string> percent_decoded(std::string_view text) {
     i += 2;
   }
   return decoded;
+}
+
+std::string printable(std::string_view text, size_t most) {
+  std::string result;
+  for (const char byte : text.substr(0, most)) {
+    if (byte >= ' ' && byte < 0x7F) {
+      result += byte;
+    } else {
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+  }
+  if (text.size() > most) result += "...";
+  return result.empty() ? "-" : result;
 }
 
 bool is_loopback(std::string_view host) {

@@ -57,6 +57,7 @@ class BodyShare {
 };
 
 struct HttpRequest {
+  std::string id;  // of this process's requests; answers have it as X-Request-Id
   std::string method;
   std::string path;   // without the query
   std::string query;  // after '?'
@@ -87,6 +88,10 @@ struct HttpLimits {
   std::chrono::milliseconds idle_time{75'000};    // between two requests
   std::chrono::milliseconds write_time{60'000};   // a client that takes no byte for so long is gone
 };
+
+// For a line of a log: bytes that are no printable ASCII as \xNN, at most `most` of `text`'s with "..." for the rest;
+// "-" for nothing.
+[[nodiscard]] std::string printable(std::string_view text, size_t most);
 
 // "Not Found"; "Unknown" for a number without a phrase.
 [[nodiscard]] std::string_view reason_phrase(int status);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/text_routes.h"
 
+#include <fmt/format.h>
+
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/field_readers.h"
@@ -57,12 +59,14 @@ std::string tokenize_answer(Engine& engine, const std::string& text, const Model
   const bool with_texts = flag_at(body, "return_token_strs", "");
   const std::string prompt = text_of(engine, body);
   const std::vector<int32_t> ids = engine.tokenize(prompt, special);
-  Json answer;
-  answer["count"] = ids.size();
-  answer["max_model_len"] = engine_info["limits"]["max_model_len"];
-  answer["tokens"] = ids;
-  for (size_t i = 0; with_texts && i < ids.size(); ++i) answer["token_strs"].push_back(engine.token_text(ids[i]));
-  return to_text(answer);
+  // Not as a Json, which would take sixteen bytes a number: there may be millions.
+  std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}])", ids.size(),
+                                   to_text(engine_info["limits"]["max_model_len"]), fmt::join(ids, ","));
+  for (size_t i = 0; with_texts && i < ids.size(); ++i) {
+    answer += i == 0 ? R"(,"token_strs":[)" : ",";
+    answer += to_text(engine.token_text(ids[i]));
+  }
+  return answer + (with_texts && !ids.empty() ? "]}" : "}");
 }
 
 std::string count_tokens_answer(Engine& engine, const std::string& text, const ModelCheck& check, unsigned endpoint) {

@@ -7,8 +7,10 @@ import http.client
 import json
 import pathlib
 import re
+import socket
 import sys
 import tempfile
+import threading
 import unittest
 
 from server_process import Server
@@ -72,7 +74,98 @@ class Simulator(unittest.TestCase):
         self.assertEqual(re.findall(r"`([a-z_]+)`", listed), allowed)
 
 
+def on_its_way(port):
+    """Bytes for the server that it has not read."""
+    count = 0
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, queues = line.split()[:5]
+        sent, received = (int(text, 16) for text in queues.split(":"))
+        listens = state == "0A"
+        count += received if int(local[9:], 16) == port and not listens else sent if int(remote[9:], 16) == port else 0
+    return count
+
+
+class Strangers(unittest.TestCase):
+    def test_a_body_is_read_only_of_those_who_have_a_key(self):
+        size = 16 << 20  # of each of sixteen: all that there is for bodies
+        with Server(PROGRAM, "--api-key", "secret") as guarded:
+            def attack(stranger):
+                try:
+                    stranger.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                     b"Content-Length: %d\r\n\r\n" % size + b" " * (size - 1))
+                except OSError:
+                    pass  # that is what it should hear
+            strangers = [socket.create_connection(("127.0.0.1", guarded.port)) for _ in range(16)]
+            threads = [threading.Thread(target=attack, args=(stranger,)) for stranger in strangers]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            while on_its_way(guarded.port):
+                pass
+            guarded.post("/v1/completions", STORY, Authorization="Bearer secret")
+            for stranger in strangers:
+                stranger.close()
+
+    def test_refusals_that_need_no_body_do_not_wait_for_it(self):
+        with Server(PROGRAM, "--api-key", "secret") as guarded:
+            for path, more, status in (("/v1/chat/completions", "", 401), ("/v1/other", "", 404), ("/health", "", 405),
+                                       ("/tokenize", "Authorization: Bearer secret\r\nContent-Type: text/plain\r\n", 415),
+                                       ("/tokenize", "X-Api-Key: secret\r\nOrigin: http://evil.example\r\n", 403)):
+                stranger = socket.create_connection(("127.0.0.1", guarded.port), timeout=60)
+                stranger.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n{more}"
+                                 "Content-Length: 1000\r\n\r\n".encode())
+                answer = stranger.makefile("rb").read().decode()
+                self.assertTrue(answer.startswith(f"HTTP/1.1 {status} "), (path, answer))
+                self.assertEqual("WWW-Authenticate: Bearer" in answer, status == 401, answer)
+                stranger.close()
+
+
+class LongWork(unittest.TestCase):
+    def test_a_long_answer_is_written_beside_the_others(self):
+        """Between the last token and the first byte the server answers others: it did not while it wrote hundreds of MB."""
+        body = {**CHAT, "n": 64, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answers = []
+        reader = threading.Thread(target=lambda: answers.append(connection.getresponse()))
+        reader.start()
+        while server.metrics()["inflight_num_requests_running"] == 0:
+            pass
+        while server.metrics()["inflight_num_requests_running"] > 0:
+            pass
+        beside = 0
+        while not answers:
+            self.assertEqual(server.request("GET", "/health")[0], 200)
+            beside += 1
+        reader.join()
+        self.assertGreater(beside, 20)
+        answer = json.load(answers[0])
+        self.assertEqual([len(one["logprobs"]["content"]) for one in answer["choices"]], [400] * 64)
+        connection.close()
+
+    def test_who_leaves_while_it_is_written_is_gone(self):
+        body = json.dumps({**CHAT, "n": 32, "max_tokens": 100, "ignore_eos": True, "logprobs": True, "top_logprobs": 20})
+        leaver = socket.create_connection(("127.0.0.1", server.port))
+        leaver.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+                       .encode())
+        while server.metrics()["inflight_num_requests_running"] == 0:
+            pass
+        while server.metrics()["inflight_num_requests_running"] > 0:
+            pass
+        leaver.close()
+        while server.metrics()["inflight_http_requests_open"] > 1:  # but this one
+            pass
+        self.assertEqual(server.post("/v1/completions", STORY)["usage"]["completion_tokens"], 8)
+
+
 class Memory(unittest.TestCase):
+    def test_a_longest_body_beyond_the_usual_memory_is_read(self):
+        with Server(PROGRAM, "--max-body-megabytes", "300") as large:
+            status, _, answer = large.request("POST", "/tokenize", b" " * (257 << 20))
+            self.assertEqual((status, "empty" in answer["error"]["message"] or "JSON" in answer["error"]["message"]),
+                             (400, True), answer)
+
     def test_a_refused_prompt_is_not_copied_for_each_answer(self):
         with Server(PROGRAM) as fresh:
             before = fresh.resident_kilobytes("VmHWM")

@@ -6,145 +6,16 @@
 #include <gtest/gtest.h>
 #include <sys/un.h>
 
-#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <thread>
 
-#include "raw_client.h"
+#include "echo_server.h"
 
 namespace inflight::server {
 namespace {
 
-using test::RawClient;
-using namespace std::chrono_literals;
-
-// Answers with what it got: "METHOD path?query [body]". /late answers from a worker, /held when release() was called,
-// /stream in pieces, /endless never ends, /big is larger than any socket buffer, /throws/NAME has a producer that
-// throws.
-class EchoServer {
- public:
-  explicit EchoServer(HttpLimits limits = {})
-      : server_({.host = "127.0.0.1", .port = 0, .worker_count = 1, .limits = limits},
-                [this](Exchange& exchange, HttpRequest request) { answer(exchange, std::move(request)); }),
-        thread_([this] { server_.run(); }) {}
-  ~EchoServer() {
-    server_.stop();
-    thread_.join();
-  }
-  EchoServer(const EchoServer&) = delete;
-  EchoServer& operator=(const EchoServer&) = delete;
-
-  [[nodiscard]] uint16_t port() const {
-    const std::string address = server_.address();
-    return static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
-  }
-  HttpServer& http() { return server_; }
-  HttpStats stats() {
-    std::promise<HttpStats> promise;
-    server_.post([&] { promise.set_value(server_.stats()); });
-    return promise.get_future().get();
-  }
-  // Fulfilled when the producer of /endless is destroyed.
-  std::promise<void> gone;
-  // How many of /held a worker has begun with.
-  [[nodiscard]] int held() const { return held_; }
-  void release() { released_.set_value(); }
-
- private:
-  // Counts for ever, but only as fast as the client reads.
-  class Endless final : public Producer {
-   public:
-    Endless(Exchange& exchange, std::promise<void>& gone) : exchange_(exchange), gone_(gone) {}
-    ~Endless() override { gone_.set_value(); }
-    void proceed() override { exchange_.write(std::string(1000, 'x')); }
-    void fail(const ApiError& error) override { exchange_.respond(error.response(exchange_.path())); }
-
-   private:
-    Exchange& exchange_;
-    std::promise<void>& gone_;
-  };
-
-  class Throwing final : public Producer {
-   public:
-    Throwing(Exchange& exchange, std::string where) : exchange_(exchange), where_(std::move(where)) {}
-    void proceed() override {
-      if (where_ == "first" || std::exchange(begun_, true)) throw ApiError(503, "it broke", "", "broken");
-      exchange_.begin_stream("text/plain");
-      exchange_.write("begun,");
-    }
-    void on_tick(std::chrono::steady_clock::time_point) override {
-      if (where_ == "tick") throw std::runtime_error("it broke");
-    }
-    void fail(const ApiError& error) override {
-      if (!begun_) return exchange_.respond(error.response(exchange_.path()));
-      exchange_.write("failed");
-      exchange_.end_stream();
-    }
-
-   private:
-    Exchange& exchange_;
-    const std::string where_;
-    bool begun_ = false;
-  };
-
-  void answer(Exchange& exchange, HttpRequest request) {
-    exchange.add_header({"X-Test", "yes"});
-    const std::string text = request.method + " " + request.path + "?" + request.query + " [" + request.body + "]";
-    if (request.path == "/late") {
-      server_.work(exchange.id(), [this, id = exchange.id(), text] {
-        server_.post([this, id, text] {
-          if (Exchange* const open = server_.find(id)) open->respond({.body = text});
-        });
-      });
-    } else if (request.path == "/held") {
-      server_.work(exchange.id(), [this, id = exchange.id(), request = std::move(request), text] {
-        ++held_;
-        held_until_.wait();
-        server_.post([this, id, text] {
-          if (Exchange* const open = server_.find(id)) open->respond({.body = text});
-        });
-      });
-    } else if (request.path.starts_with("/throws/")) {
-      const std::string where = request.path.substr(8);
-      exchange.set_producer(std::make_unique<Throwing>(exchange, where));
-      if (where != "tick") exchange.proceed();
-    } else if (request.path == "/stream") {
-      exchange.begin_stream("text/event-stream");
-      exchange.write("data: one\n\n");
-      exchange.write("data: two\n\n");
-      exchange.end_stream();
-    } else if (request.path == "/endless") {
-      exchange.begin_stream("text/event-stream");
-      exchange.set_producer(std::make_unique<Endless>(exchange, gone));
-      exchange.write("begin");
-    } else if (request.path == "/big") {
-      exchange.respond({.body = std::string(8 << 20, 'b')});
-    } else if (request.path != "/never") {
-      exchange.respond({.body = text});
-    }
-  }
-
-  std::atomic<int> held_ = 0;
-  std::promise<void> released_;
-  std::shared_future<void> held_until_ = released_.get_future();
-  HttpServer server_;
-  std::thread thread_;
-};
-
-// One request on its own connection, up to the server's close.
-std::string ask(EchoServer& server, const std::string& bytes) {
-  RawClient client(server.port());
-  client.send(bytes);
-  return client.read_all();
-}
-
-std::string get(const std::string& path, const std::string& more = "Connection: close\r\n") {
-  return "GET " + path + " HTTP/1.1\r\nHost: here\r\n" + more + "\r\n";
-}
-
-int status_of(const std::string& answer) { return answer.size() < 12 ? 0 : std::stoi(answer.substr(9, 3)); }
+using namespace test;
 
 TEST(HttpServer, AnswersWithLengthDateAndHeaders) {
   EchoServer server;
@@ -270,6 +141,13 @@ TEST(HttpTypes, DecodesPercentEscapes) {
   }
 }
 
+TEST(HttpTypes, PrintsAnyBytes) {
+  EXPECT_EQ(printable("/v1/a b", 10), "/v1/a b");
+  EXPECT_EQ(printable("a\n\x1B[2J\xFF\x7F", 10), "a\\x0a\\x1b[2J\\xff\\x7f");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("", 3), "-");
+}
+
 TEST(HttpTypes, KnowsTheNamesOfThisMachine) {
   for (const char* const own : {"localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:8000", "[::1]", "[::1]:8000"}) {
     EXPECT_TRUE(is_loopback(own)) << own;
@@ -339,77 +217,6 @@ TEST(HttpServer, RefusesWhatIsAmbiguousOrMalformed) {
   }
 }
 
-TEST(HttpServer, KeepsItsLimits) {
-  HttpLimits limits;
-  limits.header_bytes = 1000;
-  limits.header_count = 10;
-  limits.body_bytes = 100;
-  EchoServer server(limits);
-  EXPECT_EQ(status_of(ask(server, get("/" + std::string(2000, 'a')))), 431);
-  std::string many;
-  for (int i = 0; i < 20; ++i) many += "A: b\r\n";
-  EXPECT_EQ(status_of(ask(server, get("/", many))), 431);
-  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
-  EXPECT_EQ(status_of(ask(server, post + "Content-Length: 101\r\n\r\n")), 413);
-  EXPECT_EQ(status_of(ask(server,
-                          post + "Transfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'x') + "\r\n0\r\n\r\n")),
-            413);
-  EXPECT_EQ(status_of(ask(server, post + "Content-Length: 100\r\n\r\n" + std::string(100, 'x'))), 200);
-  // What is no body must not be kept without end either. The client goes on sending until it is cut off.
-  const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
-  for (const char* const begin : {"1;", "1\r\nx\r\n0\r\nT: ", "1"}) {
-    const std::string answer = ask(server, chunked + begin + std::string(100'000, 'e'));
-    EXPECT_TRUE(status_of(answer) == 431 || status_of(answer) == 400) << begin << ": " << answer;
-  }
-}
-
-TEST(HttpServer, SharesTheMemoryForBodies) {
-  HttpLimits limits;
-  limits.bodies_bytes = 150;
-  EchoServer server(limits);
-  const std::string head = "POST /never HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n";
-  RawClient first(server.port());
-  first.send(head + std::string(100, 'x'));
-  while (server.stats().exchanges_open < 1) std::this_thread::yield();
-  EXPECT_EQ(status_of(ask(server, head + std::string(100, 'x'))), 503);
-  first.close();
-  while (server.stats().exchanges_open > 0) std::this_thread::yield();
-  EXPECT_EQ(status_of(ask(server, "POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 100\r\n\r\n" +
-                                      std::string(100, 'x'))),
-            200);
-}
-
-// A body that a worker reads is there although its client has left; one that waits for a worker goes with its client.
-TEST(HttpServer, AClientThatLeavesDoesNotFreeWhatIsStillHeld) {
-  HttpLimits limits;
-  limits.bodies_bytes = 150;
-  EchoServer server(limits);
-  const auto post = [](const std::string& path, size_t bytes) {
-    return "POST " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + std::to_string(bytes) +
-           "\r\n\r\n" + std::string(bytes, 'x');
-  };
-  const auto leave = [&server](RawClient& client) {
-    client.close();
-    while (server.stats().exchanges_open > 0) std::this_thread::yield();
-  };
-  RawClient working(server.port());
-  working.send(post("/held", 100));
-  while (server.held() < 1) std::this_thread::yield();
-  leave(working);
-  EXPECT_EQ(status_of(ask(server, post("/p", 100))), 503);
-  for (int i = 0; i < 3; ++i) {
-    RawClient waiting(server.port());
-    waiting.send(post("/held", 50));
-    while (server.stats().exchanges_open < 1) std::this_thread::yield();
-    leave(waiting);
-  }
-  EXPECT_EQ(status_of(ask(server, post("/p", 50))), 200);
-  server.release();
-  EXPECT_EQ(status_of(ask(server, post("/held", 20))), 200);
-  EXPECT_EQ(server.held(), 2);  // of five
-  EXPECT_EQ(status_of(ask(server, post("/p", 100))), 200);
-}
-
 TEST(HttpServer, AProducerThatThrowsEndsItsAnswerOnly) {
   EchoServer server;
   const std::string first = ask(server, get("/throws/first"));
@@ -423,49 +230,6 @@ TEST(HttpServer, AProducerThatThrowsEndsItsAnswerOnly) {
   EXPECT_EQ(status_of(ask(server, get("/still"))), 200);
 }
 
-// A length that no memory has room for must not end the server either.
-TEST(HttpServer, AnImpossibleLengthEndsItsConnectionOnly) {
-#ifdef INFLIGHT_SANITIZED
-  GTEST_SKIP() << "sanitizers end the process at what cannot be allocated";
-#endif
-  HttpLimits limits;
-  limits.body_bytes = size_t{1} << 62;
-  EchoServer server(limits);
-  EXPECT_EQ(ask(server, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4000000000000000000\r\n\r\nx"), "");
-  EXPECT_EQ(status_of(ask(server, get("/still"))), 200);
-}
-
-TEST(HttpServer, DropsSlowSenders) {
-  HttpLimits limits;
-  limits.header_time = 50ms;
-  limits.body_time = 50ms;
-  limits.idle_time = 50ms;
-  EchoServer server(limits);
-  EXPECT_EQ(status_of(ask(server, "GET / HTTP/1.1\r\nHos")), 408);
-  EXPECT_EQ(status_of(ask(server, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc")), 408);
-  EXPECT_EQ(ask(server, ""), "");  // nothing was asked, nothing is answered
-}
-
-TEST(HttpServer, NoticesAtOnceThatAClientHasGone) {
-  EchoServer server;
-  RawClient client(server.port());
-  client.send(get("/endless"));
-  EXPECT_NE(client.read_until("begin").find("200 OK"), std::string::npos);
-  client.close();
-  EXPECT_EQ(server.gone.get_future().wait_for(20s), std::future_status::ready);
-  EXPECT_EQ(server.stats().clients_gone, 1U);
-  EXPECT_EQ(server.stats().exchanges_open, 0);
-}
-
-TEST(HttpServer, DropsAReaderThatTakesNothing) {
-  HttpLimits limits;
-  limits.write_time = 50ms;
-  EchoServer server(limits);
-  RawClient client(server.port());
-  client.send(get("/endless"));  // and never reads: the producer stops when the socket is full
-  EXPECT_EQ(server.gone.get_future().wait_for(20s), std::future_status::ready);
-}
-
 TEST(HttpServer, AnswersAClientThatClosedItsSendingHalf) {
   EchoServer server;
   RawClient client(server.port());
@@ -474,16 +238,45 @@ TEST(HttpServer, AnswersAClientThatClosedItsSendingHalf) {
   EXPECT_GT(client.read_all().size(), size_t{8} << 20);
 }
 
-TEST(HttpServer, RefusesConnectionsBeyondTheLimit) {
-  HttpLimits limits;
-  limits.connections = 2;
-  EchoServer server(limits);
-  RawClient first(server.port()), second(server.port());
-  while (server.stats().connections_open < 2) std::this_thread::yield();
-  RawClient third(server.port());
-  EXPECT_EQ(status_of(third.read_all()), 503);
-  first.send(get("/still"));
-  EXPECT_EQ(status_of(first.read_all()), 200);
+TEST(HttpServer, EveryAnswerHasTheCommonHeaders) {
+  EchoServer server;
+  for (const std::string& bytes :
+       {get("/one"), get("/stream"), std::string("GET /\xFF HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n"),
+        std::string("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")}) {
+    const std::string answer = ask(server, bytes);
+    for (const char* const header : {"\r\nX-Request-Id: ", "\r\nX-Method: "}) {
+      const size_t at = answer.find(header);
+      ASSERT_NE(at, std::string::npos) << answer;
+      EXPECT_EQ(answer.find(header, at + 1), std::string::npos) << answer;
+    }
+  }
+}
+
+TEST(HttpServer, RecordsWhatBecameOfEachRequest) {
+  EchoServer server;
+  const std::string one = ask(server, get("/one?two")), refused = ask(server, get("/refused"));
+  ask(server, get("/throws/later"));
+  RawClient gone(server.port());
+  gone.send(get("/never"));
+  while (server.stats().exchanges_open < 1) std::this_thread::yield();
+  gone.close();
+  while (server.records().size() < 4) std::this_thread::yield();
+  const std::vector<HttpRecord> records = server.records();
+  const HttpRecord wanted[] = {{.method = "GET", .path = "/one", .status = 200, .bytes = one.size()},
+                               {.path = "/refused", .status = 401, .bytes = refused.size()},
+                               {.path = "/throws/later", .status = 200},
+                               {.path = "/never"}};
+  const int errors[] = {0, 401, 0, 0};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(records[i].path, wanted[i].path);
+    EXPECT_EQ(records[i].status, wanted[i].status);
+    EXPECT_EQ(records[i].error ? records[i].error->status() : 0, errors[i]);
+    if (wanted[i].bytes > 0) {
+      EXPECT_EQ(records[i].bytes, wanted[i].bytes);
+    }
+  }
+  EXPECT_NE(one.find("\r\nX-Request-Id: " + records[0].id + "\r\n"), std::string::npos) << one;
+  EXPECT_EQ(records[3].bytes, 0U);
 }
 
 TEST(HttpServer, ClosesAfterTheAnswerWhenDraining) {

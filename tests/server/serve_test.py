@@ -245,6 +245,9 @@ class Operation(unittest.TestCase):
         self.assertEqual(fields["Access-Control-Expose-Headers"], "X-Request-Id, Request-Id, Retry-After")
         _, fields, _ = server.request("GET", "/health", headers={"Origin": "http://evil.example"})
         self.assertIsNone(fields["Access-Control-Allow-Origin"])
+        status, fields, _ = server.request("POST", "/v1/completions", b"x" * (17 << 20), {"Origin": "http://page.example"})
+        self.assertEqual((status, fields["Access-Control-Allow-Origin"]), (413, "http://page.example"))
+        self.assertTrue(fields["X-Request-Id"])
         headers = "authorization,content-type,x-stainless-os,x-stainless-retry-count,anthropic-dangerous-direct-browser-access"
         for origin, allowed in (("http://page.example", headers), ("http://evil.example", None)):
             status, fields, _ = server.request("OPTIONS", "/v1/completions", headers={
@@ -319,6 +322,20 @@ class People(unittest.TestCase):
                 self.assertIn("at most 3", body["error"]["message"])
                 self.assertEqual(small.request("POST", path, {field: ["Once"] * 3})[0], 200)
 
+    def test_a_log_of_requests_says_what_became_of_each(self):
+        with Server(PROGRAM, "--log-requests") as logged:
+            usage = logged.post("/v1/completions", STORY)["usage"]
+            self.assertEqual(usage["completion_tokens"], 24)
+            fields = logged.request("GET", "/%1b[31m/" + "a" * 300)[1]
+            raw = socket.create_connection(("127.0.0.1", logged.port))
+            raw.sendall(b"GET /\xff\x80 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            self.assertIn(b" 404 ", raw.makefile("rb").read())
+            raw.close()
+        text = "".join(logged.lines)
+        self.assertRegex(text, r"inflight: [0-9a-f]{17,} POST /v1/completions 200 \d+ \d+ ms\n")
+        self.assertRegex(text, rf"inflight: {fields['X-Request-Id']} GET /%1b\[31m/a{{191}}\.\.\. 404 \d+ \d+ ms\n")
+        self.assertRegex(text, r"GET /\\xff\\x80 404 \d+ \d+ ms\n")
+
     def test_a_log_that_nobody_reads_stops_nothing(self):
         process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--log-requests", "--log-interval-steps", "1"],
                                    stderr=subprocess.PIPE, text=True)
@@ -369,6 +386,9 @@ class People(unittest.TestCase):
                 self.assertEqual((status, body["error"]["code"]), (503, "shutting_down"))
                 self.assertEqual(leaving.wait(), 0)
                 connection.close()
+            told = [line for line in leaving.lines 
+                    if line.endswith(" ms: the server is shutting down\n") and "POST" in line]
+            self.assertEqual(sorted(line.split()[4] for line in told), ["200", "503"], leaving.lines)
 
 
 class Watchdog(unittest.TestCase):

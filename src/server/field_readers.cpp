@@ -22,6 +22,7 @@ constexpr size_t kStopTextsMax = 16;
 constexpr size_t kStopBytesMax = 1024;
 constexpr size_t kTextsMax = 1024;
 constexpr double kBiasMax = 100;
+constexpr size_t kBiasCountMax = 4096;  // of the C interface
 constexpr int64_t kLogprobsMax = 20;
 // Of metadata, OpenAI's.
 constexpr size_t kMetadataPairsMax = 16;
@@ -208,6 +209,7 @@ void read_dry_sequence_breakers(const Json& value, GenerationRequest& request) {
 
 void read_logit_bias(const Json& value, GenerationRequest& request) {
   if (!value.is_object()) refuse("logit_bias", value, "an object of token ids and numbers");
+  check_count("logit_bias", value.size(), kBiasCountMax);
   for (const auto& [name, bias] : value.items()) {
     const std::string place = "logit_bias." + name;
     int32_t id = -1;

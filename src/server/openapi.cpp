@@ -94,7 +94,7 @@ Json paths() {
   one_model.erase("security");
   one_model["parameters"] =
       Json::array({Json{{"name", "model"}, {"in", "path"}, {"required", true}, {"schema", Json{{"type", "string"}}}}});
-  add_errors(one_model["responses"], {"401", "404"});
+  add_errors(one_model["responses"], {"400", "401", "404"});
   paths["/v1/models"]["get"]["responses"]["200"]["links"]["model"] =
       Json{{"operationId", "get_model"}, {"parameters", Json{{"model", "$response.body#/data/0/id"}}}};
   Json& reset = paths["/reset_prefix_cache"]["post"];
@@ -137,28 +137,86 @@ constexpr std::string_view kFixedSchemas = R"json({
       "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
     "TokenIds": {"type": "array", "minItems": 1, "maxItems": $PROMPT_TOKENS,
       "items": {"type": "integer", "minimum": 0, "maximum": $LAST_TOKEN}},
+    "Prompt": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/components/schemas/TokenIds"}]},
+    "TextParts": {"type": "array", "items": {"type": "object", "required": ["type"], "anyOf": [
+      {"required": ["text"], "properties": {"type": {"enum": ["text", "input_text", "output_text"]},
+        "text": {"type": "string"}}},
+      {"required": ["refusal"], "properties": {"type": {"enum": ["refusal"]}, "refusal": {"type": "string"}}}]}},
     "Message": {"type": "object", "required": ["role"], "properties": {
       "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool", "function"]},
-      "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object",
-        "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
-        "text": {"type": "string"}}}}]},
+      "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"$ref": "#/components/schemas/TextParts"}]},
       "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"], "properties": {
         "id": {"type": ["string", "null"]}, "type": {"enum": ["function", null]}, "function": {"type": "object",
         "required": ["name"], "properties": {"name": {"type": "string"}, "arguments": {}}}}}},
-      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]}},
+      "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]},
+      "reasoning_content": {"type": ["string", "null"]}},
       "if": {"properties": {"role": {"const": "assistant"}}}, "else": {"required": ["content"],
         "properties": {"content": {"type": ["string", "array"]}}}},
-    "Tool": {"type": "object", "required": ["type", "function"], "properties": {
-      "type": {"type": "string", "enum": ["function"]},
-      "function": {"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "description": {"type": ["string", "null"]},
-        "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}}}},
+    "InputItem": {"type": "object", "anyOf": [
+      {"$ref": "#/components/schemas/Message", "properties": {"type": {"enum": ["message", null]}}},
+      {"required": ["type", "call_id", "name"], "properties": {"type": {"enum": ["function_call"]},
+        "call_id": {"type": "string"}, "name": {"type": "string"}, "arguments": {}}},
+      {"required": ["type", "call_id"], "properties": {"type": {"enum": ["function_call_output"]},
+        "call_id": {"type": "string"},
+        "output": {"anyOf": [{"type": ["string", "null"]}, {"$ref": "#/components/schemas/TextParts"}]}}},
+      {"required": ["type"], "properties": {"type": {"enum": ["reasoning"]}}}]},
+    "Function": {"type": "object", "required": ["name"], "properties": {
+      "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "description": {"type": ["string", "null"]},
+      "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}},
+    "Tool": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string", "enum": ["function"]}},
+      "anyOf": [
+        {"required": ["function"], "properties": {"function": {"$ref": "#/components/schemas/Function"}}},
+        {"$ref": "#/components/schemas/Function", "properties": {"function": {"type": "null"}}}]},
+    "AllowedTools": {"type": "object", "required": ["mode", "tools"], "properties": {
+      "mode": {"enum": ["auto", "required"]},
+      "tools": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Tool"}}}},
+    "ToolChoice": {"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]},
+      {"type": "object", "required": ["type", "function"], "properties": {"type": {"enum": ["function"]},
+        "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}},
+      {"type": "object", "required": ["type", "name"], "properties": {"type": {"enum": ["function"]},
+        "name": {"type": "string"}, "function": {"type": "null"}}},
+      {"type": "object", "required": ["type", "allowed_tools"], "properties": {"type": {"enum": ["allowed_tools"]},
+        "allowed_tools": {"$ref": "#/components/schemas/AllowedTools"}}},
+      {"$ref": "#/components/schemas/AllowedTools", "required": ["type"], "properties": {
+        "type": {"enum": ["allowed_tools"]}, "allowed_tools": {"type": "null"}}}]},
+    "SchemaHolder": {"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"},
+      "strict": {"type": ["boolean", "null"]}}},
+    "ResponseFormat": {"type": "object", "required": ["type"], "anyOf": [
+      {"properties": {"type": {"enum": ["text", "json_object"]}}},
+      {"required": ["json_schema"], "properties": {"type": {"enum": ["json_schema"]},
+        "json_schema": {"$ref": "#/components/schemas/SchemaHolder"}}},
+      {"$ref": "#/components/schemas/SchemaHolder", "properties": {"type": {"enum": ["json_schema"]},
+        "json_schema": false}}]},
+    "StructuredOutputs": {"type": "object", "additionalProperties": false, "properties": {
+      "json": {"anyOf": [{"type": ["object", "null"]}, {"type": "string", "minLength": 1}, {"const": true}]},
+      "regex": {"type": ["string", "null"], "minLength": 1}, "grammar": {"type": ["string", "null"], "minLength": 1},
+      "choice": {"type": ["array", "null"], "minItems": 1, "maxItems": 1024, "items": {"type": "string", "minLength": 1}},
+      "json_object": {"type": ["boolean", "null"]}}, "anyOf": [
+      {"properties": {"regex": {"const": null}, "grammar": {"const": null}, "choice": {"const": null},
+        "json_object": {"enum": [false, null]}}},
+      {"properties": {"json": {"const": null}, "grammar": {"const": null}, "choice": {"const": null},
+        "json_object": {"enum": [false, null]}}},
+      {"properties": {"json": {"const": null}, "regex": {"const": null}, "choice": {"const": null},
+        "json_object": {"enum": [false, null]}}},
+      {"properties": {"json": {"const": null}, "regex": {"const": null}, "grammar": {"const": null},
+        "json_object": {"enum": [false, null]}}},
+      {"properties": {"json": {"const": null}, "regex": {"const": null}, "grammar": {"const": null},
+        "choice": {"const": null}}}]},
     "TextBlock": {"type": "object", "required": ["type", "text"], "properties": {
       "type": {"type": "string", "enum": ["text"]}, "text": {"type": "string"}}},
-    "AnthropicMessage": {"type": "object", "required": ["role", "content"], "properties": {
-      "role": {"type": "string", "enum": ["user", "assistant"]},
-      "content": {"anyOf": [{"type": "string"},
-        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/TextBlock"}}]}}},
+    "UserBlock": {"anyOf": [{"$ref": "#/components/schemas/TextBlock"}, {"type": "object",
+      "required": ["type", "tool_use_id"], "properties": {"type": {"enum": ["tool_result"]},
+      "tool_use_id": {"type": "string"}, "content": {"anyOf": [{"type": ["string", "null"]},
+        {"type": "array", "items": {"$ref": "#/components/schemas/TextBlock"}}]}}}]},
+    "AssistantBlock": {"anyOf": [{"$ref": "#/components/schemas/TextBlock"}, {"type": "object",
+      "required": ["type", "id", "name"], "properties": {"type": {"enum": ["tool_use"]}, "id": {"type": "string"},
+        "name": {"type": "string"}, "input": {}}},
+      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["thinking", "redacted_thinking"]}}}]},
+    "AnthropicMessage": {"type": "object", "required": ["role", "content"], "anyOf": [
+      {"properties": {"role": {"enum": ["user"]}, "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UserBlock"}}]}}},
+      {"properties": {"role": {"enum": ["assistant"]}, "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/AssistantBlock"}}]}}}]},
     "AnthropicTool": {"type": "object", "required": ["name", "input_schema"], "properties": {
       "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "type": {"enum": ["custom", null]},
       "description": {"type": ["string", "null"]}, "input_schema": {"type": "object"},
@@ -194,8 +252,11 @@ constexpr std::string_view kFixedSchemas = R"json({
         "items": {"$ref": "#/components/schemas/Message"}},
       "tools": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Tool"}},
       "chat_template_kwargs": {"type": ["object", "null"]}, "add_generation_prompt": {"type": ["boolean", "null"]},
-      "continue_final_message": {"type": ["boolean", "null"], "enum": [false, null]},
-      "add_special_tokens": {"type": ["boolean", "null"]}, "return_token_strs": {"type": ["boolean", "null"]}}},
+      "continue_final_message": {"type": ["boolean", "null"]},
+      "add_special_tokens": {"type": ["boolean", "null"]}, "return_token_strs": {"type": ["boolean", "null"]}},
+      "if": {"required": ["messages", "continue_final_message"], "properties": {"messages": {"type": "array"},
+        "continue_final_message": {"const": true}}},
+      "then": {"required": ["add_generation_prompt"], "properties": {"add_generation_prompt": {"const": false}}}},
     "Tokens": {"type": "object", "required": ["count", "tokens", "max_model_len"], "properties": {
       "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"type": "integer"}}}},

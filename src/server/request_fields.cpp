@@ -25,14 +25,12 @@ constexpr double kTenantsMax = 4096;  // of the C interface
 // In the schemas, $NAME stands for a number of the model, see SchemaLimits.
 constexpr std::string_view kPromptSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
-        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "string", "minLength": 1}},
         {"$ref": "#/components/schemas/TokenIds"},
-        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"$ref": "#/components/schemas/TokenIds"}}]})";
+        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"$ref": "#/components/schemas/Prompt"}}]})";
 constexpr std::string_view kEmbeddingInputSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
-        {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string", "minLength": 1}},
         {"$ref": "#/components/schemas/TokenIds"},
-        {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"$ref": "#/components/schemas/TokenIds"}}]})";
+        {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"$ref": "#/components/schemas/Prompt"}}]})";
 
 constexpr std::string_view kToolsSchema =
     R"({"type": "array", "maxItems": 512, "items": {"$ref": "#/components/schemas/Tool"}})";
@@ -111,8 +109,8 @@ constexpr Field kFields[] = {
            R"({"type": "array", "minItems": 1, "maxItems": 10000, "items": {"$ref": "#/components/schemas/Message"}})",
            "The conversation"),
     custom("input", kResponses, read_input,
-           R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1, "maxItems": 10000,
-           "items": {"$ref": "#/components/schemas/Message"}}]})",
+           R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 10000,
+           "items": {"$ref": "#/components/schemas/InputItem"}}]})",
            "Text or a conversation"),
     custom(
         "messages", kMessages, read_anthropic_messages,
@@ -176,7 +174,7 @@ constexpr Field kFields[] = {
            R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1}})",
            "DRY: tokens with such a text end repetitions (default newline : \" *)"),
     custom("logit_bias", kEndpoints, read_logit_bias,
-           R"({"type": "object", "propertyNames": {"pattern": "$TOKEN_PATTERN"},
+           R"({"type": "object", "maxProperties": 4096, "propertyNames": {"pattern": "$TOKEN_PATTERN"},
                "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
            "Token ids and what is added to their logits; -100 bans, 100 forces"),
     custom("bad_words", kEndpoints, read_bad_words,
@@ -247,15 +245,9 @@ constexpr Field kFields[] = {
                "anyOf": [{"properties": {"type": {"enum": ["auto", "any", "none"]}}},
                          {"required": ["name"], "properties": {"type": {"enum": ["tool"]}, "name": {"type": "string"}}}]})",
            "Whether functions are called: as the model likes, some, a named one, none"),
-    custom(
-        "tool_choice", kChat | kResponses, read_choice,
-        R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object", "required": ["type",
-               "function"], "properties": {"type": {"enum": ["function"]}, "function": {"type": "object",
-               "required": ["name"], "properties": {"name": {"type": "string"}}}}}, {"type": "object", "required": ["type",
-               "allowed_tools"], "properties": {"type": {"enum": ["allowed_tools"]}, "allowed_tools": {"type": "object",
-               "required": ["mode", "tools"], "properties": {"mode": {"enum": ["auto", "required"]}, "tools":
-               {"type": "array", "minItems": 1, "items": {"type": "object"}}}}}}]})",
-        "Whether functions are called: as the model likes, some, a named one, or some of these"),
+    custom("tool_choice", kChat | kResponses, read_choice,
+           R"({"anyOf": [{"$ref": "#/components/schemas/ToolChoice"}]})",
+           "Whether functions are called: as the model likes, some, a named one, or some of these"),
     boolean(
         "parallel_tool_calls", kChat | kResponses, [](Request& r) -> bool& { return r.parallel_tool_calls; },
         "Several calls in one answer"),
@@ -272,23 +264,15 @@ constexpr Field kFields[] = {
     custom("prediction", kChat | kCompletions, read_prediction, kPredictionSchema,
            "A text that the answer is likely to repeat, for a server with --speculative-config to guess from"),
     custom("response_format", kChat | kCompletions, read_response_format,
-           R"({"type": "object", "required": ["type"], "anyOf": [
-               {"properties": {"type": {"enum": ["text", "json_object"]}}},
-               {"required": ["json_schema"], "properties": {"type": {"enum": ["json_schema"]}, "json_schema":
-                {"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"},
-                 "strict": {"type": ["boolean", "null"]}}}}}]})",
+           R"({"anyOf": [{"$ref": "#/components/schemas/ResponseFormat"}]})",
            "Form of the answer: text, a JSON object, or JSON of a schema; with strict false what is not supported of "
            "the schema is left out"),
     custom("structured_outputs", kEndpoints, read_structured_outputs,
-           R"({"type": "object", "maxProperties": 1, "additionalProperties": false, "properties": {
-               "json": {"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]},
-               "regex": {"type": "string", "minLength": 1}, "grammar": {"type": "string", "minLength": 1},
-               "choice": {"type": "array", "minItems": 1, "maxItems": 1024, "items": {"type": "string", "minLength": 1}},
-               "json_object": {"type": "boolean"}}})",
+           R"({"anyOf": [{"$ref": "#/components/schemas/StructuredOutputs"}]})",
            "vLLM's: the whole answer follows a JSON Schema, a regular expression, a GBNF grammar, or is one of some "
            "texts"),
     custom("guided_json", kEndpoints, read_guided_json,
-           R"({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})",
+           R"({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}, {"const": true}]})",
            "Older name of structured_outputs.json"),
     custom("guided_regex", kEndpoints, read_guided_regex, R"({"type": "string", "minLength": 1})",
            "Older name of structured_outputs.regex"),

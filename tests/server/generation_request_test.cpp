@@ -470,7 +470,7 @@ TEST(GenerationRequest, WithoutAWishTheEnginesLimitIsTheDefault) {
 TEST(RequestFields, TheSchemaHasTheModelsNumbers) {
   const SchemaLimits limits{.vocabulary_size = 1000, .max_model_len = 512, .embedding_length = 8};
   const Json prompt = request_schema(kCompletions, limits)["properties"]["prompt"];
-  EXPECT_EQ(prompt["anyOf"][1]["maxItems"], 128);
+  EXPECT_EQ(prompt["anyOf"][2]["maxItems"], 128);
   EXPECT_EQ(with_limits("$PROMPT_TOKENS $LAST_TOKEN", limits), "512 999");
   EXPECT_EQ(request_schema(kEmbeddings, limits)["properties"]["dimensions"]["enum"], Json::parse("[8, null]"));
 }

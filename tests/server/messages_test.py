@@ -20,7 +20,7 @@ BODY = {"messages": QUESTION, "max_tokens": 20, "temperature": 0}
 
 def setUpModule():
     global server
-    server = Server(PROGRAM, "--max-num-seqs", "4")
+    server = Server(PROGRAM, "--max-num-seqs", "4").expect_described()
 
 
 def tearDownModule():

@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}, 
 
 def setUpModule():
     global server, model
-    server = Server(PROGRAM)
+    server = Server(PROGRAM).expect_described()
     model = server.request("GET", "/v1/models")[2]["data"][0]["id"]
 
 

@@ -17,7 +17,7 @@ CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "ma
 
 def setUpModule():
     global server
-    server = Server(PROGRAM)
+    server = Server(PROGRAM).expect_described()
 
 
 def tearDownModule():
@@ -149,6 +149,11 @@ class Logits(unittest.TestCase):
         refused = server.request("POST", "/v1/completions", {**STORY, "logit_bias": {"1024": 1}})
         self.assertEqual((refused[0], refused[2]["error"]["message"]),
                          (400, "logit bias id 1024 is no token, allowed: 0 to 1023"))
+
+    def test_more_biases_than_there_may_be(self):
+        many = {**STORY, "logit_bias": {f"{id:06}": 0 for id in range(4097)}}
+        status, _, refused = server.request("POST", "/v1/completions", many)
+        self.assertEqual((status, refused["error"]["param"]), (400, "logit_bias"), refused)
 
     def test_top_p_0_is_greedy(self):
         for path, body in (("/v1/completions", STORY), ("/v1/chat/completions", CHAT)):

@@ -17,6 +17,7 @@ class Server:
     def __init__(self, program, *flags, environment=None, stdin=None):
         """environment: variables beside those of this process."""
         self.lines = []
+        self.described = None  # JSON Schema's errors of a body, by path; see expect_described()
         self.process = subprocess.Popen([program, "serve", "--port", "0", *flags], stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})}, stdin=stdin)
         self.port = None
@@ -63,7 +64,23 @@ class Server:
         connection.close()
         if data and answer.headers.get_content_type() == "application/json":
             data = json.loads(data)
+        if answer.status == 200 and self.described and path in self.described:
+            errors = [error.message for error in self.described[path](json.loads(body))]
+            assert not errors, (path, body, errors)
         return answer.status, answer.headers, data
+
+    def expect_described(self):
+        """From now on what the server takes must be valid by /openapi.json; without effect where PyPI's jsonschema is missing."""
+        try:
+            import jsonschema
+        except ImportError:
+            return self
+        document = self.request("GET", "/openapi.json")[2]
+        self.described = {
+            path: jsonschema.Draft202012Validator({**document, **method["post"]["requestBody"]["content"]["application/json"]
+                                                   ["schema"]}).iter_errors
+            for path, method in document["paths"].items() if "requestBody" in method.get("post", {})}
+        return self
 
     def post(self, path, body, **headers):
         """The body of an answer that must be 200."""

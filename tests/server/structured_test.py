@@ -53,7 +53,7 @@ CHAT = {"messages": [{"role": "user", "content": "What color is the sky?"}], "ma
 
 def setUpModule():
     global server
-    server = Server(PROGRAM)
+    server = Server(PROGRAM).expect_described()
 
 
 def tearDownModule():
@@ -102,6 +102,39 @@ class Description(unittest.TestCase):
             body = {"messages": [question, *messages, question], "tools": tools, "max_tokens": 1}
             self.assertEqual(list(self.errors(document, "ChatRequest", body)), [])
             self.assertEqual(server.request("POST", "/v1/chat/completions", body)[0], 200)
+        flat = {"type": "function", "name": "f"}
+        for name, path, body in (
+                ("CompletionRequest", "/v1/completions", {"prompt": ["Once", [5, 6]]}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "response_format": {
+                    "type": "json_schema", "schema": {"type": "object"}}}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "structured_outputs": {"json": True}}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "structured_outputs": {"json": None, "regex": "a"}}),
+                ("EmbeddingRequest", "/v1/embeddings", {"input": ["Once", [5, 6]]}),
+                ("ChatRequest", "/v1/chat/completions", {"messages": [question], "tools": [flat]}),
+                ("ChatRequest", "/v1/chat/completions", {"messages": [question], "tools": tools, "tool_choice": {
+                    "type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}}),
+                ("ChatRequest", "/v1/chat/completions", {"messages": [
+                    {"role": "user", "content": [{"type": "input_text", "text": "Once"}]},
+                    {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, question]}),
+                ("ResponseRequest", "/v1/responses", {"input": ""}),
+                ("ResponseRequest", "/v1/responses", {"input": "Once", "tools": [flat], "tool_choice": flat}),
+                ("ResponseRequest", "/v1/responses", {"input": "Once", "tools": [flat], "tool_choice": {
+                    "type": "allowed_tools", "mode": "auto", "tools": [flat]}}),
+                ("ResponseRequest", "/v1/responses", {"input": [
+                    {"type": "message", **question}, {"type": "reasoning", "id": "r", "summary": []},
+                    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "c1", "output": "3"}]}),
+                ("MessagesRequest", "/v1/messages", {"messages": [
+                    question, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": ""},
+                                                                {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "3"}]}]}),
+                ("TokenizeRequest", "/tokenize", {"messages": [question], "add_generation_prompt": False,
+                                                  "continue_final_message": True})):
+            if name not in ("EmbeddingRequest", "TokenizeRequest"):
+                body = {**body, "max_output_tokens" if name == "ResponseRequest" else "max_tokens": 8}
+            self.assertEqual([error.message for error in self.errors(document, name, body)], [], body)
+            status, _, answer = server.request("POST", path, body)
+            self.assertEqual(status, 200, (body, answer))
         message = {"messages": [{"role": "user"}]}
         for name, path, body in (
                 ("ChatRequest", "/v1/chat/completions", message),
@@ -109,6 +142,11 @@ class Description(unittest.TestCase):
                 ("CompletionRequest", "/v1/completions", {"prompt": ["a"] * 129}),
                 ("CompletionRequest", "/v1/completions", {"prompt": "a", "bad_words": ["a"] * 1025}),
                 ("CompletionRequest", "/v1/completions", {"prompt": "a", "dry_sequence_breakers": ["a"] * 17}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "logit_bias": {f"{id:04}": 0 for id in range(4097)}}),
+                ("CompletionRequest", "/v1/completions", {"prompt": "a", "structured_outputs": {"json": {}, "regex": "a"}}),
+                ("ChatRequest", "/v1/chat/completions", {"messages": [question], "tools": [{**flat, "function": 5}]}),
+                ("MessagesRequest", "/v1/messages", {"messages": [{"role": "user", "content": [
+                    {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]}]}),
                 ("EmbeddingRequest", "/v1/embeddings", {"input": ["a"] * 2049})):
             self.assertNotEqual(list(self.errors(document, name, body)), [], name)
             self.assertEqual(server.request("POST", path, body)[0], 400)

@@ -86,6 +86,7 @@ class Tools(unittest.TestCase):
                     file.write("{%- set tools = none %}" + (TEMPLATES / f"{name}.jinja").read_text())
                     file.flush()
                 with Server(PROGRAM, *(["--chat-template", file.name] if name else [])) as server:
+                    server.expect_described()
                     self.check(server, mark)
 
     def test_free_calls(self):
@@ -98,6 +99,7 @@ class Tools(unittest.TestCase):
             file.write(template)
             file.flush()
             with Server(PROGRAM, "--chat-template", file.name) as server:
+                server.expect_described()
                 begin, brace = (server.post("/tokenize", {"prompt": text})["tokens"] for text in "<{")
                 self.assertEqual((len(begin), len(brace)), (1, 1))
                 led = {**ASK, "tools": TOOLS, "parallel_tool_calls": False,

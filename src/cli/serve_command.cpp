@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@
 
 namespace inflight::cli {
 namespace {
+
+constexpr const char* kKeyVariable = "INFLIGHT_API_KEY";
 
 struct ServeFlags {
   server::HttpServerOptions http;
@@ -57,6 +60,10 @@ void check_texts(const ServeFlags& flags) {
   if (const size_t keys = flags.api.api_keys.size(); keys >= size_t{limits::kTenantsMax}) {  // each is a tenant
     fail(ErrorCode::InvalidArgument, "--api-key is given {} times, allowed: at most {}", keys, limits::kTenantsMax - 1);
   }
+  if (const char* const key = std::getenv(kKeyVariable); key != nullptr && *key == '\0' && flags.api.api_keys.empty()) {
+    fail(ErrorCode::InvalidArgument, "${} is empty, which is no key: unset it for a server that everybody may use",
+         kKeyVariable);
+  }
   for (const std::string& key : flags.api.api_keys) {
     if (key.empty()) fail(ErrorCode::InvalidArgument, kEmpty, "--api-key");
   }
@@ -79,6 +86,8 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   log_to_stderr(INFLIGHT_LOG_INFO);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read standard error may leave
   flags.http.listener = inherited_listener();
+  // Where it cannot listen is told before the model is loaded, which may take long.
+  if (flags.http.listener < 0) const server::HttpServer attempt(flags.http, {});
 
   engine_flags.options.params.populate_kv = 1;
   if (!flags.api.model_names.empty()) engine_flags.options.served_model_name = flags.api.model_names.front();
@@ -107,7 +116,7 @@ void add_serve_command(CLI::App& app) {
   add("--port", flags->http.port, "Port to listen on; 0: any free one")->check(CLI::Range(0, 65535));
   add("--api-key", flags->api.api_keys, "Clients must send one of these keys")
       ->allow_extra_args(false)
-      ->envname("INFLIGHT_API_KEY");
+      ->envname(kKeyVariable);
   add("--served-model-name", flags->api.model_names, "Names that requests may ask for (default: the model's)");
   add("--cors-origin", flags->api.cors_origins, "Origins whose web pages may use the server; '*': all");
   add("--max-connections", flags->http.limits.connections, "Open connections at most")->check(CLI::Range(1, 1 << 20));

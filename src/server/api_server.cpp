@@ -252,7 +252,7 @@ void ApiServer::get_ready(Exchange& exchange, HttpRequest& request) {
 
 void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
   const std::string own = engine_.metrics_text();
-  exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats()),
+  exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats(), options_.model_names.front()),
                     .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
 

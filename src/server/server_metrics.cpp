@@ -12,6 +12,15 @@ namespace {
 constexpr std::string_view kOwnPrefix = "inflight_";
 constexpr std::string_view kAliasPrefix = "vllm:";
 
+std::string label(std::string_view name, std::string_view value) {
+  std::string text = fmt::format("{}=\"", name);
+  for (const char letter : value) {
+    if (letter == '\\' || letter == '"') text += '\\';
+    text += letter == '\n' ? std::string("\\n") : std::string(1, letter);
+  }
+  return text + '"';
+}
+
 }  // namespace
 
 std::string vllm_aliases(std::string_view text) {
@@ -31,7 +40,8 @@ std::string vllm_aliases(std::string_view text) {
   return result;
 }
 
-std::string http_metrics(const HttpStats& stats) {
+std::string http_metrics(const HttpStats& stats, std::string_view model_name) {
+  const std::string model = label("model_name", model_name);
   std::string text;
   auto out = std::back_inserter(text);
   const auto family = [&](const char* name, const char* type, const char* help) {
@@ -39,7 +49,7 @@ std::string http_metrics(const HttpStats& stats) {
   };
   const auto single = [&](const char* name, const char* type, const char* help, auto value) {
     family(name, type, help);
-    fmt::format_to(out, "inflight_http_{} {}\n", name, value);
+    fmt::format_to(out, "inflight_http_{}{{{}}} {}\n", name, model, value);
   };
   single("connections_open", "gauge", "Open connections.", stats.connections_open);
   single("requests_open", "gauge", "Requests whose answer is not complete.", stats.exchanges_open);
@@ -49,7 +59,8 @@ std::string http_metrics(const HttpStats& stats) {
   single("clients_gone_total", "counter", "Clients that left before their answer was complete.", stats.clients_gone);
   family("responses_total", "counter", "Answers by HTTP status.");
   for (const auto& [status, count] : stats.answers) {
-    fmt::format_to(out, "inflight_http_responses_total{{status=\"{}\"}} {}\n", status, count);
+    fmt::format_to(out, "inflight_http_responses_total{{{},{}}} {}\n", model, label("status", std::to_string(status)),
+                   count);
   }
   return text;
 }

@@ -12,7 +12,7 @@ namespace inflight::server {
 // Every "inflight_NAME" line of `text` as "vllm:NAME": dashboards made for vLLM show data.
 [[nodiscard]] std::string vllm_aliases(std::string_view text);
 
-// Connections, and answers by status.
-[[nodiscard]] std::string http_metrics(const HttpStats& stats);
+// Connections, and answers by status, with the label model_name.
+[[nodiscard]] std::string http_metrics(const HttpStats& stats, std::string_view model_name);
 
 }  // namespace inflight::server

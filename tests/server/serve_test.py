@@ -4,6 +4,7 @@
     serve_test.py PROGRAM [unittest arguments]"""
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import socket
@@ -174,6 +175,8 @@ class Operation(unittest.TestCase):
             samples = [line for line in named.request("GET", "/metrics")[2].decode().splitlines() if line.startswith("vllm:")]
             self.assertTrue(samples)
             self.assertTrue(all('{model_name="org/tiny"' in line for line in samples), samples)
+            text = named.request("GET", "/metrics")[2].decode()
+            self.assertEqual([line for line in text.splitlines() if line[0] != "#" and '{model_name="org/tiny"' not in line], [])
             for path in ("org%2Ftiny", "org%2ftiny", "org/tiny", "%73econd"):
                 status, _, answer = named.request("GET", "/v1/models/" + path)
                 self.assertEqual((status, answer.get("object")), (200, "model"), path)
@@ -429,6 +432,21 @@ class Usage(unittest.TestCase):
         done = subprocess.run([PROGRAM, "serve", "--port", str(server.port)], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"cannot listen on 127.0.0.1:{server.port}", done.stderr)
+
+    def test_a_port_in_use_is_named_before_the_model_is_loaded(self):
+        done = subprocess.run([PROGRAM, "serve", "--port", str(server.port), "-m", "/no/such.gguf"], capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot listen on 127.0.0.1:{server.port}", done.stderr)
+
+    def test_an_empty_key_is_none(self):
+        done = subprocess.run([PROGRAM, "serve", "--port", "0"], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "INFLIGHT_API_KEY": ""})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("$INFLIGHT_API_KEY is empty", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        with Server(PROGRAM, "--api-key", "one", environment={"INFLIGHT_API_KEY": ""}) as guarded:
+            self.assertEqual(guarded.request("GET", "/v1/models")[0], 401)
 
     def test_a_port_out_of_range_is_told_so(self):
         for port in ("99999", "-1"):

@@ -125,9 +125,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   }
   read_tools(request);
   read_prompt_logprobs(request);
-  if (request.continue_final_message && request.add_generation_prompt) {
-    throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
-  }
+  check_continuation(request);
   // Where both names are given the newer one counts, whichever comes first (as vLLM).
   if (const Json* const newer = find(body, "max_completion_tokens")) request.max_tokens = newer->get<int32_t>();
   int32_t tokens_default = endpoint == kCompletions ? kCompletionTokensDefault : kChatTokensDefault;
@@ -142,6 +140,11 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
                    "min_tokens");
   }
   return request;
+}
+
+void check_continuation(const GenerationRequest& request) {
+  if (!request.continue_final_message || !request.add_generation_prompt) return;
+  throw ApiError(400, "'continue_final_message' needs 'add_generation_prompt': false", "continue_final_message");
 }
 
 std::string chat_render_json(const GenerationRequest& request) {

@@ -99,6 +99,9 @@ struct GenerationRequest {
 [[nodiscard]] GenerationRequest read_generation_request(const Json& body, unsigned endpoint,
                                                         int32_t max_tokens_limit = 0);
 
+// ERRORS: ApiError 400: the last message cannot be gone on with behind the next one's header.
+void check_continuation(const GenerationRequest& request);
+
 // What inflight_chat_render() takes.
 [[nodiscard]] std::string chat_render_json(const GenerationRequest& request);
 

@@ -31,6 +31,7 @@ std::string text_of(Engine& engine, const Json& body) {
   const Json* const content = find_text(body, "content");
   const Json* const prompt = find_text(body, "prompt");
   if (const Json* const messages = find(body, "messages")) {
+    check_continuation(request);
     request.messages = read_messages(*messages);
     return engine.chat_render(chat_render_json(request));
   }

@@ -128,8 +128,9 @@ class Ends(unittest.TestCase):
             tokens = server.post("/tokenize", begun)["tokens"]
             self.assertEqual(server.post("/detokenize", {"tokens": tokens})["prompt"],
                              prompt.removesuffix("The sky is very") + text)
-        refused = server.request("POST", "/v1/chat/completions", {**CHAT, "continue_final_message": True})
-        self.assertEqual((refused[0], refused[2]["error"]["param"]), (400, "continue_final_message"))
+        for path in ("/v1/chat/completions", "/tokenize"):
+            refused = server.request("POST", path, {"messages": CHAT["messages"], "continue_final_message": True})
+            self.assertEqual((refused[0], refused[2]["error"]["param"]), (400, "continue_final_message"), path)
 
     def test_ignore_eos_and_lengths(self):
         self.assertEqual(server.post("/v1/completions", {**STORY, "max_tokens": 300, "ignore_eos": True})["usage"]

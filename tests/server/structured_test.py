@@ -410,7 +410,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn(self.run_program("--choice", "left", "--choice", "right")[1], ("left", "right"))
         self.assertRegex(self.run_program("--grammar", 'root ::= "<" [a-z]{2} ">"')[1], "^<[a-z]{2}>$")
         for flags, says in ((("--regex", "(a"), "regular expression"), (("--grammar", "@/nowhere"), "/nowhere"),
-                            (("--regex", "a", "--choice", "b"), "at most one")):
+                            (("--regex", "a", "--choice", "b"), "--regex excludes --choice")):
             status, message = self.run_program(*flags)
             self.assertIn(status, (1, 2), message)
             self.assertIn(says, message)

@@ -57,9 +57,10 @@ void require(const void* pointer, const char* name) {
   if (pointer == nullptr) fail(ErrorCode::InvalidArgument, "{} is NULL", name);
 }
 
-inflight_status_t write_text(const std::string& source, char* text, size_t capacity, size_t* length) {
-  require(length, "length");
-  if (capacity > 0) require(text, "text");
+inflight_status_t write_text(const std::string& source, char* text, size_t capacity, size_t* length,
+                             const char* text_name, const char* length_name) {
+  require(length, length_name);
+  if (capacity > 0) require(text, text_name);
   *length = source.size();
   if (capacity <= source.size()) return INFLIGHT_WOULD_BLOCK;
   std::memcpy(text, source.c_str(), source.size() + 1);

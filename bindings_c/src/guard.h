@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "engine/rejection.h"
@@ -44,6 +45,10 @@ inflight_status_t guard(Body&& body) noexcept {
     return set_error(INFLIGHT_ERROR_INVALID_ARGUMENT, error.what());
   } catch (const Error& error) {
     return set_error(static_cast<inflight_status_t>(error.code()), error.what());
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return set_error(INFLIGHT_ERROR_INTERNAL, error.what());
+    return set_error(INFLIGHT_ERROR_OUT_OF_MEMORY, "no thread can be started: the process has as many as it may");
   } catch (const std::bad_alloc&) {
     return set_error(INFLIGHT_ERROR_OUT_OF_MEMORY, "out of host memory");
   } catch (const std::exception& error) {
@@ -56,7 +61,9 @@ inflight_status_t guard(Body&& body) noexcept {
 // ERRORS: InvalidArgument naming the argument when it is NULL.
 void require(const void* pointer, const char* name);
 
-// Writes `source` and a NUL when it fits; the buffer rule of inflight_engine_metrics_text().
-[[nodiscard]] inflight_status_t write_text(const std::string& source, char* text, size_t capacity, size_t* length);
+// Writes `source` and a NUL when it fits; the buffer rule of inflight_engine_metrics_text(). The last two name the
+// function's parameters for errors.
+[[nodiscard]] inflight_status_t write_text(const std::string& source, char* text, size_t capacity, size_t* length,
+                                           const char* text_name = "text", const char* length_name = "length");
 
 }  // namespace inflight::c

@@ -300,7 +300,7 @@ inflight_status_t inflight_chat_render(inflight_engine_t* engine, const char* re
   return guard([&] {
     const std::string prompt =
         runtime_of(engine).render_chat(inflight::c::read_text(request_json, length, "request_json"));
-    return inflight::c::write_text(prompt, text, capacity, text_length);
+    return inflight::c::write_text(prompt, text, capacity, text_length, "text", "text_length");
   });
 }
 

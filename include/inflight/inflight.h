@@ -244,7 +244,8 @@ typedef struct inflight_request_params {
                                    count (0)                                                                     */
   const char* const* stop;      /* the answer ends before any of these texts, which is not given                 */
   size_t stop_count;            /* at most 16 of at most 1024 bytes                                              */
-  const char* const* bad_words; /* texts that are never completed, at the beginning of a word or not             */
+  const char* const* bad_words; /* runs of tokens that are never completed: those of each text, at the beginning of a
+                                   word or not; other tokens may spell it                                        */
   size_t bad_word_count;        /* at most 1024                                                                  */
   const int32_t* logit_bias_ids;
   const float* logit_biases;    /* added to the logits of logit_bias_ids; -100 bans and 100 forces in practice   */
@@ -312,8 +313,8 @@ typedef struct inflight_stream inflight_stream_t;
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_create(const inflight_engine_params_t* params, inflight_engine_t** engine);
 
-/** @brief Stops the engine and frees it. Requests still in it end with finish reason abort.
- *  All its streams must have been destroyed before.  @since 0.1  [one-at-a-time] */
+/** @brief Stops the engine and frees it. All its streams must have been destroyed before, which ends their requests with
+ *  finish reason abort.  @since 0.1  [one-at-a-time] */
 INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
 
 /** @brief Submits one request and returns at once; the answer comes through the stream.
@@ -519,8 +520,9 @@ typedef struct inflight_stream_event {
   size_t prompt_logprob_count;
   const char* stop_text; /* with INFLIGHT_FINISH_STOP: which of the request's `stop` ended the answer, else NULL */
   int32_t stop_token_id; /* with INFLIGHT_FINISH_STOP: the end or stop token that did, the last of token_ids; else -1 */
-  inflight_status_t error_status; /* with INFLIGHT_FINISH_ERROR: INFLIGHT_ERROR_ENGINE_FAILED, or what is wrong with the
-                                     request's structured output; else 0 */
+  inflight_status_t error_status; /* with INFLIGHT_FINISH_ERROR: INFLIGHT_ERROR_ENGINE_FAILED, INFLIGHT_ERROR_REJECTED
+                                     (the scheduling policy refuses the answer), or what is wrong with the request's
+                                     structured output; else 0 */
   const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
                              length not normalised; else NULL */
   size_t embedding_size;

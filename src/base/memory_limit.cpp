@@ -33,6 +33,14 @@ int64_t limit_of_group(const std::string& root, std::string path, const std::str
   }
 }
 
+// By this process; 0: Linux does not say.
+int64_t mapped_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0;
+  file >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
 }  // namespace
 
 // Each line is "number:controllers:/path"; version 2's has no controllers.
@@ -58,7 +66,8 @@ int64_t host_memory_limit() {
   int64_t least = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   rlimit address_space{};
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
-    least = std::min(least, static_cast<int64_t>(address_space.rlim_cur));
+    const auto limit = static_cast<int64_t>(std::min<rlim_t>(address_space.rlim_cur, kNoLimit));
+    least = std::min(least, std::max<int64_t>(limit - mapped_bytes(), 0));
   }
   return std::min(least, control_group_limit("/proc/self/cgroup", "/sys/fs/cgroup"));
 }

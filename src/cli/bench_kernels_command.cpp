@@ -2,15 +2,18 @@
 // `inflight bench kernels`: the kernels of linear layers and of the other operations of a step on their own, beside
 // what the device's memory and arithmetic allow.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #if defined(__linux__)
 #include <sched.h>
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "device/bandwidth.h"
@@ -159,6 +162,14 @@ void bench_kernels(const KernelFlags& flags) {
          flags.heads);
   }
   for (const std::string& name : flags.kv_types) static_cast<void>(kv_type(name));
+  for (const std::string& name : flags.types) {
+    const int32_t unit = panel_unit(static_cast<PanelType>(weight_type(name))).numbers;
+    if (flags.depth % unit == 0) continue;
+    fail(ErrorCode::InvalidArgument, "--depth is {}, allowed with {}: a multiple of {}", flags.depth, name, unit);
+  }
+  if (!flags.kernel.empty() && std::ranges::find(kLinearFiles, flags.kernel) == std::end(kLinearFiles)) {
+    fail(ErrorCode::InvalidArgument, "--kernel is {}, allowed: {}", quote(flags.kernel), fmt::join(kLinearFiles, ", "));
+  }
   Device device = Device::open({.spec = flags.device});
   const std::string file = flags.kernel.empty() ? choose_linear_file(device) : flags.kernel;
   LinearTrial trial(device, file);

@@ -16,8 +16,10 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "device/binary_cache.h"
 #include "device/device.h"
 #include "ops/clblast_choice.h"
 #include "ops/linear_choice.h"
@@ -185,6 +187,12 @@ void tune(const TuneFlags& flags) {
       fmt::print("{:<18} {:<9} Q8_0: 1 row {:.1f} GB/s, 8 rows {:.0f} GFLOP/s{}{}\n", file, state_text(result.state),
                  result.decode_gb_per_second, result.batch_gflops, result.reason.empty() ? "" : "; ", result.reason);
     }
+  }
+  if (std::ranges::all_of(results, [](const auto& result) { return result.state == TrialState::Untried; })) {
+    fail(ErrorCode::Io,
+         "the trials' results are not in the cache folder {}: allowed: $INFLIGHT_CACHE_DIR, a folder that "
+         "can be written",
+         quote(cache_folder()));
   }
   const std::string chosen = best_linear_file(results);
   all["chosen"] = chosen;

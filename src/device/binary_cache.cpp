@@ -6,9 +6,11 @@
 #include <xxhash.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/limits.h"
@@ -68,10 +70,17 @@ void BinaryCache::warn_damaged(const std::string& key) const {
 }
 
 void BinaryCache::store(const std::string& key, std::span<const std::byte> content) const {
-  if (folder_.empty()) return;
+  static std::atomic<bool> warned = false;
+  if (folder_.empty()) {
+    return warn_once(
+        warned,
+        "no cache folder, since INFLIGHT_CACHE_DIR, XDG_CACHE_HOME and HOME are unset: kernels are compiled "
+        "and tried at each start");
+  }
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   const std::string partial = unused_name(path_of(key));
+  errno = 0;
   bool good = false;
   if (File file(std::fopen(partial.c_str(), "wbx")); file != nullptr) {
     const XXH64_hash_t hash = hash_of(content);
@@ -79,11 +88,13 @@ void BinaryCache::store(const std::string& key, std::span<const std::byte> conte
            std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
     good = std::fclose(file.release()) == 0 && good;
   }
+  if (!good && !error) error.assign(errno, std::generic_category());
   if (good) std::filesystem::rename(partial, path_of(key), error);
   if (good && !error) return;
-  std::filesystem::remove(partial, error);
-  static std::atomic<bool> warned = false;
-  warn_once(warned, "cannot write to the cache folder " + folder_ + "; compiled programs are not kept");
+  std::error_code ignored;
+  std::filesystem::remove(partial, ignored);
+  warn_once(warned, "cannot write to the cache folder " + folder_ + ": " + error.message() +
+                        "; compiled programs are not kept");
 }
 
 }  // namespace inflight

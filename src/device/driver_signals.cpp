@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <csignal>
 #include <mutex>
 
 namespace inflight {
@@ -35,6 +34,7 @@ void* file_of(void* address) {
 }  // namespace
 
 DriverSignals::DriverSignals() {
+  ::sigaltstack(nullptr, &stack_before_);
   Dispositions& saved = dispositions();
   const std::scoped_lock lock(saved.mutex);
   if (saved.users++ > 0) return;
@@ -43,6 +43,8 @@ DriverSignals::DriverSignals() {
 }
 
 DriverSignals::~DriverSignals() {
+  const bool was_there = (stack_before_.ss_flags & SS_DISABLE) == 0;
+  if (was_there) ::sigaltstack(&stack_before_, nullptr);
   Dispositions& saved = dispositions();
   const std::scoped_lock lock(saved.mutex);
   if (--saved.users > 0) return;

@@ -187,6 +187,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
       .times = times_of(sequence),
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
   if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
+  if (finished.cause == FinishCause::RejectedByPolicy) finish.error_code = ErrorCode::Rejected;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
   sampler_.forget(finished.sequence);
   if (client.last_token_time == kNotYet) client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/filter_compiler.h"
 
+#include <system_error>
 #include <utility>
 
 namespace inflight {
@@ -12,7 +13,15 @@ constexpr int kThreads = 2;  // so that one long grammar does not hold up all th
 
 void FilterCompiler::start(RequestId request, FilterSource source) {
   while (threads_.size() < kThreads) {
-    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    try {
+      threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    } catch (const std::system_error& error) {  // the process may have no more of them
+      if (!threads_.empty()) break;
+      return done_({.request = request,
+                    .filter = nullptr,
+                    .code = ErrorCode::OutOfMemory,
+                    .error = std::string("no thread can be started that compiles the grammar: ") + error.what()});
+    }
   }
   {
     const std::scoped_lock lock(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes token filters off the engine thread: compiling a grammar takes milliseconds, which no other request shall wait.
 // THREAD: start() and forget(): the engine thread. The sources run on the compiler's own threads, which start with the
-// first request that has one.
+// first request that has one; where none can be started that request alone fails.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +35,8 @@ class FilterCompiler {
     std::string error;
   };
 
-  // done: called on a compiler's thread, once for each start() but for those that were forgotten before their turn.
+  // done: called on a compiler's thread, or in start(), once for each start() but for those that were forgotten before
+  // their turn.
   explicit FilterCompiler(std::function<void(Result)> done) : done_(std::move(done)) {}
   FilterCompiler(const FilterCompiler&) = delete;
   FilterCompiler& operator=(const FilterCompiler&) = delete;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/math.h"
 #include "base/memory_limit.h"
 #include "device/program.h"
@@ -123,7 +124,7 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   const int32_t sequence_tokens =
       options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : model.spec.context_length;
   // One more than a sequence fills, so that admission, which counts in whole blocks, never holds one back.
-  const int64_t sequence_blocks = div_ceil(sequence_tokens, options.block_size) + 1;
+  const int64_t sequence_blocks = div_ceil<int64_t>(sequence_tokens, options.block_size) + 1;
   if (options.kv_blocks == 0) {
     int64_t useful = sequence_blocks * options.scheduler.max_num_seqs;
     if (device.host_memory) {
@@ -142,10 +143,11 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   const MemoryPlan plan = plan_memory(device, model.spec, model.weights, executor);
   if (plan.total() > budget) {
     fail(ErrorCode::OutOfMemory,
-         "the model needs {} MB on {} (weights {}, {} KV blocks {}, activations {}), allowed: {} MB "
+         "the model needs {} MB on {} (weights {}, {} KV blocks {}, activations {}, adapters {}), allowed: {} MB "
          "(device_memory_fraction {} of {})",
          plan.total() >> 20, device.name, plan.weight_bytes >> 20, executor.kv_block_count, plan.kv_bytes >> 20,
-         plan.activation_bytes >> 20, budget >> 20, options.device_memory_fraction, device.memory_bytes >> 20);
+         plan.activation_bytes >> 20, plan.adapter_bytes >> 20, budget >> 20, options.device_memory_fraction,
+         device.memory_bytes >> 20);
   }
   return executor.kv_block_count;
 }
@@ -153,6 +155,10 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
 // What of the host's memory is for evicted prefixes, in whole blocks.
 int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
   const double blocks = options.kv_offloading_gib * kGiB / static_cast<double>(kv.bytes_per_block());
+  if (blocks > 0.0 && (blocks < 1.0 || !options.prefix_caching)) {
+    log(LogLevel::Warning, "kv_offloading_size {} has no effect: {}", options.kv_offloading_gib,
+        blocks < 1.0 ? "a KV block is larger" : "prefix caching is off");
+  }
   return static_cast<int32_t>(std::min(blocks, static_cast<double>(limits::kBlocksMax / 2)));
 }
 
@@ -201,6 +207,13 @@ ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
       std::min<int64_t>(spec_.context_length, int64_t{executor.kv_block_count} * options_.block_size);
   if (config.max_model_len == 0) {
     config.max_model_len = static_cast<int32_t>(longest);
+    if (options_.kv_blocks == 0 && longest < spec_.context_length) {
+      log(LogLevel::Warning, "there is room for {} KV blocks of {} tokens: max_model_len is {}, the model's context {}",
+          executor.kv_block_count, options_.block_size, longest, spec_.context_length);
+    }
+  } else if (config.max_model_len <= spec_.context_length && config.max_model_len > longest) {
+    fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} ({} KV blocks of {} tokens)",
+         config.max_model_len, longest, executor.kv_block_count, options_.block_size);
   } else if (config.max_model_len > spec_.context_length) {
     fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the model's context length)",
          config.max_model_len, spec_.context_length);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <locale>
 #include <sstream>
 
 #include "base/error.h"
@@ -70,6 +71,7 @@ std::string to_text(const ClblastTrialResult& result) {
 ClblastTrialResult parse_clblast_trial(std::string_view text) {
   constexpr size_t kParametersMax = 64;
   std::istringstream stream{std::string(text)};
+  stream.imbue(std::locale::classic());  // a program may have another one
   const TrialMark mark = read_trial_mark(stream);
   ClblastTrialResult result{.state = mark.state, .unfinished = mark.unfinished};
   size_t count = 0;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <locale>
 #include <span>
 #include <sstream>
 
@@ -80,6 +81,7 @@ LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) 
   const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(trial_key(info, file));
   if (!content) return {.file = file, .reason = {}};
   std::istringstream stream(std::string(reinterpret_cast<const char*>(content->data()), content->size()));
+  stream.imbue(std::locale::classic());  // a program may have another one
   const TrialMark mark = read_trial_mark(stream);
   LinearTrialResult result{.file = file, .state = mark.state, .unfinished = mark.unfinished, .reason = {}};
   stream >> result.decode_gb_per_second >> result.batch_gflops;

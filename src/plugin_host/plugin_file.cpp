@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -121,7 +122,9 @@ CodeRange code_around(const void* symbol) {
 }  // namespace
 
 void require_trusted_file(const std::string& file, const std::string& what) {
-  const std::filesystem::path absolute = std::filesystem::canonical(file);
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::canonical(file, error);
+  if (error) fail(ErrorCode::Plugin, "{} {}: {}", what, file, error.message());
   for (std::filesystem::path path = absolute;; path = path.parent_path()) {
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0) fail(ErrorCode::Plugin, "{}: {}", path.string(), std::strerror(errno));
@@ -143,11 +146,14 @@ void require_trusted_file(const std::string& file, const std::string& what) {
 std::string sha256_of_file(const std::string& path) { return sha256_of(read_whole(path)); }
 
 void require_plugin_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) fail(ErrorCode::Plugin, "{}: is a folder, allowed: a plugin file", path);
-  if (std::filesystem::exists(path) && !path.ends_with(kPluginSuffix)) {
-    fail(ErrorCode::Plugin, "{}: plugin files are named *{}", path, kPluginSuffix);
-  }
-  if (!std::filesystem::is_regular_file(path)) fail(ErrorCode::NotFound, "{}: no such plugin file", path);
+  using enum std::filesystem::file_type;
+  std::error_code error;
+  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+  if (type == not_found) fail(ErrorCode::NotFound, "{}: no such plugin file", path);
+  if (type == none) fail(ErrorCode::Plugin, "{}: cannot be looked at: {}", path, error.message());
+  if (type == directory) fail(ErrorCode::Plugin, "{}: is a folder, allowed: a plugin file", path);
+  if (!path.ends_with(kPluginSuffix)) fail(ErrorCode::Plugin, "{}: plugin files are named *{}", path, kPluginSuffix);
+  if (type != regular) fail(ErrorCode::NotFound, "{}: no such plugin file", path);
 }
 
 LoadedFile load_plugin_file(const std::string& path) {

@@ -181,8 +181,8 @@ class HostProgram(unittest.TestCase):
             self.assertEqual(len(lines), 4)
             self.assertTrue(all(line.startswith(self.BEGINNING) for line in lines), lines)
 
-    def test_the_programs_signal_handler_stays(self):
-        self.assertEqual(self.host("signals"), ["3"])
+    def test_the_programs_signal_handler_and_stack_stay(self):
+        self.assertEqual(self.host("signals"), ["3", "own stack"])
 
     def test_a_locale_with_a_decimal_comma_changes_nothing(self):
         run("localedef", "-i", "de_DE", "-f", "UTF-8", self.folder / "de_DE.UTF-8")

@@ -3,7 +3,7 @@
  * threads: four threads create the first engines of the process at once; prints what each answers.
  * signals: SIGUSR1 before an engine is made, while it lives and after; prints how often the handler ran.
  * locale: prints the locale's decimal point, an answer, and a number rounded by a chat template. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include <inflight/inflight.h>
 #include <locale.h>
 #include <pthread.h>
@@ -55,8 +55,12 @@ static void threads(void) {
 static void count(int number) { (void)number, handled++; }
 
 static void signals(void) {
+  static char memory[1 << 16];
+  const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
+  stack_t now;
   struct sigaction action = {0};
   inflight_engine_t* engine;
+  sigaltstack(&own, NULL);
   action.sa_handler = count;
   sigaction(SIGUSR1, &action, NULL);
   raise(SIGUSR1);
@@ -64,7 +68,8 @@ static void signals(void) {
   raise(SIGUSR1);
   inflight_engine_destroy(engine);
   raise(SIGUSR1);
-  printf("%d\n", (int)handled);
+  sigaltstack(NULL, &now);
+  printf("%d\n%s\n", (int)handled, now.ss_sp == memory ? "own stack" : "another stack");
 }
 
 static void in_locale(void) {

@@ -34,6 +34,11 @@ class Kernels(unittest.TestCase):
             self.assertEqual(bench.returncode, 0, bench.stderr)
             self.assertEqual(json.loads(bench.stdout)["kernel"], found["chosen"])
 
+    def test_tune_says_that_nothing_can_be_kept(self):
+        done = run("tune", "--clblast-sets", "0", INFLIGHT_CACHE_DIR=__file__)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("INFLIGHT_CACHE_DIR", done.stderr.splitlines()[-1])
+
     def test_figures_are_consistent(self):
         done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512",
                    "--layers", "2", "--contexts", "70", "--stage-rows", "1,70", "--heads", "4", "--kv-heads", "2",
@@ -62,7 +67,8 @@ class Kernels(unittest.TestCase):
 
     def test_wrong_use_is_told(self):
         for args, word in ((["--types", "q9_9"], "q9_9"), (["--depth", "33"], "32"), (["--rows", "0"], "rows"),
-                           (["--kernel", "nosuch.cl"], "nosuch.cl"), (["--kv-cache-dtypes", "q3"], "q3"),
+                           (["--kernel", "nosuch.cl"], "nosuch.cl"), (["--kernel", "rows.cl"], "linear.cl"),
+                           (["--types", "Q6_K", "--depth", "32"], "256"), (["--kv-cache-dtypes", "q3"], "q3"),
                            (["--head-size", "48"], "32"),
                            (["--heads", "6", "--kv-heads", "4"], "--kv-heads")):
             done = run("bench", "kernels", *args)

@@ -59,7 +59,8 @@ TEST(MemoryLimit, OfTheAddressSpaceCounts) {
   setrlimit(RLIMIT_AS, &less);
   const int64_t limited = host_memory_limit();
   setrlimit(RLIMIT_AS, &old);
-  EXPECT_EQ(limited, int64_t{kLess});
+  EXPECT_GT(limited, 0);
+  EXPECT_LT(limited, int64_t{kLess} - (int64_t{1} << 20)) << "what the process has mapped is taken";
 }
 
 }  // namespace

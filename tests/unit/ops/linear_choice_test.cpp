@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <locale>
 
 #include "base/log.h"
 #include "device/binary_cache.h"
@@ -17,6 +18,13 @@
 
 namespace inflight {
 namespace {
+
+// As in German: 1.234,5.
+class GroupsByPoint final : public std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
 
 class LinearChoice : public testing::Test {
  protected:
@@ -40,6 +48,9 @@ TEST_F(LinearChoice, KeepsWhatItFound) {
     const LinearTrialResult stored = stored_trial(device_.info(), chosen);
     EXPECT_EQ(stored.state, TrialState::Good);
     EXPECT_GT(stored.batch_gflops, 0);
+    const std::locale before = std::locale::global(std::locale(std::locale::classic(), new GroupsByPoint));
+    EXPECT_EQ(stored_trial(device_.info(), chosen).state, TrialState::Good);
+    std::locale::global(before);
     forget_trial(device_.info(), chosen);
     EXPECT_EQ(stored_trial(device_.info(), chosen).state, TrialState::Untried);
   }

@@ -36,13 +36,7 @@ struct Edf {
 
   inflight_plugin_status_t pick_victims(const inflight_step_t& step, const inflight_need_t&, uint32_t* index,
                                         uint32_t* count) {
-    const inflight_requests_t& running = *step.running;
-    uint32_t latest = 0;
-    for (uint32_t i = 1; i < running.count; ++i) {
-      if (deadline(running, i) >= deadline(running, latest)) latest = i;
-    }
-    index[0] = latest;
-    *count = 1;
+    *count = inflight::name_victims(*step.running, index, [&](uint32_t i) { return deadline(*step.running, i); });
     return INFLIGHT_PLUGIN_OK;
   }
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fcfs: first come, first served. Requests start in order of arrival; when blocks run out, the one that was admitted
- * last gives its blocks back. The order of Orca and of vLLM's default.
+ * fcfs: first come, first served: requests start in order of arrival. The order of Orca and of vLLM's default.
  *
- * It decides just what the host would decide without a policy, and says so through the whole interface: the smallest
- * complete example of a scheduling policy. Keys never change while a request waits, so each is asked for once. */
+ * It decides just what the host would decide without a policy: the smallest complete example of a scheduling policy.
+ * Who is preempted when blocks run out it leaves to the host's preempt_victim. Keys never change while a request waits,
+ * so each is asked for once. */
 #include "inflight/plugin.h"
 
 /* The policy has no state; instances only need distinct, non-null addresses. */
@@ -37,23 +37,11 @@ static inflight_plugin_status_t fcfs_score(void* self, const inflight_step_t* st
   return INFLIGHT_PLUGIN_OK;
 }
 
-/* step->running is in order of admission. */
-static inflight_plugin_status_t fcfs_pick_victims(void* self, const inflight_step_t* step, const inflight_need_t* need,
-                                                  uint32_t* index, uint32_t* count) {
-  (void)self;
-  (void)need;
-  const uint32_t running = step->running->count;
-  if (*count > running) *count = running;
-  for (uint32_t i = 0; i < *count; ++i) index[i] = running - 1 - i;
-  return INFLIGHT_PLUGIN_OK;
-}
-
 static const inflight_sched_ops_t fcfs_ops = {
     .struct_size = sizeof(inflight_sched_ops_t),
     .create = fcfs_create,
     .destroy = fcfs_destroy,
     .score = fcfs_score,
-    .pick_victims = fcfs_pick_victims,
 };
 
 static const inflight_policy_t fcfs_policy = {
@@ -64,7 +52,7 @@ static const inflight_policy_t fcfs_policy = {
     .version = "1.0",
     .vendor = "inflight",
     .license = "Apache-2.0",
-    .summary = "requests start in order of arrival; the last admitted is preempted first",
+    .summary = "requests start in order of arrival",
     .capabilities =
         INFLIGHT_CAP_DETERMINISTIC | INFLIGHT_CAP_NO_ALLOC | INFLIGHT_CAP_UNLOADABLE | INFLIGHT_CAP_STABLE_KEYS,
     .sched = &fcfs_ops,

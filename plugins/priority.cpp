@@ -25,9 +25,11 @@ struct Priority {
   explicit Priority(const inflight::SchedSetup& setup)
       : aging_ns(static_cast<int64_t>(setup.config.float64("aging_s") * 1e9)) {}
 
-  // Smaller is more important. A million levels of an hour each fit into the key.
+  // Smaller is more important. With aging the last million levels either way are told apart: of an hour each they fit
+  // into the key.
   int64_t level(const inflight_requests_t& requests, uint32_t i) const {
-    return std::clamp<int64_t>(int64_t{requests.priority[i]}, -1'000'000, 1'000'000);
+    const int64_t level = requests.priority[i];
+    return aging_ns > 0 ? std::clamp<int64_t>(level, -1'000'000, 1'000'000) : level;
   }
 
   inflight_plugin_status_t score(const inflight_step_t& step, int64_t* key0, int64_t* key1) {
@@ -45,13 +47,7 @@ struct Priority {
 
   inflight_plugin_status_t pick_victims(const inflight_step_t& step, const inflight_need_t&, uint32_t* index,
                                         uint32_t* count) {
-    const inflight_requests_t& running = *step.running;
-    uint32_t least = 0;
-    for (uint32_t i = 1; i < running.count; ++i) {
-      if (level(running, i) >= level(running, least)) least = i;  // among equals the last admitted
-    }
-    index[0] = least;
-    *count = 1;
+    *count = inflight::name_victims(*step.running, index, [&](uint32_t i) { return level(*step.running, i); });
     return INFLIGHT_PLUGIN_OK;
   }
 

@@ -40,13 +40,8 @@ struct Srtf {
 
   inflight_plugin_status_t pick_victims(const inflight_step_t& step, const inflight_need_t&, uint32_t* index,
                                         uint32_t* count) {
-    const inflight_requests_t& running = *step.running;
-    uint32_t longest = 0;
-    for (uint32_t i = 1; i < running.count; ++i) {
-      if (remaining_output(running, i) >= remaining_output(running, longest)) longest = i;
-    }
-    index[0] = longest;
-    *count = 1;
+    *count =
+        inflight::name_victims(*step.running, index, [&](uint32_t i) { return remaining_output(*step.running, i); });
     return INFLIGHT_PLUGIN_OK;
   }
 

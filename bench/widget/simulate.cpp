@@ -67,6 +67,7 @@ GuardResult run_catching(void (*function)(void*), void* argument) {
   function(argument);
   return {};
 }
+ThreadUse thread_use() { return {}; }
 HostFunction::HostFunction() = default;
 void HostFunction::end() {}
 CallWatchUser::CallWatchUser() = default;

@@ -212,6 +212,7 @@ typedef struct inflight_step {
 #define INFLIGHT_EVENT_FINISH 7u  /* a = prompt tokens, b = output tokens                       */
 #define INFLIGHT_EVENT_ABORT 8u
 #define INFLIGHT_EVENT_REJECT 9u
+/* A prompt's last chunk counts among the decoding sequences, and not among prefill tokens, where it is one token. */
 #define INFLIGHT_EVENT_STEP 10u   /* a = prefill tokens, b = decoding sequences, c = duration ns; no request */
 #define INFLIGHT_EVENT_TOKENS 11u /* a request was served: a = tokens prefilled, b = tokens produced          */
 #define INFLIGHT_EVENT_CACHE_RESET 12u /* all stored prefixes that nobody used were forgotten; no request */
@@ -317,9 +318,13 @@ typedef struct inflight_sched_ops {
   /* Or a whole order: indices into step->waiting, first to go first. *count: in = room, out = how many are given; the
    * others follow in order of arrival. */
   inflight_plugin_status_t (*order)(void* self, const inflight_step_t* step, uint32_t* index, uint32_t* count);
+  /* Of what `step` says only tokens_left, sequences_left, free_blocks and evictable_blocks are as of now; waiting and
+   * running are those of when the pass began, whoever has been admitted since. */
   inflight_plugin_status_t (*admit)(void* self, const inflight_step_t* step, const inflight_candidate_t* candidate,
                                     inflight_admission_t* admission);
-  /* Indices into step->running, first to go first. The host takes as many as it needs. step->waiting is empty here. */
+  /* Indices into step->running, first to go first. *count: in = room for all of them, out = how many are given. The host
+   * takes as many as it needs, but never the oldest running one, running->id[0]: so name more than one. step->waiting is
+   * empty here. */
   inflight_plugin_status_t (*pick_victims)(void* self, const inflight_step_t* step, const inflight_need_t* need,
                                            uint32_t* index, uint32_t* count);
   inflight_plugin_status_t (*set_param)(void* self, const inflight_key_value_t* pair);
@@ -349,7 +354,7 @@ typedef struct inflight_units {
   const uint32_t *hits, *references;         /* USE    hits = requests that found it, each counted once          */
   const int64_t* recompute_ns;               /* COST   of computing it again at its depth                        */
   const uint32_t* tenant;                    /* OWNER  of the request that computed it                           */
-  const int32_t* priority;                   /* OWNER                                                            */
+  const int32_t* priority;                   /* OWNER  of the most important request that computed or found it   */
 } inflight_units_t;
 
 typedef struct inflight_evict_environment {

@@ -20,6 +20,7 @@
 #ifndef INFLIGHT_PLUGIN_HPP
 #define INFLIGHT_PLUGIN_HPP
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
@@ -177,6 +178,18 @@ constexpr Policy make_policy(uint32_t kind, const char* id, const char* summary)
 constexpr Policy sched_policy(const char* id, const char* summary) { return make_policy(INFLIGHT_KIND_SCHED, id, summary); }
 constexpr Policy evict_policy(const char* id, const char* summary) { return make_policy(INFLIGHT_KIND_EVICT, id, summary); }
 
+// For pick_victims: names all that run, those with the largest badness(i) first, of equals the last admitted. Returns how
+// many. `index` has room for all.
+template <typename Badness>
+uint32_t name_victims(const inflight_requests_t& running, uint32_t* index, Badness&& badness) {
+  for (uint32_t i = 0; i < running.count; ++i) index[i] = i;
+  std::sort(index, index + running.count, [&](uint32_t a, uint32_t b) {
+    const auto of_a = badness(a), of_b = badness(b);
+    return of_a != of_b ? of_a > of_b : a > b;
+  });
+  return running.count;
+}
+
 namespace plugin_detail {
 
 template <typename Call>
@@ -202,12 +215,23 @@ decltype(auto) pass(T argument) {
   }
 }
 
-// Each op: a member function template that exists when P has the method, else a null pointer.
+// Each op: a member function template that exists when P has the method, else a null pointer. A member of an op's name that
+// is no op (overloaded, private, a template, a variable) does not compile: it would be left out without a word.
 #define INFLIGHT_PLUGIN_OP(name)                                                                               \
+  struct name_##name {                                                                                         \
+    int name;                                                                                                  \
+  };                                                                                                           \
+  template <typename P>                                                                                        \
+  struct both_##name : std::conditional_t<std::is_final_v<P>, Policy, P>, name_##name {};                      \
+  template <typename P, typename = void>                                                                       \
+  struct has_##name : std::true_type {};                                                                       \
+  template <typename P>                                                                                        \
+  struct has_##name<P, std::void_t<decltype(&both_##name<P>::name)>> : std::false_type {};                     \
   template <typename P, typename = void>                                                                       \
   struct op_##name {                                                                                           \
     template <typename... A>                                                                                   \
     static constexpr inflight_plugin_status_t (*of(inflight_plugin_status_t (*)(void*, A...)))(void*, A...) {  \
+      static_assert(!has_##name<P>::value, "the policy's " #name " is not one public function of that name");  \
       return nullptr;                                                                                          \
     }                                                                                                          \
   };                                                                                                           \

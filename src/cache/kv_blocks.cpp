@@ -40,9 +40,9 @@ void KvBlocks::set_time(TimeNs now, uint64_t step) {
   if (policy_->ranks() != ranked_) hand_policy_to(*policy_);  // keys of two rules do not compare
 }
 
-void KvBlocks::note_hits(std::span<const BlockId> blocks) {
+void KvBlocks::note_hits(std::span<const BlockId> blocks, int32_t priority) {
   if (blocks.empty()) return;
-  for (const BlockId block : blocks) tree_.count_hit(block, now_);
+  for (const BlockId block : blocks) tree_.count_hit(block, priority, now_);
   policy_->on_hit(blocks);
 }
 

@@ -44,8 +44,9 @@ class KvBlocks {
   void match(uint64_t salt, std::span<const PrefixKey> keys, std::span<const TokenId> tokens,
              std::vector<BlockId>& out) const;
 
-  // A request found the `blocks` of a match (from the root on). It is told once, before share().
-  void note_hits(std::span<const BlockId> blocks);
+  // A request found the `blocks` of a match (from the root on): they are at least as important as it is. It is told
+  // once, before share().
+  void note_hits(std::span<const BlockId> blocks, int32_t priority);
   // A sequence uses the stored or referenced `blocks` of a match (from the root on) from now on; without prefix
   // caching, blocks that another sequence refers to. MODIFIES: references.
   void share(std::span<const BlockId> blocks);

@@ -30,9 +30,11 @@ bool RadixTree::holds(BlockId block, const Content& content) const {
          std::ranges::equal(tokens(block), content.tokens);
 }
 
-void RadixTree::count_hit(BlockId block, TimeNs now) {
-  ++nodes_[index(block)].hit_count;
-  nodes_[index(block)].last_use = now;
+void RadixTree::count_hit(BlockId block, int32_t priority, TimeNs now) {
+  RadixNode& node = nodes_[index(block)];
+  ++node.hit_count;
+  node.last_use = now;
+  node.owner.priority = std::min(node.owner.priority, priority);
 }
 
 void RadixTree::check_invariants() const {

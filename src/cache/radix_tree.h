@@ -100,7 +100,7 @@ class RadixTree {
   // The same before release().
   void prefetch_release(BlockId block) const { __builtin_prefetch(&nodes_[index(block)], 1); }
 
-  void count_hit(BlockId block, TimeNs now);
+  void count_hit(BlockId block, int32_t priority, TimeNs now);
   // Its last reference goes.
   void release(BlockId block, TimeNs now, int64_t release_tick) {
     nodes_[index(block)].last_use = now;

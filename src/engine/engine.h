@@ -192,7 +192,9 @@ class Engine {
   [[nodiscard]] Request checked_request(SubmitOptions& options) const;
   void check_fits(const SamplingParams& sampling) const;
   void check_queue_for(const Request& request);
-  [[nodiscard]] PolicyOptions policy_options() const { return {.seed = options_.setup.seed, .clock = &clock_}; }
+  [[nodiscard]] PolicyOptions policy_options() const {
+    return {.seed = options_.setup.seed, .clock = &clock_, .real_time = options_.clock == nullptr};
+  }
   void send(Command command);
   void throw_if_failed() const;  // REQUIRES: mutex_ is held
   // Runs `change` in the engine thread between two steps.  ERRORS: what it throws; EngineFailed.

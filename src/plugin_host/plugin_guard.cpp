@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -347,6 +348,15 @@ GuardResult run_guarded(const GuardLimits& limits, void (*function)(void*), void
   leave(record);
   if (was_cut && result.outcome == GuardOutcome::Returned) return late(record);
   return result;
+}
+
+ThreadUse thread_use() {
+  rusage use{};
+  ::getrusage(RUSAGE_THREAD, &use);
+  const auto ns = [](const timeval& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1000;
+  };
+  return {ns(use.ru_utime) + ns(use.ru_stime), use.ru_nvcsw};
 }
 
 HostFunction::HostFunction() {

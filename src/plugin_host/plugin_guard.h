@@ -68,6 +68,13 @@ template <typename Call>
   }
 }
 
+// What the calling thread has done so far, by the system's account.
+struct ThreadUse {
+  int64_t computed_ns = 0;
+  int64_t waits = 0;  // times it gave up the processor by itself
+};
+[[nodiscard]] ThreadUse thread_use();
+
 // Lives in a host function that a plugin called: the watch waits until it ends, then the call is cut short there.
 class HostFunction {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin_host/policies.h"
 
+#include "base/log.h"
 #include "plugin_host/plugin_registry.h"
 
 namespace inflight {
@@ -24,8 +25,13 @@ std::unique_ptr<SchedAdapter> make_schedule_policy(const std::string& text, cons
                                      .block_count = setup.blocks.block_count,
                                      .max_num_batched_tokens = setup.config.max_num_batched_tokens,
                                      .max_num_seqs = setup.config.max_num_seqs};
-  return std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
-                                        with_source(options, text, found));
+  auto adapter = std::make_unique<SchedAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
+                                                with_source(options, text, found));
+  if (setup.config.preempt_victim != VictimRule::LastAdmitted && adapter->names_victims()) {
+    log(LogLevel::Warning, "preempt_victim {} has no effect: policy {} names whom to preempt",
+        to_string(setup.config.preempt_victim), policy.id);
+  }
+  return adapter;
 }
 
 std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& text, const SchedulerSetup& setup,

@@ -184,7 +184,6 @@ void PolicyInstance::at_step(uint64_t step) {
   step_ = step;
   if (step - window_begin_ > kStrikeWindow) {
     window_begin_ = step;
-    strikes_in_window_ = 0;
     log_lines_in_window_ = 0;
   }
   const TimeNs promised = policy_.soft_step_us > 0 ? TimeNs{policy_.soft_step_us} * 1000 : kSoftStepNs;
@@ -220,7 +219,7 @@ bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
     strike(name, error_.empty() ? fmt::format("returned status {}", status) : error_, INFLIGHT_EXIT_ERROR);
   } else if (status != INFLIGHT_PLUGIN_OK && status != INFLIGHT_PASS) {
     strike(name, fmt::format("returned the unknown status {}", status));
-  } else if (taken > options_.op_time_max) {
+  } else if (taken > options_.op_time_max && !was_preempted()) {
     const auto why = fmt::format("took {} ms, allowed: {} ms", taken / 1'000'000, options_.op_time_max / 1'000'000);
     count_strike(name, why, answered ? "its answer counts" : kBuiltinDecided, INFLIGHT_EXIT_OVERRUN);
   }
@@ -229,6 +228,15 @@ bool PolicyInstance::judge(inflight_plugin_status_t status, TimeNs taken) {
     answered = false;
   }
   return answered && active();
+}
+
+// Of an op that took too long: the policy has neither computed nor waited so long. The first such op is not known
+// about, and spared, too.
+bool PolicyInstance::was_preempted() {
+  if (!options_.real_time) return false;
+  if (!watches_thread_) return watches_thread_ = true;
+  const ThreadUse now = thread_use();
+  return now.waits == thread_before_.waits && now.computed_ns - thread_before_.computed_ns <= options_.op_time_max;
 }
 
 void PolicyInstance::set_parameters(SetParam set_param, const std::vector<std::pair<std::string, std::string>>& given,
@@ -254,16 +262,26 @@ void PolicyInstance::strike(const char* op, std::string_view why, uint32_t reaso
 
 void PolicyInstance::count_strike(const char* op, std::string_view why, const char* consequence, uint32_t reason) {
   if (!active()) return;
-  ++strikes_total_;
-  const bool last = ++strikes_in_window_ >= kStrikesMax;
+  note_strike();
+  const int strikes = recent_strikes();
+  const bool last = strikes == kStrikesMax;
   log(LogLevel::Warning, "policy {}: {}(): {}; {} (strike {} of {})", policy_.id, op, why,
-      last ? kBuiltinDecided : consequence, strikes_in_window_, kStrikesMax);
+      last ? kBuiltinDecided : consequence, strikes, kStrikesMax);
   if (last) end(reason, 0, op, why);
+}
+
+void PolicyInstance::note_strike() { strike_steps_[static_cast<size_t>(strikes_total_++) % kStrikesMax] = step_; }
+
+// Within the window.
+int PolicyInstance::recent_strikes() const {
+  const auto kept = static_cast<ptrdiff_t>(std::min<int64_t>(strikes_total_, kStrikesMax));
+  return static_cast<int>(std::count_if(strike_steps_.begin(), strike_steps_.begin() + kept,
+                                        [this](uint64_t step) { return step_ - step < kStrikeWindow; }));
 }
 
 void PolicyInstance::eject(uint32_t reason, const char* op, std::string_view why) {
   if (!active()) return;
-  ++strikes_total_;
+  note_strike();
   end(reason, 0, op, why);
 }
 
@@ -272,7 +290,7 @@ void PolicyInstance::end(uint32_t reason, int32_t code, const char* op, std::str
   const inflight_exit_t info{.struct_size = sizeof(inflight_exit_t),
                              .reason = reason,
                              .code = code,
-                             .strikes = static_cast<uint32_t>(strikes_in_window_),
+                             .strikes = static_cast<uint32_t>(recent_strikes()),
                              .step = step_,
                              .now_ns = now_,
                              .op = op,

@@ -48,6 +48,8 @@ struct PolicyOptions {
   bool simulated = false;
   // Times each op; nullptr: no time limit (virtual time).
   const Clock* clock = nullptr;
+  // The clock is real time: an op that takes too long because the system gave its processor to somebody else is spared.
+  bool real_time = false;
   TimeNs op_time_max = limits::kPluginOpNs;
   PluginMode mode = PluginMode::Auto;
   int32_t stuck_after_ms = limits::kPluginStuckMs;  // guarded: of real time
@@ -88,6 +90,7 @@ class PolicyInstance {
     if (!active()) return false;
     begin(name, now);
     const TimeNs start = options_.clock != nullptr ? options_.clock->now() : 0;
+    if (watches_thread_) thread_before_ = thread_use();
     inflight_plugin_status_t status = INFLIGHT_PLUGIN_OK;
     const auto taken = [&] { return options_.clock != nullptr ? options_.clock->now() - start : 0; };
     if (guarded_) {
@@ -185,6 +188,7 @@ class PolicyInstance {
   }
   bool fault(const GuardResult& result, inflight_plugin_status_t status, TimeNs taken);
   bool judge(inflight_plugin_status_t status, TimeNs taken);
+  bool was_preempted();
   void note_call(inflight_plugin_status_t status, TimeNs taken) {
     recent_[static_cast<size_t>(calls_++) % recent_.size()] = {step_, now_, taken, guard_limits_.op, status};
     step_time_ += taken;
@@ -192,6 +196,8 @@ class PolicyInstance {
   // `consequence`: who decided this call, unless this strike is the last.
   void count_strike(const char* op, std::string_view why, const char* consequence, uint32_t reason);
   void end(uint32_t reason, int32_t code, const char* op, std::string_view message);
+  void note_strike();
+  [[nodiscard]] int recent_strikes() const;
   void leave(const inflight_exit_t& info);
   static PolicyInstance& of(void* context) { return *static_cast<PolicyInstance*>(context); }
   static inflight_host_t make_host(PolicyInstance* instance, bool simulated);
@@ -214,9 +220,11 @@ class PolicyInstance {
   int64_t calls_ = 0;
   std::array<Call, 64> recent_{};
   uint64_t window_begin_ = 0;
-  int strikes_in_window_ = 0;
   std::atomic<int> log_lines_in_window_ = 0;
   int64_t strikes_total_ = 0;
+  std::array<uint64_t, kStrikesMax> strike_steps_{};  // of the last ones
+  bool watches_thread_ = false;                       // from the first op on that took too long: it costs a system call
+  ThreadUse thread_before_;                           // this call
   TimeNs step_time_ = 0;
   int64_t slow_steps_ = 0;
   bool exit_requested_ = false;

@@ -101,9 +101,13 @@ void ShadowSchedule::pick_victims(const StepView& view, const Need& need, std::v
   const size_t before = victims.size();
   in_force_.pick_victims(view, need, victims);
   // Whoever would go first is what matters; none is "the built-in decides".
-  const bool none = victims.size() == before;
-  const bool same = none == victims_.empty() && (none || victims[before] == victims_.front());
-  compared(counts_.victims, same, view.step);
+  const auto first = [&view](std::span<Sequence* const> named) -> const Sequence* {
+    for (const Sequence* one : named) {
+      if (one != view.running.front()) return one;  // the oldest is passed over
+    }
+    return nullptr;
+  };
+  compared(counts_.victims, first(std::span<Sequence* const>(victims).subspan(before)) == first(victims_), view.step);
 }
 
 void ShadowSchedule::on_liveness_fault(LivenessFault fault) { in_force_.on_liveness_fault(fault); }
@@ -142,6 +146,13 @@ void ShadowEvict::on_release(std::span<const BlockId> blocks) {
   if (!announcing_) in_force_.on_release(blocks);
 }
 void ShadowEvict::on_evict(BlockId block) {
+  // One in force that ranks is not asked to pick, so whom the candidate would pick is asked here.
+  if (candidate_.keeps_order() && !in_force_.keeps_order()) {
+    picked_.clear();
+    candidate_.pick(1, picked_);
+    ++counts_.victims.all;
+    if (picked_.empty() || picked_.front() != block) ++counts_.victims.differing;
+  }
   candidate_.on_evict(block);
   in_force_.on_evict(block);
 }

@@ -49,6 +49,7 @@ SchedAdapter::SchedAdapter(const inflight_policy_t& policy, const PluginConfig& 
 void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> waiting) {
   const uint32_t columns = instance_.policy().request_columns;
   instance_.at_step(view.step);
+  holds_newcomers_ = false;
   waiting_.fill(waiting, columns, *view.blocks);
   running_.fill(view.running, columns, *view.blocks);
   view_ = &view;
@@ -111,6 +112,7 @@ SchedulePolicy::Ranking SchedAdapter::ranking() const {
 
 bool SchedAdapter::rank(const StepView& view, std::span<Sequence* const> waiting, std::span<WaitingKey> keys) {
   fill_step(view, waiting);
+  holds_newcomers_ = ranking() == Ranking::Stable;
   return ops_.order != nullptr ? order(view, keys) : score(view, keys);
 }
 
@@ -214,11 +216,11 @@ void SchedAdapter::limit_step(const StepView& view, StepLimits& limits) {
 bool SchedAdapter::decides_admission() const { return instance_.active() && ops_.admit != nullptr; }
 
 void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admission& admission) {
-  // The view of this pass, with what is left now; the candidate is looked up in the snapshot that was ranked.
+  // The view of this pass, with what is left now; the candidate is looked up in the snapshot of all that wait.
   auto sequences = waiting_.sequences();
   auto place = std::ranges::find(sequences, candidate.sequence);
   const bool of_now = view_ != nullptr && step_.step == view.step && step_.now_ns == view.now;
-  if (!of_now || place == sequences.end()) {
+  if (!of_now || holds_newcomers_ || place == sequences.end()) {
     fill_step(view, view.waiting);
     sequences = waiting_.sequences();
     place = std::ranges::find(sequences, candidate.sequence);

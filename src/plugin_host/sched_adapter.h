@@ -35,6 +35,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   void on_events(std::span<const SchedulerEvent> events) override;
   [[nodiscard]] bool limits_steps() const override;
   void limit_step(const StepView& view, StepLimits& limits) override;
+  [[nodiscard]] bool names_victims() const { return ops_.pick_victims != nullptr; }
   [[nodiscard]] bool decides_admission() const override;
   void admit(const StepView& view, const Candidate& candidate, Admission& admission) override;
   [[nodiscard]] bool preempts() const override;
@@ -78,6 +79,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   int idle_steps_ = 0;           // and how many there were in a row
   const char* held_back_by_ = nullptr;
   uint64_t held_back_step_ = 0;
+  bool holds_newcomers_ = false;  // waiting_: only those that were ranked
   std::vector<int64_t> key0_, key1_;
   std::vector<uint32_t> indices_;
   std::vector<uint64_t> seen_;  // by index: generation of the last check that saw it

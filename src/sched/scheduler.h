@@ -392,6 +392,7 @@ class Scheduler {
   int32_t prefill_tokens_left_ = 0;
   int32_t prompt_logits_left_ = 0;  // rows of prompt logits that the step may still read back
   int32_t admissions_left_ = 0;
+  bool mode_admits_ = false;  // the batching mode lets somebody in, whatever the policy says
   int32_t batch_places_ = 0;  // Static, Dynamic: members that the running batch may still take
   bool preempted_in_step_ = false;
   std::vector<Sequence*> prefilling_;  // of this step

@@ -92,12 +92,18 @@ void Scheduler::run_admission_pass(TimeNs now) {
   if (waiting_.empty()) return;
   const bool full = running_count() >= config_.max_num_seqs && !may_preempt();
   pass_end_ = full ? AdmissionResult::NoSpace : AdmissionResult::Policy;
-  if (full || admissions_left_ <= 0) return;
+  if (full) return;
+  refused_.clear();
+  if (admissions_left_ <= 0) {
+    if (!mode_admits_) return;  // else it is the policy's doing
+    begin_admission();
+    if (tokens_left_ > 0) check_starvation(now);
+    return;
+  }
   update_view();
   rank_everybody();
   begin_admission();
 
-  refused_.clear();
   int32_t passes_left = std::numeric_limits<int32_t>::max();  // until somebody refused has been passed often enough
   while (!waiting_.empty() && admissions_left_ > 0 && passes_left > 0 &&
          refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
@@ -326,7 +332,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   const int32_t known = sequence.known_token_count();
   leave_waiting(sequence);
   // Once a request: neither its further choices nor its return after a preemption count.
-  if (!sequence.request_has_begun()) blocks_.note_hits(matched_);
+  if (!sequence.request_has_begun()) blocks_.note_hits(matched_, sequence.request.priority);
   blocks_.share(matched_);
   sequence.block_table.assign(static_cast<size_t>(sequence.released_block_count), kNoBlock);
   sequence.block_table.insert(sequence.block_table.end(), matched_.begin(), matched_.end());

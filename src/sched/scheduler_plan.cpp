@@ -86,6 +86,7 @@ void Scheduler::begin_step(TimeNs now) {
   limits_.chunk = std::clamp(limits_.chunk, 1, configured.token_budget);
   limits_.reserve_ratio = std::clamp(limits_.reserve_ratio, 0.0, 1.0);
   admissions_left_ = std::min(limits_.admissions, configured.admissions);
+  mode_admits_ = configured.admissions > 0;
 }
 
 StepLimits Scheduler::configured_limits(TimeNs now) {

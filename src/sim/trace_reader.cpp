@@ -2,6 +2,7 @@
 #include "sim/trace_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -282,7 +283,9 @@ Workload parse_openai_log(std::string_view text, const std::string& name) {
           tenants.try_emplace(user, static_cast<uint32_t>(tenants.size() % limits::kTenantsMax)).first->second;
     }
     if (const auto priority = entry.number({"priority"})) {
-      request.priority = static_cast<int32_t>(std::clamp(*priority, -1e6, 1e6));
+      request.priority =
+          static_cast<int32_t>(std::clamp(*priority, static_cast<double>(std::numeric_limits<int32_t>::min()),
+                                          static_cast<double>(std::numeric_limits<int32_t>::max())));
     }
     request.output_stream = kOwnStreams + workload.requests.size();
     workload.add(request, prompt);

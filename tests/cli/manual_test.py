@@ -96,7 +96,8 @@ class Environment(unittest.TestCase):
     def test_the_variables_are_those_that_are_read(self):
         files = [path for folder in ("src", "bindings_c") for path in (SOURCE / folder).rglob("*")]
         read = {name for path in files if path.suffix in {".cpp", ".py"}
-                for name in re.findall(r'(?:getenv|variable|envname|environ\.get)\("([A-Z_]+)"', path.read_text())}
+                for name in re.findall(r'(?:(?:getenv|variable|envname|environ\.get)\(|Variable = )"([A-Z_]+)"',
+                                       path.read_text())}
         told = set().union(*(quoted(row[0], "[A-Z_]+") for row in table_below("## The environment")))
         self.assertGreater(len(read), 10)
         self.assertEqual(told - {"POCL_AFFINITY", "POCL_CACHE_DIR"}, read)

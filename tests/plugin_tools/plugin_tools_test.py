@@ -161,6 +161,15 @@ class PluginTools(unittest.TestCase):
             for counted in simulated, live:
                 self.assertEqual((counted["requests"], counted["requests_rejected"]), (len(lines) - rejected, rejected))
 
+    def test_an_op_that_would_be_left_out_does_not_compile(self):
+        source, op = self.root / "twice.cpp", "  inflight_plugin_status_t admit("
+        self.assertIn(op, REJECTS_LONG_PROMPTS)
+        for other in ("  void admit(int) {}\n", " private:\n"):
+            source.write_text(REJECTS_LONG_PROMPTS.replace(op, other + op))
+            done = run("c++", "-std=c++17", "-fsyntax-only", "-I", str(self.prefix / "include"), str(source))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("the policy's admit is not one public function of that name", done.stderr)
+
     def test_check_fails_with_one_line_a_check(self):
         plugin = pathlib.Path(BUILD) / "test-plugins" / "hostile.ifp.so"
         done = run(PROGRAM, "plugin", "check", f"{plugin}:fault=segv", "--only", "ops", "--calls", "50")

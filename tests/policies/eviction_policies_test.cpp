@@ -50,7 +50,7 @@ class Store {
     strategy_->attach(blocks_, latency_);
   }
   // Found (true) or computed, then released at once, so that every stored block can go.
-  bool access(int content) {
+  bool access(int content, int32_t priority = 0) {
     ++now_;
     blocks_.set_time(now_, static_cast<uint64_t>(now_));
     const std::vector<TokenId> tokens = tokens_of(content);
@@ -59,11 +59,12 @@ class Store {
     blocks_.match(0, std::span(&key, 1), tokens, table);
     const bool hit = !table.empty();
     if (hit) {
-      blocks_.note_hits(table);
+      blocks_.note_hits(table, priority);
       blocks_.share(table);
     } else {
       EXPECT_TRUE(blocks_.try_extend(table, 1));
-      EXPECT_TRUE(blocks_.try_publish(table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {}}));
+      EXPECT_TRUE(blocks_.try_publish(
+          table, {.index = 0, .content = {key, 0, kNoBlock, tokens}, .owner = {.priority = priority}}));
     }
     blocks_.release(table);
     return hit;
@@ -349,6 +350,21 @@ TEST_P(ShippedStrategy, ServesAPressedWorkloadWithoutAMistake) {
 INSTANTIATE_TEST_SUITE_P(All, ShippedStrategy,
                          testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority", "tlru", "s3fifo",
                                          "sieve", "gdsf"));
+
+// Who finds a block needs it as much as if it had computed it (SGLang: a node has the best priority of those that
+// pass).
+TEST(EvictPriority, ABlockIsAsImportantAsItsMostImportantUser) {
+  Store store("priority", 3);
+  store.access(1, 5);
+  EXPECT_TRUE(store.access(1, 0));
+  store.access(2, 3);
+  store.access(3, 3);
+  EXPECT_TRUE(store.access(1, 7)) << "one that is less important takes nothing away";
+  store.access(4, 3);  // in the place of 2
+  EXPECT_TRUE(store.access(1, 5));
+  EXPECT_FALSE(store.access(2, 3));
+  store.check();
+}
 
 }  // namespace
 }  // namespace inflight::test

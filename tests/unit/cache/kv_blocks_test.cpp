@@ -41,7 +41,7 @@ class KvBlocksTest : public testing::Test {
     Holder holder{std::move(tokens), {}, {}};
     holder.keys = keys_of(holder.tokens, salt);
     blocks_.match(salt, holder.keys, holder.tokens, holder.table);
-    blocks_.note_hits(holder.table);
+    blocks_.note_hits(holder.table, 0);
     blocks_.share(holder.table);
     const auto hits = static_cast<int32_t>(holder.table.size());
     const auto wanted = static_cast<int32_t>((holder.tokens.size() + 1) / kWidth) - hits;
@@ -194,7 +194,7 @@ TEST(KvBlocks, TellsTheStrategyEverythingAndFollowsItsRank) {
   blocks.release(tables[1]);
   std::vector<BlockId> found;
   blocks.match(0, std::vector<PrefixKey>{child_key(root_key(0), tokens[0])}, tokens[0], found);
-  blocks.note_hits(found);
+  blocks.note_hits(found, 0);
   blocks.share(found);
   blocks.release(found);
   std::vector<BlockId> taken;

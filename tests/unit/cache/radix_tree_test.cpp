@@ -70,7 +70,7 @@ TEST(RadixTree, KeepsParentsAndDepths) {
   EXPECT_EQ(tree.node(BlockId{5}).owner.tenant, 3U);
   EXPECT_FALSE(tree.is_leaf(BlockId{5}));
   EXPECT_THROW(tree.remove(BlockId{5}), InternalError);
-  tree.count_hit(BlockId{5}, 300);
+  tree.count_hit(BlockId{5}, 0, 300);
   EXPECT_EQ(tree.node(BlockId{5}).hit_count, 1);
   EXPECT_EQ(tree.node(BlockId{5}).last_use, 300);
   EXPECT_EQ(tree.node(BlockId{5}).created, 100);

@@ -137,6 +137,22 @@ TEST(PolicySlots, AMistakeOnTrialKeepsTheOldPolicy) {
   }
 }
 
+// One that picks is asked while one that ranks is in force, too.
+TEST(PolicySlots, AStrategyOnTrialIsAskedWhomItWouldPick) {
+  SwapWorld swapped;
+  swapped.run(60);
+  swapped.replace_eviction(std::string(TEST_PLUGIN_DIR) + "/faulty_evict.ifp.so#faulty-pick:fault=bad_unit");
+  swapped.run(200);
+  ASSERT_TRUE(swapped.slots().last_swap());
+  EXPECT_FALSE(swapped.slots().last_swap()->taken_over);
+  EXPECT_EQ(swapped.slots().eviction().instance().policy().id, std::string("org.inflight.lru"));
+  swapped.replace_eviction(shipped_plugin("sieve"));
+  swapped.run(200);
+  EXPECT_TRUE(swapped.slots().last_swap()->taken_over);
+  EXPECT_GT(swapped.slots().last_swap()->counts.victims.all, 0);
+  swapped.finish();
+}
+
 TEST(PolicySlots, AnotherCandidateReplacesTheOneOnTrial) {
   SwapWorld world;
   world.run(20);

@@ -175,6 +175,14 @@ class NewestFirst final : public Blamed {
   void limit_step(const StepView&, StepLimits& limits) override { limits.admissions = std::min(limits.admissions, 1); }
 };
 
+// Lets nobody in beside who runs.
+class AdmitsNobody final : public Blamed {
+ public:
+  void limit_step(const StepView& view, StepLimits& limits) override {
+    limits.admissions = std::min(limits.admissions, view.running.empty() ? 1 : 0);
+  }
+};
+
 // Lets the requests wait for longer than limits::kStarvationNs, in more steps than there are between two checks.
 int starvations_of(Blamed& policy, const WorldOptions& options, const std::vector<RequestOptions>& requests,
                    bool one_more_each_step = false) {
@@ -199,6 +207,14 @@ TEST(Starvation, IsNotWhatTheHostsOwnGatesDo) {
     const RequestOptions waits{.prompt = random_prompt(4, 2), .max_tokens = 4, .adapter = 2};
     EXPECT_EQ(starvations_of(policy, options, {first, waits}), 0) << "NO_ADAPTER";
   }
+  {
+    AdmitsNobody policy;
+    WorldOptions fixed = admission_world(4, 200);
+    fixed.config.batching = BatchingMode::Static;
+    const RequestOptions first{.prompt = random_prompt(4, 1), .max_tokens = 300};
+    const RequestOptions waits{.prompt = random_prompt(4, 2), .max_tokens = 4};
+    EXPECT_EQ(starvations_of(policy, fixed, {first, waits}), 0) << "the batching mode";
+  }
   WorldOptions slow = admission_world(4, 200);
   slow.config.long_prefill_token_threshold = 1;
   {
@@ -219,6 +235,8 @@ TEST(Starvation, IsWhatThePolicyDoes) {
   Blamed refuses;
   EXPECT_GT(starvations_of(refuses, admission_world(4, 200), {runs, {.prompt = random_prompt(4, 2), .priority = 9}}),
             0);
+  AdmitsNobody admits_nobody;
+  EXPECT_GT(starvations_of(admits_nobody, admission_world(4, 200), {runs, {.prompt = random_prompt(4, 2)}}), 0);
   NewestFirst looks_elsewhere;
   const RequestOptions old{.prompt = random_prompt(4, 2), .max_tokens = 4};
   EXPECT_GT(starvations_of(looks_elsewhere, admission_world(8, 200), {old, runs}, true), 0);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -76,6 +77,14 @@ class Replay {
   void apply(const TraceAdd& add, TimeNs now) {
     if (static_cast<int32_t>(add.request.prompt.size()) != add.prompt_token_count) {
       fail(ErrorCode::CorruptFile, "the recording holds no prompts; record with inputs to replay");
+    }
+    const int32_t most = prompt_tokens_max(setup_.config.max_model_len, add.request.pooling == Pooling::None);
+    if (add.prompt_token_count < 1 || add.prompt_token_count > most) {
+      fail(ErrorCode::CorruptFile, "the recording's request {} has {} prompt tokens, allowed: 1 to {}",
+           to_integer(add.request.id), add.prompt_token_count, most);
+    }
+    if (!requests_.insert(to_integer(add.request.id)).second) {
+      fail(ErrorCode::CorruptFile, "the recording's request {} comes twice", to_integer(add.request.id));
     }
     const int32_t slot = scheduler_.add(add.request, now);
     for (int32_t choice = 0; choice < add.request.sampling.choice_count(); ++choice) {
@@ -196,6 +205,7 @@ class Replay {
   PolicySlots policies_;
   KvBlocks blocks_;
   Scheduler scheduler_;
+  std::unordered_set<uint64_t> requests_;
   std::unordered_map<uint64_t, std::pair<RequestId, int32_t>> choice_of_;  // by sequence
   std::unordered_map<uint64_t, int32_t> unfinished_;                       // choices that run or wait, by request
   // What the result of a step in flight has to hold.

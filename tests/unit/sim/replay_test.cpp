@@ -106,6 +106,22 @@ TEST(Replay, FindsWhereAnotherPolicyDecidesDifferently) {
   EXPECT_FALSE(replay_trace(records, {.schedule_policy = "fcfs"}).difference);
 }
 
+TEST(Replay, RequestsThatCannotBeAreTold) {
+  const auto records = decode_trace(record(3, "fcfs", "lru").bytes);
+  const auto is_add = [](const TraceRecord& record) { return std::holds_alternative<TraceAdd>(record.content); };
+  const auto place = std::ranges::find_if(records, is_add) - records.begin();
+  auto twice = records;
+  twice.insert(twice.begin() + place, records[static_cast<size_t>(place)]);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "request 1 comes twice",
+                        [&] { static_cast<void>(replay_trace(twice, {})); });
+  auto longer = records;
+  auto& add = std::get<TraceAdd>(longer[static_cast<size_t>(place)].content);
+  add.request.prompt.resize(101);
+  add.prompt_token_count = 101;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "request 1 has 101 prompt tokens, allowed: 1 to 99",
+                        [&] { static_cast<void>(replay_trace(longer, {})); });
+}
+
 // A file that was cut off says so: equal plans are no proof of what is not there.
 TEST(Replay, TellsWhatTheRecordingEndsBefore) {
   const Recording recording = record(5, "fcfs", "lru");

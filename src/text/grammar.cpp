@@ -155,14 +155,16 @@ void GrammarMatcher::add_subtree(int32_t node, int32_t automaton_state, int32_t 
   }
 }
 
-bool GrammarMatcher::try_step(State& state, std::string_view bytes) {
+std::optional<size_t> GrammarMatcher::try_step(State& state, std::string_view bytes) {
+  size_t work = 0;
   for (const char byte : bytes) {
     grammar::Closure closure = step(compiled_.program, stacks_, state.positions, static_cast<uint8_t>(byte));
+    work += closure.work;
     state.positions = std::move(closure.positions);
     state.complete = closure.escaped;
-    if (state.positions.empty() && !state.complete) return false;
+    if (state.positions.empty() && !state.complete) return std::nullopt;
   }
-  return true;
+  return work;
 }
 
 void GrammarMatcher::learn_ahead(Budget& budget) {
@@ -193,7 +195,9 @@ void GrammarMatcher::learn_ahead(Budget& budget) {
         const char character = static_cast<char>(byte);
         budget.charge(state_.positions.size());
         State next = state_;
-        if (!try_step(next, std::string_view(&character, 1)) || !seen.insert(next.positions).second) continue;
+        const std::optional<size_t> work = try_step(next, std::string_view(&character, 1));
+        budget.charge(work.value_or(0));
+        if (!work || !seen.insert(next.positions).second) continue;
         open.push_back({std::move(next), is_blank});
       }
     }

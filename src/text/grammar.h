@@ -15,6 +15,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -92,7 +93,8 @@ class GrammarMatcher final : public TokenFilter {
     bool ended = false;
   };
   [[nodiscard]] bool is_end_token(TokenId token) const;
-  [[nodiscard]] bool try_step(State& state, std::string_view bytes);
+  // How many positions were looked at; nothing where the bytes are not allowed.
+  [[nodiscard]] std::optional<size_t> try_step(State& state, std::string_view bytes);
   void add_below(int32_t node, int32_t stack, std::span<uint32_t> allowed);
   void add_subtree(int32_t node, int32_t automaton_state, int32_t stack, std::span<uint32_t> allowed);
 

@@ -59,7 +59,9 @@ Closure close(const Program& program, Stacks& stacks, std::span<const Position> 
   while (!open.empty()) {
     const Position position = open.back();
     open.pop_back();
-    ++closure.work;
+    if (++closure.work > static_cast<size_t>(limits::kGrammarWorkMax)) {
+      fail(ErrorCode::InvalidArgument, kTooAmbiguous, size_t{closure.work});
+    }
     if (!is_new(position)) continue;
     const Instruction& instruction = program.instructions[static_cast<size_t>(position.at)];
     switch (instruction.kind) {
@@ -67,6 +69,7 @@ Closure close(const Program& program, Stacks& stacks, std::span<const Position> 
         closure.positions.push_back(position);
         break;
       case Instruction::Kind::Split:
+        closure.work += static_cast<size_t>(instruction.next - instruction.argument);
         for (int32_t i = instruction.argument; i < instruction.next; ++i) {
           open.push_back({program.targets[static_cast<size_t>(i)], position.stack});
         }

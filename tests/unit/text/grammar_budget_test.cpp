@@ -15,10 +15,13 @@
 #include "base/bounded_json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "model/model_loader.h"
 #include "support/bounded_run.h"
 #include "support/expect_error.h"
+#include "support/test_data.h"
 #include "text/grammar.h"
 #include "text/grammar_tools.h"
+#include "text/tokenizer.h"
 #include "text/tool_call_format.h"
 
 namespace inflight {
@@ -161,6 +164,16 @@ TEST(GrammarBudget, LargeClassesAndListsAreQuick) {
   std::string numbers = "0";
   for (int i = 1; i < 9000; ++i) numbers += fmt::format(",{}", i);
   expect_outcome(GrammarKind::JsonSchema, R"({"enum": [)" + numbers + "]}", "compiled");
+}
+
+// 1,600 places of 240,000 alternatives that are the same one: what is learned ahead has an end, too.
+TEST(GrammarBudget, EqualAlternativesAreQuick) {
+  const std::string text = "root ::= r{0,1600}\nr ::= \"a\"" + repeated("|\"a\"", 240'000) + "\n";
+  const auto tokenizer = Tokenizer::create(load_vocabulary(test::kDemoModel));
+  test::expect_bounded([&] {
+    GrammarStore store(tokenizer->vocabulary(), {0});
+    return store.matcher(GrammarKind::Gbnf, text)->try_accept_text("aaa");
+  });
 }
 
 TEST(GrammarBudget, AStopEndsACompilation) {

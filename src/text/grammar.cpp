@@ -234,6 +234,8 @@ std::string GrammarMatcher::forced_text() {
   State ahead = state_;
   std::string text;
   constexpr size_t kPositionsMax = 64;  // where more are possible, looking ahead costs more than drawing
+  constexpr size_t kWorkMax = 400'000;  // some 20 ms, in which nobody else is served
+  size_t work = 0;
   while (!ahead.complete && text.size() < limits::kForcedBytesMax && ahead.positions.size() <= kPositionsMax) {
     grammar::ByteSet possible;
     for (const Position& position : ahead.positions) {
@@ -242,8 +244,10 @@ std::string GrammarMatcher::forced_text() {
     }
     if (possible.count() != 1) break;
     const char byte = static_cast<char>(possible._Find_first());
-    if (!try_step(ahead, std::string_view(&byte, 1))) break;
+    const std::optional<size_t> done = try_step(ahead, std::string_view(&byte, 1));
+    if (!done) break;
     text += byte;
+    if ((work += *done) > kWorkMax) break;
   }
   text.resize(valid_utf8_length(text));
   return text;

@@ -25,6 +25,19 @@ def run(*command, **options):
     return done.stdout
 
 
+# A C++ program up to where it has an engine and a request.
+REQUEST_PROGRAM = """#include <inflight/inflight.hpp>
+#include <cstdio>
+int main(int, char** argv) {
+  inflight::EngineOptions options;
+  options.model = argv[1];
+  inflight::Engine engine(options);
+  inflight::RequestOptions request;
+  request.prompt = "Once";
+  request.params.max_tokens = 3;
+"""
+
+
 class Headers(unittest.TestCase):
     def test_compile_in_every_language_version(self):
         for language in (["gcc", "-std=c11"], ["g++", "-xc++", "-std=c++11"], ["g++", "-xc++", "-std=c++17"],
@@ -66,15 +79,7 @@ int main(int, char** argv) {
 
     # One that was cancelled is what it is.
     def test_wrapper_throws_where_an_answer_is_not_whole(self):
-        lines = self.wrapper_program("""#include <inflight/inflight.hpp>
-#include <cstdio>
-int main(int, char** argv) {
-  inflight::EngineOptions options;
-  options.model = argv[1];
-  inflight::Engine engine(options);
-  inflight::RequestOptions request;
-  request.prompt = "Once";
-  request.params.max_tokens = 3;
+        lines = self.wrapper_program(REQUEST_PROGRAM + """\
   inflight::RequestOptions wrong = request, late = request, several = request;
   wrong.structured_regex = "(";
   late.params.timeout_ms = 30;
@@ -107,15 +112,7 @@ int main(int, char** argv) {
                                  "group is not closed", " upon a time"])
 
     def test_wrapper_moves_a_streams_end_with_it(self):
-        lines = self.wrapper_program("""#include <inflight/inflight.hpp>
-#include <cstdio>
-int main(int, char** argv) {
-  inflight::EngineOptions options;
-  options.model = argv[1];
-  inflight::Engine engine(options);
-  inflight::RequestOptions request;
-  request.prompt = "Once";
-  request.params.max_tokens = 3;
+        lines = self.wrapper_program(REQUEST_PROGRAM + """\
   inflight::Stream stream = engine.submit(request);
   for (int answer = 0; answer < 3; ++answer) {
     std::string text;

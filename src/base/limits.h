@@ -80,7 +80,7 @@ inline constexpr size_t kGrammarMaskWordsMax = 16 << 20;  // of one grammar's ke
 inline constexpr size_t kGrammarsKept = 64;               // compiled and unused
 inline constexpr size_t kGrammarPositionsMax = 10'000;    // ways to read one text at once
 inline constexpr size_t kGrammarFramesMax = 1'000'000;    // calls of rules within rules, of one request's text
-inline constexpr int64_t kGrammarWorkMax = 5'000'000;     // positions looked at for one mask
+inline constexpr int64_t kGrammarWorkMax = 5'000'000;     // positions looked at for one mask, or one token
 inline constexpr size_t kForcedBytesMax = 4096;           // that forced_text() gives at once
 
 // Simulation.

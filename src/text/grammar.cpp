@@ -160,6 +160,10 @@ std::optional<size_t> GrammarMatcher::try_step(State& state, std::string_view by
   for (const char byte : bytes) {
     grammar::Closure closure = step(compiled_.program, stacks_, state.positions, static_cast<uint8_t>(byte));
     work += closure.work;
+    if (work > static_cast<size_t>(limits::kGrammarWorkMax)) {
+      fail(ErrorCode::InvalidArgument, "following the grammar through one token takes more than {} steps",
+           limits::kGrammarWorkMax);
+    }
     state.positions = std::move(closure.positions);
     state.complete = closure.escaped;
     if (state.positions.empty() && !state.complete) return std::nullopt;

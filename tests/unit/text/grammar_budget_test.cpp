@@ -176,6 +176,23 @@ TEST(GrammarBudget, EqualAlternativesAreQuick) {
   });
 }
 
+// One letter after another is forced, and each opens 600,000 places to look at.
+TEST(GrammarBudget, SlowTextsAreNotFollowedFar) {
+  const std::string text = "(a(" + repeated("|", 400) + "){0,1500}){600}b";
+  const auto tokenizer = Tokenizer::create(load_vocabulary(test::kDemoModel));
+  test::expect_bounded([&] {
+    GrammarStore store(tokenizer->vocabulary(), {0});
+    return store.matcher(GrammarKind::Regex, text)->forced_text() == "a";
+  });
+  test::expect_bounded([&] {
+    GrammarStore store(tokenizer->vocabulary(), {0});
+    const auto matcher = store.matcher(GrammarKind::Regex, text);
+    return matcher->try_accept_text("aaa") &&
+           test::error_of(ErrorCode::InvalidArgument, [&] { (void)matcher->try_accept_text(std::string(500, 'a')); }) ==
+               fmt::format("following the grammar through one token takes more than {} steps", limits::kGrammarWorkMax);
+  });
+}
+
 TEST(GrammarBudget, AStopEndsACompilation) {
   std::stop_source stop;
   const std::string endless = definitions(30, R"({"allOf": [*, *]})");

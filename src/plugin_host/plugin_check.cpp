@@ -26,7 +26,7 @@ constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
 // is the plugin's exit().
 constexpr char kEnded = '\0';
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef INFLIGHT_SANITIZED
 constexpr bool kLimitsMemory = false;  // sanitizers reserve terabytes
 #else
 constexpr bool kLimitsMemory = true;

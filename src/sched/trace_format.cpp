@@ -206,6 +206,9 @@ void TraceEncoder::on_commit(const StepResult& result, TimeNs now) {
 
 namespace {
 
+// Some 70 years: what lies between two such times has room in TimeNs, too.
+constexpr TimeNs kTimeMax = TimeNs{1} << 61;
+
 class Decoder {
  public:
   explicit Decoder(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -263,7 +266,8 @@ class Decoder {
   int64_t signed_number() { return unzigzag(number()); }
   TimeNs from_now(int64_t difference) const {
     TimeNs time = 0;
-    if (__builtin_add_overflow(time_, difference, &time)) corrupt("a time is out of range");
+    const bool overflows = __builtin_add_overflow(time_, difference, &time);
+    if (overflows || time > kTimeMax || time < -kTimeMax) corrupt("a time is out of range");
     return time;
   }
 
@@ -275,6 +279,9 @@ class Decoder {
   }
   // A count of fields that follow: each takes at least a byte, so it cannot exceed what is left.
   size_t count() { return small<size_t>("a count is larger than the record", fields_.size()); }
+  int32_t token_count(const char* what = "a token count is out of range") {
+    return small<int32_t>(what, limits::kContextTokensMax);
+  }
   SequenceId sequence() {
     last_sequence_ += static_cast<uint64_t>(signed_number());
     return static_cast<SequenceId>(last_sequence_);
@@ -351,7 +358,7 @@ class Decoder {
     Request& request = add.request;
     request.id = static_cast<RequestId>(number());
     request.arrival = from_now(signed_number());
-    add.prompt_token_count = small<int32_t>("a prompt is too long");
+    add.prompt_token_count = token_count("a prompt is too long");
     if (number() != 0) request.prompt = tokens(static_cast<size_t>(add.prompt_token_count));
     request.sampling.max_tokens = small<int32_t>("max_tokens is out of range");
     request.sampling.ignore_eos = number() != 0;
@@ -363,6 +370,7 @@ class Decoder {
     request.ttft_deadline = deadline();
     request.e2e_deadline = deadline();
     const uint64_t target = number();
+    if (target > kTimeMax) corrupt("a time is out of range");
     request.itl_target = target == 0 ? kNoDeadline : static_cast<TimeNs>(target - 1);
     request.predicted_output_tokens = static_cast<int32_t>(signed_number());
     request.sampling.n = small<int32_t>("the number of choices is out of range", limits::kChoicesMax);
@@ -383,10 +391,12 @@ class Decoder {
   TracePlan read_plan() {
     TracePlan plan;
     plan.step = number();
+    int64_t scheduled = 0;
     for (size_t left = count(); left > 0; --left) {
-      const SequenceId id = sequence();
-      const auto computed = small<int32_t>("a token count is out of range");
-      plan.entries.push_back({id, computed, small<int32_t>("a token count is out of range")});
+      const TracePlan::Entry& entry =
+          plan.entries.emplace_back(TracePlan::Entry{sequence(), token_count(), token_count()});
+      scheduled += entry.scheduled;
+      if (scheduled > std::numeric_limits<int32_t>::max()) corrupt("a step computes too many tokens");
     }
     for (size_t left = count(); left > 0; --left) {
       Refusal refusal{.sequence = sequence()};
@@ -398,7 +408,7 @@ class Decoder {
     plan.pass_end = admission_result();
     for (size_t left = count(); left > 0; --left) {
       Preemption preemption{.sequence = sequence()};
-      preemption.lost_tokens = small<int32_t>("a token count is out of range");
+      preemption.lost_tokens = token_count();
       preemption.swapped_blocks = small<int32_t>("a block count is out of range");
       plan.preemptions.push_back(preemption);
     }
@@ -408,7 +418,7 @@ class Decoder {
   TraceCommit read_commit() {
     TraceCommit commit;
     commit.step = number();
-    commit.duration = small<TimeNs>("a duration is out of range", std::numeric_limits<TimeNs>::max());
+    commit.duration = small<TimeNs>("a duration is out of range", kTimeMax);
     for (size_t left = count(); left > 0; --left) {
       commit.tokens.push_back(
           static_cast<TokenId>(small<int64_t>("a token id is out of range", uint64_t{1} << 31) - 1));

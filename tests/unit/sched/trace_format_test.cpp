@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/rng.h"
 #include "sched/setup_json.h"
 #include "support/expect_error.h"
@@ -137,11 +138,49 @@ TEST(TraceFormat, RefusesRecordsWithTooLittleOrImpossibleTimes) {
                           [&] { static_cast<void>(read_back(request, cut_off)); });
   }
   Written written;
-  written.encoder.hold(true, std::numeric_limits<TimeNs>::max());
+  written.encoder.hold(true, TimeNs{1} << 61);
   const auto once = written.bytes;
   written.bytes.insert(written.bytes.end(), once.begin(), once.end());  // so long after that again
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "trace record 2: a time is out of range",
                         [&] { static_cast<void>(decode_trace(written.bytes)); });
+}
+
+TEST(TraceFormat, RefusesNumbersWhoseSumsHaveNoRoom) {
+  const auto expect_refused = [](const char* what, auto&& write) {
+    Written written;
+    write(written.encoder);
+    INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, std::string("trace record 1: ") + what,
+                          [&] { static_cast<void>(decode_trace(written.bytes)); });
+  };
+  const char* const time = "a time is out of range";
+  for (const TimeNs at : {TimeNs{1} << 62, -(TimeNs{1} << 62)}) {
+    expect_refused(time, [&](TraceEncoder& encoder) { encoder.hold(true, at); });
+    Request request;
+    request.arrival = at;
+    expect_refused(time, [&](TraceEncoder& encoder) { encoder.on_add(SequenceId{1}, request, {}, 0); });
+  }
+  Request request;
+  request.itl_target = TimeNs{1} << 62;
+  expect_refused(time, [&](TraceEncoder& encoder) { encoder.on_add(SequenceId{1}, request, {}, 0); });
+  expect_refused("a duration is out of range",
+                 [](TraceEncoder& encoder) { encoder.on_commit({.duration = TimeNs{1} << 62}, 0); });
+  const auto step_of = [](size_t entries, int32_t computed, int32_t scheduled) {
+    return [=](TraceEncoder& encoder) {
+      BatchPlan plan;
+      for (size_t i = 0; i < entries; ++i) {
+        plan.entries.push_back(
+            {.sequence = SequenceId{1}, .computed_token_count = computed, .scheduled_token_count = scheduled});
+      }
+      encoder.on_plan({plan, {}, AdmissionResult::Accepted, {}}, 0);
+    };
+  };
+  constexpr int32_t kMost = limits::kContextTokensMax;
+  expect_refused("a token count is out of range", step_of(1, kMost + 1, 1));
+  expect_refused("a token count is out of range", step_of(1, 1, kMost + 1));
+  expect_refused("a step computes too many tokens", step_of(128, 0, kMost));
+  Written written;
+  step_of(127, kMost, kMost)(written.encoder);
+  EXPECT_EQ(std::get<TracePlan>(decode_trace(written.bytes).at(0).content).entries.size(), 127U);
 }
 
 TEST(TraceFormat, TellsWhoseFiltersWake) {

@@ -6,6 +6,9 @@
 #include <limits>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
+
+#include "sample/sampler.h"
 
 namespace inflight {
 namespace {
@@ -125,14 +128,18 @@ void keep_typical(float typical_p, std::span<float> logits) {
     surprise[i] = -double{probabilities.of(static_cast<TokenId>(i))};
     if (logits[i] != kBanned) entropy += surprise[i] * std::exp(-surprise[i]);
   }
+  // A heap: of a large vocabulary few tokens are kept.
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return std::abs(surprise[i] - entropy); });
-  double mass = 0.0;
-  for (const size_t i : order) {
-    if (mass >= double{typical_p}) logits[i] = kBanned;
-    mass += std::exp(-surprise[i]);
+  const auto comes_later = [&](size_t a, size_t b) {
+    return std::pair(std::abs(surprise[a] - entropy), a) > std::pair(std::abs(surprise[b] - entropy), b);
+  };
+  std::ranges::make_heap(order, comes_later);
+  for (double mass = 0.0; mass < double{typical_p} && !order.empty(); order.pop_back()) {
+    std::ranges::pop_heap(order, comes_later);
+    mass += std::exp(-surprise[order.back()]);
   }
+  for (const size_t i : order) logits[i] = kBanned;
 }
 
 }  // namespace
@@ -178,16 +185,15 @@ void process_logits(const LogitsContext& context, std::span<float> values) {
 
 LogSoftmax::LogSoftmax(std::span<const float> logits) : logits_(logits) {
   if (std::ranges::any_of(logits, [](float v) { return std::isnan(v); })) return;
-  const double largest = logits.empty() ? double{kBanned} : double{*std::ranges::max_element(logits)};
+  const float largest = logits.empty() ? kBanned : *std::ranges::max_element(logits);
   if (!std::isfinite(largest)) return;
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(double{logit} - largest);
-  log_sum_ = largest + std::log(sum);
+  largest_ = double{largest};
+  log_sum_ = std::log(double{exp_sum(logits, largest)});
   valid_ = true;
 }
 
 float LogSoftmax::of(TokenId token) const {
-  return static_cast<float>(double{logits_[static_cast<size_t>(token)]} - log_sum_);
+  return static_cast<float>(double{logits_[static_cast<size_t>(token)]} - largest_ - log_sum_);
 }
 
 std::vector<TokenLogprob> LogSoftmax::top(int32_t count) const {

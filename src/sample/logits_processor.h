@@ -28,10 +28,10 @@ struct LogitsContext {
 };
 
 // MODIFIES: logits [V]; ids beyond V in the options are ignored.   COST: O(V + known tokens * log breakers); typical_p:
-// O(V log V).
+// O(V + kept tokens * log V).
 void process_logits(const LogitsContext& context, std::span<float> logits);
 
-// Natural logs of probabilities under the logits as they are.
+// Natural logs of probabilities under the logits as they are, with the bits that the device gives.
 class LogSoftmax {
  public:
   explicit LogSoftmax(std::span<const float> logits);
@@ -43,7 +43,8 @@ class LogSoftmax {
 
  private:
   std::span<const float> logits_;
-  double log_sum_ = 0.0;
+  double largest_ = 0.0;
+  double log_sum_ = 0.0;  // of exp(logit - largest)
   bool valid_ = false;
 };
 

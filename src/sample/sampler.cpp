@@ -53,14 +53,7 @@ float sum_lanes(std::array<float, kLanes> lanes) {
   return lanes[0];
 }
 
-struct Statistics {
-  float largest = -kInfinity;
-  float sum = 0.0F;  // of exp(logit - largest)
-  size_t id = 0;     // lowest of the largest
-  bool nan = false;
-};
-
-INFLIGHT_IN_BOTH float exp_sum_body(std::span<const float> logits, float largest) {
+INFLIGHT_IN_BOTH float chunk_exp_sum_body(std::span<const float> logits, float largest) {
   std::array<float, kLanes> lanes{};
   const size_t whole = logits.size() / kLanes * kLanes;
   for (size_t begin = 0; begin < whole; begin += kLanes) {
@@ -71,41 +64,27 @@ INFLIGHT_IN_BOTH float exp_sum_body(std::span<const float> logits, float largest
   }
   return sum_lanes(lanes);
 }
-float exp_sum(std::span<const float> logits, float largest) { return exp_sum_body(logits, largest); }
-INFLIGHT_FMA float exp_sum_fma(std::span<const float> logits, float largest) { return exp_sum_body(logits, largest); }
+float chunk_exp_sum(std::span<const float> logits, float largest) { return chunk_exp_sum_body(logits, largest); }
+INFLIGHT_FMA float chunk_exp_sum_fma(std::span<const float> logits, float largest) {
+  return chunk_exp_sum_body(logits, largest);
+}
 
-Statistics chunk_statistics(std::span<const float> logits) {
-  Statistics result;
+struct Largest {
+  float value = -kInfinity;
+  size_t id = 0;  // the lowest
+  bool nan = false;
+};
+
+Largest largest_of(std::span<const float> logits) {
+  Largest result;
   for (size_t i = 0; i < logits.size(); ++i) {
     result.nan = result.nan || std::isnan(logits[i]);
-    if (logits[i] > result.largest) {
-      result.largest = logits[i];
+    if (logits[i] > result.value) {
+      result.value = logits[i];
       result.id = i;
     }
   }
-  result.sum = kHasFma ? exp_sum_fma(logits, result.largest) : exp_sum(logits, result.largest);
   return result;
-}
-
-Statistics statistics_of(std::span<const float> logits) {
-  Statistics all;
-  std::vector<Statistics> chunks;
-  constexpr size_t kChunk = kStatisticsChunk;
-  chunks.reserve(logits.size() / kChunk + 1);
-  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    const Statistics& chunk =
-        chunks.emplace_back(chunk_statistics(logits.subspan(begin, std::min(kChunk, logits.size() - begin))));
-    all.nan = all.nan || chunk.nan;
-    if (chunk.largest > all.largest) {
-      all.largest = chunk.largest;
-      all.id = begin + chunk.id;
-    }
-  }
-  for (const Statistics& chunk : chunks) {
-    const float scaled = chunk.sum * exp_body(chunk.largest - all.largest);
-    all.sum = all.sum + scaled;
-  }
-  return all;
 }
 
 struct Threshold {
@@ -232,19 +211,30 @@ TokenId draw(const Distribution& distribution, size_t vocabulary_size, const Sam
 
 float exp_nonpositive(float x) { return exp_body(x); }
 
+float exp_sum(std::span<const float> logits, float largest) {
+  constexpr size_t kChunk = kStatisticsChunk;
+  float sum = 0.0F;
+  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    const auto chunk = logits.subspan(begin, std::min(kChunk, logits.size() - begin));
+    const float here = largest_of(chunk).value;
+    if (here == -kInfinity) continue;  // all are banned
+    const float part = kHasFma ? chunk_exp_sum_fma(chunk, here) : chunk_exp_sum(chunk, here);
+    const float scaled = part * exp_body(here - largest);
+    sum = sum + scaled;
+  }
+  return sum;
+}
+
 Draw draw_token(std::span<const float> logits, const SamplingParams& sampling, int32_t position) {
   INFLIGHT_CHECK(!logits.empty());
-  const Statistics statistics = statistics_of(logits);
+  const Largest largest = largest_of(logits);
   Draw result;
-  result.valid = !statistics.nan && statistics.largest > -kInfinity && statistics.largest < kInfinity;
+  result.valid = !largest.nan && largest.value > -kInfinity && largest.value < kInfinity;
   if (!result.valid) return result;
-  result.token = static_cast<TokenId>(statistics.id);
+  result.token = static_cast<TokenId>(largest.id);
   if (inverse_temperature(sampling.temperature) > 0.0F) {
-    result.token = draw(Distribution(logits, statistics.largest, sampling), logits.size(), sampling, position);
+    result.token = draw(Distribution(logits, largest.value, sampling), logits.size(), sampling, position);
   }
-  const double logit = static_cast<double>(logits[static_cast<size_t>(result.token)]);
-  result.logprob = static_cast<float>(logit - static_cast<double>(statistics.largest) -
-                                      std::log(static_cast<double>(statistics.sum)));
   return result;
 }
 

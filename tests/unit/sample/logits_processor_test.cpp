@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/rng.h"
+#include "core/sampling_numbers.h"
 #include "support/bounded_run.h"
 
 namespace inflight {
@@ -151,6 +152,9 @@ TEST(LogSoftmax, GivesProbabilitiesAndTheLikeliest) {
   EXPECT_EQ(softmax.top(20).size(), 5U);
   const Values nan = {1.0F, NAN}, none = {kBanned, kBanned};
   EXPECT_FALSE(LogSoftmax(nan).valid());
+  Values half(size_t{3} * kStatisticsChunk, kBanned);  // sums are made chunk by chunk
+  half[kStatisticsChunk] = half.back() = 2.0F;
+  EXPECT_NEAR(LogSoftmax(half).of(static_cast<TokenId>(kStatisticsChunk)), std::log(0.5), 1e-6);
   EXPECT_FALSE(LogSoftmax(none).valid());
 }
 

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
+#include "sample/logits_processor.h"
 #include "support/executor_runner.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
@@ -68,7 +69,7 @@ TEST(DrawToken, GreedyTakesTheLowestIdOfTheLargest) {
   EXPECT_EQ(result.token, 77);
   double sum = 0.0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - 9.0);
-  EXPECT_NEAR(static_cast<double>(result.logprob), -std::log(sum), 1e-5);
+  EXPECT_NEAR(static_cast<double>(LogSoftmax(logits).of(result.token)), -std::log(sum), 1e-5);
 }
 
 TEST(DrawToken, TemperaturesWithoutAFiniteInverseAreGreedy) {
@@ -177,7 +178,7 @@ TEST(DrawToken, EqualsTheDeviceBitForBit) {
           << "round " << round << " sequence " << i << ": temperature " << sequences[i].sampling.temperature
           << ", top_k " << sequences[i].sampling.top_k << ", top_p " << sequences[i].sampling.top_p << ", min_p "
           << sequences[i].sampling.min_p;
-      EXPECT_EQ(result.sampled[i].logprob, expected.logprob);
+      EXPECT_EQ(result.sampled[i].logprob, LogSoftmax(logits[i]).of(expected.token));
     }
   }
 }

@@ -127,21 +127,32 @@ void PolicySlots::set_parameters(const std::string& text, TimeNs now) {
 }
 
 void PolicySlots::advance() {
-  if (schedule_trial_) {
-    end_trial(schedule_, schedule_trial_, [this](SchedAdapter& policy) {
-      const bool stays = &policy == schedule_.get();
-      stays ? scheduler_->hand_policy_back(policy) : scheduler_->hand_policy_to(policy);
-    });
-  }
-  if (eviction_trial_) {
-    end_trial(eviction_, eviction_trial_, [this](EvictAdapter& policy) { blocks_->hand_policy_to(policy); });
-  }
+  advance_schedule();
+  advance_eviction();
+}
+
+void PolicySlots::advance_schedule() {
+  if (!schedule_trial_) return;
+  end_trial(schedule_, schedule_trial_, [this](SchedAdapter& policy) {
+    const bool stays = &policy == schedule_.get();
+    stays ? scheduler_->hand_policy_back(policy) : scheduler_->hand_policy_to(policy);
+  });
+}
+
+void PolicySlots::advance_eviction() {
+  if (!eviction_trial_) return;
+  end_trial(eviction_, eviction_trial_, [this](EvictAdapter& policy) { blocks_->hand_policy_to(policy); });
 }
 
 void PolicySlots::end_trial(uint32_t kind) {
-  if (kind == INFLIGHT_KIND_SCHED && schedule_trial_) schedule_trial_->steps_wanted = 0;
-  if (kind == INFLIGHT_KIND_EVICT && eviction_trial_) eviction_trial_->steps_wanted = 0;
-  advance();
+  if (kind == INFLIGHT_KIND_SCHED && schedule_trial_) {
+    schedule_trial_->steps_wanted = 0;
+    advance_schedule();
+  }
+  if (kind == INFLIGHT_KIND_EVICT && eviction_trial_) {
+    eviction_trial_->steps_wanted = 0;
+    advance_eviction();
+  }
 }
 
 std::optional<PolicySlots::TrialView> PolicySlots::trial(uint32_t kind) const {

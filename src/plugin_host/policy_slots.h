@@ -84,6 +84,8 @@ class PolicySlots {
   using EvictionTrial = Trial<EvictAdapter, ShadowEvict>;
   template <typename Adapter, typename TrialType, typename HandOver>
   void end_trial(std::unique_ptr<Adapter>& in_force, std::unique_ptr<TrialType>& trial, HandOver&& hand_over);
+  void advance_schedule();
+  void advance_eviction();
 
   std::unique_ptr<SchedAdapter> schedule_;
   std::unique_ptr<EvictAdapter> eviction_;

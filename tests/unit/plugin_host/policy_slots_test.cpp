@@ -61,6 +61,7 @@ class SwapWorld {
     for (const auto& [id, record] : world_.records()) EXPECT_EQ(record.finish, FinishReason::Length) << id;
     EXPECT_EQ(world_.blocks().pool().referenced_count(), 0);
   }
+  void step_without_advancing() { world_.step(); }
   PolicySlots& slots() { return slots_; }
 
  private:
@@ -118,6 +119,21 @@ TEST(PolicySlots, BuiltInOnesTakeOverAfterOneStep) {
   world.run(1);
   EXPECT_STREQ(world.slots().eviction().instance().policy().id, "org.inflight.mru");
   world.run(100);
+  world.finish();
+}
+
+// A replay ends each trial where it ended in the engine.
+TEST(PolicySlots, EndingOneTrialLeavesTheOther) {
+  SwapWorld world;
+  world.run(20);
+  world.replace_schedule("srtf");  // due after one step
+  world.replace_eviction(shipped_plugin("sieve"));
+  world.step_without_advancing();
+  world.slots().end_trial(INFLIGHT_KIND_EVICT);
+  EXPECT_EQ(world.slots().eviction().instance().policy().id, std::string("org.inflight.sieve"));
+  EXPECT_EQ(in_force(world.slots()), "org.inflight.fcfs");
+  world.slots().end_trial(INFLIGHT_KIND_SCHED);
+  EXPECT_EQ(in_force(world.slots()), "org.inflight.srtf");
   world.finish();
 }
 

@@ -58,7 +58,8 @@ void replay_recording(const CLI::App& command) {
 void add_explain_command(CLI::App& app) {
   CLI::App* const explain = app.add_subcommand("explain", "Why a request waited, step by step, from a recording");
   explain->add_option("TRACE")->required()->description("A recording: of `sim --record` or an engine's record_path");
-  explain->add_option("REQUEST")->required()->type_name("INT")->description("The request, counted from 1 by arrival");
+  explain->add_option("REQUEST")->required()->type_name("INT")->description(
+      "The request, counted from 1 as they were submitted");
   explain->add_option("--choice")->type_name("INT")->default_val(0)->description("Which of its n answers");
   explain->add_flag("--json")->description("One JSON object");
   explain->callback([explain] { run_explain(*explain); });

@@ -39,6 +39,10 @@ std::string to_text(const SimResult& result) {
       fmt::format("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s, {:.2f} requests/s\n", result.makespan_s(),
                   grouped(stats.steps), result.output_tokens_per_second(),
                   result.makespan_s() > 0 ? static_cast<double>(stats.requests_finished) / result.makespan_s() : 0.0);
+  for (const SimResult::TakenOut& one : result.policies_taken_out) {
+    text += fmt::format("  from step {} on{} a built-in policy decided: {}\n", grouped(static_cast<int64_t>(one.step)),
+                        result.replicas > 1 ? fmt::format(" of replica {}", one.replica) : "", one.message);
+  }
   const int64_t late = stats.requests_finished + result.unfinished - result.deadlines_met;
   if (result.rejected > 0 || late > 0) {
     text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
@@ -124,6 +128,16 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
     fmt::print("{:<{}} {:>9} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>9.2f} {:>9.2f} {:>5.1f} % {:>5.1f} % {:>7}\n",
                run.name, width, r.scheduler.steps, r.output_tokens_per_second(), r.ttft.p50, r.ttft.p95, r.e2e.mean,
                r.itl.p50, r.itl.p99, 100 * r.useful_slot_share(), 100 * r.prefix_hit_rate(), r.scheduler.preemptions);
+  }
+  for (const ComparedRun& run : runs) {
+    const SimResult& r = run.result;
+    for (const SimResult::TakenOut& one : r.policies_taken_out) {
+      fmt::print("{}: from step {} on a built-in policy decided: {}\n", run.name, one.step, one.message);
+    }
+    if (r.rejected + r.unfinished > 0) {
+      fmt::print("{}: {} requests rejected, {} unfinished, which are in no TTFT or E2E\n", run.name, r.rejected,
+                 r.unfinished);
+    }
   }
 }
 
@@ -224,6 +238,7 @@ class Observation {
   [[nodiscard]] const Timeline* timeline_for_json() const { return in_json_ ? &timeline_ : nullptr; }
   void write(const SimResult& result) {
     if (recording_) recording_->close();
+    timeline_.end(result.makespan);
     if (!chrome_.empty()) write_text_file(chrome_, to_chrome_trace(timeline_, whose_));
     const ReportRun run{result.schedule_policy + ", " + result.batching, &result, &timeline_};
     if (!html_.empty()) write_text_file(html_, html_report("inflight: " + result.workload, std::span(&run, 1)));

@@ -34,6 +34,7 @@ Json step_json(const TuneStep& step) {
           {"output_tokens_per_second", step.output_tokens_per_second},
           {"ttft_p95_ms", step.ttft_p95_ms},
           {"itl_p95_ms", step.itl_p95_ms},
+          {"requests_turned_away", step.turned_away},
           {"meets_goal", step.meets}};
 }
 
@@ -59,8 +60,10 @@ void run_tune(const CLI::App& command, const SimTuneFlags& flags) {
     return;
   }
   const auto line = [](const char* what, const TuneStep& step) {
-    fmt::print("  {:<6} {:>10.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p95 {:.2f} ms: {}\n", what,
-               step.output_tokens_per_second, step.ttft_p95_ms, step.itl_p95_ms, step.setting);
+    const std::string lost =
+        step.turned_away > 0 ? fmt::format(", {} requests rejected or unfinished", step.turned_away) : "";
+    fmt::print("  {:<6} {:>10.1f} output tokens/s, TTFT p95 {:.1f} ms, ITL p95 {:.2f} ms{}: {}\n", what,
+               step.output_tokens_per_second, step.ttft_p95_ms, step.itl_p95_ms, lost, step.setting);
   };
   fmt::print("--max-num-seqs {} --max-num-batched-tokens {} --long-prefill-token-threshold {}{}\n", result.max_num_seqs,
              result.max_num_batched_tokens, result.long_prefill_token_threshold,

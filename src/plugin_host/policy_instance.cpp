@@ -296,6 +296,7 @@ void PolicyInstance::end(uint32_t reason, int32_t code, const char* op, std::str
                              .op = op,
                              .message = text.c_str()};
   exit_reason_ = reason;
+  exit_step_ = step_;
   if (reason > INFLIGHT_EXIT_SWAP) {
     report_path_ = write_policy_report(*this, info, options_.report_folder.value_or(default_report_folder()));
     exit_message_ = fmt::format("policy {} was taken out in {}(): {}", policy_.id, op, message);

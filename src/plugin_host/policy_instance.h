@@ -127,6 +127,7 @@ class PolicyInstance {
   // Why it was taken out; empty while it is active.
   [[nodiscard]] const std::string& exit_message() const { return exit_message_; }
   [[nodiscard]] uint32_t exit_reason() const { return exit_reason_; }  // INFLIGHT_EXIT_*; meaningful after its end
+  [[nodiscard]] uint64_t exit_step() const { return exit_step_; }      // likewise
   [[nodiscard]] const std::string& report_path() const { return report_path_; }  // empty: none was written
   [[nodiscard]] const std::map<std::string, double>& metrics() const { return metrics_; }
 
@@ -232,6 +233,7 @@ class PolicyInstance {
   std::string exit_why_;
   uint32_t leave_reason_ = INFLIGHT_EXIT_UNLOAD;
   uint32_t exit_reason_ = INFLIGHT_EXIT_UNLOAD;
+  uint64_t exit_step_ = 0;
   std::string exit_message_;
   std::string report_path_;
 };

@@ -124,6 +124,7 @@ struct SchedulerStats {
   int64_t accepted_tokens = 0;  // of these, what was drawn
   int64_t scheduled_tokens = 0;
   int64_t preemptions = 0;
+  int64_t preemptions_for_others = 0;  // of these, not for want of blocks: somebody more important took the place
   int64_t recomputed_tokens = 0;
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
@@ -137,7 +138,8 @@ struct SchedulerStats {
   int64_t used_slot_steps = 0;     // of these, sequences that were computed
   int64_t backlog_slot_steps = 0;  // the same two over the steps at whose end somebody still waited
   int64_t backlog_used_slot_steps = 0;
-  std::array<int64_t, kAdmissionResultCount> admissions{};  // by AdmissionResult
+  std::array<int64_t, kAdmissionResultCount> admissions{};       // by AdmissionResult
+  std::array<int64_t, kAdmissionResultCount> admission_steps{};  // steps that had any
 };
 
 class CarriedSteps;

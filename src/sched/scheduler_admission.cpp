@@ -11,8 +11,10 @@
 // Room: blocks for all known tokens (vLLM's full-sequence check), and beyond that the headroom and a share of what the
 // running sequences and this one may still produce (SGLang's budget); docs/decisions/0002.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -104,12 +106,16 @@ void Scheduler::run_admission_pass(TimeNs now) {
   rank_everybody();
   begin_admission();
 
+  std::array<bool, kAdmissionResultCount> seen{};
   int32_t passes_left = std::numeric_limits<int32_t>::max();  // until somebody refused has been passed often enough
   while (!waiting_.empty() && admissions_left_ > 0 && passes_left > 0 &&
          refused_.size() < static_cast<size_t>(limits::kSkipAheadMax)) {
     Sequence& sequence = *waiting_.sequences().front();
     const AdmissionResult result = consider(sequence, now);
     ++stats_.admissions[static_cast<size_t>(result)];
+    if (!std::exchange(seen[static_cast<size_t>(result)], true)) {
+      ++stats_.admission_steps[static_cast<size_t>(result)];
+    }
     if (result == AdmissionResult::Accepted) {
       for (const PassedOver& one : refused_) {
         if (waits_for_others(one.result)) ++one.sequence->passed_count;

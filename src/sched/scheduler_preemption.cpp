@@ -115,6 +115,7 @@ void Scheduler::preempt(Sequence& victim, bool for_another, TimeNs now) {
   victim.state = SequenceState::Preempted;
   ++victim.preemption_count;
   ++stats_.preemptions;
+  stats_.preemptions_for_others += for_another;
   begin_waiting(victim, now);
   record(EventType::Preempt, victim, now, victim.lost_token_count);
 }

@@ -7,12 +7,14 @@
 #include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "sim/parse_number.h"
+#include "sim/workload_spec.h"
 
 namespace inflight {
 namespace {
@@ -28,11 +30,15 @@ std::string with_workload_key(std::string workload, const std::string& key, cons
   return workload + assignment + value;
 }
 
+constexpr std::string_view kOfWorkload = "workload.";
+std::string_view without_prefix(std::string_view key) {
+  return key.starts_with(kOfWorkload) ? key.substr(kOfWorkload.size()) : key;
+}
+
 // The base with one key set.
 void set_key(Json& spec, std::string_view given, const std::string& value) {
-  constexpr std::string_view kOfWorkload = "workload.";
   const bool of_workload = given.starts_with(kOfWorkload);
-  const std::string key = long_sim_key(of_workload ? given.substr(kOfWorkload.size()) : given);
+  const std::string key = long_sim_key(without_prefix(given));
   const bool of_simulation =
       !of_workload && std::ranges::find(sim_keys(), std::string_view(key), &SimKey::name) != sim_keys().end();
   if (of_simulation) spec[key] = value;
@@ -44,10 +50,10 @@ void set_key(Json& spec, std::string_view given, const std::string& value) {
   }
 }
 
-bool takes_whole_numbers(const std::string& name) {
-  return std::ranges::any_of(sim_keys(), [key = long_sim_key(name)](const SimKey& one) {
-    return one.name == key && one.type == SimKey::Type::Integer;
-  });
+bool takes_whole_numbers(std::string_view name) {
+  const std::string key = long_sim_key(without_prefix(name));
+  const auto known = std::ranges::find(sim_keys(), std::string_view(key), &SimKey::name);
+  return known != sim_keys().end() ? known->type == SimKey::Type::Integer : workload_key_is_whole(key);
 }
 
 }  // namespace
@@ -100,12 +106,21 @@ std::vector<ComparedRun> compare(const Json& base, const std::vector<Dimension>&
   size_t count = 1;
   std::set<std::string> keys;
   for (const Dimension& dimension : dimensions) {
-    if (!keys.insert(long_sim_key(dimension.key)).second) {
+    // Both seeds may be.
+    const std::string key = long_sim_key(without_prefix(dimension.key));
+    if (!keys.insert(key == "seed" ? dimension.key : key).second) {
       fail(ErrorCode::InvalidArgument, "'{}' is compared twice, allowed: once", dimension.key);
     }
     count *= dimension.values.size();
     if (count > kRunsMax) fail(ErrorCode::InvalidArgument, "more than {} combinations to simulate", kRunsMax);
   }
+  // A workload before what changes in it, and the seed of all before that of the workload.
+  std::vector<size_t> order(dimensions.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t k) {
+    const std::string& key = dimensions[k].key;
+    return key == "workload" ? 0 : key.starts_with(kOfWorkload) ? 2 : 1;
+  });
   std::vector<ComparedRun> runs(count);
   for (size_t i = 0; i < count; ++i) {
     Json spec = base;
@@ -114,11 +129,11 @@ std::vector<ComparedRun> compare(const Json& base, const std::vector<Dimension>&
       block /= dimension.values.size();
       const std::string& value = dimension.values[rest / block];
       rest %= block;
-      set_key(spec, dimension.key, value);
       runs[i].values.push_back(value);
       runs[i].name += (runs[i].name.empty() ? "" : ", ") +
                       (dimensions.size() > 1 || parse_number(value) ? dimension.key + " " : std::string()) + value;
     }
+    for (const size_t k : order) set_key(spec, dimensions[k].key, runs[i].values[k]);
     runs[i].spec = read_sim_spec(spec);  // mistakes show before anything runs
   }
   std::mutex mutex;
@@ -132,6 +147,7 @@ std::vector<ComparedRun> compare(const Json& base, const std::vector<Dimension>&
         SimObservers observers;
         if (options.timelines) observers.trace = &runs[i].timeline;
         runs[i].result = run_simulation(spec.options, load_workload(spec), wall, observers);
+        runs[i].timeline.end(runs[i].result.makespan);
       } catch (...) {
         const std::scoped_lock lock(mutex);
         if (!failure) failure = std::current_exception();

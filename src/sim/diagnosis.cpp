@@ -35,8 +35,10 @@ std::vector<Wait> waits_of(const SimResult& result) {
 
 SimSetting set(const char* key, int64_t value) { return {{key, std::to_string(value)}}; }
 
+int64_t preemptions_for_blocks(const SchedulerStats& stats) { return stats.preemptions - stats.preemptions_for_others; }
+
 bool lacks_blocks(const SimResult& result) {
-  const auto refused = result.scheduler.admissions[static_cast<size_t>(AdmissionResult::OutOfMemory)];
+  const auto refused = result.scheduler.admission_steps[static_cast<size_t>(AdmissionResult::OutOfMemory)];
   return static_cast<double>(refused) > 0.2 * static_cast<double>(result.scheduler.steps) &&
          result.kv_usage_mean > 0.85;
 }
@@ -44,8 +46,9 @@ bool lacks_blocks(const SimResult& result) {
 std::optional<Finding> memory_pressure(const SimResult& result, const SchedulerConfig& config) {
   const SchedulerStats& stats = result.scheduler;
   const auto count = static_cast<double>(std::max<size_t>(result.requests.size(), 1));
-  const bool preempts = static_cast<double>(stats.preemptions) > 0.05 * count;
-  if (result.recompute_tax() <= 0.02 && !preempts && !lacks_blocks(result)) return std::nullopt;
+  const int64_t preemptions = preemptions_for_blocks(stats);
+  const bool costs = result.recompute_tax() > 0.02 || static_cast<double>(preemptions) > 0.05 * count;
+  if (!(preemptions > 0 && costs) && !lacks_blocks(result)) return std::nullopt;
   const KvGrowthParts growth = result.kv_growth.to_peak();
   const bool many = growth.by_concurrency > growth.by_length;
   const int64_t blocks = result.kv_blocks;
@@ -53,9 +56,10 @@ std::optional<Finding> memory_pressure(const SimResult& result, const SchedulerC
   const char* const careful = config.schedule_conservativeness < 1.0 ? "1" : "1.5";
   return Finding{
       "memory_pressure",
-      fmt::format("{} preemptions of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} % used on "
+      fmt::format("{} preemptions for want of blocks of {} requests, {:.1f} % of the tokens computed again, KV {:.0f} "
+                  "% used on "
                   "average, {:.0f} % at most",
-                  stats.preemptions, result.requests.size(), 100 * result.recompute_tax(), 100 * result.kv_usage_mean,
+                  preemptions, result.requests.size(), 100 * result.recompute_tax(), 100 * result.kv_usage_mean,
                   100 * result.kv_usage_max),
       fmt::format(
           "{} that fills the storage, more --kv-blocks, or --preempt swap with --host-kv-blocks",
@@ -205,14 +209,14 @@ std::optional<Trial> try_remedy(nlohmann::ordered_json spec, const Workload& wor
 
 std::string binding_limit(const SimResult& result) {
   const SchedulerStats& stats = result.scheduler;
-  const auto refused = [&](AdmissionResult reason) { return stats.admissions[static_cast<size_t>(reason)]; };
-  const int64_t kv = refused(AdmissionResult::OutOfMemory) + stats.preemptions;
+  const auto refused = [&](AdmissionResult reason) { return stats.admission_steps[static_cast<size_t>(reason)]; };
+  const int64_t kv = refused(AdmissionResult::OutOfMemory) + preemptions_for_blocks(stats);
   const int64_t budget = refused(AdmissionResult::NoTokenBudget) + refused(AdmissionResult::NoInputBudget);
   const auto steps_of = [&](int64_t slot_steps) {
     return stats.slot_steps > 0 ? stats.steps * slot_steps / stats.slot_steps : 0;
   };
   const int64_t backlog_steps = steps_of(stats.backlog_slot_steps);
-  // Of these two one step refuses many: they count for as many steps as their empty slots come to.
+  // Past who is refused so others are admitted: these count for as many steps as the empty slots come to.
   const int64_t empty_steps = steps_of(stats.backlog_slot_steps - stats.backlog_used_slot_steps);
   const int64_t adapters = std::min(refused(AdmissionResult::NoAdapter), empty_steps);
   const int64_t policy = std::min(refused(AdmissionResult::Policy), empty_steps);

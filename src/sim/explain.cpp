@@ -109,7 +109,8 @@ class Explainer {
       add(ExplainedKind::Preempted, plan.step,
           preemption.swapped_blocks > 0
               ? fmt::format("{} KV blocks go to host memory", preemption.swapped_blocks)
-              : fmt::format("{} computed tokens are lost and computed again later", preemption.lost_tokens));
+              : fmt::format("{} computed tokens are lost; what is not stored then is computed again",
+                            preemption.lost_tokens));
     }
     for (const TracePlan::Entry& entry : plan.entries) {
       begun_ = begun_ || entry.sequence == first_;
@@ -190,7 +191,8 @@ class Explainer {
     last = std::max(last, to_integer(add->request.id));
   }
   if (last == 0) fail(ErrorCode::NotFound, "request {} is not in the trace: it holds no arrivals", request);
-  fail(ErrorCode::NotFound, "request {} does not arrive in the trace; those from {} to {} do", request, first, last);
+  fail(ErrorCode::NotFound, "request {} is not in the trace{}; the first is {}, the last {}", request,
+       request > first && request < last ? " (it ended before it was scheduled)" : "", first, last);
 }
 
 }  // namespace

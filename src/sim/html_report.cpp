@@ -111,30 +111,41 @@ std::string ticks_of(const Axis& x, const Axis& y) {
 
 std::string table_of(std::span<const ReportRun> runs) {
   std::string html =
-      "<table><tr><th>run<th>steps<th>makespan s<th>output tokens/s<th>requests/s<th>TTFT p50<th>p95<th>p99 ms<th>ITL "
+      "<table><tr><th>run<th>steps<th>rejected<th>unfinished<th>makespan s<th>output tokens/s<th>requests/s<th>TTFT "
+      "p50<th>p95<th>p99 ms<th>ITL "
       "p50<th>p95<th>p99 ms<th>E2E mean ms<th>goodput/s<th>useful slots<th>prefix "
       "hits<th>preempted<th>recomputed<th>KV "
       "used<th>fairness<th>guesses<th>right<th>tokens a step of a sequence</tr>\n";
   for (const ReportRun& run : runs) {
     const SimResult& r = *run.result;
     html += fmt::format(
-        "<tr><td>{}<td>{}<td>{:.3f}<td>{:.1f}<td>{:.2f}<td>{:.1f}<td>{:.1f}<td>{:.1f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>"
+        "<tr><td>{}<td>{}<td>{}<td>{}<td>{:.3f}<td>{:.1f}<td>{:.2f}<td>{:.1f}<td>{:.1f}<td>{:.1f}<td>{:.2f}<td>{:.2f}<"
+        "td>{:.2f}<td>"
         "{:.1f}"
         "<td>{:.2f}<td>{:.1f} %<td>{:.1f} %<td>{}<td>{:.1f} %<td>{:.1f} %<td>{:.3f}<td>{}<td>{:.1f} %<td>{:.2f}</tr>\n",
-        html_escaped(run.name), r.scheduler.steps, r.makespan_s(), r.output_tokens_per_second(),
+        html_escaped(run.name), r.scheduler.steps, r.rejected, r.unfinished, r.makespan_s(),
+        r.output_tokens_per_second(),
         static_cast<double>(r.scheduler.requests_finished) / std::max(r.makespan_s(), 1e-9), r.ttft.p50, r.ttft.p95,
         r.ttft.p99, r.itl.p50, r.itl.p95, r.itl.p99, r.e2e.mean, r.goodput(), 100 * r.useful_slot_share(),
         100 * r.prefix_hit_rate(), r.scheduler.preemptions, 100 * r.recompute_tax(), 100 * r.kv_usage_mean,
         r.fairness.index, r.scheduler.draft_tokens, 100 * r.guesses().acceptance_rate(),
         r.guesses().mean_acceptance_length());
   }
-  return html + "</table>\n";
+  html += "</table>\n";
+  for (const ReportRun& run : runs) {
+    for (const SimResult::TakenOut& one : run.result->policies_taken_out) {
+      html += fmt::format("<p>{}: from step {} on a built-in policy decided: {}</p>\n", html_escaped(run.name),
+                          one.step, html_escaped(one.message));
+    }
+  }
+  return html;
 }
 
-// Share of the requests that had ended (or their first token) within a time.
+// Share of the answered requests that had ended (or their first token) within a time.
 PlotSeries distribution_of(const ReportRun& run, bool first_token) {
   std::vector<double> values;
   for (const RequestRecord& record : run.result->requests) {
+    if (record.reason == FinishReason::Error) continue;
     const TimeNs end = first_token ? record.first_token : record.end;
     if (end != kNotYet) values.push_back(static_cast<double>(end - record.arrival) * 1e-6);
   }
@@ -271,7 +282,6 @@ std::string svg_of(const Timeline& timeline, int32_t rows) {
   if (rows > 1)
     svg += fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>", kMargin - 5, height - 2, rows);
   for (const auto& interval : timeline.intervals()) {
-    if (interval.end == kNotYet) continue;
     const TimeNs prefilled = interval.prefilled == kNotYet ? interval.end : interval.prefilled;
     const double top = row_height * interval.row;
     svg += fmt::format("<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' fill='#9ecae1'/>",

@@ -38,14 +38,14 @@ void Replica::append_prompt(const SimRequest& request, std::vector<TokenId>& tok
   }
 }
 
-void Replica::add(int32_t index, TimeNs arrival) {
+void Replica::add(int32_t index, TimeNs arrival, TimeNs sent) {
   const SimRequest& given = workload_.requests[static_cast<size_t>(index)];
   if (idle() && arrival >= clock_.now()) {
     const bool rested = executor_.end_rest(arrival);
     if (rested) loop_.drain();  // a step that ran beyond the last request's end was read when it ended
     idle_until(arrival + (rested ? static_cast<TimeNs>(model_.profile().pickup_us * 1e3) : 0));
   }
-  const auto after = [arrival](TimeNs time) { return time == kNoDeadline ? kNoDeadline : arrival + time; };
+  const auto after = [sent](TimeNs time) { return time == kNoDeadline ? kNoDeadline : sent + time; };
   Request request;
   request.id = static_cast<RequestId>(next_request_++);
   append_prompt(given, request.prompt);
@@ -55,12 +55,12 @@ void Replica::add(int32_t index, TimeNs arrival) {
     request.prompt.push_back(output.at(given.prompt_tokens));
     --request.sampling.max_tokens;
   }
-  request.arrival = arrival;
+  request.arrival = sent;
   request.priority = given.priority;
   request.tenant = given.tenant;
   request.adapter = given.adapter;
   request.cache_salt = given.cache_salt;
-  request.ttft_deadline = after(given.ttft_deadline);
+  if (options_.stage != Stage::Decode) request.ttft_deadline = after(given.ttft_deadline);
   request.e2e_deadline = after(given.e2e_deadline);
   request.itl_target = given.itl_target;
   request.predicted_output_tokens = given.predicted_output_tokens;
@@ -72,22 +72,22 @@ void Replica::add(int32_t index, TimeNs arrival) {
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id, {.output = std::move(output)});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
-  progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival};
+  const int64_t given_here = options_.stage == Stage::Whole     ? given.output_tokens
+                             : options_.stage == Stage::Prefill ? 1
+                                                                : given.output_tokens - 1;
+  const int64_t tokens = prompt_work(given) + given_here;
+  progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival, .outstanding_tokens = tokens};
   ++request_count_;
-  outstanding_tokens_ += tokens_of(given);
+  outstanding_tokens_ += tokens;
 }
 
-// What the replica's stage has to do for a request.
-int64_t Replica::tokens_of(const SimRequest& request) const {
-  switch (options_.stage) {
-    case Stage::Whole:
-      return int64_t{request.prompt_tokens} + request.output_tokens;
-    case Stage::Prefill:
-      return int64_t{request.prompt_tokens} + 1;
-    case Stage::Decode:
-      return request.output_tokens - 1;
-  }
-  return 0;
+int64_t Replica::prompt_work(const SimRequest& request) const {
+  return options_.stage == Stage::Decode ? 0 : request.prompt_tokens;
+}
+
+void Replica::note_tokens(Progress& progress, int64_t count) {
+  progress.outstanding_tokens -= count;
+  outstanding_tokens_ -= count;
 }
 
 // Time, latencies and load of carried steps.
@@ -122,8 +122,11 @@ class Replica::Carrier final : public CarriedSteps {
 
   void end(int64_t steps) {
     replica_.executor_.end_carried(steps);
-    for (const int32_t slot : slots_) replica_.progress_[static_cast<size_t>(slot)].last_token = last_token_;
-    replica_.outstanding_tokens_ -= steps * static_cast<int64_t>(slots_.size());
+    for (const int32_t slot : slots_) {
+      Progress& progress = replica_.progress_[static_cast<size_t>(slot)];
+      progress.last_token = last_token_;
+      replica_.note_tokens(progress, steps);
+    }
     replica_.skipped_steps_ += steps;
   }
 
@@ -172,7 +175,11 @@ bool Replica::collect() {
   for (const TokenOutput& token : output.tokens) {
     Progress& progress = progress_[static_cast<size_t>(token.slot)];
     const TimeNs previous = std::exchange(progress.last_token, now);
-    if (previous == kNotYet) continue;
+    note_tokens(progress, 1);
+    if (previous == kNotYet) {
+      note_tokens(progress, prompt_work(workload_.requests[static_cast<size_t>(progress.request)]));
+      continue;
+    }
     if (now - previous != gap) {
       if (gap > 0) itl_.add(gap, count);
       gap = now - previous;
@@ -181,7 +188,6 @@ bool Replica::collect() {
     ++count;
   }
   if (gap > 0) itl_.add(gap, count);
-  outstanding_tokens_ -= static_cast<int64_t>(output.tokens.size());
   if (output.finished.empty()) {
     output.clear();
     return false;
@@ -190,10 +196,9 @@ bool Replica::collect() {
   output.clear();
   for (const FinishedOutput& end : finished) {
     const Sequence& sequence = scheduler_.sequence(end.slot);
-    const Progress& progress = progress_[static_cast<size_t>(end.slot)];
-    const SimRequest& given = workload_.requests[static_cast<size_t>(progress.request)];
+    Progress& progress = progress_[static_cast<size_t>(end.slot)];
     --request_count_;
-    outstanding_tokens_ -= tokens_of(given) - sequence.output_token_count();
+    note_tokens(progress, progress.outstanding_tokens);
     on_end_({.request = progress.request,
              .replica = options_.index,
              .arrival = progress.arrival,
@@ -246,6 +251,7 @@ void Replica::add_to(SimResult& result, TimeNs makespan) const {
                             &SchedulerStats::accepted_tokens,
                             &SchedulerStats::scheduled_tokens,
                             &SchedulerStats::preemptions,
+                            &SchedulerStats::preemptions_for_others,
                             &SchedulerStats::recomputed_tokens,
                             &SchedulerStats::swapped_out_blocks,
                             &SchedulerStats::swapped_in_blocks,
@@ -262,7 +268,10 @@ void Replica::add_to(SimResult& result, TimeNs makespan) const {
   }
   sum.scheduled_tokens -= executor_.entered().tokens;
   sum.attended_tokens -= executor_.entered().pairs;
-  for (size_t i = 0; i < kAdmissionResultCount; ++i) sum.admissions[i] += stats.admissions[i];
+  for (size_t i = 0; i < kAdmissionResultCount; ++i) {
+    sum.admissions[i] += stats.admissions[i];
+    sum.admission_steps[i] += stats.admission_steps[i];
+  }
   const auto blocks = static_cast<double>(blocks_.pool().block_count());
   if (makespan > 0) {
     const double last_step = static_cast<double>(clock_.now() - usage_until_) * usage_last_;
@@ -275,6 +284,8 @@ void Replica::add_to(SimResult& result, TimeNs makespan) const {
   result.policy_strikes += policy_->instance().strike_count() + eviction_->instance().strike_count();
   for (const PolicyInstance* const instance : {&policy_->instance(), &eviction_->instance()}) {
     for (const auto& [name, value] : instance->metrics()) result.policy_metrics.try_emplace(name, value);
+    if (instance->active()) continue;
+    result.policies_taken_out.push_back({options_.index, instance->exit_step(), instance->exit_message()});
   }
 }
 

@@ -45,9 +45,10 @@ class Replica {
   Replica(const Options& options, const DeviceModel& model, const Workload& workload,
           std::function<void(const RequestRecord&)> on_end);
 
-  // The request is there from `arrival` on (<= now() unless idle, which it then ends).
-  // REQUIRES: has_room().
-  void add(int32_t request, TimeNs arrival);
+  // The request is there from `arrival` on (<= now() unless idle, which it then ends). sent: when its client asked,
+  // which is before that where another replica computed its prompt; deadlines count from there.
+  // REQUIRES: has_room(), sent <= arrival.
+  void add(int32_t request, TimeNs arrival, TimeNs sent);
   // max_requests are not reached.
   [[nodiscard]] bool has_room() const { return request_count_ < options_.setup.config.max_requests; }
 
@@ -60,7 +61,9 @@ class Replica {
 
   [[nodiscard]] TimeNs now() const { return clock_.now(); }
   [[nodiscard]] bool idle() const { return request_count_ == 0; }
-  // Tokens that its requests have yet to be given: what routing by load compares.
+  [[nodiscard]] int32_t index() const { return options_.index; }
+  // Tokens that its requests have yet to be given, and prompts that are not computed whole: what routing by load
+  // compares.
   [[nodiscard]] int64_t outstanding_tokens() const { return outstanding_tokens_; }
   // Stored tokens that the request's prompt would find now.
   [[nodiscard]] int32_t stored_prefix_tokens(const SimRequest& request) const;
@@ -81,13 +84,15 @@ class Replica {
   struct Progress {
     int32_t request = 0;
     TimeNs arrival = 0;
+    int64_t outstanding_tokens = 0;
     TimeNs last_token = kNotYet;
   };
+  void note_tokens(Progress& progress, int64_t count);  // that it is given
   class Carrier;
   bool carry_on(TimeNs until);
   bool collect();  // true: somebody ended
   void note_usage();
-  [[nodiscard]] int64_t tokens_of(const SimRequest& request) const;
+  [[nodiscard]] int64_t prompt_work(const SimRequest& request) const;
   void append_prompt(const SimRequest& request, std::vector<TokenId>& tokens) const;
 
   Options options_;

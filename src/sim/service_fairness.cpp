@@ -24,6 +24,10 @@ struct Event {
 
 void add_events(const RequestRecord& record, int32_t prompt_tokens, size_t tenant, std::vector<Event>& events) {
   events.push_back({.time = record.arrival, .tenant = tenant, .waiting = 1});
+  if (record.first_scheduled == kNotYet || record.reason == FinishReason::Error) {  // waited, and got nothing
+    events.push_back({.time = record.end, .tenant = tenant, .waiting = -1});
+    return;
+  }
   events.push_back(
       {.time = record.first_scheduled, .tenant = tenant, .waiting = -1, .service = kPromptWeight * prompt_tokens});
   if (record.first_token == kNotYet) return;
@@ -111,7 +115,6 @@ ServiceFairness service_fairness(std::span<const RequestRecord> records, const W
   std::vector<Event> events;
   events.reserve(4 * records.size());
   for (const RequestRecord& record : records) {
-    if (record.first_scheduled == kNotYet || record.reason == FinishReason::Error) continue;
     const SimRequest& request = workload.requests[static_cast<size_t>(record.request)];
     const int32_t stored = prompts == PromptService::Computed ? record.cached_tokens : 0;
     add_events(record, request.prompt_tokens - stored, tenants.at(request.tenant), events);

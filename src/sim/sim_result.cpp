@@ -111,6 +111,10 @@ std::string to_json(const SimResult& result) {
   for (size_t i = 0; i < kAdmissionResultCount; ++i) {
     admissions[to_string(static_cast<AdmissionResult>(i))] = stats.admissions[i];
   }
+  Json taken_out = Json::array();
+  for (const SimResult::TakenOut& one : result.policies_taken_out) {
+    taken_out.push_back({{"replica", one.replica}, {"step", one.step}, {"message", one.message}});
+  }
   Json json = {
       {"workload", result.workload},
       {"device", result.device},
@@ -154,6 +158,7 @@ std::string to_json(const SimResult& result) {
       {"scheduled_tokens", stats.scheduled_tokens},
       {"attended_tokens", stats.attended_tokens},
       {"preemptions", stats.preemptions},
+      {"preemptions_for_others", stats.preemptions_for_others},
       {"recomputed_tokens", stats.recomputed_tokens},
       {"recompute_tax", result.recompute_tax()},
       {"swapped_out_blocks", stats.swapped_out_blocks},
@@ -170,6 +175,7 @@ std::string to_json(const SimResult& result) {
       {"prefill_time_share", result.prefill_time_share},
       {"admissions", admissions},
       {"policy_strikes", result.policy_strikes},
+      {"policies_taken_out", taken_out},
       {"policy_metrics", result.policy_metrics},
       {"skipped_steps", result.skipped_steps},
       {"wall_s", result.wall_s},

@@ -84,6 +84,13 @@ struct SimResult {
   StaticBatching static_batching;
   double wall_s = 0.0;
   std::map<std::string, double> policy_metrics;  // what the policies reported, of the first replica
+  // A policy that failed and so decided nothing from this step of its replica on.
+  struct TakenOut {
+    int32_t replica = 0;
+    uint64_t step = 0;
+    std::string message;
+  };
+  std::vector<TakenOut> policies_taken_out;
 
   [[nodiscard]] double makespan_s() const { return static_cast<double>(makespan) * 1e-9; }
   [[nodiscard]] double useful_slot_share() const;

@@ -265,6 +265,7 @@ std::string run_simulation_json(std::string_view spec_json) {
   Timeline timeline;
   const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock(),
                                           {.trace = spec.timeline ? &timeline : nullptr, .progress = {}});
+  timeline.end(result.makespan);
   return to_json(result, spec.timeline ? &timeline : nullptr);
 }
 

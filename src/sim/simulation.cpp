@@ -172,13 +172,14 @@ class Simulation {
     arrived_ += !transferred;
     if (options_.max_queued > 0 && !transferred && waiting_beyond_rows(*replica) >= options_.max_queued) {
       on_whole_end({.request = arrival.request,
-                    .replica = 0,
+                    .replica = replica->index(),
                     .arrival = arrival.time,
                     .end = arrival.time,
                     .reason = FinishReason::Error});
       return true;
     }
-    replica->add(arrival.request, arrival.time);
+    const TimeNs sent = transferred ? first_stage_[static_cast<size_t>(arrival.request)]->arrival : arrival.time;
+    replica->add(arrival.request, arrival.time, sent);
     return true;
   }
 
@@ -230,7 +231,8 @@ class Simulation {
       arrivals_.add(record.request, record.end + model_.transfer_time(request.prompt_tokens));
     } else if (first) {
       RequestRecord whole = *first;
-      transfer_itl_.add(record.first_token - first->first_token);  // its second token waited for transfer and place
+      // Its second token, if it was given one, waited for transfer and place.
+      if (record.first_token != kNotYet) transfer_itl_.add(record.first_token - first->first_token);
       whole.replica = record.replica;
       whole.end = record.end;
       whole.output_tokens += record.output_tokens;

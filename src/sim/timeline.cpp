@@ -71,11 +71,14 @@ void Timeline::end_interval(SequenceId sequence, TimeNs now, bool preempted) {
   open_.erase(open);
 }
 
+void Timeline::end(TimeNs now) {
+  while (!open_.empty()) end_interval(static_cast<SequenceId>(open_.begin()->first), now, false);
+}
+
 std::string to_json(const Timeline& timeline) {
   const auto milliseconds = [](TimeNs time) { return static_cast<double>(time) * 1e-6; };
   std::string text = R"({"rows":[)";
   for (const Timeline::Interval& interval : timeline.intervals()) {
-    if (interval.end == kNotYet) continue;
     text += fmt::format("{}[{},{:.3f},{:.3f},{}]", text.back() == '[' ? "" : ",", interval.row,
                         milliseconds(interval.begin), milliseconds(interval.end), interval.preempted);
   }
@@ -106,7 +109,6 @@ std::string to_chrome_trace(const Timeline& timeline, std::string_view whose) {
         microseconds(step.begin), step.decodes, step.waiting);
   }
   for (const Timeline::Interval& interval : timeline.intervals()) {
-    if (interval.end == kNotYet) continue;
     text += fmt::format(
         ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"name\":\"sequence "
         "{}\",\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{\"preempted\":{}}}}}",

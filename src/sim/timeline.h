@@ -43,6 +43,9 @@ class Timeline final : public SchedulerTrace {
   void on_commit(const StepResult& result, TimeNs now) override;
   void on_finish(SequenceId sequence, FinishReason reason, TimeNs now) override;
 
+  // The run ends: so do the intervals of those that still run.
+  void end(TimeNs now);
+
   [[nodiscard]] const std::vector<Interval>& intervals() const { return intervals_; }
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
   // Every so many steps one is kept.

@@ -81,6 +81,7 @@ class Tuner {
     step.output_tokens_per_second = run.output_tokens_per_second();
     step.ttft_p95_ms = run.ttft.p95;
     step.itl_p95_ms = run.itl.p95;
+    step.turned_away = run.rejected + run.unfinished;
     step.meets = excess(step) == 0.0;
     result_.tried.push_back(step);
     tried_.push_back(limits);
@@ -91,7 +92,9 @@ class Tuner {
   // How far it misses the goal; 0 when it meets it.
   [[nodiscard]] double excess(const TuneStep& step) const {
     const auto over = [](double value, double most) { return most > 0.0 ? std::max(0.0, value / most - 1.0) : 0.0; };
-    return over(step.ttft_p95_ms, goal_.ttft_p95_ms) + over(step.itl_p95_ms, goal_.itl_p95_ms);
+    const int64_t first = result_.tried.empty() ? step.turned_away : result_.tried.front().turned_away;
+    return over(step.ttft_p95_ms, goal_.ttft_p95_ms) + over(step.itl_p95_ms, goal_.itl_p95_ms) +
+           static_cast<double>(std::max<int64_t>(step.turned_away - first, 0));
   }
   // Which of those tried, by index.
   [[nodiscard]] size_t best() const {

@@ -21,6 +21,7 @@ struct TuneStep {
   std::string setting;  // "max_num_seqs=32 ..."
   double output_tokens_per_second = 0.0;
   double ttft_p95_ms = 0.0, itl_p95_ms = 0.0;
+  int64_t turned_away = 0;  // requests rejected or unfinished
   bool meets = false;
 };
 struct TuneResult {
@@ -29,7 +30,8 @@ struct TuneResult {
   TuneStep best;
   std::vector<TuneStep> tried;
 };
-// The most output tokens a second within the goal; of settings within 1 % of that, the lowest p95 of TTFT (where
+// The most output tokens a second within the goal, which a setting misses that turns away more requests than the one
+// to begin with; of settings within 1 % of that, the lowest p95 of TTFT (where
 // arrivals bound the throughput, many settings have it). One limit after the other over powers of two until none
 // improves, then over values between them. base: what else is set, as read_sim_spec() takes it.
 // ERRORS: InvalidArgument (the goal), and those of read_sim_spec() and run_simulation().

@@ -22,33 +22,34 @@ struct Key {
   const char* name;
   const char* value;  // default
   const char* help;
+  bool whole = false;  // takes whole numbers, a length's among them
 };
 constexpr uint64_t kSeedMax = 1'000'000'000'000'000;
 constexpr std::array kWorkloadKeys = {
-    Key{"requests", "256", "how many"},
+    Key{"requests", "256", "how many", true},
     Key{"seed", "1",
-        "of all random numbers; each attribute has its own, so that one more key leaves the others as they are"},
-    Key{"prompt", "512", "tokens of a prompt (of one turn), without the shared prefix: a length"},
-    Key{"output", "128", "tokens of an answer: a length"},
-    Key{"max_tokens", "0", "what requests ask for; 0 = just their output; else a length, never below the output"},
+        "of all random numbers; each attribute has its own, so that one more key leaves the others as they are", true},
+    Key{"prompt", "512", "tokens of a prompt (of one turn), without the shared prefix: a length", true},
+    Key{"output", "128", "tokens of an answer: a length", true},
+    Key{"max_tokens", "0", "what requests ask for; 0 = just their output; else a length, never below the output", true},
     Key{"arrivals", "all", "all (at the begin), poisson, gamma or ramp"},
-    Key{"rate", "10", "requests a second, of other arrivals than all"},
+    Key{"rate", "10", "requests (conversations, groups of branches) a second, of other arrivals than all"},
     Key{"cv", "3", "gamma: standard deviation of the gaps over their mean"},
     Key{"rate_end", "0", "ramp: rate of the last request"},
-    Key{"concurrency", "0", "clients that each wait for the end of their request before the next; 0 = none wait"},
+    Key{"concurrency", "0", "clients that each wait for the end of their request before the next; 0 = none wait", true},
     Key{"think_ms", "0", "between the end of a request and the next of its client or conversation (mean, exponential)"},
-    Key{"turns", "1", "requests of a conversation; each holds the ones before and their answers"},
-    Key{"prefix", "0", "tokens that all requests of a group begin with"},
-    Key{"prefix_groups", "1", "different shared prefixes"},
+    Key{"turns", "1", "requests of a conversation; each holds the ones before and their answers", true},
+    Key{"prefix", "0", "tokens that all requests of a group begin with", true},
+    Key{"prefix_groups", "1", "different shared prefixes", true},
     Key{"prefix_skew", "0", "Zipf exponent of the groups' popularity; 0 = all alike"},
-    Key{"branches", "1", "requests that share one whole prompt and arrive together"},
-    Key{"tenants", "1", "request i belongs to one of so many"},
-    Key{"adapters", "0", "conversations run with one of so many adapters, in turn; 0 = with none"},
+    Key{"branches", "1", "requests that share one whole prompt and arrive together", true},
+    Key{"tenants", "1", "request i belongs to one of so many", true},
+    Key{"adapters", "0", "conversations run with one of so many adapters, in turn; 0 = with none", true},
     Key{"tenant_skew", "0", "Zipf exponent of the tenants' shares; 0 = all alike"},
-    Key{"priorities", "1", "priority is uniform in 0..N-1 (lower = sooner)"},
+    Key{"priorities", "1", "priority is uniform in 0..N-1 (lower = sooner)", true},
     Key{"ttft_ms", "0", "deadline of the first token after arrival; 0 = none"},
     Key{"e2e_ms", "0", "deadline of the last token after arrival; 0 = none"},
-    Key{"itl_ms", "0", "wanted time between tokens; 0 = none"},
+    Key{"itl_ms", "0", "wanted time between tokens, of a request's mean; 0 = none"},
     Key{"tight_share", "0", "share of requests whose deadlines are a fifth of these"},
     Key{"acceptance", "none",
         "speculative decoding: how likely a guess is right when those before it are, 0 to 1; none: no guesses"},
@@ -423,6 +424,11 @@ std::vector<std::string> length_files(std::string_view text) {
     files.emplace_back(text.substr(at, text.find(',', at) - at));
   }
   return files;
+}
+
+bool workload_key_is_whole(std::string_view name) {
+  const auto known = std::ranges::find(kWorkloadKeys, name, &Key::name);
+  return known != kWorkloadKeys.end() && known->whole;
 }
 
 std::string workload_help() {

@@ -26,6 +26,9 @@ struct WorkloadLimits {
 // The files that lengths of a specification, or of a key's value, name: file:PATH.
 [[nodiscard]] std::vector<std::string> length_files(std::string_view text);
 
+// Whether the key takes whole numbers only.
+[[nodiscard]] bool workload_key_is_whole(std::string_view name);
+
 // Kinds and keys with their defaults, for people.
 [[nodiscard]] std::string workload_help();
 

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "inflight/plugin.hpp"
 #include "plugin_host/plugin_guard.h"
+#include "sim/sim_spec.h"
 #include "support/loaded_policies.h"
 #include "support/temp_folder.h"
 
@@ -184,6 +185,19 @@ TEST(PolicyMetrics, WhoseNameJsonAndPrometheusDoNotTakeAreLeftOut) {
   const std::string line = "policy test.namer: gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*\n";
   EXPECT_NE(log.find(line), std::string::npos) << log;
   EXPECT_LE(std::ranges::count(log, '\n'), 2 * PolicyInstance::kLogLinesMax);
+}
+
+// The figures of a run are not the policy's from there on.
+TEST(Simulation, SaysThatAPolicyWasTakenOut) {
+  const std::string json = fmt::format(
+      R"({{"workload": "closed,requests=40", "max_num_seqs": 4, "schedule_policy": "{}"}})", hostile("segv,from=3"));
+  const SimSpec spec = parse_sim_spec(json);
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+  EXPECT_EQ(result.scheduler.requests_finished, 40);
+  ASSERT_EQ(result.policies_taken_out.size(), 1U);
+  EXPECT_EQ(result.policies_taken_out[0].step, 3U);
+  EXPECT_NE(result.policies_taken_out[0].message.find("was taken out in"), std::string::npos);
+  EXPECT_NE(to_json(result).find("was taken out in"), std::string::npos);
 }
 
 constexpr size_t kFrameBytes = size_t{64} << 10;

@@ -4,8 +4,10 @@
 // Covers: sim/comparison.cpp, sim/tuning.cpp, sim/diagnosis.cpp
 #include "sim/comparison.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -13,6 +15,7 @@
 #include "sim/diagnosis.h"
 #include "sim/tuning.h"
 #include "support/expect_error.h"
+#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
@@ -26,6 +29,8 @@ TEST(Comparison, DimensionsAreListsOrRanges) {
             (std::vector<std::string>{"vtc:weight_output=3", "fcfs"}));
   EXPECT_EQ(parse_dimension("max_num_seqs=1:2:5").values, (std::vector<std::string>{"1", "2"}));  // each once
   EXPECT_EQ(parse_dimension("rate=3:3:4").values, (std::vector<std::string>{"3"}));
+  EXPECT_EQ(parse_dimension("workload.requests=10:15:4").values, (std::vector<std::string>{"10", "12", "13", "15"}));
+  EXPECT_EQ(parse_dimension("rate=1:2:3").values, (std::vector<std::string>{"1", "1.5", "2"}));
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "'rate' names no values, allowed: KEY=VALUE|VALUE",
                         [] { static_cast<void>(parse_dimension("rate")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "the COUNT of 'rate=1:8:2.7' is 2.7, allowed: 2 to 1000",
@@ -40,7 +45,8 @@ TEST(Comparison, AKeyIsComparedOnce) {
   for (const auto& [first, second, message] :
        {std::tuple{"max_num_seqs=1|2", "max-num-seqs=3|4", "'max-num-seqs' is compared twice, allowed: once"},
         {"policy=fcfs|lpm", "schedule_policy=sjf", "'schedule_policy' is compared twice"},
-        {"prompt=1|2", "prompt=3", "'prompt' is compared twice"}}) {
+        {"prompt=1|2", "prompt=3", "'prompt' is compared twice"},
+        {"workload.prompt=1|2", "prompt=3", "'prompt' is compared twice"}}) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] {
       static_cast<void>(compare(base, {parse_dimension(first), parse_dimension(second)}, SteadyClock(), {}));
     });
@@ -88,11 +94,20 @@ TEST(Comparison, SweepsTheWorkloadsSeed) {
   EXPECT_EQ(hashes("workload.seed=1:5:5"), swept);
   const auto runs =
       compare(base, {parse_dimension("workload.seed=7|8"), parse_dimension("seed=5|6")}, SteadyClock(), {});
-  EXPECT_EQ(runs[0].spec.workload, "bimodal,requests=20,output=10-90,seed=5");
+  EXPECT_EQ(runs[0].spec.workload, "bimodal,requests=20,output=10-90,seed=7");
   EXPECT_EQ(runs[0].spec.options.setup.seed, 5U);
   const auto lengths =
       compare({{"workload", "lengths=5,9"}, {"device", "unit"}}, {parse_dimension("prompt=16|32")}, SteadyClock(), {});
   EXPECT_EQ(lengths[1].spec.workload, "lengths=5,9,prompt=32");
+}
+
+// Whichever is named first.
+TEST(Comparison, AWorkloadComesBeforeWhatChangesInIt) {
+  const std::vector<Dimension> both = {parse_dimension("requests=3|5"),
+                                       parse_dimension("workload=closed,requests=9|closed,output=7")};
+  for (const ComparedRun& run : compare({{"device", "unit"}}, both, SteadyClock(), {})) {
+    EXPECT_EQ(std::to_string(run.result.scheduler.requests_finished), run.values[0]) << run.name;
+  }
 }
 
 // checklist 111
@@ -220,6 +235,18 @@ TEST(Diagnosis, TriesWhatItAdvises) {
   EXPECT_EQ(found->trials[0].setting[0].first, "max_num_queued_reqs");
 }
 
+// Who is preempted for somebody more important lacks no memory.
+TEST(Diagnosis, PreemptionsByPriorityAreNoMemoryPressure) {
+  const char* const spec_json =
+      R"({"workload": "lognormal,requests=300,rate=40,priorities=4", "device": "gpu-8b", "max_num_seqs": 16,
+          "schedule_policy": "priority", "priority_preemption_threshold": 0})";
+  const SimSpec spec = parse_sim_spec(spec_json);
+  const SimResult result = run_simulation(spec.options, load_workload(spec), SteadyClock());
+  EXPECT_GT(result.scheduler.preemptions, 15);
+  EXPECT_EQ(result.scheduler.preemptions_for_others, result.scheduler.preemptions);
+  EXPECT_EQ(std::ranges::count(problems_of(spec_json), "memory_pressure"), 0);
+}
+
 // checklist 88: workloads made to want one thing more than any other.
 TEST(Diagnosis, NamesTheBindingLimit) {
   const auto limit_of = [](const char* json) {
@@ -237,12 +264,25 @@ TEST(Diagnosis, NamesTheBindingLimit) {
             "adapters");
   EXPECT_EQ(limit_of(R"({"workload": "poisson,rate=0.01,requests=20", "device": "pocl-135m"})"), "arrivals");
   EXPECT_EQ(limit_of(R"({"workload": "closed,requests=8,prompt=16,output=400", "device": "pocl-135m"})"), "compute");
+  // One large request keeps the blocks for a while, in which many small ones are looked at in each step; then for far
+  // longer there is one slot that two share.
+  std::string trace = R"({"timestamp": 0, "input_length": 600, "output_length": 300, "hash_ids": [0, 1]})";
+  for (int i = 1; i <= 470; ++i) {
+    const auto [time, prompt, output] = i <= 70 ? std::tuple(0, 512, 2) : std::tuple(1000, 16, 20);
+    trace += fmt::format(R"({}{{"timestamp": {}, "input_length": {}, "output_length": {}, "hash_ids": [{}]}})", '\n',
+                         time, prompt, output, i + 1);
+  }
+  const test::TempFolder folder;
+  const std::string path = folder.write("oom.jsonl", trace);
+  EXPECT_EQ(
+      limit_of(fmt::format(R"({{"trace": "{}", "device": "unit", "kv_blocks": 64, "max_num_seqs": 2}})", path).c_str()),
+      "slots");
   // No policy that ships says no: three quarters of the slots empty, somebody refused in every step.
   SimResult refusing;
   refusing.scheduler.steps = 100;
   refusing.scheduler.slot_steps = refusing.scheduler.backlog_slot_steps = 800;
   refusing.scheduler.backlog_used_slot_steps = 200;
-  refusing.scheduler.admissions[static_cast<size_t>(AdmissionResult::Policy)] = 5000;
+  refusing.scheduler.admission_steps[static_cast<size_t>(AdmissionResult::Policy)] = 100;
   EXPECT_EQ(binding_limit(refusing), "policy");
 }
 

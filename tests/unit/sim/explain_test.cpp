@@ -148,7 +148,7 @@ TEST(Explain, NamesWhatIsNotThere) {
     }
     return std::string("found");
   };
-  EXPECT_EQ(message(7, 0), "request 7 does not arrive in the trace; those from 1 to 1 do");
+  EXPECT_EQ(message(7, 0), "request 7 is not in the trace; the first is 1, the last 1");
   EXPECT_EQ(message(1, 1), "request 1 has no answer 1, allowed: 0 to 0");
 }
 

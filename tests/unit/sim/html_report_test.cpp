@@ -3,6 +3,7 @@
 // Covers: sim/timeline.cpp, sim/html_report.cpp
 #include "sim/html_report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -52,6 +53,16 @@ TEST(Timeline, LongRunsAreThinned) {
             static_cast<uint64_t>(run.timeline.stride()));
 }
 
+TEST(Timeline, TheEndOfTheRunEndsWhatStillRuns) {
+  Simulated run;
+  simulate_into(R"({"workload": "closed,requests=20,output=2000,prompt=16", "device": "unit", "max_num_seqs": 4,
+                    "time_limit_s": 1})",
+                run);
+  run.timeline.end(run.result.makespan);
+  ASSERT_EQ(run.timeline.intervals().size(), 4U);
+  for (const Timeline::Interval& interval : run.timeline.intervals()) EXPECT_EQ(interval.end, run.result.makespan);
+}
+
 TEST(Timeline, PreemptionsEndIntervals) {
   Simulated run;
   simulate_into(R"({"workload": "closed,requests=10,prompt=32,output=300", "device": "unit", "kv_blocks": 64})", run);
@@ -87,6 +98,18 @@ TEST(Timeline, StepsBeginWhereTheDeviceBegins) {
     const RequestRecord& record = run.result.requests[i / 3];
     EXPECT_EQ(run.timeline.steps()[i].begin, record.arrival + static_cast<TimeNs>(i % 3) * 1'000'000) << i;
   }
+}
+
+TEST(HtmlReport, TellsWhoWasTurnedAway) {
+  Simulated run;
+  simulate_into(R"({"workload": "closed,requests=20,output=200,prompt=16", "device": "unit", "max_num_seqs": 4,
+                    "max_num_queued_reqs": 3, "time_limit_s": 0.1})",
+                run);
+  run.timeline.end(run.result.makespan);
+  const ReportRun of{"mine", &run.result, &run.timeline};
+  const std::string html = html_report("x", std::span(&of, 1));
+  EXPECT_NE(html.find("<th>rejected<th>unfinished<th>"), std::string::npos);
+  EXPECT_NE(html.find(fmt::format("<td>mine<td>{}<td>13<td>7<td>", run.result.scheduler.steps)), std::string::npos);
 }
 
 TEST(HtmlReport, ChromeTraceIsJson) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/attended_tokens.h"
+#include "sim/replica.h"
 #include "sim/sim_spec.h"
 #include "sim/simulated_executor.h"
 
@@ -52,6 +53,52 @@ TEST(Replicas, PoolsCountWhoIsRejectedAsRejected) {
   const SimResult result = run_spec(spec);
   EXPECT_EQ(result.scheduler.requests_finished + result.rejected, 20);
   EXPECT_GE(result.rejected, 12);
+}
+
+TEST(Replicas, SaysWhichOneRejected) {
+  SimSpec spec = parse_sim_spec(
+      R"({"workload": "closed,requests=60,output=50", "device": "unit", "replicas": 3, "max_num_seqs": 2,
+          "routing": "round_robin"})");
+  spec.options.max_queued = 6;
+  std::map<int32_t, int> rejected;
+  for (const RequestRecord& record : run_spec(spec).requests) {
+    if (record.reason == FinishReason::Error) ++rejected[record.replica];
+  }
+  EXPECT_EQ(rejected, (std::map<int32_t, int>{{0, 12}, {1, 12}, {2, 12}}));
+}
+
+struct OneReplica {
+  explicit OneReplica(Stage stage)
+      : spec(parse_sim_spec(R"({"workload": "closed,requests=2,prompt=100,output=10,e2e_ms=900,ttft_ms=300",
+                                "device": "unit", "overlap": "off"})")),
+        workload(load_workload(spec)),
+        model(spec.options.device),
+        replica({.setup = resolved_setup(spec.options, workload), .overlap = false, .stage = stage}, model, workload,
+                [](const RequestRecord&) {}) {}
+  SimSpec spec;
+  Workload workload;
+  DeviceModel model;
+  Replica replica;
+};
+
+// What came over the link at 500 ms was asked for at 100 ms, and has its first token.
+TEST(Replicas, DeadlinesCountFromWhenTheClientAsked) {
+  OneReplica decode(Stage::Decode);
+  decode.replica.add(0, 500'000'000, 100'000'000);
+  const Request& request = decode.replica.scheduler().sequence(0).request;
+  EXPECT_EQ(request.arrival, 100'000'000);
+  EXPECT_EQ(request.e2e_deadline, 1'000'000'000);
+  EXPECT_EQ(request.ttft_deadline, kNoDeadline);
+}
+
+TEST(Replicas, AComputedPromptIsNoLoad) {
+  OneReplica whole(Stage::Whole);
+  whole.replica.add(0, 0, 0);
+  EXPECT_EQ(whole.replica.outstanding_tokens(), 110);
+  ASSERT_TRUE(whole.replica.step(1));  // the prompt and the first token
+  EXPECT_EQ(whole.replica.outstanding_tokens(), 9);
+  while (!whole.replica.idle()) (void)whole.replica.step(kNoDeadline);
+  EXPECT_EQ(whole.replica.outstanding_tokens(), 0);
 }
 
 // One by one, each through both pools: every replica of each pool gets each second one.

@@ -17,6 +17,7 @@ constexpr TimeNs kNsOfASecond = 1'000'000'000;
 struct Times {
   uint32_t tenant;
   TimeNs arrival, started, first_token, end;
+  bool rejected = false;  // at the end
 };
 
 ServiceFairness fairness_of(std::initializer_list<Times> all, int32_t prompt_tokens, int32_t output_tokens,
@@ -27,12 +28,12 @@ ServiceFairness fairness_of(std::initializer_list<Times> all, int32_t prompt_tok
     const ContentSegment prompt[] = {{1, 0, prompt_tokens}};
     records.push_back({.request = static_cast<int32_t>(workload.requests.size()),
                        .arrival = times.arrival * kNsOfASecond,
-                       .first_scheduled = times.started * kNsOfASecond,
-                       .first_token = times.first_token * kNsOfASecond,
+                       .first_scheduled = times.rejected ? kNotYet : times.started * kNsOfASecond,
+                       .first_token = times.rejected ? kNotYet : times.first_token * kNsOfASecond,
                        .end = times.end * kNsOfASecond,
                        .cached_tokens = prompt_tokens / 2,
                        .output_tokens = output_tokens,
-                       .reason = FinishReason::Length});
+                       .reason = times.rejected ? FinishReason::Error : FinishReason::Length});
     workload.add({.output_tokens = output_tokens, .tenant = times.tenant}, prompt);
   }
   return service_fairness(records, workload, prompts);
@@ -46,6 +47,13 @@ TEST(ServiceFairness, OneAfterTheOther) {
       fairness_of({{0, 0, 0, 1, 3}, {0, 0, 3, 4, 6}, {1, 0, 6, 7, 9}, {1, 0, 9, 10, 12}}, 10, 5);
   EXPECT_DOUBLE_EQ(unfair.backlogged_s, 3.0);
   EXPECT_DOUBLE_EQ(unfair.gap_max_tokens, 20.0);  // the first one started before both were seen to wait
+  EXPECT_DOUBLE_EQ(unfair.index, 0.5);
+}
+
+// Tenant 1 is turned away at 6: until 3 both wait, and tenant 0 gets all.
+TEST(ServiceFairness, WhoIsTurnedAwayHasWaited) {
+  const ServiceFairness unfair = fairness_of({{0, 0, 0, 1, 3}, {0, 0, 3, 4, 6}, {1, 0, 0, 0, 6, true}}, 10, 5);
+  EXPECT_DOUBLE_EQ(unfair.backlogged_s, 3.0);
   EXPECT_DOUBLE_EQ(unfair.index, 0.5);
 }
 

@@ -38,6 +38,16 @@ TEST(Tuning, BreaksTiesByTtft) {
   EXPECT_LE(result.best.ttft_p95_ms, other.ttft.p95);
 }
 
+// Fewer slots and a queue of one keep the first token's goal for who is left.
+TEST(Tuning, TurningRequestsAwayMeetsNoGoal) {
+  const TuneResult result = tune_limits({{"workload", "lognormal,rate=3,requests=100"}, {"max_num_queued_reqs", 1}},
+                                        {.ttft_p95_ms = 1000}, SteadyClock(), {});
+  ASSERT_EQ(result.tried.front().turned_away, 0);
+  EXPECT_EQ(result.best.turned_away, 0);
+  EXPECT_TRUE(std::ranges::any_of(
+      result.tried, [](const TuneStep& step) { return step.turned_away > 0 && step.ttft_p95_ms <= 1000; }));
+}
+
 TEST(Tuning, RefusesGoalsThatAreNone) {
   const auto tune = [](const TuneGoal& goal) {
     static_cast<void>(tune_limits({{"workload", "closed,requests=10"}}, goal, SteadyClock(), {}));

@@ -21,16 +21,11 @@ Watchdog::~Watchdog() = default;
 
 void Watchdog::check() {
   const TimeNs begun = begun_.load(std::memory_order_acquire);
-  if (begun == kIdle || hung()) return;
+  if (begun == kIdle || begun == late_.load(std::memory_order_relaxed)) return;
   const TimeNs passed = clock_.now() - begun;
   if (passed <= timeout_) return;
-  hung_.store(true, std::memory_order_release);
-  // It may have come back in the meantime.
-  if (begun_.load(std::memory_order_acquire) != begun) {
-    hung_.store(false, std::memory_order_release);
-    return;
-  }
-  report_(passed);
+  late_.store(begun, std::memory_order_release);
+  if (hung()) report_(passed);  // else it has come back in the meantime
 }
 
 }  // namespace inflight

@@ -30,15 +30,15 @@ class Watchdog {
     }
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
-    ~Step() {
-      watchdog_.begun_.store(kIdle, std::memory_order_release);
-      watchdog_.hung_.store(false, std::memory_order_release);
-    }
+    ~Step() { watchdog_.begun_.store(kIdle, std::memory_order_release); }
 
    private:
     Watchdog& watchdog_;
   };
-  [[nodiscard]] bool hung() const { return hung_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool hung() const {
+    const TimeNs late = late_.load(std::memory_order_acquire);
+    return late != kIdle && late == begun_.load(std::memory_order_acquire);
+  }
   // What the watchdog's thread does every quarter of the timeout.
   void check();
 
@@ -47,8 +47,10 @@ class Watchdog {
   const TimeNs timeout_;
   const Clock& clock_;
   std::function<void(TimeNs)> report_;
-  std::atomic<TimeNs> begun_ = kIdle;
-  std::atomic<bool> hung_ = false;
+  std::atomic<TimeNs> begun_ = kIdle;  // the step under way
+  // The last step that was too late, by when it began; written by check() alone. That it hangs is no flag of its own,
+  // which two threads would set and take back.
+  std::atomic<TimeNs> late_ = kIdle;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: it uses everything above

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -98,6 +100,50 @@ TEST(Watchdog, AStepThatFailedDoesNotHang) {
   watchdog.check();
   EXPECT_FALSE(watchdog.hung());
   EXPECT_EQ(reports, 0);
+}
+
+// A thousand seconds pass from one reading to the next.
+class FastClock final : public Clock {
+ public:
+  TimeNs now() const override { return now_.fetch_add(1'000'000'000'000); }
+
+ private:
+  mutable std::atomic<TimeNs> now_ = 0;
+};
+
+// A step that is found late just as it comes back leaves no engine that rests and is called hung.
+TEST(Watchdog, AStepThatComesBackWhileItIsFoundLateDoesNotHang) {
+  constexpr int kRounds = 100'000;
+  const FastClock clock;
+  Watchdog watchdog(100'000'000'000, clock, [](TimeNs) {});  // whose own thread first looks when this is over
+  std::atomic<int> begun = 0, checked = 0;
+  std::atomic<bool> over = false;
+  // Both at once, on two processors, while the machine has these.
+  const auto reach = [&over](const std::atomic<int>& count, int round) {
+    for (int turn = 0; count != round && !over; ++turn) {
+      if (turn > 10'000) std::this_thread::yield();
+    }
+  };
+  std::jthread checker([&] {
+    for (int round = 1; !over; ++round) {
+      reach(begun, round);
+      watchdog.check();
+      checked = round;
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  int hung = 0;
+  for (int round = 1; round <= kRounds && std::chrono::steady_clock::now() < end; ++round) {
+    {
+      const Watchdog::Step step(watchdog);
+      begun = round;
+      for (int turn = 0; turn < round % 150; ++turn) static_cast<void>(over.load());
+    }
+    reach(checked, round);
+    hung += watchdog.hung() ? 1 : 0;
+  }
+  over = true;
+  EXPECT_EQ(hung, 0);
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ struct HostPart {
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
 // through one for each running sequence: kept small.
-// LIFETIME: the spans point into the scheduler's sequences and are valid until its next plan() or commit().
+// LIFETIME: the spans and pointers lead into the scheduler's sequences. With logits_wanted they are valid until the
+// step has been read, after which the scheduler makes its next plan; a commit() of the step before may come first and
+// append tokens, which moves none (Sequence::tokens). Else they are valid until Executor::submit() returns.
 struct BatchEntry {
   SequenceId sequence{};
   int32_t row = 0;                    // place of the sequence's state on the device, in [0, max_num_seqs)

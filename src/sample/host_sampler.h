@@ -54,8 +54,8 @@ class HostSampler final : public Executor {
   };
   std::unordered_map<uint64_t, Pool> pools_;
   std::deque<std::vector<float>> pooled_;  // what result_ points into
-  // Of each step in flight: the entries that want logits or hidden states. Their spans are valid until the step is
-  // read, see above.
+  // Of each step in flight: the entries that want logits or hidden states. What those of the former lead to is valid
+  // until the step is read (core/batch_plan.h); of the latter only numbers are used.
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;
   size_t first_ = 0, count_ = 0;
   StepResult result_;

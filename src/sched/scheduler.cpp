@@ -393,6 +393,7 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
 // True: the sequence has ended with it.
 [[gnu::always_inline]] inline bool Scheduler::append_token(Sequence& sequence, const SampledToken& sampled,
                                                            TimeNs now) {
+  INFLIGHT_CHECK(sequence.tokens.size() < sequence.tokens.capacity());  // or entries of steps in flight lose theirs
   sequence.tokens.push_back(sampled.token);
   record(EventType::Tokens, sequence, now, 0, 1);
   sequence.last_token_time = now;

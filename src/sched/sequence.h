@@ -41,6 +41,8 @@ inline constexpr TimeNs kNotYet = -1;
 
 struct alignas(64) Sequence {
   // What every step reads and writes of a decoding sequence comes first: two cache lines.
+  // They have room for token_limit tokens from the start and never move: a step in flight whose tokens the host draws
+  // is still read from here when the step before it is committed.
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
   SequenceId id{};

@@ -228,7 +228,7 @@ void Engine::pause(PauseMode mode) {
 bool Engine::drain(std::optional<std::chrono::milliseconds> timeout) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  const auto drained = [this] { return sequence_count_ == 0; };
+  const auto drained = [this] { return sequence_count_ == 0 && !ends_on_their_way_; };
   const auto told = [&] { return drained() || watchdog_.hung(); };
   if (options_.host_driven) return drained();
   if (!timeout) {

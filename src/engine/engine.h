@@ -215,6 +215,7 @@ class Engine {
   void pause_or_go_on();
   void end_expired();
   void deliver();
+  void give_back(int32_t sequences);
   void end_client(const FinishedOutput& finished, TimeNs now);
   void observe_step();
   [[nodiscard]] std::optional<TimeNs> wake_time() const;
@@ -277,11 +278,12 @@ class Engine {
   std::condition_variable wake_;
   std::vector<Command> inbox_;
   uint64_t next_request_ = 1;
-  int32_t sequence_count_ = 0;   // in the inbox and in the scheduler
-  int32_t inbox_sequences_ = 0;  // submitted since the last step's stats
+  int32_t sequence_count_ = 0;      // in the inbox and in the scheduler
+  bool ends_on_their_way_ = false;  // of sequences that it counts no more: their streams may not have them yet
+  int32_t inbox_sequences_ = 0;     // submitted since the last step's stats
   int64_t inbox_tokens_ = 0;
   PauseMode wanted_pause_ = PauseMode::None, pause_ = PauseMode::None;
-  std::condition_variable changed_;  // pause_ or sequence_count_ or failure_
+  std::condition_variable changed_;  // pause_ or failure_ or what drain() waits for
   bool draining_ = false;
   std::array<int64_t, kRejectReasonCount> rejections_{};
   bool stopping_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -40,11 +41,11 @@ bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish
   const int32_t count = found->second.request.sampling.choice_count();
   departures_.add(clock_.now(), count);
   metrics_.count_ended(finish.reason, count);
-  stream->push_finish_to_all(finish);
   compiling_.erase(found);
-  stream->release();
   (finish.reason == FinishReason::Error ? failed_compiling_ : aborted_compiling_) += count;
-  ended_sequences_ += count;
+  give_back(count);
+  stream->push_finish_to_all(finish);
+  stream->release();
   return true;
 }
 
@@ -154,10 +155,17 @@ void Engine::deliver() {
   for (EmbeddingOutput& embedding : output.embeddings) {
     clients_[static_cast<size_t>(embedding.slot)].stream->set_embedding(std::move(embedding.values));
   }
+  give_back(static_cast<int32_t>(output.finished.size()));
   for (const FinishedOutput& finished : output.finished) end_client(finished, now);
-  ended_sequences_ += static_cast<int32_t>(output.finished.size());
   if (!output.preempted.empty()) warn_of_preemptions(now);
   output.clear();
+}
+
+// The places of so many sequences that have ended, before anybody is told of it: who then submits anew has a place.
+void Engine::give_back(int32_t sequences) {
+  if (sequences == 0) return;
+  ended_sequences_ += sequences;
+  publish_stats();
 }
 
 namespace {
@@ -341,17 +349,20 @@ void Engine::publish_stats() {
   stats_.scheduler.requests_added += compiling + aborted_compiling_ + failed_compiling_;
   stats_.scheduler.requests_aborted += aborted_compiling_;
   stats_.scheduler.requests_failed += failed_compiling_;
+  ends_on_their_way_ = ended_sequences_ > 0;
   sequence_count_ -= std::exchange(ended_sequences_, 0);  // here: who waits for the last one finds it in the stats
-  if (sequence_count_ == 0) changed_.notify_all();
-  // What came since take_commands() is still in the inbox.
+  if (sequence_count_ == 0 && !ends_on_their_way_) changed_.notify_all();
+  // What the scheduler has not seen: commands in the middle of take_commands(), and what came since.
   inbox_sequences_ = 0;
   inbox_tokens_ = 0;
-  for (const Command& command : inbox_) {
+  const auto count = [this](const Command& command) {
     if (const auto* submitted = std::get_if<SubmitCommand>(&command)) {
       inbox_sequences_ += submitted->request.sampling.choice_count();
       inbox_tokens_ += static_cast<int64_t>(submitted->request.prompt.size());
     }
-  }
+  };
+  std::ranges::for_each(std::span(commands_).subspan(executing_), count);
+  std::ranges::for_each(inbox_, count);
 }
 
 std::optional<TimeNs> Engine::wake_time() const {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: whatever goes wrong between two steps, nobody waits for ever: every stream ends with the reason; and what a
-// token filter throws ends its own request only. Method: a clock that throws at its k-th reading, for every k of a
-// round; filters that throw in one function.
+// token filter throws ends its own request only. An end gives its place back before it can be read. Method: a clock
+// that throws at its k-th reading, for every k of a round; filters that throw in one function; a client that is told of
+// an end submits while the engine tells it.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "support/engine_world.h"
@@ -175,6 +180,60 @@ TEST(EngineLoop, WhatAFilterThrowsEndsItsOwnRequestOnly) {
       EXPECT_EQ(world.engine->stats().blocks_referenced, 0);
     }
   }
+}
+
+// A client that submits its next request, from another thread, the moment that it can learn of an end.
+class Resubmitter {
+ public:
+  Resubmitter(Engine& engine, FilterSource filter) : engine_(engine), filter_(std::move(filter)) { submit(); }
+  ~Resubmitter() {
+    for (OutputStream* const stream : streams_) read_answer(stream);
+  }
+  [[nodiscard]] size_t count() const { return streams_.size(); }
+
+ private:
+  void submit() {
+    SubmitOptions request{.prompt = {1, 2, 3}};
+    request.sampling.max_tokens = 1;
+    streams_.push_back(engine_.submit(request, filter_));
+    streams_.back()->set_notify(
+        [](void* self) {
+          std::jthread([self] {
+            auto& client = *static_cast<Resubmitter*>(self);
+            if (client.count() == 10) return;
+            EXPECT_NO_THROW(client.submit());
+          });
+        },
+        this);
+  }
+
+  Engine& engine_;
+  FilterSource filter_;
+  std::vector<OutputStream*> streams_;
+};
+
+TEST(EngineLoop, WhoCanLearnOfAnEndMaySubmitInItsPlace) {
+  const auto serve = [](EngineOptions options, size_t clients, const FilterSource& filter = {}) {
+    options.setup.config.max_num_seqs = 1;
+    for (const bool overlap : {true, false}) {
+      options.overlap = overlap;
+      EngineWorld world(EngineWorld::host_driven(options));
+      std::vector<std::unique_ptr<Resubmitter>> all;
+      while (all.size() < clients) all.push_back(std::make_unique<Resubmitter>(*world.engine, filter));
+      for (int run = 0; run < 10; ++run) world.run();  // it ends where all that came was refused by its grammar
+      for (const auto& client : all) EXPECT_EQ(client->count(), 10U);
+      EXPECT_TRUE(world.engine->drain());
+    }
+  };
+  EngineOptions requests = engine_options(), queued = requests, tokens = requests;
+  requests.setup.config.max_requests = 1;
+  queued.service.queue.max_num_queued_reqs = 1;
+  tokens.service.queue.max_num_queued_tokens = 4;
+  serve(requests, 1);
+  serve(queued, 2);
+  serve(tokens, 1);
+  serve(requests, 1,
+        [](const std::stop_token&) -> std::unique_ptr<TokenFilter> { throw std::runtime_error("no grammar"); });
 }
 
 // The command fails when its request's first choice is in the scheduler and its second is not yet known to the engine.

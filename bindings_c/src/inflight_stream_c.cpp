@@ -2,6 +2,7 @@
 // inflight.h: submitting requests and reading their answers.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include "base/quote.h"
 #include "guard.h"
@@ -216,12 +217,12 @@ void inflight_stream_cancel(inflight_stream_t* stream) {
 }
 
 void inflight_stream_destroy(inflight_stream_t* stream) {
+  if (stream == nullptr) return;
+  inflight_stream_cancel(stream);  // may fail for want of memory: then the request runs on to its end
   static_cast<void>(guard([&] {
-    if (stream == nullptr) return INFLIGHT_OK;
-    stream->engine.cancel(stream->request);
+    const std::unique_ptr<inflight_stream> freed(stream);
     stream->output->set_notify(nullptr, nullptr);
     stream->output->release();
-    delete stream;
     return INFLIGHT_OK;
   }));
 }

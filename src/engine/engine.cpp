@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -174,24 +175,30 @@ OutputStream* Engine::submit(SubmitOptions options, FilterSource filter, Adapter
   }
   command.request.has_token_filter = command.filter_source != nullptr;
   command.request.filter_sleeps = options.filter_sleeps;
-  OutputStream* stream = nullptr;
+  const auto release_for_both = [](OutputStream* made) {
+    made->release();
+    made->release();
+  };
+  std::unique_ptr<OutputStream, decltype(release_for_both)> stream(nullptr, release_for_both);
   {
     const std::scoped_lock lock(mutex_);
     throw_if_failed();
     arrivals_.add(command.request.arrival, command.request.sampling.choice_count());
     check_queue_for(command.request);
     const SamplingParams& sampling = command.request.sampling;
-    sequence_count_ += sampling.choice_count();
-    inbox_sequences_ += sampling.choice_count();
-    inbox_tokens_ += static_cast<int64_t>(command.request.prompt.size());
-    command.request.id = static_cast<RequestId>(next_request_++);
-    stream = new OutputStream(command.request.id, static_cast<int32_t>(command.request.prompt.size()), sampling.n,
-                              sampling.best_of, std::move(options.ends));
-    command.stream = stream;
-    inbox_.emplace_back(std::move(command));
+    const int32_t sequences = sampling.choice_count();
+    const auto tokens = static_cast<int32_t>(command.request.prompt.size());
+    command.request.id = static_cast<RequestId>(next_request_);
+    stream.reset(new OutputStream(command.request.id, tokens, sampling.n, sampling.best_of, std::move(options.ends)));
+    command.stream = stream.get();
+    inbox_.emplace_back(std::move(command));  // the last that may throw: what has been refused is not counted
+    ++next_request_;
+    sequence_count_ += sequences;
+    inbox_sequences_ += sequences;
+    inbox_tokens_ += tokens;
   }
   wake_.notify_all();
-  return stream;
+  return stream.release();
 }
 
 void Engine::throw_if_failed() const {

@@ -29,14 +29,15 @@ std::string_view StopMatcher::push(std::string_view piece, bool may_end) {
   held_ += piece;
   // The stop string that is complete first; of those that end together, the one that begins first.
   size_t best_end = std::string::npos, best_begin = 0;
-  for (const std::string& stop : stops_) {
+  for (size_t i = 0; i < stops_.size(); ++i) {
+    const std::string& stop = stops_[i];
     const size_t begin = may_end ? held_.find(stop, passed + 1 - std::min(passed + 1, stop.size())) : std::string::npos;
     if (begin == std::string::npos) continue;
     const size_t end = begin + stop.size();
     if (end > best_end || (end == best_end && begin >= best_begin)) continue;
     best_end = end;
     best_begin = begin;
-    matched_ = &stop;
+    matched_ = i;
   }
   if (stopped()) {
     shown_ = held_.substr(0, include_ ? best_end : best_begin);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,14 +29,14 @@ class StopMatcher {
   std::string_view flush();
 
   [[nodiscard]] bool includes_stop() const { return include_; }
-  [[nodiscard]] bool stopped() const { return matched_ != nullptr; }
+  [[nodiscard]] bool stopped() const { return matched_.has_value(); }
   // Which one it was.  REQUIRES: stopped().
-  [[nodiscard]] const std::string& matched() const { return *matched_; }
+  [[nodiscard]] const std::string& matched() const { return stops_[*matched_]; }
 
  private:
   std::vector<std::string> stops_;
   bool include_;
-  const std::string* matched_ = nullptr;
+  std::optional<size_t> matched_;  // of stops_
   std::string held_, shown_;
 };
 

@@ -24,6 +24,14 @@ TEST(StopMatcher, HoldBackOnlyWhatMayBecomeOne) {
   EXPECT_EQ(stops.flush(), "");
 }
 
+TEST(StopMatcher, ACopyHasItsOwnStrings) {
+  StopMatcher stops({"END"}, false);
+  stops.push("END");
+  const StopMatcher copy = stops;
+  EXPECT_EQ(copy.matched(), "END");
+  EXPECT_NE(&copy.matched(), &stops.matched());
+}
+
 TEST(StopMatcher, GiveTheRestWhenTheAnswerEndsByItself) {
   StopMatcher stops({"stop"}, false);
   EXPECT_EQ(stops.push("sto"), "");

@@ -162,7 +162,11 @@ class HttpServer::Core final : public ConnectionHost {
   void close_exchange(uint64_t exchange, bool client_gone) override {
     exchanges_.erase(exchange);
     if (client_gone) ++stats_.clients_gone;
+    std::vector<Task> unwanted;  // freed behind the lock, as by work_while_any()
     const std::scoped_lock lock(waiting_mutex_);
+    for (Waiting& waiting : waiting_) {
+      if (waiting.exchange == exchange) unwanted.push_back(std::move(waiting.task));
+    }
     std::erase_if(waiting_, [exchange](const Waiting& waiting) { return waiting.exchange == exchange; });
   }
   void handle(Exchange& exchange, HttpRequest request) override { handler_(exchange, std::move(request)); }

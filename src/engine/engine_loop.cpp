@@ -338,6 +338,8 @@ void Engine::publish_stats() {
             .blocks_total = pool.block_count(),
             .evicted_blocks = blocks_.evicted_total(),
             .policy_strikes = policies_.strike_count(),
+            .schedule_active = policies_.schedule().instance().active(),
+            .eviction_active = policies_.eviction().instance().active(),
             .times = loop_.times(),
             .engine_times = times_,
             .new_token_ratio = scheduler_.new_token_ratio(),

@@ -63,6 +63,7 @@ struct EngineStats {
   int32_t blocks_free = 0, blocks_stored = 0, blocks_referenced = 0, blocks_total = 0;
   int64_t evicted_blocks = 0;
   int64_t policy_strikes = 0;
+  bool schedule_active = false, eviction_active = false;  // the policy in force decides, it was not taken out
   bool failed = false;
   bool paused = false;
   bool draining = false;

@@ -136,6 +136,9 @@ void write_engine(PrometheusText& out, const EngineStats& stats) {
   gauge("engine_draining", "1 while no request is taken in any more.", stats.draining ? 1 : 0);
   out.counter("policy_strikes_total", "Wrong or late answers of loaded policies.");
   out.sample(static_cast<double>(stats.policy_strikes));
+  out.gauge("policy_active", "1 while the policy in force decides, 0 after it was taken out: a built-in goes on.");
+  out.sample(stats.schedule_active ? 1 : 0, {{"kind", "schedule"}});
+  out.sample(stats.eviction_active ? 1 : 0, {{"kind", "eviction"}});
 }
 
 }  // namespace

@@ -98,6 +98,8 @@ TEST(Metrics, LatenciesAreThoseOfTheSteps) {
   EXPECT_EQ(value("vllm:iteration_tokens_total_count"), 7);
   EXPECT_EQ(value("vllm:iteration_tokens_total_sum"), 104);
   EXPECT_EQ(value("vllm:request_success_total{finished_reason=length}"), 1);
+  EXPECT_EQ(value("vllm:policy_active{kind=schedule}"), 1);
+  EXPECT_EQ(value("vllm:policy_active{kind=eviction}"), 1);
   // checklist 115: the stages are the engine's whole life.
   double stages = 0;
   for (const char* stage : {"commands", "plan", "submit", "wait", "commit", "deliver", "idle"}) {

@@ -71,6 +71,9 @@ TEST_P(HostileEngine, AnswersEverybodyAndNamesTheFault) {
     serve_clients(*world.engine);
     EXPECT_TRUE(world.engine->drain());
     strikes = world.engine->stats().policy_strikes;
+    const std::string metrics = world.engine->metrics_text();
+    EXPECT_NE(metrics.find("inflight_policy_active{kind=\"schedule\"} 0\n"), std::string::npos);
+    EXPECT_NE(metrics.find("inflight_policy_active{kind=\"eviction\"} 1\n"), std::string::npos);
     EXPECT_TRUE(world.engine->healthy());
     EXPECT_EQ(world.engine->stats().scheduler.requests_finished, 48);
     EXPECT_EQ(world.engine->stats().blocks_referenced, 0);

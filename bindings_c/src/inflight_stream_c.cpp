@@ -81,12 +81,15 @@ inflight_stream_event_t event_of(inflight_stream& stream) {
   event.prompt_token_count = batch.prompt_token_count;
   event.cached_token_count = batch.cached_token_count;
   event.output_token_count = batch.output_token_count;
-  event.preemption_count = batch.preemption_count;
-  event.draft_token_count = batch.draft_token_count;
-  event.accepted_token_count = batch.accepted_token_count;
-  event.first_scheduled_s = batch.times.first_scheduled_s;
-  event.first_token_s = batch.times.first_token_s;
-  event.last_token_s = batch.times.last_token_s;
+  if (batch.finish != inflight::FinishReason::None) {
+    const inflight::ChoiceProgress& progress = batch.progress;
+    event.preemption_count = progress.preemption_count;
+    event.draft_token_count = progress.draft_token_count;
+    event.accepted_token_count = progress.accepted_token_count;
+    event.first_scheduled_s = progress.times.first_scheduled_s;
+    event.first_token_s = progress.times.first_token_s;
+    event.last_token_s = progress.times.last_token_s;
+  }
   event.index = batch.index;
   const inflight::StopMatcher& stop = stream.answers[static_cast<size_t>(batch.index)].stop;
   event.stop_text = stop.stopped() ? stop.matched().c_str() : nullptr;

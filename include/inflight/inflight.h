@@ -511,7 +511,8 @@ typedef struct inflight_stream_event {
   const char* error;        /* set with INFLIGHT_FINISH_ERROR, and with INFLIGHT_FINISH_ABORT where the engine ended the
                                request (its time ran out); else NULL                                             */
   int32_t prompt_token_count, cached_token_count, output_token_count; /* totals so far                           */
-  int32_t preemption_count;     /* with a finish_reason, but 0 where one of `stop` was found while it still ran  */
+  int32_t preemption_count;     /* with a finish_reason; where one of `stop` ended the answer while it still ran, this,
+                                   the guesses and the times are as of the last token that had come by then      */
   int32_t index;                                /* which answer, 0..n-1                                              */
   int32_t top_count;                            /* of the lists below: the larger of logprobs and prompt_logprobs, or 0 */
   const inflight_token_logprob_t* top_logprobs; /* [token_count][top_count], most likely first; NULL = not asked for */
@@ -526,7 +527,7 @@ typedef struct inflight_stream_event {
   const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
                              length not normalised; else NULL */
   size_t embedding_size;
-  int32_t draft_token_count;    /* likewise: tokens that were guessed (speculative_config)                       */
+  int32_t draft_token_count;    /* with a finish_reason: tokens that were guessed (speculative_config)           */
   int32_t accepted_token_count; /* likewise: of these, what was drawn                                            */
   double first_scheduled_s;     /* likewise: seconds from submit to the first step with a token of it; 0 = none  */
   double first_token_s;         /* likewise: to the first output token, by the engine's clock; 0 = none          */

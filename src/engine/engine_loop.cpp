@@ -123,6 +123,22 @@ void Engine::take_commands() {
   executing_ = 0;
 }
 
+namespace {
+
+ChoiceProgress progress_of(const Sequence& sequence) {
+  const auto since_arrival = [&sequence](TimeNs time) {
+    return time == kNotYet ? 0.0 : static_cast<double>(time - sequence.request.arrival) * 1e-9;
+  };
+  return {.preemption_count = sequence.preemption_count,
+          .draft_token_count = sequence.draft_token_count,
+          .accepted_token_count = sequence.accepted_token_count,
+          .times = {.first_scheduled_s = since_arrival(sequence.first_scheduled_time),
+                    .first_token_s = since_arrival(sequence.first_token_time),
+                    .last_token_s = since_arrival(sequence.last_token_time)}};
+}
+
+}  // namespace
+
 void Engine::deliver() {
   SchedulerOutput& output = scheduler_.output();
   const TimeNs now = clock_.now();
@@ -145,8 +161,9 @@ void Engine::deliver() {
       watch_.on_next_token(sequence.last_token_time - client.last_token_time);
     }
     client.last_token_time = sequence.last_token_time;
-    const bool goes_on = client.stream->push_token(client.choice, token.token, token.logprob,
-                                                   top(token.top_first, token.top_count), token.ends);
+    const bool goes_on =
+        client.stream->push_token(client.choice, token.token, token.logprob, top(token.top_first, token.top_count),
+                                  token.ends, progress_of(sequence));
     if (!goes_on) stop(sequence.request.id, client.choice);
   }
   for (const PreemptedOutput& victim : output.preempted) {
@@ -168,19 +185,6 @@ void Engine::give_back(int32_t sequences) {
   publish_stats();
 }
 
-namespace {
-
-ChoiceTimes times_of(const Sequence& sequence) {
-  const auto since_arrival = [&sequence](TimeNs time) {
-    return time == kNotYet ? 0.0 : static_cast<double>(time - sequence.request.arrival) * 1e-9;
-  };
-  return {.first_scheduled_s = since_arrival(sequence.first_scheduled_time),
-          .first_token_s = since_arrival(sequence.first_token_time),
-          .last_token_s = since_arrival(sequence.last_token_time)};
-}
-
-}  // namespace
-
 void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   Client& client = clients_[static_cast<size_t>(finished.slot)];
   const Sequence& sequence = scheduler_.sequence(finished.slot);
@@ -189,10 +193,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   departures_.add(now, 1);
   OutputStream::Finish finish{
       .reason = finished.reason,
-      .preemption_count = sequence.preemption_count,
-      .draft_token_count = sequence.draft_token_count,
-      .accepted_token_count = sequence.accepted_token_count,
-      .times = times_of(sequence),
+      .progress = progress_of(sequence),
       .error = finished.reason == FinishReason::Abort ? abort_note_ : to_string(finished.cause)};
   if (finished.cause == FinishCause::FilterFailed) finish.error_code = ErrorCode::InvalidArgument;
   if (finished.cause == FinishCause::RejectedByPolicy) finish.error_code = ErrorCode::Rejected;

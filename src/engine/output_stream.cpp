@@ -22,7 +22,7 @@ void OutputStream::release() {
 }
 
 bool OutputStream::push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top,
-                              bool ends) {
+                              bool ends, const ChoiceProgress& progress) {
   bool goes_on = true;
   {
     const std::scoped_lock lock(mutex_);
@@ -36,6 +36,7 @@ bool OutputStream::push_token(int32_t choice, TokenId token, float logprob, std:
     to.ended_by_rule = !ends && ends_ && ends_(choice, token);
     to.ending = ends || to.ended_by_rule;
     ++to.pending.output_token_count;
+    to.pending.progress = progress;
     goes_on = !to.ended_by_rule;
     tell(had_news);
   }
@@ -94,10 +95,7 @@ void OutputStream::finish_choice(Choice& choice, const Finish& finish) {
   pending.error = finish.error;
   pending.error_code = finish.error_code;
   pending.stop_token = choice.ended_by_rule ? std::nullopt : finish.stop_token;
-  pending.preemption_count = finish.preemption_count;
-  pending.draft_token_count = finish.draft_token_count;
-  pending.accepted_token_count = finish.accepted_token_count;
-  pending.times = finish.times;
+  pending.progress = finish.progress;
   pending.finish = choice.ended_by_rule ? FinishReason::Stop : finish.reason;
   choice.ending = false;
   if (--unfinished_ == 0 && choices_.size() > static_cast<size_t>(n_)) keep_the_best();
@@ -181,10 +179,7 @@ OutputStream::Next OutputStream::next(std::optional<std::chrono::milliseconds> t
   batch.prompt_token_count = pending.prompt_token_count;
   batch.cached_token_count = pending.cached_token_count;
   batch.output_token_count = pending.output_token_count;
-  batch.preemption_count = pending.preemption_count;
-  batch.draft_token_count = pending.draft_token_count;
-  batch.accepted_token_count = pending.accepted_token_count;
-  batch.times = pending.times;
+  batch.progress = pending.progress;
   choice->told_end = batch.finish != FinishReason::None;
   return Next::Ready;
 }

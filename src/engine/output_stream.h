@@ -33,6 +33,13 @@ struct ChoiceTimes {
   double first_scheduled_s = 0.0, first_token_s = 0.0, last_token_s = 0.0;
 };
 
+// What has become of a choice so far, besides its tokens.
+struct ChoiceProgress {
+  int32_t preemption_count = 0;
+  int32_t draft_token_count = 0, accepted_token_count = 0;  // guessed (speculative decoding); of these what was drawn
+  ChoiceTimes times = {};
+};
+
 // What arrived of one choice since the last call of next() that told of it, and totals so far.
 struct StreamBatch {
   int32_t index = 0;  // which answer, 0..n-1
@@ -48,10 +55,7 @@ struct StreamBatch {
   int32_t prompt_token_count = 0;
   int32_t cached_token_count = 0;  // of the prompt, found stored
   int32_t output_token_count = 0;
-  int32_t preemption_count = 0;
-  // With the finish: tokens that were guessed (speculative decoding), and of these what was drawn.
-  int32_t draft_token_count = 0, accepted_token_count = 0;
-  ChoiceTimes times;  // with the finish
+  ChoiceProgress progress;
 };
 
 // Told of a choice's tokens in their order, but for one that ends it anyway. True: it ends with this one, by
@@ -72,9 +76,10 @@ class OutputStream {
 
   [[nodiscard]] RequestId request() const { return request_; }
 
-  // ends: push_finish() follows, and the token is given out together with it.
+  // progress: with this token.   ends: push_finish() follows, and the token is given out together with it.
   // False: the choice has ended by its EndRule, with this token or before; what comes behind that one is dropped.
-  bool push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false);
+  bool push_token(int32_t choice, TokenId token, float logprob, std::span<const TokenLogprob> top, bool ends = false,
+                  const ChoiceProgress& progress = {});
   void push_prompt_logprob(float logprob, std::span<const TokenLogprob> top);
   // Given out together with the finish that follows.
   void set_embedding(std::vector<float> values);
@@ -82,9 +87,7 @@ class OutputStream {
   struct Finish {
     FinishReason reason = FinishReason::None;
     std::optional<TokenId> stop_token = {};
-    int32_t preemption_count = 0;
-    int32_t draft_token_count = 0, accepted_token_count = 0;
-    ChoiceTimes times = {};
+    ChoiceProgress progress = {};
     std::string error = {};
     ErrorCode error_code = ErrorCode::EngineFailed;
   };

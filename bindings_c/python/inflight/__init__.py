@@ -191,7 +191,7 @@ class Output:
     output_token_count: int
     prompt_logprobs: list[float]  # of the second, third, ... prompt token
     embedding: typing.Optional[list[float]] = None  # with the option pooling
-    preemption_count: int = 0  # these with a finish_reason, but 0 where one of `stop` was found while it still ran
+    preemption_count: int = 0  # these with a finish_reason; where one of `stop` ended it, as of the last token by then
     draft_token_count: int = 0  # tokens that were guessed (speculative_config)
     accepted_token_count: int = 0  # of these, what was drawn
     first_scheduled_s: float = 0.0  # seconds from submit to the first step, by the engine's clock; 0: none

@@ -75,6 +75,29 @@ TEST_F(StopStrings, WaitForMinTokens) {
   EXPECT_LT(stopped, request.max_tokens);
 }
 
+// The engine learns of the end later than the reader does.
+TEST_F(StopStrings, TheEventWithTheEndHasItsTimes) {
+  inflight_request_params_t request = INFLIGHT_REQUEST_PARAMS_INIT;
+  request.prompt = "Once upon a time";
+  request.max_tokens = 40;
+  request.ignore_eos = 1;
+  const char* const stops[] = {"e"};
+  request.stop = stops;
+  request.stop_count = 1;
+  request.min_tokens = 2;
+  inflight_stream_t* stream = nullptr;
+  ASSERT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_OK) << inflight_last_error();
+  inflight_stream_event_t event = INFLIGHT_STREAM_EVENT_INIT;
+  while (inflight_stream_next(stream, -1, &event) == INFLIGHT_OK && event.finish_reason == INFLIGHT_FINISH_NONE) {
+    EXPECT_EQ(event.last_token_s, 0.0);
+  }
+  EXPECT_STREQ(event.stop_text, "e");
+  EXPECT_GT(event.first_scheduled_s, 0.0);
+  EXPECT_GT(event.first_token_s, event.first_scheduled_s);
+  EXPECT_GT(event.last_token_s, event.first_token_s);
+  inflight_stream_destroy(stream);
+}
+
 // What comes behind a stop string is neither drawn nor counted when the best answer is chosen: of the same answers,
 // told all, the one with the best mean up to its stop string.
 TEST_F(StopStrings, CutTheAnswersThatBestOfChoosesFrom) {

@@ -143,7 +143,7 @@ TEST(Metrics, CountersEqualTheClientsOwn) {
     const Answer answer = read_answer(stream);
     output += static_cast<int64_t>(answer.tokens.size());
     cached += answer.last.cached_token_count;
-    preempted += answer.last.preemption_count;
+    preempted += answer.last.progress.preemption_count;
   }
   const auto after_parsed = parse(world.engine->metrics_text());
   const auto value = [&](const std::string& name) { return after_parsed->at(name + "{" + model + "}").get<double>(); };

@@ -122,8 +122,8 @@ TEST(SpeculativeEngine, PredictedOutputsTakeFewSteps) {
     const Answer answer = read_answer(stream);
     EXPECT_EQ(answer.tokens, expected);
     EXPECT_LT(world.engine->stats().scheduler.steps, 35);
-    EXPECT_GT(answer.last.accepted_token_count, 70);
-    EXPECT_GT(answer.last.draft_token_count, answer.last.accepted_token_count);
+    EXPECT_GT(answer.last.progress.accepted_token_count, 70);
+    EXPECT_GT(answer.last.progress.draft_token_count, answer.last.progress.accepted_token_count);
   }
   const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
   EXPECT_FALSE(replayed.difference.has_value());

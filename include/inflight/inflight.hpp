@@ -9,6 +9,7 @@
 #define INFLIGHT_HPP
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -72,6 +73,17 @@ std::string read_text(Read&& read, size_t guess = 255) {
     text.resize(length);
     if (fits) return text;
   }
+}
+
+// The same for what an engine tells of itself: each call makes the text anew, megabytes of it, and the last one's
+// length is the best guess of the next one's.
+template <typename Read>
+std::string read_report(Read&& read) {
+  static std::atomic<size_t> last{65'535};  // of this kind of report: each has its own type of `read`
+  const size_t guess = last.load(std::memory_order_relaxed);
+  std::string text = read_text(read, guess + guess / 8);
+  last.store(text.size(), std::memory_order_relaxed);
+  return text;
 }
 
 }  // namespace detail
@@ -336,14 +348,14 @@ class Engine {
     detail::check(inflight_engine_stats(handle_, &stats));
     return stats;
   }
-  std::string metrics_text() { return text_of(inflight_engine_metrics_text); }
+  std::string metrics_text() { return report<inflight_engine_metrics_text>(); }
   std::string steps_json(uint64_t since = 0) {
-    return detail::read_text([&](char* text, size_t capacity, size_t* length) {
+    return detail::read_report([&](char* text, size_t capacity, size_t* length) {
       return inflight_engine_steps_json(handle_, since, text, capacity, length);
     });
   }
-  std::string info_json() { return text_of(inflight_engine_info_json); }
-  std::string trace_json() { return text_of(inflight_engine_trace_json); }
+  std::string info_json() { return report<inflight_engine_info_json>(); }
+  std::string trace_json() { return report<inflight_engine_trace_json>(); }
   void set_policy(const std::string& spec) { detail::check(inflight_engine_set_policy(handle_, spec.c_str())); }
   void set_policy_params(const std::string& spec) {
     detail::check(inflight_engine_set_policy_params(handle_, spec.c_str()));
@@ -365,9 +377,10 @@ class Engine {
   inflight_engine_t* handle() const noexcept { return handle_; }
 
  private:
-  std::string text_of(inflight_status_t (*read)(inflight_engine_t*, char*, size_t, size_t*)) {
-    const auto call = [&](char* text, size_t capacity, size_t* length) { return read(handle_, text, capacity, length); };
-    return detail::read_text(call, 65'535);
+  template <auto Read>
+  std::string report() {
+    return detail::read_report(
+        [&](char* text, size_t capacity, size_t* length) { return Read(handle_, text, capacity, length); });
   }
 
   inflight_engine_t* handle_ = nullptr;

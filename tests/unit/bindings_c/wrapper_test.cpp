@@ -32,6 +32,30 @@ TEST(Wrapper, TextsAreReadOnceWhereTheGuessIsEnough) {
   }
 }
 
+TEST(Wrapper, ReportsAreMadeOnceWhileTheyAreAsLongAsTheLast) {
+  int calls = 0;
+  size_t size = 0;
+  const auto read = [&](char* text, size_t capacity, size_t* length) {
+    ++calls;
+    *length = size;
+    if (capacity <= size) return INFLIGHT_WOULD_BLOCK;
+    std::fill_n(text, size, 'x');
+    text[size] = '\0';
+    return INFLIGHT_OK;
+  };
+  const auto calls_for = [&](size_t length) {
+    calls = 0;
+    size = length;
+    EXPECT_EQ(inflight::detail::read_report(read).size(), length);
+    return calls;
+  };
+  EXPECT_EQ(calls_for(1'000'000), 2);
+  EXPECT_EQ(calls_for(1'000'000), 1);
+  EXPECT_EQ(calls_for(1'050'000), 1);
+  EXPECT_EQ(calls_for(100), 1);
+  EXPECT_EQ(calls_for(1'000'000), 2);
+}
+
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 

@@ -250,10 +250,12 @@ void ApiServer::get_ready(Exchange& exchange, HttpRequest& request) {
   get_health(exchange, request);
 }
 
-void ApiServer::get_metrics(Exchange& exchange, HttpRequest&) {
-  const std::string own = engine_.metrics_text();
-  exchange.respond({.body = own + vllm_aliases(own) + http_metrics(http_.stats(), options_.model_names.front()),
-                    .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+void ApiServer::get_metrics(Exchange& exchange, HttpRequest& request) {
+  respond_later(exchange, request, [this, http = http_.stats()](const std::string&) {
+    const std::string own = engine_.metrics_text();
+    return HttpResponse{.body = own + vllm_aliases(own) + http_metrics(http, options_.model_names.front()),
+                        .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  });
 }
 
 void ApiServer::get_page(Exchange& exchange, HttpRequest&) { respond_page(exchange, web_page()); }
@@ -275,7 +277,9 @@ void ApiServer::get_stats(Exchange& exchange, HttpRequest& request) {
       throw ApiError(400, fmt::format("the query is '{}', allowed: since=N with N the last step seen", query), "since");
     }
   }
-  exchange.respond({.body = engine_.steps_json(since), .headers = {{"Cache-Control", "no-store"}}});
+  respond_later(exchange, request, [this, since](const std::string&) {
+    return HttpResponse{.body = engine_.steps_json(since), .headers = {{"Cache-Control", "no-store"}}};
+  });
 }
 
 void ApiServer::get_version(Exchange& exchange, HttpRequest&) {
@@ -372,20 +376,27 @@ void ApiServer::work_on(Exchange& exchange, HttpRequest& request, std::function<
   work_on(exchange.id(), bytes, [request = std::move(request), job = std::move(job)] { job(request.body); });
 }
 
-void ApiServer::answer_later(Exchange& exchange, HttpRequest& request,
-                             std::function<std::string(const std::string& body)> answer) {
+void ApiServer::respond_later(Exchange& exchange, HttpRequest& request,
+                              std::function<HttpResponse(const std::string& body)> answer) {
   work_on(exchange, request, [this, id = exchange.id(), answer = std::move(answer)](const std::string& given) {
     post_answer(id, answer(given));
   });
 }
 
-void ApiServer::write_later(uint64_t exchange, size_t bytes, WholeAnswer answer) {
-  work_on(exchange, bytes, [this, exchange, answer = std::move(answer)] { post_answer(exchange, answer.text()); });
+void ApiServer::answer_later(Exchange& exchange, HttpRequest& request,
+                             std::function<std::string(const std::string& body)> answer) {
+  respond_later(exchange, request,
+                [answer = std::move(answer)](const std::string& given) { return HttpResponse{.body = answer(given)}; });
 }
 
-void ApiServer::post_answer(uint64_t exchange, std::string body) {
-  http_.post([this, exchange, body = std::move(body)]() mutable {
-    if (Exchange* const open = http_.find(exchange)) open->respond({.body = std::move(body)});
+void ApiServer::write_later(uint64_t exchange, size_t bytes, WholeAnswer answer) {
+  work_on(exchange, bytes,
+          [this, exchange, answer = std::move(answer)] { post_answer(exchange, {.body = answer.text()}); });
+}
+
+void ApiServer::post_answer(uint64_t exchange, HttpResponse answer) {
+  http_.post([this, exchange, answer = std::move(answer)]() mutable {
+    if (Exchange* const open = http_.find(exchange)) open->respond(std::move(answer));
   });
 }
 

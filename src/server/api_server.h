@@ -104,12 +104,14 @@ class ApiServer {
   void work_on(uint64_t exchange, size_t bytes, Task job);
   // The same with a job that reads the request's body. Takes the request.
   void work_on(Exchange& exchange, HttpRequest& request, std::function<void(const std::string& body)> job);
-  // The same with a job that makes the answer's body.
+  // The same with a job that makes the answer, or its body.
+  void respond_later(Exchange& exchange, HttpRequest& request,
+                     std::function<HttpResponse(const std::string& body)> answer);
   void answer_later(Exchange& exchange, HttpRequest& request,
                     std::function<std::string(const std::string& body)> answer);
   void write_later(uint64_t exchange, size_t bytes, WholeAnswer answer);
   // Any thread.
-  void post_answer(uint64_t exchange, std::string body);
+  void post_answer(uint64_t exchange, HttpResponse answer);
   // Notes and gives it.
   [[nodiscard]] HttpResponse error_answer(Exchange& exchange, const ApiError& error) const;
   void respond_error(uint64_t exchange, const ApiError& error);

@@ -16,7 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <queue>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -235,6 +235,7 @@ class Engine {
     OutputStream* stream = nullptr;  // null: no request
     int32_t choice = 0;
     TimeNs last_token_time = kNotYet;
+    TimeNs expiry = kNoDeadline;
     AdapterLease adapter{};
   };
 
@@ -262,9 +263,7 @@ class Engine {
   TimeNs observed_scheduling_ = 0;
   TimeNs observed_swap_ = 0;
   RateWindow departures_;
-  // Requests with an expiry, the earliest on top; those that have ended stay until it comes.
-  using Expiry = std::pair<TimeNs, RequestId>;
-  std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
+  std::set<std::pair<TimeNs, RequestId>> expiries_;  // of requests that have one and have not ended
   // Requests whose filter is being made; the scheduler does not know them yet.
   std::unordered_map<uint64_t, SubmitCommand> compiling_;
   int64_t aborted_compiling_ = 0, failed_compiling_ = 0;

@@ -38,6 +38,7 @@ bool Engine::end_compiling(RequestId request, const OutputStream::Finish& finish
   if (found == compiling_.end()) return false;
   compiler_.forget(request);
   OutputStream* const stream = found->second.stream;
+  expiries_.erase({found->second.expiry, request});
   const int32_t count = found->second.request.sampling.choice_count();
   departures_.add(clock_.now(), count);
   metrics_.count_ended(finish.reason, count);
@@ -55,7 +56,7 @@ void Engine::add(SubmitCommand& command, std::unique_ptr<TokenFilter> filter) {
   for (int32_t choice = 0; slot >= 0; ++choice) {
     if (static_cast<size_t>(slot) >= clients_.size()) clients_.resize(static_cast<size_t>(slot) + 1);
     clients_[static_cast<size_t>(slot)] = {
-        .stream = command.stream, .choice = choice, .adapter = command.adapter.again()};
+        .stream = command.stream, .choice = choice, .expiry = command.expiry, .adapter = command.adapter.again()};
     const Sequence& sequence = scheduler_.sequence(slot);
     slot = sequence.next_choice_slot;
     if (filter == nullptr) continue;
@@ -89,6 +90,7 @@ void Engine::execute(PolicyCommand& command) {
 void Engine::execute(ChangeCommand& command) {
   try {
     command.change();
+    publish_stats();  // who waits for the change finds it there
     command.done.set_value();
   } catch (const std::exception& error) {
     if (options_.host_driven) log(LogLevel::Warning, "{}", error.what());
@@ -200,7 +202,10 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
   sampler_.forget(finished.sequence);
   if (client.last_token_time == kNotYet) client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
-  if (client.stream->push_finish(client.choice, finish)) client.stream->release();
+  if (client.stream->push_finish(client.choice, finish)) {
+    client.stream->release();
+    expiries_.erase({client.expiry, sequence.request.id});
+  }
   client.stream = nullptr;
   client.adapter = {};
 }
@@ -244,12 +249,11 @@ void Engine::end_expired() {
   if (expiries_.empty()) return;
   const TimeNs now = clock_.now();
   abort_note_ = "the request's time has run out";
-  while (!expiries_.empty() && expiries_.top().first <= now) {
-    const RequestId request = expiries_.top().second;
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    const RequestId request = expiries_.extract(expiries_.begin()).value().second;
     const bool ended = end_compiling(request, {.reason = FinishReason::Abort, .error = abort_note_}) ||
                        scheduler_.cancel(request, FinishReason::Abort, now);
     expired_ += ended ? 1 : 0;
-    expiries_.pop();
   }
   deliver();
   abort_note_.clear();
@@ -370,7 +374,7 @@ void Engine::publish_stats() {
 
 std::optional<TimeNs> Engine::wake_time() const {
   std::optional<TimeNs> wake = pause_ == PauseMode::All ? std::nullopt : scheduler_.wake_time();
-  if (!expiries_.empty()) wake = std::min(wake.value_or(kNoDeadline), expiries_.top().first);
+  if (!expiries_.empty()) wake = std::min(wake.value_or(kNoDeadline), expiries_.begin()->first);
   return wake;
 }
 

@@ -125,6 +125,8 @@ void Vocabulary::read_special_tokens(const VocabularyData& data) {
   // SentencePiece's own defaults are 0 <unk>, 1 <s>, 2 </s>.
   const auto default_id = [is_bpe](TokenId id) { return is_bpe ? std::nullopt : std::optional(id); };
   unknown_ = known("unknown", data.unknown, default_id(0));
+  // Files in GPT-2's form name their end of text, lest the field be empty: a text that lacks a letter does not end.
+  if (is_bpe && unknown_ && type(*unknown_) == TokenType::Control) unknown_.reset();
   bos_ = known("bos", data.bos, default_id(1));
   eos_ = known("eos", data.eos, default_id(2));
   add_bos_ = bos_ && data.add_bos.value_or(!is_bpe || find_pre_tokenizer_type(data.pre).add_bos);

@@ -90,6 +90,9 @@ TEST(BpeTokenizer, FallsBackToBytesWhereAMergeIsNoToken) {
   EXPECT_EQ(tokenizer.encode("axb", kTextOnly), std::vector<TokenId>({0, 1}));  // no token for x, no unknown token
   data.unknown = 2;
   EXPECT_EQ(BpeTokenizer(data).encode("axb", kTextOnly), std::vector<TokenId>({0, 2, 1}));
+  data.types = {TokenType::Normal, TokenType::Normal, TokenType::Control, TokenType::Normal};
+  EXPECT_EQ(BpeTokenizer(data).encode("axb", kTextOnly),
+            std::vector<TokenId>({0, 1}));  // no text makes a control token
 }
 
 TEST(BpeTokenizer, TakesWholeWordsFirstWhereTheTypeSaysSo) {

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/limits.h"
+#include "base/quote.h"
 #include "sched/profiles.h"
 #include "sched/speculative_config.h"
 
@@ -120,9 +121,20 @@ std::vector<TokenId> read_sequence_breakers(const inflight_request_params_t& par
   std::vector<TokenId> ids;
   if (runtime.tokenizer() == nullptr) return ids;
   const Vocabulary& vocabulary = runtime.tokenizer()->vocabulary();
+  std::vector<bool> known(breakers.size());
   for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    const auto has = [&](const std::string& text) { return vocabulary.bytes(id).find(text) != std::string_view::npos; };
-    if (std::any_of(breakers.begin(), breakers.end(), has)) ids.push_back(id);
+    bool has_any = false;
+    for (size_t i = 0; i < breakers.size(); ++i) {
+      const bool has = vocabulary.bytes(id).find(breakers[i]) != std::string_view::npos;
+      if (has) known[i] = has_any = true;
+    }
+    if (has_any) ids.push_back(id);
+  }
+  const auto unknown = static_cast<size_t>(std::ranges::find(known, false) - known.begin());
+  if (params.dry_sequence_breakers != nullptr && unknown < known.size()) {
+    fail(ErrorCode::InvalidArgument,
+         "dry_sequence_breakers[{}] is {}, allowed: a text that a token of the vocabulary has in it", unknown,
+         quote(breakers[unknown]));
   }
   return ids;
 }

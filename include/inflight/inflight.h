@@ -259,7 +259,7 @@ typedef struct inflight_request_params {
   int32_t dry_allowed_length;   /* repetitions up to this length are free [2]                                    */
   int32_t dry_penalty_last_n;   /* tokens looked back on; -1 = all [-1]                                          */
   const char* const* dry_sequence_breakers; /* tokens with such a text end repetitions and are never penalised;
-                                                NULL = newline : " *                                           */
+                                                NULL = newline : " *   Each must be in some token's text.      */
   size_t dry_sequence_breaker_count;
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */

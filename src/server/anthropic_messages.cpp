@@ -14,7 +14,7 @@
 namespace inflight::server {
 namespace {
 
-// A text, or blocks of text.
+// A text, or blocks of text, each a line of its own.
 std::string read_text(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse(path, content, "a string or an array of text blocks");
@@ -25,6 +25,7 @@ std::string read_text(const Json& content, const std::string& path) {
     if (const std::string& type = text_at(content[i], "type", place); type != "text") {
       throw ApiError(400, fmt::format("'{}.type' is '{}'; this model reads text only", place, type), place + ".type");
     }
+    if (i > 0) text += '\n';
     text += text_at(content[i], "text", place);
   }
   return text;
@@ -35,12 +36,9 @@ class Turns {
  public:
   explicit Turns(Json& messages) : messages_(messages) {}
 
-  // What follows belongs to a next message of the request.
-  void begin() { begun_ = true; }
-
   void add_text(const std::string& role, const std::string& text) {
     std::string& joined = of(role)["content"].get_ref<std::string&>();
-    if (std::exchange(begun_, false) && !joined.empty()) joined += "\n";
+    if (!joined.empty()) joined += '\n';
     joined += text;
   }
 
@@ -72,7 +70,6 @@ class Turns {
   }
 
   Json& messages_;
-  bool begun_ = false;
 };
 
 void read_block(const Json& block, const std::string& role, const std::string& path, Turns& turns) {
@@ -97,7 +94,6 @@ void read_anthropic_messages(const Json& value, GenerationRequest& request) {
   for (size_t i = 0; i < value.size(); ++i) {
     const std::string path = fmt::format("messages[{}]", i);
     check_object(path, value[i]);
-    turns.begin();
     const std::string& role = text_at(value[i], "role", path);
     if (role != "user" && role != "assistant") {
       throw ApiError(400, fmt::format("'{}.role' is '{}', allowed: user, assistant", path, role), path + ".role");

@@ -28,7 +28,7 @@ void check_count(const std::string& field, const Json& messages, std::string_vie
   }
 }
 
-// A text, or parts that are all text.
+// A text, or parts that are all text, each a line of its own.
 std::string read_content(const Json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse(path, content, "a string or an array of text parts");
@@ -37,6 +37,7 @@ std::string read_content(const Json& content, const std::string& path) {
     const std::string place = fmt::format("{}[{}]", path, i);
     check_object(place, content[i]);
     const std::string& type = text_at(content[i], "type", place);
+    if (i > 0) text += '\n';
     if (type == "text" || type == "input_text" || type == "output_text") {
       text += text_at(content[i], "text", place);
     } else if (type == "refusal") {

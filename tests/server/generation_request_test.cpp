@@ -379,7 +379,7 @@ TEST(GenerationRequest, BringsConversationsToTheTemplatesForm) {
                                          kChat);
   const Json expected = Json::parse(R"([
       {"role": "system", "content": "Be brief."},
-      {"role": "user", "content": "ab"},
+      {"role": "user", "content": "a\nb"},
       {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function",
         "function": {"name": "f", "arguments": {"x": 1}}}]},
       {"role": "tool", "content": "2", "tool_call_id": "c1"}])");
@@ -421,7 +421,8 @@ TEST(GenerationRequest, ReadsAnAnthropicConversation) {
       "tools": [{"name": "f", "description": "D", "input_schema": {"type": "object"}}],
       "tool_choice": {"type": "any", "disable_parallel_tool_use": true}})",
                                          kMessages);
-  EXPECT_EQ(request.messages, Json::parse(R"([{"role": "system", "content": "ST"}, {"role": "user", "content": "a\nbc"},
+  EXPECT_EQ(request.messages,
+            Json::parse(R"([{"role": "system", "content": "S\nT"}, {"role": "user", "content": "a\nb\nc"},
       {"role": "assistant", "content": "d", "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f",
       "arguments": {"k": 1}}}]}, {"role": "tool", "tool_call_id": "t1", "content": "4"},
       {"role": "user", "content": "e"}])"));

@@ -187,6 +187,9 @@ class Logits(unittest.TestCase):
         self.assertEqual(choice(**body, dry_allowed_length=12)["text"], dogs)
         self.assertEqual(choice(**body, dry_sequence_breakers=["dog"])["text"], dogs)
         self.assertNotEqual(choice(**body, dry_sequence_breakers=["cat"])["text"], dogs)
+        refused = server.request("POST", "/v1/completions", {**STORY, **body, "dry_sequence_breakers": ["cat", "cat dog"]})
+        self.assertEqual((refused[0], refused[2]["error"]["message"]),
+                         (400, "dry_sequence_breakers[1] is 'cat dog', allowed: a text that a token of the vocabulary has in it"))
         self.assertEqual(choice(**body, dry_penalty_last_n=2)["text"], dogs)  # it sees one repeated token
 
     def test_filters_leave_the_best_token(self):

@@ -37,6 +37,51 @@ int main(int, char** argv) {
   request.params.max_tokens = 3;
 """
 
+# Has the library for as long as a thread lives that has an engine with a policy from a file, then ends.
+UNLOADING_PROGRAM = """#define _XOPEN_SOURCE 700
+#include <dlfcn.h>
+#include <inflight/inflight.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void* library;
+static inflight_status_t (*create)(const inflight_engine_params_t*, inflight_engine_t**);
+static void (*destroy)(inflight_engine_t*);
+static inflight_status_t (*load)(const char*);
+
+static void* have_engine(void* arguments) {
+  char** const argv = arguments;
+  inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
+  inflight_engine_t* engine;
+  library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) exit(1);
+  *(void**)&create = dlsym(library, "inflight_engine_create");
+  *(void**)&destroy = dlsym(library, "inflight_engine_destroy");
+  *(void**)&load = dlsym(library, "inflight_plugin_load");
+  params.model = argv[2];
+  params.schedule_policy = "fcfs";
+  if (load(argv[3]) != INFLIGHT_OK || create(&params, &engine) != INFLIGHT_OK) exit(2);
+  destroy(engine);
+  return NULL;
+}
+
+static void own_handler(int number) { _exit(number == SIGSEGV ? 42 : 4); }
+
+int main(int argc, char** argv) {
+  pthread_t thread;
+  signal(SIGSEGV, own_handler);
+  pthread_create(&thread, NULL, have_engine, argv);
+  pthread_join(thread, NULL);  // whose own variables would keep the library
+  if (dlclose(library) != 0) return 3;
+  if (argc == 5 && strcmp(argv[4], "quick_exit") == 0) quick_exit(7);
+  *(volatile int*)8 = 1;
+  return 5;
+}
+"""
+
 
 class Headers(unittest.TestCase):
     def test_compile_in_every_language_version(self):
@@ -152,6 +197,17 @@ class Library(unittest.TestCase):
         self.assertIn("libinflight.so.0", dynamic)
         self.assertNotRegex(run("readelf", "-lW", self.library), r"GNU_STACK.*RWE")
 
+    def test_a_program_that_unloads_it_goes_on(self):
+        self.assertRegex(run("readelf", "-d", self.library), r"FLAGS_1.*NODELETE")
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "program"
+            run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/include", "-xc", "-", "-pthread", "-o", program,
+                input=UNLOADING_PROGRAM)
+            for end, code in (("crash", 42), ("quick_exit", 7)):
+                done = subprocess.run([program, self.library, MODEL, BUILD / "plugins-1/fcfs.ifp.so", end],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stderr), (code, ""))
+
 
 # Covers: device/driver_signals.cpp
 class HostProgram(unittest.TestCase):
@@ -251,6 +307,31 @@ int main(int, char** argv) {
         run("cmake", "--build", build)
         self.assertIn("there was", run(build / "consumer", MODEL, env=self.environment))
         self.assertTrue((build / "mine.ifp.so").is_file())
+
+    # As Nix and Guix have them. What is looked at is there once CMake has run.
+    def test_absolute_folders_stay_where_they_are(self):
+        build, lib, include = (self.folder / name for name in ("absolute", "out/lib", "dev/include"))
+        run("cmake", "-S", SOURCE, "-B", build, "-DINFLIGHT_DEVELOPER_MODE=OFF", f"-DCMAKE_INSTALL_LIBDIR={lib}",
+            f"-DCMAKE_INSTALL_INCLUDEDIR={include}")
+        for package in ("inflight", "inflight-plugin"):
+            told = [run("pkg-config", f"--variable={name}", package,
+                        env={**os.environ, "PKG_CONFIG_PATH": str(build / "pkgconfig")}).strip()
+                    for name in ("libdir", "includedir", "plugindir")]
+            self.assertEqual(told, [str(lib), str(include), f"{lib}/inflight/plugins-1"])
+        run("cmake", "--install", build, "--component", "plugin")
+        source = self.folder / "absolute-consumer"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.20)
+project(consumer C CXX)
+find_package(inflight-plugin REQUIRED)
+inflight_add_plugin(mine policy.c)
+install(TARGETS mine DESTINATION ${INFLIGHT_PLUGIN_DIR})
+""")
+        shutil.copy(SOURCE / "plugins/fcfs.c", source / "policy.c")
+        run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={lib.parent}")
+        run("cmake", "--build", source / "build")
+        run("cmake", "--install", source / "build")
+        self.assertTrue((lib / "inflight/plugins-1/mine.ifp.so").is_file())
 
     def readme_block(self, language):
         return re.search(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)[1]

@@ -105,15 +105,19 @@ def check_includes(name, text, layers):
 
 
 def check_functions(name, lines):
-    """Google style puts a function's closing brace alone in column 0 (or after two spaces in a class)."""
-    start = None
+    """Google style begins a function in column 0, indents what its signature is continued by, and puts its closing brace
+    alone in column 0."""
+    start, in_body = None, False
     for number, line in enumerate(lines, 1):
-        if start is None and re.match(r"^[A-Za-z_].*\)\s*(const|noexcept|override|\s)*(->\s*[\w:<>]+\s*)?\{$", line):
-            start = number
-        elif start is not None and line == "}":
-            if number - start + 1 > FUNCTION_LINES_MAX:
+        if not in_body:
+            if re.match(r"[A-Za-z_]", line):
+                is_type = re.match(r"(namespace|struct|class|enum|union|template|extern)\b[^()]*$", line)
+                start = None if is_type else number
+            in_body = start is not None and line.endswith("{")
+        elif line.startswith("}"):
+            if line == "}" and number - start + 1 > FUNCTION_LINES_MAX:
                 yield f"function at line {start} has {number - start + 1} lines, at most {FUNCTION_LINES_MAX}"
-            start = None
+            start, in_body = None, False
 
 
 def check_mirror(name, names):

@@ -125,7 +125,7 @@ typedef struct inflight_host {
   void* (*alloc)(void* context, uint64_t bytes, uint64_t alignment); /* [A] NULL when there is none              */
   void (*free)(void* context, void* memory);                         /* [A]                                      */
   /* Stored prompt tokens of some of step->waiting, now, at most what an admission skips (the last token is always computed).
-   * Costs hashing, so it is asked for, not pushed. Does not count as a use. `slots` names requests as
+   * Costs a look-up for each stored block, so it is asked for, not pushed. Does not count as a use. `slots` names requests as
    * inflight_requests_t.slot does; in on_events() those that have just arrived are not known yet.  [S] */
   inflight_plugin_status_t (*match_prefix)(void* context, const uint32_t* slots, uint32_t count, uint32_t* tokens);
   /* How long a step that does this work should take, by the engine's own fitted model; 0 = no model yet.  [S] */
@@ -170,8 +170,10 @@ typedef struct inflight_requests {
   const uint32_t* state;                                                     /* STATE                            */
   const int32_t* priority;                                                   /* PRIORITY  lower = sooner         */
   const uint32_t* tenant;                                                    /* TENANT    in [0, max_tenants)    */
-  const int64_t *arrival_ns, *queued_ns, *first_token_ns, *last_token_ns;    /* TIMES     -1 = not yet           */
-  const int64_t *ttft_deadline_ns, *next_token_deadline_ns, *e2e_deadline_ns; /* DEADLINES INT64_MAX = none      */
+  const int64_t *arrival_ns, *queued_ns, *first_token_ns, *last_token_ns;    /* TIMES     -1 = not yet; queued: since
+                                                            when it last began to wait, anew at a preemption */
+  const int64_t *ttft_deadline_ns, *next_token_deadline_ns, *e2e_deadline_ns; /* DEADLINES INT64_MAX = none; next_token:
+                                                            last_token_ns + the request's goal between tokens */
   const uint32_t *prompt_tokens, *output_tokens, *max_output_tokens, *computed_tokens; /* LENGTHS                */
   const uint32_t* cached_tokens;                 /* CACHED    waiting: stored now; running: found at admission    */
   const uint32_t* cached_unit;                   /* CACHED    waiting: last stored unit of it, or INFLIGHT_UNIT_ROOT */
@@ -188,7 +190,7 @@ typedef struct inflight_step {
   uint64_t step;
   int64_t now_ns;
   uint32_t max_step_tokens, max_step_sequences, max_running, block_tokens;
-  uint32_t free_blocks, evictable_blocks, total_blocks, watermark_blocks;
+  uint32_t free_blocks, evictable_blocks, total_blocks, watermark_blocks; /* watermark_blocks: reserved, 0 */
   uint32_t tokens_left, sequences_left; /* not yet spent when this op is called */
   uint32_t prefilling, decoding;        /* running sequences of each kind       */
   int64_t last_step_ns;

@@ -144,7 +144,11 @@ TEST(HostilePolicyAlone, CrashingInCreateIsAnError) {
 
 TEST(HostilePolicyAlone, CrashingAtItsEndHurtsNobody) {
   for (const char* fault : {"exit", "destroy"}) {
+    std::string log;
+    set_log_sink([&log](LogLevel, std::string_view line) { log += line; }, LogLevel::Warning);
     make_schedule_policy(hostile(fault), setup_of(small_world()), {}).reset();
+    set_log_sink({}, LogLevel::Error);
+    EXPECT_NE(log.find("its exit() or destroy() failed: "), std::string::npos) << fault << ": " << log;
   }
 }
 

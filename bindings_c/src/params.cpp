@@ -351,7 +351,6 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   options.overlap = params.overlap != 0;
   options.host_driven = params.host_driven != 0;
   options.profile = params.profile != 0;
-  options.deterministic = params.deterministic != 0;
   read_service(params, options.service);
   for (const std::string& module :
        read_texts(params.lora_modules, params.lora_module_count, limits::kLorasMax, "lora_modules")) {

@@ -49,7 +49,6 @@ struct RuntimeOptions {
   bool overlap = true;
   bool host_driven = false;
   bool profile = false;
-  bool deterministic = true;
   LinearBackend linear_backend = LinearBackend::Auto;
   std::string chat_template;      // in the place of the model's; "": that
   std::string served_model_name;  // label of the metrics; "": the model's own

@@ -146,6 +146,13 @@ void CheckDriver::leave() {
   require_metric_names("exit");
 }
 
+void CheckDriver::set_param(const inflight_key_value_t& pair) {
+  call("set_param", [&] {
+    const inflight_plugin_status_t status = set_param_of(policy_)(self_, &pair);
+    return status == INFLIGHT_PLUGIN_E_ARGUMENT ? INFLIGHT_PLUGIN_OK : status;
+  });
+}
+
 inflight_plugin_status_t CheckDriver::save(const inflight_writer_t& writer) {
   note_progress(context_, policy_, "save", ++calls_);
   return policy_.kind == INFLIGHT_KIND_SCHED ? policy_.sched->save(self_, &writer)

@@ -98,6 +98,8 @@ class CheckDriver {
   [[nodiscard]] uint64_t answers_hash() const { return hash_; }
   // Of the calls since the last time that this was asked.
   TimeNs take_longest_call() { return std::exchange(longest_call_, 0); }
+  // set_param(), which the policy has; it may refuse the value.
+  void set_param(const inflight_key_value_t& pair);
   inflight_plugin_status_t save(const inflight_writer_t& writer);
   inflight_plugin_status_t load(const inflight_reader_t& reader, uint32_t version);
 

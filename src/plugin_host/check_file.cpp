@@ -155,6 +155,9 @@ std::string check_parameters(CheckContext& context) {
       if (param.help == nullptr || *param.help == '\0') {
         fail(ErrorCode::Plugin, "{}: says nothing of its parameter {}", policy->id, param.key);
       }
+      if ((param.flags & INFLIGHT_PARAM_RUNTIME) != 0 && set_param_of(*policy) == nullptr) {
+        fail(ErrorCode::Plugin, "{}: says that {} can change, but has no set_param()", policy->id, param.key);
+      }
       for (const char* bound : {param.minimum, param.maximum}) {  // a bound is in its own range
         if (bound != nullptr) static_cast<void>(parse_parameter(*policy, param, bound));
       }

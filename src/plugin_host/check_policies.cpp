@@ -55,15 +55,21 @@ inflight_plugin_status_t try_create(CheckContext& context, const inflight_policy
   return status;
 }
 
+std::vector<std::string> bounds_of(const inflight_param_t& param) {
+  if (param.type == INFLIGHT_TYPE_BOOL) return {"0", "1"};
+  std::vector<std::string> bounds;
+  for (const char* value : {param.minimum, param.maximum}) {
+    if (value != nullptr) bounds.emplace_back(value);
+  }
+  return bounds;
+}
+
 std::string check_create(CheckContext& context) {
   int created = 0;
   for_each_policy(context, [&](const inflight_policy_t& policy) {
     std::vector<std::vector<std::pair<std::string, std::string>>> settings = {context.options.parameters};
     for (const inflight_param_t& param : std::span(policy.params, policy.param_count)) {
-      for (const char* value : {param.minimum, param.maximum}) {
-        if (value != nullptr) settings.push_back({{param.key, value}});
-      }
-      if (param.type == INFLIGHT_TYPE_BOOL) settings.insert(settings.end(), {{{param.key, "0"}}, {{param.key, "1"}}});
+      for (const std::string& value : bounds_of(param)) settings.push_back({{param.key, value}});
     }
     for (const auto& setting : settings) {
       CheckHost host(1, {});
@@ -126,6 +132,28 @@ std::string check_ops(CheckContext& context) {
     }
   });
   return fmt::format("{} steps, seed {}", steps, context.options.seed);
+}
+
+std::string check_set_param(CheckContext& context) {
+  int set = 0;
+  for_each_policy(context, [&](const inflight_policy_t& policy) {
+    if (set_param_of(policy) == nullptr) return;
+    const auto driver = make_driver(context, policy, context.options.seed, {});
+    for (const inflight_param_t& param : std::span(policy.params, policy.param_count)) {
+      if ((param.flags & INFLIGHT_PARAM_RUNTIME) == 0) continue;
+      std::vector<std::string> values = bounds_of(param);
+      if (param.default_value != nullptr) values.emplace_back(param.default_value);
+      for (const std::string& value : values) {
+        for (int i = 0; i < 20; ++i) driver->step();
+        driver->set_param(parse_parameter(policy, param, value));
+        ++set;
+      }
+    }
+    for (int i = 0; i < 20; ++i) driver->step();
+    driver->leave();
+  });
+  if (set == 0) throw CheckSkipped{"no parameter changes at run time"};
+  return fmt::format("{} values", set);
 }
 
 std::string check_no_alloc(CheckContext& context) {
@@ -227,6 +255,7 @@ std::span<const CheckTest> policy_checks() {
       {"create", "no memory at any allocation", check_no_memory},
       {"create", "nothing is left behind", check_leaks},
       {"ops", "answers to random histories are in range", check_ops},
+      {"ops", "changed parameters at their bounds", check_set_param},
       {"ops", "no allocation where none is claimed", check_no_alloc},
       {"determinism", "the same calls give the same answers", check_determinism},
       {"determinism", "instances are independent", check_instances},

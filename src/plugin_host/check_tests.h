@@ -44,6 +44,11 @@ struct CheckTest {
 [[nodiscard]] std::span<const CheckTest> state_checks();
 [[nodiscard]] std::span<const CheckTest> liveness_checks();
 
+// Null: it has none.
+[[nodiscard]] inline auto set_param_of(const inflight_policy_t& policy) {
+  return policy.kind == INFLIGHT_KIND_SCHED ? policy.sched->set_param : policy.evict->set_param;
+}
+
 // Notes what is about to be called.
 void note_progress(CheckContext& context, const inflight_policy_t& policy, const char* op, int64_t call);
 

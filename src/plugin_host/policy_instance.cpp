@@ -243,13 +243,17 @@ void PolicyInstance::set_parameters(SetParam set_param, const std::vector<std::p
                                     TimeNs now) {
   for (const auto& [key, value] : given) {
     const inflight_key_value_t pair = parse_parameter(policy_, changeable_parameter(policy_, key), value);
-    bool refused = set_param == nullptr;
+    if (set_param == nullptr) {
+      fail(ErrorCode::InvalidArgument, "policy {} says that {} can change, but has no set_param()", policy_.id, key);
+    }
+    bool refused = false;
     const auto set = [&] {
       const inflight_plugin_status_t status = set_param(self_, &pair);
       refused = status == INFLIGHT_PLUGIN_E_ARGUMENT;  // its good right: no strike
       return refused ? INFLIGHT_PLUGIN_OK : status;
     };
-    if (refused || !call("set_param", now, set) || refused) {
+    if (!call("set_param", now, set) || refused) {
+      if (!active()) fail(ErrorCode::InvalidArgument, "{}={} was not set: {}", key, value, exit_message_);
       fail(ErrorCode::InvalidArgument, "policy {} refuses {}={}{}{}", policy_.id, key, value,
            error_.empty() ? "" : ": ", error_);
     }

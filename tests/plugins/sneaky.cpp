@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scheduling policy whose answers look right but which does, as its parameter `fault` says, what only a conformance
 // check sees: it writes its input, keeps pointers, frees through the host what it took elsewhere, answers by addresses
-// or garbage, shares state, leaks, saves badly, names a metric with what is no text.
+// or garbage, shares state, leaks, saves badly, names a metric with what is no text, fails at a parameter's bound.
 #include <cstdlib>
 #include <string>
 
@@ -12,7 +12,9 @@ namespace {
 int64_t shared_count = 0;
 void* volatile forgotten = nullptr;
 
-constexpr inflight_param_t kParams[] = {{"fault", INFLIGHT_TYPE_STRING, 0, "none", nullptr, nullptr, "what it does"}};
+constexpr inflight_param_t kParams[] = {
+    {"fault", INFLIGHT_TYPE_STRING, 0, "none", nullptr, nullptr, "what it does"},
+    {"level", INFLIGHT_TYPE_INT64, INFLIGHT_PARAM_RUNTIME, "1", "0", "9", "one at which it makes its mistake"}};
 
 struct Sneaky {
   static constexpr inflight::Policy kPolicy = inflight::sched_policy("test.sneaky", "what only a check sees")
@@ -43,6 +45,11 @@ struct Sneaky {
     if (fault == "shared") key0[0] = ++shared_count % 5;
     if (fault == "behind") key0[waiting.count] = 0;
     return INFLIGHT_PLUGIN_OK;
+  }
+
+  inflight_plugin_status_t set_param(const inflight_key_value_t& pair) {
+    if (fault == "set_param" && pair.value.int64 == 9) return INFLIGHT_PLUGIN_E_INTERNAL;
+    return pair.value.int64 == 0 ? INFLIGHT_PLUGIN_E_ARGUMENT : INFLIGHT_PLUGIN_OK;
   }
 
   inflight_plugin_status_t save(const inflight_writer_t& writer) {

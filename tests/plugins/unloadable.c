@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Modules that must not load; compiled once for each -DFAULT_*. */
+ * Modules that must not load, or (no_set_param) not pass the check; compiled once for each -DFAULT_*. */
 #include "inflight/plugin.h"
 
 #if defined(FAULT_NO_SYMBOL)
@@ -25,6 +25,13 @@ static const inflight_sched_ops_t ops = {
 #if defined(FAULT_PARAM_COUNT) || defined(FAULT_PARAM_KEY)
 static const inflight_param_t params[] = {{.key = "Bad Key", .type = 9}};
 #endif
+#if defined(FAULT_NO_SET_PARAM)
+static const inflight_param_t params[] = {{.key = "level",
+                                           .type = INFLIGHT_TYPE_INT64,
+                                           .flags = INFLIGHT_PARAM_RUNTIME,
+                                           .default_value = "1",
+                                           .help = "says nothing"}};
+#endif
 static const inflight_policy_t policy = {
 #if defined(FAULT_SHORT_POLICY)
     .struct_size = 16,
@@ -47,7 +54,7 @@ static const inflight_policy_t policy = {
 #if defined(FAULT_PARAM_COUNT)
     .param_count = 1000000,
     .params = params,
-#elif defined(FAULT_PARAM_KEY)
+#elif defined(FAULT_PARAM_KEY) || defined(FAULT_NO_SET_PARAM)
     .param_count = 1,
     .params = params,
 #elif defined(FAULT_STATE)

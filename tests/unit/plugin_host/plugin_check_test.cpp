@@ -89,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         CheckedFault{"sneaky", "free_own", "ops", "freed 3 allocations that it had not made"},
         CheckedFault{"sneaky", "metric", "ops", "gave a metric the name 'caf\\xE9', allowed: [a-zA-Z_:][a-zA-Z0-9_:]*"},
         CheckedFault{"sneaky", "late_metric", "ops", "with seed 1: gave a metric the name ''"},
+        CheckedFault{"sneaky", "set_param", "ops", "set_param(), call"},
         CheckedFault{"sneaky", "address", "determinism", "moved by 8"},
         CheckedFault{"sneaky", "garbage", "determinism", "filled with"},
         CheckedFault{"sneaky", "shared", "determinism", "share state"},
@@ -97,11 +98,13 @@ INSTANTIATE_TEST_SUITE_P(
         CheckedFault{"sneaky", "load_anything", "state", "load() accepts"},
         CheckedFault{"sneaky", "load_any_version", "state", "a version that it does not know"},
         CheckedFault{"no_symbol", "", "file", "does not export"},
+        CheckedFault{"no_set_param", "", "query",
+                     "test.unloadable: says that level can change, but has no set_param()"},
         CheckedFault{"minor", "", "query", "needs plugin ABI 1.99"}, CheckedFault{"pointer", "", "query", "SIGSEGV"}),
     name_of);
 
 TEST(PluginCheck, FindsNothingInShippedPolicies) {
-  for (const char* name : {"fcfs", "lru", "vtc", "s3fifo"}) {
+  for (const char* name : {"fcfs", "lru", "vtc", "s3fifo", "lpm"}) {
     for (const CheckResult& result : check({.path = shipped_plugin(name), .calls = 300})) {
       EXPECT_NE(result.status, CheckStatus::Failed) << name << ": " << result.name << ": " << result.message;
     }
@@ -125,7 +128,7 @@ TEST(PluginCheck, ChecksTheMemberAlone) {
   for (const char* member : {"faulty-pick", "test.faulty-pick"}) {
     options.member = member;
     const auto results = check(options);
-    ASSERT_EQ(results.size(), 2U);
+    ASSERT_EQ(results.size(), 3U);
     EXPECT_EQ(results[0].status, CheckStatus::Passed);
     EXPECT_EQ(results[0].message, "100 steps, seed 1");
   }

@@ -36,6 +36,7 @@ const T* RequestColumns::column(std::vector<T>& storage, Get&& get) {
 void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns, const KvBlocks& blocks) {
   constexpr size_t kRows = 32;  // so many sequences stay in the first cache while all their columns are read
   sequences_.assign(sequences.begin(), sequences.end());
+  rows_are_known_ = false;
   view_ = {};
   view_.struct_size = sizeof(view_);
   view_.count = static_cast<uint32_t>(sequences.size());
@@ -46,6 +47,20 @@ void RequestColumns::fill(std::span<Sequence* const> sequences, uint32_t columns
     fill_rows(columns, blocks);
     begin_ = end_;
   } while (begin_ < sequences_.size());
+}
+
+std::optional<size_t> RequestColumns::row_of(uint32_t slot) const {
+  if (!rows_are_known_) {
+    for (uint32_t row = 0; row < view_.count; ++row) {
+      if (slot_[row] >= row_of_slot_.size()) row_of_slot_.resize(size_t{slot_[row]} + 1);
+      row_of_slot_[slot_[row]] = row;
+    }
+    rows_are_known_ = true;
+  }
+  if (slot >= row_of_slot_.size()) return std::nullopt;
+  const uint32_t row = row_of_slot_[slot];
+  if (row >= view_.count || slot_[row] != slot) return std::nullopt;
+  return row;
 }
 
 void RequestColumns::fill_rows(uint32_t columns, const KvBlocks& blocks) {

@@ -27,6 +27,8 @@ class RequestColumns {
   void fill(std::span<Sequence* const> sequences, uint32_t columns, const KvBlocks& blocks);
   [[nodiscard]] const inflight_requests_t& view() const { return view_; }
   [[nodiscard]] std::span<Sequence* const> sequences() const { return sequences_; }
+  // Which entry is the sequence of this slot.   COST: the first call after a fill() walks the sequences, others O(1).
+  [[nodiscard]] std::optional<size_t> row_of(uint32_t slot) const;
 
  private:
   void fill_rows(uint32_t columns, const KvBlocks& blocks);
@@ -35,6 +37,10 @@ class RequestColumns {
 
   std::vector<Sequence*> sequences_;
   size_t begin_ = 0, end_ = 0;  // the rows that are being filled
+  // By slot; made when it is first asked for, since most policies never ask. Rows of sequences that are gone stay in
+  // it.
+  mutable std::vector<uint32_t> row_of_slot_;
+  mutable bool rows_are_known_ = false;
   inflight_requests_t view_{};
   std::vector<uint64_t> id_, prefix_group_;
   std::vector<uint32_t> slot_, state_, tenant_, prompt_tokens_, output_tokens_, max_output_tokens_, computed_tokens_,

@@ -83,16 +83,14 @@ void SchedAdapter::fill_step(const StepView& view, std::span<Sequence* const> wa
 
 std::optional<uint32_t> SchedAdapter::stored_tokens(uint32_t slot) const {
   if (view_ == nullptr) return std::nullopt;
-  const auto sequences = waiting_.sequences();
-  const auto slots = std::span(waiting_.view().slot, sequences.size());
-  const auto found = std::ranges::find(slots, slot);
-  if (found == slots.end()) return std::nullopt;
-  const Sequence& sequence = *sequences[static_cast<size_t>(found - slots.begin())];
+  const std::optional<size_t> row = waiting_.row_of(slot);
+  if (!row) return std::nullopt;
+  const Sequence& sequence = *waiting_.sequences()[*row];
   const int32_t width = view_->blocks->block_token_count();
   const std::span keys = std::span(sequence.keys).first(sequence.skippable_block_count(width));
-  std::vector<BlockId> matched;
-  view_->blocks->match(sequence.request.cache_salt, keys, sequence.tokens, matched);
-  return to_count(width) * static_cast<uint32_t>(matched.size());
+  matched_.clear();
+  view_->blocks->match(sequence.request.cache_salt, keys, sequence.tokens, matched_);
+  return to_count(width) * static_cast<uint32_t>(matched_.size());
 }
 
 TimeNs SchedAdapter::estimate(const StepWork& work) const {
@@ -217,21 +215,17 @@ bool SchedAdapter::decides_admission() const { return instance_.active() && ops_
 
 void SchedAdapter::admit(const StepView& view, const Candidate& candidate, Admission& admission) {
   // The view of this pass, with what is left now; the candidate is looked up in the snapshot of all that wait.
-  auto sequences = waiting_.sequences();
-  auto place = std::ranges::find(sequences, candidate.sequence);
+  const uint32_t slot = to_count(candidate.sequence->slot);
   const bool of_now = view_ != nullptr && step_.step == view.step && step_.now_ns == view.now;
-  if (!of_now || holds_newcomers_ || place == sequences.end()) {
-    fill_step(view, view.waiting);
-    sequences = waiting_.sequences();
-    place = std::ranges::find(sequences, candidate.sequence);
-    INFLIGHT_CHECK(place != sequences.end());
-  }
+  if (!of_now || holds_newcomers_ || !waiting_.row_of(slot)) fill_step(view, view.waiting);
+  const std::optional<size_t> row = waiting_.row_of(slot);
+  INFLIGHT_CHECK(row);
   step_.tokens_left = to_count(view.tokens_left);
   step_.sequences_left = to_count(view.sequences_left);
   step_.free_blocks = to_count(view.blocks->pool().free_count());
   step_.evictable_blocks = to_count(view.blocks->pool().stored_count());
   const inflight_candidate_t given{.struct_size = sizeof(inflight_candidate_t),
-                                   .index = static_cast<uint32_t>(place - sequences.begin()),
+                                   .index = static_cast<uint32_t>(*row),
                                    .uncached_tokens = to_count(candidate.uncached_tokens),
                                    .cached_tokens = to_count(candidate.cached_tokens),
                                    .blocks_now = to_count(candidate.blocks_now),

@@ -81,6 +81,7 @@ class SchedAdapter final : public SchedulePolicy, private PolicyInstance::Servic
   uint64_t held_back_step_ = 0;
   bool holds_newcomers_ = false;  // waiting_: only those that were ranked
   std::vector<int64_t> key0_, key1_;
+  mutable std::vector<BlockId> matched_;  // scratch of stored_tokens()
   std::vector<uint32_t> indices_;
   std::vector<uint64_t> seen_;  // by index: generation of the last check that saw it
   uint64_t generation_ = 0;

@@ -286,9 +286,10 @@ void Engine::between_steps(std::function<void()> change) {
 }
 
 void Engine::set_policy_parameters(const std::string& spec) {
-  PolicySlots::check_parameters(spec);
-  between_steps([this, spec] {
-    policies_.set_parameters(spec, clock_.now());
+  const PolicySlots::Named named = PolicySlots::resolve(spec);
+  PolicySlots::check_parameters(named);
+  between_steps([this, spec, named] {
+    policies_.set_parameters(named, clock_.now());
     recorder_.parameters(spec, clock_.now());
   });
 }

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "plugin_host/plugin_config.h"
 #include "plugin_host/plugin_module.h"
 #include "plugin_host/plugin_registry.h"
 
@@ -85,32 +84,35 @@ void PolicySlots::end_trial(std::unique_ptr<Adapter>& in_force, std::unique_ptr<
   trial.reset();
 }
 
-std::optional<uint32_t> PolicySlots::kind_in_force(const std::string& text) const {
+PolicySlots::Named PolicySlots::resolve(const std::string& text) {
   const PolicySpec spec = parse_policy_spec(text);
-  const auto names = [&spec](const PolicyInstance& instance) {
-    if (!instance.active()) return false;
-    const inflight_policy_t* const named = plugin_registry().search(spec, instance.policy().kind);
-    return named != nullptr && std::string_view(instance.policy().id) == named->id;
+  PluginRegistry& registry = plugin_registry();
+  return {spec, registry.search(spec, INFLIGHT_KIND_SCHED), registry.search(spec, INFLIGHT_KIND_EVICT)};
+}
+
+void PolicySlots::check_parameters(const Named& named) {
+  if (named.schedules != nullptr && named.evicts != nullptr) return;
+  const uint32_t kind = plugin_registry().kind_of(named.spec);  // tells where there is none
+  check_values(kind == INFLIGHT_KIND_SCHED ? *named.schedules : *named.evicts, named.spec);
+}
+
+std::optional<uint32_t> PolicySlots::kind_in_force(const Named& named) const {
+  const auto is = [](const PolicyInstance& instance, const inflight_policy_t* policy) {
+    return instance.active() && policy != nullptr && std::string_view(instance.policy().id) == policy->id;
   };
-  const bool schedules = names(schedule().instance()), evicts = names(eviction().instance());
-  if (schedules && evicts) return plugin_registry().kind_of(spec);  // tells that it names both
+  const bool schedules = is(schedule().instance(), named.schedules), evicts = is(eviction().instance(), named.evicts);
+  if (schedules && evicts) {
+    fail(ErrorCode::InvalidArgument, "'{}' names both that are in force, {} and {}: give the id of one",
+         named.spec.name, named.schedules->id, named.evicts->id);
+  }
   if (schedules) return INFLIGHT_KIND_SCHED;
   if (evicts) return INFLIGHT_KIND_EVICT;
   return std::nullopt;
 }
 
-void PolicySlots::check_parameters(const std::string& text) {
-  const PolicySpec spec = parse_policy_spec(text);
-  const inflight_policy_t* const schedules = plugin_registry().search(spec, INFLIGHT_KIND_SCHED);
-  const inflight_policy_t* const evicts = plugin_registry().search(spec, INFLIGHT_KIND_EVICT);
-  if (schedules != nullptr && evicts != nullptr) return;
-  const uint32_t kind = plugin_registry().kind_of(spec);  // tells where there is none
-  check_values(kind == INFLIGHT_KIND_SCHED ? *schedules : *evicts, spec);
-}
-
-void PolicySlots::set_parameters(const std::string& text, TimeNs now) {
-  const std::optional<uint32_t> kind = kind_in_force(text);
-  const PolicySpec spec = parse_policy_spec(text);
+void PolicySlots::set_parameters(const Named& named, TimeNs now) {
+  const PolicySpec& spec = named.spec;
+  const std::optional<uint32_t> kind = kind_in_force(named);
   if (!kind) {
     fail(ErrorCode::InvalidArgument, "{} is not in force, but {} and {} are", spec.name,
          schedule_->instance().policy().id, eviction_->instance().policy().id);

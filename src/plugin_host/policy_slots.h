@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "plugin_host/plugin_config.h"
 #include "plugin_host/policy_shadow.h"
 #include "sched/scheduler.h"
 
@@ -43,14 +44,23 @@ class PolicySlots {
   // kShadowSteps steps, or one step when the candidate is built in.
   void replace(std::unique_ptr<SchedAdapter> candidate, TimeNs now);
   void replace(std::unique_ptr<EvictAdapter> candidate, TimeNs now);
-  // Changes parameters of a policy in force: "name:key=value,...".
-  // ERRORS: InvalidArgument (not in force, no such parameter, not changeable, out of range, refused), NotFound, Plugin.
-  void set_parameters(const std::string& spec, TimeNs now);
-  // The same checks as far as they do not depend on what is in force (as does what a name of both kinds means).
-  static void check_parameters(const std::string& spec);
-  // The kind (INFLIGHT_KIND_*) of the policy in force that `spec` names, if it does.
-  // ERRORS: InvalidArgument (it names both that are in force), Plugin.
-  [[nodiscard]] std::optional<uint32_t> kind_in_force(const std::string& spec) const;
+  // The policy of each kind that "name:key=value,..." names; null where there is none.
+  struct Named {
+    PolicySpec spec;
+    const inflight_policy_t* schedules;
+    const inflight_policy_t* evicts;
+  };
+  // THREAD: any, and not the engine's, since it may read folders and files.   ERRORS: as PluginRegistry::search().
+  [[nodiscard]] static Named resolve(const std::string& spec);
+  // The checks of set_parameters() as far as they do not depend on what is in force (as does what a name of both kinds
+  // means).   THREAD: as resolve().   ERRORS: as set_parameters(); NotFound, Plugin.
+  static void check_parameters(const Named& named);
+  // The kind (INFLIGHT_KIND_*) of the policy in force that is named, if one is.
+  // ERRORS: InvalidArgument (both that are in force have the name).
+  [[nodiscard]] std::optional<uint32_t> kind_in_force(const Named& named) const;
+  // Changes parameters of a policy in force.
+  // ERRORS: InvalidArgument (not in force, no such parameter, not changeable, out of range, refused).
+  void set_parameters(const Named& named, TimeNs now);
   // After every step: ends trials that are over.
   void advance();
   // The same for a policy of this kind (INFLIGHT_KIND_*), however short its trial was.

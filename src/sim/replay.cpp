@@ -177,7 +177,8 @@ class Replay {
   }
 
   void apply(const TraceParameters& parameters, TimeNs now) {
-    if (policies_.kind_in_force(parameters.spec)) policies_.set_parameters(parameters.spec, now);
+    const PolicySlots::Named named = PolicySlots::resolve(parameters.spec);
+    if (policies_.kind_in_force(named)) policies_.set_parameters(named, now);
   }
   void apply(const TraceLimits& limits, TimeNs) {
     scheduler_.reconfigure(with_limits(scheduler_.config(), limits.json));

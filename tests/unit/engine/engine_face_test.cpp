@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 namespace inflight::test {
 namespace {
@@ -519,6 +521,24 @@ TEST(EngineFace, PolicyParametersChangeWhileRequestsRun) {
   ASSERT_FALSE(warnings.empty());
   EXPECT_NE(warnings.front().find("lpm is not in force"), std::string::npos) << warnings.front();
   EXPECT_FALSE(replay_trace(read_recording(options.service.record_path), {}).difference);
+}
+
+// Whoever sets a parameter looks for the policy; the step that it changes in needs neither folders nor files.
+TEST(EngineFace, PolicyParametersNeedNoFilesInAStep) {
+  const TempFolder folder;
+  const std::string file = folder.file("itl-target.ifp.so");
+  std::filesystem::copy_file(shipped_plugin("itl-target"), file);
+  EngineOptions options = EngineWorld::host_driven(engine_options(200));
+  options.setup.schedule_policy = file + ":target_ms=1000";
+  EngineWorld world(options);
+  std::string log;
+  world.engine->set_policy_parameters(file + ":target_ms=5");
+  std::filesystem::remove(file);
+  set_log_sink([&log](LogLevel, std::string_view line) { log += line; }, LogLevel::Warning);
+  world.engine->step();
+  set_log_sink({}, LogLevel::Error);
+  EXPECT_EQ(log, "");
+  EXPECT_THROW(world.engine->set_policy_parameters(file + ":target_ms=5"), Error);
 }
 
 // The engine's own timeout ends who waits and who runs; a request's own one goes before it.

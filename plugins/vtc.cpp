@@ -100,7 +100,8 @@ struct Vtc {
     return INFLIGHT_PLUGIN_OK;
   }
 
-  // As many as the host can possibly look at: each named request is charged at once, as its admission will charge it.
+  // As many as the host can possibly look at: each named request is charged at once, as its admission will charge it;
+  // one that was preempted has paid for its prompt.
   inflight_plugin_status_t order(const inflight_step_t& step, uint32_t* index, uint32_t* count) {
     const inflight_requests_t& waiting = *step.waiting;
     by_tenant.resize(waiting.count);
@@ -125,7 +126,7 @@ struct Vtc {
       Head& head = heads.back();
       const uint32_t chosen = by_tenant[head.next++];
       index[(*count)++] = chosen;
-      head.counter += weight_input * waiting.prompt_tokens[chosen];
+      if (waits[waiting.slot[chosen]] != 0) head.counter += weight_input * waiting.prompt_tokens[chosen];
       if (head.next == head.end) {
         heads.pop_back();
       } else {

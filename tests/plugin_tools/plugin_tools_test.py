@@ -175,7 +175,7 @@ class PluginTools(unittest.TestCase):
         done = run(PROGRAM, "plugin", "check", f"{plugin}:fault=segv", "--only", "ops", "--calls", "50")
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"(?m)^FAILED  ops .*test.hostile: score\(\), call \d+: crashed with SIGSEGV$")
-        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertEqual(len(done.stdout.splitlines()), 3)
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
     def test_check_takes_groups_and_a_member(self):

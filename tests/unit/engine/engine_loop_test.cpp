@@ -252,7 +252,7 @@ TEST(EngineLoop, AChangeIsInTheFiguresWhenItIsDone) {
   EngineWorld world(test::engine_options());
   int seen_stored = 0;
   for (TokenId i = 0; i < 500; ++i) {
-    (void)test::read_answer(world.engine->submit(test::crowd_request(1)));
+    (void)test::read_answer(world.engine->submit(test::crowd_request(22)));
     seen_stored += world.engine->stats().blocks_stored > 0;
     world.engine->reset_prefix_cache();
     ASSERT_EQ(world.engine->stats().blocks_stored, 0) << i;

@@ -131,11 +131,9 @@ class GbnfParser {
   }
 
   int64_t take_number() {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(source_.data() + at_, source_.data() + source_.size(), value);
-    if (error != std::errc() || value < 0) fail_here("wanted a number");
-    at_ = static_cast<size_t>(end - source_.data());
-    return value;
+    const auto count = take_count(source_, at_);
+    if (!count) fail_here("wanted a number");
+    return *count;
   }
 
   NodeId parse_atom() {

@@ -2,6 +2,7 @@
 #include "text/grammar_program.h"
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -423,6 +424,14 @@ void Builder::find_byte_classes() {
         classes.try_emplace(std::move(members), static_cast<uint8_t>(classes.size())).first->second;
   }
   program_.class_count = static_cast<int32_t>(classes.size());
+}
+
+std::optional<int64_t> take_count(std::string_view text, size_t& at) {
+  if (at >= text.size() || text[at] < '0' || text[at] > '9') return {};
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), count);
+  at = static_cast<size_t>(end - text.data());
+  return error == std::errc::result_out_of_range ? INT64_MAX : count;
 }
 
 Dfa texts_of(Budget& budget, const std::function<NodeId(Builder&)>& write) {

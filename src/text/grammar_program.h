@@ -145,6 +145,10 @@ class Builder {
   Program program_;
 };
 
+// The number for Builder::repeat() whose digits begin at `at`, which is then behind them; one of more than 63 bits is
+// the greatest. Nothing where there is no digit.
+[[nodiscard]] std::optional<int64_t> take_count(std::string_view text, size_t& at);
+
 // What `write` builds, as an automaton.  ERRORS: as Builder::try_compile() and determinised().
 [[nodiscard]] Dfa texts_of(Budget& budget, const std::function<NodeId(Builder&)>& write);
 

@@ -93,23 +93,16 @@ class RegexParser {
   // {3}, {3,}, {3,5}; anything else is the character '{'.
   bool try_braces(int64_t& min, std::optional<int64_t>& max) {
     if (at_ >= pattern_.size() || pattern_[at_] != '{') return false;
-    const char* const end = pattern_.data() + pattern_.size();
-    int64_t low = 0;
-    auto [place, error] = std::from_chars(pattern_.data() + at_ + 1, end, low);
-    if (error != std::errc() || place == end || low < 0) return false;
-    int64_t high = low;
-    bool is_bounded = true;
-    if (*place == ',') {
-      const auto [stop, missing] = std::from_chars(place + 1, end, high);
-      is_bounded = missing == std::errc();
-      place = is_bounded ? stop : place + 1;
-    }
-    if (place == end || *place != '}') return false;
-    at_ = static_cast<size_t>(place + 1 - pattern_.data());
-    if (is_bounded && high < low) fail_here("the numbers in {} are out of order");
-    min = low;
-    max.reset();
-    if (is_bounded) max = high;
+    size_t place = at_ + 1;
+    const auto low = take_count(pattern_, place);
+    if (!low || place == pattern_.size()) return false;
+    auto high = low;
+    if (pattern_[place] == ',') high = take_count(pattern_, ++place);
+    if (place == pattern_.size() || pattern_[place] != '}') return false;
+    at_ = place + 1;
+    if (high && *high < *low) fail_here("the numbers in {} are out of order");
+    min = *low;
+    max = high;
     return true;
   }
 

@@ -143,6 +143,8 @@ TEST_F(GrammarTest, RegularExpressions) {
   EXPECT_EQ(error("*a", ErrorCode::InvalidArgument), "regular expression, position 0: nothing to repeat");
   EXPECT_EQ(error("a{2}{3}", ErrorCode::InvalidArgument), "regular expression, position 7: nothing to repeat");
   EXPECT_TRUE(match("a{2}{", "aa{"));
+  for (const char* const text : {"a{-3}", "a{3,-5}", "a{-99999999999999999999}"})
+    EXPECT_TRUE(match(text, text)) << text;
   EXPECT_EQ(error("\\u{110000}", ErrorCode::InvalidArgument), "regular expression, position 9: bad \\u{}");
   EXPECT_EQ(error("[b-a]", ErrorCode::InvalidArgument), "regular expression, position 4: the range is out of order");
   EXPECT_EQ(error("a)", ErrorCode::InvalidArgument), "regular expression, position 1: ')' without '('");
@@ -170,6 +172,20 @@ TEST_F(GrammarTest, Gbnf) {
   EXPECT_EQ(error("root ::= \"a\" root"), "no text satisfies the grammar");
   EXPECT_EQ(error("root ::= \"a"), "grammar line 1: a text or class is not closed");
   EXPECT_EQ(error("root = \"a\""), "grammar line 1: wanted '::='");
+}
+
+// However many digits they have.
+TEST_F(GrammarTest, CountsBeyondTheLimitAreRefused) {
+  for (const char* const count : {"10001", "0,10001", "10001,", "3,9223372036854775808", "99999999999999999999",
+                                  "99999999999999999999,", "99999999999999999999,99999999999999999999"}) {
+    for (const auto& [kind, text] : {std::pair(GrammarKind::Regex, fmt::format("a{{{}}}", count)),
+                                     std::pair(GrammarKind::Gbnf, fmt::format("root ::= \"a\"{{{}}}", count))}) {
+      const std::string message =
+          test::error_of(ErrorCode::InvalidArgument, [&] { (void)compile_grammar(kind, text); });
+      EXPECT_TRUE(message.starts_with("a grammar repeats a part ") && message.ends_with(" times, allowed: 10000"))
+          << text << ": " << message;
+    }
+  }
 }
 
 TEST_F(GrammarTest, IntegersWithinBounds) {

@@ -96,9 +96,12 @@ Value raise_exception(Call& call) {
 }
 
 Value strftime_now(Call& call) {
-  std::string format = call.string(0, "format", "");
-  for (size_t at = format.find('%'); at < format.size(); at = format.find('%', at + 2)) {
-    if (format.compare(at, 2, "%f") == 0) format.replace(at, 2, "000000");  // microseconds: the time is in seconds
+  const std::string given = call.string(0, "format", "");
+  std::string format;
+  for (size_t at = 0; at < given.size();) {
+    const std::string_view part = std::string_view(given).substr(at, given[at] == '%' ? 2 : 1);
+    format += part == "%f" ? "000000" : part;  // microseconds: the time is in seconds
+    at += part.size();
   }
   const std::time_t now = call.interpreter.unix_time_seconds();
   std::tm local{};

@@ -324,7 +324,7 @@ bool Interpreter::contains(const Value& container, const Value& value, int line)
   }
   if (!container.is_string()) fail_at(line, "a value of type {} has no items", type_name(container));
   if (!value.is_string()) fail_at(line, "'in' needs a string on the left of a string, not {}", type_name(value));
-  return container.text().find(value.text()) != std::string::npos;
+  return find_first(container.text(), value.text()) != std::string::npos;
 }
 
 }  // namespace inflight::jinja

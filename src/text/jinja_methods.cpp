@@ -94,7 +94,9 @@ bool has_affix(Call& call, bool at_end) {
 Value find_text(Call& call, bool from_right, bool must) {
   const std::string wanted = wanted_text(call);
   const auto part = part_of(call);
-  const size_t at = !part ? std::string::npos : from_right ? part->text.rfind(wanted) : part->text.find(wanted);
+  const size_t at = !part        ? std::string::npos
+                    : from_right ? find_last(part->text, wanted)
+                                 : find_first(part->text, wanted);
   if (at == std::string::npos && must) fail_at(call.line, "{}: substring not found", call.name);
   if (at == std::string::npos) return Value(int64_t{-1});
   return Value(part->begin + static_cast<int64_t>(count_utf8_characters(part->text.substr(0, at))));
@@ -112,7 +114,7 @@ Value partition(Call& call, bool from_right) {
   const std::string separator = call.string(0, "sep", "");
   if (separator.empty()) fail_at(call.line, "{}: the separator is empty", call.name);
   const std::string& text = text_of(call);
-  const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+  const size_t at = from_right ? find_last(text, separator) : find_first(text, separator);
   std::array<std::string, 3> parts;
   if (at != std::string::npos) {
     parts = {text.substr(0, at), separator, text.substr(at + separator.size())};

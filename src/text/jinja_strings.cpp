@@ -2,6 +2,7 @@
 #include "text/jinja_strings.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -32,23 +33,43 @@ void add_part(std::vector<T>& parts, T part) {
   parts.push_back(part);
 }
 
+std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }
+
 bool is_line_end(char32_t c) {
   return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
 }  // namespace
 
+size_t find_first(std::string_view text, std::string_view part) {
+  if (part.empty()) return 0;
+  // glibc's and musl's are linear, by the two-way algorithm where the part is long.
+  const void* const found = memmem(text.data(), text.size(), part.data(), part.size());
+  return found == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t find_last(std::string_view text, std::string_view part) {
+  const size_t behind = find_first(backwards(text), backwards(part));
+  return behind == std::string_view::npos ? behind : text.size() - behind - part.size();
+}
+
 std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,
                                          bool from_right) {
+  // From the right is from the left of the reversed text.
+  const std::string reversed = from_right ? backwards(text) : "", reversed_separator = backwards(separator);
+  const std::string_view read = from_right ? reversed : text, wanted = from_right ? reversed_separator : separator;
   std::vector<std::string_view> parts;
-  while (count != 0) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
-    if (at == std::string_view::npos) break;
-    add_part(parts, from_right ? text.substr(at + separator.size()) : text.substr(0, at));
-    text = from_right ? text.substr(0, at) : text.substr(at + separator.size());
-    --count;
+  const auto add = [&](size_t begin, size_t end) {
+    add_part(parts, text.substr(from_right ? text.size() - end : begin, end - begin));
+  };
+  size_t begin = 0;
+  while (count < 0 || parts.size() < static_cast<size_t>(count)) {
+    const size_t length = find_first(read.substr(begin), wanted);
+    if (length == std::string_view::npos) break;
+    add(begin, begin + length);
+    begin += length + wanted.size();
   }
-  parts.push_back(text);
+  add(begin, text.size());
   if (from_right) std::ranges::reverse(parts);
   return parts;
 }
@@ -103,8 +124,8 @@ std::string replace_text(std::string_view text, std::string_view old_part, std::
     if (count != 0) add_text(out, new_part);
     return out;
   }
-  while (count-- != 0) {
-    const size_t at = text.find(old_part);
+  for (; count != 0; count -= count > 0 ? 1 : 0) {
+    const size_t at = find_first(text, old_part);
     if (at == std::string_view::npos) break;
     add_text(out, text.substr(0, at));
     add_text(out, new_part);

@@ -13,6 +13,11 @@ namespace inflight::jinja {
 void require_size(size_t bytes);
 void add_text(std::string& out, std::string_view part);
 
+// Where `part` begins in `text` first, or last; npos where it is nowhere.   COST: O(bytes of both), whatever they are,
+// where std::string_view::find() takes their product.
+[[nodiscard]] size_t find_first(std::string_view text, std::string_view part);
+[[nodiscard]] size_t find_last(std::string_view text, std::string_view part);
+
 // The parts between separators, cut at most `count` times (< 0: everywhere), from the right end where asked.
 // REQUIRES: separator is not empty.   LIFETIME (these three): views of `text`.   ERRORS: InvalidArgument for too many.
 [[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, std::string_view separator, int64_t count,

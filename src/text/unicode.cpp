@@ -4,6 +4,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <bitset>
+#include <unordered_set>
 #include <vector>
 
 #include "base/utf8.h"
@@ -48,11 +50,26 @@ bool is_space(const Utf8Character& character, std::string_view /*bytes*/) {
   return character.status == Utf8Status::Valid && is_white_space(character.code_point);
 }
 
-// Whether `bytes`, one character, is among `characters`.
-bool is_among(std::string_view bytes, std::string_view characters) {
-  const Characters all(characters);
-  return std::ranges::find(all, bytes) != all.end();
-}
+// The characters of a text, for looking up many.   LIFETIME: that of the text.
+class CharacterTable {
+ public:
+  explicit CharacterTable(std::string_view characters) {
+    for (const std::string_view bytes : Characters(characters)) {
+      if (bytes.size() == 1) {
+        single_bytes_.set(static_cast<uint8_t>(bytes[0]));
+      } else {
+        others_.insert(bytes);
+      }
+    }
+  }
+  [[nodiscard]] bool contains(std::string_view bytes) const {
+    return bytes.size() == 1 ? single_bytes_.test(static_cast<uint8_t>(bytes[0])) : others_.contains(bytes);
+  }
+
+ private:
+  std::bitset<256> single_bytes_;
+  std::unordered_set<std::string_view> others_;
+};
 
 template <typename Map>
 std::string map_characters(std::string_view text, Map&& map) {
@@ -128,12 +145,13 @@ std::string_view strip_left(std::string_view text) { return strip_left_if(text, 
 std::string_view strip_right(std::string_view text) { return strip_right_if(text, is_space); }
 
 std::string_view strip_left(std::string_view text, std::string_view characters) {
-  return strip_left_if(text, [&](const Utf8Character&, std::string_view bytes) { return is_among(bytes, characters); });
+  const CharacterTable all(characters);
+  return strip_left_if(text, [&](const Utf8Character&, std::string_view bytes) { return all.contains(bytes); });
 }
 
 std::string_view strip_right(std::string_view text, std::string_view characters) {
-  return strip_right_if(text,
-                        [&](const Utf8Character&, std::string_view bytes) { return is_among(bytes, characters); });
+  const CharacterTable all(characters);
+  return strip_right_if(text, [&](const Utf8Character&, std::string_view bytes) { return all.contains(bytes); });
 }
 
 std::string to_upper(std::string_view text) { return map_characters(text, utf8proc_toupper); }
@@ -157,8 +175,10 @@ std::string to_nfc(std::string_view text) {
 
 Characters::Iterator::Iterator(std::string_view rest) : rest_(rest) {
   if (rest_.empty()) return;
+  length_ = 1;
+  if (static_cast<uint8_t>(rest_[0]) < 0x80) return;  // most texts are long and nearly all ASCII
   const Utf8Character character = first_utf8_character(rest_);
-  length_ = character.status == Utf8Status::Valid ? character.length : 1;
+  if (character.status == Utf8Status::Valid) length_ = character.length;
 }
 
 Characters::Iterator& Characters::Iterator::operator++() { return *this = Iterator(rest_.substr(length_)); }

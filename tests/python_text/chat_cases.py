@@ -215,6 +215,12 @@ SNIPPETS = r"""
 {{ list_text.split(',') }}|{{ list_text.split(',', 1) }}|{{ list_text.rsplit(',', 1) }}|{{ ws.split() }}
 {{ ws.split(None, 1) }}|{{ ws.rsplit(None, 1) }}|{{ ws.strip() }}|{{ ws.lstrip() }}|{{ ws.rstrip() }}
 {{ 'xaxy'.strip('xy') }}|{{ 'xax'.lstrip('x') }}|{{ 'xax'.rstrip('x') }}
+{{ 'xéyé'.strip('éx') }}|{{ 'é字aé'.lstrip('字éa') }}|{{ 'aé字'.rstrip('字字') }}|{{ 'é字'|trim('x字') }}|{{ 'ab'.strip('') }}
+{{ 'aaaaa'.split('aa') }}|{{ 'aaaaa'.rsplit('aa') }}|{{ 'aaaaa'.rsplit('aa', 1) }}|{{ 'aaaaa'.rsplit('aa', 0) }}
+{{ 'é字é字x'.rsplit('字', 1) }}|{{ 'é字é字'.rsplit('字') }}|{{ 'ab'.rsplit('abc') }}|{{ ''.rsplit('a') }}|{{ 'ab'.rsplit('ab') }}
+{{ 'aaaaa'.rfind('aa') }}|{{ 'aaaaa'.rpartition('aa') }}|{{ 'é字é'.rfind('é') }}
+{{ 'ab'.rfind('') }}|{{ ''.rfind('') }}|{{ 'ba'.rfind('ab') }}
+{{ 'aaa'.replace('a', 'b', -9223372036854775807 - 1) }}|{{ 'aaa'.split('a', -9223372036854775807 - 1) }}
 {{ s.startswith('hé') }}|{{ s.endswith('ld') }}|{{ s.startswith(('a', 'h')) }}|{{ s.find('l') }}
 {{ s.rfind('l') }}|{{ s.find('z') }}|{{ s.index('W') }}|{{ s.count('l') }}|{{ s.count('') }}
 {{ s.count('l', 4) }}|{{ s.count('l', -3, -1) }}|{{ s.count('', 4) }}|{{ s.count('', 99) }}

@@ -21,6 +21,7 @@
 
 #include "base/limits.h"
 #include "model/model_loader.h"
+#include "support/bounded_run.h"
 #include "support/expect_error.h"
 #include "support/test_data.h"
 
@@ -178,6 +179,36 @@ TEST(ChatTemplate, HostileTemplatesTakeLittleMemoryAndTime) {
     EXPECT_EQ(error_of(text + loop + " %}{% endif %}{% endfor %}"), kTooMuch) << expression;
   }
   EXPECT_EQ(error_of("{{ range(100000) | unique | list | length }}"), kTooMuch);
+}
+
+// Searches of 2 MB in 6 MB that nearly match at every place, with 4 * 10^12 comparisons for those who begin anew at
+// each.
+TEST(ChatTemplate, SearchesTakeTheTimeOfTheirTexts) {
+  const std::string texts =
+      "{% set n = 'a' * 2000000 ~ 'b' %}{% set s = 'a' * 6000000 %}{% set set = 'b' * 2000000 ~ 'a' %}";
+  const std::pair<const char*, const char*> cases[] = {
+      {"s.find(n)", "-1"},
+      {"(s ~ 'ba').find(n)", "4000000"},
+      {"('ba' ~ s).rfind('b' ~ s)", "0"},
+      {"n in s", "False"},
+      {"n is in s", "False"},
+      {"s.replace(n, '') == s", "True"},
+      {"(s | replace(n, '')) == s", "True"},
+      {"s.split(n) == [s]", "True"},
+      {"s.rsplit(n) == [s]", "True"},
+      {"s.count(n)", "0"},
+      {"s.partition(n)[0] == s", "True"},
+      {"s.rpartition(n)[2] == s", "True"},
+      {"s.strip(set)", ""},
+      {"s | trim(set)", ""},
+      {"strftime_now('%f' * 2000000)", ""},
+  };
+  for (const auto& [expression, expected] : cases) {
+    SCOPED_TRACE(expression);
+    test::expect_bounded([&texts, expression = expression, expected = expected] {
+      return render(texts + "{{ " + expression + " }}") == expected;
+    });
+  }
 }
 
 TEST(ChatTemplate, PrintsTheGivenTime) {

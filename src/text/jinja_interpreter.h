@@ -108,9 +108,12 @@ class Interpreter {
   [[nodiscard]] Value make_macro(const Statement& statement, Scope* scope);
   [[nodiscard]] Value run_macro(const Statement& statement, Scope* scope, Call& call);
   void assign(const Expression& target, const Value& value);
+  // A variable of the present scope.
+  void define(const std::string& name, const Value& value);
   void append(std::string& out, std::string_view text);
   [[nodiscard]] Scope* new_scope(Scope* parent);
-  // Frees `scope`, unless a macro made since `macro_count` may refer to it or another one came after it.
+  // Frees `scope`, unless a macro or recursive loop made since `macro_count` may refer to it or another one came after
+  // it.
   void drop_scope(const Scope* scope, int64_t macro_count);
 
   Heap heap_;
@@ -121,7 +124,7 @@ class Interpreter {
   int64_t steps_ = 0;
   int depth_ = 0;
   int macro_depth_ = 0;
-  int64_t macro_count_ = 0;  // made so far
+  int64_t macro_count_ = 0;  // made so far, and recursive loops
 };
 
 // left op right for + - * / // % **.   ERRORS: InvalidArgument for kinds that Python does not join, overflow, division

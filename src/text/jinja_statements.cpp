@@ -108,6 +108,7 @@ Function& Interpreter::new_loop(const Statement& statement, int64_t depth) {
   Function& loop = heap_.new_function("loop");
   loop.depth = depth;
   if (!statement.recursive) return loop;
+  ++macro_count_;  // like a macro it needs the scope around it whenever it is called
   loop.call = [this, &statement, outer = scope_, depth](Call& call) {
     if (depth >= limits::kTemplateDepthMax)
       fail_at(call.line, "loops nested deeper than {}", limits::kTemplateDepthMax);

@@ -169,6 +169,9 @@ class JsonWriter {
 
   void write_key(const Value& key) {
     if (key.is_string()) return write_string(key.text());
+    if (key.is_list() || key.is_dict()) {
+      fail(ErrorCode::InvalidArgument, "chat template: a key of type {} cannot be written as JSON", type_name(key));
+    }
     out_ += '"';
     write(key, 0);
     out_ += '"';

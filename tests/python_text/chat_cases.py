@@ -327,5 +327,7 @@ SNIPPETS += [
     "\t{% set x = 1 %}\t\n\t{{ x }}{% if t %}  \n  {% endif %}",
     "{{ i }}   {% if t %}a{% endif %}   {% if t %}\n   b{% endif %}",
     "{% if t %}\n\n\na{% endif %}\n\n{% macro f() %}\n  m\n{% endmacro %}\n{{ f() }}",
+    "{% set n = namespace() %}{% for i in l %}{% for j in [1] recursive %}{% set n.l = loop %}{{ j }}{{ t }}{% endfor %}\n"
+    "{% endfor %}{{ n.l([1, 2]) }}",
     "{# unclosed", "{% raw %} unclosed", "", "\n", "plain } text { with %} braces }} #}",
 ]

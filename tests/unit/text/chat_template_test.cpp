@@ -211,6 +211,23 @@ TEST(ChatTemplate, SearchesTakeTheTimeOfTheirTexts) {
   }
 }
 
+// A mapping may be a key here, as it may not in Python, but not one of JSON.
+TEST(ChatTemplate, KeysAreNoRecursion) {
+  const std::string nested =
+      "{% set ns = namespace(d={}) %}{% for i in range(90000) %}{% set ns.d = {ns.d: 1} %}{% endfor %}";
+  test::expect_bounded([&] {
+    return error_of(nested + "{{ ns.d | tojson }}") == "chat template: a key of type dict cannot be written as JSON";
+  });
+  EXPECT_EQ(error_of(nested + "{{ ns.d }}"), "chat template: values nested deeper than 200");
+}
+
+TEST(ChatTemplate, ARecursiveLoopIsCalledWhenTheLoopsAroundItHaveEnded) {
+  const std::string loops =
+      "{% for i in [1] %}{% for j in [1] recursive %}{% set ns.l = loop %}{{ j }}{{ x }}{% endfor %}{% endfor %}";
+  test::expect_bounded(
+      [&] { return render("{% set ns = namespace(l=none) %}" + loops + " {{ ns.l([1, 2]) }}") == "13 1323"; });
+}
+
 TEST(ChatTemplate, PrintsTheGivenTime) {
   setenv("TZ", "UTC", 1);
   EXPECT_EQ(render_chat("{{ strftime_now('%d %b %Y %H:%M') }}", kRequest, {"", "", 1'700'000'000}),

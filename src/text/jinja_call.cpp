@@ -6,11 +6,13 @@
 
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
+#include "text/unicode.h"
 
 namespace inflight::jinja {
 
 std::optional<Value> Call::find(size_t index, std::string_view argument) const {
   if (index < positional.size()) return positional[index];
+  heap().work(named.size() * sizeof(Value));
   const auto found = std::ranges::find_if(named, [&](const auto& one) { return one.first == argument; });
   return found == named.end() ? std::nullopt : std::optional(found->second);
 }
@@ -46,10 +48,18 @@ void Call::at_most(size_t count) const {
   if (positional.size() > count) fail_at(line, "{} takes {} arguments, not {}", name, count, positional.size());
 }
 
-std::string Call::text() const {
-  std::string text = to_string(subject);
-  if (!subject.is_string()) heap().work(text.size());
-  return text;
+std::string Call::text() const { return to_string(heap(), subject); }
+
+bool Call::is_upper() const {
+  const std::string given = text();
+  heap().work(2 * given.size());
+  return to_upper(given) == given && to_lower(given) != given;
+}
+
+bool Call::is_lower() const {
+  const std::string given = text();
+  heap().work(2 * given.size());
+  return to_lower(given) == given && to_upper(given) != given;
 }
 
 Heap& Call::heap() const { return interpreter.heap(); }
@@ -90,7 +100,7 @@ Value make_mapping(Call& call, bool is_namespace) {
 }
 
 Value raise_exception(Call& call) {
-  std::string message = call.positional.empty() ? "" : to_string(call.positional[0]);
+  std::string message = call.positional.empty() ? "" : to_string(call.heap(), call.positional[0]);
   std::ranges::replace(message, '\n', ' ');
   fail_at(call.line, "{}", message);
 }

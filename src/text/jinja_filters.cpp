@@ -29,8 +29,8 @@ Value trim(Call& call) {
 
 Value replace(Call& call) {
   const Value count = call.get(2, "count", Value::none());
-  return call.heap().string(replace_text(call.text(), to_string(call.require(0, "old")),
-                                         to_string(call.require(1, "new")),
+  return call.heap().string(replace_text(call.text(), to_string(call.heap(), call.require(0, "old")),
+                                         to_string(call.heap(), call.require(1, "new")),
                                          count.is_none() ? -1 : call.integer(2, "count", -1)));
 }
 
@@ -222,8 +222,8 @@ Value write_json(Call& call) {
   }
   const Value separators = call.get(2, "separators", Value::none());
   if (separators.is_list() && separators.list().items.size() == 2) {
-    format.item_separator = to_string(separators.list().items[0]);
-    format.key_separator = to_string(separators.list().items[1]);
+    format.item_separator = to_string(call.heap(), separators.list().items[0]);
+    format.key_separator = to_string(call.heap(), separators.list().items[1]);
   }
   format.sort_keys = call.flag(3, "sort_keys", false);
   return call.heap().string(to_json(call.heap(), call.subject, format));
@@ -244,11 +244,11 @@ Value count_words(Call& call) {
 
 Value escape(Call& call) {
   std::string out;
-  for (const char character : call.text()) {
+  for (const char& character : call.text()) {
     constexpr std::string_view kSpecial = "&<>'\"";
     constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     const size_t index = kSpecial.find(character);
-    out += index == std::string_view::npos ? std::string(1, character) : std::string(kNames[index]);
+    add_text(out, index == std::string_view::npos ? std::string_view(&character, 1) : kNames[index]);
   }
   return call.heap().string(std::move(out));
 }
@@ -256,7 +256,7 @@ Value escape(Call& call) {
 Value format(Call& call) {
   const Value values = call.named.empty() ? call.heap().list(call.positional, true) : call.heap().dict();
   for (const auto& [name, value] : call.named) values.dict().set(call.heap(), call.heap().string(name), value);
-  return call.heap().string(format_percent(call.text(), values, call.line));
+  return call.heap().string(format_percent(call.heap(), call.text(), values, call.line));
 }
 
 }  // namespace

@@ -29,21 +29,27 @@ std::string Interpreter::render(const Block& block) {
 
 namespace {
 
-constexpr size_t kScopeBytes = 400;  // with a few variables
+constexpr size_t kScopeBytes = 200, kVariableBytes = 100;  // with their places in memory and in tables
 
 }  // namespace
 
 Interpreter::Scope* Interpreter::new_scope(Scope* parent) {
   heap_.charge(kScopeBytes);
-  scopes_.emplace_back();
-  scopes_.back().parent = parent;
-  return &scopes_.back();
+  return &scopes_.emplace_back(Scope{.variables = {}, .parent = parent, .bytes = kScopeBytes});
+}
+
+void Interpreter::define(const std::string& name, const Value& value) {
+  const size_t bytes = kVariableBytes + name.size();
+  heap_.work(bytes);
+  if (!scope_->variables.insert_or_assign(name, value).second) return;
+  heap_.charge(bytes);
+  scope_->bytes += bytes;
 }
 
 void Interpreter::drop_scope(const Scope* scope, int64_t macro_count) {
   if (macro_count != macro_count_ || scope != &scopes_.back()) return;
+  heap_.refund(scope->bytes);
   scopes_.pop_back();
-  heap_.refund(kScopeBytes);
 }
 
 void Interpreter::append(std::string& out, std::string_view text) {
@@ -53,6 +59,7 @@ void Interpreter::append(std::string& out, std::string_view text) {
 
 Value Interpreter::look_up(const Expression& name) {
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    heap_.work(sizeof(Value) + name.text.size());
     const auto found = scope->variables.find(name.text);
     if (found != scope->variables.end()) return found->second;
   }
@@ -123,7 +130,7 @@ Value Interpreter::evaluate_known(const Expression& expression) {
     }
     case ExpressionKind::Concat: {
       std::string text;
-      for (const Value& value : evaluate_all(expression.operands)) add_text(text, to_string(value));
+      for (const Value& value : evaluate_all(expression.operands)) add_text(text, to_string(heap_, value));
       return heap_.string(std::move(text));
     }
     case ExpressionKind::Compare:
@@ -217,12 +224,18 @@ void Interpreter::evaluate_arguments(const std::vector<Argument>& arguments, Cal
     if (argument.kind == Argument::Kind::Positional) {
       call.positional.push_back(value);
     } else if (argument.kind == Argument::Kind::Named) {
+      heap_.work(argument.name.size());
       call.named.emplace_back(argument.name, value);
     } else if (argument.kind == Argument::Kind::Spread) {
-      std::ranges::copy(iterate(value, call.line), std::back_inserter(call.positional));
+      const std::vector<Value> items = iterate(value, call.line);
+      heap_.charge(items.size() * sizeof(Value));  // calls within calls keep theirs
+      call.positional.insert(call.positional.end(), items.begin(), items.end());
     } else {
       if (!value.is_dict()) fail_at(call.line, "** needs a mapping, not {}", type_name(value));
-      for (const auto& [key, item] : value.dict().items) call.named.emplace_back(to_string(key), item);
+      for (const auto& [key, item] : value.dict().items) {
+        call.named.emplace_back(to_string(heap_, key), item);
+        heap_.charge(sizeof(call.named.back()) + call.named.back().first.size());
+      }
     }
   }
 }
@@ -265,6 +278,7 @@ bool Interpreter::evaluate_test(const Expression& expression) {
 
 Value Interpreter::attribute(const Value& value, const std::string& name, int line) {
   require_defined(value, line);
+  heap_.work(name.size());
   if (value.kind() == Kind::Function && value.function().items != nullptr)
     return loop_attribute(value.function(), name);
   if (const auto method = find_method(*this, value, name)) return *method;
@@ -312,7 +326,7 @@ std::vector<Value> Interpreter::iterate(const Value& value, int line) {
     default:
       fail_at(line, "a value of type {} has no items", type_name(value));
   }
-  heap_.charge(items.size());
+  heap_.work(items.size() * sizeof(Value));
   return items;
 }
 

@@ -38,6 +38,9 @@ struct Call {
   // ERRORS: InvalidArgument for more than `count` positional arguments.
   void at_most(size_t count) const;
   [[nodiscard]] std::string text() const;  // str(subject)
+  // Whether the letters of str(subject) that have a case are all upper (lower) ones, and there are some.
+  [[nodiscard]] bool is_upper() const;
+  [[nodiscard]] bool is_lower() const;
   [[nodiscard]] Heap& heap() const;
 };
 
@@ -68,6 +71,7 @@ class Interpreter {
   struct Scope {
     std::unordered_map<std::string, Value> variables;
     Scope* parent = nullptr;
+    size_t bytes = 0;  // that the heap has been charged for it
   };
   enum class Flow : uint8_t { Next, Break, Continue };
   // Counts steps and depth.
@@ -132,7 +136,7 @@ class Interpreter {
 [[nodiscard]] Value binary_operation(Heap& heap, std::string_view operation, const Value& left, const Value& right,
                                      int line);
 // format % values, as Python does for %s %d %i %f %g %e %x %r %%.
-[[nodiscard]] std::string format_percent(const std::string& format, const Value& values, int line);
+[[nodiscard]] std::string format_percent(Heap& heap, const std::string& format, const Value& values, int line);
 // A method of strings, lists, mappings; none when there is no such.  ERRORS: InvalidArgument for one that changes its
 // value.
 [[nodiscard]] std::optional<Value> find_method(Interpreter& interpreter, const Value& value, const std::string& name);

@@ -13,11 +13,17 @@ namespace {
 
 std::vector<Value> items_of(Call& call) { return call.interpreter.iterate(call.subject, call.line); }
 
+// What is evaluated counts by itself, items that are passed on do not.
+void count_text(Call& call, const Value& item) {
+  if (item.is_string()) call.heap().work(item.text().size());
+}
+
 // value.a.b for "a.b"; numbers are indices.
 Value get_path(Call& call, const Value& value, const Value& path) {
+  count_text(call, value);
   if (path.is_integer()) return call.interpreter.item(value, path, call.line);
   Value result = value;
-  const std::string names = to_string(path);
+  const std::string names = to_string(call.heap(), path);
   for (const std::string_view part : split_text(names, ".", -1, false)) {
     const bool is_index =
         !part.empty() && part.size() < 10 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
@@ -44,13 +50,13 @@ Value length(Call& call) {
 }
 
 Value join(Call& call) {
-  const std::string separator = to_string(call.get(0, "d", call.heap().string("")));
+  const std::string separator = to_string(call.heap(), call.get(0, "d", call.heap().string("")));
   const auto path = call.find(1, "attribute");
   std::string out;
   bool first = true;
   for (const Value& item : items_of(call)) {
     if (!std::exchange(first, false)) add_text(out, separator);
-    add_text(out, to_string(path && !path->is_none() ? get_path(call, item, *path) : item));
+    add_text(out, to_string(call.heap(), path && !path->is_none() ? get_path(call, item, *path) : item));
   }
   return call.heap().string(std::move(out));
 }
@@ -85,9 +91,27 @@ Value items(Call& call) {
 // For jinja2's lazy filters: what is false (none, 0) has no items, where the others raise an error.
 std::vector<Value> items_if_true(Call& call) { return truth(call.subject) ? items_of(call) : std::vector<Value>{}; }
 
-// What is evaluated counts by itself, items that are passed on do not.
-void count_text(Call& call, const Value& item) {
-  if (item.is_string()) call.heap().work(item.text().size());
+// Of the arguments as they are passed on.
+size_t argument_bytes(const Call& call) {
+  size_t bytes = call.positional.size() * sizeof(Value);
+  for (const auto& argument : call.named) bytes += sizeof(argument) + argument.first.size();
+  return bytes;
+}
+
+// The call, for `subject`, of the filter or test that argument `index` names, with the arguments behind it. What is in
+// them counts anew, since each call may read all of it.
+Call inner_call(Call& call, size_t index, const Value& subject) {
+  if (index >= call.positional.size()) fail_at(call.line, "{} needs an argument 'filter'", call.name);
+  const Value& name = call.positional[index];
+  if (!name.is_string()) fail_at(call.line, "{}: {} is no filter's or test's name", call.name, type_name(name));
+  Call inner{.interpreter = call.interpreter, .name = name.text(), .line = call.line, .subject = subject};
+  inner.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(index) + 1, call.positional.end());
+  inner.named = call.named;
+  call.heap().work(argument_bytes(inner));
+  count_text(call, subject);
+  for (const Value& argument : inner.positional) count_text(call, argument);
+  for (const auto& argument : inner.named) count_text(call, argument.second);
+  return inner;
 }
 
 // map('filter', ...) or map(attribute='name', default=...)
@@ -100,13 +124,11 @@ Value map(Call& call) {
       const Value value = get_path(call, item, *path);
       results.push_back(value.is_undefined() && fallback ? *fallback : value);
     } else {
-      const std::string name = to_string(call.require(0, "filter"));
-      Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = item};
-      inner.positional.assign(call.positional.begin() + 1, call.positional.end());
-      call.heap().charge(inner.positional.size() * sizeof(Value));
-      inner.named = call.named;
-      count_text(call, item);
+      Call inner = inner_call(call, 0, item);
+      const size_t bytes = argument_bytes(inner);
+      call.heap().charge(bytes);  // the filter may be map, which keeps its own
       results.push_back(call.interpreter.apply_filter(inner));
+      call.heap().refund(bytes);
     }
   }
   return call.heap().list(std::move(results));
@@ -120,10 +142,7 @@ Value choose(Call& call, bool wanted, bool by_attribute) {
     const Value value = by_attribute ? get_path(call, item, call.require(0, "attribute")) : item;
     bool holds = truth(value);
     if (call.positional.size() > skip) {
-      const std::string name = to_string(call.positional[skip]);
-      Call inner{.interpreter = call.interpreter, .name = name, .line = call.line, .subject = value};
-      inner.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1, call.positional.end());
-      count_text(call, value);
+      Call inner = inner_call(call, skip, value);
       holds = call.interpreter.apply_test(inner);
     }
     if (holds == wanted) chosen.push_back(item);
@@ -140,6 +159,8 @@ Value sort_key(Call& call, const Value& item, const std::optional<Value>& path, 
 std::vector<Value> sorted(Call& call, const std::vector<Value>& values, const std::optional<Value>& path,
                           bool case_sensitive, bool reverse_order) {
   std::vector<std::pair<Value, Value>> keyed;  // key, item
+  call.heap().charge(values.size() * sizeof(keyed[0]));
+  keyed.reserve(values.size());
   for (const Value& item : values) keyed.emplace_back(sort_key(call, item, path, case_sensitive), item);
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
     return reverse_order ? less(call.heap(), b.first, a.first) : less(call.heap(), a.first, b.first);
@@ -212,6 +233,7 @@ Value group_by(Call& call) {
       groups.push_back(call.heap().list({get_path(call, item, path), call.heap().list()}, true));
       key = own;
     }
+    call.heap().charge(sizeof(Value));
     groups.back().list().items[1].list().items.push_back(item);
   }
   return call.heap().list(std::move(groups));

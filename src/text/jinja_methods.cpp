@@ -87,6 +87,7 @@ bool has_affix(Call& call, bool at_end) {
       affix.is_list() ? call.interpreter.iterate(affix, call.line) : std::vector<Value>{affix};
   return std::ranges::any_of(all, [&](const Value& one) {
     if (!one.is_string()) fail_at(call.line, "{} needs a string, not {}", call.name, type_name(one));
+    call.heap().work(one.text().size());
     return part && (at_end ? part->text.ends_with(one.text()) : part->text.starts_with(one.text()));
   });
 }
@@ -176,7 +177,7 @@ Value format_method(Call& call) {
         fail_at(call.line, "format: field '{}' is not supported", field.substr(0, 64));
       }
       const size_t index = field.empty() ? next++ : is_index && field.size() < 6 ? std::stoul(field) : SIZE_MAX;
-      add_text(out, to_string(call.require(index, field)));
+      add_text(out, to_string(call.heap(), call.require(index, field)));
       i = close;
     } else {
       out += text[i];
@@ -241,14 +242,8 @@ const Methods& string_methods() {
        [](Call& call) {
          return Value(all_characters(call, [](char32_t c) { return is_letter(c) || is_decimal(c); }));
        }},
-      {"isupper",
-       [](Call& call) {
-         return Value(to_upper(text_of(call)) == text_of(call) && to_lower(text_of(call)) != text_of(call));
-       }},
-      {"islower",
-       [](Call& call) {
-         return Value(to_lower(text_of(call)) == text_of(call) && to_upper(text_of(call)) != text_of(call));
-       }},
+      {"isupper", [](Call& call) { return Value(call.is_upper()); }},
+      {"islower", [](Call& call) { return Value(call.is_lower()); }},
   };
   return all;
 }

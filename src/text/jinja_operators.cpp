@@ -106,7 +106,7 @@ Value binary_operation(Heap& heap, std::string_view operation, const Value& left
   if (operation == "*" && left.is_integer() && (right.is_string() || right.is_list())) {
     return repeat(heap, right, left.integer(), line);
   }
-  if (operation == "%" && left.is_string()) return heap.string(format_percent(left.text(), right, line));
+  if (operation == "%" && left.is_string()) return heap.string(format_percent(heap, left.text(), right, line));
   fail_kinds(operation, left, right, line);
 }
 
@@ -145,14 +145,14 @@ Conversion read_conversion(const std::string& format, size_t& at, int line) {
   return conversion;
 }
 
-std::string convert(const Conversion& conversion, const Value& value, int line) {
+std::string convert(Heap& heap, const Conversion& conversion, const Value& value, int line) {
   const auto has = [&](char flag) { return conversion.flags.find(flag) != std::string::npos; };
   const std::string_view numbers = "dieEfFgGxXo";
   const bool is_decimal = conversion.letter == 'd' || conversion.letter == 'i';
   const bool is_radix = std::string_view("xXo").find(conversion.letter) != std::string_view::npos;
   std::string text;
   if (conversion.letter == 's' || conversion.letter == 'r') {
-    text = conversion.letter == 's' ? to_string(value) : to_repr(value);
+    text = conversion.letter == 's' ? to_string(heap, value) : to_repr(heap, value);
     const Characters characters(text);
     const auto precision = static_cast<size_t>(std::max(conversion.precision, 0));
     if (conversion.precision >= 0) text = std::string(characters.part(0, std::min(precision, characters.size())));
@@ -165,7 +165,7 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
       fail_at(line, "format '%{}' needs a finite number", conversion.letter);
     }
     text = value.is_integer() ? fmt::format("{}", value.integer())
-           : value.is_large() ? to_string(value)
+           : value.is_large() ? to_string(heap, value)
                               : fmt::format("{:.0f}", std::trunc(value.number()));
   } else if (is_radix) {
     if (!value.is_integer()) fail_at(line, "format '%{}' needs an integer", conversion.letter);
@@ -174,6 +174,7 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
     const int precision = conversion.precision < 0 ? 6 : conversion.precision;
     text = fmt::format(fmt::runtime(std::string(has('#') ? "{:#.{}" : "{:.{}") + conversion.letter + "}"),
                        value.number(), precision);
+    heap.work(16 * text.size());  // exact digits are that much slower than other text
   }
   const auto width = static_cast<size_t>(conversion.width);
   if (numbers.find(conversion.letter) != std::string_view::npos) {
@@ -191,7 +192,7 @@ std::string convert(const Conversion& conversion, const Value& value, int line) 
 
 }  // namespace
 
-std::string format_percent(const std::string& format, const Value& values, int line) {
+std::string format_percent(Heap& heap, const std::string& format, const Value& values, int line) {
   const bool is_tuple = values.kind() == Kind::Tuple;
   size_t used = 0;
   std::string out;
@@ -215,7 +216,7 @@ std::string format_percent(const std::string& format, const Value& values, int l
       continue;
     }
     if (!named && used >= (is_tuple ? values.list().items.size() : 1)) fail_at(line, "a format has too few values");
-    add_text(out, convert(conversion, named ? *named : is_tuple ? values.list().items[used] : values, line));
+    add_text(out, convert(heap, conversion, named ? *named : is_tuple ? values.list().items[used] : values, line));
     if (!named) ++used;
   }
   if (is_tuple && used < values.list().items.size()) fail_at(line, "a format has too many values");

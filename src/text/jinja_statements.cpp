@@ -23,7 +23,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, std::string& 
       append(out, statement.text);
       break;
     case StatementKind::Output:
-      append(out, to_string(evaluate(*statement.expression)));
+      append(out, to_string(heap_, evaluate(*statement.expression)));
       break;
     case StatementKind::If:
       return execute_if(statement, out);
@@ -40,14 +40,14 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, std::string& 
       break;
     }
     case StatementKind::Macro:
-      scope_->variables.insert_or_assign(statement.text, make_macro(statement, scope_));
+      define(statement.text, make_macro(statement, scope_));
       break;
     case StatementKind::Call:
       execute_call_block(statement, out);
       break;
     case StatementKind::Filter: {
       const Value value = heap_.string(capture(statement.body));
-      append(out, to_string(evaluate_filter(*statement.expression, value)));
+      append(out, to_string(heap_, evaluate_filter(*statement.expression, value)));
       break;
     }
     case StatementKind::With:
@@ -94,7 +94,7 @@ void Interpreter::run_loop(const Statement& statement, const std::vector<Value>&
     const int64_t macro_count = macro_count_;
     scope_ = new_scope(outer);
     const Scope* const inner = scope_;
-    scope_->variables.insert_or_assign("loop", Value(&loop));
+    define("loop", Value(&loop));
     assign(*statement.target, loop.items->items[loop.index]);
     const Flow flow = execute(statement.body, out);
     scope_ = outer;
@@ -156,6 +156,7 @@ Value Interpreter::loop_attribute(const Function& loop, const std::string& name)
 void Interpreter::execute_with(const Statement& statement, std::string& out) {
   Scope* const outer = scope_;
   Scope* const inner = new_scope(outer);
+  const int64_t macro_count = macro_count_;
   for (const auto& [target, expression] : statement.assignments) {
     const Value value = evaluate(*expression);  // sees the outer variables
     scope_ = inner;
@@ -165,10 +166,11 @@ void Interpreter::execute_with(const Statement& statement, std::string& out) {
   scope_ = inner;
   (void)execute(statement.body, out);
   scope_ = outer;
+  drop_scope(inner, macro_count);
 }
 
 void Interpreter::execute_call_block(const Statement& statement, std::string& out) {
-  append(out, to_string(evaluate_call(*statement.expression, make_macro(statement, scope_))));
+  append(out, to_string(heap_, evaluate_call(*statement.expression, make_macro(statement, scope_))));
 }
 
 std::string Interpreter::capture(const Block& block) {
@@ -198,6 +200,7 @@ Value Interpreter::run_macro(const Statement& statement, Scope* scope, Call& cal
   const int64_t macro_count = macro_count_;
   Scope* const before = std::exchange(scope_, new_scope(scope));
   const auto named = [&](const std::string& name) {
+    heap_.work(call.named.size() * sizeof(Value));
     return std::ranges::find_if(call.named, [&](const auto& argument) { return argument.first == name; });
   };
   for (size_t i = 0; i < statement.parameters.size(); ++i) {
@@ -211,19 +214,18 @@ Value Interpreter::run_macro(const Statement& statement, Scope* scope, Call& cal
     } else if (parameter.fallback != nullptr) {
       value = evaluate(*parameter.fallback);
     }
-    scope_->variables.insert_or_assign(parameter.name, value);
+    define(parameter.name, value);
   }
   if (const auto caller = named("caller"); caller != call.named.end()) {
-    scope_->variables.insert_or_assign("caller", caller->second);
+    define("caller", caller->second);
     call.named.erase(caller);
   }
   const size_t used = std::min(statement.parameters.size(), call.positional.size());
-  scope_->variables.insert_or_assign(
-      "varargs",
-      heap_.list({call.positional.begin() + static_cast<std::ptrdiff_t>(used), call.positional.end()}, true));
+  define("varargs",
+         heap_.list({call.positional.begin() + static_cast<std::ptrdiff_t>(used), call.positional.end()}, true));
   const Value rest = heap_.dict();
   for (const auto& [name, value] : call.named) rest.dict().set(heap_, heap_.string(name), value);
-  scope_->variables.insert_or_assign("kwargs", rest);
+  define("kwargs", rest);
   std::string out;
   (void)execute(statement.body, out);
   drop_scope(std::exchange(scope_, before), macro_count);
@@ -233,7 +235,7 @@ Value Interpreter::run_macro(const Statement& statement, Scope* scope, Call& cal
 
 void Interpreter::assign(const Expression& target, const Value& value) {
   if (target.kind == ExpressionKind::Name) {
-    scope_->variables.insert_or_assign(target.text, value);
+    define(target.text, value);
   } else if (target.kind == ExpressionKind::Attribute) {
     const Value space = look_up(*target.operands[0]);
     if (space.kind() != Kind::Namespace) {

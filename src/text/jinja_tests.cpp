@@ -4,7 +4,6 @@
 
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
-#include "text/unicode.h"
 
 namespace inflight::jinja {
 namespace {
@@ -46,16 +45,6 @@ bool is_same(Call& call) {
   return equal(call.heap(), value, other);
 }
 
-bool is_upper_text(Call& call) {
-  const std::string text = call.text();
-  return to_upper(text) == text && to_lower(text) != text;
-}
-
-bool is_lower_text(Call& call) {
-  const std::string text = call.text();
-  return to_lower(text) == text && to_upper(text) != text;
-}
-
 bool is_iterable(Call& call) {
   const Value& value = call.subject;
   return value.is_undefined() || value.is_string() || value.is_list() || value.is_dict();
@@ -80,8 +69,8 @@ const std::unordered_map<std::string_view, Test>& tests() {
       {"odd", [](Call& call) { return require_integer(call, call.subject) % 2 != 0; }},
       {"even", [](Call& call) { return require_integer(call, call.subject) % 2 == 0; }},
       {"divisibleby", is_divisible},
-      {"upper", is_upper_text},
-      {"lower", is_lower_text},
+      {"upper", [](Call& call) { return call.is_upper(); }},
+      {"lower", [](Call& call) { return call.is_lower(); }},
       {"in", [](Call& call) { return call.interpreter.contains(call.require(0, "seq"), call.subject, call.line); }},
       {"sameas", is_same},
       {"eq", is_equal},
@@ -106,6 +95,7 @@ const std::unordered_map<std::string_view, Test>& tests() {
 }  // namespace
 
 bool Interpreter::apply_test(Call& call) {
+  const Step step(*this, call.line);  // select's are not evaluated one by one
   const auto found = tests().find(call.name);
   if (found == tests().end()) fail_at(call.line, "test '{}' is not supported", call.name);
   return found->second(call);

@@ -13,6 +13,8 @@
 namespace inflight::jinja {
 namespace {
 
+constexpr size_t kEntryBytes = 100;  // of a mapping, with its place in the index
+
 void check_depth(int depth) {
   if (depth > limits::kTemplateValueDepthMax) {
     fail(ErrorCode::InvalidArgument, "chat template: values nested deeper than {}", limits::kTemplateValueDepthMax);
@@ -42,18 +44,18 @@ std::string number_text(double number) {
 }
 
 void write_quoted(std::string& out, std::string_view text) {
-  require_size(out.size() + text.size());
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
   out += quote;
   for (const std::string_view bytes : Characters(text)) {
+    require_size(out.size());
     const char first = bytes[0];
     if (first == quote || first == '\\') {
       (out += '\\') += first;
     } else if (first == '\n' || first == '\r' || first == '\t') {
       (out += '\\') += first == '\n' ? 'n' : first == '\r' ? 'r' : 't';
     } else if (static_cast<uint8_t>(first) < 0x20 || first == 0x7F) {
-      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(first));
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(first));
     } else {
       out += bytes;
     }
@@ -114,17 +116,18 @@ class JsonWriter {
   void write_string(std::string_view text) {
     constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t";
     constexpr std::string_view kLetters = "\"\\bfnrt";
-    require_size(out_.size() + text.size());
     out_ += '"';
     for (const std::string_view bytes : Characters(text)) {
+      require_size(out_.size());
       const char32_t code_point = first_utf8_character(bytes).code_point;
       if (const size_t index = kSpecial.find(bytes[0]); bytes.size() == 1 && index != std::string_view::npos) {
         (out_ += '\\') += kLetters[index];
       } else if (code_point < 0x20 || (format_.ensure_ascii && code_point >= 0x7F)) {
         if (code_point >= 0x10000) {
-          out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD7C0 + (code_point >> 10U), 0xDC00 + (code_point & 0x3FFU));
+          fmt::format_to(std::back_inserter(out_), "\\u{:04x}\\u{:04x}", 0xD7C0 + (code_point >> 10U),
+                         0xDC00 + (code_point & 0x3FFU));
         } else {
-          out_ += fmt::format("\\u{:04x}", static_cast<uint32_t>(code_point));
+          fmt::format_to(std::back_inserter(out_), "\\u{:04x}", static_cast<uint32_t>(code_point));
         }
       } else {
         out_ += bytes;
@@ -136,7 +139,7 @@ class JsonWriter {
   void begin_line(int depth) {
     if (!format_.indent) return;
     out_ += '\n';
-    for (int i = 0; i < depth; ++i) add_text(out_, *format_.indent);
+    for (int i = 0; i < depth && !format_.indent->empty(); ++i) add_text(out_, *format_.indent);
   }
 
   void write_list(const List& list, int depth) {
@@ -191,6 +194,7 @@ std::optional<Value> Dict::find(std::string_view key) const {
 
 std::optional<size_t> Dict::place_of(Heap& heap, const Value& key) const {
   if (key.is_string()) {
+    heap.work(key.text().size());
     const auto found = index.find(std::string_view(key.text()));
     return found == index.end() ? std::nullopt : std::optional(found->second);
   }
@@ -208,6 +212,7 @@ void Dict::set(Heap& heap, const Value& key, const Value& value) {
     items[*place].second = value;
     return;
   }
+  heap.charge(kEntryBytes);
   if (key.is_string()) index.emplace(key.text(), items.size());
   items.emplace_back(key, value);
 }
@@ -240,7 +245,7 @@ Value Heap::dict(bool is_namespace) {
 }
 
 Function& Heap::new_function(std::string name) {
-  charge(sizeof(Function));
+  charge(sizeof(Function) + name.size());
   functions_.emplace_back();
   functions_.back().name = std::move(name);
   return functions_.back();
@@ -264,8 +269,8 @@ Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
   if (json.is_number()) return Value(json.get<double>());
   if (json.is_array()) {
     const Value value = list();
-    for (const auto& item : json) value.list().items.push_back(from_json(item, depth + 1));
     charge(json.size() * sizeof(Value));
+    for (const auto& item : json) value.list().items.push_back(from_json(item, depth + 1));
     return value;
   }
   const Value value = dict();
@@ -355,29 +360,30 @@ bool less(Heap& heap, const Value& left, const Value& right, int depth) {
 
 namespace {
 
-void write_repr(std::string& out, const Value& value, int depth);
+void write_repr(Heap& heap, std::string& out, const Value& value, int depth);
 
-void write_items(std::string& out, const List& list, int depth) {
+void write_items(Heap& heap, std::string& out, const List& list, int depth) {
   for (size_t i = 0; i < list.items.size(); ++i) {
     if (i > 0) out += ", ";
-    write_repr(out, list.items[i], depth + 1);
+    write_repr(heap, out, list.items[i], depth + 1);
   }
 }
 
-void write_entries(std::string& out, const Dict& dict, int depth) {
+void write_entries(Heap& heap, std::string& out, const Dict& dict, int depth) {
   out += '{';
   for (size_t i = 0; i < dict.items.size(); ++i) {
     if (i > 0) out += ", ";
-    write_repr(out, dict.items[i].first, depth + 1);
+    write_repr(heap, out, dict.items[i].first, depth + 1);
     out += ": ";
-    write_repr(out, dict.items[i].second, depth + 1);
+    write_repr(heap, out, dict.items[i].second, depth + 1);
   }
   out += '}';
 }
 
-void write_repr(std::string& out, const Value& value, int depth) {
+void write_repr(Heap& heap, std::string& out, const Value& value, int depth) {
   check_depth(depth);
   require_size(out.size());
+  heap.work(sizeof(Value));
   switch (value.kind()) {
     case Kind::Undefined:
       if (depth > 0) out += "Undefined";
@@ -402,20 +408,20 @@ void write_repr(std::string& out, const Value& value, int depth) {
       break;
     case Kind::List:
       out += '[';
-      write_items(out, value.list(), depth);
+      write_items(heap, out, value.list(), depth);
       out += ']';
       break;
     case Kind::Tuple:
       out += '(';
-      write_items(out, value.list(), depth);
+      write_items(heap, out, value.list(), depth);
       out += value.list().items.size() == 1 ? ",)" : ")";
       break;
     case Kind::Dict:
-      write_entries(out, value.dict(), depth);
+      write_entries(heap, out, value.dict(), depth);
       break;
     case Kind::Namespace:
       out += "<Namespace ";
-      write_entries(out, value.dict(), depth);
+      write_entries(heap, out, value.dict(), depth);
       out += '>';
       break;
     case Kind::Function:
@@ -426,11 +432,16 @@ void write_repr(std::string& out, const Value& value, int depth) {
 
 }  // namespace
 
-std::string to_string(const Value& value) { return value.is_string() ? value.text() : to_repr(value); }
+std::string to_string(Heap& heap, const Value& value) {
+  if (!value.is_string()) return to_repr(heap, value);
+  heap.work(value.text().size());
+  return value.text();
+}
 
-std::string to_repr(const Value& value) {
+std::string to_repr(Heap& heap, const Value& value) {
   std::string out;
-  write_repr(out, value, 0);
+  write_repr(heap, out, value, 0);
+  heap.work(out.size());
   return out;
 }
 

@@ -111,8 +111,9 @@ struct Dict {
   std::unordered_map<std::string_view, size_t> index;  // of string keys
 
   [[nodiscard]] std::optional<Value> find(std::string_view key) const;
-  // COST (these two): O(1) for string keys, O(entries) for others, which `heap` counts.
+  // COST (these two): O(bytes) for string keys, O(entries) for others, which `heap` counts.
   [[nodiscard]] std::optional<Value> find(Heap& heap, const Value& key) const;
+  // ERRORS: as Heap's for what a new entry takes.
   void set(Heap& heap, const Value& key, const Value& value);
 
  private:
@@ -165,9 +166,10 @@ class Heap {
 [[nodiscard]] bool equal(Heap& heap, const Value& left, const Value& right, int depth = 0);
 // left < right, the same.   ERRORS: InvalidArgument for kinds that Python does not order.
 [[nodiscard]] bool less(Heap& heap, const Value& left, const Value& right, int depth = 0);
-// str(value) and repr(value)   ERRORS (also to_json): InvalidArgument for a text beyond limits::kTemplateValueBytesMax.
-[[nodiscard]] std::string to_string(const Value& value);
-[[nodiscard]] std::string to_repr(const Value& value);
+// str(value) and repr(value), counted as the heap's work.
+// ERRORS (also to_json): InvalidArgument for a text beyond limits::kTemplateValueBytesMax, too much work.
+[[nodiscard]] std::string to_string(Heap& heap, const Value& value);
+[[nodiscard]] std::string to_repr(Heap& heap, const Value& value);
 // "str", "int", ...: the type's name in Python.
 [[nodiscard]] std::string_view type_name(const Value& value);
 

@@ -306,6 +306,11 @@ x
 {{ $ }}
 {% for x in l %}{{ x }}{% if x == 1 %}{% set found = x %}{% endif %}{% endfor %}{{ found }}
 {% set a = [1, 2] + l %}{{ a|length }}{{ a[-1] }}{{ a == [1, 2, 3, 1, 2] }}{{ d == {'a': {'x': [1, 'y']}, 'b': 1} }}
+{% for i in l %}{% with a = i %}{% macro m() %}{{ a }}{% endmacro %}{{ m() }}{% endwith %}{% endfor %}
+{{ [1, 2]|select('divisibleby', num=2)|list }}|{{ [1, 2]|map('string')|list }}
+{{ [1]|map(filter='string')|list }}
+{{ [1]|map(5)|list }}
+{{ {(1,): 2}|tojson }}
 {{ messages[0].role }}{{ messages|length }}{{ messages[0]['content'][:5] }}{{ tools is none }}{{ add_generation_prompt }}
 {{ (messages|selectattr('role', 'equalto', 'user')|list)[-1].content|trim }}
 {{ bos_token + 'x' + eos_token }}

@@ -30,6 +30,9 @@ namespace {
 
 const std::string kRequest = R"({"messages": [{"role": "user", "content": "Hi"}], "x": 3, "deep": {"a": [1, 2]}})";
 
+constexpr const char* kTooLarge = "chat template: its values and output take more than 268435456 bytes";
+constexpr const char* kTooMuch = "chat template: looks at more than 1073741824 bytes";
+
 std::string render(const std::string& source) { return render_chat(source, kRequest, {"<s>", "</s>", 0}); }
 
 std::string error_of(const std::string& source) {
@@ -158,8 +161,6 @@ TEST(ChatTemplate, HostileTemplatesEndInAnError) {
 
 // Few steps and small values, but much to write or to look at: what a value holds several times counts each time.
 TEST(ChatTemplate, HostileTemplatesTakeLittleMemoryAndTime) {
-  constexpr const char* kTooLarge = "chat template: its values and output take more than 268435456 bytes";
-  constexpr const char* kTooMuch = "chat template: looks at more than 1073741824 bytes";
   const std::string text = "{% set s = 'x' * 30000000 %}";
   const std::string doubled =
       "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}"
@@ -179,6 +180,36 @@ TEST(ChatTemplate, HostileTemplatesTakeLittleMemoryAndTime) {
     EXPECT_EQ(error_of(text + loop + " %}{% endif %}{% endfor %}"), kTooMuch) << expression;
   }
   EXPECT_EQ(error_of("{{ range(100000) | unique | list | length }}"), kTooMuch);
+}
+
+// 1,000 entries, or names, 9,000 times, which take more than the limit as texts and lists of as many values do.
+TEST(ChatTemplate, WhateverATemplateMakesCountsAsItsMemory) {
+  std::string entries;
+  std::string names;
+  for (int i = 0; i < 1000; ++i) {
+    entries += fmt::format("'k{}': 1, ", i);
+    names += fmt::format("k{}, ", i);
+  }
+  const std::string name(50'000, 'n');
+  for (const std::string& made : {
+           std::string("{% set e = d.copy() %}"),
+           std::string("{% set e = dict(d) %}"),
+           std::string("{% set e = namespace(d) %}"),
+           "{% if i < 4000 %}{% set e = {" + entries + "} %}{% endif %}",
+           "{% macro " + name + "() %}{% endmacro %}",
+           "{% macro m() %}{% endmacro %}{% set " + names + " = v %}",
+       }) {
+    EXPECT_EQ(error_of("{% set d = {" + entries + "} %}{% set v = [1] * 1000 %}{% for i in range(9000) %}" + made +
+                       "{% endfor %}"),
+              kTooLarge)
+        << made.substr(0, 60);
+  }
+  std::string call = "{% set v = [1] * 6000000 %}{{ ";
+  for (int i = 0; i < 12; ++i) call += "range(*v, ";
+  EXPECT_EQ(error_of(call + "1" + std::string(12, ')') + " }}"), kTooLarge);
+  // What is freed does not count: 40,000 variables of 10,000 bytes, one at a time.
+  const std::string variable = "{% with " + name.substr(0, 10'000) + " = 1 %}{% endwith %}";
+  EXPECT_EQ(render("{% for i in range(40000) %}" + variable + "{% endfor %}"), "");
 }
 
 // Searches of 2 MB in 6 MB that nearly match at every place, with 4 * 10^12 comparisons for those who begin anew at
@@ -209,6 +240,40 @@ TEST(ChatTemplate, SearchesTakeTheTimeOfTheirTexts) {
       return render(texts + "{{ " + expression + " }}") == expected;
     });
   }
+}
+
+// Arguments that each of many calls reads anew, names and keys that are looked up again and again.
+TEST(ChatTemplate, ReadingTheSameManyTimesIsCounted) {
+  std::string entries;
+  std::string parameters = "p";
+  for (int i = 0; i < 40'000; ++i) parameters += fmt::format(", p{}", i);
+  for (int i = 0; i < 200; ++i) entries += fmt::format("k ~ '{}': 1, ", i);
+  const std::string name(200'000, 'n');
+  const std::string texts = "{% set s = 'a' * 20000000 %}{% set many = [1] * 1000000 %}{% set k = 'k' * 300000 %}";
+  const auto loop = [](const std::string& body) { return "{% for i in range(90000) %}" + body + "{% endfor %}"; };
+  for (const std::string& source : {
+           std::string("{{ many | map('replace', s, '') | list }}"),
+           std::string("{{ many | map('default', **{'x': s}) | list }}"),
+           std::string("{{ ([s] * 1000000) | map(attribute=0) | list }}"),
+           std::string("{{ (['b'] * 1000000) | select('in', s) | list }}"),
+           std::string("{{ many | select('eq', *many) | list }}"),
+           std::string("{{ s.startswith((s[1:] ~ 'b',) * 1000000) }}"),
+           std::string("{{ ('%.1s' * 1000000) % ((s,) * 1000000) }}"),
+           loop("{% set x = 'x' | replace(many, '') %}"),
+           loop("{% if many | last %}{% endif %}") + loop("{% if many | select %}{% endif %}"),
+           "{% set d = {" + entries + "} %}{% set e = {" + entries + "} %}" + loop("{% if d == e %}{% endif %}"),
+           "{% set " + name + " = 1 %}" + loop("{% set x = " + name + " %}"),
+           "{% set d = {} %}" + loop("{% set x = d." + name + " %}"),
+           "{% macro m(" + name + ") %}{% endmacro %}" + loop("{{ m(" + name + "=1) }}"),
+           "{% macro m(" + parameters + ") %}{% endmacro %}" + loop("{{ m() }}"),
+       }) {
+    SCOPED_TRACE(source.substr(0, 60));
+    test::expect_bounded([&] { return error_of(texts + source) == kTooMuch; });
+  }
+  test::expect_bounded([&] {
+    return error_of("{% set few = [0] * 1000 %}" + loop("{% if few | select('none') %}{% endif %}")) ==
+           "chat template line 1: more than 10000000 steps";
+  });
 }
 
 // A mapping may be a key here, as it may not in Python, but not one of JSON.

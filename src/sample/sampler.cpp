@@ -35,11 +35,11 @@ INFLIGHT_IN_BOTH float exp_body(float x) {
   const float n = shifted - 12582912.0F;
   float r = std::fma(n, -0.693359375F, x);
   r = std::fma(n, 2.12194440e-4F, r);
-  float p = 1.9875691500e-4F;
-  for (const float coefficient :
-       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
-    p = std::fma(p, r, coefficient);
-  }
+  float p = std::fma(1.9875691500e-4F, r, 1.3981999507e-3F);
+  p = std::fma(p, r, 8.3334519073e-3F);
+  p = std::fma(p, r, 4.1665795894e-2F);
+  p = std::fma(p, r, 1.6666665459e-1F);
+  p = std::fma(p, r, 5.0000001201e-1F);
   p = std::fma(p, r * r, r) + 1.0F;
   const uint32_t power = (std::bit_cast<uint32_t>(shifted) - 0x4B400000U) << 23;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + power);

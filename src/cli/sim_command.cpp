@@ -39,10 +39,7 @@ std::string to_text(const SimResult& result) {
       fmt::format("  makespan {:.3f} s, {} steps, {:.1f} output tokens/s, {:.2f} requests/s\n", result.makespan_s(),
                   grouped(stats.steps), result.output_tokens_per_second(),
                   result.makespan_s() > 0 ? static_cast<double>(stats.requests_finished) / result.makespan_s() : 0.0);
-  for (const SimResult::TakenOut& one : result.policies_taken_out) {
-    text += fmt::format("  from step {} on{} a built-in policy decided: {}\n", grouped(static_cast<int64_t>(one.step)),
-                        result.replicas > 1 ? fmt::format(" of replica {}", one.replica) : "", one.message);
-  }
+  for (const std::string& line : result.describe_taken_out()) text += "  " + line + "\n";
   const int64_t late = stats.requests_finished + result.unfinished - result.deadlines_met;
   if (result.rejected > 0 || late > 0) {
     text += fmt::format("  rejected {}, past their deadlines {}: goodput {:.2f} requests/s\n", grouped(result.rejected),
@@ -131,9 +128,7 @@ void print_comparison(const std::vector<ComparedRun>& runs, bool as_json) {
   }
   for (const ComparedRun& run : runs) {
     const SimResult& r = run.result;
-    for (const SimResult::TakenOut& one : r.policies_taken_out) {
-      fmt::print("{}: from step {} on a built-in policy decided: {}\n", run.name, one.step, one.message);
-    }
+    for (const std::string& line : r.describe_taken_out()) fmt::print("{}: {}\n", run.name, line);
     if (r.rejected + r.unfinished > 0) {
       fmt::print("{}: {} requests rejected, {} unfinished, which are in no TTFT or E2E\n", run.name, r.rejected,
                  r.unfinished);

@@ -133,9 +133,8 @@ std::string table_of(std::span<const ReportRun> runs) {
   }
   html += "</table>\n";
   for (const ReportRun& run : runs) {
-    for (const SimResult::TakenOut& one : run.result->policies_taken_out) {
-      html += fmt::format("<p>{}: from step {} on a built-in policy decided: {}</p>\n", html_escaped(run.name),
-                          one.step, html_escaped(one.message));
+    for (const std::string& line : run.result->describe_taken_out()) {
+      html += fmt::format("<p>{}: {}</p>\n", html_escaped(run.name), html_escaped(line));
     }
   }
   return html;

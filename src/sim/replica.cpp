@@ -51,9 +51,11 @@ void Replica::add(int32_t index, TimeNs arrival, TimeNs sent) {
   append_prompt(given, request.prompt);
   OutputTokens output = workload_.output(given);
   request.sampling.max_tokens = options_.stage == Stage::Prefill ? 1 : given.max_tokens;
-  if (options_.stage == Stage::Decode) {  // it has its first token
+  int64_t tokens = options_.stage == Stage::Prefill ? 1 : given.output_tokens;  // that it is given here
+  if (options_.stage == Stage::Decode) {                                        // it has its first token
     request.prompt.push_back(output.at(given.prompt_tokens));
     --request.sampling.max_tokens;
+    --tokens;
   }
   request.arrival = sent;
   request.priority = given.priority;
@@ -72,10 +74,7 @@ void Replica::add(int32_t index, TimeNs arrival, TimeNs sent) {
   const int32_t slot = scheduler_.add(std::move(request), clock_.now());
   executor_.set_script(scheduler_.sequence(slot).id, {.output = std::move(output)});
   if (static_cast<size_t>(slot) >= progress_.size()) progress_.resize(static_cast<size_t>(slot) + 1);
-  const int64_t given_here = options_.stage == Stage::Whole     ? given.output_tokens
-                             : options_.stage == Stage::Prefill ? 1
-                                                                : given.output_tokens - 1;
-  const int64_t tokens = prompt_work(given) + given_here;
+  tokens += prompt_work(given);
   progress_[static_cast<size_t>(slot)] = {.request = index, .arrival = arrival, .outstanding_tokens = tokens};
   ++request_count_;
   outstanding_tokens_ += tokens;

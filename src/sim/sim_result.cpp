@@ -104,6 +104,15 @@ double SimResult::deadlines_met_share() const {
                static_cast<double>(requests.size()) + static_cast<double>(unfinished));
 }
 
+std::vector<std::string> SimResult::describe_taken_out() const {
+  std::vector<std::string> lines;
+  for (const TakenOut& one : policies_taken_out) {
+    const std::string where = replicas > 1 ? fmt::format(" of replica {}", one.replica) : "";
+    lines.push_back(fmt::format("from step {} on{} a built-in policy decided: {}", one.step, where, one.message));
+  }
+  return lines;
+}
+
 std::string to_json(const SimResult& result) {
   using Json = nlohmann::ordered_json;
   const SchedulerStats& stats = result.scheduler;

@@ -91,6 +91,8 @@ struct SimResult {
     std::string message;
   };
   std::vector<TakenOut> policies_taken_out;
+  // A line for people about each of these, without its end.
+  [[nodiscard]] std::vector<std::string> describe_taken_out() const;
 
   [[nodiscard]] double makespan_s() const { return static_cast<double>(makespan) * 1e-9; }
   [[nodiscard]] double useful_slot_share() const;

@@ -289,16 +289,10 @@ target_compile_features(consumer PRIVATE cxx_std_17)
 target_link_libraries(consumer PRIVATE inflight::inflight)
 inflight_add_plugin(mine policy.c)
 """)
-        (source / "consumer.cpp").write_text("""#include <inflight/inflight.hpp>
-#include <iostream>
-int main(int, char** argv) {
-  inflight::EngineOptions options;
-  options.model = argv[1];
-  inflight::Engine engine(options);
-  inflight::RequestOptions request;
+        (source / "consumer.cpp").write_text(REQUEST_PROGRAM + """
   request.prompt = "Once upon a time";
   request.params.max_tokens = 16;
-  std::cout << engine.submit(request).text() << "\\n";
+  std::puts(engine.submit(request).text().c_str());
 }
 """)
         shutil.copy(SOURCE / "plugins/fcfs.c", source / "policy.c")

@@ -16,17 +16,22 @@
 
 namespace {
 
+// A function of the C interface that tells `size` letters, and how often it is called.   LIFETIME: both are borrowed.
+auto text_of(const size_t& size, int& calls) {
+  return [&](char* text, size_t capacity, size_t* length) {
+    ++calls;
+    *length = size;
+    if (capacity <= size) return INFLIGHT_WOULD_BLOCK;
+    std::fill_n(text, size, 'x');
+    text[size] = '\0';
+    return INFLIGHT_OK;
+  };
+}
+
 TEST(Wrapper, TextsAreReadOnceWhereTheGuessIsEnough) {
   for (const size_t size : {0, 40, 41, 500}) {
     int calls = 0;
-    const auto read = [&](char* text, size_t capacity, size_t* length) {
-      ++calls;
-      *length = size;
-      if (capacity <= size) return INFLIGHT_WOULD_BLOCK;
-      std::fill_n(text, size, 'x');
-      text[size] = '\0';
-      return INFLIGHT_OK;
-    };
+    const auto read = text_of(size, calls);
     EXPECT_EQ(inflight::detail::read_text(read, 40), std::string(size, 'x'));
     EXPECT_EQ(calls, size <= 40 ? 1 : 2);
   }
@@ -35,14 +40,7 @@ TEST(Wrapper, TextsAreReadOnceWhereTheGuessIsEnough) {
 TEST(Wrapper, ReportsAreMadeOnceWhileTheyAreAsLongAsTheLast) {
   int calls = 0;
   size_t size = 0;
-  const auto read = [&](char* text, size_t capacity, size_t* length) {
-    ++calls;
-    *length = size;
-    if (capacity <= size) return INFLIGHT_WOULD_BLOCK;
-    std::fill_n(text, size, 'x');
-    text[size] = '\0';
-    return INFLIGHT_OK;
-  };
+  const auto read = text_of(size, calls);
   const auto calls_for = [&](size_t length) {
     calls = 0;
     size = length;

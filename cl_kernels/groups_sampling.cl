@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// groups_sampling.cl: statistics and sample by work-groups; definitions and layouts: sampling.cl.
+// groups_sampling.cl: statistics, change and sample by work-groups; definitions and layouts: sampling.cl.
 //   The edges of top_k and top_p are found bit by bit of the logits' order: tokens above a key are counted, or their weights
 //   added up, by all threads. These are integers, so no order matters.
 //   Mapping: item = a chunk of a row; a row. Test: tests/kernel/sampling_test.cpp.
 
 #define STATISTICS_PIECE 2048  // numbers in local memory
+#define ALL_WRITTEN() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 // Sum over the threads of what each has; in every thread.
 #define DEFINE_ALL(NAME, T, BOTH)                                                      \
@@ -26,6 +27,7 @@ DEFINE_ALL(count_of_all, int, PLUS)
 
 static void statistics_group(const Memory* memory, const StatisticsArgs* args, int item, __local float* words)
 {
+  if (!is_counted(memory, args->chunks, args->list, item)) return;
   const int row = item / args->chunks, chunk = item % args->chunks, begin = chunk * STATISTICS_CHUNK;
   const int count = min(args->vocabulary - begin, STATISTICS_CHUNK);
   __global const float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
@@ -156,12 +158,89 @@ static int draw_by_group(const Distribution* d, __global const int* sample, __lo
   return token_at(d, threshold, mul_hi(threshold.weight, u << 40), words);
 }
 
-static void sample_group(const Memory* memory, const SampleArgs* args, int item, __local ulong* words)
+// tell_top() of sampling.cl, one after the other. words: 2 for each thread.
+static void tell_top_by_group(const Distribution* d, int count, __global int* out, __local float* words)
 {
-  __global const int* sample = memory->step + args->list + item * 8;
+  const int NOBODY = 0x7FFFFFFF;
+  __local int* ids = (__local int*)words + WORK_GROUP;
+  float before = INFINITY;
+  int id_before = -1;
+  for (int told = 0; told < count; told++) {
+    float most = -INFINITY;
+    int id = NOBODY;
+    EACH_THREAD(i, d->count) {
+      const float logit = d->logits[i];
+      const int later = logit < before || (logit == before && i > id_before);
+      if (later && (id == NOBODY || logit > most)) {
+        most = logit;
+        id = i;
+      }
+    }
+    TOGETHER();
+    words[THREAD] = most;
+    ids[THREAD] = id;
+    TOGETHER();
+    id_before = NOBODY;
+    for (int t = 0; t < WORK_GROUP; t++) {
+      const int first = id_before == NOBODY || words[t] > before || (words[t] == before && ids[t] < id_before);
+      before = first ? words[t] : before;
+      id_before = first ? ids[t] : id_before;
+    }
+    if (THREAD == 0) vstore2((int2)(id_before, as_int(before)), told, out);
+  }
+}
+
+// words: 2 for each thread. is_listed: 1 for each own token.
+static void change_group(const Memory* memory, const SampleArgs* args, int item, __local float* words, __local int* is_listed)
+{
+  __global const int* sample = memory->step + args->list + item * SAMPLE_WORDS;
+  if (sample[8] < 0 && sample[9] == 0) return;
   Summary all;
   summarise(memory, args, item, &all);
   const Distribution d = DISTRIBUTION_OF(memory, args, item, all.largest, sample);
-  const int token = all.valid && d.inverse_temperature > 0.0f ? draw_by_group(&d, sample, words) : all.token;
-  if (THREAD == 0) write_sample(memory, args, item, &d, &all, token);
+  tell_top_by_group(&d, all.valid ? sample[9] : 0, memory->step + sample[10], words);
+  if (!keep_summary(&all, sample, memory->step)) return;
+  Changes c;
+  find_changes(memory, args, item, &c);
+  const int listed = c.head[1];
+  EACH_THREAD(back, c.uncounted) is_listed[back] = 0;
+  ALL_WRITTEN();
+  EACH_THREAD(i, listed) {
+    for (int back = 0; back < c.uncounted; back++) {
+      if (own_token(memory, &c, back) == c.counted[i]) is_listed[back] = 1;
+    }
+  }
+  ALL_WRITTEN();
+  if (THREAD == 0) {
+    for (int i = 0; i < c.biased_count; i++) bias_logit(&c, i);
+    for (int back = 0; back < c.uncounted; back++) {
+      if (!is_listed[back]) append_own(&c, c.head[1] - listed, own_token(memory, &c, back));
+    }
+  }
+  ALL_WRITTEN();
+  EACH_THREAD(i, c.head[1]) penalise_logit(memory, &c, i);
+}
+
+// Nobody draws any more.
+static void restore_by_group(const Changes* c)
+{
+  EACH_THREAD(i, c->head[1]) c->logits[c->counted[i]] = as_float(c->counts[i]);
+  ALL_WRITTEN();
+  if (THREAD == 0) restore_biased(c);
+}
+
+static void sample_group(const Memory* memory, const SampleArgs* args, int item, __local ulong* words)
+{
+  __global const int* sample = memory->step + args->list + item * SAMPLE_WORDS;
+  Summaries of;
+  summarise_both(memory, args, item, &of);
+  const Distribution d = DISTRIBUTION_OF(memory, args, item, of.drawn_from.largest, sample);
+  const int draws = of.drawn_from.valid && d.inverse_temperature > 0.0f;
+  const int token = draws ? draw_by_group(&d, sample, words) : of.drawn_from.token;
+  if (of.changed) {
+    Changes c;
+    find_changes(memory, args, item, &c);
+    restore_by_group(&c);
+  }
+  if (THREAD == 0) write_sample(memory, args, item, &of.all, token, of.drawn_from.valid);
 }

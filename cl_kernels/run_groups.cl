@@ -35,4 +35,6 @@ GROUP_KERNEL(attention, LOCAL(float, query, QUERY_FLOATS) LOCAL(float, score, SC
              AttentionLocal l = ATTENTION_LOCAL;
              attention_group(&memory, &stage.args.attention, item, &l);)
 GROUP_KERNEL(statistics, LOCAL(float, words, STATISTICS_PIECE) statistics_group(&memory, &stage.args.statistics, item, words);)
+GROUP_KERNEL(change, LOCAL(float, words, 2 * WORK_GROUP) __local int is_listed[OWN_TOKENS_MAX];
+             change_group(&memory, &stage.args.sample, item, words, is_listed);)
 GROUP_KERNEL(sample, __local ulong words[WORK_GROUP]; sample_group(&memory, &stage.args.sample, item, words);)

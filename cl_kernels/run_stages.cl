@@ -21,6 +21,7 @@ DEFINE_STAGE_KERNEL(attention, attention)
 DEFINE_STAGE_KERNEL(combine, combine)
 DEFINE_STAGE_KERNEL(statistics, statistics)
 DEFINE_STAGE_KERNEL(sample, sample)
+DEFINE_STAGE_KERNEL(change, sample)
 
 // Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
 __kernel void linear_stage(MEMORY_PARAMETERS, int index)

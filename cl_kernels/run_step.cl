@@ -78,6 +78,7 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_EXPAND: expand_item(memory, &stage->args.adapter, item); break;
     case OP_SWIGLU: swiglu_item(memory, &stage->args.swiglu, item); break;
 #endif
+    case OP_CHANGE: change_item(memory, &stage->args.sample, item); break;
     case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;
     default: sample_item(memory, &stage->args.sample, item); break;
   }

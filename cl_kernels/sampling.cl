@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // sampling.cl: logits to the next token; the twin of src/sample/sampler.cpp, bit for bit.
-//   statistics: per chunk of STATISTICS_CHUNK logits: m = max, sum of exp(l - m), lowest id of the maximum, count of NaN.
+//   statistics: per chunk of STATISTICS_CHUNK logits: m = max, sum of exp(l - m), lowest id of the maximum, count of NaN. With
+//     a list: of the rows that are changed alone.
 //   sample: temperature 0: the lowest id of the maximum. Else each token weighs w = exp((l - max) / temperature), as an
 //     integer W = floor(w * 2^40), so that all sums are exact in any order. Tokens with w < min_p are dropped; of the rest
 //     the top_k first are kept, in the order (larger logit, lower id); of those the fewest first whose sum reaches top_p of
 //     theirs. Then u in [0, 1) by Philox of (seed, position) picks the first id whose running sum exceeds u * total.
-//   results [S][8]: token, valid, logit of the token, max, sum of exp(l - max) (floats as bits), unused.
-//   list, 8 ints a sample: device row, position, seed low, seed high, 1/temperature (0: greedy), min_p, top_p (floats as
-//   bits), top_k.
+//   change, between: sampling_item.cl.
+//   results [S][8]: token, valid, logit of the token, max, sum of exp(l - max) (floats as bits), unused; of the logits before
+//   any change.
+//   list, SAMPLE_WORDS ints a sample: device row, position, seed low, seed high, 1/temperature (0: greedy), min_p, top_p
+//   (floats as bits), top_k, where the row's changes stand in `step` (-1: none), how many of the largest logits are told,
+//   where in `step`: pairs of token and logit (as bits), the largest first, the lower id among equals.
 //   The edges of top_k and top_p are found by histograms: one of all tokens by their distance from the maximum, then of the
 //   tokens in the bin with the edge by their bits.
 //   Mapping: one item = one chunk of a row; one row. Test: tests/kernel/sampling_test.cpp.
 
 #define STATISTICS_CHUNK 4096
+#define SAMPLE_WORDS 11
 // Bins change how often the tokens are read, not what is found. COARSE_SCALE: bins a unit of (max - logit) / temperature;
 // the weight of the last ones is 0. 20 KB of private memory, or 3 KB where it is reserved for many work-items.
 #if SMALL_ITEMS
@@ -25,8 +30,15 @@
 #define FINE_BITS 8
 #endif
 
+// Whether the item is of a row whose statistics are wanted.
+static int is_counted(const Memory* memory, int chunks, int list, int item)
+{
+  return list < 0 || memory->step[list + item / chunks * SAMPLE_WORDS + 8] >= 0;
+}
+
 static void statistics_item(const Memory* memory, __global const StatisticsArgs* args, int item)
 {
+  if (!is_counted(memory, args->chunks, args->list, item)) return;
   const int row = item / args->chunks, chunk = item % args->chunks, begin = chunk * STATISTICS_CHUNK;
   const int count = min(args->vocabulary - begin, STATISTICS_CHUNK), whole = count / 16;
   __global const float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
@@ -281,31 +293,4 @@ static void summarise(const Memory* memory, const SampleArgs* args, int item, Su
   all.valid = bad == 0 && all.largest > -INFINITY && all.largest < INFINITY;
   if (!all.valid) all.token = 0;
   *to = all;
-}
-
-#define DISTRIBUTION_OF(memory, args, item, largest, sample)                                                         \
-  {(memory)->act + (args)->logits + (size_t)(item) * (args)->vocabulary, (args)->vocabulary, largest, as_float((sample)[4]), \
-   as_float((sample)[5])}
-
-static void write_sample(const Memory* memory, const SampleArgs* args, int item, const Distribution* d,
-                         const Summary* all, int token)
-{
-  memory->row_tokens[memory->step[args->list + item * 8]] = token;
-  __global int* result = memory->step + args->results + item * 8;
-  result[0] = token;
-  result[1] = all->valid;
-  result[2] = as_int(d->logits[token]);
-  result[3] = as_int(all->largest);
-  result[4] = as_int(all->sum);
-}
-
-static void sample_item(const Memory* memory, __global const SampleArgs* from, int item)
-{
-  const SampleArgs args = *from;
-  __global const int* sample = memory->step + args.list + item * 8;
-  Summary all;
-  summarise(memory, &args, item, &all);
-  const Distribution d = DISTRIBUTION_OF(memory, &args, item, all.largest, sample);
-  const int token = all.valid && d.inverse_temperature > 0.0f ? draw_token(&d, sample) : all.token;
-  write_sample(memory, &args, item, &d, &all, token);
 }

@@ -22,9 +22,10 @@
 #define OP_COMBINE 5
 #define OP_STATISTICS 6
 #define OP_SAMPLE 7
-#define OP_SHRINK 8  // these three with -D ADAPTERS=1 only
-#define OP_EXPAND 9
-#define OP_SWIGLU 10
+#define OP_CHANGE 8
+#define OP_SHRINK 9  // these three with -D ADAPTERS=1 only
+#define OP_EXPAND 10
+#define OP_SWIGLU 11
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -64,7 +65,7 @@ typedef struct {
 } RopeArgs;
 typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
 typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
-typedef struct { int logits, out, vocabulary, chunks; } StatisticsArgs;
+typedef struct { int logits, out, vocabulary, chunks, list; } StatisticsArgs;  // list: as of sample; -1: of all rows
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.
 typedef struct {
@@ -95,7 +96,7 @@ typedef struct {
     AttentionArgs attention;
     CombineArgs combine;
     StatisticsArgs statistics;
-    SampleArgs sample;
+    SampleArgs sample;  // of change, too
     AdapterArgs adapter;
     SwigluArgs swiglu;
     int words[26];

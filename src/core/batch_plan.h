@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "core/sampling_params.h"
+#include "core/token_counts.h"
 
 namespace inflight {
 
@@ -16,10 +17,11 @@ namespace inflight {
 // entry, recompute included.
 enum class Phase : uint8_t { Prefill, Decode };
 
-// What the host needs for its part of an entry; executors pass it by.   LIFETIME: as BatchEntry's spans.
-struct HostPart {
+// What changing an entry's logits looks at.   LIFETIME: as BatchEntry's spans.
+struct TokenHistory {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
+  const TokenCounts* counts = nullptr;  // of the known tokens; set when SamplingParams::penalises()
 };
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
@@ -50,13 +52,13 @@ struct BatchEntry {
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
   const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
-  const HostPart* host = nullptr;            // set when logits_wanted > 0
+  const TokenHistory* history = nullptr;     // set when logits_wanted > 0, or it samples and its logits are changed
 
   // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
   int32_t logits_wanted = 0;
   // The final hidden states of the entry's last so many tokens are read back (StepResult::hidden); 0 = none.
   int32_t hidden_wanted = 0;
-  int32_t prompt_token_count = 0;  // set when logits_wanted or hidden_wanted > 0
+  int32_t prompt_token_count = 0;  // set when `history` is or hidden_wanted > 0
 
   // Positions [first, end) of the prompt tokens whose logprobs the wanted logits tell.
   [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }

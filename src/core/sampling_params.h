@@ -3,7 +3,9 @@
 // llama.cpp's. The order in which they act on the logits is that of sample/logits_processor.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,8 @@ struct SamplingParams {
   int32_t n = 1;        // answers to the prompt, 1..limits::kChoicesMax; answer k > 0 draws with choice_seed(seed, k)
   int32_t best_of = 0;  // 0 = n; else >= n: so many are generated, the n of the highest mean logprob are given
 
-  // What follows is the host's work on the logits (sample/): see needs_logits().
+  // What follows changes the logits: what changes_logits() tells of on the device, what needs_logits() tells of on the
+  // host (sample/), and then the former, too.
   float typical_p = 1.0F;           // (0, 1]: locally typical sampling (Meister et al. 2022); 1 = off
   float repetition_penalty = 1.0F;  // (0, 10]: of tokens in prompt or output (Keskar et al. 2019, CTRL); 1 = off
   float presence_penalty = 0.0F;    // [-2, 2]: once for each token that was output
@@ -45,11 +48,22 @@ struct SamplingParams {
   // ERRORS: InvalidArgument naming the field, the value and the range.
   void validate() const;
 
-  // The output token at position `output_token_count` cannot be drawn by the device alone.
-  [[nodiscard]] bool needs_logits(int32_t output_token_count) const {
-    return typical_p < 1.0F || repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F ||
-           dry_multiplier > 0.0F || !logit_bias.empty() || output_token_count < min_tokens || !bad_words.empty() ||
-           logprobs >= 0;
+  // The output tokens cannot be drawn by the device alone.
+  [[nodiscard]] bool needs_logits() const { return typical_p < 1.0F || dry_multiplier > 0.0F || !bad_words.empty(); }
+  // The logits of output token `output_token_count` are changed in ways that the device can, too.
+  [[nodiscard]] bool changes_logits(int32_t output_token_count) const {
+    return penalises() || !logit_bias.empty() || output_token_count < min_tokens;
+  }
+  // They depend on the tokens that there were (TokenCounts).
+  [[nodiscard]] bool penalises() const {
+    return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
+  }
+  // Tokens that may not come as output token `output_token_count`, by min_tokens, are handed to ban(token).
+  template <typename Ban>
+  void ban_early_ends(int32_t output_token_count, std::span<const TokenId> end_tokens, Ban&& ban) const {
+    if (output_token_count >= min_tokens) return;
+    std::ranges::for_each(stop_token_ids, ban);
+    if (!ignore_eos) std::ranges::for_each(end_tokens, ban);
   }
   // Sequences that the request runs as.
   [[nodiscard]] int32_t choice_count() const { return best_of > n ? best_of : n; }

@@ -30,6 +30,7 @@ struct SampledToken {
   // With guesses (BatchEntry::draft_token_count): what follows it, one token for each guess, from the first on, that
   // was what was drawn. LIFETIME: as the result's
   std::span<const TokenLogprob> further = {};
+  std::span<const TokenLogprob> further_top_logprobs = {};  // of each of `further`, as many as of the first token
 };
 
 // Verifies guesses: `last` is the token drawn before the first of them. draw(i) gives what was drawn behind guess i, a

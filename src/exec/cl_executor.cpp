@@ -137,7 +137,9 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
-  flight.results.resize(std::max(logit_rows, size_t{1}) * kResultWords);
+  const size_t told_end = flight.upload.told_at(logit_rows);
+  const bool tells = told_end > flight.upload.told_at(0);
+  flight.results.resize(tells ? told_end : std::max(logit_rows, size_t{1}) * kResultWords);
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
                                   [](const BatchEntry& entry) { return entry.logits_wanted > 0; });
   if (wanted) {
@@ -205,6 +207,10 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
                       static_cast<size_t>(arena_.logits));
     flight.words.read(std::span(flight.results).subspan(begin * kResultWords, rows * kResultWords),
                       static_cast<size_t>(flight.upload.results_offset()) + begin * kResultWords);
+    const size_t told = flight.upload.told_at(begin), told_end = flight.upload.told_at(begin + rows);
+    if (told == told_end) continue;
+    flight.words.read(std::span(flight.results).subspan(told, told_end - told),
+                      static_cast<size_t>(flight.upload.results_offset()) + told);
   }
   size_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
@@ -277,11 +283,26 @@ void ClExecutor::read_sampled(const Flight& flight) {
   result_.sampled.clear();
   further_.clear();
   further_.reserve(flight.drafts.size());  // spans point into it
+  told_.clear();
+  told_.reserve(flight.results.size() / 2);  // likewise
   const auto is_valid = [&](size_t result) { return flight.results[result * kResultWords + 1] != 0; };
   const auto read = [&](size_t result) -> TokenLogprob {
     const int32_t* const words = &flight.results[result * kResultWords];
     const auto number = [words](size_t index) { return static_cast<double>(std::bit_cast<float>(words[index])); };
     return {words[0], static_cast<float>(number(2) - number(3) - std::log(number(4)))};
+  };
+  // Of `count` results.
+  const auto tell = [&](size_t result, size_t count) {
+    const size_t begin = told_.size();
+    for (const size_t end = result + count; result < end; ++result) {
+      const int32_t* const words = &flight.results[result * kResultWords];
+      const double largest{std::bit_cast<float>(words[3])}, log_sum = std::log(double{std::bit_cast<float>(words[4])});
+      for (size_t i = flight.upload.told_at(result); i < flight.upload.told_at(result + 1); i += 2) {
+        const double logit{std::bit_cast<float>(flight.results[i + 1])};
+        told_.push_back({flight.results[i], static_cast<float>(logit - largest - log_sum)});
+      }
+    }
+    return std::span<const TokenLogprob>(told_).subspan(begin);
   };
   const TokenId* draft = flight.drafts.data();
   for (const Flight::Sampled& sampled : flight.sampled) {
@@ -297,6 +318,9 @@ void ClExecutor::read_sampled(const Flight& flight) {
                                .logprob = first.logprob,
                                .valid = valid,
                                .further = std::span(further_).subspan(begin)});
+    if (!valid) continue;
+    result_.sampled.back().top_logprobs = tell(sampled.result, 1);
+    result_.sampled.back().further_top_logprobs = tell(sampled.result + 1, further_.size() - begin);
   }
 }
 

@@ -100,6 +100,7 @@ class ClExecutor final : public Executor {
   StepResult result_;
   std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
   std::vector<TokenLogprob> further_;   // what result_.sampled points into
+  std::vector<TokenLogprob> told_;      // likewise
   std::vector<float> output_norm_;      // [E]
   SteadyClock clock_;
   TimeNs last_finish_ = 0;

@@ -236,15 +236,26 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
   args.out_stride = spec.vocabulary_size;
   add_linear(args);
   next_group();
-  add(Operation::Statistics).statistics = {.logits = arena_.logits,
-                                           .out = arena_.statistics,
-                                           .vocabulary = spec.vocabulary_size,
-                                           .chunks = arena_.statistics_chunks};
+  const StatisticsArgs statistics{.logits = arena_.logits,
+                                  .out = arena_.statistics,
+                                  .vocabulary = spec.vocabulary_size,
+                                  .chunks = arena_.statistics_chunks,
+                                  .list = kNone};
+  const SampleArgs sample{.logits = arena_.logits,
+                          .statistics = arena_.statistics,
+                          .vocabulary = spec.vocabulary_size,
+                          .chunks = arena_.statistics_chunks,
+                          .list = 0,
+                          .results = 0};
+  add(Operation::Statistics).statistics = statistics;
   next_group();
-  add(Operation::Sample).sample = {.logits = arena_.logits,
-                                   .statistics = arena_.statistics,
-                                   .vocabulary = spec.vocabulary_size,
-                                   .chunks = arena_.statistics_chunks};
+  add(Operation::Change).sample = sample;
+  next_group();
+  Stage& again = add(Operation::Statistics);
+  again.statistics = statistics;
+  again.statistics.list = 0;
+  next_group();
+  add(Operation::Sample).sample = sample;
   next_group();
 }
 
@@ -302,6 +313,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       batch_rows(stage);
       break;
     case Operation::Statistics:
+    case Operation::Change:
     case Operation::Sample:
       break;
   }
@@ -319,11 +331,15 @@ void ForwardPass::fit_logits(Stage& stage, const StepTables& tables, int32_t fir
       break;
     case Operation::Statistics:
       stage.items = count * arena_.statistics_chunks;
+      if (stage.statistics.list == kNone) break;
+      stage.statistics.list = tables.samples + first * kSampleWords;
+      if (!tables.changes) stage.items = 0;
       break;
+    case Operation::Change:
     case Operation::Sample:
       stage.sample.list = tables.samples + first * kSampleWords;
       stage.sample.results = tables.results + first * kResultWords;
-      stage.items = count;
+      stage.items = stage.operation == Operation::Sample || tables.changes ? count : 0;
       break;
     default:
       break;

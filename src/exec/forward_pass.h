@@ -23,6 +23,7 @@ struct StepTables {
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
   int32_t rows = 0, sampled = 0;
+  bool changes = false;  // a sample's logits are changed or told
 };
 
 class ForwardPass {

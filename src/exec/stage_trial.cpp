@@ -179,7 +179,8 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
       stage.statistics = {.logits = arena_.logits,
                           .out = arena_.statistics,
                           .vocabulary = spec.vocabulary_size,
-                          .chunks = arena_.statistics_chunks};
+                          .chunks = arena_.statistics_chunks,
+                          .list = kNone};
       stage.items = tables.sampled * arena_.statistics_chunks;
       break;
     default:

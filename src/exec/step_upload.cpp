@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/math.h"
@@ -16,6 +17,11 @@ constexpr int32_t kAlignment = 16;          // words
 constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split at its partitions
 
 int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
+
+// Whether the device draws a token from row `i` of those whose logits the entry wants.
+bool draws(const BatchEntry& entry, int32_t i) {
+  return entry.samples && i + 1 + entry.draft_token_count >= logits_count(entry) && !entry.host_samples;
+}
 
 }  // namespace
 
@@ -44,11 +50,27 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   tables_.sampled = 0;
   for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
   INFLIGHT_CHECK(tables_.sampled <= limits_.samples);
+  add_told(plan);  // behind the results
   add_rows(plan);
   add_attention(plan);
   add_samples(plan);
   add_adapters(plan, adapter_slots);
   return tables_;
+}
+
+void StepUpload::add_told(const BatchPlan& plan) {
+  size_t end = words_.size() - static_cast<size_t>(results_);
+  told_.clear();
+  for (const BatchEntry& entry : plan.entries) {
+    const int32_t count = logits_count(entry);
+    for (int32_t i = 0; i < count; ++i) {
+      told_.push_back(end);
+      if (!draws(entry, i)) continue;
+      end += 2 * static_cast<size_t>(std::clamp(entry.sampling->logprobs, 0, vocabulary_size_));
+    }
+  }
+  told_.push_back(end);
+  append(end - told_.front());
 }
 
 void StepUpload::add_rows(const BatchPlan& plan) {
@@ -142,22 +164,68 @@ void StepUpload::add_samples(const BatchPlan& plan) {
     for (int32_t i = 0; i < count; ++i, ++sample) {
       words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - count + i;
       // Rows without a token to draw are given greedy sampling, whose outcome nobody reads.
-      const bool draws = entry.samples && i + 1 + entry.draft_token_count >= count && !entry.host_samples;
-      const bool stays = draws && entry.draft_token_count == 0;  // on the device, for the next step
+      const bool drawn = draws(entry, i);
+      const bool stays = drawn && entry.draft_token_count == 0;  // on the device, for the next step
       const SamplingParams& sampling = *entry.sampling;
+      const auto s = static_cast<size_t>(sample);
+      const auto told = static_cast<int32_t>(told_[s + 1] - told_[s]) / 2;
+      const int32_t further = entry.draft_token_count - (count - 1 - i);
+      const int32_t changes = drawn ? add_changes(entry, row - count + i, further) : kNone;
       const int32_t values[kSampleWords] = {stays ? entry.row : limits_.spare_row,
                                             entry.context_token_count() - (count - 1 - i),
                                             static_cast<int32_t>(sampling.seed),
                                             static_cast<int32_t>(sampling.seed >> 32),
-                                            bits(draws ? inverse_temperature(sampling.temperature) : 0.0F),
+                                            bits(drawn ? inverse_temperature(sampling.temperature) : 0.0F),
                                             bits(sampling.min_p),
                                             bits(sampling.top_p),
-                                            sampling.top_k};
+                                            sampling.top_k,
+                                            changes,
+                                            told,
+                                            results_ + static_cast<int32_t>(told_[s])};
+      tables_.changes = tables_.changes || changes != kNone || told > 0;
       std::copy(std::begin(values), std::end(values),
                 &words_[static_cast<size_t>(tables_.samples + sample * kSampleWords)]);
     }
   }
   INFLIGHT_CHECK(sample == tables_.sampled);
+}
+
+int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t further) {
+  const SamplingParams& sampling = *entry.sampling;
+  const int32_t output = entry.sampled_position() + further - entry.prompt_token_count;
+  if (entry.history == nullptr || !sampling.changes_logits(output)) return kNone;
+  biases_.clear();
+  const auto add = [&](TokenId token, float bias) {
+    if (token >= 0 && token < vocabulary_size_) biases_.emplace_back(token, bias);
+  };
+  sampling.ban_early_ends(output, entry.history->end_tokens,
+                          [&](TokenId token) { add(token, -std::numeric_limits<float>::infinity()); });
+  for (const auto& [token, bias] : sampling.logit_bias) add(token, bias);
+  const bool penalises = sampling.penalises();
+  const std::span<const TokenId> known = penalises ? entry.history->counts->tokens() : std::span<const TokenId>();
+  // What the counts do not hold yet are the step's last tokens up to the row.
+  const int32_t uncounted = penalises ? further + int{entry.input_on_device} : 0;
+  const size_t places = known.size() + static_cast<size_t>(uncounted);
+  const int32_t offset = append(kChangeWords + 2 * (biases_.size() + places));
+  INFLIGHT_CHECK(uncounted <= kOwnTokensMax);
+  const int32_t head[kChangeWords] = {static_cast<int32_t>(biases_.size()),
+                                      static_cast<int32_t>(known.size()),
+                                      uncounted,
+                                      tables_.tokens + row,
+                                      bits(1.0F / sampling.repetition_penalty),
+                                      bits(sampling.repetition_penalty),
+                                      bits(sampling.presence_penalty),
+                                      bits(sampling.frequency_penalty),
+                                      0,
+                                      0,
+                                      0,
+                                      static_cast<int32_t>(places)};
+  int32_t* word = std::ranges::copy(head, &words_[static_cast<size_t>(offset)]).out;
+  for (const auto& [token, bias] : biases_) *word++ = token;
+  for (const auto& [token, bias] : biases_) *word++ = bits(bias);
+  word = std::ranges::copy(known, word).out + uncounted;
+  if (penalises) std::ranges::copy(entry.history->counts->counts(), word);
+  return offset;
 }
 
 // Rows that lie side by side and have one adapter, in tiles.

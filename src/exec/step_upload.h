@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/batch_plan.h"
@@ -41,11 +42,18 @@ class StepUpload {
 
   [[nodiscard]] std::vector<int32_t>& words() { return words_; }
   [[nodiscard]] int32_t results_offset() const { return results_; }
+  // Words behind results_offset() at which the told logits of a result begin, pairs of token and logit; those of result
+  // row + 1 follow.   row: to the number of results.
+  [[nodiscard]] size_t told_at(size_t row) const { return told_[row]; }
 
  private:
+  void add_told(const BatchPlan& plan);
   void add_rows(const BatchPlan& plan);
   void add_attention(const BatchPlan& plan);
   void add_samples(const BatchPlan& plan);
+  // What is changed of the logits of a row of the step, from which the entry's token `further` after its first is
+  // drawn.
+  int32_t add_changes(const BatchEntry& entry, int32_t row, int32_t further);
   void add_adapters(const BatchPlan& plan, std::span<const int32_t> slots);
   int32_t append(size_t count);  // offset of that many new words
 
@@ -55,12 +63,14 @@ class StepUpload {
   int32_t results_;
   StepTables tables_;
   std::vector<int32_t> words_;
+  std::vector<size_t> told_;
   struct AttentionItem {
     int32_t first_row, rows, group, first_partition, end_partition, partial, row_partitions, row_first_partition;
     [[nodiscard]] int64_t cost() const { return int64_t{rows} * (end_partition - first_partition); }
   };
   std::vector<AttentionItem> items_;
-  std::vector<int32_t> adapter_tiles_;  // slot, first row, rows
+  std::vector<std::pair<TokenId, float>> biases_;  // of one row
+  std::vector<int32_t> adapter_tiles_;             // slot, first row, rows
 };
 
 }  // namespace inflight

@@ -18,12 +18,13 @@ enum class Operation : int32_t {
   Combine = 5,
   Statistics = 6,
   Sample = 7,
-  Shrink = 8,  // these three in programs with adapters only
-  Expand = 9,
-  Swiglu = 10,
+  Change = 8,
+  Shrink = 9,  // these three in programs with adapters only
+  Expand = 10,
+  Swiglu = 11,
 };
-inline constexpr int32_t kOperationCount = 11;
-inline constexpr int32_t kPlainOperationCount = 8;         // of programs without adapters
+inline constexpr int32_t kOperationCount = 12;
+inline constexpr int32_t kPlainOperationCount = 9;         // of programs without adapters
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2 };
@@ -79,7 +80,7 @@ struct CombineArgs {
   StageRows out;
 };
 struct StatisticsArgs {
-  int32_t logits, out, vocabulary, chunks;
+  int32_t logits, out, vocabulary, chunks, list;
 };
 struct SampleArgs {
   int32_t logits, statistics, vocabulary, chunks, list, results;
@@ -114,7 +115,7 @@ struct Stage {
     AttentionArgs attention;
     CombineArgs combine;
     StatisticsArgs statistics;
-    SampleArgs sample;
+    SampleArgs sample;  // of Change, too
     AdapterArgs adapter;
     SwigluArgs swiglu;
   };
@@ -152,7 +153,9 @@ inline constexpr int32_t kAttentionItemWords = 8;
 inline constexpr int32_t kAdapterTileWords = 3;  // lora.cl ADAPTER_TILE_WORDS
 inline constexpr int32_t kAdapterPairs = 7;      // of a layer, lora.cl ADAPTER_PAIRS
 inline constexpr int32_t kSwigluColumns = 512;   // lora.cl SWIGLU_COLUMNS
-inline constexpr int32_t kSampleWords = 8;
+inline constexpr int32_t kSampleWords = 11;
+inline constexpr int32_t kChangeWords = 12;   // of the head of a row's changes, sampling_item.cl
+inline constexpr int32_t kOwnTokensMax = 64;  // sampling_item.cl OWN_TOKENS_MAX
 inline constexpr int32_t kResultWords = 8;
 
 }  // namespace inflight

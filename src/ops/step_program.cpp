@@ -67,8 +67,8 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
   ProgramSource source{.files = linear_sources(linear_file == kGroupsLinear || groups ? kPortableLinear : linear_file),
                        .options = options_of(shape, device)};
   const char* attention = shape.kv_type == KvType::I16 ? "attention_ints.cl" : "attention_floats.cl";
-  for (const char* file :
-       {"linear_item.cl", "rows.cl", "attention.cl", attention, "attention_item.cl", "sampling.cl"}) {
+  for (const char* file : {"linear_item.cl", "rows.cl", "attention.cl", attention, "attention_item.cl", "sampling.cl",
+                           "sampling_item.cl"}) {
     source.files.emplace_back(file);
   }
   if (shape.adapters) {
@@ -126,7 +126,7 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
 
 const char* to_string(Operation operation) {
   constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",   "attention", "combine",
-                                 "statistics", "sample", "shrink", "expand", "swiglu"};
+                                 "statistics", "sample", "change", "shrink", "expand",    "swiglu"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }

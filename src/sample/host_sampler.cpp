@@ -99,9 +99,8 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   }
   logits_.assign(logits.begin(), logits.end());
   process_logits({.sampling = sampling,
-                  .known_tokens = entry.host->known_tokens,
+                  .history = *entry.history,
                   .prompt_token_count = entry.prompt_token_count,
-                  .end_tokens = entry.host->end_tokens,
                   .allowed = allowed_},
                  logits_);
   const Draw drawn = draw_token(logits_, sampling, entry.context_token_count());
@@ -144,7 +143,7 @@ void HostSampler::tell_prompt(const BatchEntry& entry, const EntryLogits& logits
     const LogSoftmax probabilities(logits.values.subspan(row * width, width));
     PromptLogprob told{.sequence = entry.sequence, .position = p};
     if (probabilities.valid()) {
-      told.logprob = probabilities.of(entry.host->known_tokens[static_cast<size_t>(p)]);
+      told.logprob = probabilities.of(entry.history->known_tokens[static_cast<size_t>(p)]);
       told.top_logprobs = keep(probabilities.top(entry.sampling->prompt_logprobs));
     }
     result_.prompt_logprobs.push_back(told);

@@ -39,12 +39,9 @@ class Logits {
 // What min_tokens and bad_words ban.
 std::vector<TokenId> unwanted_tokens(const LogitsContext& context) {
   std::vector<TokenId> tokens;
-  const auto output = context.known_tokens.subspan(static_cast<size_t>(context.prompt_token_count));
-  if (static_cast<int32_t>(output.size()) < context.sampling.min_tokens) {
-    const std::vector<TokenId>& stops = context.sampling.stop_token_ids;
-    tokens.assign(stops.begin(), stops.end());
-    if (!context.sampling.ignore_eos) tokens.insert(tokens.end(), context.end_tokens.begin(), context.end_tokens.end());
-  }
+  const auto output = context.history.known_tokens.subspan(static_cast<size_t>(context.prompt_token_count));
+  context.sampling.ban_early_ends(static_cast<int32_t>(output.size()), context.history.end_tokens,
+                                  [&](TokenId token) { tokens.push_back(token); });
   for (const auto& word : context.sampling.bad_words) {
     const size_t before = word.size() - 1;
     if (before > output.size()) continue;
@@ -86,15 +83,10 @@ void ban_what_may_not_come(const LogitsContext& context, std::span<float> values
   for (const TokenId token : unwanted) logits.ban(token);
 }
 
-void penalise_presence(const LogitsContext& context, Logits& logits) {
-  const SamplingParams& sampling = context.sampling;
-  std::unordered_map<TokenId, int32_t> counts;  // in the output; 0: in the prompt only
-  const auto prompt_count = static_cast<size_t>(context.prompt_token_count);
-  const size_t first = sampling.repetition_penalty != 1.0F ? 0 : prompt_count;  // the others do not look at the prompt
-  for (size_t i = first; i < context.known_tokens.size(); ++i) counts[context.known_tokens[i]] += i >= prompt_count;
-  for (const auto& [token, count] : counts) {
-    logits.change(token, [&](float logit) {
-      logit = logit > 0.0F ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;
+void penalise_presence(const SamplingParams& sampling, const TokenCounts& counts, Logits& logits) {
+  for (size_t i = 0; i < counts.tokens().size(); ++i) {
+    logits.change(counts.tokens()[i], [&, count = counts.counts()[i]](float logit) {
+      logit *= logit > 0.0F ? 1.0F / sampling.repetition_penalty : sampling.repetition_penalty;
       if (count > 0) logit -= sampling.presence_penalty + sampling.frequency_penalty * static_cast<float>(count);
       return logit;
     });
@@ -103,7 +95,7 @@ void penalise_presence(const LogitsContext& context, Logits& logits) {
 
 void penalise_repetitions(const LogitsContext& context, Logits& logits) {
   const SamplingParams& sampling = context.sampling;
-  auto tokens = context.known_tokens;
+  auto tokens = context.history.known_tokens;
   if (sampling.dry_penalty_last_n >= 0) {
     tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(sampling.dry_penalty_last_n)));
   }
@@ -176,9 +168,7 @@ void process_logits(const LogitsContext& context, std::span<float> values) {
   for (const auto& [token, bias] : sampling.logit_bias) {
     logits.change(token, [bias = bias](float logit) { return logit + bias; });
   }
-  if (sampling.repetition_penalty != 1.0F || sampling.presence_penalty != 0.0F || sampling.frequency_penalty != 0.0F) {
-    penalise_presence(context, logits);
-  }
+  if (sampling.penalises()) penalise_presence(sampling, *context.history.counts, logits);
   if (sampling.dry_multiplier > 0.0F) penalise_repetitions(context, logits);
   if (sampling.typical_p < 1.0F) keep_typical(sampling.typical_p, values);
 }

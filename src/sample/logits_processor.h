@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request's options do to the logits before a token is drawn, in this order:
+// What a request's options do to the logits before a token is drawn, in this order (where these are 2 to 4 and
+// min_tokens alone, the device does it: cl_kernels/sampling_item.cl):
 //   1. token filter (grammar), bad words, min_tokens: banned tokens get minus infinity
 //   2. logit_bias                         added
 //   3. repetition_penalty                 positive logits divided, negative multiplied (Keskar et al. 2019, CTRL)
@@ -13,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "core/sampling_params.h"
+#include "core/batch_plan.h"
 #include "core/step_result.h"
 
 namespace inflight {
@@ -21,9 +22,8 @@ namespace inflight {
 // What the processing looks at besides the logits.
 struct LogitsContext {
   const SamplingParams& sampling;
-  std::span<const TokenId> known_tokens;  // prompt, then output
+  const TokenHistory& history;
   int32_t prompt_token_count = 0;
-  std::span<const TokenId> end_tokens;
   std::span<const uint32_t> allowed = {};  // bit set of the token filter; empty: none
 };
 

@@ -426,9 +426,13 @@ void Scheduler::follow_token(Sequence& sequence, bool first, FinishReason reason
 // The tokens that follow the first one, which has been appended.
 void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
   note_drafts(sequence, sampled);
-  for (const TokenLogprob& further : sampled.further) {
+  const size_t width = sampled.top_logprobs.size();
+  for (size_t i = 0; i < sampled.further.size(); ++i) {
     ++sequence.computed_token_count;  // the token before it was a guess: its K and V are stored
-    if (append_token(sequence, {.token = further.token, .logprob = further.logprob}, now)) return;
+    const SampledToken further{.token = sampled.further[i].token,
+                               .logprob = sampled.further[i].logprob,
+                               .top_logprobs = sampled.further_top_logprobs.subspan(i * width, width)};
+    if (append_token(sequence, further, now)) return;
   }
 }
 

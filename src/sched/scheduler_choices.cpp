@@ -46,6 +46,7 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.filtered_from = request.has_token_filter && !request.filter_sleeps ? 0 : std::numeric_limits<int32_t>::max();
   sequence.may_need_logits =
       request.has_token_filter || sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
+  sequence.changes_logits = request.sampling.changes_logits(0);
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     const auto most = static_cast<size_t>(shareable_block_count_);

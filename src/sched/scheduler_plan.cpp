@@ -187,9 +187,10 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
                                                             .block_table = sequence.block_table,
                                                             .sampling = &sequence.request.sampling});
   count_entry(entry, sequence);
-  if (sequence.may_need_logits || sequence.pools) {
+  if (sequence.may_need_logits || sequence.changes_logits || sequence.pools) {
     if (sequence.may_need_logits) want_logits(sequence, entry);
     if (sequence.pools) want_hidden(sequence, entry);
+    if (entry.logits_wanted > 0 || (sequence.changes_logits && samples)) add_history(sequence, entry);
     count_wanted(entry, sequence);
   }
   scheduled_.push_back(&sequence);
@@ -253,9 +254,19 @@ void Scheduler::want_logits(Sequence& sequence, BatchEntry& entry) {
     if (tells) entry.logits_wanted = entry.context_token_count() - first;
     prompt_logits_left_ -= entry.logits_wanted;
   }
-  if (entry.logits_wanted == 0) return;
-  sequence.host_part = {.known_tokens = sequence.tokens, .end_tokens = sequence.request.end_tokens};
-  entry.host = &sequence.host_part;
+}
+
+// What the entry's logits are changed by.
+void Scheduler::add_history(Sequence& sequence, BatchEntry& entry) {
+  const SamplingParams& sampling = sequence.request.sampling;
+  if (entry.samples && sampling.penalises()) {
+    if (sequence.counts == nullptr) sequence.counts = std::make_unique<TokenCounts>();
+    sequence.counts->advance(sequence.tokens, static_cast<size_t>(sequence.prompt_token_count),
+                             sampling.repetition_penalty != 1.0F);
+  }
+  sequence.history = {
+      .known_tokens = sequence.tokens, .end_tokens = sequence.request.end_tokens, .counts = sequence.counts.get()};
+  entry.history = &sequence.history;
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct alignas(64) Sequence {
   SequenceState state = SequenceState::Finished;
   bool may_stop = false;         // it has tokens that end it
   bool may_need_logits = false;  // the host may have to read some of its logits
+  bool changes_logits = false;   // the device may have to change them
   bool pools = false;            // request.pooling is not None
   int32_t prompt_token_count = 0;
   int32_t token_limit = 0;            // finishes by length when this many tokens are known
@@ -73,8 +75,9 @@ struct alignas(64) Sequence {
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold
 
-  Request request;     // its prompt has moved to `tokens`
-  HostPart host_part;  // what its newest entry in a plan points at
+  Request request;                      // its prompt has moved to `tokens`
+  TokenHistory history;                 // what its newest entry in a plan points at
+  std::unique_ptr<TokenCounts> counts;  // of `tokens`, as far as a plan needed them; null: none did
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
   int32_t passed_count = 0;   // how many were admitted past it while it waited for what others hold
@@ -123,8 +126,7 @@ struct alignas(64) Sequence {
   }
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
   [[nodiscard]] bool host_samples() const {
-    const int32_t next = known_token_count() - prompt_token_count;
-    return next >= filtered_from || request.sampling.needs_logits(next);
+    return known_token_count() - prompt_token_count >= filtered_from || request.sampling.needs_logits();
   }
   // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
   [[nodiscard]] bool wants_prompt_logits() const {

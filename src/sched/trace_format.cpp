@@ -14,11 +14,11 @@ namespace {
 uint64_t zigzag(int64_t value) { return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63); }
 int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
-// Whether the host draws a request's tokens, those after min_tokens too.
+// Whether the host draws a request's tokens.
 enum class HostDraws : uint8_t { Never, Always, WhenItsFilterWakes };
 HostDraws host_draws(const Request& request) {
   const bool filters = request.has_token_filter && !request.filter_sleeps;
-  if (filters || request.sampling.needs_logits(std::numeric_limits<int32_t>::max())) return HostDraws::Always;
+  if (filters || request.sampling.needs_logits()) return HostDraws::Always;
   return request.has_token_filter ? HostDraws::WhenItsFilterWakes : HostDraws::Never;
 }
 
@@ -133,7 +133,6 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
     for (const TokenId token : request.prediction) put(static_cast<uint64_t>(token));
   }
   put(static_cast<uint64_t>(host_draws(request)));
-  put(static_cast<uint64_t>(request.sampling.min_tokens));
   close();
 }
 
@@ -382,7 +381,6 @@ class Decoder {
     const auto draws = small<HostDraws>("who draws is unknown", static_cast<uint64_t>(HostDraws::WhenItsFilterWakes));
     request.has_token_filter = draws != HostDraws::Never;
     request.filter_sleeps = draws == HostDraws::WhenItsFilterWakes;
-    request.sampling.min_tokens = small<int32_t>("min_tokens is out of range");
     return add;
   }
 

@@ -47,7 +47,7 @@ enum class TraceRecordType : uint8_t {
   Trial = 13
 };
 
-inline constexpr uint64_t kTraceVersion = 1;
+inline constexpr uint64_t kTraceVersion = 2;
 
 // Writes records.   THREAD: the engine thread only.
 class TraceEncoder final : public SchedulerTrace {
@@ -94,7 +94,7 @@ struct TraceBegin {
 struct TraceAdd {
   SequenceId sequence{};
   // With its prompt when the trace has inputs. Of what makes the host draw its tokens only that it does:
-  // has_token_filter, filter_sleeps and sampling.min_tokens.
+  // has_token_filter and filter_sleeps.
   Request request;
   int32_t prompt_token_count = 0;
 };

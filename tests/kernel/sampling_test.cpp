@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "base/rng.h"
 #include "core/sampling_numbers.h"
+#include "sample/logits_processor.h"
 #include "sample/sampler.h"
 #include "support/pretended_device.h"
 #include "support/stage_bench.h"
@@ -49,6 +50,66 @@ std::vector<SamplingParams> every_edge(int32_t vocabulary) {
   return all;
 }
 
+// A row's changes: biases, of which some ban and some name one token twice, and penalties of random tokens, of which
+// the last are the row's own.
+struct Changes {
+  SamplingParams sampling;
+  std::vector<TokenId> known;  // the last `own` of these not counted by the host
+  int32_t prompt = 0, own = 0;
+  std::vector<TokenId> ends;  // banned
+};
+
+Changes random_changes(Rng& rng, const SamplingParams& sampling, int32_t vocabulary) {
+  Changes result{.sampling = sampling};
+  SamplingParams& s = result.sampling;
+  const auto token = [&] { return rng.between(0, vocabulary - 1); };
+  for (int32_t i = rng.between(0, 5); i > 0; --i) s.logit_bias.emplace_back(token(), uniform(rng, -4, 4));
+  if (rng.chance(0.3)) s.logit_bias.emplace_back(token(), std::numeric_limits<float>::max());
+  for (int32_t i = rng.between(0, 3); i > 0; --i) result.ends.push_back(token());
+  s.min_tokens = s.max_tokens = 1000;
+  if (rng.chance(0.2)) return result;
+  s.repetition_penalty = uniform(rng, 0.5, 2);
+  s.presence_penalty = uniform(rng, -1, 1);
+  s.frequency_penalty = uniform(rng, -0.5, 0.5);
+  result.own = rng.between(0, 4);
+  for (int32_t i = rng.between(1, 300) + result.own; i > 0; --i) {
+    result.known.push_back(rng.chance(0.3) && !result.known.empty() ? result.known.front() : token());
+  }
+  result.prompt = rng.between(0, static_cast<int32_t>(result.known.size()) - result.own);
+  return result;
+}
+
+// As step_upload.cpp lays them out.
+std::vector<int32_t> words_of(const Changes& changes, int32_t own_token) {
+  const SamplingParams& s = changes.sampling;
+  std::vector<std::pair<TokenId, float>> biases;
+  for (const TokenId token : changes.ends) biases.emplace_back(token, -std::numeric_limits<float>::infinity());
+  biases.insert(biases.end(), s.logit_bias.begin(), s.logit_bias.end());
+  TokenCounts counts;
+  counts.advance(std::span(changes.known).first(changes.known.size() - static_cast<size_t>(changes.own)),
+                 static_cast<size_t>(changes.prompt), true);
+  std::vector<int32_t> words = {static_cast<int32_t>(biases.size()),
+                                static_cast<int32_t>(counts.tokens().size()),
+                                changes.own,
+                                own_token,
+                                std::bit_cast<int32_t>(1.0F / s.repetition_penalty),
+                                std::bit_cast<int32_t>(s.repetition_penalty),
+                                std::bit_cast<int32_t>(s.presence_penalty),
+                                std::bit_cast<int32_t>(s.frequency_penalty),
+                                -7,
+                                -7,
+                                -7,
+                                static_cast<int32_t>(counts.tokens().size()) + changes.own};
+  for (const auto& [token, bias] : biases) words.push_back(token);
+  for (const auto& [token, bias] : biases) words.push_back(std::bit_cast<int32_t>(bias));
+  words.insert(words.end(), counts.tokens().begin(), counts.tokens().end());
+  words.resize(words.size() + static_cast<size_t>(changes.own));
+  words.insert(words.end(), counts.counts().begin(), counts.counts().end());
+  words.resize(words.size() + static_cast<size_t>(changes.own));
+  return words;
+}
+
+// Every second row's logits are changed.
 void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = LaunchMode::Stages) {
   const int32_t vocabulary = kind.vocabulary, chunks = div_ceil(vocabulary, kStatisticsChunk);
   const std::vector<SamplingParams> samplings = every_edge(vocabulary);
@@ -60,18 +121,29 @@ void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = La
   std::vector<float> logits(count);
   for (float& logit : logits) logit = kind.next(rng);
   std::vector<int32_t> list;
+  std::vector<Changes> changes;
   for (size_t row = 0; row < samplings.size(); ++row) {
     const SamplingParams& s = samplings[row];
+    changes.push_back(row % 2 == 1 ? random_changes(rng, s, vocabulary) : Changes{.sampling = s});
+    const int32_t told = std::min(rng.between(0, 20), vocabulary);
+    int32_t offset = kNone;
+    if (row % 2 == 1) {
+      const Changes& c = changes.back();
+      const int32_t own = bench.add_words(std::span(c.known).last(static_cast<size_t>(c.own)));
+      offset = bench.add_words(words_of(c, own + c.own - 1));
+    }
     list.insert(list.end(),
                 {0, static_cast<int32_t>(row), static_cast<int32_t>(s.seed), static_cast<int32_t>(s.seed >> 32),
                  std::bit_cast<int32_t>(inverse_temperature(s.temperature)), std::bit_cast<int32_t>(s.min_p),
-                 std::bit_cast<int32_t>(s.top_p), s.top_k});
+                 std::bit_cast<int32_t>(s.top_p), s.top_k, offset, told,
+                 bench.add_words(std::vector<int32_t>(2 * static_cast<size_t>(told)))});
   }
   Stage statistics{.operation = Operation::Statistics, .items = rows * chunks};
   statistics.statistics = {.logits = bench.add_floats(logits),
                            .out = bench.add_poison(samplings.size() * 4 * static_cast<size_t>(chunks)),
                            .vocabulary = vocabulary,
-                           .chunks = chunks};
+                           .chunks = chunks,
+                           .list = kNone};
   Stage sample{.operation = Operation::Sample, .items = rows};
   const int32_t results = bench.add_words(std::vector<int32_t>(samplings.size() * kResultWords, -7));
   sample.sample = {.logits = statistics.statistics.logits,
@@ -80,16 +152,37 @@ void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = La
                    .chunks = chunks,
                    .list = bench.add_words(list),
                    .results = results};
-  bench.run({statistics, sample});
+  Stage change = sample, again = statistics;
+  change.operation = Operation::Change;
+  again.statistics.list = sample.sample.list;
+  bench.run({statistics, change, again, sample});
   for (size_t row = 0; row < samplings.size(); ++row) {
-    const Draw expected =
-        draw_token(std::span(logits).subspan(row * width, width), samplings[row], static_cast<int32_t>(row));
+    const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * width);
+    std::vector<float> changed(begin, begin + static_cast<std::ptrdiff_t>(width));
+    const Changes& c = changes[row];
+    TokenCounts counts;
+    counts.advance(c.known, static_cast<size_t>(c.prompt), true);
+    const TokenHistory history{.known_tokens = c.known, .end_tokens = c.ends, .counts = &counts};
+    process_logits({.sampling = c.sampling, .history = history, .prompt_token_count = c.prompt}, changed);
+    const Draw expected = draw_token(changed, samplings[row], static_cast<int32_t>(row));
     const size_t at = static_cast<size_t>(results) + row * kResultWords;
+    const size_t sample_at = static_cast<size_t>(sample.sample.list) + row * kSampleWords;
+    const auto top = LogSoftmax(std::span(logits).subspan(row * width, width)).top(bench.words()[sample_at + 9]);
+    for (size_t i = 0; i < top.size(); ++i) {
+      const size_t told = static_cast<size_t>(bench.words()[sample_at + 10]) + 2 * i;
+      EXPECT_EQ(bench.words()[told], top[i].token) << "row " << row << ", likeliest " << i;
+      EXPECT_EQ(std::bit_cast<float>(bench.words()[told + 1]), begin[top[i].token]);
+    }
+    // What is told is of the logits as they were, and so they are again.
+    EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 2]), begin[expected.token]) << "row " << row;
+    EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 3]), *std::max_element(begin, begin + vocabulary));
     EXPECT_EQ(bench.words()[at + 1], int{expected.valid}) << "row " << row;
     EXPECT_EQ(bench.words()[at], expected.token)
         << "temperature " << samplings[row].temperature << " top_k " << samplings[row].top_k << " top_p "
         << samplings[row].top_p << " min_p " << samplings[row].min_p;
   }
+  const auto after = std::span(bench.activations).subspan(static_cast<size_t>(sample.sample.logits), count);
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(after), std::as_bytes(std::span(logits))));
 }
 
 TEST_P(Sampling, DrawsTheTokenOfTheHostSampler) {

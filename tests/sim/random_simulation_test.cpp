@@ -83,7 +83,7 @@ RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t share
   request.seed = rng.below(3);
   if (rng.chance(0.3)) request.adapter = static_cast<uint32_t>(rng.between(1, 5));
   if (rng.chance(0.25)) request.n = rng.between(2, 9);
-  if (rng.chance(0.1)) request.min_tokens = rng.between(1, request.max_tokens);
+  request.host_draws = rng.chance(0.1);
   request.prompt_logprobs = rng.chance(0.05);
   return request;
 }

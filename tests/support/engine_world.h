@@ -69,6 +69,7 @@ inline SubmitOptions crowd_request(TokenId i) {
 
 struct Answer {
   std::vector<TokenId> tokens;
+  std::vector<PositionLogprobs> top_logprobs;
   StreamBatch last;
 };
 // Reads a stream of n answers to its end and releases it.
@@ -87,7 +88,9 @@ inline std::vector<Answer> read_answers(OutputStream* stream, int32_t n) {
 inline Answer read_answer(OutputStream* stream) {
   Answer answer;
   while (stream->next(std::nullopt, answer.last) == OutputStream::Next::Ready) {
-    answer.tokens.insert(answer.tokens.end(), answer.last.tokens.begin(), answer.last.tokens.end());
+    const StreamBatch& batch = answer.last;
+    answer.tokens.insert(answer.tokens.end(), batch.tokens.begin(), batch.tokens.end());
+    answer.top_logprobs.insert(answer.top_logprobs.end(), batch.top_logprobs.begin(), batch.top_logprobs.end());
   }
   stream->release();
   return answer;

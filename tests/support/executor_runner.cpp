@@ -7,7 +7,19 @@
 
 namespace inflight::test {
 
-BatchEntry entry_of(const RunnerSequence& sequence, int32_t count) {
+namespace {
+
+void add_history(BatchEntry& entry, RunnerSequence& sequence) {
+  if (!sequence.sampling.changes_logits(0)) return;
+  sequence.counts.advance(sequence.tokens, static_cast<size_t>(sequence.prompt_token_count), true);
+  sequence.history = {.known_tokens = sequence.tokens, .end_tokens = {}, .counts = &sequence.counts};
+  entry.history = &sequence.history;
+  entry.prompt_token_count = sequence.prompt_token_count;
+}
+
+}  // namespace
+
+BatchEntry entry_of(RunnerSequence& sequence, int32_t count) {
   const auto total = static_cast<int32_t>(sequence.tokens.size());
   INFLIGHT_CHECK(count >= 1 && sequence.computed + count <= total);
   BatchEntry entry;
@@ -21,13 +33,30 @@ BatchEntry entry_of(const RunnerSequence& sequence, int32_t count) {
   entry.phase = entry.samples && count == 1 ? Phase::Decode : Phase::Prefill;
   entry.block_table = sequence.blocks;
   entry.sampling = entry.samples ? &sequence.sampling : nullptr;
+  if (entry.samples) add_history(entry, sequence);
   return entry;
 }
 
-void add_entry(BatchPlan& plan, const RunnerSequence& sequence, int32_t count) {
+void add_entry(BatchPlan& plan, RunnerSequence& sequence, int32_t count) {
   plan.entries.push_back(entry_of(sequence, count));
   plan.scheduled_token_count += count;
   plan.sampled_row_count += plan.entries.back().samples ? 1 : 0;
+}
+
+void add_entry_behind(BatchPlan& plan, RunnerSequence& sequence) {
+  BatchEntry& entry = plan.entries.emplace_back();
+  entry.sequence = sequence.id;
+  entry.row = sequence.row;
+  entry.adapter = sequence.adapter;
+  entry.computed_token_count = static_cast<int32_t>(sequence.tokens.size());
+  entry.scheduled_token_count = 1;
+  entry.input_on_device = entry.samples = true;
+  entry.phase = Phase::Decode;
+  entry.block_table = sequence.blocks;
+  entry.sampling = &sequence.sampling;
+  add_history(entry, sequence);
+  ++plan.scheduled_token_count;
+  ++plan.sampled_row_count;
 }
 
 }  // namespace inflight::test

@@ -15,16 +15,21 @@ struct RunnerSequence {
   SequenceId id{};
   int32_t row = 0;
   uint32_t adapter = 0;
-  std::vector<TokenId> tokens;  // prompt, then what was sampled
+  std::vector<TokenId> tokens;     // prompt, then what was sampled
+  int32_t prompt_token_count = 0;  // set where sampling changes logits
   int32_t computed = 0;
   std::vector<BlockId> blocks;
   SamplingParams sampling;
   std::vector<float> logprobs;  // of sampled tokens
+  TokenCounts counts;           // these two are entry_of()'s
+  TokenHistory history;
 };
 
 // An entry that computes the next `count` tokens of the sequence; samples when these are all it has.
 // LIFETIME: the sequence must not change until the plan was submitted.
-[[nodiscard]] BatchEntry entry_of(const RunnerSequence& sequence, int32_t count);
-void add_entry(BatchPlan& plan, const RunnerSequence& sequence, int32_t count);
+[[nodiscard]] BatchEntry entry_of(RunnerSequence& sequence, int32_t count);
+void add_entry(BatchPlan& plan, RunnerSequence& sequence, int32_t count);
+// The same where the newest token is on the device.
+void add_entry_behind(BatchPlan& plan, RunnerSequence& sequence);
 
 }  // namespace inflight::test

@@ -106,7 +106,7 @@ void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) 
   INFLIGHT_CHECK(entry.logits_wanted >= 1 && entry.logits_wanted <= entry.scheduled_token_count);
   INFLIGHT_CHECK(!entry.host_samples || entry.samples);
   const SequenceTruth& truth = truth_(entry.sequence);
-  const std::span<const TokenId> known_tokens = entry.host->known_tokens;
+  const std::span<const TokenId> known_tokens = entry.history->known_tokens;
   const size_t known = known_tokens.size();
   INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
   INFLIGHT_CHECK(std::ranges::equal(known_tokens, std::span(truth.tokens).first(known)));

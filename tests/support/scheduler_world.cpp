@@ -70,7 +70,7 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.predicted_output_tokens = options.predicted_output_tokens;
   request.sampling.n = options.n;
   request.sampling.seed = options.seed;
-  request.sampling.min_tokens = options.min_tokens;
+  if (options.host_draws) request.sampling.typical_p = 0.5F;
   request.sampling.prompt_logprobs = options.prompt_logprobs ? 2 : -1;
   for (int32_t slot = scheduler_.add(std::move(request), clock_.now()); slot >= 0;
        slot = scheduler_.sequence(slot).next_choice_slot) {
@@ -115,8 +115,7 @@ void SchedulerWorld::take_output() {
   for (const TokenOutput& token : output.tokens) {
     Record& record = record_of_slot(token.slot);
     INFLIGHT_CHECK(record.finish == FinishReason::None);
-    const bool host_drew = static_cast<int32_t>(record.output.size()) < record.options.min_tokens;
-    INFLIGHT_CHECK(token.top_count == (host_drew ? 2 : 0));
+    INFLIGHT_CHECK(token.top_count == (record.options.host_draws ? 2 : 0));
     if (record.output.empty()) {
       record.first_token_step = now_step();
       record.first_token_time = clock_.now();

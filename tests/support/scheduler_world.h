@@ -41,7 +41,7 @@ struct RequestOptions {
   int32_t predicted_output_tokens = 0;
   int32_t n = 1;
   uint64_t seed = 0;
-  int32_t min_tokens = 0;  // the host draws so many tokens
+  bool host_draws = false;
   bool prompt_logprobs = false;
 };
 

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "sample/logits_processor.h"
+#include "sample/sampler.h"
 #include "support/oracle_executor.h"
 
 namespace inflight::test {
@@ -52,17 +54,34 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     }
     if (!entry.samples) continue;
     const auto token_at = [&](int32_t position) {
-      return oracle_next_token(prefix(entry, position), kVocabulary, entry.sampling->seed);
+      const std::vector<TokenId> tokens = prefix(entry, position);
+      if (entry.history == nullptr || !entry.sampling->changes_logits(position - entry.prompt_token_count)) {
+        return oracle_next_token(tokens, kVocabulary, entry.sampling->seed);
+      }
+      return draw_changed(entry, tokens);
     };
-    const TokenId next = entry.host_samples ? -1 : token_at(entry.sampled_position());
+    std::vector<TokenLogprob>& top = done.further.emplace_back();
+    const auto drawn_at = [&](int32_t position) {
+      const TokenId token = token_at(position);
+      if (entry.sampling->logprobs <= 0) return TokenLogprob{token, logprob_of(token)};
+      const std::vector<float> logits = oracle_logits(prefix(entry, position), kVocabulary);
+      const LogSoftmax probabilities(logits);
+      for (const TokenLogprob& one : probabilities.top(entry.sampling->logprobs)) top.push_back(one);
+      return TokenLogprob{token, probabilities.of(token)};
+    };
+    const TokenLogprob next = entry.host_samples ? TokenLogprob{-1} : drawn_at(entry.sampled_position());
+    const size_t width = top.size();
     std::vector<TokenLogprob>& further = done.further.emplace_back();
-    verify_drafts(entry.drafts(), next, further, [&](size_t i) {
-      const TokenId token = token_at(entry.sampled_position() + 1 + static_cast<int32_t>(i));
-      return TokenLogprob{token, logprob_of(token)};
-    });
-    row_tokens_[static_cast<size_t>(entry.row)] = next;
-    done.result.sampled.push_back(
-        {.sequence = entry.sequence, .token = next, .logprob = logprob_of(next), .valid = true, .further = further});
+    verify_drafts(entry.drafts(), next.token, further,
+                  [&](size_t i) { return drawn_at(entry.sampled_position() + 1 + static_cast<int32_t>(i)); });
+    row_tokens_[static_cast<size_t>(entry.row)] = next.token;
+    done.result.sampled.push_back({.sequence = entry.sequence,
+                                   .token = next.token,
+                                   .logprob = next.logprob,
+                                   .valid = true,
+                                   .top_logprobs = std::span(top).first(width),
+                                   .further = further,
+                                   .further_top_logprobs = std::span(top).subspan(width)});
   }
   done_.push_back(std::move(done));
 }
@@ -71,6 +90,25 @@ std::vector<TokenId> TokenExecutor::prefix(const BatchEntry& entry, int32_t coun
   std::vector<TokenId> tokens;
   for (int32_t i = 0; i < count; ++i) tokens.push_back(slot(entry, i));
   return tokens;
+}
+
+// The counts that came with the entry are those of the tokens that the host knows, which come first.
+TokenId TokenExecutor::draw_changed(const BatchEntry& entry, std::span<const TokenId> tokens) {
+  const auto prompt = static_cast<size_t>(entry.prompt_token_count);
+  const bool with_prompt = entry.sampling->repetition_penalty != 1.0F;
+  INFLIGHT_CHECK(std::ranges::equal(entry.history->known_tokens, tokens.first(entry.history->known_tokens.size())));
+  TokenCounts counts;
+  if (entry.sampling->penalises()) {
+    counts.advance(entry.history->known_tokens, prompt, with_prompt);
+    INFLIGHT_CHECK(std::ranges::equal(counts.tokens(), entry.history->counts->tokens()));
+    INFLIGHT_CHECK(std::ranges::equal(counts.counts(), entry.history->counts->counts()));
+    counts.advance(tokens, prompt, with_prompt);
+  }
+  std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+  const TokenHistory history{.known_tokens = tokens, .end_tokens = entry.history->end_tokens, .counts = &counts};
+  process_logits({.sampling = *entry.sampling, .history = history, .prompt_token_count = entry.prompt_token_count},
+                 logits);
+  return draw_token(logits, *entry.sampling, static_cast<int32_t>(tokens.size())).token;
 }
 
 std::vector<float> oracle_logits(std::span<const TokenId> tokens, int32_t vocabulary_size) {

@@ -45,6 +45,7 @@ class TokenExecutor final : public Executor {
   void move_blocks(const BatchPlan& plan);
   TokenId& slot(const BatchEntry& entry, int32_t position);
   std::vector<TokenId> prefix(const BatchEntry& entry, int32_t count);
+  static TokenId draw_changed(const BatchEntry& entry, std::span<const TokenId> tokens);
 
   int32_t width_;
   std::vector<TokenId> slots_, row_tokens_;

@@ -84,12 +84,18 @@ TEST(SamplingParams, ChecksWhatTheHostDoesToLogits) {
 
 TEST(SamplingParams, NeedsLogitsOnlyWhereTheDeviceCannotDraw) {
   SamplingParams params{.temperature = 1.0F, .top_k = 5, .top_p = 0.5F, .min_p = 0.1F};
-  EXPECT_FALSE(params.needs_logits(0));
+  EXPECT_FALSE(params.needs_logits());
+  EXPECT_FALSE(params.changes_logits(0));
   params.min_tokens = 2;
-  EXPECT_TRUE(params.needs_logits(1));
-  EXPECT_FALSE(params.needs_logits(2));
-  params.logprobs = 0;
-  EXPECT_TRUE(params.needs_logits(2));
+  EXPECT_TRUE(params.changes_logits(1));
+  EXPECT_FALSE(params.changes_logits(2));
+  params.presence_penalty = 0.5F;
+  EXPECT_TRUE(params.changes_logits(2));
+  EXPECT_FALSE(params.needs_logits());
+  params.logprobs = 5;
+  EXPECT_FALSE(params.needs_logits());
+  params.dry_multiplier = 1.0F;
+  EXPECT_TRUE(params.needs_logits());
   EXPECT_EQ(choice_seed(7, 0), 7U);
   EXPECT_NE(choice_seed(7, 1), choice_seed(7, 2));
 }

@@ -38,17 +38,16 @@ std::vector<TokenId> drawn_alone(const SubmitOptions& request, int32_t choice, b
   sampling.seed = choice_seed(sampling.seed, choice);
   const auto prompt_count = static_cast<int32_t>(tokens.size());
   for (int32_t i = 0; i < sampling.max_tokens; ++i) {
-    if (!alternating && !sampling.needs_logits(i)) {
+    if (!alternating && !sampling.needs_logits() && !sampling.changes_logits(i)) {
       tokens.push_back(oracle_next_token(tokens, TokenExecutor::kVocabulary, sampling.seed));
       continue;
     }
     std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     const std::vector<uint32_t> allowed(alternating ? 2 : 0, i % 2 == 0 ? 0x55555555U : 0xAAAAAAAAU);
-    process_logits({.sampling = sampling,
-                    .known_tokens = tokens,
-                    .prompt_token_count = prompt_count,
-                    .end_tokens = {},
-                    .allowed = allowed},
+    TokenCounts counts;
+    counts.advance(tokens, static_cast<size_t>(prompt_count), sampling.repetition_penalty != 1.0F);
+    const TokenHistory history{.known_tokens = tokens, .end_tokens = {}, .counts = &counts};
+    process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt_count, .allowed = allowed},
                    logits);
     tokens.push_back(draw_token(logits, sampling, static_cast<int32_t>(tokens.size())).token);
   }

@@ -74,6 +74,7 @@ Found demo_answers(int32_t speculative_tokens) {
   const char* const story = "The cat sat. The dog ran. The cat sat. The dog ran. The cat sat. The dog";
   send(story, {.max_tokens = 60});
   send(story, {.temperature = 0.7F, .seed = 3, .max_tokens = 60});
+  send(story, {.max_tokens = 60, .repetition_penalty = 1.02F, .logprobs = 3});
   send("Once upon a time", {.temperature = 1.0F, .top_k = 40, .top_p = 0.9F, .seed = 9, .max_tokens = 60});
   send(story, {.max_tokens = 40, .ignore_eos = true});
   Found found;
@@ -83,7 +84,7 @@ Found demo_answers(int32_t speculative_tokens) {
   };
   read();
   // The host draws: nobody's tokens are guessed beside them.
-  send(story, {.max_tokens = 30, .repetition_penalty = 1.3F});
+  send(story, {.max_tokens = 30, .dry_multiplier = 0.5F});
   send(story, {.max_tokens = 30}, true);
   send(story, {.max_tokens = 60});
   read();
@@ -97,6 +98,15 @@ TEST(SpeculativeEngine, TheDemoModelTellsTheSameStories) {
   for (size_t i = 0; i < plain.answers.size(); ++i) {
     EXPECT_EQ(guessing.answers[i].tokens, plain.answers[i].tokens) << "request " << i;
     EXPECT_EQ(guessing.answers[i].last.finish, plain.answers[i].last.finish) << "request " << i;
+    const auto& told = guessing.answers[i].top_logprobs;
+    ASSERT_EQ(told.size(), i == 2 ? plain.answers[i].tokens.size() : 0U);
+    for (size_t k = 0; k < told.size(); ++k) {
+      ASSERT_EQ(told[k].top.size(), 3U);
+      for (size_t t = 0; t < 3; ++t) {
+        EXPECT_EQ(told[k].top[t].token, plain.answers[i].top_logprobs[k].top[t].token);
+        EXPECT_EQ(told[k].top[t].logprob, plain.answers[i].top_logprobs[k].top[t].logprob);
+      }
+    }
   }
   EXPECT_EQ(plain.stats.draft_tokens, 0);
   EXPECT_GT(guessing.stats.accepted_tokens, 5);
@@ -157,15 +167,14 @@ TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
     request.sampling.max_tokens = 10;
     return request;
   };
-  SubmitOptions penalty = beside(), least = beside(), logprobs = beside(), sleeping = beside();
-  penalty.sampling.repetition_penalty = 1.5F;
-  least.sampling.min_tokens = 5;
-  logprobs.sampling.logprobs = 2;
+  SubmitOptions dry = beside(), changed = beside(), sleeping = beside();
+  dry.sampling.dry_multiplier = 1.5F;
+  changed.sampling.min_tokens = 5;
+  changed.sampling.logprobs = 2;
   sleeping.filter_sleeps = true;
   const std::vector<std::pair<SubmitOptions, FilterSource>> others = {
-      {penalty, nullptr},
-      {least, nullptr},
-      {logprobs, nullptr},
+      {dry, nullptr},
+      {changed, nullptr},
       {beside(), [](const std::stop_token&) { return std::make_unique<AllowingFilter>(0); }},
       {sleeping, [](const std::stop_token&) { return std::make_unique<AllowingFilter>(2); }}};
   for (size_t i = 0; i < others.size(); ++i) {

@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
+#include "sample/logits_processor.h"
+#include "sample/sampler.h"
 #include "support/executor_runner.h"
 #include "support/stage_bench.h"
 #include "support/synthetic_adapter.h"
@@ -31,8 +33,21 @@ constexpr int32_t kDrafts = 5;
 struct Outcome {
   std::vector<TokenId> tokens;  // sampled
   std::vector<float> logprobs;
-  std::vector<std::vector<float>> logits;  // behind each; empty where the run could not keep them
+  std::vector<std::pair<TokenId, float>> top;  // logprobs of the likeliest tokens, of one position after the other
+  std::vector<std::vector<float>> logits;      // behind each; empty where the run could not keep them
 };
+
+void add_to(Outcome& outcome, const SampledToken& sampled) {
+  outcome.tokens.push_back(sampled.token);
+  outcome.logprobs.push_back(sampled.logprob);
+  for (const TokenLogprob& further : sampled.further) {
+    outcome.tokens.push_back(further.token);
+    outcome.logprobs.push_back(further.logprob);
+  }
+  for (const auto& told : {sampled.top_logprobs, sampled.further_top_logprobs}) {
+    for (const TokenLogprob& one : told) outcome.top.emplace_back(one.token, one.logprob);
+  }
+}
 
 struct Schedule {
   int32_t chunk = 512;     // tokens of one sequence in a step at most
@@ -76,6 +91,18 @@ class World {
     for (int32_t i = 0; i < kPromptTokens[index]; ++i) sequence.tokens.push_back(rng.between(0, 299));
     if (index % 2 == 1) {
       sequence.sampling = {.temperature = 0.9F, .top_k = 40, .top_p = 0.95F, .min_p = 0.01F, .seed = 5};
+    }
+    sequence.prompt_token_count = kPromptTokens[index];
+    if (index == 0 || index == 5) sequence.sampling.logprobs = index + 1;
+    // The device changes the logits of half of them.
+    if (index == 3) {
+      sequence.sampling.min_tokens = kOutputs / 2;
+      for (TokenId token = 0; token < 200; ++token) sequence.sampling.stop_token_ids.push_back(token);
+      sequence.sampling.logit_bias = {{210, 2.0F}, {3, 4.0F}, {290, -1.0F}, {210, 0.5F}};
+    }
+    if (index >= 4) {
+      sequence.sampling.repetition_penalty = 1.2F;
+      sequence.sampling.frequency_penalty = 0.4F;
     }
     return sequence;
   }
@@ -156,12 +183,29 @@ class World {
       }
       for (size_t i = 0; i < sampled.size(); ++i) {
         ASSERT_TRUE(result.sampled[i].valid);
+        if (sampled[i]->sampling.changes_logits(0)) expect_host_token(*sampled[i], logits[i], result.sampled[i].token);
         sampled[i]->tokens.push_back(result.sampled[i].token);
         Outcome& outcome = outcomes_[sampled[i]->row];
-        outcome.tokens.push_back(result.sampled[i].token);
-        outcome.logprobs.push_back(result.sampled[i].logprob);
+        add_to(outcome, result.sampled[i]);
+        expect_host_top(result.sampled[i].top_logprobs, logits[i], sampled[i]->sampling.logprobs);
         outcome.logits.push_back(logits[i]);
       }
+    }
+  }
+
+  static void expect_host_token(const test::RunnerSequence& sequence, std::vector<float> logits, TokenId token) {
+    process_logits(
+        {.sampling = sequence.sampling, .history = sequence.history, .prompt_token_count = sequence.prompt_token_count},
+        logits);
+    EXPECT_EQ(token, draw_token(logits, sequence.sampling, static_cast<int32_t>(sequence.tokens.size())).token);
+  }
+
+  static void expect_host_top(std::span<const TokenLogprob> told, const std::vector<float>& logits, int32_t logprobs) {
+    const std::vector<TokenLogprob> expected = LogSoftmax(logits).top(std::max(logprobs, 0));
+    ASSERT_EQ(told.size(), expected.size());
+    for (size_t i = 0; i < told.size(); ++i) {
+      EXPECT_EQ(told[i].token, expected[i].token);
+      EXPECT_EQ(told[i].logprob, expected[i].logprob);
     }
   }
 
@@ -250,6 +294,7 @@ class Determinism : public testing::TestWithParam<Case> {
       ASSERT_TRUE(found.contains(row));
       EXPECT_EQ(found.at(row).tokens, outcome.tokens) << "sequence " << row;
       EXPECT_EQ(found.at(row).logprobs, outcome.logprobs) << "sequence " << row;
+      EXPECT_EQ(found.at(row).top, outcome.top) << "sequence " << row;
       EXPECT_EQ(found.at(row).logits, outcome.logits) << "sequence " << row;
     }
   }
@@ -301,36 +346,20 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
   const auto read = [&] {
     const StepResult& result = executor_->wait();
     for (const SampledToken& sampled : result.sampled) {
-      Outcome& outcome = found[static_cast<size_t>(sampled.sequence) - 1];
-      outcome.tokens.push_back(sampled.token);
-      outcome.logprobs.push_back(sampled.logprob);
+      add_to(found[static_cast<size_t>(sampled.sequence) - 1], sampled);
+      sequences[static_cast<size_t>(sampled.sequence) - 1].tokens.push_back(sampled.token);
     }
   };
-  std::vector<int32_t> context(kSequences);
   for (int32_t output = 0; output < kOutputs; ++output) {
     BatchPlan plan;
-    for (size_t i = 0; i < kSequences; ++i) {
-      const test::RunnerSequence& sequence = sequences[i];
-      if (output == 0) {
-        const auto count = static_cast<int32_t>(sequence.tokens.size()) - sequence.computed;
-        if (plan.scheduled_token_count + count > 512) GTEST_FAIL();
-        test::add_entry(plan, sequence, count);
-        context[i] = static_cast<int32_t>(sequence.tokens.size());
+    for (test::RunnerSequence& sequence : sequences) {
+      if (output > 0) {
+        test::add_entry_behind(plan, sequence);
         continue;
       }
-      plan.entries.push_back({.sequence = sequence.id,
-                              .row = sequence.row,
-                              .computed_token_count = context[i]++,
-                              .scheduled_token_count = 1,
-                              .tokens = {},
-                              .input_on_device = true,
-                              .samples = true,
-                              .phase = Phase::Decode,
-                              .adapter = sequence.adapter,
-                              .block_table = sequence.blocks,
-                              .sampling = &sequence.sampling});
-      plan.scheduled_token_count += 1;
-      plan.sampled_row_count += 1;
+      const auto count = static_cast<int32_t>(sequence.tokens.size()) - sequence.computed;
+      if (plan.scheduled_token_count + count > 512) GTEST_FAIL();
+      test::add_entry(plan, sequence, count);
     }
     executor_->submit(plan);
     if (output > 0) read();
@@ -339,6 +368,7 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
   for (int32_t i = 0; i < kSequences; ++i) {
     EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens);
     EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs);
+    EXPECT_EQ(found[static_cast<size_t>(i)].top, expected.at(i).top);
   }
 }
 
@@ -378,12 +408,7 @@ TEST_P(Determinism, VerifiedGuessesGiveTheSameTokens) {
     for (const SampledToken& sampled : executor_->wait().sampled) {
       const size_t i = static_cast<size_t>(sampled.sequence) - 1;
       ASSERT_EQ(sampled.further.size(), static_cast<size_t>(right[i]));
-      found[i].tokens.push_back(sampled.token);
-      found[i].logprobs.push_back(sampled.logprob);
-      for (const TokenLogprob& one : sampled.further) {
-        found[i].tokens.push_back(one.token);
-        found[i].logprobs.push_back(one.logprob);
-      }
+      add_to(found[i], sampled);
       accepted += right[i];
       sequences[i].computed += 1 + right[i];
       for (int32_t t = right[i]; t >= 0; --t) {
@@ -395,6 +420,7 @@ TEST_P(Determinism, VerifiedGuessesGiveTheSameTokens) {
   for (int32_t i = 0; i < kSequences; ++i) {
     EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens) << "sequence " << i;
     EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs) << "sequence " << i;
+    EXPECT_EQ(found[static_cast<size_t>(i)].top, expected.at(i).top) << "sequence " << i;
   }
 }
 

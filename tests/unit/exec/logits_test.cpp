@@ -46,7 +46,7 @@ TEST_F(WantedLogits, AreThoseOfEachPosition) {
   {
     ClExecutor executor(device_, model_.spec, model_.weights, options(true));
     for (int32_t length = 1; length <= kPrompt; ++length) {
-      const test::RunnerSequence sequence = sequence_of(length);
+      test::RunnerSequence sequence = sequence_of(length);
       BatchPlan plan;
       test::add_entry(plan, sequence, length);
       executor.submit(plan);
@@ -55,7 +55,7 @@ TEST_F(WantedLogits, AreThoseOfEachPosition) {
     }
   }
   ClExecutor executor(device_, model_.spec, model_.weights, options(false));
-  const test::RunnerSequence sequence = sequence_of(kPrompt);
+  test::RunnerSequence sequence = sequence_of(kPrompt);
   BatchPlan plan;
   test::add_entry(plan, sequence, kPrompt);
   plan.entries[0].logits_wanted = kPrompt;

@@ -23,12 +23,10 @@ constexpr float kBanned = -INFINITY;
 std::vector<float> processed(const SamplingParams& sampling, std::vector<float> logits,
                              const std::vector<TokenId>& known = {}, int32_t prompt = 0,
                              const std::vector<TokenId>& ends = {}, const std::vector<uint32_t>& allowed = {}) {
-  process_logits({.sampling = sampling,
-                  .known_tokens = known,
-                  .prompt_token_count = prompt,
-                  .end_tokens = ends,
-                  .allowed = allowed},
-                 logits);
+  TokenCounts counts;
+  counts.advance(known, static_cast<size_t>(prompt), sampling.repetition_penalty != 1.0F);
+  const TokenHistory history{.known_tokens = known, .end_tokens = ends, .counts = &counts};
+  process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt, .allowed = allowed}, logits);
   return logits;
 }
 

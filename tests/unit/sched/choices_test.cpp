@@ -149,16 +149,17 @@ TEST(Choices, SurvivePreemption) {
   }
 }
 
-// The host draws the first two tokens: no step is planned before they are read, then overlap goes on.
+// While the host draws the first request's three tokens no step is planned before they are read, then overlap goes on.
 TEST(HostSampling, IsNeverPlannedPast) {
   SchedulerWorld world(choices_world(true));
-  const uint64_t id = world.add({.prompt = prompt_of(5), .max_tokens = 6, .min_tokens = 2});
-  for (size_t tokens : {1U, 2U, 2U, 3U}) {
+  world.add({.prompt = prompt_of(5), .max_tokens = 3, .host_draws = true});
+  const uint64_t id = world.add({.prompt = prompt_of(6), .max_tokens = 6});
+  for (size_t tokens : {1U, 2U, 3U, 3U, 4U}) {
     world.step();
     EXPECT_EQ(world.record(id).output.size(), tokens);
   }
   world.run();
-  EXPECT_EQ(world.executor().host_sampled_count(), 2);
+  EXPECT_EQ(world.executor().host_sampled_count(), 3);
   EXPECT_EQ(world.record(id).output.size(), 6U);
 }
 

@@ -258,7 +258,7 @@ TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
 // checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
 TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
   SchedulerWorld world(gated_world(4, 24, 200));
-  world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .min_tokens = 40, .prompt_logprobs = true});
+  world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .host_draws = true, .prompt_logprobs = true});
   world.step();
   world.add({.prompt = random_prompt(100, 2), .max_tokens = 4, .prompt_logprobs = true});
   int both = 0;

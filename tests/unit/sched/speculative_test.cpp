@@ -210,7 +210,7 @@ TEST(Speculation, TakesWhatTheStepHasLeft) {
 TEST(Speculation, LeavesTheHostsTokensAlone) {
   const WorldOptions options = speculating(4, 1);
   SchedulerWorld world(options);
-  world.add({.prompt = Tokens(6, 0), .max_tokens = 30, .end_tokens = {}, .min_tokens = 20});
+  world.add({.prompt = Tokens(6, 0), .max_tokens = 20, .end_tokens = {}, .host_draws = true});
   world.add({.prompt = Tokens(6, 0), .max_tokens = 30, .end_tokens = {}});
   bool hosts = false, guessed = false;
   while (world.step()) {

@@ -113,16 +113,16 @@ TEST(TraceFormat, TellsWhoseTokensTheHostDraws) {
   Request plain;
   plain.prompt = {1, 2, 3};
   EXPECT_FALSE(read_back(plain).request.has_token_filter);
-  Request least = plain;
-  least.sampling.min_tokens = 7;
-  EXPECT_FALSE(read_back(least).request.has_token_filter);
-  EXPECT_EQ(read_back(least).request.sampling.min_tokens, 7);
-  Request penalty = plain, filtered = plain, sleeping = plain, both = plain;
-  penalty.sampling.frequency_penalty = 0.5F;
+  Request changed = plain;
+  changed.sampling.min_tokens = 7;
+  changed.sampling.frequency_penalty = 0.5F;
+  EXPECT_FALSE(read_back(changed).request.has_token_filter);
+  Request dry = plain, filtered = plain, sleeping = plain, both = plain;
+  dry.sampling.dry_multiplier = 0.5F;
   filtered.has_token_filter = sleeping.has_token_filter = both.has_token_filter = true;
   sleeping.filter_sleeps = both.filter_sleeps = true;
-  both.sampling.logprobs = 0;
-  for (const Request& request : {penalty, filtered, both}) {
+  both.sampling.typical_p = 0.5F;
+  for (const Request& request : {dry, filtered, both}) {
     EXPECT_TRUE(read_back(request).request.has_token_filter);
     EXPECT_FALSE(read_back(request).request.filter_sleeps);
   }

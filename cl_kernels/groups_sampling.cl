@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// groups_sampling.cl: statistics, change and sample by work-groups; definitions and layouts: sampling.cl.
+// groups_sampling.cl: statistics, change and sample by work-groups; definitions and layouts: sampling.cl and
+//   sampling_item.cl.
 //   The edges of top_k and top_p are found bit by bit of the logits' order: tokens above a key are counted, or their weights
 //   added up, by all threads. These are integers, so no order matters.
 //   Mapping: item = a chunk of a row; a row. Test: tests/kernel/sampling_test.cpp.
@@ -199,7 +200,8 @@ static void change_group(const Memory* memory, const SampleArgs* args, int item,
   summarise(memory, args, item, &all);
   const Distribution d = DISTRIBUTION_OF(memory, args, item, all.largest, sample);
   tell_top_by_group(&d, all.valid ? sample[9] : 0, memory->step + sample[10], words);
-  if (!keep_summary(&all, sample, memory->step)) return;
+  if (THREAD == 0) keep_summary(&all, sample, memory->step);
+  if (!all.valid || sample[8] < 0) return;
   Changes c;
   find_changes(memory, args, item, &c);
   const int listed = c.head[1];
@@ -207,18 +209,20 @@ static void change_group(const Memory* memory, const SampleArgs* args, int item,
   ALL_WRITTEN();
   EACH_THREAD(i, listed) {
     for (int back = 0; back < c.uncounted; back++) {
-      if (own_token(memory, &c, back) == c.counted[i]) is_listed[back] = 1;
+      if (own_token(memory, &c, back) != c.counted[i]) continue;
+      c.counts[i]++;
+      is_listed[back] = 1;
     }
   }
   ALL_WRITTEN();
   if (THREAD == 0) {
     for (int i = 0; i < c.biased_count; i++) bias_logit(&c, i);
     for (int back = 0; back < c.uncounted; back++) {
-      if (!is_listed[back]) append_own(&c, c.head[1] - listed, own_token(memory, &c, back));
+      if (!is_listed[back]) append_own(&c, listed, own_token(memory, &c, back));
     }
   }
   ALL_WRITTEN();
-  EACH_THREAD(i, c.head[1]) penalise_logit(memory, &c, i);
+  EACH_THREAD(i, c.head[1]) penalise_logit(&c, i);
 }
 
 // Nobody draws any more.

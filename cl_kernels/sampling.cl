@@ -7,8 +7,8 @@
 //     the top_k first are kept, in the order (larger logit, lower id); of those the fewest first whose sum reaches top_p of
 //     theirs. Then u in [0, 1) by Philox of (seed, position) picks the first id whose running sum exceeds u * total.
 //   change, between: sampling_item.cl.
-//   results [S][8]: token, valid, logit of the token, max, sum of exp(l - max) (floats as bits), unused; of the logits before
-//   any change.
+//   results [S][8]: token, valid; logit of the token, max, sum of exp(l - max) (floats as bits), these of the logits before any
+//   change; unused.
 //   list, SAMPLE_WORDS ints a sample: device row, position, seed low, seed high, 1/temperature (0: greedy), min_p, top_p
 //   (floats as bits), top_k, where the row's changes stand in `step` (-1: none), how many of the largest logits are told,
 //   where in `step`: pairs of token and logit (as bits), the largest first, the lower id among equals.

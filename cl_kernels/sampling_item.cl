@@ -66,12 +66,6 @@ static int own_token(const Memory* memory, const Changes* c, int back)
   const int token = c->own_token[-back];
   return token < 0 ? memory->row_tokens[-token - 1] : token;
 }
-static int count_own(const Memory* memory, const Changes* c, int token)
-{
-  int count = 0;
-  for (int back = 0; back < c->uncounted; back++) count += own_token(memory, c, back) == token;
-  return count;
-}
 
 // The change of one token; what stood in the place of its logit stands then where its bias or its count was.
 static void bias_logit(const Changes* c, int i)
@@ -85,27 +79,29 @@ static void bias_logit(const Changes* c, int i)
     *logit = clamp(before + bias, -FLT_MAX, FLT_MAX);
   }
 }
-static void penalise_logit(const Memory* memory, const Changes* c, int i)
+static void penalise_logit(const Changes* c, int i)
 {
   __global float* logit = c->logits + c->counted[i];
   const float before = *logit;
-  const int count = c->counts[i] + count_own(memory, c, c->counted[i]);
+  const int count = c->counts[i];
   c->counts[i] = as_int(before);
   if (!isfinite(before)) return;
   float after = before * (before > 0.0f ? c->of_positive : c->of_others);
   if (count > 0) after -= c->presence + c->frequency * (float)count;
   *logit = clamp(after, -FLT_MAX, FLT_MAX);
 }
-// Appends the row's own token to the counted ones, unless it is there among the last `own` of them.
-static void append_own(const Changes* c, int own, int token)
+// Counts one of the row's own tokens, which is not among the first `listed` of the counted ones.
+static void append_own(const Changes* c, int listed, int token)
 {
   const int end = c->head[1];
-  for (int i = end - own; i < end; i++) {
-    if (c->counted[i] == token) return;
+  int at = listed;
+  while (at < end && c->counted[at] != token) at++;
+  if (at == end) {
+    c->counted[end] = token;
+    c->counts[end] = 0;
+    c->head[1] = end + 1;
   }
-  c->counted[end] = token;
-  c->counts[end] = 0;
-  c->head[1] = end + 1;
+  c->counts[at]++;
 }
 
 static void tell_top(const Distribution* d, int count, __global int* out)
@@ -129,15 +125,14 @@ static void tell_top(const Distribution* d, int count, __global int* out)
   }
 }
 
-// What is to be known of the logits as they were; false: they are not to be changed.
-static int keep_summary(const Summary* all, __global const int* sample, __global int* step)
+// What is to be known of the logits as they were.
+static void keep_summary(const Summary* all, __global const int* sample, __global int* step)
 {
-  if (sample[8] < 0) return 0;
+  if (sample[8] < 0) return;
   __global int* head = step + sample[8];
   head[8] = as_int(all->largest);
   head[9] = as_int(all->sum);
   head[10] = all->valid;
-  return all->valid;
 }
 
 static void change_item(const Memory* memory, __global const SampleArgs* from, int item)
@@ -151,7 +146,8 @@ static void change_item(const Memory* memory, __global const SampleArgs* from, i
     const Distribution d = DISTRIBUTION_OF(memory, &args, item, all.largest, sample);
     tell_top(&d, sample[9], memory->step + sample[10]);
   }
-  if (!keep_summary(&all, sample, memory->step)) return;
+  keep_summary(&all, sample, memory->step);
+  if (!all.valid || sample[8] < 0) return;
   Changes c;
   find_changes(memory, &args, item, &c);
   for (int i = 0; i < c.biased_count; i++) bias_logit(&c, i);
@@ -160,9 +156,13 @@ static void change_item(const Memory* memory, __global const SampleArgs* from, i
     const int token = own_token(memory, &c, back);
     int at = 0;
     while (at < listed && c.counted[at] != token) at++;
-    if (at == listed) append_own(&c, c.head[1] - listed, token);
+    if (at < listed) {
+      c.counts[at]++;
+    } else {
+      append_own(&c, listed, token);
+    }
   }
-  for (int i = 0; i < c.head[1]; i++) penalise_logit(memory, &c, i);
+  for (int i = 0; i < c.head[1]; i++) penalise_logit(&c, i);
 }
 
 // What result and token are made of: the logits as they were, and those to draw from.

@@ -7,13 +7,15 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/math.h"
 #include "core/sampling_numbers.h"
 
 namespace inflight {
 namespace {
 
-constexpr int32_t kAlignment = 16;          // words
+constexpr int32_t kAlignment = 16;  // words
+static_assert(kOwnTokensMax >= limits::kDraftTokensMax);
 constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split at its partitions
 
 int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
@@ -45,11 +47,11 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   tables_ = {};
   words_.clear();
   append(static_cast<size_t>(results_));  // counters and ticket at zero
-  tables_.results = append(static_cast<size_t>(limits_.samples) * kResultWords);
   tables_.rows = plan.scheduled_token_count;
   tables_.sampled = 0;
   for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
   INFLIGHT_CHECK(tables_.sampled <= limits_.samples);
+  tables_.results = append(static_cast<size_t>(tables_.sampled) * kResultWords);
   add_told(plan);  // behind the results
   add_rows(plan);
   add_attention(plan);

@@ -3,7 +3,7 @@
 // min_tokens alone, the device does it: cl_kernels/sampling_item.cl):
 //   1. token filter (grammar), bad words, min_tokens: banned tokens get minus infinity
 //   2. logit_bias                         added
-//   3. repetition_penalty                 positive logits divided, negative multiplied (Keskar et al. 2019, CTRL)
+//   3. repetition_penalty                 positive logits times 1 / it, negative times it (Keskar et al. 2019, CTRL)
 //   4. presence and frequency penalties   subtracted (OpenAI)
 //   5. DRY                                subtracted (text-generation-webui #5677)
 //   6. typical_p                          tokens outside the locally typical set are banned (Meister et al. 2022)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logits to the next token on the host: the twin of cl_kernels/sampling.cl, which states the rule. For requests whose
-// logits need host work (grammars, DRY, typical_p). Same arithmetic in the same order: the same token and the same
-// bits of log probabilities as on the device.   THREAD: any.
+// logits need host work (grammars, DRY, typical_p, bad_words). Same arithmetic in the same order: the same token and
+// the same bits of log probabilities as on the device.   THREAD: any.
 #pragma once
 
 #include <cstdint>

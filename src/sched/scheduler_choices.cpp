@@ -47,6 +47,7 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.may_need_logits =
       request.has_token_filter || sequence.host_samples() || sequence.request.sampling.prompt_logprobs >= 0;
   sequence.changes_logits = request.sampling.changes_logits(0);
+  sequence.plain = !sequence.pools && !sequence.may_need_logits && !sequence.changes_logits;
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     const auto most = static_cast<size_t>(shareable_block_count_);

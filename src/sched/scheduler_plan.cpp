@@ -187,7 +187,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
                                                             .block_table = sequence.block_table,
                                                             .sampling = &sequence.request.sampling});
   count_entry(entry, sequence);
-  if (sequence.may_need_logits || sequence.changes_logits || sequence.pools) {
+  if (!sequence.plain) {
     if (sequence.may_need_logits) want_logits(sequence, entry);
     if (sequence.pools) want_hidden(sequence, entry);
     if (entry.logits_wanted > 0 || (sequence.changes_logits && samples)) add_history(sequence, entry);

@@ -51,10 +51,9 @@ struct alignas(64) Sequence {
   int32_t unread_token_count = 0;  // sampled by submitted steps, not yet committed
 
   SequenceState state = SequenceState::Finished;
-  bool may_stop = false;         // it has tokens that end it
-  bool may_need_logits = false;  // the host may have to read some of its logits
-  bool changes_logits = false;   // the device may have to change them
-  bool pools = false;            // request.pooling is not None
+  bool may_stop = false;  // it has tokens that end it
+  bool pools = false;     // request.pooling is not None
+  bool plain = false;     // neither pools nor may_need_logits nor changes_logits
   int32_t prompt_token_count = 0;
   int32_t token_limit = 0;            // finishes by length when this many tokens are known
   int32_t slot = 0;                   // dense, reused; names the sequence to policies and to the engine's table
@@ -71,6 +70,8 @@ struct alignas(64) Sequence {
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
   int32_t draft_limit = 0;          // guesses next time at most
+  bool may_need_logits = false;     // the host may have to read some of its logits
+  bool changes_logits = false;      // the device may have to change them
   std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold

@@ -71,7 +71,7 @@ Changes random_changes(Rng& rng, const SamplingParams& sampling, int32_t vocabul
   s.repetition_penalty = uniform(rng, 0.5, 2);
   s.presence_penalty = uniform(rng, -1, 1);
   s.frequency_penalty = uniform(rng, -0.5, 0.5);
-  result.own = rng.between(0, 4);
+  result.own = rng.chance(0.1) ? kOwnTokensMax : rng.between(0, 4);
   for (int32_t i = rng.between(1, 300) + result.own; i > 0; --i) {
     result.known.push_back(rng.chance(0.3) && !result.known.empty() ? result.known.front() : token());
   }
@@ -175,7 +175,10 @@ void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = La
     }
     // What is told is of the logits as they were, and so they are again.
     EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 2]), begin[expected.token]) << "row " << row;
-    EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 3]), *std::max_element(begin, begin + vocabulary));
+    const float most = *std::max_element(begin, begin + vocabulary);
+    EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 3]), most);
+    EXPECT_EQ(std::bit_cast<float>(bench.words()[at + 4]),
+              exp_sum(std::span(logits).subspan(row * width, width), most));
     EXPECT_EQ(bench.words()[at + 1], int{expected.valid}) << "row " << row;
     EXPECT_EQ(bench.words()[at], expected.token)
         << "temperature " << samplings[row].temperature << " top_k " << samplings[row].top_k << " top_p "

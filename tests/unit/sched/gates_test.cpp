@@ -255,8 +255,8 @@ TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
   world.run();
 }
 
-// checklist 42: prompt and decode share a step, also when logprobs of both are asked for.
-TEST(Gates, LogprobsDoNotKeepDecodesFromPrompts) {
+// checklist 42: prompt and decode share a step, also when the host reads logits of both.
+TEST(Gates, LogitsThatAreReadDoNotKeepDecodesFromPrompts) {
   SchedulerWorld world(gated_world(4, 24, 200));
   world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .host_draws = true, .prompt_logprobs = true});
   world.step();

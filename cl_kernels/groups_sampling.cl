@@ -159,7 +159,7 @@ static int draw_by_group(const Distribution* d, __global const int* sample, __lo
   return token_at(d, threshold, mul_hi(threshold.weight, u << 40), words);
 }
 
-// tell_top() of sampling.cl, one after the other. words: 2 for each thread.
+// tell_top() of sampling_item.cl, one after the other. words: 2 for each thread.
 static void tell_top_by_group(const Distribution* d, int count, __global int* out, __local float* words)
 {
   const int NOBODY = 0x7FFFFFFF;
@@ -218,7 +218,7 @@ static void change_group(const Memory* memory, const SampleArgs* args, int item,
   if (THREAD == 0) {
     for (int i = 0; i < c.biased_count; i++) bias_logit(&c, i);
     for (int back = 0; back < c.uncounted; back++) {
-      if (!is_listed[back]) append_own(&c, listed, own_token(memory, &c, back));
+      if (!is_listed[back]) count_own(&c, listed, own_token(memory, &c, back));
     }
   }
   ALL_WRITTEN();

@@ -90,11 +90,11 @@ static void penalise_logit(const Changes* c, int i)
   if (count > 0) after -= c->presence + c->frequency * (float)count;
   *logit = clamp(after, -FLT_MAX, FLT_MAX);
 }
-// Counts one of the row's own tokens, which is not among the first `listed` of the counted ones.
-static void append_own(const Changes* c, int listed, int token)
+// Counts one of the row's own tokens, which is not among the first `from` of the counted ones.
+static void count_own(const Changes* c, int from, int token)
 {
   const int end = c->head[1];
-  int at = listed;
+  int at = from;
   while (at < end && c->counted[at] != token) at++;
   if (at == end) {
     c->counted[end] = token;
@@ -151,17 +151,7 @@ static void change_item(const Memory* memory, __global const SampleArgs* from, i
   Changes c;
   find_changes(memory, &args, item, &c);
   for (int i = 0; i < c.biased_count; i++) bias_logit(&c, i);
-  const int listed = c.head[1];
-  for (int back = 0; back < c.uncounted; back++) {
-    const int token = own_token(memory, &c, back);
-    int at = 0;
-    while (at < listed && c.counted[at] != token) at++;
-    if (at < listed) {
-      c.counts[at]++;
-    } else {
-      append_own(&c, listed, token);
-    }
-  }
+  for (int back = 0; back < c.uncounted; back++) count_own(&c, 0, own_token(memory, &c, back));
   for (int i = 0; i < c.head[1]; i++) penalise_logit(&c, i);
 }
 

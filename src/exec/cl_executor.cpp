@@ -137,9 +137,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
-  const size_t told_end = flight.upload.told_at(logit_rows);
-  const bool tells = told_end > flight.upload.told_at(0);
-  flight.results.resize(tells ? told_end : std::max(logit_rows, size_t{1}) * kResultWords);
+  flight.results.resize(std::max(flight.upload.told_at(logit_rows), size_t{kResultWords}));
   const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
                                   [](const BatchEntry& entry) { return entry.logits_wanted > 0; });
   if (wanted) {
@@ -286,20 +284,22 @@ void ClExecutor::read_sampled(const Flight& flight) {
   told_.clear();
   told_.reserve(flight.results.size() / 2);  // likewise
   const auto is_valid = [&](size_t result) { return flight.results[result * kResultWords + 1] != 0; };
-  const auto read = [&](size_t result) -> TokenLogprob {
+  // logit: its bits.
+  const auto logprob = [&](size_t result, TokenId token, int32_t logit) -> TokenLogprob {
     const int32_t* const words = &flight.results[result * kResultWords];
-    const auto number = [words](size_t index) { return static_cast<double>(std::bit_cast<float>(words[index])); };
-    return {words[0], static_cast<float>(number(2) - number(3) - std::log(number(4)))};
+    const auto number = [](int32_t bits) { return double{std::bit_cast<float>(bits)}; };
+    return {token, static_cast<float>(number(logit) - number(words[3]) - std::log(number(words[4])))};
+  };
+  const auto read = [&](size_t result) {
+    const int32_t* const words = &flight.results[result * kResultWords];
+    return logprob(result, words[0], words[2]);
   };
   // Of `count` results.
   const auto tell = [&](size_t result, size_t count) {
     const size_t begin = told_.size();
     for (const size_t end = result + count; result < end; ++result) {
-      const int32_t* const words = &flight.results[result * kResultWords];
-      const double largest{std::bit_cast<float>(words[3])}, log_sum = std::log(double{std::bit_cast<float>(words[4])});
       for (size_t i = flight.upload.told_at(result); i < flight.upload.told_at(result + 1); i += 2) {
-        const double logit{std::bit_cast<float>(flight.results[i + 1])};
-        told_.push_back({flight.results[i], static_cast<float>(logit - largest - log_sum)});
+        told_.push_back(logprob(result, flight.results[i], flight.results[i + 1]));
       }
     }
     return std::span<const TokenLogprob>(told_).subspan(begin);

@@ -14,9 +14,9 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kAlignment = 16;  // words
-static_assert(kOwnTokensMax >= limits::kDraftTokensMax);
+constexpr int32_t kAlignment = 16;          // words
 constexpr int32_t kAttentionPerWorker = 8;  // items below which a long row is split at its partitions
+static_assert(kOwnTokensMax >= limits::kDraftTokensMax);
 
 int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
 

@@ -31,7 +31,11 @@ static void statistics_group(const Memory* memory, const StatisticsArgs* args, i
   if (!is_counted(memory, args->chunks, args->list, item)) return;
   const int row = item / args->chunks, chunk = item % args->chunks, begin = chunk * STATISTICS_CHUNK;
   const int count = min(args->vocabulary - begin, STATISTICS_CHUNK);
-  __global const float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
+  __global float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
+  const int allowed = allowed_bits(memory, args->chunks, args->list, item);
+  EACH_THREAD(i, allowed < 0 ? 0 : count) {  // each reads below what itself wrote
+    if (!(memory->step[allowed + i / 32] >> i % 32 & 1)) logits[i] = -INFINITY;
+  }
   __local int* ints = (__local int*)words;
   float most = -INFINITY;
   int bad = 0, id = count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sampling.cl: logits to the next token; the twin of src/sample/sampler.cpp, bit for bit.
 //   statistics: per chunk of STATISTICS_CHUNK logits: m = max, sum of exp(l - m), lowest id of the maximum, count of NaN. With
-//     a list: of the rows that are changed alone.
+//     a list: of the rows that are changed alone, where tokens that may not come get -infinity before.
 //   sample: temperature 0: the lowest id of the maximum. Else each token weighs w = exp((l - max) / temperature), as an
 //     integer W = floor(w * 2^40), so that all sums are exact in any order. Tokens with w < min_p are dropped; of the rest
 //     the top_k first are kept, in the order (larger logit, lower id); of those the fewest first whose sum reaches top_p of
@@ -36,12 +36,35 @@ static int is_counted(const Memory* memory, int chunks, int list, int item)
   return list < 0 || memory->step[list + item / chunks * SAMPLE_WORDS + 8] >= 0;
 }
 
+// Where in `step` the chunk's bits of tokens that may come stand; below 0: all may.
+static int allowed_bits(const Memory* memory, int chunks, int list, int item)
+{
+  if (list < 0) return -1;
+  __global const int* head = memory->step + memory->step[list + item / chunks * SAMPLE_WORDS + 8];
+  return head[10] && head[12] >= 0 ? head[12] + item % chunks * (STATISTICS_CHUNK / 32) : -1;
+}
+
+static void ban_others(__global const int* allowed, __global float* logits, int count)
+{
+  const int16 lanes = (int16)(1) << (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (int i = 0; i < count / 16; i++) {
+    const int bits = allowed[i / 2] >> i % 2 * 16 & 0xFFFF;
+    if (bits == 0xFFFF) continue;
+    vstore16(select((float16)(-INFINITY), vload16(i, logits), ((int16)(bits) & lanes) != 0), i, logits);
+  }
+  for (int i = count / 16 * 16; i < count; i++) {
+    if (!(allowed[i / 32] >> i % 32 & 1)) logits[i] = -INFINITY;
+  }
+}
+
 static void statistics_item(const Memory* memory, __global const StatisticsArgs* args, int item)
 {
   if (!is_counted(memory, args->chunks, args->list, item)) return;
   const int row = item / args->chunks, chunk = item % args->chunks, begin = chunk * STATISTICS_CHUNK;
   const int count = min(args->vocabulary - begin, STATISTICS_CHUNK), whole = count / 16;
-  __global const float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
+  __global float* logits = memory->act + args->logits + (size_t)row * args->vocabulary + begin;
+  const int allowed = allowed_bits(memory, args->chunks, args->list, item);
+  if (allowed >= 0) ban_others(memory->step + allowed, logits, count);
   float16 most = -INFINITY;
   int16 bad = 0;
   for (int i = 0; i < whole; i++) {

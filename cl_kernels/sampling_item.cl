@@ -3,14 +3,15 @@
 //   change: of the rows that ask for it the largest logits are told, then the logits are changed as
 //     src/sample/logits_processor.cpp does it: first of each biased token l + bias (bias -infinity: l = -infinity), then of each
 //     counted one l * (l > 0 ? 1 / repetition : repetition) - (count > 0 ? presence + frequency * count : 0); finite logits stay
-//     finite, others as they are. sample puts them back.
+//     finite, others as they are. sample puts them back. Behind it statistics bans what may not come (-infinity, for good).
 //   changes: CHANGE_WORDS: tokens biased, counted, uncounted (Changes); where the row's token stands in `step` (below 0:
 //   what was sampled for row -1 - it); 1 / repetition, repetition, presence, frequency; max, sum and valid before the change
-//   (change writes them); room for counted ones. Then tokens and biases of the biased, tokens and counts of the counted.
+//   (change writes them); room for counted ones; where in `step` a bit for each token says whether it may come (-1: all may).
+//   Then tokens and biases of the biased, tokens and counts of the counted.
 //   Where biases and counts were, change puts the logits before.
 //   Mapping: one item = one row. Test: tests/kernel/sampling_test.cpp.
 
-#define CHANGE_WORDS 12
+#define CHANGE_WORDS 13
 #define OWN_TOKENS_MAX 64
 
 #define DISTRIBUTION_OF(memory, args, item, largest, sample)                                                         \

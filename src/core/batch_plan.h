@@ -22,6 +22,9 @@ struct TokenHistory {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
   const TokenCounts* counts = nullptr;  // of the known tokens; set when SamplingParams::penalises()
+  // ceil(V / 32) words: no token may come but t where bit t % 32 of word t / 32 is set, min_tokens included. Empty: any
+  // may. Of filtered entries; filled by sample/HostSampler.
+  std::span<const uint32_t> allowed = {};
 };
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
@@ -52,17 +55,22 @@ struct BatchEntry {
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
   const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
-  const TokenHistory* history = nullptr;     // set when logits_wanted > 0, or it samples and its logits are changed
+  const TokenHistory* history =
+      nullptr;  // set when logits_wanted > 0, filtered, or it samples and its logits are changed
 
   // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
   int32_t logits_wanted = 0;
   // The final hidden states of the entry's last so many tokens are read back (StepResult::hidden); 0 = none.
   int32_t hidden_wanted = 0;
   int32_t prompt_token_count = 0;  // set when `history` is or hidden_wanted > 0
+  // With `samples`: which tokens may come the host knows when it knows all before (token filters, bad words). Excludes
+  // input_on_device and guesses.
+  bool filtered = false;
 
   // Positions [first, end) of the prompt tokens whose logprobs the wanted logits tell.
   [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }
   [[nodiscard]] int32_t end_told_position() const { return std::min(context_token_count() + 1, prompt_token_count); }
+  [[nodiscard]] bool tells_prompt() const { return first_told_position() < end_told_position(); }
 
   // What attention sees at the step's end.
   [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }
@@ -96,6 +104,8 @@ struct BatchPlan {
   int32_t sampled_row_count = 0;      // entries with samples
   int32_t logits_row_count = 0;       // sum of logits_wanted, at most max_num_seqs + limits::kPromptLogitsMax
   int32_t hidden_row_count = 0;       // sum of hidden_wanted
+  // Some entry is filtered or wants logits: the next plan is made when this step has been read.
+  bool read_before_next = false;
 
   // Nothing to do at all. A plan may also hold copies only.
   [[nodiscard]] bool empty() const { return entries.empty() && swap_out.empty() && swap_in.empty() && copies.empty(); }
@@ -105,6 +115,7 @@ struct BatchPlan {
     copies.clear();
     entries.clear();
     scheduled_token_count = sampled_row_count = logits_row_count = hidden_row_count = 0;
+    read_before_next = false;
   }
 };
 

@@ -34,7 +34,7 @@ struct Request {
   int32_t predicted_output_tokens = 0;  // the client's guess of its output length; 0 = none
   std::vector<TokenId> prediction;      // what the client expects in the output: speculative decoding guesses from it
   Pooling pooling = Pooling::None;      // not None: nothing is generated
-  bool has_token_filter = false;        // tokens are drawn by the host under a TokenFilter
+  bool has_token_filter = false;        // a TokenFilter says which tokens may come
   bool filter_sleeps = false;           // not from the first one on, but when it wakes
 };
 

@@ -26,8 +26,8 @@ struct SamplingParams {
   int32_t n = 1;        // answers to the prompt, 1..limits::kChoicesMax; answer k > 0 draws with choice_seed(seed, k)
   int32_t best_of = 0;  // 0 = n; else >= n: so many are generated, the n of the highest mean logprob are given
 
-  // What follows changes the logits: what changes_logits() tells of on the device, what needs_logits() tells of on the
-  // host (sample/), and then the former, too.
+  // What follows changes the logits: bad_words and what changes_logits() tells of on the device; on the host (sample/)
+  // all of it, where needs_logits().
   float typical_p = 1.0F;           // (0, 1]: locally typical sampling (Meister et al. 2022); 1 = off
   float repetition_penalty = 1.0F;  // (0, 10]: of tokens in prompt or output (Keskar et al. 2019, CTRL); 1 = off
   float presence_penalty = 0.0F;    // [-2, 2]: once for each token that was output
@@ -48,8 +48,8 @@ struct SamplingParams {
   // ERRORS: InvalidArgument naming the field, the value and the range.
   void validate() const;
 
-  // The output tokens cannot be drawn by the device alone.
-  [[nodiscard]] bool needs_logits() const { return typical_p < 1.0F || dry_multiplier > 0.0F || !bad_words.empty(); }
+  // The host draws the output tokens.
+  [[nodiscard]] bool needs_logits() const { return typical_p < 1.0F || dry_multiplier > 0.0F; }
   // The logits of output token `output_token_count` are changed in ways that the device can, too.
   [[nodiscard]] bool changes_logits(int32_t output_token_count) const {
     return penalises() || !logit_bias.empty() || output_token_count < min_tokens;

@@ -23,7 +23,7 @@ struct SampledToken {
   float logprob = 0.0F;        // natural log of the token's probability under the unmodified logits
   bool valid = true;           // false: the logits held a NaN or no finite value; the request ends with `error`
   bool filter_failed = false;  // not valid because its token filter gave up
-  bool filter_wakes = false;   // the token after the next one is to be drawn by the host: TokenFilter::see()
+  bool filter_wakes = false;   // it rules from the token after the next one on: TokenFilter::see()
   std::span<const TokenLogprob> top_logprobs = {};  // where wanted: most likely first. LIFETIME: as the result's
   // What must follow it, by a grammar: known without computing it. Made by the host. LIFETIME: as the result's
   std::span<const TokenId> forced = {};

@@ -15,17 +15,18 @@ namespace inflight {
 
 class TokenCounts {
  public:
-  // Counts what is new. known: all tokens, those of the last call first. prompt: how many of them are the prompt;
-  // `with_prompt` false: only what is output is counted.   COST: O(new tokens).
-  void advance(std::span<const TokenId> known, size_t prompt, bool with_prompt) {
-    if (seen_ == 0 && !with_prompt) seen_ = prompt;
+  // prompt: how many tokens of the sequence are its prompt; `with_prompt` false: these are passed over.
+  TokenCounts(size_t prompt, bool with_prompt) : prompt_(prompt), seen_(with_prompt ? 0 : prompt) {}
+
+  // Counts what is new. known: all tokens, those of the last call first.   COST: O(new tokens).
+  void advance(std::span<const TokenId> known) {
     for (; seen_ < known.size(); ++seen_) {
       const auto [place, is_new] = places_.try_emplace(known[seen_], tokens_.size());
       if (is_new) {
         tokens_.push_back(known[seen_]);
         counts_.push_back(0);
       }
-      counts_[place->second] += seen_ >= prompt ? 1 : 0;
+      counts_[place->second] += seen_ >= prompt_ ? 1 : 0;
     }
   }
   // Each once, in order of appearance.
@@ -37,7 +38,8 @@ class TokenCounts {
   std::vector<TokenId> tokens_;
   std::vector<int32_t> counts_;
   std::unordered_map<TokenId, size_t> places_;  // in both
-  size_t seen_ = 0;                             // tokens of the sequence
+  size_t prompt_;
+  size_t seen_;  // tokens of the sequence
 };
 
 }  // namespace inflight

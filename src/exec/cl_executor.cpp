@@ -201,8 +201,7 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
     flight.words.write(flight.upload.words());
     program_.run(memory(flight), stages);
     const auto begin = static_cast<size_t>(first);
-    activations_.read(std::span(flight.logits).subspan(begin * vocabulary, rows * vocabulary),
-                      static_cast<size_t>(arena_.logits));
+    read_logits(plan, flight, begin, begin + rows);
     flight.words.read(std::span(flight.results).subspan(begin * kResultWords, rows * kResultWords),
                       static_cast<size_t>(flight.upload.results_offset()) + begin * kResultWords);
     const size_t told = flight.upload.told_at(begin), told_end = flight.upload.told_at(begin + rows);
@@ -223,6 +222,19 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
                std::span<const float>(flight.logits).subspan((row + count - told) * vocabulary, told * vocabulary)});
     }
     row += count;
+  }
+}
+
+// What is wanted of the logits of rows [begin, end), which are those of the round.
+void ClExecutor::read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end) {
+  const auto vocabulary = static_cast<size_t>(spec_.vocabulary_size);
+  size_t row = 0;  // behind the entry's
+  for (const BatchEntry& entry : plan.entries) {
+    row += static_cast<size_t>(logits_count(entry));
+    const size_t first = std::max(row - static_cast<size_t>(entry.logits_wanted), begin), last = std::min(row, end);
+    if (first >= last) continue;
+    activations_.read(std::span(flight.logits).subspan(first * vocabulary, (last - first) * vocabulary),
+                      static_cast<size_t>(arena_.logits) + (first - begin) * vocabulary);
   }
 }
 

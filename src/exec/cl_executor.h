@@ -72,6 +72,7 @@ class ClExecutor final : public Executor {
 
   void upload_and_run(const BatchPlan& plan, Flight& flight, const Flight& before);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
+  void read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end);
   void read_hidden(const BatchPlan& plan, Flight& flight);
   static void await_last_items(const Flight& flight);
   void reserve_words(Flight& flight, size_t words);

@@ -14,7 +14,7 @@ namespace {
 constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
 constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
-// Of the steps, as allocated at first; penalties of long contexts take more.
+// Of the steps, as allocated at first; penalties of long contexts take more, and so do masks of many sequences.
 constexpr size_t kStepUploadBytes = size_t{3} << 20;
 
 size_t packed_bytes_of(const WeightView& weight) {

@@ -195,13 +195,18 @@ void StepUpload::add_samples(const BatchPlan& plan) {
 int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t further) {
   const SamplingParams& sampling = *entry.sampling;
   const int32_t output = entry.sampled_position() + further - entry.prompt_token_count;
-  if (entry.history == nullptr || !sampling.changes_logits(output)) return kNone;
+  if (entry.history == nullptr) return kNone;
+  const std::span<const uint32_t> allowed = entry.history->allowed;
+  if (allowed.empty() && !sampling.changes_logits(output)) return kNone;
+  INFLIGHT_CHECK(!entry.filtered || (!entry.input_on_device && entry.draft_token_count == 0));
   biases_.clear();
   const auto add = [&](TokenId token, float bias) {
     if (token >= 0 && token < vocabulary_size_) biases_.emplace_back(token, bias);
   };
-  sampling.ban_early_ends(output, entry.history->end_tokens,
-                          [&](TokenId token) { add(token, -std::numeric_limits<float>::infinity()); });
+  if (allowed.empty()) {
+    sampling.ban_early_ends(output, entry.history->end_tokens,
+                            [&](TokenId token) { add(token, -std::numeric_limits<float>::infinity()); });
+  }
   for (const auto& [token, bias] : sampling.logit_bias) add(token, bias);
   const bool penalises = sampling.penalises();
   const std::span<const TokenId> known = penalises ? entry.history->counts->tokens() : std::span<const TokenId>();
@@ -209,6 +214,7 @@ int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t fu
   const int32_t uncounted = penalises ? further + int{entry.input_on_device} : 0;
   const size_t places = known.size() + static_cast<size_t>(uncounted);
   const int32_t offset = append(kChangeWords + 2 * (biases_.size() + places));
+  const int32_t mask = allowed.empty() ? kNone : append(allowed.size());
   INFLIGHT_CHECK(uncounted <= kOwnTokensMax);
   const int32_t head[kChangeWords] = {static_cast<int32_t>(biases_.size()),
                                       static_cast<int32_t>(known.size()),
@@ -221,12 +227,14 @@ int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t fu
                                       0,
                                       0,
                                       0,
-                                      static_cast<int32_t>(places)};
+                                      static_cast<int32_t>(places),
+                                      mask};
   int32_t* word = std::ranges::copy(head, &words_[static_cast<size_t>(offset)]).out;
   for (const auto& [token, bias] : biases_) *word++ = token;
   for (const auto& [token, bias] : biases_) *word++ = bits(bias);
   word = std::ranges::copy(known, word).out + uncounted;
   if (penalises) std::ranges::copy(entry.history->counts->counts(), word);
+  if (mask != kNone) std::memcpy(&words_[static_cast<size_t>(mask)], allowed.data(), allowed.size_bytes());
   return offset;
 }
 

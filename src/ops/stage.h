@@ -154,7 +154,7 @@ inline constexpr int32_t kAdapterTileWords = 3;  // lora.cl ADAPTER_TILE_WORDS
 inline constexpr int32_t kAdapterPairs = 7;      // of a layer, lora.cl ADAPTER_PAIRS
 inline constexpr int32_t kSwigluColumns = 512;   // lora.cl SWIGLU_COLUMNS
 inline constexpr int32_t kSampleWords = 11;
-inline constexpr int32_t kChangeWords = 12;   // of the head of a row's changes, sampling_item.cl
+inline constexpr int32_t kChangeWords = 13;   // of the head of a row's changes, sampling_item.cl
 inline constexpr int32_t kOwnTokensMax = 64;  // sampling_item.cl OWN_TOKENS_MAX
 inline constexpr int32_t kResultWords = 8;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "sample/allowed_tokens.h"
 #include "sample/logits_processor.h"
 #include "sample/sampler.h"
 
@@ -21,28 +22,67 @@ void HostSampler::forget(SequenceId sequence) {
   pools_.erase(to_integer(sequence));
 }
 
-void HostSampler::submit(const BatchPlan& plan) {
-  device_.submit(plan);
-  INFLIGHT_CHECK(count_ < wanted_.size());
-  std::vector<BatchEntry>& wanted = wanted_[(first_ + count_++) % wanted_.size()];
-  wanted.clear();
-  if (plan.logits_row_count == 0 && plan.hidden_row_count == 0) return;
-  for (const BatchEntry& entry : plan.entries) {
-    if (entry.hidden_wanted > 0) pools_.try_emplace(to_integer(entry.sequence));
-    if (entry.hidden_wanted > 0 || entry.logits_wanted > 0) wanted.push_back(entry);
+namespace {
+
+// A grammar that takes too much to follow ends its own request only: whatever `ask` throws, which asks its filter, is
+// told.   False: it threw.
+template <typename Ask>
+bool ask_filter(Ask&& ask) {
+  try {
+    ask();
+    return true;
+  } catch (const std::exception& error) {
+    log(LogLevel::Warning, "a request ends: {}", error.what());
+    return false;
   }
 }
 
-// A grammar that takes too much to follow ends its own request only.
-template <typename Follow>
-void HostSampler::follow_filter(SampledToken& sampled, Follow&& follow) {
-  const SequenceId sequence = sampled.sequence;
-  try {
-    follow();
-  } catch (const std::exception& error) {
-    log(LogLevel::Warning, "a request ends: {}", error.what());
-    sampled = {.sequence = sequence, .valid = false, .filter_failed = true};
+void end(SampledToken& sampled) { sampled = {.sequence = sampled.sequence, .valid = false, .filter_failed = true}; }
+
+}  // namespace
+
+TokenFilter* HostSampler::filter_of(SequenceId sequence) {
+  const auto found = filters_.find(to_integer(sequence));
+  return found == filters_.end() ? nullptr : found->second.get();
+}
+
+void HostSampler::submit(const BatchPlan& plan) {
+  const bool filters = std::ranges::any_of(plan.entries, &BatchEntry::filtered);
+  const BatchPlan& submitted = filters ? with_allowed(plan) : plan;
+  device_.submit(submitted);
+  INFLIGHT_CHECK(count_ < wanted_.size());
+  std::vector<BatchEntry>& wanted = wanted_[(first_ + count_++) % wanted_.size()];
+  wanted.clear();
+  if (!plan.read_before_next && plan.hidden_row_count == 0) return;
+  for (const BatchEntry& entry : submitted.entries) {
+    if (entry.hidden_wanted > 0) pools_.try_emplace(to_integer(entry.sequence));
+    if (entry.filtered || entry.hidden_wanted > 0 || entry.logits_wanted > 0) wanted.push_back(entry);
   }
+}
+
+// One whose filter gives up is computed like others, and ends when its token has been read.
+const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
+  filtered_plan_ = plan;
+  failed_.clear();
+  const auto count = static_cast<size_t>(std::ranges::count_if(plan.entries, &BatchEntry::filtered));
+  const size_t width = (static_cast<size_t>(vocabulary_size_) + 31) / 32;
+  histories_.clear();
+  histories_.reserve(count);  // entries point into it
+  allowed_.resize(count * width);
+  for (BatchEntry& entry : filtered_plan_.entries) {
+    if (!entry.filtered) continue;
+    const std::span<uint32_t> allowed = std::span(allowed_).subspan(histories_.size() * width, width);
+    TokenHistory& history = histories_.emplace_back(*entry.history);
+    entry.history = &history;
+    TokenFilter* const filter = filter_of(entry.sequence);
+    if (filter == nullptr && entry.sampling->bad_words.empty()) continue;  // it has gone to sleep again
+    if (ask_filter([&] { find_allowed(*entry.sampling, history, entry.prompt_token_count, filter, allowed); })) {
+      history.allowed = allowed;
+    } else {
+      failed_.insert(to_integer(entry.sequence));
+    }
+  }
+  return filtered_plan_;
 }
 
 const StepResult& HostSampler::wait() {
@@ -57,32 +97,50 @@ const StepResult& HostSampler::wait() {
   pooled_.clear();
   auto next_logits = read.logits.begin();
   auto next_hidden = read.hidden.begin();
+  auto sampled = result_.sampled.begin();
   for (const BatchEntry& entry : wanted) {
     if (entry.hidden_wanted > 0) {
       INFLIGHT_CHECK(next_hidden != read.hidden.end());
       pool(entry, *next_hidden++);
     }
-    if (entry.logits_wanted == 0) continue;
-    INFLIGHT_CHECK(next_logits != read.logits.end());
-    const EntryLogits& logits = *next_logits++;
-    INFLIGHT_CHECK(logits.sequence == entry.sequence && logits.row_count == entry.logits_wanted);
-    INFLIGHT_CHECK(logits.values.size() ==
-                   static_cast<size_t>(logits.row_count) * static_cast<size_t>(vocabulary_size_));
-    tell_prompt(entry, logits);
-    if (!entry.host_samples) continue;
-    const auto sampled = std::ranges::find(result_.sampled, entry.sequence, &SampledToken::sequence);
-    INFLIGHT_CHECK(sampled != result_.sampled.end());
-    follow_filter(*sampled, [&] { draw(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled); });
+    if (entry.filtered || entry.host_samples) {
+      sampled = std::ranges::find(sampled, result_.sampled.end(), entry.sequence, &SampledToken::sequence);
+      INFLIGHT_CHECK(sampled != result_.sampled.end());
+    }
+    if (entry.logits_wanted > 0) {
+      INFLIGHT_CHECK(next_logits != read.logits.end());
+      const EntryLogits& logits = *next_logits++;
+      INFLIGHT_CHECK(logits.sequence == entry.sequence && logits.row_count == entry.logits_wanted);
+      INFLIGHT_CHECK(logits.values.size() ==
+                     static_cast<size_t>(logits.row_count) * static_cast<size_t>(vocabulary_size_));
+      tell_prompt(entry, logits);
+      if (entry.host_samples) draw(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
+    }
+    if (entry.filtered) follow(entry, *sampled);
   }
-  if (!sleeping_.empty()) std::ranges::for_each(result_.sampled, [this](SampledToken& sampled) { watch(sampled); });
+  if (!sleeping_.empty()) std::ranges::for_each(result_.sampled, [this](SampledToken& token) { watch(token); });
   return result_;
+}
+
+// Tells the sequence's filter what came.
+void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
+  if (failed_.contains(to_integer(entry.sequence))) return end(sampled);
+  TokenFilter* const filter = filter_of(entry.sequence);
+  if (filter == nullptr || !sampled.valid) return;
+  // A forced token's probability is not known, so where it counts every token is drawn.
+  const bool told = entry.sampling->logprobs >= 0 || entry.sampling->best_of > entry.sampling->n;
+  const bool followed = ask_filter([&] {
+    filter->accept(sampled.token);
+    if (!told) sampled.forced = forced_.emplace_back(filter->take_forced());
+  });
+  if (!followed) end(sampled);
 }
 
 // Tells a filter that sleeps what came, whoever drew it.
 void HostSampler::watch(SampledToken& sampled) {
   const auto found = sleeping_.find(to_integer(sampled.sequence));
   if (found == sleeping_.end() || !sampled.valid) return;
-  follow_filter(sampled, [&] { sampled.filter_wakes = found->second->see(sampled.token); });
+  if (!ask_filter([&] { sampled.filter_wakes = found->second->see(sampled.token); })) end(sampled);
   if (found->second->is_awake()) filters_.insert(sleeping_.extract(found));
 }
 
@@ -91,17 +149,8 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   const LogSoftmax probabilities(logits);
   sampled = {.sequence = entry.sequence, .valid = probabilities.valid()};
   if (!sampled.valid) return;
-  allowed_.clear();
-  const auto filter = filters_.find(to_integer(entry.sequence));
-  if (filter != filters_.end()) {
-    allowed_.assign((logits.size() + 31) / 32, 0);
-    filter->second->allow(allowed_);
-  }
   logits_.assign(logits.begin(), logits.end());
-  process_logits({.sampling = sampling,
-                  .history = *entry.history,
-                  .prompt_token_count = entry.prompt_token_count,
-                  .allowed = allowed_},
+  process_logits({.sampling = sampling, .history = *entry.history, .prompt_token_count = entry.prompt_token_count},
                  logits_);
   const Draw drawn = draw_token(logits_, sampling, entry.context_token_count());
   sampled.valid = drawn.valid;  // not so when every token was banned
@@ -109,11 +158,6 @@ void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, S
   sampled.token = drawn.token;
   sampled.logprob = probabilities.of(drawn.token);
   if (sampling.logprobs >= 0) sampled.top_logprobs = keep(probabilities.top(sampling.logprobs));
-  if (filter == filters_.end()) return;
-  filter->second->accept(drawn.token);
-  // A forced token's probability is not known, so where it counts every token is drawn.
-  const bool told = sampling.logprobs >= 0 || sampling.best_of > sampling.n;
-  if (!told) sampled.forced = forced_.emplace_back(filter->second->take_forced());
 }
 
 // The mean of all rows told of a prompt; of the last one alone, where only that was asked for.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws on the host what the device cannot draw alone: an executor around another one. Plans pass through; where an
-// entry wants logits, the result's tokens and logprobs are made here from what was read back. Which entries these are
-// the scheduler says (BatchEntry::host_samples, logits_wanted); it reads such a step before it plans the next.
+// The host's part in sampling: an executor around another one. Into plans it puts which tokens may come; where an entry
+// wants logits, the result's tokens and logprobs are made here from what was read back. Which entries these are the
+// scheduler says (BatchEntry::filtered, host_samples, logits_wanted); it reads such a step before it plans the next.
 // THREAD: the engine thread only.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/executor.h"
@@ -33,10 +34,10 @@ class HostSampler final : public Executor {
   [[nodiscard]] const StepResult& wait() override;
 
  private:
+  const BatchPlan& with_allowed(const BatchPlan& plan);
+  [[nodiscard]] TokenFilter* filter_of(SequenceId sequence);  // null: it has none, or one that sleeps
   void watch(SampledToken& sampled);
-  // Whatever `follow` throws, which asks the sequence's filter, ends the request.
-  template <typename Follow>
-  void follow_filter(SampledToken& sampled, Follow&& follow);
+  void follow(const BatchEntry& entry, SampledToken& sampled);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
   void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);
@@ -54,13 +55,18 @@ class HostSampler final : public Executor {
   };
   std::unordered_map<uint64_t, Pool> pools_;
   std::deque<std::vector<float>> pooled_;  // what result_ points into
-  // Of each step in flight: the entries that want logits or hidden states. What those of the former lead to is valid
-  // until the step is read (core/batch_plan.h); of the latter only numbers are used.
+  // Of the newest step with filtered entries, which is read before the next plan is made: the plan as the device gets
+  // it, with histories of its own.
+  BatchPlan filtered_plan_;
+  std::vector<TokenHistory> histories_;  // of its filtered entries
+  std::vector<uint32_t> allowed_;        // of these
+  std::unordered_set<uint64_t> failed_;  // sequences among them whose filter gave up
+  // Of each step in flight: the entries that are filtered or want logits or hidden states. What those of the latter
+  // lead to is not used; of the others it is valid until the step is read (core/batch_plan.h).
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;
   size_t first_ = 0, count_ = 0;
   StepResult result_;
   std::vector<float> logits_;                  // of one token, as processed
-  std::vector<uint32_t> allowed_;              // of one token
   std::deque<std::vector<TokenLogprob>> top_;  // what result_ points into
   std::deque<std::vector<TokenId>> forced_;    // likewise
 };

@@ -36,22 +36,6 @@ class Logits {
   std::span<float> values_;
 };
 
-// What min_tokens and bad_words ban.
-std::vector<TokenId> unwanted_tokens(const LogitsContext& context) {
-  std::vector<TokenId> tokens;
-  const auto output = context.history.known_tokens.subspan(static_cast<size_t>(context.prompt_token_count));
-  context.sampling.ban_early_ends(static_cast<int32_t>(output.size()), context.history.end_tokens,
-                                  [&](TokenId token) { tokens.push_back(token); });
-  for (const auto& word : context.sampling.bad_words) {
-    const size_t before = word.size() - 1;
-    if (before > output.size()) continue;
-    if (std::equal(word.begin(), word.end() - 1, output.end() - static_cast<std::ptrdiff_t>(before))) {
-      tokens.push_back(word.back());
-    }
-  }
-  return tokens;
-}
-
 // A word at a time: of a large vocabulary few words are mixed.
 void ban_all_but(std::span<const uint32_t> allowed, std::span<float> values) {
   for (size_t first = 0; first < values.size(); first += 32) {
@@ -65,22 +49,11 @@ void ban_all_but(std::span<const uint32_t> allowed, std::span<float> values) {
 }
 
 void ban_what_may_not_come(const LogitsContext& context, std::span<float> values) {
-  std::vector<TokenId> unwanted = unwanted_tokens(context);
-  if (!context.allowed.empty()) {
-    ban_all_but(context.allowed, values);
-    // A filter that leaves nothing else is obeyed: a text that is complete ends before min_tokens.
-    if (!unwanted.empty()) {
-      std::vector<uint32_t> left(context.allowed.begin(), context.allowed.end());
-      for (const TokenId token : unwanted) {
-        if (token >= 0 && static_cast<size_t>(token) < values.size()) {
-          left[static_cast<size_t>(token) / 32] &= ~(1U << static_cast<uint32_t>(token) % 32);
-        }
-      }
-      if (std::ranges::all_of(left, [](uint32_t word) { return word == 0; })) unwanted.clear();
-    }
-  }
+  if (!context.history.allowed.empty()) return ban_all_but(context.history.allowed, values);
   Logits logits(values);
-  for (const TokenId token : unwanted) logits.ban(token);
+  const auto known = static_cast<int32_t>(context.history.known_tokens.size());
+  context.sampling.ban_early_ends(known - context.prompt_token_count, context.history.end_tokens,
+                                  [&](TokenId token) { logits.ban(token); });
 }
 
 void penalise_presence(const SamplingParams& sampling, const TokenCounts& counts, Logits& logits) {

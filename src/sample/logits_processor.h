@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request's options do to the logits before a token is drawn, in this order (where these are 2 to 4 and
-// min_tokens alone, the device does it: cl_kernels/sampling_item.cl):
-//   1. token filter (grammar), bad words, min_tokens: banned tokens get minus infinity
+// What a request's options do to the logits before a token is drawn, in this order (where these are 1 to 4 alone, the
+// device does it: cl_kernels/sampling_item.cl):
+//   1. token filter (grammar), bad words, min_tokens: banned tokens get minus infinity (sample/allowed_tokens.h)
 //   2. logit_bias                         added
 //   3. repetition_penalty                 positive logits times 1 / it, negative times it (Keskar et al. 2019, CTRL)
 //   4. presence and frequency penalties   subtracted (OpenAI)
@@ -24,7 +24,6 @@ struct LogitsContext {
   const SamplingParams& sampling;
   const TokenHistory& history;
   int32_t prompt_token_count = 0;
-  std::span<const uint32_t> allowed = {};  // bit set of the token filter; empty: none
 };
 
 // MODIFIES: logits [V]; ids beyond V in the options are ignored.   COST: O(V + known tokens * log breakers); typical_p:

@@ -291,7 +291,7 @@ class Scheduler {
   void count_entry(const BatchEntry& entry, Sequence& sequence);
   void count_wanted(const BatchEntry& entry, Sequence& sequence);
   void count_entries_again();
-  void want_logits(Sequence& sequence, BatchEntry& entry);
+  void add_host_work(Sequence& sequence, BatchEntry& entry);
   static void add_history(Sequence& sequence, BatchEntry& entry);
   void want_hidden(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);

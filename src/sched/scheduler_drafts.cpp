@@ -14,14 +14,14 @@
 namespace inflight {
 
 // With what the step has left when everything else is planned. Steps are not overlapped then (StepLoop): the newest
-// token must be known. Nor are there guesses in a step whose logits the host reads.
+// token must be known.
 void Scheduler::add_drafts() {
   const bool many = config_.disable_by_batch_size > 0 && running_count() > config_.disable_by_batch_size;
-  if (many || submitted_count_ > 0 || std::ranges::any_of(plan_.entries, &BatchEntry::logits_wanted)) return;
+  if (many || submitted_count_ > 0) return;
   for (size_t i = 0; i < plan_.entries.size() && tokens_left_ > 0; ++i) {
     BatchEntry& entry = plan_.entries[i];
     Sequence& sequence = *scheduled_[i];
-    if (entry.phase != Phase::Decode || sequence.may_need_logits) continue;
+    if (entry.phase != Phase::Decode || sequence.may_need_host) continue;
     const int32_t before_limit = sequence.token_limit - 1 - static_cast<int32_t>(sequence.tokens.size());
     const int32_t most = std::min({sequence.draft_limit, tokens_left_, before_limit});
     sequence.guessed.assign(1, sequence.tokens.back());

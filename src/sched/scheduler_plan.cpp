@@ -146,6 +146,7 @@ void Scheduler::schedule_decodes(TimeNs now) {
     const bool decodes = sequence->state == SequenceState::Running && sequence->remaining_token_count() == 1 &&
                          !sequence->reaches_limit();
     if (!decodes) continue;
+    if (sequence->unread_token_count > 0 && sequence->is_filtered()) continue;  // its filter has just woken
     const auto room = static_cast<int32_t>(sequence->block_table.size()) * blocks_.block_token_count();
     const bool fits = sequence->computed_token_count < room;  // 15 times out of 16
     if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) add_entry(*sequence, 1, !sequence->pools);
@@ -188,9 +189,11 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
                                                             .sampling = &sequence.request.sampling});
   count_entry(entry, sequence);
   if (!sequence.plain) {
-    if (sequence.may_need_logits) want_logits(sequence, entry);
+    if (sequence.may_need_host) add_host_work(sequence, entry);
     if (sequence.pools) want_hidden(sequence, entry);
-    if (entry.logits_wanted > 0 || (sequence.changes_logits && samples)) add_history(sequence, entry);
+    const int32_t output = sequence.known_token_count() - sequence.prompt_token_count;
+    const bool changes = samples && entry.sampling->changes_logits(output);
+    if (entry.logits_wanted > 0 || entry.filtered || changes) add_history(sequence, entry);
     count_wanted(entry, sequence);
   }
   scheduled_.push_back(&sequence);
@@ -221,12 +224,14 @@ void Scheduler::count_wanted(const BatchEntry& entry, Sequence& sequence) {
   if (sequence.pools && entry.context_token_count() == sequence.prompt_token_count) planned_->pooled.push_back(row);
   plan_.logits_row_count += entry.logits_wanted;
   plan_.hidden_row_count += entry.hidden_wanted;
+  plan_.read_before_next |= entry.logits_wanted > 0 || entry.filtered;
 }
 
 // After one was taken out.
 void Scheduler::count_entries_again() {
   planned_->clear();
   plan_.logits_row_count = plan_.hidden_row_count = 0;
+  plan_.read_before_next = false;
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     count_entry(plan_.entries[i], *scheduled_[i]);
     count_wanted(plan_.entries[i], *scheduled_[i]);
@@ -242,27 +247,29 @@ void Scheduler::want_hidden(const Sequence& sequence, BatchEntry& entry) {
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 
-// Which of the entry's logits the host reads: of prompt tokens whose successors' logprobs are asked for, and of the
-// last token when the host draws.
-void Scheduler::want_logits(Sequence& sequence, BatchEntry& entry) {
-  entry.host_samples = entry.samples && sequence.host_samples();
+// Whether the host says which token may come, or draws it; and which of the entry's logits it reads: of prompt tokens
+// whose successors' logprobs are asked for, and of the last token when it draws.
+void Scheduler::add_host_work(Sequence& sequence, BatchEntry& entry) {
+  entry.filtered = entry.samples && sequence.is_filtered();
+  entry.host_samples = entry.samples && entry.sampling->needs_logits();
   entry.logits_wanted = entry.host_samples ? 1 : 0;
-  if (sequence.wants_prompt_logits()) {
-    const int32_t first = std::max(entry.computed_token_count, sequence.prompt_logprob_count);
-    // One that was preempted computes again what was told before: nothing is wanted of that.
-    const bool tells = first < sequence.prompt_token_count - 1 && first < entry.context_token_count();
-    if (tells) entry.logits_wanted = entry.context_token_count() - first;
-    prompt_logits_left_ -= entry.logits_wanted;
-  }
+  if (!sequence.wants_prompt_logits()) return;
+  const int32_t first = std::max(entry.computed_token_count, sequence.prompt_logprob_count);
+  // One that was preempted computes again what was told before: nothing is wanted of that.
+  if (first >= sequence.prompt_token_count - 1 || first >= entry.context_token_count()) return;
+  entry.logits_wanted = entry.context_token_count() - first;
+  prompt_logits_left_ -= entry.logits_wanted;
 }
 
 // What the entry's logits are changed by.
 void Scheduler::add_history(Sequence& sequence, BatchEntry& entry) {
   const SamplingParams& sampling = sequence.request.sampling;
   if (entry.samples && sampling.penalises()) {
-    if (sequence.counts == nullptr) sequence.counts = std::make_unique<TokenCounts>();
-    sequence.counts->advance(sequence.tokens, static_cast<size_t>(sequence.prompt_token_count),
-                             sampling.repetition_penalty != 1.0F);
+    if (sequence.counts == nullptr) {
+      sequence.counts = std::make_unique<TokenCounts>(static_cast<size_t>(sequence.prompt_token_count),
+                                                      sampling.repetition_penalty != 1.0F);
+    }
+    sequence.counts->advance(sequence.tokens);
   }
   sequence.history = {
       .known_tokens = sequence.tokens, .end_tokens = sequence.request.end_tokens, .counts = sequence.counts.get()};
@@ -277,7 +284,7 @@ void Scheduler::unschedule(Sequence& sequence) {
   tokens_left_ += entry->scheduled_token_count;
   if (entry->phase == Phase::Prefill) prefill_tokens_left_ += entry->scheduled_token_count;
   if (entry->samples) --sequence.unread_token_count;
-  if (sequence.wants_prompt_logits()) prompt_logits_left_ += entry->logits_wanted;
+  if (entry->tells_prompt()) prompt_logits_left_ += entry->logits_wanted;
   sequence.computed_token_count = entry->computed_token_count;
   plan_.entries.erase(entry);
   scheduled_.erase(place);

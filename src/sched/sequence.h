@@ -42,7 +42,7 @@ inline constexpr TimeNs kNotYet = -1;
 
 struct alignas(64) Sequence {
   // What every step reads and writes of a decoding sequence comes first: two cache lines.
-  // They have room for token_limit tokens from the start and never move: a step in flight whose tokens the host draws
+  // They have room for token_limit tokens from the start and never move: a step in flight whose logits the host reads
   // is still read from here when the step before it is committed.
   std::vector<TokenId> tokens;
   std::vector<BlockId> block_table;
@@ -53,7 +53,7 @@ struct alignas(64) Sequence {
   SequenceState state = SequenceState::Finished;
   bool may_stop = false;  // it has tokens that end it
   bool pools = false;     // request.pooling is not None
-  bool plain = false;     // neither pools nor may_need_logits nor changes_logits
+  bool plain = false;     // nothing but its tokens is ever computed or changed
   int32_t prompt_token_count = 0;
   int32_t token_limit = 0;            // finishes by length when this many tokens are known
   int32_t slot = 0;                   // dense, reused; names the sequence to policies and to the engine's table
@@ -64,14 +64,13 @@ struct alignas(64) Sequence {
   TimeNs first_token_time = kNotYet;
   TimeNs last_token_time = kNotYet;
 
-  int32_t filtered_from = 0;         // the first output token that is drawn under its filter
+  int32_t filtered_from = 0;         // the first output token of which the host says which may come
   int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
   int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
   int32_t draft_limit = 0;          // guesses next time at most
-  bool may_need_logits = false;     // the host may have to read some of its logits
-  bool changes_logits = false;      // the device may have to change them
+  bool may_need_host = false;       // to say which tokens may come, to draw them, or to read logits
   std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold
@@ -126,9 +125,8 @@ struct alignas(64) Sequence {
     return static_cast<int32_t>(block_table.size()) - released_block_count;
   }
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
-  [[nodiscard]] bool host_samples() const {
-    return known_token_count() - prompt_token_count >= filtered_from || request.sampling.needs_logits();
-  }
+  // Of the output token that comes next the host says which it may be.
+  [[nodiscard]] bool is_filtered() const { return known_token_count() - prompt_token_count >= filtered_from; }
   // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
   [[nodiscard]] bool wants_prompt_logits() const {
     return request.sampling.prompt_logprobs >= 0 && prompt_logprob_count < prompt_token_count - 1;

@@ -7,7 +7,6 @@ bool StepLoop::step() {
   const TimeNs begin = clock_.now();
   const BatchPlan& plan = scheduler_.plan(begin);
   const bool submits = !plan.empty();
-  const bool host_draws = plan.logits_row_count > 0;  // its tokens are not on the device: nothing can be planned ahead
   const TimeNs planned = clock_.now();
   times_.plan += planned - begin;
   if (submits) {
@@ -15,8 +14,8 @@ bool StepLoop::step() {
     ++in_flight_;
     times_.submit += clock_.now() - planned;
   }
-  const bool reads = in_flight_ == depth_ || ((!submits || host_draws) && in_flight_ > 0);
-  for (int32_t left = host_draws ? in_flight_ : reads ? 1 : 0; left > 0; --left) read_oldest();
+  const bool reads = in_flight_ == depth_ || ((!submits || plan.read_before_next) && in_flight_ > 0);
+  for (int32_t left = plan.read_before_next ? in_flight_ : reads ? 1 : 0; left > 0; --left) read_oldest();
   return submits || reads;
 }
 

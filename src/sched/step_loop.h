@@ -31,7 +31,7 @@ class StepLoop {
         clock_(clock),
         depth_(overlap && scheduler.config().num_speculative_tokens == 0 ? 2 : 1) {}
 
-  // Plans and submits at most one step and commits at most one; all in flight when the host draws tokens of it. False:
+  // Plans and submits at most one step and commits at most one; all in flight when the plan says so. False:
   // there was nothing to do.
   // ERRORS: whatever the executor throws; the loop must not be used again.
   bool step();

@@ -14,12 +14,12 @@ namespace {
 uint64_t zigzag(int64_t value) { return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63); }
 int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
-// Whether the host draws a request's tokens.
-enum class HostDraws : uint8_t { Never, Always, WhenItsFilterWakes };
-HostDraws host_draws(const Request& request) {
+// When the host has a part in drawing a request's tokens, so that they are read before the next plan.
+enum class HostPart : uint8_t { Never, Always, WhenItsFilterWakes };
+HostPart host_part(const Request& request) {
   const bool filters = request.has_token_filter && !request.filter_sleeps;
-  if (filters || request.sampling.needs_logits()) return HostDraws::Always;
-  return request.has_token_filter ? HostDraws::WhenItsFilterWakes : HostDraws::Never;
+  if (filters || request.sampling.needs_logits() || !request.sampling.bad_words.empty()) return HostPart::Always;
+  return request.has_token_filter ? HostPart::WhenItsFilterWakes : HostPart::Never;
 }
 
 // Appends LEB128.
@@ -132,7 +132,7 @@ void TraceEncoder::on_add(SequenceId sequence, const Request& request, std::span
   if (with_inputs_) {
     for (const TokenId token : request.prediction) put(static_cast<uint64_t>(token));
   }
-  put(static_cast<uint64_t>(host_draws(request)));
+  put(static_cast<uint64_t>(host_part(request)));
   close();
 }
 
@@ -378,9 +378,10 @@ class Decoder {
     request.pooling = static_cast<Pooling>(wanted >> 1U);
     request.adapter = small<uint32_t>("an adapter is out of range");
     request.prediction = tokens(count());
-    const auto draws = small<HostDraws>("who draws is unknown", static_cast<uint64_t>(HostDraws::WhenItsFilterWakes));
-    request.has_token_filter = draws != HostDraws::Never;
-    request.filter_sleeps = draws == HostDraws::WhenItsFilterWakes;
+    const auto part =
+        small<HostPart>("what the host does is unknown", static_cast<uint64_t>(HostPart::WhenItsFilterWakes));
+    request.has_token_filter = part != HostPart::Never;
+    request.filter_sleeps = part == HostPart::WhenItsFilterWakes;
     return add;
   }
 

@@ -47,7 +47,7 @@ enum class TraceRecordType : uint8_t {
   Trial = 13
 };
 
-inline constexpr uint64_t kTraceVersion = 2;
+inline constexpr uint64_t kTraceVersion = 3;
 
 // Writes records.   THREAD: the engine thread only.
 class TraceEncoder final : public SchedulerTrace {

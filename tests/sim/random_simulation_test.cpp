@@ -84,6 +84,7 @@ RequestOptions random_request(Rng& rng, const WorldOptions& world, int32_t share
   if (rng.chance(0.3)) request.adapter = static_cast<uint32_t>(rng.between(1, 5));
   if (rng.chance(0.25)) request.n = rng.between(2, 9);
   request.host_draws = rng.chance(0.1);
+  request.filtered = rng.chance(0.1);
   request.prompt_logprobs = rng.chance(0.05);
   return request;
 }

@@ -10,9 +10,12 @@ namespace inflight::test {
 namespace {
 
 void add_history(BatchEntry& entry, RunnerSequence& sequence) {
-  if (!sequence.sampling.changes_logits(0)) return;
-  sequence.counts.advance(sequence.tokens, static_cast<size_t>(sequence.prompt_token_count), true);
-  sequence.history = {.known_tokens = sequence.tokens, .end_tokens = {}, .counts = &sequence.counts};
+  if (!sequence.sampling.changes_logits(0) && sequence.allowed.empty()) return;
+  if (!sequence.counts) sequence.counts.emplace(static_cast<size_t>(sequence.prompt_token_count), true);
+  sequence.counts->advance(sequence.tokens);
+  sequence.history = {
+      .known_tokens = sequence.tokens, .end_tokens = {}, .counts = &*sequence.counts, .allowed = sequence.allowed};
+  entry.filtered = !sequence.allowed.empty();
   entry.history = &sequence.history;
   entry.prompt_token_count = sequence.prompt_token_count;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/batch_plan.h"
@@ -20,8 +21,9 @@ struct RunnerSequence {
   int32_t computed = 0;
   std::vector<BlockId> blocks;
   SamplingParams sampling;
-  std::vector<float> logprobs;  // of sampled tokens
-  TokenCounts counts;           // these two are entry_of()'s
+  std::vector<float> logprobs;        // of sampled tokens
+  std::vector<uint32_t> allowed;      // TokenHistory::allowed of all its tokens
+  std::optional<TokenCounts> counts;  // these two are entry_of()'s
   TokenHistory history;
 };
 

@@ -104,13 +104,11 @@ void OracleExecutor::check(const BatchEntry& entry) {
 
 void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) {
   INFLIGHT_CHECK(entry.logits_wanted >= 1 && entry.logits_wanted <= entry.scheduled_token_count);
-  INFLIGHT_CHECK(!entry.host_samples || entry.samples);
   const SequenceTruth& truth = truth_(entry.sequence);
   const std::span<const TokenId> known_tokens = entry.history->known_tokens;
   const size_t known = known_tokens.size();
   INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
   INFLIGHT_CHECK(std::ranges::equal(known_tokens, std::span(truth.tokens).first(known)));
-  if (entry.host_samples) INFLIGHT_CHECK(static_cast<int32_t>(known) == entry.context_token_count());
   for (int32_t p = entry.first_told_position(); p < entry.end_told_position(); ++p) {
     result.prompt_logprobs.push_back(
         {.sequence = entry.sequence, .position = p, .logprob = -static_cast<float>(p), .top_logprobs = top_});
@@ -138,6 +136,10 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   std::vector<TokenLogprob>& further = further_.emplace_back();
   further.reserve(static_cast<size_t>(tokens));  // spans point into it
   for (const BatchEntry& entry : plan.entries) {
+    INFLIGHT_CHECK(!(entry.filtered || entry.host_samples) || (entry.samples && plan.read_before_next));
+    if (entry.filtered || entry.host_samples) {
+      INFLIGHT_CHECK(std::ssize(entry.history->known_tokens) == entry.context_token_count());
+    }
     if (entry.logits_wanted > 0) tell_logprobs(entry, result);
     if (!entry.samples) continue;
     SequenceTruth& truth = truth_(entry.sequence);
@@ -155,15 +157,16 @@ void OracleExecutor::submit(const BatchPlan& plan) {
     verify_drafts(entry.drafts(), token, further,
                   [&](size_t i) { return TokenLogprob{token_at(context + 1 + i), -1.0F}; });
     accepted_count_ += static_cast<int64_t>(further.size() - begin);
-    // What the host draws never is on the device.
-    row_tokens_[static_cast<size_t>(entry.row)] = entry.host_samples ? -1 : token;
-    host_sampled_count_ += entry.host_samples;
+    // What the host has a part in is never read from the device.
+    const bool by_host = entry.host_samples || entry.filtered;
+    row_tokens_[static_cast<size_t>(entry.row)] = by_host ? -1 : token;
+    host_sampled_count_ += by_host;
     result.sampled.push_back({.sequence = entry.sequence,
                               .token = token,
                               .logprob = -1.0F,
                               .valid = true,
                               .further = std::span(further).subspan(begin)});
-    if (entry.host_samples) result.sampled.back().top_logprobs = top_;
+    if (by_host) result.sampled.back().top_logprobs = top_;
   }
   INFLIGHT_CHECK(static_cast<int32_t>(result.sampled.size()) == plan.sampled_row_count);
   results_.push_back(std::move(result));

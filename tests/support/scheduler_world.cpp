@@ -71,6 +71,7 @@ uint64_t SchedulerWorld::add(const RequestOptions& options) {
   request.sampling.n = options.n;
   request.sampling.seed = options.seed;
   if (options.host_draws) request.sampling.typical_p = 0.5F;
+  request.has_token_filter = options.filtered;
   request.sampling.prompt_logprobs = options.prompt_logprobs ? 2 : -1;
   for (int32_t slot = scheduler_.add(std::move(request), clock_.now()); slot >= 0;
        slot = scheduler_.sequence(slot).next_choice_slot) {
@@ -115,7 +116,7 @@ void SchedulerWorld::take_output() {
   for (const TokenOutput& token : output.tokens) {
     Record& record = record_of_slot(token.slot);
     INFLIGHT_CHECK(record.finish == FinishReason::None);
-    INFLIGHT_CHECK(token.top_count == (record.options.host_draws ? 2 : 0));
+    INFLIGHT_CHECK(token.top_count == (record.options.host_draws || record.options.filtered ? 2 : 0));
     if (record.output.empty()) {
       record.first_token_step = now_step();
       record.first_token_time = clock_.now();

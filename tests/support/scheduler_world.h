@@ -42,6 +42,7 @@ struct RequestOptions {
   int32_t n = 1;
   uint64_t seed = 0;
   bool host_draws = false;
+  bool filtered = false;
   bool prompt_logprobs = false;
 };
 

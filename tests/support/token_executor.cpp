@@ -55,7 +55,8 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     if (!entry.samples) continue;
     const auto token_at = [&](int32_t position) {
       const std::vector<TokenId> tokens = prefix(entry, position);
-      if (entry.history == nullptr || !entry.sampling->changes_logits(position - entry.prompt_token_count)) {
+      const bool changes = entry.sampling->changes_logits(position - entry.prompt_token_count);
+      if (entry.history == nullptr || !(changes || entry.filtered)) {
         return oracle_next_token(tokens, kVocabulary, entry.sampling->seed);
       }
       return draw_changed(entry, tokens);
@@ -63,7 +64,7 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     std::vector<TokenLogprob>& top = done.further.emplace_back();
     const auto drawn_at = [&](int32_t position) {
       const TokenId token = token_at(position);
-      if (entry.sampling->logprobs <= 0) return TokenLogprob{token, logprob_of(token)};
+      if (token < 0 || entry.sampling->logprobs <= 0) return TokenLogprob{token, logprob_of(token)};
       const std::vector<float> logits = oracle_logits(prefix(entry, position), kVocabulary);
       const LogSoftmax probabilities(logits);
       for (const TokenLogprob& one : probabilities.top(entry.sampling->logprobs)) top.push_back(one);
@@ -78,7 +79,7 @@ void TokenExecutor::submit(const BatchPlan& plan) {
     done.result.sampled.push_back({.sequence = entry.sequence,
                                    .token = next.token,
                                    .logprob = next.logprob,
-                                   .valid = true,
+                                   .valid = entry.host_samples || next.token >= 0,
                                    .top_logprobs = std::span(top).first(width),
                                    .further = further,
                                    .further_top_logprobs = std::span(top).subspan(width)});
@@ -97,18 +98,22 @@ TokenId TokenExecutor::draw_changed(const BatchEntry& entry, std::span<const Tok
   const auto prompt = static_cast<size_t>(entry.prompt_token_count);
   const bool with_prompt = entry.sampling->repetition_penalty != 1.0F;
   INFLIGHT_CHECK(std::ranges::equal(entry.history->known_tokens, tokens.first(entry.history->known_tokens.size())));
-  TokenCounts counts;
+  TokenCounts counts(prompt, with_prompt);
   if (entry.sampling->penalises()) {
-    counts.advance(entry.history->known_tokens, prompt, with_prompt);
+    counts.advance(entry.history->known_tokens);
     INFLIGHT_CHECK(std::ranges::equal(counts.tokens(), entry.history->counts->tokens()));
     INFLIGHT_CHECK(std::ranges::equal(counts.counts(), entry.history->counts->counts()));
-    counts.advance(tokens, prompt, with_prompt);
+    counts.advance(tokens);
   }
   std::vector<float> logits = oracle_logits(tokens, kVocabulary);
-  const TokenHistory history{.known_tokens = tokens, .end_tokens = entry.history->end_tokens, .counts = &counts};
+  const TokenHistory history{.known_tokens = tokens,
+                             .end_tokens = entry.history->end_tokens,
+                             .counts = &counts,
+                             .allowed = entry.history->allowed};
   process_logits({.sampling = *entry.sampling, .history = history, .prompt_token_count = entry.prompt_token_count},
                  logits);
-  return draw_token(logits, *entry.sampling, static_cast<int32_t>(tokens.size())).token;
+  const Draw draw = draw_token(logits, *entry.sampling, static_cast<int32_t>(tokens.size()));
+  return draw.valid ? draw.token : -1;
 }
 
 std::vector<float> oracle_logits(std::span<const TokenId> tokens, int32_t vocabulary_size) {

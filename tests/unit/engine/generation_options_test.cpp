@@ -44,11 +44,10 @@ std::vector<TokenId> drawn_alone(const SubmitOptions& request, int32_t choice, b
     }
     std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
     const std::vector<uint32_t> allowed(alternating ? 2 : 0, i % 2 == 0 ? 0x55555555U : 0xAAAAAAAAU);
-    TokenCounts counts;
-    counts.advance(tokens, static_cast<size_t>(prompt_count), sampling.repetition_penalty != 1.0F);
-    const TokenHistory history{.known_tokens = tokens, .end_tokens = {}, .counts = &counts};
-    process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt_count, .allowed = allowed},
-                   logits);
+    TokenCounts counts(static_cast<size_t>(prompt_count), sampling.repetition_penalty != 1.0F);
+    counts.advance(tokens);
+    const TokenHistory history{.known_tokens = tokens, .end_tokens = {}, .counts = &counts, .allowed = allowed};
+    process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt_count}, logits);
     tokens.push_back(draw_token(logits, sampling, static_cast<int32_t>(tokens.size())).token);
   }
   return {tokens.begin() + prompt_count, tokens.end()};

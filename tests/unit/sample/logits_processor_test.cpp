@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/rng.h"
 #include "core/sampling_numbers.h"
+#include "sample/allowed_tokens.h"
 #include "support/bounded_run.h"
 
 namespace inflight {
@@ -20,13 +21,32 @@ namespace {
 
 constexpr float kBanned = -INFINITY;
 
+// Allows the same tokens always.
+class Fixed final : public TokenFilter {
+ public:
+  explicit Fixed(std::vector<uint32_t> words) : words_(std::move(words)) {}
+  void allow(std::span<uint32_t> allowed) override { std::ranges::copy(words_, allowed.begin()); }
+  void accept(TokenId) override {}
+  std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Fixed>(*this); }
+
+ private:
+  std::vector<uint32_t> words_;
+};
+
+// filter: what it allows; empty: there is none.
 std::vector<float> processed(const SamplingParams& sampling, std::vector<float> logits,
                              const std::vector<TokenId>& known = {}, int32_t prompt = 0,
-                             const std::vector<TokenId>& ends = {}, const std::vector<uint32_t>& allowed = {}) {
-  TokenCounts counts;
-  counts.advance(known, static_cast<size_t>(prompt), sampling.repetition_penalty != 1.0F);
-  const TokenHistory history{.known_tokens = known, .end_tokens = ends, .counts = &counts};
-  process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt, .allowed = allowed}, logits);
+                             const std::vector<TokenId>& ends = {}, const std::vector<uint32_t>& filter = {}) {
+  TokenCounts counts(static_cast<size_t>(prompt), sampling.repetition_penalty != 1.0F);
+  counts.advance(known);
+  TokenHistory history{.known_tokens = known, .end_tokens = ends, .counts = &counts};
+  std::vector<uint32_t> allowed((logits.size() + 31) / 32);
+  if (!filter.empty() || !sampling.bad_words.empty()) {
+    Fixed fixed(filter);
+    find_allowed(sampling, history, prompt, filter.empty() ? nullptr : &fixed, allowed);
+    history.allowed = allowed;
+  }
+  process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt}, logits);
   return logits;
 }
 

@@ -35,6 +35,8 @@ std::string call_id(const AnswerInfo& info, size_t choice, size_t index) {
   return id;
 }
 
+void AnswerFormat::fail(const std::string& error, std::string& out) { append_event(error, out); }
+
 void append_event(const std::string& json, std::string& out) {
   out += "data: ";
   out += json;

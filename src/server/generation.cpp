@@ -72,12 +72,6 @@ size_t json_bytes(const AnswerDelta& delta) {
   return delta.text.size() + tokens * kTokenBytes + (delta.token_ids.size() + delta.embedding.size()) * kNumberBytes;
 }
 
-// A stream's errors end it in the same way for all; where events have types, this one has.
-std::string error_event(const ApiError& error, unsigned endpoint, std::string_view path) {
-  const bool typed = endpoint == kMessages || endpoint == kResponses;
-  return (typed ? "event: error\ndata: " : "data: ") + error.body(path) + "\n\n";
-}
-
 // A refused request with the name that the client has for what it is about.   index: of the prompt that was looked at.
 ApiError refusal(const Failure& failure, unsigned endpoint, size_t index, size_t prompt_count) {
   const std::string_view field = failure.field();
@@ -152,7 +146,6 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
     : engine_(engine),
       exchange_(exchange),
       request_(std::move(submitted.request)),
-      endpoint_(submitted.endpoint),
       format_(format_for(submitted.endpoint, *request_, std::move(submitted.info))),
       answer_later_(std::move(answer_later)),
       waker_{queue, exchange.id()},
@@ -309,7 +302,8 @@ void Generation::fail(const ApiError& error, std::string& out) {
   exchange_.ended_by(error);
   for (Source& source : sources_) source.stream.cancel();
   if (!begun_) return exchange_.respond(error.response(exchange_.path()));
-  exchange_.write(out + error_event(error, endpoint_, exchange_.path()));
+  format_->fail(error.body(exchange_.path()), out);
+  exchange_.write(out);
   exchange_.end_stream();
 }
 

@@ -89,7 +89,6 @@ class Generation final : public Producer {
   Engine& engine_;
   Exchange& exchange_;
   std::unique_ptr<GenerationRequest> request_;
-  const unsigned endpoint_;
   std::unique_ptr<AnswerFormat> format_;
   AnswerLater answer_later_;
   size_t whole_bytes_ = 0;  // of a whole answer, about

@@ -33,6 +33,11 @@ class MessagesFormat final : public AnswerFormat {
     append("message_stop", Json::object(), out);
   }
 
+  void fail(const std::string& error, std::string& out) override {
+    out += "event: error\n";
+    append_event(error, out);
+  }
+
   void collect(const AnswerDelta& delta) override { take(delta, nullptr); }
 
   std::string whole(const AnswerUsage& usage) override {

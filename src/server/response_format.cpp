@@ -32,6 +32,14 @@ class ResponseFormat final : public AnswerFormat {
     append(fmt::format("response.{}", status), std::move(event), &out);
   }
 
+  // Some clients read `error`, others what OpenAI's reference has: the same beside it.
+  void fail(const std::string& error, std::string& out) override {
+    Json event = Json::parse(error);
+    const Json inner = event.at("error");
+    for (const char* const key : {"code", "message", "param"}) event[key] = inner.at(key);
+    append("error", std::move(event), &out);
+  }
+
   void collect(const AnswerDelta& delta) override { take(delta, nullptr); }
 
   std::string whole(const AnswerUsage& usage) override {

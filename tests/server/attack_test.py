@@ -249,7 +249,12 @@ class Limits(unittest.TestCase):
                 text = streamed.read().decode()
                 connection.close()
                 last = text if streamed.status == 504 else text.strip().split("data: ")[-1]  # late for its first token, or not
-                self.assertEqual(json.loads(last)["error"]["code"], "timeout", (path, text[-500:]))
+                event = json.loads(last)
+                self.assertEqual(event["error"]["code"], "timeout", (path, text[-500:]))
+                if path == "/v1/responses" and streamed.status == 200:  # OpenAI's event
+                    self.assertEqual({key: event[key] for key in ("type", "code", "message", "param")},
+                                     {"type": "error", **{key: event["error"][key] for key in ("code", "message", "param")}})
+                    self.assertEqual(event["sequence_number"], text.count("data: ") - 1)
                 self.assertNotIn("[DONE]", text)
             self.assertEqual(hasty.wait_idle()["inflight_kv_cache_usage_perc"], 0)
 

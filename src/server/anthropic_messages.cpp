@@ -79,9 +79,10 @@ void read_block(const Json& block, const std::string& role, const std::string& p
   if (type == "tool_use" && role == "assistant") return turns.add_call(block, path);
   if (type == "tool_result" && role == "user") return turns.add_result(block, path);
   if ((type == "thinking" || type == "redacted_thinking") && role == "assistant") return;
-  throw ApiError(400,
-                 fmt::format("'{}.type' is '{}', allowed for role {}: text, {}", path, type, role,
-                             role == "user" ? "tool_result" : "tool_use, thinking, redacted_thinking"),
+  const char* const more = role == "user"        ? ", tool_result"
+                           : role == "assistant" ? ", tool_use, thinking, redacted_thinking"
+                                                 : "";
+  throw ApiError(400, fmt::format("'{}.type' is '{}', allowed for role {}: text{}", path, type, role, more),
                  path + ".type");
 }
 
@@ -95,8 +96,9 @@ void read_anthropic_messages(const Json& value, GenerationRequest& request) {
     const std::string path = fmt::format("messages[{}]", i);
     check_object(path, value[i]);
     const std::string& role = text_at(value[i], "role", path);
-    if (role != "user" && role != "assistant") {
-      throw ApiError(400, fmt::format("'{}.role' is '{}', allowed: user, assistant", path, role), path + ".role");
+    if (role != "user" && role != "assistant" && role != "system") {
+      throw ApiError(400, fmt::format("'{}.role' is '{}', allowed: user, assistant, system", path, role),
+                     path + ".role");
     }
     const Json* const content = find(value[i], "content");
     if (content == nullptr) refuse(path + ".content", Json(), "a string or an array of blocks");

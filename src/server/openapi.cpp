@@ -216,7 +216,9 @@ constexpr std::string_view kFixedSchemas = R"json({
       {"properties": {"role": {"enum": ["user"]}, "content": {"anyOf": [{"type": "string"},
         {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UserBlock"}}]}}},
       {"properties": {"role": {"enum": ["assistant"]}, "content": {"anyOf": [{"type": "string"},
-        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/AssistantBlock"}}]}}}]},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/AssistantBlock"}}]}}},
+      {"properties": {"role": {"enum": ["system"]}, "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/TextBlock"}}]}}}]},
     "AnthropicTool": {"type": "object", "required": ["name", "input_schema"], "properties": {
       "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "type": {"enum": ["custom", null]},
       "description": {"type": ["string", "null"]}, "input_schema": {"type": "object"},

@@ -294,7 +294,9 @@ TEST(GenerationRequest, NamesTheFieldAtFaultOfAnthropicsForm) {
       {kMessages, turn + R"("x"}], "tool_choice": {"type": "any"}})", "tool_choice", "no 'tools'"},
       {kMessages, turn + R"("x"}], "stop": "y"})", "stop", "unknown"},
       {kMessages, turn + R"("x"}], "output_config": {"format": {"type": "xml"}}})", "output_config.format.type", "xml"},
-      {kMessages, R"({"messages": [{"role": "system", "content": "x"}]})", "messages[0].role", "user, assistant"},
+      {kMessages, R"({"messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "user, assistant, system"},
+      {kMessages, R"({"messages": [{"role": "system", "content": [{"type": "image"}]}]})",
+       "messages[0].content[0].type", "allowed for role system: text"},
       {kMessages, R"({"max_tokens": 4})", "messages", "missing"},
   });
 }

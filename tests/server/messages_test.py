@@ -145,6 +145,19 @@ class Messages(unittest.TestCase):
         self.assertEqual(server.post("/v1/messages/count_tokens", {"messages": turns, "tools": TOOLS}), {"input_tokens": there})
         self.assertIn("content", server.post("/v1/messages", {**BODY, "messages": turns, "tools": TOOLS}))
 
+    def test_instructions_among_the_turns(self):
+        turns = [*QUESTION, {"role": "assistant", "content": "Blue."}, {"role": "user", "content": "And the grass?"},
+                 {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
+        chat = [{"role": "system", "content": "Be kind."}, *turns]
+        there = server.post("/tokenize", {"messages": chat})["count"]
+        body = {"messages": turns, "system": "Be kind."}
+        self.assertEqual(server.post("/v1/messages/count_tokens", body), {"input_tokens": there})
+        self.assertIn("content", server.post("/v1/messages", {**BODY, **body}))
+        turns[-1]["content"][0]["type"] = "image"
+        status, _, answer = server.request("POST", "/v1/messages", {**BODY, **body})
+        self.assertEqual(status, 400)
+        self.assertIn("allowed for role system: text", answer["error"]["message"])
+
     def test_a_begun_answer_goes_on(self):
         turns = [*QUESTION, {"role": "assistant", "content": "The sky is very"}]
         told = server.post("/v1/messages", {**BODY, "messages": turns})["content"][0]["text"]

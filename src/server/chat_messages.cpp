@@ -127,6 +127,11 @@ std::optional<Json> read_input_item(const Json& item, const std::string& path) {
     message["content"] = output == nullptr ? "" : read_content(*output, path + ".output");
     return message;
   }
+  if (*type == "item_reference") {
+    fail_at(path, fmt::format("'{}' refers to an item of an earlier answer, but answers are not stored: send the item "
+                              "itself (clients that are told 'store': false do)",
+                              path));
+  }
   fail_at(path + ".type",
           fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output, reasoning", path,
                       describe(*type)));

@@ -200,7 +200,8 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kResponses, R"({"input": [{"type": "reasoning", "summary": []}]})", "input", "nothing but reasoning"},
       {kResponses, R"({"instructions": "x"})", "input", "missing"},
       {kResponses, R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "not stored"},
-      {kResponses, R"({"input": [{"type": "item_reference"}]})", "input[0].type", "item_reference"},
+      {kResponses, R"({"input": [{"type": "item_reference", "id": "m"}]})", "input[0]", "answers are not stored"},
+      {kResponses, R"({"input": [{"type": "computer_call"}]})", "input[0].type", "\"computer_call\", allowed"},
   });
 }
 

@@ -446,6 +446,20 @@ TEST(GenerationRequest, ReadsAnAnthropicConversation) {
   EXPECT_EQ(begun.structured_json, R"({"type":"object"})");
 }
 
+TEST(GenerationRequest, TakesWhatCannotMatterHere) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )", response = R"({"input": "x", )";
+  for (const char* const more : {R"("prompt_cache_options": {"mode": "explicit"}})", R"("moderation": null})"}) {
+    EXPECT_NO_THROW(read(chat + more, kChat)) << more;
+    EXPECT_NO_THROW(read(response + more, kResponses)) << more;
+  }
+  EXPECT_NO_THROW(read(response + R"("context_management": null})", kResponses));
+  EXPECT_NO_THROW(read(chat + R"("diagnostics": {"previous_message_id": null}, "fallbacks": "default",
+      "compaction": null})",
+                       kMessages));
+  expect_faults({{kChat, chat + R"("moderation": {"model": "m"}})", "moderation", "nothing is moderated"},
+                 {kMessages, chat + R"("compaction": {}})", "compaction", "not summarized"}});
+}
+
 TEST(RequestFields, TheSchemaListsWhatIsRead) {
   for (const unsigned endpoint : {kCompletions, kChat, kResponses, kMessages, kEmbeddings}) {
     const Json schema =

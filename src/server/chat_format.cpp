@@ -21,7 +21,7 @@ class ChatFormat final : public AnswerFormat {
     for (int32_t i = 0; i < info_.choice_count; ++i) {
       Json delta;
       delta["role"] = "assistant";
-      delta["content"] = "";
+      delta["content"] = request_.tool_choice.forces_calls() ? Json() : Json("");
       append_chunk(i, std::move(delta), Json(), out);
     }
   }

@@ -276,7 +276,9 @@ TEST(ChatFormat, ACallThatAStopTextCutsIsNotComplete) {
       EXPECT_EQ(choice["message"].value("tool_calls", Json::array()).size(), calls) << text;
 
       const auto streamed = chat_format(request, {.id = "1", .created_s = 5, .model = "m"});
-      std::string out;
+      std::string head, out;
+      streamed->begin({}, head);  // as of the whole answer
+      EXPECT_TRUE(events_of(head)[0]["choices"][0]["delta"]["content"].is_null()) << head;
       for (const char byte : text) streamed->add({.text = std::string(1, byte)}, out);
       streamed->add({.finish_reason = finish, .stop_reason = stop}, out);
       const std::vector<Json> events = events_of(out);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 #include <utility>
 
 #include "inflight/version.h"
@@ -22,6 +23,13 @@ using Clock = std::chrono::steady_clock;
 
 int64_t unix_time_s() {
   return std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// "2026-01-31T12:00:00Z"
+std::string rfc3339(std::time_t time_s) {
+  std::tm parts{};
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time_s, &parts))};
 }
 
 // Takes the same time wherever the two differ, so that a key cannot be guessed letter by letter.
@@ -297,6 +305,12 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
     model["root"] = options_.model_names.front();
     model["max_model_len"] = info_["limits"]["max_model_len"];
     model["parent"] = nullptr;
+    model["type"] = "model";  // from here on what Anthropic's clients read
+    model["display_name"] = name;
+    model["created_at"] = rfc3339(static_cast<std::time_t>(started_s_));
+    model["max_input_tokens"] = model["max_model_len"];
+    model["max_tokens"] = model["max_model_len"];
+    model["lifecycle"] = "active";
     for (const Json& lora : loras) {
       if (lora["name"] != name) continue;
       model["root"] = lora["path"];
@@ -317,6 +331,9 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
     if (name != "default" || options_.model_names.front() == name) list["data"].push_back(describe_model(name));
   }
   for (const Json& lora : loras) list["data"].push_back(describe_model(lora["name"]));
+  list["first_id"] = list["data"].front()["id"];
+  list["last_id"] = list["data"].back()["id"];
+  list["has_more"] = false;
   exchange.respond({.body = to_text(list)});
 }
 

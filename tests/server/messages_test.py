@@ -4,6 +4,7 @@
 /v1/chat/completions to the same conversation as truth for their content.
     messages_test.py PROGRAM [unittest arguments]"""
 import concurrent.futures
+import datetime
 import json
 import sys
 import unittest
@@ -144,6 +145,16 @@ class Messages(unittest.TestCase):
         there = server.post("/tokenize", {"messages": chat, "tools": tools})["count"]
         self.assertEqual(server.post("/v1/messages/count_tokens", {"messages": turns, "tools": TOOLS}), {"input_tokens": there})
         self.assertIn("content", server.post("/v1/messages", {**BODY, "messages": turns, "tools": TOOLS}))
+
+    def test_models(self):
+        page = server.request("GET", "/v1/models")[2]
+        names = [model["id"] for model in page["data"]]
+        self.assertEqual((page["first_id"], page["last_id"], page["has_more"]), (names[0], names[-1], False))
+        model = server.request("GET", "/v1/models/" + names[0])[2]
+        self.assertEqual(model, page["data"][0])
+        self.assertEqual((model["type"], model["display_name"]), ("model", names[0]))
+        created = datetime.datetime.fromisoformat(model["created_at"].replace("Z", "+00:00"))
+        self.assertEqual(created.timestamp(), model["created"])
 
     def test_instructions_among_the_turns(self):
         turns = [*QUESTION, {"role": "assistant", "content": "Blue."}, {"role": "user", "content": "And the grass?"},

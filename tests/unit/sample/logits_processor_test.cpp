@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: each option does to the logits what its source says. Method: small cases worked out by hand, and for DRY a
 // comparison of every pair of places instead of the Z-algorithm.
+// Covers: sample/allowed_tokens.cpp
 #include "sample/logits_processor.h"
 
 #include <gtest/gtest.h>

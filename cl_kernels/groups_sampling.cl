@@ -244,7 +244,7 @@ static void sample_group(const Memory* memory, const SampleArgs* args, int item,
   summarise_both(memory, args, item, &of);
   const Distribution d = DISTRIBUTION_OF(memory, args, item, of.drawn_from.largest, sample);
   const int draws = of.drawn_from.valid && d.inverse_temperature > 0.0f;
-  const int token = draws ? draw_by_group(&d, sample, words) : of.drawn_from.token;
+  const int token = sample[11] >= 0 ? sample[11] : draws ? draw_by_group(&d, sample, words) : of.drawn_from.token;
   if (of.changed) {
     Changes c;
     find_changes(memory, args, item, &c);

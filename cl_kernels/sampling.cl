@@ -11,13 +11,14 @@
 //   change; unused.
 //   list, SAMPLE_WORDS ints a sample: device row, position, seed low, seed high, 1/temperature (0: greedy), min_p, top_p
 //   (floats as bits), top_k, where the row's changes stand in `step` (-1: none), how many of the largest logits are told,
-//   where in `step`: pairs of token and logit (as bits), the largest first, the lower id among equals.
+//   where in `step`: pairs of token and logit (as bits), the largest first, the lower id among equals; the token that is
+//   reported, whatever would be drawn (-1: what is drawn).
 //   The edges of top_k and top_p are found by histograms: one of all tokens by their distance from the maximum, then of the
 //   tokens in the bin with the edge by their bits.
 //   Mapping: one item = one chunk of a row; one row. Test: tests/kernel/sampling_test.cpp.
 
 #define STATISTICS_CHUNK 4096
-#define SAMPLE_WORDS 11
+#define SAMPLE_WORDS 12
 // Bins change how often the tokens are read, not what is found. COARSE_SCALE: bins a unit of (max - logit) / temperature;
 // the weight of the last ones is 0. 20 KB of private memory, or 3 KB where it is reserved for many work-items.
 #if SMALL_ITEMS

@@ -188,7 +188,7 @@ static void sample_item(const Memory* memory, __global const SampleArgs* from, i
   summarise_both(memory, &args, item, &of);
   const Distribution d = DISTRIBUTION_OF(memory, &args, item, of.drawn_from.largest, sample);
   const int draws = of.drawn_from.valid && d.inverse_temperature > 0.0f;
-  const int token = draws ? draw_token(&d, sample) : of.drawn_from.token;
+  const int token = sample[11] >= 0 ? sample[11] : draws ? draw_token(&d, sample) : of.drawn_from.token;
   if (of.changed) {
     Changes c;
     find_changes(memory, &args, item, &c);

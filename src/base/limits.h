@@ -49,7 +49,6 @@ inline constexpr size_t kBadWordTokensMax = 64;
 inline constexpr size_t kDryBreakersMax = 1 << 16;
 inline constexpr size_t kStopStringsMax = 16;
 inline constexpr size_t kStopStringBytesMax = 1024;
-inline constexpr int32_t kPromptLogitsMax = 64;  // prompt tokens of one step whose logits are read back
 
 inline constexpr int64_t kStarvationNs =
     30'000'000'000;  // a policy may keep the first in line waiting, with room for it

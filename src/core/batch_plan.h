@@ -29,16 +29,16 @@ struct TokenHistory {
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
 // through one for each running sequence: kept small.
-// LIFETIME: the spans and pointers lead into the scheduler's sequences. With logits_wanted they are valid until the
-// step has been read, after which the scheduler makes its next plan; a commit() of the step before may come first and
-// append tokens, which moves none (Sequence::tokens). Else they are valid until Executor::submit() returns.
+// LIFETIME: the spans and pointers lead into the scheduler's sequences. With host_samples or filtered they are valid
+// until the step has been read, after which the scheduler makes its next plan; a commit() of the step before may come
+// first and append tokens, which moves none (Sequence::tokens). Else they are valid until Executor::submit() returns.
 struct BatchEntry {
   SequenceId sequence{};
   int32_t row = 0;                    // place of the sequence's state on the device, in [0, max_num_seqs)
   int32_t computed_token_count = 0;   // tokens whose K and V are stored when this step begins
   int32_t scheduled_token_count = 0;  // >= 1
   // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
-  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and logits_wanted exclude it.
+  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and host_samples exclude it.
   int32_t draft_token_count = 0;
   // Ids of the scheduled tokens. One id less than scheduled_token_count when input_on_device.
   std::span<const TokenId> tokens;
@@ -47,19 +47,20 @@ struct BatchEntry {
   // The last scheduled token is the sequence's newest: its logits give one new token.
   bool samples = false;
   Phase phase = Phase::Prefill;
-  // With `samples`: the host draws the token from the logits; the device draws none, and what it reports is
-  // overwritten.
+  // With `samples`: the logits are read back and the host draws the token; the device draws none, and what it reports
+  // is overwritten.
   bool host_samples = false;
   uint32_t adapter = 0;  // Request::adapter: whose low-rank products are added for these tokens; 0 = none
   // Logical block -> BlockId; covers ceil(context_token_count() / B) blocks. kNoBlock: wholly before the sliding window
   // of the first scheduled token, and of all that follow.
   std::span<const BlockId> block_table;
-  const SamplingParams* sampling = nullptr;  // set when samples or logits_wanted > 0
-  const TokenHistory* history =
-      nullptr;  // set when logits_wanted > 0, filtered, or it samples and its logits are changed
+  const SamplingParams* sampling = nullptr;  // set when samples or prompt_logprobs_wanted > 0
+  // Set when filtered, host_samples, prompt_logprobs_wanted > 0, or it samples and its logits are changed.
+  const TokenHistory* history = nullptr;
 
-  // The logits of the entry's last so many tokens are read back (StepResult::logits); 0 = none.
-  int32_t logits_wanted = 0;
+  // How likely so many prompt tokens were after those before them is told (StepResult::prompt_logprobs): the last ones
+  // of those that follow a token of the entry. 0 = none.
+  int32_t prompt_logprobs_wanted = 0;
   // The final hidden states of the entry's last so many tokens are read back (StepResult::hidden); 0 = none.
   int32_t hidden_wanted = 0;
   int32_t prompt_token_count = 0;  // set when `history` is or hidden_wanted > 0
@@ -67,10 +68,10 @@ struct BatchEntry {
   // input_on_device and guesses.
   bool filtered = false;
 
-  // Positions [first, end) of the prompt tokens whose logprobs the wanted logits tell.
-  [[nodiscard]] int32_t first_told_position() const { return context_token_count() - logits_wanted + 1; }
-  [[nodiscard]] int32_t end_told_position() const { return std::min(context_token_count() + 1, prompt_token_count); }
-  [[nodiscard]] bool tells_prompt() const { return first_told_position() < end_told_position(); }
+  // Of the first of these prompt tokens.
+  [[nodiscard]] int32_t first_told_position() const {
+    return std::min(context_token_count(), prompt_token_count - 1) + 1 - prompt_logprobs_wanted;
+  }
 
   // What attention sees at the step's end.
   [[nodiscard]] int32_t context_token_count() const { return computed_token_count + scheduled_token_count; }
@@ -102,9 +103,8 @@ struct BatchPlan {
   std::vector<BatchEntry> entries;
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
-  int32_t logits_row_count = 0;       // sum of logits_wanted, at most max_num_seqs + limits::kPromptLogitsMax
   int32_t hidden_row_count = 0;       // sum of hidden_wanted
-  // Some entry is filtered or wants logits: the next plan is made when this step has been read.
+  // Some entry is filtered or host_samples: the next plan is made when this step has been read.
   bool read_before_next = false;
 
   // Nothing to do at all. A plan may also hold copies only.
@@ -114,7 +114,7 @@ struct BatchPlan {
     swap_in.clear();
     copies.clear();
     entries.clear();
-    scheduled_token_count = sampled_row_count = logits_row_count = hidden_row_count = 0;
+    scheduled_token_count = sampled_row_count = hidden_row_count = 0;
     read_before_next = false;
   }
 };

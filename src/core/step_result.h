@@ -40,12 +40,10 @@ void verify_drafts(std::span<const TokenId> drafts, TokenId last, std::vector<To
   for (size_t i = 0; i < drafts.size() && drafts[i] == last; ++i) last = further.emplace_back(draw(i)).token;
 }
 
-// The unmodified logits of some of an entry's tokens.   LIFETIME: as the result's.
+// The unmodified logits that an entry's token is drawn from.   LIFETIME: as the result's.
 struct EntryLogits {
   SequenceId sequence{};
-  int32_t first_position = 0;  // of the sequence; row r holds what follows position first_position + r
-  int32_t row_count = 0;
-  std::span<const float> values;  // [row_count, V] row-major
+  std::span<const float> values;  // [V]
 };
 
 // What the output layer reads, of some of an entry's tokens: normed, not yet multiplied.   LIFETIME: as the result's.
@@ -61,11 +59,11 @@ struct PooledHidden {
   std::span<const float> values;  // [E]
 };
 
-// How likely a prompt token was after those before it.
+// How likely a prompt token was after those before it.   LIFETIME of the span: as the result's.
 struct PromptLogprob {
   SequenceId sequence{};
   int32_t position = 0;  // of the token, >= 1
-  float logprob = 0.0F;
+  float logprob = 0.0F;  // 0 and none below where the logits held a NaN or no finite value
   std::span<const TokenLogprob> top_logprobs = {};
 };
 
@@ -74,9 +72,9 @@ struct StepResult {
   std::vector<SampledToken> sampled;           // one for each plan entry with `samples`, in the plan's order
   TimeNs duration = 0;                         // from submit to finished, as the executor measured or modelled it
   TimeNs swap_duration = 0;                    // of this, copying blocks to and from host memory; 0: none, or not known
-  std::vector<EntryLogits> logits;             // one for each plan entry with `logits_wanted` > 0, in the plan's order
+  std::vector<EntryLogits> logits;             // one for each plan entry with `host_samples`, in the plan's order
   std::vector<EntryHidden> hidden;             // one for each plan entry with `hidden_wanted` > 0, in the plan's order
-  std::vector<PromptLogprob> prompt_logprobs;  // made by the host from `logits`
+  std::vector<PromptLogprob> prompt_logprobs;  // one for each wanted, in the plan's order
   std::vector<PooledHidden> pooled;            // made by the host from `hidden`, at the end of each prompt
 };
 

@@ -78,7 +78,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
         "{} ends long loops without an error: of a vocabulary above {} tokens, top_k and top_p may draw wrong ones",
         device.info().name, most);
   }
-  const int32_t logit_rows = sampled_rows_max(options) + limits::kPromptLogitsMax;
+  const int32_t logit_rows = options.max_num_batched_tokens;  // each is one of a scheduled token
   const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
                                        .samples = logit_rows,
                                        .spare_row = options.max_num_seqs,
@@ -128,6 +128,9 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(entry.row >= 0 && entry.row < options_.max_num_seqs && entry.scheduled_token_count >= 1);
     positions = std::max(positions, entry.context_token_count());
+    if (entry.prompt_logprobs_wanted > 0) {
+      flight.told.push_back({entry.sequence, entry.first_told_position(), logit_rows, entry.prompt_logprobs_wanted});
+    }
     logit_rows += static_cast<size_t>(logits_count(entry));
     if (!entry.samples) continue;
     const std::span<const TokenId> drafts = entry.drafts();
@@ -138,9 +141,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   angles_.require(positions);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(flight.upload.told_at(logit_rows), size_t{kResultWords}));
-  const bool wanted = std::any_of(plan.entries.begin(), plan.entries.end(),
-                                  [](const BatchEntry& entry) { return entry.logits_wanted > 0; });
-  if (wanted) {
+  if (std::ranges::any_of(plan.entries, &BatchEntry::host_samples)) {
     run_and_read_logits(plan, tables, flight);
     return read_hidden(plan, flight);
   }
@@ -191,8 +192,8 @@ void ClExecutor::read_hidden(const BatchPlan& plan, Flight& flight) {
 
 // The rounds of logits take turns in one place, so each is read before the next: such a step is done when this returns.
 void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight) {
-  const auto vocabulary = static_cast<size_t>(spec_.vocabulary_size);
-  flight.logits.resize(static_cast<size_t>(tables.sampled) * vocabulary);
+  const auto drawn = static_cast<size_t>(std::ranges::count_if(plan.entries, &BatchEntry::host_samples));
+  flight.logits.resize(drawn * static_cast<size_t>(spec_.vocabulary_size));
   for (int32_t first = 0; first < tables.sampled; first += forward_.round_size()) {
     const auto rows = static_cast<size_t>(std::min(forward_.round_size(), tables.sampled - first));
     const std::span<const Stage> stages = forward_.fit_round(tables, first);
@@ -209,32 +210,19 @@ void ClExecutor::run_and_read_logits(const BatchPlan& plan, const StepTables& ta
     flight.words.read(std::span(flight.results).subspan(told, told_end - told),
                       static_cast<size_t>(flight.upload.results_offset()) + told);
   }
-  size_t row = 0;
-  for (const BatchEntry& entry : plan.entries) {
-    const auto count = static_cast<size_t>(logits_count(entry));
-    const auto told = static_cast<size_t>(entry.logits_wanted);
-    if (told > 0) {
-      flight.told.push_back(
-          {.sequence = entry.sequence,
-           .first_position = entry.context_token_count() - entry.logits_wanted,
-           .row_count = entry.logits_wanted,
-           .values =
-               std::span<const float>(flight.logits).subspan((row + count - told) * vocabulary, told * vocabulary)});
-    }
-    row += count;
-  }
 }
 
-// What is wanted of the logits of rows [begin, end), which are those of the round.
+// The logits that the host draws from, of rows [begin, end), which are those of the round.
 void ClExecutor::read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end) {
   const auto vocabulary = static_cast<size_t>(spec_.vocabulary_size);
-  size_t row = 0;  // behind the entry's
+  size_t rows = 0;  // of the entries so far
   for (const BatchEntry& entry : plan.entries) {
-    row += static_cast<size_t>(logits_count(entry));
-    const size_t first = std::max(row - static_cast<size_t>(entry.logits_wanted), begin), last = std::min(row, end);
-    if (first >= last) continue;
-    activations_.read(std::span(flight.logits).subspan(first * vocabulary, (last - first) * vocabulary),
-                      static_cast<size_t>(arena_.logits) + (first - begin) * vocabulary);
+    rows += static_cast<size_t>(logits_count(entry));
+    if (!entry.host_samples || rows <= begin || rows > end) continue;
+    const std::span<float> values =
+        std::span(flight.logits).subspan(flight.entry_logits.size() * vocabulary, vocabulary);
+    activations_.read(values, static_cast<size_t>(arena_.logits) + (rows - 1 - begin) * vocabulary);
+    flight.entry_logits.push_back({.sequence = entry.sequence, .values = values});
   }
 }
 
@@ -248,6 +236,7 @@ void ClExecutor::submit(const BatchPlan& plan) {
   flight.sampled.clear();
   flight.drafts.clear();
   flight.told.clear();
+  flight.entry_logits.clear();
   flight.results_in_place = {};
   flight.told_hidden.clear();
   flight.done = Completion();
@@ -274,11 +263,11 @@ const StepResult& ClExecutor::wait() {
   result_.duration = finish - std::max(flight.submitted, last_finish_);
   last_finish_ = finish;
   result_.swap_duration = flight.swap_time.take();
-  result_.logits = flight.told;
+  result_.logits = flight.entry_logits;
   logits_.swap(flight.logits);  // the spans keep pointing into it
   result_.hidden = flight.told_hidden;
   hidden_.swap(flight.hidden);
-  read_sampled(flight);
+  read_results(flight);
   return result_;
 }
 
@@ -289,8 +278,9 @@ void ClExecutor::await_last_items(const Flight& flight) {
   while (done.load(std::memory_order_acquire) != flight.in_place[kStepLastCount]) std::this_thread::yield();
 }
 
-void ClExecutor::read_sampled(const Flight& flight) {
+void ClExecutor::read_results(const Flight& flight) {
   result_.sampled.clear();
+  result_.prompt_logprobs.clear();
   further_.clear();
   further_.reserve(flight.drafts.size());  // spans point into it
   told_.clear();
@@ -316,6 +306,15 @@ void ClExecutor::read_sampled(const Flight& flight) {
     }
     return std::span<const TokenLogprob>(told_).subspan(begin);
   };
+  for (const Flight::Told& told : flight.told) {
+    for (int32_t i = 0; i < told.count; ++i) {
+      const size_t result = told.result + static_cast<size_t>(i);
+      PromptLogprob& prompt = result_.prompt_logprobs.emplace_back(told.sequence, told.position + i);
+      if (!is_valid(result)) continue;
+      prompt.logprob = read(result).logprob;
+      prompt.top_logprobs = tell(result, 1);
+    }
+  }
   const TokenId* draft = flight.drafts.data();
   for (const Flight::Sampled& sampled : flight.sampled) {
     const bool valid = is_valid(sampled.result);

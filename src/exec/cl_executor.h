@@ -53,8 +53,15 @@ class ClExecutor final : public Executor {
     };
     std::vector<Sampled> sampled;
     std::vector<TokenId> drafts;
-    std::vector<float> logits;  // what was wanted of the step, see told
-    std::vector<EntryLogits> told;
+    struct Told {
+      SequenceId sequence;
+      int32_t position;  // of the first prompt token
+      size_t result;     // index of its words in results
+      int32_t count;
+    };
+    std::vector<Told> told;
+    std::vector<float> logits;  // what was wanted of the step, see read_logits
+    std::vector<EntryLogits> entry_logits;
     std::vector<float> hidden;  // what was wanted of the step, see told_hidden
     std::vector<EntryHidden> told_hidden;
     Buffer<int32_t> words;        // the step on the device
@@ -76,7 +83,7 @@ class ClExecutor final : public Executor {
   void read_hidden(const BatchPlan& plan, Flight& flight);
   static void await_last_items(const Flight& flight);
   void reserve_words(Flight& flight, size_t words);
-  void read_sampled(const Flight& flight);
+  void read_results(const Flight& flight);
   [[nodiscard]] StepMemory memory(const Flight& flight) const;
 
   Device& device_;
@@ -101,7 +108,7 @@ class ClExecutor final : public Executor {
   StepResult result_;
   std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
   std::vector<TokenLogprob> further_;   // what result_.sampled points into
-  std::vector<TokenLogprob> told_;      // likewise
+  std::vector<TokenLogprob> told_;      // likewise, and result_.prompt_logprobs
   std::vector<float> output_norm_;      // [E]
   SteadyClock clock_;
   TimeNs last_finish_ = 0;

@@ -11,7 +11,8 @@
 namespace inflight {
 namespace {
 
-constexpr int32_t kLogitRowsMax = 64;         // at a time, unless they are kept
+// At a time, unless they are kept; of prompts more are wanted than there are sequences.
+constexpr int32_t kLogitRowsMin = 16, kLogitRowsMax = 64;
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
 constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
 // Of the steps, as allocated at first; penalties of long contexts take more, and so do masks of many sequences.
@@ -95,7 +96,8 @@ int32_t sampled_rows_max(const ClExecutorOptions& options) {
 ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   const int32_t longest = div_ceil(position_count(spec, options), kAttentionPartition);
   return {.rows = options.max_num_batched_tokens,
-          .logit_rows = options.keep_logits ? options.max_num_seqs : std::min(sampled_rows_max(options), kLogitRowsMax),
+          .logit_rows = options.keep_logits ? options.max_num_seqs
+                                            : std::clamp(sampled_rows_max(options), kLogitRowsMin, kLogitRowsMax),
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
           .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0,
           .copies = device.host_code ? 2 * device.compute_units : 0,  // of two launches

@@ -20,10 +20,9 @@ static_assert(kOwnTokensMax >= limits::kDraftTokensMax);
 
 int32_t bits(float value) { return std::bit_cast<int32_t>(value); }
 
-// Whether the device draws a token from row `i` of those whose logits the entry wants.
-bool draws(const BatchEntry& entry, int32_t i) {
-  return entry.samples && i + 1 + entry.draft_token_count >= logits_count(entry) && !entry.host_samples;
-}
+// Of row `i` of those whose logits are computed: whether it tells of a prompt token; else, whether the device draws.
+bool tells(const BatchEntry& entry, int32_t i) { return i < entry.prompt_logprobs_wanted; }
+bool draws(const BatchEntry& entry, int32_t i) { return !tells(entry, i) && !entry.host_samples; }
 
 }  // namespace
 
@@ -64,11 +63,12 @@ void StepUpload::add_told(const BatchPlan& plan) {
   size_t end = words_.size() - static_cast<size_t>(results_);
   told_.clear();
   for (const BatchEntry& entry : plan.entries) {
-    const int32_t count = logits_count(entry);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < logits_count(entry); ++i) {
       told_.push_back(end);
-      if (!draws(entry, i)) continue;
-      end += 2 * static_cast<size_t>(std::clamp(entry.sampling->logprobs, 0, vocabulary_size_));
+      const int32_t count = tells(entry, i)   ? entry.sampling->prompt_logprobs
+                            : draws(entry, i) ? entry.sampling->logprobs
+                                              : 0;
+      end += 2 * static_cast<size_t>(std::clamp(count, 0, vocabulary_size_));
     }
   }
   told_.push_back(end);
@@ -158,32 +158,37 @@ void StepUpload::add_attention(const BatchPlan& plan) {
 void StepUpload::add_samples(const BatchPlan& plan) {
   tables_.sampled_rows = append(static_cast<size_t>(tables_.sampled));
   tables_.samples = append(static_cast<size_t>(tables_.sampled) * kSampleWords);
-  int32_t row = 0, sample = 0;
+  int32_t begin = 0, row = 0, sample = 0;
   for (const BatchEntry& entry : plan.entries) {
+    begin = row;
     row += entry.scheduled_token_count;
     const int32_t count = logits_count(entry);
     INFLIGHT_CHECK(count <= entry.scheduled_token_count && (count == 0 || entry.sampling != nullptr));
     for (int32_t i = 0; i < count; ++i, ++sample) {
-      words_[static_cast<size_t>(tables_.sampled_rows + sample)] = row - count + i;
+      const bool told_prompt = tells(entry, i), drawn = draws(entry, i);
+      const int32_t position = told_prompt ? entry.first_told_position() + i : kNone;  // of what the row tells of
+      const int32_t from = told_prompt ? begin + position - 1 - entry.computed_token_count : row - count + i;
+      words_[static_cast<size_t>(tables_.sampled_rows + sample)] = from;
       // Rows without a token to draw are given greedy sampling, whose outcome nobody reads.
-      const bool drawn = draws(entry, i);
       const bool stays = drawn && entry.draft_token_count == 0;  // on the device, for the next step
       const SamplingParams& sampling = *entry.sampling;
       const auto s = static_cast<size_t>(sample);
       const auto told = static_cast<int32_t>(told_[s + 1] - told_[s]) / 2;
       const int32_t further = entry.draft_token_count - (count - 1 - i);
-      const int32_t changes = drawn ? add_changes(entry, row - count + i, further) : kNone;
-      const int32_t values[kSampleWords] = {stays ? entry.row : limits_.spare_row,
-                                            entry.context_token_count() - (count - 1 - i),
-                                            static_cast<int32_t>(sampling.seed),
-                                            static_cast<int32_t>(sampling.seed >> 32),
-                                            bits(drawn ? inverse_temperature(sampling.temperature) : 0.0F),
-                                            bits(sampling.min_p),
-                                            bits(sampling.top_p),
-                                            sampling.top_k,
-                                            changes,
-                                            told,
-                                            results_ + static_cast<int32_t>(told_[s])};
+      const int32_t changes = drawn ? add_changes(entry, from, further) : kNone;
+      const int32_t values[kSampleWords] = {
+          stays ? entry.row : limits_.spare_row,
+          entry.context_token_count() - (count - 1 - i),
+          static_cast<int32_t>(sampling.seed),
+          static_cast<int32_t>(sampling.seed >> 32),
+          bits(drawn ? inverse_temperature(sampling.temperature) : 0.0F),
+          bits(sampling.min_p),
+          bits(sampling.top_p),
+          sampling.top_k,
+          changes,
+          told,
+          results_ + static_cast<int32_t>(told_[s]),
+          told_prompt ? entry.history->known_tokens[static_cast<size_t>(position)] : kNone};
       tables_.changes = tables_.changes || changes != kNone || told > 0;
       std::copy(std::begin(values), std::end(values),
                 &words_[static_cast<size_t>(tables_.samples + sample * kSampleWords)]);

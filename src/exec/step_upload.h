@@ -14,9 +14,10 @@
 
 namespace inflight {
 
-// Rows of the entry whose logits are computed: its last ones.
+// Rows of the entry whose logits are computed: those that tell of prompt tokens, then those that a token is drawn from,
+// which are its last ones.
 [[nodiscard]] inline int32_t logits_count(const BatchEntry& entry) {
-  return std::max(entry.logits_wanted, entry.samples ? 1 + entry.draft_token_count : 0);
+  return entry.prompt_logprobs_wanted + (entry.samples ? 1 + entry.draft_token_count : 0);
 }
 
 struct StepUploadLimits {

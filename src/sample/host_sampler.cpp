@@ -56,7 +56,7 @@ void HostSampler::submit(const BatchPlan& plan) {
   if (!plan.read_before_next && plan.hidden_row_count == 0) return;
   for (const BatchEntry& entry : submitted.entries) {
     if (entry.hidden_wanted > 0) pools_.try_emplace(to_integer(entry.sequence));
-    if (entry.filtered || entry.hidden_wanted > 0 || entry.logits_wanted > 0) wanted.push_back(entry);
+    if (entry.filtered || entry.host_samples || entry.hidden_wanted > 0) wanted.push_back(entry);
   }
 }
 
@@ -107,14 +107,11 @@ const StepResult& HostSampler::wait() {
       sampled = std::ranges::find(sampled, result_.sampled.end(), entry.sequence, &SampledToken::sequence);
       INFLIGHT_CHECK(sampled != result_.sampled.end());
     }
-    if (entry.logits_wanted > 0) {
+    if (entry.host_samples) {
       INFLIGHT_CHECK(next_logits != read.logits.end());
       const EntryLogits& logits = *next_logits++;
-      INFLIGHT_CHECK(logits.sequence == entry.sequence && logits.row_count == entry.logits_wanted);
-      INFLIGHT_CHECK(logits.values.size() ==
-                     static_cast<size_t>(logits.row_count) * static_cast<size_t>(vocabulary_size_));
-      tell_prompt(entry, logits);
-      if (entry.host_samples) draw(entry, logits.values.last(static_cast<size_t>(vocabulary_size_)), *sampled);
+      INFLIGHT_CHECK(logits.sequence == entry.sequence && std::ssize(logits.values) == vocabulary_size_);
+      draw(entry, logits.values, *sampled);
     }
     if (entry.filtered) follow(entry, *sampled);
   }
@@ -178,20 +175,6 @@ void HostSampler::pool(const BatchEntry& entry, const EntryHidden& hidden) {
   for (size_t i = 0; i < width; ++i) mean[i] = static_cast<float>(pool.sum[i] / pool.row_count);
   result_.pooled.push_back({entry.sequence, mean});
   pools_.erase(found);
-}
-
-void HostSampler::tell_prompt(const BatchEntry& entry, const EntryLogits& logits) {
-  const auto width = static_cast<size_t>(vocabulary_size_);
-  for (int32_t p = entry.first_told_position(); p < entry.end_told_position(); ++p) {
-    const auto row = static_cast<size_t>(p - entry.first_told_position());
-    const LogSoftmax probabilities(logits.values.subspan(row * width, width));
-    PromptLogprob told{.sequence = entry.sequence, .position = p};
-    if (probabilities.valid()) {
-      told.logprob = probabilities.of(entry.history->known_tokens[static_cast<size_t>(p)]);
-      told.top_logprobs = keep(probabilities.top(entry.sampling->prompt_logprobs));
-    }
-    result_.prompt_logprobs.push_back(told);
-  }
 }
 
 std::span<const TokenLogprob> HostSampler::keep(std::vector<TokenLogprob> top) {

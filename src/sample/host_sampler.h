@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's part in sampling: an executor around another one. Into plans it puts which tokens may come; where an entry
-// wants logits, the result's tokens and logprobs are made here from what was read back. Which entries these are the
-// scheduler says (BatchEntry::filtered, host_samples, logits_wanted); it reads such a step before it plans the next.
+// The host's part in sampling: an executor around another one. Into plans it puts which tokens may come, and tokens
+// that the device cannot draw it draws from the logits that were read back. Which entries these are the scheduler says
+// (BatchEntry::filtered, host_samples); it reads such a step before it plans the next.
 // THREAD: the engine thread only.
 #pragma once
 
@@ -40,7 +40,6 @@ class HostSampler final : public Executor {
   void follow(const BatchEntry& entry, SampledToken& sampled);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
-  void tell_prompt(const BatchEntry& entry, const EntryLogits& logits);
   std::span<const TokenLogprob> keep(std::vector<TokenLogprob> top);
 
   Executor& device_;
@@ -61,7 +60,7 @@ class HostSampler final : public Executor {
   std::vector<TokenHistory> histories_;  // of its filtered entries
   std::vector<uint32_t> allowed_;        // of these
   std::unordered_set<uint64_t> failed_;  // sequences among them whose filter gave up
-  // Of each step in flight: the entries that are filtered or want logits or hidden states. What those of the latter
+  // Of each step in flight: the entries that are filtered, drawn here, or want hidden states. What those of the latter
   // lead to is not used; of the others it is valid until the step is read (core/batch_plan.h).
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;
   size_t first_ = 0, count_ = 0;

@@ -64,7 +64,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
   refused_.reserve(static_cast<size_t>(limits::kSkipAheadMax) + 1);
   for (Submitted& submitted : submitted_) {
     submitted.sampled.reserve(rows);
-    submitted.with_logits.reserve(rows);
+    submitted.told.reserve(rows);
   }
   if (config.host_cache_blocks > 0 && blocks.prefix_caching()) {
     host_tier_ = std::make_unique<HostTier>(blocks, config.host_cache_blocks, config.host_blocks);
@@ -453,12 +453,10 @@ void Scheduler::commit_pooled(const StepResult& result, const Submitted& submitt
 
 void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted& submitted) {
   for (const PromptLogprob& prompt : result.prompt_logprobs) {
-    const auto row = std::ranges::find(submitted.with_logits, prompt.sequence, &SampledRow::id);
-    INFLIGHT_CHECK(row != submitted.with_logits.end());
+    const auto row = std::ranges::find(submitted.told, prompt.sequence, &SampledRow::id);
+    INFLIGHT_CHECK(row != submitted.told.end());
     Sequence& sequence = *row->sequence;
     if (sequence.id != row->id) continue;  // it left while the step ran
-    ++sequence.prompt_logprob_count;
-    INFLIGHT_CHECK(prompt.position == sequence.prompt_logprob_count);
     const auto [top_first, top_count] = keep_top_logprobs(prompt.top_logprobs);
     output_.prompt_logprobs.push_back({sequence.slot, prompt.position, prompt.logprob, top_first, top_count});
   }

@@ -235,12 +235,12 @@ class Scheduler {
     uint64_t step = 0;
     StepWork work;
     std::vector<SampledRow> sampled;
-    std::vector<SampledRow> with_logits;  // entries with logits_wanted > 0
-    std::vector<SampledRow> pooled;       // entries that end a prompt whose hidden states are asked for
+    std::vector<SampledRow> told;    // entries with prompt_logprobs_wanted > 0
+    std::vector<SampledRow> pooled;  // entries that end a prompt whose hidden states are asked for
     void clear() {
       work = {};
       sampled.clear();
-      with_logits.clear();
+      told.clear();
       pooled.clear();
     }
   };
@@ -291,7 +291,8 @@ class Scheduler {
   void count_entry(const BatchEntry& entry, Sequence& sequence);
   void count_wanted(const BatchEntry& entry, Sequence& sequence);
   void count_entries_again();
-  void add_host_work(Sequence& sequence, BatchEntry& entry);
+  static void add_host_work(const Sequence& sequence, BatchEntry& entry);
+  static void want_prompt_logprobs(Sequence& sequence, BatchEntry& entry);
   static void add_history(Sequence& sequence, BatchEntry& entry);
   void want_hidden(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);
@@ -393,7 +394,6 @@ class Scheduler {
   std::optional<TimeNs> wake_time_;
   int32_t tokens_left_ = 0;
   int32_t prefill_tokens_left_ = 0;
-  int32_t prompt_logits_left_ = 0;  // rows of prompt logits that the step may still read back
   int32_t admissions_left_ = 0;
   bool mode_admits_ = false;  // the batching mode lets somebody in, whatever the policy says
   int32_t batch_places_ = 0;  // Static, Dynamic: members that the running batch may still take

@@ -231,8 +231,8 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   host_match_.clear();
   // One that was swapped out behind a sliding window comes back as it was: of what may be stored it needs nothing.
   if (!match_first_choice(sequence) && sequence.released_block_count == 0) {
-    // Tokens whose logits or hidden states are wanted are computed, whatever is stored.
-    const auto skippable = sequence.wants_prompt_logits()
+    // Tokens of which more than K and V is wanted are computed, whatever is stored.
+    const auto skippable = sequence.wants_prompt_logprobs()
                                ? std::min(whole, static_cast<size_t>(sequence.prompt_logprob_count) / width)
                            : sequence.request.pooling == Pooling::Mean ? 0
                                                                        : whole;
@@ -247,7 +247,6 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const int32_t computed =
       forked_from_ != nullptr ? known - 1 : std::max(static_cast<int32_t>(found * width), sequence.swapped_token_count);
   int32_t count = std::min({known - computed, limits_.chunk, std::max(tokens_left_, 1), prefill_tokens_left_});
-  if (sequence.wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
   if (count == 0) return AdmissionResult::NoInputBudget;
   if (computed + count < known && partial_prefills_full()) return AdmissionResult::NoInputBudget;
   const Decision decision = ask_policy(sequence, wanted, computed, count);

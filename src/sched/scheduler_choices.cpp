@@ -45,9 +45,9 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.may_stop = !request.end_tokens.empty() || !request.sampling.stop_token_ids.empty();
   const bool filtered = (request.has_token_filter && !request.filter_sleeps) || !request.sampling.bad_words.empty();
   sequence.filtered_from = filtered ? 0 : std::numeric_limits<int32_t>::max();
-  sequence.may_need_host = filtered || request.has_token_filter || request.sampling.needs_logits() ||
-                           sequence.request.sampling.prompt_logprobs >= 0;
-  sequence.plain = !sequence.pools && !sequence.may_need_host && !request.sampling.changes_logits(0);
+  sequence.may_need_host = filtered || request.has_token_filter || request.sampling.needs_logits();
+  sequence.plain = !sequence.pools && !sequence.may_need_host && !request.sampling.changes_logits(0) &&
+                   sequence.request.sampling.prompt_logprobs < 0;
   if (blocks_.prefix_caching()) {
     const auto width = static_cast<size_t>(blocks_.block_token_count());
     const auto most = static_cast<size_t>(shareable_block_count_);

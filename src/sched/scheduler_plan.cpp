@@ -46,7 +46,6 @@ void Scheduler::begin_step(TimeNs now) {
   plan_.clear();
   planned_ = &submitted_[(submitted_first_ + submitted_count_) % submitted_.size()];
   planned_->clear();
-  prompt_logits_left_ = limits::kPromptLogitsMax;
   scheduled_.clear();
   refusals_.clear();
   preemptions_.clear();
@@ -158,8 +157,6 @@ void Scheduler::schedule_prefills(TimeNs now) {
     if (sequence->state != SequenceState::Running) continue;  // preempted by a decode of this step
     int32_t count = std::min({sequence->remaining_token_count(), limits_.chunk, tokens_left_, prefill_tokens_left_});
     if (count == 0) return;
-    if (sequence->wants_prompt_logits()) count = std::min(count, prompt_logits_left_);
-    if (count == 0) continue;
     if (reserve(*sequence, count, NeedReason::Prefill, now)) schedule(*sequence, count);
   }
 }
@@ -190,10 +187,12 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
   count_entry(entry, sequence);
   if (!sequence.plain) {
     if (sequence.may_need_host) add_host_work(sequence, entry);
+    if (sequence.wants_prompt_logprobs()) want_prompt_logprobs(sequence, entry);
     if (sequence.pools) want_hidden(sequence, entry);
     const int32_t output = sequence.known_token_count() - sequence.prompt_token_count;
     const bool changes = samples && entry.sampling->changes_logits(output);
-    if (entry.logits_wanted > 0 || entry.filtered || changes) add_history(sequence, entry);
+    const bool by_host = entry.filtered || entry.host_samples;
+    if (by_host || changes || entry.prompt_logprobs_wanted > 0) add_history(sequence, entry);
     count_wanted(entry, sequence);
   }
   scheduled_.push_back(&sequence);
@@ -220,17 +219,16 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
 // Adds what the host reads of an entry besides its token.
 void Scheduler::count_wanted(const BatchEntry& entry, Sequence& sequence) {
   const SampledRow row{&sequence, entry.sequence};
-  if (entry.logits_wanted > 0) planned_->with_logits.push_back(row);
+  if (entry.prompt_logprobs_wanted > 0) planned_->told.push_back(row);
   if (sequence.pools && entry.context_token_count() == sequence.prompt_token_count) planned_->pooled.push_back(row);
-  plan_.logits_row_count += entry.logits_wanted;
   plan_.hidden_row_count += entry.hidden_wanted;
-  plan_.read_before_next |= entry.logits_wanted > 0 || entry.filtered;
+  plan_.read_before_next |= entry.filtered || entry.host_samples;
 }
 
 // After one was taken out.
 void Scheduler::count_entries_again() {
   planned_->clear();
-  plan_.logits_row_count = plan_.hidden_row_count = 0;
+  plan_.hidden_row_count = 0;
   plan_.read_before_next = false;
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     count_entry(plan_.entries[i], *scheduled_[i]);
@@ -247,21 +245,20 @@ void Scheduler::want_hidden(const Sequence& sequence, BatchEntry& entry) {
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 
-// Whether the host says which token may come, or draws it; and which of the entry's logits it reads: of prompt tokens
-// whose successors' logprobs are asked for, and of the last token when it draws.
-void Scheduler::add_host_work(Sequence& sequence, BatchEntry& entry) {
+// Whether the host says which token may come, or draws it.
+void Scheduler::add_host_work(const Sequence& sequence, BatchEntry& entry) {
   entry.filtered = entry.samples && sequence.is_filtered();
   entry.host_samples = entry.samples && entry.sampling->needs_logits();
-  entry.logits_wanted = entry.host_samples ? 1 : 0;
-  if (!sequence.wants_prompt_logits()) return;
-  const int32_t first = std::max(entry.computed_token_count, sequence.prompt_logprob_count);
-  // One that was preempted computes again what was told before: nothing is wanted of that.
-  if (first >= sequence.prompt_token_count - 1 || first >= entry.context_token_count()) return;
-  entry.logits_wanted = entry.context_token_count() - first;
-  prompt_logits_left_ -= entry.logits_wanted;
 }
 
-// What the entry's logits are changed by.
+// One that was preempted computes again what was told before: nothing is wanted of that.
+void Scheduler::want_prompt_logprobs(Sequence& sequence, BatchEntry& entry) {
+  const int32_t end = std::min(entry.context_token_count(), sequence.prompt_token_count - 1);
+  entry.prompt_logprobs_wanted = std::max(end - std::max(entry.computed_token_count, sequence.prompt_logprob_count), 0);
+  sequence.prompt_logprob_count += entry.prompt_logprobs_wanted;
+}
+
+// What is to be known of the tokens so far.
 void Scheduler::add_history(Sequence& sequence, BatchEntry& entry) {
   const SamplingParams& sampling = sequence.request.sampling;
   if (entry.samples && sampling.penalises()) {
@@ -284,7 +281,7 @@ void Scheduler::unschedule(Sequence& sequence) {
   tokens_left_ += entry->scheduled_token_count;
   if (entry->phase == Phase::Prefill) prefill_tokens_left_ += entry->scheduled_token_count;
   if (entry->samples) --sequence.unread_token_count;
-  if (entry->tells_prompt()) prompt_logits_left_ += entry->logits_wanted;
+  sequence.prompt_logprob_count -= entry->prompt_logprobs_wanted;
   sequence.computed_token_count = entry->computed_token_count;
   plan_.entries.erase(entry);
   scheduled_.erase(place);

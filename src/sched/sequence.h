@@ -70,7 +70,7 @@ struct alignas(64) Sequence {
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
   int32_t draft_limit = 0;          // guesses next time at most
-  bool may_need_host = false;       // to say which tokens may come, to draw them, or to read logits
+  bool may_need_host = false;       // to say which tokens may come, or to draw them
   std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold
@@ -88,7 +88,7 @@ struct alignas(64) Sequence {
 
   uint64_t admission_step = 0;       // the plan that last admitted it
   uint64_t fork_step = 0;            // the plan in which another choice was last about to share its blocks
-  int32_t prompt_logprob_count = 0;  // prompt logprobs delivered: of the tokens at positions 1..count
+  int32_t prompt_logprob_count = 0;  // prompt logprobs planned: of the tokens at positions 1..count
 
   // For metrics and policies.
   int32_t prefix_hit_token_count = 0;   // of the prompt, at the first admission
@@ -127,8 +127,7 @@ struct alignas(64) Sequence {
   [[nodiscard]] int32_t remaining_token_count() const { return known_token_count() - computed_token_count; }
   // Of the output token that comes next the host says which it may be.
   [[nodiscard]] bool is_filtered() const { return known_token_count() - prompt_token_count >= filtered_from; }
-  // The logits of prompt tokens from position prompt_logprob_count on are still to be read.
-  [[nodiscard]] bool wants_prompt_logits() const {
+  [[nodiscard]] bool wants_prompt_logprobs() const {
     return request.sampling.prompt_logprobs >= 0 && prompt_logprob_count < prompt_token_count - 1;
   }
   // The tokens in flight will bring it to its length limit: nothing more to compute.

@@ -116,8 +116,8 @@ class Replay {
     for (const BatchEntry& entry : plan.entries) {
       entries.push_back({entry.sequence, entry.computed_token_count, entry.scheduled_token_count});
       if (entry.samples) submitted.sampled.push_back({entry.sequence, entry.draft_token_count > 0});
-      for (int32_t p = entry.first_told_position(); entry.logits_wanted > 0 && p < entry.end_told_position(); ++p) {
-        submitted.prompt_logprobs.push_back({.sequence = entry.sequence, .position = p});
+      for (int32_t i = 0; i < entry.prompt_logprobs_wanted; ++i) {
+        submitted.prompt_logprobs.push_back({.sequence = entry.sequence, .position = entry.first_told_position() + i});
       }
     }
     ++result_.plans;

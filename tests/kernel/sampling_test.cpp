@@ -118,7 +118,7 @@ std::vector<int32_t> words_of(const Changes& changes, int32_t own_token, int32_t
   return words;
 }
 
-// Every second row's logits are changed.
+// Every second row's logits are changed, every fourth one's token is given.
 void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = LaunchMode::Stages) {
   const int32_t vocabulary = kind.vocabulary, chunks = div_ceil(vocabulary, kStatisticsChunk);
   const std::vector<SamplingParams> samplings = every_edge(vocabulary);
@@ -147,7 +147,8 @@ void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = La
                 {0, static_cast<int32_t>(row), static_cast<int32_t>(s.seed), static_cast<int32_t>(s.seed >> 32),
                  std::bit_cast<int32_t>(inverse_temperature(s.temperature)), std::bit_cast<int32_t>(s.min_p),
                  std::bit_cast<int32_t>(s.top_p), s.top_k, offset, told,
-                 bench.add_words(std::vector<int32_t>(2 * static_cast<size_t>(told)))});
+                 bench.add_words(std::vector<int32_t>(2 * static_cast<size_t>(told))),
+                 row % 4 == 2 ? rng.between(0, vocabulary - 1) : kNone});
   }
   Stage statistics{.operation = Operation::Statistics, .items = rows * chunks};
   statistics.statistics = {.logits = bench.add_floats(logits),
@@ -175,9 +176,10 @@ void expect_host_tokens(Device& device, const Logits& kind, LaunchMode mode = La
     counts.advance(c.known);
     const TokenHistory history{.known_tokens = c.known, .end_tokens = c.ends, .counts = &counts, .allowed = c.allowed};
     process_logits({.sampling = c.sampling, .history = history, .prompt_token_count = c.prompt}, changed);
-    const Draw expected = draw_token(changed, samplings[row], static_cast<int32_t>(row));
+    Draw expected = draw_token(changed, samplings[row], static_cast<int32_t>(row));
     const size_t at = static_cast<size_t>(results) + row * kResultWords;
     const size_t sample_at = static_cast<size_t>(sample.sample.list) + row * kSampleWords;
+    if (const int32_t given = bench.words()[sample_at + 11]; given != kNone) expected.token = given;
     const auto top = LogSoftmax(std::span(logits).subspan(row * width, width)).top(bench.words()[sample_at + 9]);
     for (size_t i = 0; i < top.size(); ++i) {
       const size_t told = static_cast<size_t>(bench.words()[sample_at + 10]) + 2 * i;

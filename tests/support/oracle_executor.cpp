@@ -103,29 +103,35 @@ void OracleExecutor::check(const BatchEntry& entry) {
 }
 
 void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) {
-  INFLIGHT_CHECK(entry.logits_wanted >= 1 && entry.logits_wanted <= entry.scheduled_token_count);
+  const int32_t first = entry.first_told_position(), end = first + entry.prompt_logprobs_wanted;
+  INFLIGHT_CHECK(first > entry.computed_token_count && end <= entry.prompt_token_count);
+  INFLIGHT_CHECK(end <= entry.context_token_count() + 1);
+  for (int32_t p = first; p < end; ++p) {
+    result.prompt_logprobs.push_back(
+        {.sequence = entry.sequence, .position = p, .logprob = -static_cast<float>(p), .top_logprobs = top_});
+  }
+}
+
+// What the host knew of the sequence's tokens.
+void OracleExecutor::check_history(const BatchEntry& entry) {
   const SequenceTruth& truth = truth_(entry.sequence);
   const std::span<const TokenId> known_tokens = entry.history->known_tokens;
   const size_t known = known_tokens.size();
   INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
   INFLIGHT_CHECK(std::ranges::equal(known_tokens, std::span(truth.tokens).first(known)));
-  for (int32_t p = entry.first_told_position(); p < entry.end_told_position(); ++p) {
-    result.prompt_logprobs.push_back(
-        {.sequence = entry.sequence, .position = p, .logprob = -static_cast<float>(p), .top_logprobs = top_});
-  }
+  if (!entry.filtered && !entry.host_samples) return;
+  INFLIGHT_CHECK(std::ssize(known_tokens) == entry.context_token_count());
 }
 
 void OracleExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(!plan.empty());
   INFLIGHT_CHECK(results_.size() < static_cast<size_t>(kStepsInFlightMax));
   std::set<int32_t> rows;
-  int32_t tokens = 0, logits = 0;
+  int32_t tokens = 0;
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(rows.insert(entry.row).second && entry.row >= 0 && entry.row < options_.row_count);
     tokens += entry.scheduled_token_count;
-    logits += entry.logits_wanted;
   }
-  INFLIGHT_CHECK(logits == plan.logits_row_count && logits <= options_.row_count + limits::kPromptLogitsMax);
   INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
   last_plan_ = plan;
   move_blocks(plan);
@@ -137,10 +143,9 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   further.reserve(static_cast<size_t>(tokens));  // spans point into it
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(!(entry.filtered || entry.host_samples) || (entry.samples && plan.read_before_next));
-    if (entry.filtered || entry.host_samples) {
-      INFLIGHT_CHECK(std::ssize(entry.history->known_tokens) == entry.context_token_count());
-    }
-    if (entry.logits_wanted > 0) tell_logprobs(entry, result);
+    INFLIGHT_CHECK(entry.history != nullptr || !(entry.filtered || entry.host_samples));
+    if (entry.history != nullptr) check_history(entry);
+    if (entry.prompt_logprobs_wanted > 0) tell_logprobs(entry, result);
     if (!entry.samples) continue;
     SequenceTruth& truth = truth_(entry.sequence);
     const auto token_at = [&](size_t position) {

@@ -64,6 +64,7 @@ class OracleExecutor final : public Executor {
   void move_blocks(const BatchPlan& plan);
   void write(const BatchEntry& entry);
   void check(const BatchEntry& entry);
+  void check_history(const BatchEntry& entry);
   void tell_logprobs(const BatchEntry& entry, StepResult& result);
 
   Options options_;

@@ -42,15 +42,19 @@ void TokenExecutor::submit(const BatchPlan& plan) {
             .logits = {},
             .further = {}};
   for (const BatchEntry& entry : plan.entries) {
-    if (entry.logits_wanted > 0) {
-      std::vector<float>& rows = done.logits.emplace_back();
-      const int32_t first = entry.context_token_count() - entry.logits_wanted;
-      for (int32_t i = first; i < entry.context_token_count(); ++i) {
-        const auto row = oracle_logits(prefix(entry, i + 1), kVocabulary);
-        rows.insert(rows.end(), row.begin(), row.end());
-      }
-      done.result.logits.push_back(
-          {.sequence = entry.sequence, .first_position = first, .row_count = entry.logits_wanted, .values = rows});
+    for (int32_t i = 0; i < entry.prompt_logprobs_wanted; ++i) {
+      const int32_t position = entry.first_told_position() + i;
+      const LogSoftmax probabilities(done.logits.emplace_back(oracle_logits(prefix(entry, position), kVocabulary)));
+      done.result.prompt_logprobs.push_back(
+          {.sequence = entry.sequence,
+           .position = position,
+           .logprob = probabilities.of(entry.history->known_tokens[static_cast<size_t>(position)]),
+           .top_logprobs = done.further.emplace_back(probabilities.top(entry.sampling->prompt_logprobs))});
+    }
+    if (entry.host_samples) {
+      const std::vector<float>& row =
+          done.logits.emplace_back(oracle_logits(prefix(entry, entry.context_token_count()), kVocabulary));
+      done.result.logits.push_back({.sequence = entry.sequence, .values = row});
     }
     if (!entry.samples) continue;
     const auto token_at = [&](int32_t position) {

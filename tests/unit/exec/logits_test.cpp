@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: logits that a plan wants are read back: of the right positions, the bits that sampling saw, however many rounds
-// they take. Method: one prefill that wants all its positions, against one prefill a prefix of the same prompt.
+// Goal: logprobs of prompt tokens are those of the right positions, with the bits that sampling saw, however many
+// rounds they take, and so are logits that are read back. Method: one prefill that tells of all its positions, against
+// one prefill a prefix of the same prompt.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
+#include "sample/logits_processor.h"
+#include "sample/sampler.h"
 #include "support/executor_runner.h"
 
 namespace inflight {
@@ -40,9 +44,9 @@ class WantedLogits : public testing::Test {
   std::vector<TokenId> prompt_;
 };
 
-TEST_F(WantedLogits, AreThoseOfEachPosition) {
+// Prompts in one piece or two, more rows than there are logits at a time.
+TEST_F(WantedLogits, TellOfEachPosition) {
   std::vector<std::vector<float>> expected;
-  TokenId drawn = 0;
   {
     ClExecutor executor(device_, model_.spec, model_.weights, options(true));
     for (int32_t length = 1; length <= kPrompt; ++length) {
@@ -50,26 +54,53 @@ TEST_F(WantedLogits, AreThoseOfEachPosition) {
       BatchPlan plan;
       test::add_entry(plan, sequence, length);
       executor.submit(plan);
-      drawn = executor.wait().sampled.at(0).token;
+      (void)executor.wait();
       expected.push_back(executor.logits().at(0));
     }
   }
   ClExecutor executor(device_, model_.spec, model_.weights, options(false));
-  test::RunnerSequence sequence = sequence_of(kPrompt);
-  BatchPlan plan;
-  test::add_entry(plan, sequence, kPrompt);
-  plan.entries[0].logits_wanted = kPrompt;
-  executor.submit(plan);
-  const StepResult& result = executor.wait();
-  ASSERT_EQ(result.logits.size(), 1U);
-  EXPECT_EQ(result.logits[0].first_position, 0);
-  ASSERT_EQ(result.logits[0].row_count, kPrompt);
-  const auto vocabulary = static_cast<size_t>(model_.spec.vocabulary_size);
-  for (size_t row = 0; row < kPrompt; ++row) {
-    const auto values = result.logits[0].values.subspan(row * vocabulary, vocabulary);
-    EXPECT_EQ(std::vector<float>(values.begin(), values.end()), expected[row]) << row;
+  for (const int32_t first_chunk : {kPrompt, 17}) {
+    for (const bool host : {false, true}) {
+      test::RunnerSequence sequence = sequence_of(kPrompt);
+      sequence.sampling.prompt_logprobs = 3;
+      const TokenHistory history{.known_tokens = sequence.tokens, .end_tokens = {}};
+      int32_t position = 0;
+      for (const int32_t chunk : {first_chunk, kPrompt - first_chunk}) {
+        if (chunk == 0) continue;
+        BatchPlan plan;
+        test::add_entry(plan, sequence, chunk);
+        BatchEntry& entry = plan.entries[0];
+        entry.sampling = &sequence.sampling;
+        entry.history = &history;
+        entry.prompt_token_count = kPrompt;
+        entry.prompt_logprobs_wanted = std::min(entry.context_token_count(), kPrompt - 1) - sequence.computed;
+        entry.host_samples = host && entry.samples;
+        executor.submit(plan);
+        const StepResult& result = executor.wait();
+        ASSERT_EQ(std::ssize(result.prompt_logprobs), entry.prompt_logprobs_wanted);
+        for (const PromptLogprob& told : result.prompt_logprobs) {
+          ASSERT_EQ(told.position, ++position);
+          const LogSoftmax probabilities(expected[static_cast<size_t>(position) - 1]);
+          EXPECT_EQ(told.logprob, probabilities.of(prompt_[static_cast<size_t>(position)])) << position;
+          const std::vector<TokenLogprob> top = probabilities.top(3);
+          ASSERT_EQ(told.top_logprobs.size(), 3U);
+          for (size_t i = 0; i < 3; ++i) {
+            EXPECT_EQ(told.top_logprobs[i].token, top[i].token);
+            EXPECT_EQ(told.top_logprobs[i].logprob, top[i].logprob);
+          }
+        }
+        ASSERT_EQ(result.logits.size(), entry.host_samples ? 1U : 0U);
+        const std::vector<float>& last = expected.back();
+        if (entry.host_samples) {
+          EXPECT_TRUE(std::ranges::equal(result.logits[0].values, last));
+        } else if (entry.samples) {
+          EXPECT_EQ(result.sampled.at(0).token, draw_token(last, sequence.sampling, kPrompt).token);
+        }
+        sequence.computed += chunk;
+      }
+      EXPECT_EQ(position, kPrompt - 1);
+    }
   }
-  EXPECT_EQ(result.sampled.at(0).token, drawn);
 }
 
 TEST_F(WantedLogits, LeaveTheOthersOfTheStepAlone) {
@@ -85,14 +116,17 @@ TEST_F(WantedLogits, LeaveTheOthersOfTheStepAlone) {
     test::add_entry(plan, first, 9);
     test::add_entry(plan, second, 14);
     test::add_entry(plan, third, 5);
+    const TokenHistory history{.known_tokens = second.tokens, .end_tokens = {}};
     if (wanted) {
-      plan.entries[0].logits_wanted = 1;
       plan.entries[0].host_samples = true;
-      plan.entries[1].logits_wanted = 6;
+      plan.entries[1].prompt_logprobs_wanted = 6;
+      plan.entries[1].history = &history;
+      plan.entries[1].prompt_token_count = 14;
     }
     executor.submit(plan);
     const StepResult& result = executor.wait();
-    EXPECT_EQ(result.logits.size(), wanted ? 2U : 0U);
+    EXPECT_EQ(result.logits.size(), wanted ? 1U : 0U);
+    EXPECT_EQ(result.prompt_logprobs.size(), wanted ? 6U : 0U);
     return std::vector<SampledToken>(result.sampled);
   };
   const auto plain = run(false), wanted = run(true);

@@ -255,8 +255,9 @@ TEST(Gates, PoliciesSeeWhoIsLeftAfterEachPreemption) {
   world.run();
 }
 
-// checklist 42: prompt and decode share a step, also when the host reads logits of both.
-TEST(Gates, LogitsThatAreReadDoNotKeepDecodesFromPrompts) {
+// checklist 42: prompt and decode share a step, also when the host draws for the one and prompt logprobs are wanted of
+// the other.
+TEST(Gates, PromptLogprobsDoNotKeepDecodesFromPrompts) {
   SchedulerWorld world(gated_world(4, 24, 200));
   world.add({.prompt = random_prompt(5, 1), .max_tokens = 40, .host_draws = true, .prompt_logprobs = true});
   world.step();
@@ -264,10 +265,8 @@ TEST(Gates, LogitsThatAreReadDoNotKeepDecodesFromPrompts) {
   int both = 0;
   while (world.step()) {
     const auto& entries = world.last_plan().entries;
-    const auto with_logits = [&](Phase phase) {
-      return std::ranges::any_of(entries, [&](const BatchEntry& e) { return e.phase == phase && e.logits_wanted > 0; });
-    };
-    both += with_logits(Phase::Decode) && with_logits(Phase::Prefill);
+    both += std::ranges::any_of(entries, &BatchEntry::host_samples) &&
+            std::ranges::any_of(entries, &BatchEntry::prompt_logprobs_wanted);
   }
   EXPECT_GE(both, 4);  // 100 tokens at most 23 beside the decode
   EXPECT_EQ(world.record(2).told_prompt_tokens, 99);

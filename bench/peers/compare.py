@@ -3,7 +3,7 @@
 """inflight beside llama.cpp and OpenVINO GenAI: all sides take turns, so that a busy machine slows all.
 
   compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--openvino PYTHON --openvino-model GGUF=FOLDER...]
-             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal,load] [--azure FILE] [--threads 2]
+             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal,load,structured] [--azure FILE] [--threads 2]
              [--json FILE] [--svg FILE] [--markdown FILE]
 
 FOLDER holds llama-bench, llama-batched-bench, llama-completion and llama-server (build_llama.sh makes them). PYTHON is the
@@ -13,9 +13,10 @@ Tests: decode = one stream, 64 tokens; prompt = 512 tokens; a number up to 256 =
 prompts of 128 tokens; a larger number = one stream, 32 tokens behind a context of so many; cold = starts a second of a
 program that loads the model, with room for 2,048 tokens, and gives one token, its caches warm ("kept weights": inflight
 with --cache-weights); bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200 output tokens; load =
-these one a second on average (Poisson), for the latencies at equal load; azure = the first 32 requests of the trace --azure
-with at most 1024 prompt and 256 output tokens, at once.
-Those three are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
+these one a second on average (Poisson), for the latencies at equal load; structured = 32 requests at once, 128 prompt and 64
+output tokens, that follow a JSON schema, at temperature 0.8 with llama.cpp's default filters (top-k 40, top-p 0.95, min-p
+0.05); azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
+Those four are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
 azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their
 tokens a second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp
 runs with flash attention off and on, the better counts; llama-server and cold starts as it chooses itself. A figure is
@@ -40,8 +41,12 @@ import urllib.request
 BATCHED_MOST = 256
 # prompt tokens, output tokens, sequences, what is counted
 SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 3, 1, "prompt")}
-SERVED = {"bimodal", "azure", "load"}
+SERVED = {"bimodal", "azure", "load", "structured"}
+ALONE = {"bimodal", "azure"}  # of these, also in process
 SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
+TEXT, FILTERS = {"type": "string"}, {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+PERSON = {"name": TEXT, "age": {"type": "integer"}, "email": TEXT, "tags": {"type": "array", "items": TEXT}}
+PERSONS = {"type": "array", "minItems": 50, "items": {"type": "object", "properties": PERSON, "required": list(PERSON)}}
 COLD_CONTEXT = 2048  # tokens; by itself llama.cpp makes KV for all that the model can, 15 GB with Llama 3.2's shape
 
 
@@ -63,6 +68,8 @@ def requests_of(options, test):
     """(prompt tokens, output tokens) of each request."""
     if test in ("bimodal", "load"):
         return [(128, 200 if i % 5 == 4 or i == 0 else 16) for i in range(64)]
+    if test == "structured":
+        return [(128, 64)] * 32
     with open(options.azure, newline="", encoding="utf-8") as file:
         rows = [(int(row["ContextTokens"]), int(row["GeneratedTokens"])) for row in csv.DictReader(file)]
     return [(prompt, output) for prompt, output in rows if prompt <= 1024 and 2 <= output <= 256][:32]
@@ -87,9 +94,10 @@ def trace_of(options, test):
         yield "--trace", trace.name, "--trace-speed", int(test == "load")
 
 
-def served(options, test, port, *server):
-    """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it."""
+def served(options, test, schema, port, *server):
+    """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it.   schema: how it is told one."""
     url = f"http://127.0.0.1:{port}"
+    body = ["--extra-body", json.dumps({**FILTERS, **schema})] if test == "structured" else []
     with trace_of(options, test) as trace:
         process = subprocess.Popen([str(word) for word in server], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -100,7 +108,7 @@ def served(options, test, port, *server):
                 except OSError:
                     time.sleep(0.1)
             found = json.loads(output_of(options.inflight, "bench", "serve", "--base-url", url, *trace, "--vocab-size",
-                                         VOCABULARY, "--json"))
+                                         VOCABULARY, "--json", *body))
         finally:
             process.terminate()
             process.wait()
@@ -130,8 +138,8 @@ def llama(options, model, test):
         return {"": found, " kept weights": found}
     if test in SERVED:
         port = free_port()
-        return served(options, test, port, options.llama / "llama-server", "-m", model, "-t", options.threads, "-np", SLOTS,
-                      "-c", SLOTS * context_of(options, test), "--port", port)
+        return served(options, test, {"json_schema": PERSONS}, port, options.llama / "llama-server", "-m", model, "-t",
+                      options.threads, "-np", SLOTS, "-c", SLOTS * context_of(options, test), "--port", port)
     prompt, output, batch, kind = shape_of(test)
     if batch > 1:
         found = []
@@ -149,9 +157,9 @@ def llama(options, model, test):
 
 def openvino(options, model, test):
     script, folder = pathlib.Path(__file__).with_name("openvino_run.py"), options.openvino_model[model.stem]
-    if test in ("cold", "load"):
+    if test == "cold" or test in SERVED - ALONE:
         return {}
-    if test in SERVED:
+    if test in ALONE:
         text = output_of(options.openvino, script, folder, json.dumps(requests_of(options, test)), options.threads, SLOTS)
         found = json.loads(text.splitlines()[-1])["tokens_per_second"]
         return {"": found, " in process": found}
@@ -167,8 +175,9 @@ def inflight(options, model, test):
             return {"": cold(*start), " kept weights": cold(*start, "--cache-weights", INFLIGHT_CACHE_DIR=folder)}
     if test in SERVED:
         port, limits = free_port(), ("-m", model, "--max-num-seqs", SLOTS, "--max-model-len", context_of(options, test))
-        found = served(options, test, port, options.inflight, "serve", "--port", port, *limits)
-        if test != "load":
+        found = served(options, test, {"structured_outputs": {"json": PERSONS}}, port, options.inflight, "serve", "--port", port,
+                       *limits)
+        if test in ALONE:
             with trace_of(options, test) as trace:
                 alone = json.loads(output_of(options.inflight, "bench", "workload", *trace, *limits, "--json"))
             found[" in process"] = alone["output_tokens_per_second"]

@@ -21,7 +21,7 @@ enum class Phase : uint8_t { Prefill, Decode };
 struct TokenHistory {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
-  const TokenCounts* counts = nullptr;  // of the known tokens; set when SamplingParams::penalises()
+  const TokenCounts* counts = nullptr;  // of the known tokens; set when the entry samples and penalises()
   // ceil(V / 32) words: no token may come but t where bit t % 32 of word t / 32 is set, min_tokens included. Empty: any
   // may. Of filtered entries; filled by sample/HostSampler.
   std::span<const uint32_t> allowed = {};

@@ -36,6 +36,11 @@ struct Request {
   Pooling pooling = Pooling::None;      // not None: nothing is generated
   bool has_token_filter = false;        // a TokenFilter says which tokens may come
   bool filter_sleeps = false;           // not from the first one on, but when it wakes
+
+  // Of every output token the host says which it may be.
+  [[nodiscard]] bool is_filtered_throughout() const {
+    return (has_token_filter && !filter_sleeps) || !sampling.bad_words.empty();
+  }
 };
 
 // Tokens of a prompt at most.   generates: a place is left for the first token of the answer.

@@ -15,8 +15,6 @@
 namespace inflight {
 namespace {
 
-constexpr size_t kWordsAtFirst = size_t{1} << 18;
-
 KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   return {.layer_count = spec.layer_count,
           .head_count = spec.head_count,
@@ -78,18 +76,19 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
         "{} ends long loops without an error: of a vocabulary above {} tokens, top_k and top_p may draw wrong ones",
         device.info().name, most);
   }
-  const int32_t logit_rows = options.max_num_batched_tokens;  // each is one of a scheduled token
-  const StepUploadLimits upload_limits{.counters = forward_.counter_count_max(logit_rows),
-                                       .samples = logit_rows,
+  const StepUploadLimits upload_limits{.layer_counters = forward_.layer_stage_count(),
+                                       .round_counters = forward_.round_stage_count(),
+                                       .round_rows = forward_.round_size(),
+                                       .samples = options.max_num_batched_tokens,
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
                                        .worker_count = program_.worker_count(),
                                        .item_queries = program_.item_queries(),
                                        .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
                                        .copy_stride = arena_.copy_stride};
-  for (int32_t i = 0; i < kFlights; ++i) {
+  for (int32_t i = 0; i < kStepsOnDevice; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
-    reserve_words(flights_.back(), kWordsAtFirst);
+    reserve_words(flights_.back(), step_upload_words(spec, options));
   }
 }
 
@@ -141,7 +140,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   angles_.require(positions);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(flight.upload.told_at(logit_rows), size_t{kResultWords}));
-  if (std::ranges::any_of(plan.entries, &BatchEntry::host_samples)) {
+  if (plan.read_before_next && std::ranges::any_of(plan.entries, &BatchEntry::host_samples)) {
     run_and_read_logits(plan, tables, flight);
     return read_hidden(plan, flight);
   }
@@ -228,7 +227,7 @@ void ClExecutor::read_logits(const BatchPlan& plan, Flight& flight, size_t begin
 
 void ClExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(flight_count_ < kStepsInFlightMax);
-  Flight& flight = flights_[static_cast<size_t>((first_flight_ + flight_count_) % kFlights)];
+  Flight& flight = flights_[static_cast<size_t>((first_flight_ + flight_count_) % kStepsOnDevice)];
   ++flight_count_;
   const Flight* const launched = std::exchange(launched_, nullptr);
   flight.step = plan.step;
@@ -256,7 +255,7 @@ const StepResult& ClExecutor::wait() {
   if (flight.done.valid()) flight.done.wait();
   if (!flight.results_in_place.empty()) await_last_items(flight);
   std::ranges::copy(flight.results_in_place, flight.results.begin());
-  first_flight_ = (first_flight_ + 1) % kFlights;
+  first_flight_ = (first_flight_ + 1) % kStepsOnDevice;
   --flight_count_;
   const TimeNs finish = clock_.now();
   result_.step = flight.step;
@@ -286,22 +285,30 @@ void ClExecutor::read_results(const Flight& flight) {
   told_.clear();
   told_.reserve(flight.results.size() / 2);  // likewise
   const auto is_valid = [&](size_t result) { return flight.results[result * kResultWords + 1] != 0; };
-  // logit: its bits.
-  const auto logprob = [&](size_t result, TokenId token, int32_t logit) -> TokenLogprob {
+  const auto number = [](int32_t bits) { return double{std::bit_cast<float>(bits)}; };
+  // Of the row of a result; token, and its logit's bits.
+  struct LogitsRow {
+    double largest, log_sum;
+  };
+  const auto row_of = [&](size_t result) -> LogitsRow {
     const int32_t* const words = &flight.results[result * kResultWords];
-    const auto number = [](int32_t bits) { return double{std::bit_cast<float>(bits)}; };
-    return {token, static_cast<float>(number(logit) - number(words[3]) - std::log(number(words[4])))};
+    return {number(words[3]), std::log(number(words[4]))};
+  };
+  const auto logprob = [&](const LogitsRow& row, TokenId token, int32_t logit) -> TokenLogprob {
+    return {token, static_cast<float>(number(logit) - row.largest - row.log_sum)};
   };
   const auto read = [&](size_t result) {
     const int32_t* const words = &flight.results[result * kResultWords];
-    return logprob(result, words[0], words[2]);
+    return logprob(row_of(result), words[0], words[2]);
   };
   // Of `count` results.
   const auto tell = [&](size_t result, size_t count) {
     const size_t begin = told_.size();
     for (const size_t end = result + count; result < end; ++result) {
+      if (flight.upload.told_at(result) == flight.upload.told_at(result + 1)) continue;
+      const LogitsRow row = row_of(result);
       for (size_t i = flight.upload.told_at(result); i < flight.upload.told_at(result + 1); i += 2) {
-        told_.push_back(logprob(result, flight.results[i], flight.results[i + 1]));
+        told_.push_back(logprob(row, flight.results[i], flight.results[i + 1]));
       }
     }
     return std::span<const TokenLogprob>(told_).subspan(begin);

@@ -74,9 +74,6 @@ class ClExecutor final : public Executor {
     TimeNs submitted = 0;
   };
 
-  // One more than may be in flight: a launch works on the step before it, too.
-  static constexpr int32_t kFlights = kStepsInFlightMax + 1;
-
   void upload_and_run(const BatchPlan& plan, Flight& flight, const Flight& before);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end);

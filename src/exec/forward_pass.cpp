@@ -259,13 +259,6 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
   next_group();
 }
 
-int32_t ForwardPass::stage_count_max(int32_t sampled_max) const {
-  return static_cast<int32_t>(std::max(layers_.size(), adapted_layers_.size())) +
-         div_ceil(sampled_max, size_.logit_rows) * static_cast<int32_t>(logits_.size());
-}
-
-int32_t ForwardPass::counter_count_max(int32_t sampled_max) const { return stage_count_max(sampled_max); }
-
 void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
   switch (stage.operation) {
     case Operation::Embed:

@@ -2,6 +2,7 @@
 // The stages of a model's forward pass, made once, and fitted to each step's number of rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -38,8 +39,11 @@ class ForwardPass {
   // further round; the logits of samples [first, first + round_size()) are there until the next one.
   std::span<const Stage> fit_round(const StepTables& tables, int32_t first);
   [[nodiscard]] int32_t round_size() const { return size_.logit_rows; }
-  [[nodiscard]] int32_t stage_count_max(int32_t sampled_max) const;
-  [[nodiscard]] int32_t counter_count_max(int32_t sampled_max) const;
+  // Stages, each with a counter: of all layers at most, and of one round of logits.
+  [[nodiscard]] int32_t layer_stage_count() const {
+    return static_cast<int32_t>(std::max(layers_.size(), adapted_layers_.size()));
+  }
+  [[nodiscard]] int32_t round_stage_count() const { return static_cast<int32_t>(logits_.size()); }
   // Items of a ticket where they are single rows: short ones are drawn several at a time.
   [[nodiscard]] static int32_t row_batch(int32_t items, int32_t worker_count);
 

@@ -2,6 +2,7 @@
 #include "exec/memory_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -15,8 +16,6 @@ namespace {
 constexpr int32_t kLogitRowsMin = 16, kLogitRowsMax = 64;
 constexpr int32_t kSplitRowPartitions = 256;  // partitions of split rows in one step, besides one longest sequence
 constexpr int32_t kCopiedRows = 128;          // of all workers together: what each does for itself is not shared
-// Of the steps, as allocated at first; penalties of long contexts take more, and so do masks of many sequences.
-constexpr size_t kStepUploadBytes = size_t{3} << 20;
 
 size_t packed_bytes_of(const WeightView& weight) {
   return packed_bytes(panel_type(weight), weight.rows, weight.columns);
@@ -88,6 +87,14 @@ int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) 
   return static_cast<int32_t>(std::min(stored, int64_t{spec.context_length}));
 }
 
+size_t step_upload_words(const ModelSpec& spec, const ClExecutorOptions& options) {
+  constexpr size_t kTables = size_t{1} << 17;  // of rows, blocks, attention, stages
+  constexpr size_t kPromptToken = kResultWords + kSampleWords + 1 + 2 * limits::kLogprobsMax;
+  const auto masks =
+      static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(div_ceil(spec.vocabulary_size, 32));
+  return std::bit_ceil(kTables + static_cast<size_t>(options.max_num_batched_tokens) * kPromptToken + masks);
+}
+
 int32_t sampled_rows_max(const ClExecutorOptions& options) {
   const int64_t rows = int64_t{options.max_num_seqs} * (1 + options.num_speculative_tokens);
   return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
@@ -133,7 +140,8 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
                         static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(device, spec, options)).floats) * sizeof(float) +
-      angles + kStepUploadBytes + row_token_words(options.max_num_seqs) * sizeof(int32_t);
+      angles + kStepsOnDevice * step_upload_words(spec, options) * sizeof(int32_t) +
+      row_token_words(options.max_num_seqs) * sizeof(int32_t);
   if (options.max_loras > 0) {
     plan.adapter_bytes = options.adapters->slot_bytes() * static_cast<size_t>(options.max_loras);
     if (plan.adapter_bytes > device.allocation_bytes_max) {

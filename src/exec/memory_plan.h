@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/executor.h"
 #include "core/kv_layout.h"
 #include "core/model_spec.h"
 #include "device/device_info.h"
@@ -17,6 +18,9 @@
 #include "ops/step_program.h"
 
 namespace inflight {
+
+// Whose uploads there are: one more than may be in flight, since a launch works on the step before it, too.
+inline constexpr int32_t kStepsOnDevice = Executor::kStepsInFlightMax + 1;
 
 struct ClExecutorOptions {
   KvLayout kv;
@@ -62,6 +66,9 @@ struct ChunkPlace {
   int32_t chunk = 0;
   size_t offset = 0;
 };
+// Words of a step's upload, but for penalties of long contexts, which may take more: a mask for each sequence, and the
+// likeliest tokens of each prompt token among it.
+[[nodiscard]] size_t step_upload_words(const ModelSpec& spec, const ClExecutorOptions& options);
 // Tokens that a step draws at most.
 [[nodiscard]] int32_t sampled_rows_max(const ClExecutorOptions& options);
 

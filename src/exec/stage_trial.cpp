@@ -87,7 +87,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
       activations_(device, "trial activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "trial tokens", row_token_words(shape.sequences)),
       upload_(shape.spec, shape.block_token_count,
-              {.counters = shape.spec.layer_count,
+              {.layer_counters = shape.spec.layer_count,
                .samples = shape.sequences,
                .spare_row = shape.sequences,
                .partial_slots = shape.sequences * shape.spec.head_count * div_ceil(shape.context, kAttentionPartition),

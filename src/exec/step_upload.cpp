@@ -32,8 +32,7 @@ StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const S
       vocabulary_size_(spec.vocabulary_size),
       block_token_count_(block_token_count),
       sliding_window_(spec.sliding_window),
-      limits_(limits),
-      results_(kStepCounters + limits.counters * kStepCounterStride) {}
+      limits_(limits) {}
 
 int32_t StepUpload::append(size_t count) {
   const size_t offset = words_.size();
@@ -45,11 +44,13 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   INFLIGHT_CHECK(!plan.entries.empty());
   tables_ = {};
   words_.clear();
-  append(static_cast<size_t>(results_));  // counters and ticket at zero
   tables_.rows = plan.scheduled_token_count;
   tables_.sampled = 0;
   for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
   INFLIGHT_CHECK(tables_.sampled <= limits_.samples);
+  const int32_t rounds = div_ceil(tables_.sampled, limits_.round_rows);
+  results_ = kStepCounters + (limits_.layer_counters + rounds * limits_.round_counters) * kStepCounterStride;
+  append(static_cast<size_t>(results_));  // counters and ticket at zero
   tables_.results = append(static_cast<size_t>(tables_.sampled) * kResultWords);
   add_told(plan);  // behind the results
   add_rows(plan);
@@ -200,10 +201,10 @@ void StepUpload::add_samples(const BatchPlan& plan) {
 int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t further) {
   const SamplingParams& sampling = *entry.sampling;
   const int32_t output = entry.sampled_position() + further - entry.prompt_token_count;
+  INFLIGHT_CHECK(!entry.filtered || (!entry.input_on_device && entry.draft_token_count == 0));
   if (entry.history == nullptr) return kNone;
   const std::span<const uint32_t> allowed = entry.history->allowed;
   if (allowed.empty() && !sampling.changes_logits(output)) return kNone;
-  INFLIGHT_CHECK(!entry.filtered || (!entry.input_on_device && entry.draft_token_count == 0));
   biases_.clear();
   const auto add = [&](TokenId token, float bias) {
     if (token >= 0 && token < vocabulary_size_) biases_.emplace_back(token, bias);

@@ -21,7 +21,8 @@ namespace inflight {
 }
 
 struct StepUploadLimits {
-  int32_t counters = 0;   // places reserved for them
+  // Counters of a step: of its layers, and of each round of logits, of so many rows.
+  int32_t layer_counters = 0, round_counters = 0, round_rows = 1;
   int32_t samples = 0;    // results; rows whose logits are computed
   int32_t spare_row = 0;  // device row of logits from which no token is drawn
   int32_t partial_slots = 0;
@@ -61,7 +62,7 @@ class StepUpload {
   int32_t head_count_, kv_head_count_, vocabulary_size_;
   int32_t block_token_count_, sliding_window_;
   StepUploadLimits limits_;
-  int32_t results_;
+  int32_t results_ = 0;
   StepTables tables_;
   std::vector<int32_t> words_;
   std::vector<size_t> told_;

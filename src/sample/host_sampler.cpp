@@ -47,7 +47,7 @@ TokenFilter* HostSampler::filter_of(SequenceId sequence) {
 }
 
 void HostSampler::submit(const BatchPlan& plan) {
-  const bool filters = std::ranges::any_of(plan.entries, &BatchEntry::filtered);
+  const bool filters = plan.read_before_next && std::ranges::any_of(plan.entries, &BatchEntry::filtered);
   const BatchPlan& submitted = filters ? with_allowed(plan) : plan;
   device_.submit(submitted);
   INFLIGHT_CHECK(count_ < wanted_.size());

@@ -452,8 +452,9 @@ void Scheduler::commit_pooled(const StepResult& result, const Submitted& submitt
 }
 
 void Scheduler::commit_prompt_logprobs(const StepResult& result, const Submitted& submitted) {
+  auto row = submitted.told.begin();  // in the same order
   for (const PromptLogprob& prompt : result.prompt_logprobs) {
-    const auto row = std::ranges::find(submitted.told, prompt.sequence, &SampledRow::id);
+    row = std::find_if(row, submitted.told.end(), [&](const SampledRow& one) { return one.id == prompt.sequence; });
     INFLIGHT_CHECK(row != submitted.told.end());
     Sequence& sequence = *row->sequence;
     if (sequence.id != row->id) continue;  // it left while the step ran

@@ -43,7 +43,7 @@ Sequence& Scheduler::add_choice(const Request& request, std::span<const TokenId>
   sequence.adapter = request.adapter;
   sequence.pools = request.pooling != Pooling::None;
   sequence.may_stop = !request.end_tokens.empty() || !request.sampling.stop_token_ids.empty();
-  const bool filtered = (request.has_token_filter && !request.filter_sleeps) || !request.sampling.bad_words.empty();
+  const bool filtered = request.is_filtered_throughout();
   sequence.filtered_from = filtered ? 0 : std::numeric_limits<int32_t>::max();
   sequence.may_need_host = filtered || request.has_token_filter || request.sampling.needs_logits();
   sequence.plain = !sequence.pools && !sequence.may_need_host && !request.sampling.changes_logits(0) &&

@@ -4,8 +4,8 @@
 // that are what was drawn are the sequence's next tokens; what was computed for the others is never read: their places
 // are computed anew. Every token is drawn from the logits, and with the random number, that it would have without
 // guesses, so the answers are the same, greedy or not. What is guessed follows from the requests that run, so that a
-// recording can be replayed: it tells whose tokens the host draws. Sources: Leviathan et al. 2023 (verification),
-// Saxena 2023 (prompt lookup), vLLM's method "ngram".
+// recording can be replayed: it tells in whose tokens the host has a part. Sources: Leviathan et al. 2023
+// (verification), Saxena 2023 (prompt lookup), vLLM's method "ngram".
 #include <algorithm>
 
 #include "sched/ngram_lookup.h"

@@ -17,8 +17,7 @@ int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -st
 // When the host has a part in drawing a request's tokens, so that they are read before the next plan.
 enum class HostPart : uint8_t { Never, Always, WhenItsFilterWakes };
 HostPart host_part(const Request& request) {
-  const bool filters = request.has_token_filter && !request.filter_sleeps;
-  if (filters || request.sampling.needs_logits() || !request.sampling.bad_words.empty()) return HostPart::Always;
+  if (request.is_filtered_throughout() || request.sampling.needs_logits()) return HostPart::Always;
   return request.has_token_filter ? HostPart::WhenItsFilterWakes : HostPart::Never;
 }
 

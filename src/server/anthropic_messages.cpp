@@ -86,6 +86,17 @@ void read_block(const Json& block, const std::string& role, const std::string& p
                  path + ".type");
 }
 
+// `system`, if it has been read, before the turns, of which the first may be one more.
+void put_before(const Json& system, Json& turns) {
+  if (system.empty()) return;
+  if (turns.empty() || turns.front()["role"] != "system") {
+    turns.insert(turns.begin(), system.front());
+  } else {
+    turns.front()["content"] =
+        system.front()["content"].get<std::string>() + '\n' + turns.front()["content"].get<std::string>();
+  }
+}
+
 }  // namespace
 
 void read_anthropic_messages(const Json& value, GenerationRequest& request) {
@@ -116,11 +127,12 @@ void read_anthropic_messages(const Json& value, GenerationRequest& request) {
     request.add_generation_prompt = false;
     request.continue_final_message = true;
   }
-  for (Json& message : messages) request.messages.push_back(std::move(message));  // behind `system`
+  put_before(request.messages, messages);
+  request.messages = std::move(messages);
 }
 
 void read_anthropic_system(const Json& value, GenerationRequest& request) {
-  request.messages.insert(request.messages.begin(), Json{{"role", "system"}, {"content", read_text(value, "system")}});
+  put_before(Json::array({Json{{"role", "system"}, {"content", read_text(value, "system")}}}), request.messages);
 }
 
 void read_anthropic_tools(const Json& value, GenerationRequest& request) {

@@ -70,10 +70,15 @@ Changes random_changes(Rng& rng, const SamplingParams& sampling, int32_t vocabul
   s.min_tokens = s.max_tokens = 1000;
   if (rng.chance(0.5)) {
     result.allowed.resize((static_cast<size_t>(vocabulary) + 31) / 32);
-    const int32_t kind = rng.between(0, 3);  // of 32 tokens: all, none, half of them
+    // All tokens, some of 32 or all or none of them, 32 tokens or one of all as in most grammars, none.
+    const int32_t kind = rng.between(0, 4);
     for (uint32_t& word : result.allowed) {
-      word = kind == 0 || rng.chance(0.3) ? ~0U : kind == 1 ? 0U : static_cast<uint32_t>(rng.next());
+      word = kind == 0 ? ~0U : kind == 1 ? static_cast<uint32_t>(rng.next()) * (rng.chance(0.5) ? 1U : 0U) : 0U;
     }
+    const int32_t one = token();
+    uint32_t& word = result.allowed[static_cast<size_t>(one) / 32];
+    if (kind == 2) word = ~0U;
+    if (kind == 3) word = 1U << one % 32;
     result.ends.clear();
   }
   if (rng.chance(0.2)) return result;

@@ -446,6 +446,16 @@ TEST(GenerationRequest, ReadsAnAnthropicConversation) {
   EXPECT_EQ(begun.structured_json, R"({"type":"object"})");
 }
 
+TEST(GenerationRequest, InstructionsBeforeAllTurnsAreOneMessage) {
+  const std::string turns = R"("messages": [{"role": "system", "content": "t"}, {"role": "user", "content": "a"},
+      {"role": "system", "content": "u"}])",
+                    system = R"("system": "s")", end = R"(, "max_tokens": 5})";
+  const Json expected = Json::parse(R"([{"role": "system", "content": "s\nt"}, {"role": "user", "content": "a"},
+      {"role": "system", "content": "u"}])");
+  EXPECT_EQ(read("{" + turns + ", " + system + end, kMessages).messages, expected);
+  EXPECT_EQ(read("{" + system + ", " + turns + end, kMessages).messages, expected);
+}
+
 TEST(GenerationRequest, TakesWhatCannotMatterHere) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], )", response = R"({"input": "x", )";
   for (const char* const more : {R"("prompt_cache_options": {"mode": "explicit"}})", R"("moderation": null})"}) {

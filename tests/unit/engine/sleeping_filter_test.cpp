@@ -58,21 +58,25 @@ Expected expected_of(const SubmitOptions& request, int32_t choice) {
   SamplingParams sampling = request.sampling;
   sampling.seed = choice_seed(sampling.seed, choice);
   Expected expected;
-  int32_t by_host_from = std::numeric_limits<int32_t>::max();  // the test's device draws otherwise than its host
+  int32_t changed_from =
+      std::numeric_limits<int32_t>::max();  // the test's device draws otherwise where it may change logits
   TokenId before = 1;
   for (int32_t i = 0; i < sampling.max_tokens; ++i) {
     TokenId token = oracle_next_token(tokens, TokenExecutor::kVocabulary, sampling.seed);
-    if (i >= by_host_from || i < sampling.min_tokens) {
+    if (i >= changed_from || i < sampling.min_tokens || !sampling.bad_words.empty()) {
       std::vector<float> logits = oracle_logits(tokens, TokenExecutor::kVocabulary);
       if (expected.filtered) {
         std::fill(logits.begin() + kAllowedMax + 1, logits.end(), -std::numeric_limits<float>::infinity());
+      }
+      for (const auto& word : sampling.bad_words) {
+        logits[static_cast<size_t>(word[0])] = -std::numeric_limits<float>::infinity();
       }
       token = draw_token(logits, sampling, static_cast<int32_t>(tokens.size())).token;
     }
     const bool waking = before % 5 == 0;
     expected.filtered = expected.filtered || (waking && token % 2 == 0);
     before = waking ? 1 : token;  // one that did not fit does not count
-    if (before % 5 == 0) by_host_from = std::min(by_host_from, i + 2);
+    if (before % 5 == 0) changed_from = std::min(changed_from, i + 2);
     tokens.push_back(token);
     expected.tokens.push_back(token);
   }
@@ -91,7 +95,8 @@ TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
       std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
       for (TokenId i = 0; i < 60; ++i) {
         SubmitOptions request = crowd_request(i);
-        if (i % 6 == 0) request.sampling.min_tokens = i % 4;  // drawn by the host for another reason
+        if (i % 6 == 0) request.sampling.min_tokens = i % 4;
+        if (i % 5 == 0) request.sampling.bad_words = {{i % 3}};
         request.filter_sleeps = true;
         sent.emplace_back(
             request, world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Sleeper>(); }));

@@ -153,7 +153,7 @@ class AllowingFilter final : public TokenFilter {
   int32_t sleeps_;
 };
 
-// Nothing is guessed in a step of which the host reads logits: a recording tells of whose.
+// Tokens that the host has a part in are not guessed: a recording tells whose they are.
 TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
   const TempFolder folder;
   EngineOptions options = EngineWorld::host_driven();

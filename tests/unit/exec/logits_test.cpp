@@ -74,7 +74,7 @@ TEST_F(WantedLogits, TellOfEachPosition) {
         entry.history = &history;
         entry.prompt_token_count = kPrompt;
         entry.prompt_logprobs_wanted = std::min(entry.context_token_count(), kPrompt - 1) - sequence.computed;
-        entry.host_samples = host && entry.samples;
+        entry.host_samples = plan.read_before_next = host && entry.samples;
         executor.submit(plan);
         const StepResult& result = executor.wait();
         ASSERT_EQ(std::ssize(result.prompt_logprobs), entry.prompt_logprobs_wanted);
@@ -118,7 +118,7 @@ TEST_F(WantedLogits, LeaveTheOthersOfTheStepAlone) {
     test::add_entry(plan, third, 5);
     const TokenHistory history{.known_tokens = second.tokens, .end_tokens = {}};
     if (wanted) {
-      plan.entries[0].host_samples = true;
+      plan.entries[0].host_samples = plan.read_before_next = true;
       plan.entries[1].prompt_logprobs_wanted = 6;
       plan.entries[1].history = &history;
       plan.entries[1].prompt_token_count = 14;

@@ -109,7 +109,7 @@ TraceAdd read_back(const Request& request, size_t cut_off = 0) {
   return std::get<TraceAdd>(decode_trace(written.bytes).at(0).content);
 }
 
-TEST(TraceFormat, TellsWhoseTokensTheHostDraws) {
+TEST(TraceFormat, TellsInWhoseTokensTheHostHasAPart) {
   Request plain;
   plain.prompt = {1, 2, 3};
   EXPECT_FALSE(read_back(plain).request.has_token_filter);
@@ -117,12 +117,15 @@ TEST(TraceFormat, TellsWhoseTokensTheHostDraws) {
   changed.sampling.min_tokens = 7;
   changed.sampling.frequency_penalty = 0.5F;
   EXPECT_FALSE(read_back(changed).request.has_token_filter);
-  Request dry = plain, filtered = plain, sleeping = plain, both = plain;
+  Request dry = plain, filtered = plain, sleeping = plain, both = plain, words = plain;
   dry.sampling.dry_multiplier = 0.5F;
   filtered.has_token_filter = sleeping.has_token_filter = both.has_token_filter = true;
   sleeping.filter_sleeps = both.filter_sleeps = true;
   both.sampling.typical_p = 0.5F;
-  for (const Request& request : {dry, filtered, both}) {
+  words.sampling.bad_words = {{5}};
+  Request sleeping_words = sleeping;
+  sleeping_words.sampling.bad_words = {{5}};
+  for (const Request& request : {dry, filtered, both, words, sleeping_words}) {
     EXPECT_TRUE(read_back(request).request.has_token_filter);
     EXPECT_FALSE(read_back(request).request.filter_sleeps);
   }

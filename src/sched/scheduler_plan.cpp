@@ -145,7 +145,8 @@ void Scheduler::schedule_decodes(TimeNs now) {
     const bool decodes = sequence->state == SequenceState::Running && sequence->remaining_token_count() == 1 &&
                          !sequence->reaches_limit();
     if (!decodes) continue;
-    if (sequence->unread_token_count > 0 && sequence->is_filtered()) continue;  // its filter has just woken
+    const bool unread = !sequence->plain && sequence->unread_token_count > 0;
+    if (unread && sequence->is_filtered()) continue;  // its filter has just woken
     const auto room = static_cast<int32_t>(sequence->block_table.size()) * blocks_.block_token_count();
     const bool fits = sequence->computed_token_count < room;  // 15 times out of 16
     if (fits || reserve(*sequence, 1, NeedReason::Decode, now)) add_entry(*sequence, 1, !sequence->pools);

@@ -269,9 +269,10 @@ void Scheduler::add_history(Sequence& sequence, BatchEntry& entry) {
     }
     sequence.counts->advance(sequence.tokens);
   }
-  sequence.history = {
+  if (sequence.history == nullptr) sequence.history = std::make_unique<TokenHistory>();
+  *sequence.history = {
       .known_tokens = sequence.tokens, .end_tokens = sequence.request.end_tokens, .counts = sequence.counts.get()};
-  entry.history = &sequence.history;
+  entry.history = sequence.history.get();
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 

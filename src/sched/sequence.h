@@ -75,9 +75,9 @@ struct alignas(64) Sequence {
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty
   int32_t swapped_token_count = 0;  // tokens whose K and V they hold
 
-  Request request;                      // its prompt has moved to `tokens`
-  TokenHistory history;                 // what its newest entry in a plan points at
-  std::unique_ptr<TokenCounts> counts;  // of `tokens`, as far as a plan needed them; null: none did
+  Request request;                        // its prompt has moved to `tokens`
+  std::unique_ptr<TokenHistory> history;  // what its newest entry in a plan points at; null: none needed it
+  std::unique_ptr<TokenCounts> counts;    // of `tokens`, as far as a plan needed them; null: none did
   WaitingKey waiting_key;
   int32_t waiting_index = 0;  // place in the waiting list's heap
   int32_t passed_count = 0;   // how many were admitted past it while it waited for what others hold

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "sample/allowed_tokens.h"
 #include "sample/logits_processor.h"
 #include "sample/sampler.h"
@@ -63,9 +64,8 @@ void HostSampler::submit(const BatchPlan& plan) {
 // One whose filter gives up is computed like others, and ends when its token has been read.
 const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
   filtered_plan_ = plan;
-  failed_.clear();
   const auto count = static_cast<size_t>(std::ranges::count_if(plan.entries, &BatchEntry::filtered));
-  const size_t width = (static_cast<size_t>(vocabulary_size_) + 31) / 32;
+  const size_t width = div_ceil(static_cast<size_t>(vocabulary_size_), size_t{32});
   histories_.clear();
   histories_.reserve(count);  // entries point into it
   allowed_.resize(count * width);
@@ -76,11 +76,9 @@ const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
     entry.history = &history;
     TokenFilter* const filter = filter_of(entry.sequence);
     if (filter == nullptr && entry.sampling->bad_words.empty()) continue;  // it has gone to sleep again
-    if (ask_filter([&] { find_allowed(*entry.sampling, history, entry.prompt_token_count, filter, allowed); })) {
-      history.allowed = allowed;
-    } else {
-      failed_.insert(to_integer(entry.sequence));
-    }
+    const bool found =
+        ask_filter([&] { find_allowed(*entry.sampling, history, entry.prompt_token_count, filter, allowed); });
+    if (found) history.allowed = allowed;
   }
   return filtered_plan_;
 }
@@ -121,9 +119,10 @@ const StepResult& HostSampler::wait() {
 
 // Tells the sequence's filter what came.
 void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
-  if (failed_.contains(to_integer(entry.sequence))) return end(sampled);
   TokenFilter* const filter = filter_of(entry.sequence);
-  if (filter == nullptr || !sampled.valid) return;
+  if (filter == nullptr) return;
+  if (entry.history->allowed.empty()) return end(sampled);  // it gave up
+  if (!sampled.valid) return;
   // A forced token's probability is not known, so where it counts every token is drawn.
   const bool told = entry.sampling->logprobs >= 0 || entry.sampling->best_of > entry.sampling->n;
   const bool followed = ask_filter([&] {

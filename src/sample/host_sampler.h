@@ -10,7 +10,6 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "core/executor.h"
@@ -55,11 +54,10 @@ class HostSampler final : public Executor {
   std::unordered_map<uint64_t, Pool> pools_;
   std::deque<std::vector<float>> pooled_;  // what result_ points into
   // Of the newest step with filtered entries, which is read before the next plan is made: the plan as the device gets
-  // it, with histories of its own.
+  // it, with histories of its own. Nothing is `allowed` where a filter gave up.
   BatchPlan filtered_plan_;
   std::vector<TokenHistory> histories_;  // of its filtered entries
   std::vector<uint32_t> allowed_;        // of these
-  std::unordered_set<uint64_t> failed_;  // sequences among them whose filter gave up
   // Of each step in flight: the entries that are filtered, drawn here, or want hidden states. What those of the latter
   // lead to is not used; of the others it is valid until the step is read (core/batch_plan.h).
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;

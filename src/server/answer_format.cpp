@@ -35,7 +35,7 @@ std::string call_id(const AnswerInfo& info, size_t choice, size_t index) {
   return id;
 }
 
-void AnswerFormat::fail(const std::string& error, std::string& out) { append_event(error, out); }
+void AnswerFormat::fail(const Json& error, std::string& out) { append_event(to_text(error), out); }
 
 void append_event(const std::string& json, std::string& out) {
   out += "data: ";

@@ -67,7 +67,7 @@ class AnswerFormat {
   virtual void add(const AnswerDelta& delta, std::string& out) = 0;
   virtual void end(const AnswerUsage& usage, std::string& out) = 0;
   // In the place of all that has not come, where an error ends the answer. error: its ApiError::body().
-  virtual void fail(const std::string& error, std::string& out);
+  virtual void fail(const Json& error, std::string& out);
 
   // Otherwise: collect() instead of add(), then the whole answer.
   virtual void collect(const AnswerDelta& delta) = 0;

@@ -49,11 +49,11 @@ std::string ApiError::type(std::string_view path) const {
   }
 }
 
-std::string ApiError::body(std::string_view path) const {
+Json ApiError::body(std::string_view path) const {
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
   };
-  nlohmann::ordered_json error;
+  Json error;
   error["type"] = "error";  // Anthropic's clients look for it
   error["error"]["message"] = message_;
   error["error"]["type"] = type(path);
@@ -62,11 +62,11 @@ std::string ApiError::body(std::string_view path) const {
   if (param_ == "thread") {  // by which Anthropic's clients go on without one
     error["error"]["details"] = {{"error_code", "thread_unsupported_request"}, {"unsupported", {"thread"}}};
   }
-  return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return error;
 }
 
 HttpResponse ApiError::response(std::string_view path) const {
-  HttpResponse response{.status = status_, .body = body(path)};
+  HttpResponse response{.status = status_, .body = to_text(body(path))};
   if (retry_after_s_ > 0) response.headers.push_back({"Retry-After", std::to_string(retry_after_s_)});
   return response;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "server/http_types.h"
+#include "server/json_body.h"
 
 namespace inflight::server {
 
@@ -32,7 +33,7 @@ class ApiError : public std::exception {
   // OpenAI's: "invalid_request_error", "authentication_error", ...
   [[nodiscard]] std::string type(std::string_view path) const;
   // {"type": "error", "error": {...}}
-  [[nodiscard]] std::string body(std::string_view path) const;
+  [[nodiscard]] Json body(std::string_view path) const;
   [[nodiscard]] HttpResponse response(std::string_view path) const;
 
  private:

@@ -310,8 +310,8 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
     model["created_at"] = rfc3339(static_cast<std::time_t>(started_s_));
     model["max_input_tokens"] = model["max_model_len"];
     const int32_t most = info_["limits"]["max_tokens_limit"].get<int32_t>();  // 0: none
-    model["max_tokens"] =
-        most > 0 ? std::min(most, model["max_model_len"].get<int32_t>()) : model["max_model_len"].get<int32_t>();
+    const auto context = model["max_model_len"].get<int32_t>();
+    model["max_tokens"] = most > 0 ? std::min(most, context) : context;
     model["lifecycle"] = "active";
     for (const Json& lora : loras) {
       if (lora["name"] != name) continue;

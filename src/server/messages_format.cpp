@@ -33,9 +33,9 @@ class MessagesFormat final : public AnswerFormat {
     append("message_stop", Json::object(), out);
   }
 
-  void fail(const std::string& error, std::string& out) override {
+  void fail(const Json& error, std::string& out) override {
     out += "event: error\n";
-    append_event(error, out);
+    AnswerFormat::fail(error, out);
   }
 
   void collect(const AnswerDelta& delta) override { take(delta, nullptr); }

@@ -33,10 +33,9 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   // Some clients read `error`, others what OpenAI's reference has: the same beside it.
-  void fail(const std::string& error, std::string& out) override {
-    Json event = Json::parse(error);
-    const Json inner = event.at("error");
-    for (const char* const key : {"code", "message", "param"}) event[key] = inner.at(key);
+  void fail(const Json& error, std::string& out) override {
+    Json event = error;
+    for (const char* const key : {"code", "message", "param"}) event[key] = error.at("error").at(key);
     append("error", std::move(event), &out);
   }
 

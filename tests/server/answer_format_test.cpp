@@ -462,14 +462,14 @@ TEST(ResponseFormat, StreamsTypedEventsInOrder) {
 
 TEST(ResponseFormat, AnErrorIsTheNextEvent) {
   const GenerationRequest request;
-  const std::string error = R"({"type":"error","error":{"message":"m","type":"t","param":null,"code":"c"}})";
+  const Json error = Json::parse(R"({"type":"error","error":{"message":"m","type":"t","param":null,"code":"c"}})");
   const auto format = response_format(request, {.id = "1", .created_s = 5, .model = "m"});
   std::string out;
   format->begin({}, out);
   format->fail(error, out);
   EXPECT_NE(out.find("event: error\n"), std::string::npos);
   const Json event = events_of(out).back();
-  Json expected = Json::parse(error);
+  Json expected = error;
   expected.update(Json{{"sequence_number", 2}, {"message", "m"}, {"param", Json()}, {"code", "c"}});
   EXPECT_EQ(nlohmann::json(event), nlohmann::json(expected));  // in whatever order
 }

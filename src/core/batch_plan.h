@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/math.h"
 #include "core/sampling_params.h"
 #include "core/token_counts.h"
 
@@ -22,14 +23,22 @@ struct TokenHistory {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
   const TokenCounts* counts = nullptr;  // of the known tokens; set when the entry samples and penalises()
-  // ceil(V / 32) words: no token may come but t where bit t % 32 of word t / 32 is set, min_tokens included. Empty: any
-  // may. Of filtered entries; filled by sample/HostSampler.
+  // Masks of ceil(V / 32) words, of the entry's (first) token and behind each guess, while those before may come: no
+  // token may come but t where bit t % 32 of word t / 32 is set, min_tokens included. Empty: any may. Of filtered
+  // entries; filled by sample/HostSampler.
   std::span<const uint32_t> allowed = {};
+
+  // Behind `guesses` guesses; empty where there is none.
+  [[nodiscard]] std::span<const uint32_t> mask(int32_t guesses, int32_t vocabulary_size) const {
+    const auto width = static_cast<size_t>(div_ceil(vocabulary_size, 32));
+    const size_t begin = static_cast<size_t>(guesses) * width;
+    return begin < allowed.size() ? allowed.subspan(begin, width) : std::span<const uint32_t>();
+  }
 };
 
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
 // through one for each running sequence: kept small.
-// LIFETIME: the spans and pointers lead into the scheduler's sequences. With host_samples or filtered they are valid
+// LIFETIME: the spans and pointers lead into the scheduler's sequences. Where it needs_host() they are valid
 // until the step has been read, after which the scheduler makes its next plan; a commit() of the step before may come
 // first and append tokens, which moves none (Sequence::tokens). Else they are valid until Executor::submit() returns.
 struct BatchEntry {
@@ -38,7 +47,7 @@ struct BatchEntry {
   int32_t computed_token_count = 0;   // tokens whose K and V are stored when this step begins
   int32_t scheduled_token_count = 0;  // >= 1
   // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
-  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode, input_on_device and host_samples exclude it.
+  // last 1 + draft_token_count tokens gives a new one. 0 unless a decode; input_on_device and host_samples exclude it.
   int32_t draft_token_count = 0;
   // Ids of the scheduled tokens. One id less than scheduled_token_count when input_on_device.
   std::span<const TokenId> tokens;
@@ -65,8 +74,11 @@ struct BatchEntry {
   int32_t hidden_wanted = 0;
   int32_t prompt_token_count = 0;  // set when `history` is or hidden_wanted > 0
   // With `samples`: which tokens may come the host knows when it knows all before (token filters, bad words). Excludes
-  // input_on_device and guesses.
+  // input_on_device.
   bool filtered = false;
+
+  // The host has a part in its token: the step is read before the next is planned.
+  [[nodiscard]] bool needs_host() const { return filtered || host_samples; }
 
   // Of the first of these prompt tokens.
   [[nodiscard]] int32_t first_told_position() const {
@@ -104,7 +116,7 @@ struct BatchPlan {
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
   int32_t hidden_row_count = 0;       // sum of hidden_wanted
-  // Some entry is filtered or host_samples: the next plan is made when this step has been read.
+  // Some entry needs_host(): the next plan is made when this step has been read.
   bool read_before_next = false;
 
   // Nothing to do at all. A plan may also hold copies only.

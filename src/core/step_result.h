@@ -23,14 +23,14 @@ struct SampledToken {
   float logprob = 0.0F;        // natural log of the token's probability under the unmodified logits
   bool valid = true;           // false: the logits held a NaN or no finite value; the request ends with `error`
   bool filter_failed = false;  // not valid because its token filter gave up
-  bool filter_wakes = false;   // it rules from the token after the next one on: TokenFilter::see()
+  bool filter_wakes = false;   // with the last of its tokens: TokenFilter::see()
   std::span<const TokenLogprob> top_logprobs = {};  // where wanted: most likely first. LIFETIME: as the result's
-  // What must follow it, by a grammar: known without computing it. Made by the host. LIFETIME: as the result's
-  std::span<const TokenId> forced = {};
   // With guesses (BatchEntry::draft_token_count): what follows it, one token for each guess, from the first on, that
   // was what was drawn. LIFETIME: as the result's
   std::span<const TokenLogprob> further = {};
   std::span<const TokenLogprob> further_top_logprobs = {};  // of each of `further`, as many as of the first token
+  // What must follow these, by a grammar: known without computing it. Made by the host. LIFETIME: as the result's
+  std::span<const TokenId> forced = {};
 };
 
 // Verifies guesses: `last` is the token drawn before the first of them. draw(i) gives what was drawn behind guess i, a

@@ -87,17 +87,17 @@ int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) 
   return static_cast<int32_t>(std::min(stored, int64_t{spec.context_length}));
 }
 
+int32_t sampled_rows_max(const ClExecutorOptions& options) {
+  const int64_t rows = int64_t{options.max_num_seqs} * (1 + options.num_speculative_tokens);
+  return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
+}
+
 size_t step_upload_words(const ModelSpec& spec, const ClExecutorOptions& options) {
   constexpr size_t kTables = size_t{1} << 17;  // of rows, blocks, attention, stages
   constexpr size_t kPromptToken = kResultWords + kSampleWords + 1 + 2 * limits::kLogprobsMax;
   const auto masks =
-      static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(div_ceil(spec.vocabulary_size, 32));
+      static_cast<size_t>(sampled_rows_max(options)) * static_cast<size_t>(div_ceil(spec.vocabulary_size, 32));
   return std::bit_ceil(kTables + static_cast<size_t>(options.max_num_batched_tokens) * kPromptToken + masks);
-}
-
-int32_t sampled_rows_max(const ClExecutorOptions& options) {
-  const int64_t rows = int64_t{options.max_num_seqs} * (1 + options.num_speculative_tokens);
-  return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
 }
 
 ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {

@@ -66,8 +66,8 @@ struct ChunkPlace {
   int32_t chunk = 0;
   size_t offset = 0;
 };
-// Words of a step's upload, but for penalties of long contexts, which may take more: a mask for each sequence, and the
-// likeliest tokens of each prompt token among it.
+// Words of a step's upload, but for penalties of long contexts, which may take more: a mask for each token drawn, and
+// the likeliest tokens of each prompt token among it.
 [[nodiscard]] size_t step_upload_words(const ModelSpec& spec, const ClExecutorOptions& options);
 // Tokens that a step draws at most.
 [[nodiscard]] int32_t sampled_rows_max(const ClExecutorOptions& options);

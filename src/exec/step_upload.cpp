@@ -201,9 +201,9 @@ void StepUpload::add_samples(const BatchPlan& plan) {
 int32_t StepUpload::add_changes(const BatchEntry& entry, int32_t row, int32_t further) {
   const SamplingParams& sampling = *entry.sampling;
   const int32_t output = entry.sampled_position() + further - entry.prompt_token_count;
-  INFLIGHT_CHECK(!entry.filtered || (!entry.input_on_device && entry.draft_token_count == 0));
+  INFLIGHT_CHECK(!entry.filtered || !entry.input_on_device);
   if (entry.history == nullptr) return kNone;
-  const std::span<const uint32_t> allowed = entry.history->allowed;
+  const std::span<const uint32_t> allowed = entry.history->mask(further, vocabulary_size_);
   if (allowed.empty() && !sampling.changes_logits(output)) return kNone;
   biases_.clear();
   const auto add = [&](TokenId token, float bias) {

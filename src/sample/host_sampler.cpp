@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/math.h"
 #include "sample/allowed_tokens.h"
 #include "sample/logits_processor.h"
 #include "sample/sampler.h"
@@ -57,28 +56,33 @@ void HostSampler::submit(const BatchPlan& plan) {
   if (!plan.read_before_next && plan.hidden_row_count == 0) return;
   for (const BatchEntry& entry : submitted.entries) {
     if (entry.hidden_wanted > 0) pools_.try_emplace(to_integer(entry.sequence));
-    if (entry.filtered || entry.host_samples || entry.hidden_wanted > 0) wanted.push_back(entry);
+    if (entry.needs_host() || entry.hidden_wanted > 0) wanted.push_back(entry);
   }
 }
 
 // One whose filter gives up is computed like others, and ends when its token has been read.
 const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
   filtered_plan_ = plan;
-  const auto count = static_cast<size_t>(std::ranges::count_if(plan.entries, &BatchEntry::filtered));
-  const size_t width = div_ceil(static_cast<size_t>(vocabulary_size_), size_t{32});
+  size_t count = 0, row_count = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    if (!entry.filtered) continue;
+    ++count;
+    row_count += 1 + static_cast<size_t>(entry.draft_token_count);
+  }
+  const size_t width = mask_width();
   histories_.clear();
   histories_.reserve(count);  // entries point into it
-  allowed_.resize(count * width);
+  allowed_.resize(row_count * width);
+  std::span<uint32_t> free = allowed_;
   for (BatchEntry& entry : filtered_plan_.entries) {
     if (!entry.filtered) continue;
-    const std::span<uint32_t> allowed = std::span(allowed_).subspan(histories_.size() * width, width);
     TokenHistory& history = histories_.emplace_back(*entry.history);
     entry.history = &history;
     TokenFilter* const filter = filter_of(entry.sequence);
     if (filter == nullptr && entry.sampling->bad_words.empty()) continue;  // it has gone to sleep again
-    const bool found =
-        ask_filter([&] { find_allowed(*entry.sampling, history, entry.prompt_token_count, filter, allowed); });
-    if (found) history.allowed = allowed;
+    const auto masks = free.first((1 + static_cast<size_t>(entry.draft_token_count)) * width);
+    free = free.subspan(masks.size());
+    ask_filter([&] { history.allowed = masks.first(find_allowed(entry, filter, masks) * width); });
   }
   return filtered_plan_;
 }
@@ -101,7 +105,7 @@ const StepResult& HostSampler::wait() {
       INFLIGHT_CHECK(next_hidden != read.hidden.end());
       pool(entry, *next_hidden++);
     }
-    if (entry.filtered || entry.host_samples) {
+    if (entry.needs_host()) {
       sampled = std::ranges::find(sampled, result_.sampled.end(), entry.sequence, &SampledToken::sequence);
       INFLIGHT_CHECK(sampled != result_.sampled.end());
     }
@@ -123,21 +127,39 @@ void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
   if (filter == nullptr) return;
   if (entry.history->allowed.empty()) return end(sampled);  // it gave up
   if (!sampled.valid) return;
-  // A forced token's probability is not known, so where it counts every token is drawn.
-  const bool told = entry.sampling->logprobs >= 0 || entry.sampling->best_of > entry.sampling->n;
-  const bool followed = ask_filter([&] {
-    filter->accept(sampled.token);
-    if (!told) sampled.forced = forced_.emplace_back(filter->take_forced());
+  // Others were drawn without a mask: the filter gave up behind a guess.
+  const size_t masked = entry.history->allowed.size() / mask_width() - 1;
+  const auto drawn = sampled.further.first(std::min(sampled.further.size(), masked));
+  std::vector<TokenLogprob> further(drawn.begin(), drawn.end());
+  FollowedFilter followed(filter, takes_forced(*entry.sampling));
+  const bool accepted = ask_filter([&] {
+    followed.accept(sampled.token);
+    for (TokenLogprob& one : further) {
+      if (!followed.forced().empty()) one.logprob = 0.0F;  // as of one that was not guessed
+      followed.accept(one.token);
+    }
+    sampled.further = keep(std::move(further));
+    forced_.emplace_back(followed.forced().begin(), followed.forced().end());
+    sampled.forced = forced_.back();
   });
-  if (!followed) end(sampled);
+  if (!accepted) end(sampled);
 }
 
-// Tells a filter that sleeps what came, whoever drew it.
+// Tells a filter that sleeps what came, whoever drew it. Guesses behind the one that wakes it are not taken.
 void HostSampler::watch(SampledToken& sampled) {
   const auto found = sleeping_.find(to_integer(sampled.sequence));
   if (found == sleeping_.end() || !sampled.valid) return;
-  if (!ask_filter([&] { sampled.filter_wakes = found->second->see(sampled.token); })) end(sampled);
-  if (found->second->is_awake()) filters_.insert(sleeping_.extract(found));
+  TokenFilter& filter = *found->second;
+  const bool seen = ask_filter([&] {
+    sampled.filter_wakes = filter.see(sampled.token);
+    size_t count = 0;
+    while (count < sampled.further.size() && !sampled.filter_wakes) {
+      sampled.filter_wakes = filter.see(sampled.further[count++].token);
+    }
+    sampled.further = sampled.further.first(count);
+  });
+  if (!seen) end(sampled);
+  if (filter.is_awake()) filters_.insert(sleeping_.extract(found));
 }
 
 void HostSampler::draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/math.h"
 #include "core/executor.h"
 #include "core/token_filter.h"
 
@@ -33,10 +34,11 @@ class HostSampler final : public Executor {
   [[nodiscard]] const StepResult& wait() override;
 
  private:
+  [[nodiscard]] size_t mask_width() const { return static_cast<size_t>(div_ceil(vocabulary_size_, 32)); }
   const BatchPlan& with_allowed(const BatchPlan& plan);
   [[nodiscard]] TokenFilter* filter_of(SequenceId sequence);  // null: it has none, or one that sleeps
-  void watch(SampledToken& sampled);
   void follow(const BatchEntry& entry, SampledToken& sampled);
+  void watch(SampledToken& sampled);
   void draw(const BatchEntry& entry, std::span<const float> logits, SampledToken& sampled);
   void pool(const BatchEntry& entry, const EntryHidden& hidden);
   std::span<const TokenLogprob> keep(std::vector<TokenLogprob> top);
@@ -57,7 +59,7 @@ class HostSampler final : public Executor {
   // it, with histories of its own. Nothing is `allowed` where a filter gave up.
   BatchPlan filtered_plan_;
   std::vector<TokenHistory> histories_;  // of its filtered entries
-  std::vector<uint32_t> allowed_;        // of these
+  std::vector<uint32_t> allowed_;        // of these and of their guesses
   // Of each step in flight: the entries that are filtered, drawn here, or want hidden states. What those of the latter
   // lead to is not used; of the others it is valid until the step is read (core/batch_plan.h).
   std::array<std::vector<BatchEntry>, kStepsInFlightMax> wanted_;

@@ -380,10 +380,12 @@ void Scheduler::commit(const StepResult& result, TimeNs now) {
     return;
   }
   INFLIGHT_CHECK(sampled.forced.empty() || sequence.unread_token_count == 0);
-  if (sampled.filter_wakes)
-    sequence.filtered_from = std::min(sequence.filtered_from, sequence.output_token_count() + 2);
+  if (sampled.filter_wakes) {
+    sequence.filter_wakes_at = sequence.output_token_count() + static_cast<int32_t>(sampled.further.size()) + 2;
+    sequence.filtered_from = std::min(sequence.filtered_from, sequence.filter_wakes_at);
+  }
   if (append_token(sequence, sampled, now)) return;
-  if (config_.num_speculative_tokens > 0 && !sequence.guessed.empty()) return commit_drafts(sequence, sampled, now);
+  if (config_.num_speculative_tokens > 0 && !sequence.guessed.empty() && commit_drafts(sequence, sampled, now)) return;
   for (const TokenId token : sampled.forced) {
     ++stats_.forced_tokens;
     if (append_token(sequence, {.token = token}, now)) return;
@@ -423,8 +425,8 @@ void Scheduler::follow_token(Sequence& sequence, bool first, FinishReason reason
   output_.finished.back().stopped_by_token = reason == FinishReason::Stop;
 }
 
-// The tokens that follow the first one, which has been appended.
-void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
+// The tokens that follow the first one, which has been appended.   True: the sequence has ended with one of them.
+bool Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now) {
   note_drafts(sequence, sampled);
   const size_t width = sampled.top_logprobs.size();
   for (size_t i = 0; i < sampled.further.size(); ++i) {
@@ -432,8 +434,9 @@ void Scheduler::commit_drafts(Sequence& sequence, const SampledToken& sampled, T
     const SampledToken further{.token = sampled.further[i].token,
                                .logprob = sampled.further[i].logprob,
                                .top_logprobs = sampled.further_top_logprobs.subspan(i * width, width)};
-    if (append_token(sequence, further, now)) return;
+    if (append_token(sequence, further, now)) return true;
   }
+  return false;
 }
 
 // A simulated step brings no numbers; the request ends all the same.

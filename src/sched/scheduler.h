@@ -260,7 +260,7 @@ class Scheduler {
   [[nodiscard]] bool wants(EventType type) const { return (wanted_events_ >> static_cast<uint32_t>(type) & 1U) != 0; }
   void put_event(EventType type, const Sequence& sequence, TimeNs now, int64_t a, int64_t b, int64_t c);
   void commit_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
-  void commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now);
+  bool commit_drafts(Sequence& sequence, const SampledToken& sampled, TimeNs now);
   bool append_token(Sequence& sequence, const SampledToken& sampled, TimeNs now);
   void follow_token(Sequence& sequence, bool first, FinishReason reason, TimeNs now);
   void commit_pooled(const StepResult& result, const Submitted& submitted, TimeNs now);

@@ -21,7 +21,8 @@ void Scheduler::add_drafts() {
   for (size_t i = 0; i < plan_.entries.size() && tokens_left_ > 0; ++i) {
     BatchEntry& entry = plan_.entries[i];
     Sequence& sequence = *scheduled_[i];
-    if (entry.phase != Phase::Decode || sequence.may_need_host) continue;
+    const bool wakes = sequence.output_token_count() < sequence.filter_wakes_at;  // behind the guesses, perhaps
+    if (entry.phase != Phase::Decode || entry.host_samples || wakes) continue;
     const int32_t before_limit = sequence.token_limit - 1 - static_cast<int32_t>(sequence.tokens.size());
     const int32_t most = std::min({sequence.draft_limit, tokens_left_, before_limit});
     sequence.guessed.assign(1, sequence.tokens.back());

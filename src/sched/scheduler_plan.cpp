@@ -192,8 +192,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
     if (sequence.pools) want_hidden(sequence, entry);
     const int32_t output = sequence.known_token_count() - sequence.prompt_token_count;
     const bool changes = samples && entry.sampling->changes_logits(output);
-    const bool by_host = entry.filtered || entry.host_samples;
-    if (by_host || changes || entry.prompt_logprobs_wanted > 0) add_history(sequence, entry);
+    if (entry.needs_host() || changes || entry.prompt_logprobs_wanted > 0) add_history(sequence, entry);
     count_wanted(entry, sequence);
   }
   scheduled_.push_back(&sequence);
@@ -223,7 +222,7 @@ void Scheduler::count_wanted(const BatchEntry& entry, Sequence& sequence) {
   if (entry.prompt_logprobs_wanted > 0) planned_->told.push_back(row);
   if (sequence.pools && entry.context_token_count() == sequence.prompt_token_count) planned_->pooled.push_back(row);
   plan_.hidden_row_count += entry.hidden_wanted;
-  plan_.read_before_next |= entry.filtered || entry.host_samples;
+  plan_.read_before_next |= entry.needs_host();
 }
 
 // After one was taken out.

@@ -192,12 +192,13 @@ void TraceEncoder::on_commit(const StepResult& result, TimeNs now) {
       put(0);
     }
     const std::span<const TokenId> forced = result.sampled[row].forced;
-    const std::span<const TokenLogprob> further = result.sampled[row].further;  // one of them is empty
+    const std::span<const TokenLogprob> further = result.sampled[row].further;
     if (forced.empty() && further.empty()) continue;
     put(row);
-    put(forced.size() + further.size());
-    for (const TokenId token : forced) put(static_cast<uint64_t>(token));
+    put(further.size() + forced.size());
+    put(further.size());
     for (const TokenLogprob& one : further) put(static_cast<uint64_t>(one.token));
+    for (const TokenId token : forced) put(static_cast<uint64_t>(token));
   }
   close();
 }
@@ -423,11 +424,13 @@ class Decoder {
     }
     while (!fields_.empty()) {
       const auto row = static_cast<size_t>(number());
-      if (const size_t following = count(); following > 0) {
-        commit.following.push_back({row, tokens(following)});
-      } else {
+      const size_t following = count();
+      if (following == 0) {
         commit.waking.push_back(row);
+        continue;
       }
+      const auto further = small<size_t>("more tokens were guessed than follow", following);
+      commit.following.push_back({.row = row, .tokens = tokens(following), .further_count = further});
     }
     return commit;
   }

@@ -8,7 +8,7 @@
 //   Cancel    sequence, reason, whether the whole request
 //   Plan      step, entries (sequence, computed, scheduled), refusals, end of the pass, preemptions
 //   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), by row what
-//             follows: forced tokens, or guesses that were right; none: its filter wakes
+//             follows: tokens, of which so many were guessed, the others are forced; none: its filter wakes
 //   Finish    sequence, reason
 //   Trial     text: a policy that runs beside the one in force from here on
 //   Policy    text: the policy from here on, the one on trial (recordings from before there was Trial: any other)
@@ -47,7 +47,7 @@ enum class TraceRecordType : uint8_t {
   Trial = 13
 };
 
-inline constexpr uint64_t kTraceVersion = 3;
+inline constexpr uint64_t kTraceVersion = 4;
 
 // Writes records.   THREAD: the engine thread only.
 class TraceEncoder final : public SchedulerTrace {
@@ -120,10 +120,11 @@ struct TraceCommit {
   uint64_t step = 0;
   TimeNs duration = 0;
   std::vector<TokenId> tokens;  // -1: the logits were not finite; empty without inputs
-  // Tokens that follow that of the row, one of the plan's that sample: SampledToken::forced or further.
+  // Tokens that follow that of the row, one of the plan's that sample: SampledToken::further, then forced.
   struct Following {
     size_t row = 0;
     std::vector<TokenId> tokens;
+    size_t further_count = 0;  // of the tokens
   };
   std::vector<Following> following;
   std::vector<size_t> waking;  // rows: SampledToken::filter_wakes

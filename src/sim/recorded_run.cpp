@@ -26,11 +26,6 @@ int32_t RecordedOutputs::draft_tokens(const TracePlan::Entry& entry) const {
   return known == known_tokens_.end() ? 0 : std::max(0, entry.computed + entry.scheduled - known->second);
 }
 
-std::span<const TokenId> RecordedOutputs::following_tokens(const TraceCommit& commit, size_t row) {
-  const auto found = std::ranges::find(commit.following, row, &TraceCommit::Following::row);
-  return found == commit.following.end() ? std::span<const TokenId>() : found->tokens;
-}
-
 namespace {
 
 class Reader {
@@ -113,7 +108,7 @@ class Reader {
       if (given.draft_tokens == 0) return;
       ++run_.guesses.drafts;
       run_.guesses.draft_tokens += given.draft_tokens;
-      run_.guesses.accepted_tokens += given.token_count() - 1;
+      run_.guesses.accepted_tokens += given.accepted_tokens;
     });
     if (ended_ == run_.steps.size() || run_.steps[ended_].number != commit.step) return;
     RecordedStep& step = run_.steps[ended_++];

@@ -4,6 +4,7 @@
 // one. `inflight calibrate` fits the device model to the steps, `inflight bench workload` takes its figures from here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -28,7 +29,7 @@ class RecordedOutputs {
   struct Given {
     std::optional<TokenId> sampled;      // none in a recording without inputs
     std::span<const TokenId> following;  // behind it
-    int32_t draft_tokens = 0;
+    int32_t draft_tokens = 0, accepted_tokens = 0;
     [[nodiscard]] int32_t token_count() const { return 1 + static_cast<int32_t>(following.size()); }
   };
   // Calls visit(sequence, given) for each sequence that the step gives tokens and that has not ended before.
@@ -41,8 +42,13 @@ class RecordedOutputs {
       const auto [sequence, drafts] = sampled[row];
       const auto known = known_tokens_.find(to_integer(sequence));
       if (known == known_tokens_.end()) continue;
-      Given given{.sampled = {}, .following = following_tokens(commit, row), .draft_tokens = drafts};
+      Given given{.draft_tokens = drafts};
       if (row < commit.tokens.size()) given.sampled = commit.tokens[row];
+      const auto following = std::ranges::find(commit.following, row, &TraceCommit::Following::row);
+      if (following != commit.following.end()) {
+        given.following = following->tokens;
+        given.accepted_tokens = static_cast<int32_t>(following->further_count);
+      }
       known->second += given.token_count() - 1;
       visit(sequence, given);
     }
@@ -51,8 +57,6 @@ class RecordedOutputs {
   void on_finish(SequenceId sequence) { known_tokens_.erase(to_integer(sequence)); }
 
  private:
-  [[nodiscard]] static std::span<const TokenId> following_tokens(const TraceCommit& commit, size_t row);
-
   std::unordered_map<uint64_t, int32_t> known_tokens_;  // of live sequences, the unread ones included
   struct Row {
     SequenceId sequence{};

@@ -115,7 +115,7 @@ class Replay {
     Submitted submitted;
     for (const BatchEntry& entry : plan.entries) {
       entries.push_back({entry.sequence, entry.computed_token_count, entry.scheduled_token_count});
-      if (entry.samples) submitted.sampled.push_back({entry.sequence, entry.draft_token_count > 0});
+      if (entry.samples) submitted.sampled.push_back(entry.sequence);
       for (int32_t i = 0; i < entry.prompt_logprobs_wanted; ++i) {
         submitted.prompt_logprobs.push_back({.sequence = entry.sequence, .position = entry.first_told_position() + i});
       }
@@ -132,23 +132,20 @@ class Replay {
       fail(ErrorCode::CorruptFile, "the recording's result of step {} does not fit its plan", commit.step);
     }
     StepResult result{.step = commit.step, .sampled = {}, .duration = commit.duration};
-    const std::vector<Submitted::Row>& rows = submitted_.front().sampled;
+    const std::vector<SequenceId>& rows = submitted_.front().sampled;
     for (size_t i = 0; i < commit.tokens.size(); ++i) {
       const TokenId token = commit.tokens[i];
-      result.sampled.push_back({.sequence = rows[i].sequence, .token = token, .logprob = 0.0F, .valid = token >= 0});
+      result.sampled.push_back({.sequence = rows[i], .token = token, .logprob = 0.0F, .valid = token >= 0});
     }
     std::vector<std::vector<TokenLogprob>> further(commit.following.size());
     for (size_t i = 0; i < further.size(); ++i) {
-      const auto& [row, tokens] = commit.following[i];
+      const auto& [row, tokens, further_count] = commit.following[i];
       if (row >= result.sampled.size()) {
         fail(ErrorCode::CorruptFile, "the recording's further tokens of step {} have no row", commit.step);
       }
-      if (rows[row].has_drafts) {
-        for (const TokenId token : tokens) further[i].push_back({token, 0.0F});
-        result.sampled[row].further = further[i];
-      } else {
-        result.sampled[row].forced = tokens;
-      }
+      for (size_t k = 0; k < further_count; ++k) further[i].push_back({tokens[k], 0.0F});
+      result.sampled[row].further = further[i];
+      result.sampled[row].forced = std::span(tokens).subspan(further_count);
     }
     for (const size_t row : commit.waking) {
       if (row >= result.sampled.size()) {
@@ -211,11 +208,7 @@ class Replay {
   std::unordered_map<uint64_t, int32_t> unfinished_;                       // choices that run or wait, by request
   // What the result of a step in flight has to hold.
   struct Submitted {
-    struct Row {
-      SequenceId sequence{};
-      bool has_drafts = false;
-    };
-    std::vector<Row> sampled;
+    std::vector<SequenceId> sampled;
     std::vector<PromptLogprob> prompt_logprobs;
   };
   std::deque<Submitted> submitted_;

@@ -52,6 +52,17 @@ class Predictions(unittest.TestCase):
         self.assertEqual("".join(parts), text)
         self.assertEqual(events[-1]["usage"]["completion_tokens_details"], answer["usage"]["completion_tokens_details"])
 
+    def test_structured_answers_stay_what_they_were(self):
+        schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 90}, "end": {"type": "string"}},
+                  "required": ["story", "end"]}
+        structured = {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}
+        for options in (structured, {**structured, "temperature": 0.7, "seed": 5}, {"bad_words": [" cat", " dog"]}):
+            plain = self.chat(**options)
+            content = plain["choices"][0]["message"]["content"]
+            answer = self.chat(prediction={"type": "content", "content": content}, **options)
+            self.assertEqual(answer["choices"], plain["choices"])
+            self.assertGreater(answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 5)
+
     def test_counters_add_up(self):
         self.story(prediction={"type": "content", "content": "a"})
         _, _, text = self.server.request("GET", "/metrics")

@@ -13,14 +13,25 @@ void add_history(BatchEntry& entry, RunnerSequence& sequence) {
   if (!sequence.sampling.changes_logits(0) && sequence.allowed.empty()) return;
   if (!sequence.counts) sequence.counts.emplace(static_cast<size_t>(sequence.prompt_token_count), true);
   sequence.counts->advance(sequence.tokens);
+  sequence.masks = masks_of(sequence, 0);
   sequence.history = {
-      .known_tokens = sequence.tokens, .end_tokens = {}, .counts = &*sequence.counts, .allowed = sequence.allowed};
+      .known_tokens = sequence.tokens, .end_tokens = {}, .counts = &*sequence.counts, .allowed = sequence.masks};
   entry.filtered = !sequence.allowed.empty();
   entry.history = &sequence.history;
   entry.prompt_token_count = sequence.prompt_token_count;
 }
 
 }  // namespace
+
+std::vector<uint32_t> masks_of(const RunnerSequence& sequence, int32_t guesses) {
+  const size_t width = sequence.allowed.size();
+  std::vector<uint32_t> masks;
+  for (size_t position = sequence.tokens.size(); position <= sequence.tokens.size() + static_cast<size_t>(guesses);
+       ++position) {
+    for (size_t i = 0; i < width; ++i) masks.push_back(sequence.allowed[(i + position) % width]);
+  }
+  return masks;
+}
 
 BatchEntry entry_of(RunnerSequence& sequence, int32_t count) {
   const auto total = static_cast<int32_t>(sequence.tokens.size());

@@ -22,10 +22,14 @@ struct RunnerSequence {
   std::vector<BlockId> blocks;
   SamplingParams sampling;
   std::vector<float> logprobs;        // of sampled tokens
-  std::vector<uint32_t> allowed;      // TokenHistory::allowed of all its tokens
-  std::optional<TokenCounts> counts;  // these two are entry_of()'s
+  std::vector<uint32_t> allowed;      // what the masks of its tokens are made from; empty: they have none
+  std::optional<TokenCounts> counts;  // these three are entry_of()'s
+  std::vector<uint32_t> masks;
   TokenHistory history;
 };
+
+// Of the token behind its last one, and behind so many guesses: another at each position.
+[[nodiscard]] std::vector<uint32_t> masks_of(const RunnerSequence& sequence, int32_t guesses);
 
 // An entry that computes the next `count` tokens of the sequence; samples when these are all it has.
 // LIFETIME: the sequence must not change until the plan was submitted.

@@ -36,7 +36,7 @@ OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTru
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
       host_slots_(static_cast<size_t>(options.host_block_count) * static_cast<size_t>(options.block_token_count)),
       row_tokens_(static_cast<size_t>(options.row_count), -1),
-      top_({{7, -0.5F}, {8, -1.5F}}) {}
+      tops_(kTopCount * limits::kDraftTokensMax, {7, -0.5F}) {}
 
 OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t position) {
   const int32_t width = options_.block_token_count;
@@ -107,8 +107,10 @@ void OracleExecutor::tell_logprobs(const BatchEntry& entry, StepResult& result) 
   INFLIGHT_CHECK(first > entry.computed_token_count && end <= entry.prompt_token_count);
   INFLIGHT_CHECK(end <= entry.context_token_count() + 1);
   for (int32_t p = first; p < end; ++p) {
-    result.prompt_logprobs.push_back(
-        {.sequence = entry.sequence, .position = p, .logprob = -static_cast<float>(p), .top_logprobs = top_});
+    result.prompt_logprobs.push_back({.sequence = entry.sequence,
+                                      .position = p,
+                                      .logprob = -static_cast<float>(p),
+                                      .top_logprobs = std::span(tops_).first(kTopCount)});
   }
 }
 
@@ -119,8 +121,7 @@ void OracleExecutor::check_history(const BatchEntry& entry) {
   const size_t known = known_tokens.size();
   INFLIGHT_CHECK(known >= static_cast<size_t>(entry.prompt_token_count) && known <= truth.tokens.size());
   INFLIGHT_CHECK(std::ranges::equal(known_tokens, std::span(truth.tokens).first(known)));
-  if (!entry.filtered && !entry.host_samples) return;
-  INFLIGHT_CHECK(std::ssize(known_tokens) == entry.context_token_count());
+  INFLIGHT_CHECK(!entry.needs_host() || std::ssize(known_tokens) == entry.sampled_position());
 }
 
 void OracleExecutor::submit(const BatchPlan& plan) {
@@ -142,8 +143,8 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   std::vector<TokenLogprob>& further = further_.emplace_back();
   further.reserve(static_cast<size_t>(tokens));  // spans point into it
   for (const BatchEntry& entry : plan.entries) {
-    INFLIGHT_CHECK(!(entry.filtered || entry.host_samples) || (entry.samples && plan.read_before_next));
-    INFLIGHT_CHECK(entry.history != nullptr || !(entry.filtered || entry.host_samples));
+    INFLIGHT_CHECK(!entry.needs_host() || (entry.samples && plan.read_before_next));
+    INFLIGHT_CHECK(entry.history != nullptr || !entry.needs_host());
     if (entry.history != nullptr) check_history(entry);
     if (entry.prompt_logprobs_wanted > 0) tell_logprobs(entry, result);
     if (!entry.samples) continue;
@@ -157,21 +158,25 @@ void OracleExecutor::submit(const BatchPlan& plan) {
     const auto context = static_cast<size_t>(entry.sampled_position());
     const TokenId token = token_at(context);
     INFLIGHT_CHECK(entry.draft_token_count == 0 || (entry.phase == Phase::Decode && !entry.input_on_device));
+    INFLIGHT_CHECK(entry.draft_token_count == 0 || !entry.host_samples);
     INFLIGHT_CHECK(entry.draft_token_count <= options_.draft_tokens);
     const size_t begin = further.size();
     verify_drafts(entry.drafts(), token, further,
                   [&](size_t i) { return TokenLogprob{token_at(context + 1 + i), -1.0F}; });
     accepted_count_ += static_cast<int64_t>(further.size() - begin);
     // What the host has a part in is never read from the device.
-    const bool by_host = entry.host_samples || entry.filtered;
-    row_tokens_[static_cast<size_t>(entry.row)] = by_host ? -1 : token;
-    host_sampled_count_ += by_host;
+    row_tokens_[static_cast<size_t>(entry.row)] = entry.needs_host() ? -1 : token;
+    host_sampled_count_ += entry.needs_host();
     result.sampled.push_back({.sequence = entry.sequence,
                               .token = token,
                               .logprob = -1.0F,
                               .valid = true,
                               .further = std::span(further).subspan(begin)});
-    if (by_host) result.sampled.back().top_logprobs = top_;
+    if (entry.needs_host()) {
+      const std::span<const TokenLogprob> tops = tops_;
+      result.sampled.back().top_logprobs = tops.first(kTopCount);
+      result.sampled.back().further_top_logprobs = tops.first(kTopCount * (further.size() - begin));
+    }
   }
   INFLIGHT_CHECK(static_cast<int32_t>(result.sampled.size()) == plan.sampled_row_count);
   results_.push_back(std::move(result));

@@ -73,8 +73,9 @@ class OracleExecutor final : public Executor {
   BatchPlan last_plan_;
   std::vector<Slot> slots_;
   std::vector<Slot> host_slots_;
-  std::vector<TokenId> row_tokens_;  // what the device sampled last for each row
-  std::vector<TokenLogprob> top_;    // what every position reports
+  std::vector<TokenId> row_tokens_;       // what the device sampled last for each row
+  static constexpr size_t kTopCount = 2;  // what a position reports
+  std::vector<TokenLogprob> tops_;        // of many
   std::deque<StepResult> results_;
   StepResult current_;
   // What results_ and current_ point into.

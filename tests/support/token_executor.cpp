@@ -110,10 +110,11 @@ TokenId TokenExecutor::draw_changed(const BatchEntry& entry, std::span<const Tok
     counts.advance(tokens);
   }
   std::vector<float> logits = oracle_logits(tokens, kVocabulary);
+  const int32_t guesses = static_cast<int32_t>(tokens.size()) - entry.sampled_position();
   const TokenHistory history{.known_tokens = tokens,
                              .end_tokens = entry.history->end_tokens,
                              .counts = &counts,
-                             .allowed = entry.history->allowed};
+                             .allowed = entry.history->mask(guesses, kVocabulary)};
   process_logits({.sampling = *entry.sampling, .history = history, .prompt_token_count = entry.prompt_token_count},
                  logits);
   const Draw draw = draw_token(logits, *entry.sampling, static_cast<int32_t>(tokens.size()));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: what a grammar forces is not drawn (checklist 125, jump-forward), and nothing else changes: the same tokens
-// under pressure as alone, limits and ends kept, a recording that replays. Method: a filter whose forced tokens depend
-// on the last one, over an executor whose logits are a function of the prefix; a real grammar with the demo model.
+// under pressure as alone, beside guesses, limits and ends kept, a recording that replays. Method: a filter whose
+// forced tokens depend on the last one, over an executor whose logits are a function of the prefix; a real grammar with
+// the demo model.
 #include "engine/grammar_filter.h"
 
 #include <gtest/gtest.h>
@@ -55,10 +56,11 @@ std::vector<TokenId> output_of(const SubmitOptions& request, int32_t choice, boo
 }
 
 TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
-  for (const bool overlap : {true, false}) {
+  for (const auto& [overlap, guesses] : {std::pair(true, 0), std::pair(false, 0), std::pair(false, 4)}) {
     const TempFolder folder;
     EngineOptions options = EngineWorld::host_driven(engine_options(40));
     options.overlap = overlap;
+    options.setup.config.num_speculative_tokens = guesses;
     options.service.record_path = folder.file("run.trace");
     {
       EngineWorld world(options);
@@ -66,6 +68,8 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
       world.engine->pause(PauseMode::New);  // until all are there, however long the making of their filters takes
       for (TokenId i = 0; i < 60; ++i) {
         SubmitOptions request = crowd_request(i);
+        request.prediction = output_of(request, 0);
+        request.prediction[request.prediction.size() / 2] = 7;  // wrong, mostly
         sent.emplace_back(
             request, world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Forcing>(); }));
       }
@@ -75,6 +79,7 @@ TEST(GrammarFilter, ForcedTokensAreThoseOfTheFilterUnderPressureToo) {
       world.run();
       EXPECT_GT(world.engine->stats().scheduler.preemptions, 0);
       EXPECT_GT(world.engine->stats().scheduler.forced_tokens, 100);
+      EXPECT_EQ(world.engine->stats().scheduler.accepted_tokens > 200, guesses > 0);
       for (auto& [request, stream] : sent) {
         const auto answers = read_answers(stream, request.sampling.n);
         for (int32_t k = 0; k < request.sampling.n; ++k) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a grammar that holds only behind a certain text changes nothing before it, and rules from the second token
-// behind it on, whatever the load: with overlap and without, after preemptions, for each of several answers. Method: a
-// filter that wakes by the last token, over an executor whose logits are a function of the prefix, against a plain
-// simulation; and the filter itself with the demo model's tokens.
+// behind it on, whatever the load: with overlap and without, behind guesses, after preemptions, for each of several
+// answers. Method: a filter that wakes by the last token, over an executor whose logits are a function of the prefix,
+// against a plain simulation; and the filter itself with the demo model's tokens.
 #include "engine/sleeping_filter.h"
 
 #include <gtest/gtest.h>
@@ -84,10 +84,11 @@ Expected expected_of(const SubmitOptions& request, int32_t choice) {
 }
 
 TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
-  for (const bool overlap : {true, false}) {
+  for (const auto& [overlap, guesses] : {std::pair(true, 0), std::pair(false, 0), std::pair(false, 4)}) {
     const TempFolder folder;
     EngineOptions options = EngineWorld::host_driven(engine_options(40));
     options.overlap = overlap;
+    options.setup.config.num_speculative_tokens = guesses;
     options.service.record_path = folder.file("run.trace");
     int filtered = 0, free = 0;
     {
@@ -98,12 +99,14 @@ TEST(SleepingFilter, RulesFromTheSecondTokenBehindTheTriggerOnWhateverTheLoad) {
         if (i % 6 == 0) request.sampling.min_tokens = i % 4;
         if (i % 5 == 0) request.sampling.bad_words = {{i % 3}};
         request.filter_sleeps = true;
+        request.prediction = expected_of(request, 0).tokens;
         sent.emplace_back(
             request, world.engine->submit(request, [](const std::stop_token&) { return std::make_unique<Sleeper>(); }));
         world.engine->step();
       }
       world.run();
       EXPECT_GT(world.engine->stats().scheduler.preemptions, 0);
+      EXPECT_EQ(world.engine->stats().scheduler.accepted_tokens > 200, guesses > 0);
       for (auto& [request, stream] : sent) {
         const auto answers = read_answers(stream, request.sampling.n);
         for (int32_t k = 0; k < request.sampling.n; ++k) {

@@ -4,6 +4,8 @@
 // executor whose tokens are a function of the prefix; the demo model against itself.
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "engine/metrics.h"
 #include "engine/runtime.h"
 #include "sim/recording.h"
@@ -83,9 +85,11 @@ Found demo_answers(int32_t speculative_tokens) {
     streams.clear();
   };
   read();
-  // The host draws: nobody's tokens are guessed beside them.
+  // The host draws the first, and says which tokens may come in the others.
   send(story, {.max_tokens = 30, .dry_multiplier = 0.5F});
   send(story, {.max_tokens = 30}, true);
+  send(story, {.temperature = 0.5F, .seed = 2, .max_tokens = 30, .min_tokens = 20}, true);
+  send(story, {.max_tokens = 60, .bad_words = {{300}, {280, 290}}});
   send(story, {.max_tokens = 60});
   read();
   runtime.engine().pause(PauseMode::All);
@@ -139,6 +143,47 @@ TEST(SpeculativeEngine, PredictedOutputsTakeFewSteps) {
   EXPECT_FALSE(replayed.difference.has_value());
 }
 
+// Lets everything come, so many times.
+class Exhausted final : public TokenFilter {
+ public:
+  explicit Exhausted(int32_t left) : left_(left) {}
+  void allow(std::span<uint32_t> allowed) override {
+    if (left_ == 0) throw std::runtime_error("it gives up");
+    std::ranges::fill(allowed, ~0U);
+  }
+  void accept(TokenId) override { --left_; }
+  std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Exhausted>(*this); }
+
+ private:
+  int32_t left_;
+};
+
+// Not later, where the token behind it was guessed and the device drew it.
+TEST(SpeculativeEngine, ARequestWhoseFilterGivesUpEndsWhereItDoesWithoutGuesses) {
+  std::vector<TokenId> prediction;
+  for (const int32_t guesses : {0, 8}) {
+    EngineOptions options = EngineWorld::host_driven();
+    options.setup.config.num_speculative_tokens = guesses;
+    EngineWorld world(options);
+    SubmitOptions request{.prompt = {3, 9, 27}, .prediction = prediction};
+    request.sampling.max_tokens = 40;
+    OutputStream* const stream = world.engine->submit(
+        request, [&](const std::stop_token&) { return std::make_unique<Exhausted>(guesses == 0 ? 40 : 17); });
+    do world.engine->step();
+    while (world.engine->stats().compiling > 0);
+    world.run();
+    const Answer answer = read_answer(stream);
+    if (guesses == 0) {
+      prediction = answer.tokens;
+      ASSERT_EQ(prediction.size(), 40U);
+      continue;
+    }
+    EXPECT_GT(world.engine->stats().scheduler.accepted_tokens, 10);
+    EXPECT_EQ(answer.last.finish, FinishReason::Error);
+    EXPECT_EQ(answer.tokens, std::vector<TokenId>(prediction.begin(), prediction.begin() + 17));
+  }
+}
+
 // Lets everything come; awake from the first token on, or from the third.
 class AllowingFilter final : public TokenFilter {
  public:
@@ -153,7 +198,7 @@ class AllowingFilter final : public TokenFilter {
   int32_t sleeps_;
 };
 
-// Tokens that the host has a part in are not guessed: a recording tells whose they are.
+// What the host draws is not guessed, and nothing behind a filter that has just woken: a recording tells whose that is.
 TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
   const TempFolder folder;
   EngineOptions options = EngineWorld::host_driven();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: each option does to the logits what its source says. Method: small cases worked out by hand, and for DRY a
 // comparison of every pair of places instead of the Z-algorithm.
-// Covers: sample/allowed_tokens.cpp
 #include "sample/logits_processor.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +43,8 @@ std::vector<float> processed(const SamplingParams& sampling, std::vector<float> 
   std::vector<uint32_t> allowed((logits.size() + 31) / 32);
   if (!filter.empty() || !sampling.bad_words.empty()) {
     Fixed fixed(filter);
-    find_allowed(sampling, history, prompt, filter.empty() ? nullptr : &fixed, allowed);
+    const BatchEntry entry{.sampling = &sampling, .history = &history, .prompt_token_count = prompt};
+    EXPECT_EQ(find_allowed(entry, filter.empty() ? nullptr : &fixed, allowed), 1U);
     history.allowed = allowed;
   }
   process_logits({.sampling = sampling, .history = history, .prompt_token_count = prompt}, logits);

@@ -186,18 +186,26 @@ TEST(TraceFormat, RefusesNumbersWhoseSumsHaveNoRoom) {
   EXPECT_EQ(std::get<TracePlan>(decode_trace(written.bytes).at(0).content).entries.size(), 127U);
 }
 
-TEST(TraceFormat, TellsWhoseFiltersWake) {
+TEST(TraceFormat, TellsWhatFollowsAndWhoseFiltersWake) {
   Written written;
   const TokenId forced[] = {9, 8};
+  const TokenLogprob further[] = {{3, -1.0F}, {2, -2.0F}};
   StepResult result{.step = 3, .sampled = {{.sequence = SequenceId{1}, .token = 4}}};
   result.sampled.push_back({.sequence = SequenceId{2}, .token = 5, .filter_wakes = true});
   result.sampled.push_back({.sequence = SequenceId{3}, .token = 6, .filter_wakes = true, .forced = forced});
+  result.sampled.push_back({.sequence = SequenceId{4}, .token = 6, .further = further});
+  result.sampled.push_back({.sequence = SequenceId{5}, .token = 6, .further = further, .forced = forced});
   written.encoder.on_commit(result, 5);
   const auto commit = std::get<TraceCommit>(decode_trace(written.bytes).at(0).content);
   EXPECT_EQ(commit.waking, (std::vector<size_t>{1, 2}));
-  ASSERT_EQ(commit.following.size(), 1U);
-  EXPECT_EQ(commit.following[0].row, 2U);
-  EXPECT_EQ(commit.following[0].tokens, (std::vector<TokenId>{9, 8}));
+  const std::vector<TokenId> tokens[] = {{9, 8}, {3, 2}, {3, 2, 9, 8}};
+  const size_t guessed[] = {0, 2, 2};
+  ASSERT_EQ(commit.following.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(commit.following[i].row, i + 2);
+    EXPECT_EQ(commit.following[i].tokens, tokens[i]);
+    EXPECT_EQ(commit.following[i].further_count, guessed[i]);
+  }
 }
 
 TEST(TraceFormat, KeepsChangesOfPoliciesParametersLimitsAndAdmission) {

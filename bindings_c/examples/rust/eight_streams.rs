@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Eight prompts in one continuous batch, one thread a stream; no crates.
-//!   rustc eight_streams.rs -L LIBRARY_FOLDER && LD_LIBRARY_PATH=LIBRARY_FOLDER ./eight_streams MODEL.gguf
+//!   rustc --edition 2021 eight_streams.rs -L LIBRARY_FOLDER && LD_LIBRARY_PATH=LIBRARY_FOLDER ./eight_streams MODEL.gguf
 use std::ffi::{c_char, c_void, CStr, CString};
 use std::io::Write;
 

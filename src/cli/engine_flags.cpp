@@ -9,6 +9,7 @@
 #include "cli/config_file.h"
 #include "cli/demo_model.h"
 #include "cli/progress_bar.h"
+#include "cli/stderr_log.h"
 #include "sim/sim_spec.h"
 #include "sim/text_file.h"
 
@@ -198,6 +199,7 @@ Engine open_engine(EngineFlags& flags) {
   options.params.profile = flags.profile_path.empty() ? 0 : 1;
   options.params.clip_max_tokens = flags.clip_max_tokens == "on" ? 1 : 0;
   if (!flags.preempt_victim.empty()) options.params.preempt_victim = flags.preempt_victim.c_str();
+  if (options.params.log_interval_steps > 0) log_to_stderr(INFLIGHT_LOG_INFO);  // its lines are of this level
 
   const SteadyClock clock;
   LoadProgress progress{file_bytes(options.model), {"loading", clock}};

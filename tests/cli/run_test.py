@@ -150,6 +150,12 @@ class Run(unittest.TestCase):
             self.assertGreater(len(events), 3)
             self.assertTrue(all("ts" in event and "name" in event for event in events if event["ph"] == "X"))
 
+    def test_figures_of_the_steps_are_told_where_asked_for(self):
+        for interval, lines in (((), 0), (("--log-interval-steps", 4), 2)):
+            done = run("run", "-p", "Once upon a time", "-n", 10, "--ignore-eos", *interval)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count(b"inflight: info: step="), lines, done.stderr)
+
     def test_a_recording_replays_and_explains(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "run.trace"

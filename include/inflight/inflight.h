@@ -6,17 +6,23 @@
  *  1. Names: inflight_<noun>_<verb>, types end in _t, constants in capitals. C11 and C++11 or later.
  *  2. Handles are opaque. Who gets one destroys it; destroying NULL does nothing. Streams go before their engine.
  *  3. Functions that can fail return inflight_status_t. Below 10 are outcomes, from 10 on errors; the numbers never
- *     change. After an error inflight_last_error() gives one line of text, for the calling thread, until its next call.
- *     Output arguments are written on INFLIGHT_OK only, unless stated. Nothing throws, nothing prints.
- *  4. Text is UTF-8 as pointer and length; a length of INFLIGHT_NUL_TERMINATED means "up to the NUL".
- *     Input pointers are read before return and not kept. Times are at most 31 years: 1e12 ms, 1e9 s.
+ *     change. After an error the inflight_last_ functions tell more of it, in the calling thread: where a language moves
+ *     code from thread to thread, the call and they belong on one. Output arguments are written on INFLIGHT_OK only,
+ *     unless stated. Nothing throws, nothing prints; errno says nothing.
+ *  4. Text is UTF-8 as pointer and length, at most 256 MiB; a length of INFLIGHT_NUL_TERMINATED means "up to the NUL", where
+ *     text without a length always ends. Input pointers are read before return and not kept. An empty array that the
+ *     library gives may be NULL. Times are at most 31 years: 1e12 ms, 1e9 s.
  *  5. Structs that may grow begin with struct_size. The _INIT macros set it and the defaults, inflight_params_init() does
  *     for languages without macros; of structs that the library fills (events, stats) struct_size alone has to be set.
  *     Fields are only ever appended. A larger struct than this library knows is accepted when the unknown tail is zero,
- *     else INFLIGHT_ERROR_UNSUPPORTED; a tail that the library fills becomes zero. A smaller struct, and one above 4096
- *     bytes, which none will be, is INFLIGHT_ERROR_INVALID_ARGUMENT.
+ *     else INFLIGHT_ERROR_UNSUPPORTED; a tail that the library fills becomes zero. A smaller struct than the first
+ *     release's, and one above 4096 bytes, which none will be, is INFLIGHT_ERROR_INVALID_ARGUMENT.
  *  6. Thread tags: [any-thread] = any number of threads at once; [one-at-a-time] = any thread, but never two at once
- *     for one handle. Nothing may be used after fork() in the child.
+ *     for one handle. While a handle is destroyed no other call may have it. A calling thread needs 1 MiB of stack.
+ *  7. Callbacks must not throw, nor leave by longjmp(). Their `context` is the caller's to keep.
+ *  8. Where a process has called inflight_engine_create(), inflight_plugin_load() or inflight_sim_run(), whatever came of
+ *     it, a child of fork() may use nothing; it may end or call exec(). A process may end while engines live, but not
+ *     while another thread makes one: drivers may crash then.
  */
 #ifndef INFLIGHT_H
 #define INFLIGHT_H
@@ -64,8 +70,9 @@ typedef int32_t inflight_status_t;
 /** @brief Library version, "major.minor.patch".  [any-thread]  Lifetime: static.  @since 0.1 */
 INFLIGHT_API const char* inflight_version(void);
 
-/** @brief Text of the last error in the calling thread; "" when there was none.  [any-thread]
- *  Lifetime: until the thread's next call into the library.  @since 0.1 */
+/** @brief One line about the error of the calling thread's last call; "" when that gave none.  [any-thread]
+ *  Lifetime: until the thread's next call, not counting the inflight_last_ functions, inflight_status_name() and
+ *  inflight_version().  @since 0.1 */
 INFLIGHT_API const char* inflight_last_error(void);
 
 /** @brief Short name of a status, "INFLIGHT_ERROR_IO"; "unknown status" for other numbers.  [any-thread]  @since 0.1 */
@@ -90,7 +97,8 @@ typedef int32_t inflight_log_level_t;
 #define INFLIGHT_LOG_INFO 1
 #define INFLIGHT_LOG_WARNING 2
 #define INFLIGHT_LOG_ERROR 3
-/** Receives log lines, each one line of UTF-8 (no newline). May be called from any thread; must not call into the library. */
+/** Receives log lines, each one line of UTF-8 (no newline; a NUL behind it). May be called from any thread, under locks: must
+ *  not call into the library, nor wait for a thread that may be in it. */
 typedef void (*inflight_log_fn)(void* context, inflight_log_level_t level, const char* message, size_t length);
 
 /** @brief Sends the process's log lines of at least `level` to `log`; NULL silences them (the default). When it has returned,
@@ -100,7 +108,7 @@ INFLIGHT_API void inflight_set_log(inflight_log_fn log, void* context, inflight_
 
 /** Progress of loading a model: `fraction` in [0, 1] of the weights, `what` a short phrase; 0 before what takes seconds by
  *  itself, such as compiling kernels. Return 0 to go on, else creation ends with INFLIGHT_ERROR_REJECTED. Called in the thread
- *  that creates the engine. */
+ *  that creates the engine; `what` is valid until it returns. */
 typedef int32_t (*inflight_progress_fn)(void* context, double fraction, const char* what);
 
 typedef int32_t inflight_kv_type_t;
@@ -191,9 +199,9 @@ typedef struct inflight_engine_params {
                                             there are no adapters); each takes device memory for max_lora_rank   */
   int32_t max_lora_rank;                 /* largest rank of an adapter, 1..512 (16, or what lora_modules need)   */
   const char* speculative_config;        /* JSON, vLLM's: {"method": "ngram", "num_speculative_tokens": 1..64,
-                                            "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 4}:
-                                            tokens are guessed from what stands in the request's own text and verified
-                                            several at a time; the answers stay the same (none)                  */
+                                            "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 0,
+                                            "adaptive": true}: tokens are guessed from what stands in the request's own
+                                            text and verified several at a time; the answers stay the same (none) */
   const char* served_model_name;         /* what metrics call the model, their label model_name (its own name)   */
 } inflight_engine_params_t;
 
@@ -218,7 +226,7 @@ typedef struct inflight_request_params {
   size_t prompt_length;         /* bytes, or INFLIGHT_NUL_TERMINATED [INFLIGHT_NUL_TERMINATED]                   */
   const int32_t* prompt_ids;    /* or token ids as they are                                                      */
   size_t prompt_id_count;
-  float temperature;            /* 0 = greedy (0)                                                                */
+  float temperature;            /* 0 = greedy, up to 100 (0)                                                     */
   float top_p;                  /* (0,1] [1]                                                                     */
   float min_p;                  /* [0,1]; 0 = off                                                                */
   int32_t top_k;                /* 0 = all                                                                       */
@@ -240,27 +248,27 @@ typedef struct inflight_request_params {
 
   int32_t n;                    /* answers to the prompt, which they share, 1..128 [1]                           */
   int32_t best_of;              /* >= n: so many are generated, the n of the highest mean logprob are given (0: n) */
-  int32_t min_tokens;           /* no end before so many output tokens; a text of `stop` that ends in theirs does not
-                                   count (0)                                                                     */
+  int32_t min_tokens;           /* no end before so many output tokens, max_tokens at most; a text of `stop` that ends
+                                   in theirs does not count (0)                                                  */
   const char* const* stop;      /* the answer ends before any of these texts, which is not given                 */
-  size_t stop_count;            /* at most 16 of at most 1024 bytes                                              */
+  size_t stop_count;            /* at most 16 of 1 to 1024 bytes                                                 */
   const char* const* bad_words; /* runs of tokens that are never completed: those of each text, at the beginning of a
                                    word or not; other tokens may spell it                                        */
-  size_t bad_word_count;        /* at most 1024                                                                  */
+  size_t bad_word_count;        /* at most 1024 of at most 64 tokens                                             */
   const int32_t* logit_bias_ids;
   const float* logit_biases;    /* added to the logits of logit_bias_ids; -100 bans and 100 forces in practice   */
-  size_t logit_bias_count;
+  size_t logit_bias_count;      /* at most 4096                                                                  */
   float typical_p;              /* (0,1]: locally typical sampling [1]                                           */
   float repetition_penalty;     /* (0,10]: of tokens in prompt or output [1]                                     */
   float presence_penalty;       /* [-2,2]: once for each token that was output (0)                               */
   float frequency_penalty;      /* [-2,2]: for each time it was output (0)                                       */
-  float dry_multiplier;         /* DRY: penalty of tokens that continue a repetition; 0 = off                    */
-  float dry_base;               /* its growth with the repetition's length, >= 1 [1.75]                          */
-  int32_t dry_allowed_length;   /* repetitions up to this length are free [2]                                    */
+  float dry_multiplier;         /* DRY: penalty of tokens that continue a repetition, up to 100; 0 = off         */
+  float dry_base;               /* its growth with the repetition's length, 1..100 [1.75]                        */
+  int32_t dry_allowed_length;   /* repetitions up to this length are free, >= 1 [2]                              */
   int32_t dry_penalty_last_n;   /* tokens looked back on; -1 = all [-1]                                          */
   const char* const* dry_sequence_breakers; /* tokens with such a text end repetitions and are never penalised;
                                                 NULL = newline : " *   Each must be in some token's text.      */
-  size_t dry_sequence_breaker_count;
+  size_t dry_sequence_breaker_count; /* at most 16                                                               */
   int32_t logprobs;             /* report so many most likely tokens of each position, 0..20; -1 = none [-1]     */
   int32_t prompt_logprobs;      /* the same of the prompt's tokens [-1]                                          */
   uint8_t include_stop_str_in_output; /* the text of the stop string or token that ended the answer, too (0)     */
@@ -271,8 +279,9 @@ typedef struct inflight_request_params {
   uint8_t show_special_tokens;          /* the answer's text has control tokens such as "<|im_start|>" too (0)   */
   uint8_t structured_json_lenient;      /* what is not supported of structured_json is left out, not refused (0) */
   inflight_pooling_t pooling;           /* not NONE: an embedding of the prompt instead of an answer; the stream gives one
-                                           event, and what says how tokens are drawn is not looked at            */
-  const char* structured_json;          /* JSON Schema                                                           */
+                                           event, with INFLIGHT_FINISH_STOP, and what says how tokens are drawn is not
+                                           looked at                                                             */
+  const char* structured_json;          /* JSON Schema; like the other grammars at most 1 MiB                    */
   const char* structured_regex;         /* regular expression, of the whole answer                               */
   const char* structured_grammar;       /* GBNF, llama.cpp's notation                                            */
   const char* const* structured_choice; /* one of these texts                                                    */
@@ -306,7 +315,9 @@ typedef struct inflight_stream inflight_stream_t;
 /** @brief Loads a model and starts an engine.
  *  Signals: handlers that the OpenCL driver installs meanwhile are taken out again, those of the program are as before
  *  (let no other thread change them during the call). Policies from files are guarded by handlers for SIGSEGV, SIGBUS,
- *  SIGFPE, SIGILL and SIGABRT, which pass on what is not theirs, and a free real-time signal.
+ *  SIGFPE, SIGILL and SIGABRT, which pass on what is not theirs, and a free real-time signal. Threads that start meanwhile,
+ *  the driver's too, have the calling thread's signal mask: block here what another thread is to get.
+ *  PATH: PoCL ends the process where a kernel must be compiled and no folder of PATH has `ld`.
  *  @param[in]  params  see inflight_engine_params_t.
  *  @param[out] engine  set on INFLIGHT_OK; release with inflight_engine_destroy().
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_* (any)
@@ -314,7 +325,7 @@ typedef struct inflight_stream inflight_stream_t;
 INFLIGHT_API inflight_status_t inflight_engine_create(const inflight_engine_params_t* params, inflight_engine_t** engine);
 
 /** @brief Stops the engine and frees it. All its streams must have been destroyed before, which ends their requests with
- *  finish reason abort.  @since 0.1  [one-at-a-time] */
+ *  finish reason abort. Waits for the step that runs.  @since 0.1  [one-at-a-time] */
 INFLIGHT_API void inflight_engine_destroy(inflight_engine_t* engine);
 
 /** @brief Submits one request and returns at once; the answer comes through the stream.
@@ -471,8 +482,8 @@ INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* e
 INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text,
                                                           size_t capacity, size_t* length);
 
-/** @brief What the engine runs on, as JSON: device, model, limits, memory, and the loras that can be named now, each {name,
- *  path, rank, alpha, bytes}. Same buffer rule as metrics_text.
+/** @brief What the engine runs on, as JSON: device, model, tool_calls (how the model's text has calls of functions), limits,
+ *  memory, and the loras that can be named now, each {name, path, rank, alpha, bytes}. Same buffer rule as metrics_text.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);
@@ -498,7 +509,8 @@ typedef struct inflight_token_logprob {
   float logprob;
 } inflight_token_logprob_t;
 
-/** What arrived since the last event, of one answer. Pointers are valid until the next call for the same stream. */
+/** What arrived since the last event, of one answer. Pointers are valid until the stream's next inflight_stream_next() or its
+ *  inflight_stream_destroy(). */
 typedef struct inflight_stream_event {
   uint32_t struct_size;
   inflight_finish_reason_t finish_reason;
@@ -547,8 +559,10 @@ typedef struct inflight_stream_event {
 INFLIGHT_API inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeout_ms,
                                                     inflight_stream_event_t* event);
 
-/** Says that something can be read. Called from the engine's thread or from inside inflight_stream_set_notify(); must
- *  return at once and must not call into the library: wake an event loop that then calls inflight_stream_next(). */
+/** Says that something can be read. Called from the engine's thread, with a host_driven engine from inside
+ *  inflight_engine_step(), or from inside inflight_stream_set_notify(), under locks: must return at once and must not call into
+ *  the library, but wake an event loop that then calls inflight_stream_next(). A binding that hands callbacks to another thread
+ *  and waits for that one (Node.js's koffi) hangs: it can wait in inflight_stream_next(), on a thread of its own. */
 typedef void (*inflight_notify_fn)(void* context);
 
 /** @brief For event loops: calls `notify` each time that inflight_stream_next() would give an event after it would have
@@ -569,7 +583,8 @@ INFLIGHT_API void inflight_stream_destroy(inflight_stream_t* stream);
 /* ------------------------------------------------------------------------------------------------ text */
 
 /** @brief Text to token ids with the engine's vocabulary.
- *  @param[in]  add_special_tokens, parse_special_tokens  as in inflight_request_params_t.
+ *  @param[in]  add_special_tokens    as in inflight_request_params_t.
+ *  @param[in]  parse_special_tokens  likewise.
  *  @param[out] ids         room for `capacity` ids; may be NULL when capacity is 0.
  *  @param[out] count       ids of the whole text; written also with INFLIGHT_WOULD_BLOCK.
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT |

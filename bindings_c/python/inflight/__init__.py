@@ -442,7 +442,7 @@ class Engine:
             data = _utf8(prompt)
             params.prompt, params.prompt_length = data, len(data)
         else:
-            ids("prompt_ids", "prompt_id_count")(prompt, [])
+            ids("prompt_ids", "prompt_id_count")(list(prompt), [])
         kept = _fill(params, options, special)
         stream = Stream(self, params.n)
         try:

@@ -82,7 +82,7 @@ void BinaryCache::store(const std::string& key, std::span<const std::byte> conte
   const std::string partial = unused_name(path_of(key));
   errno = 0;
   bool good = false;
-  if (File file(std::fopen(partial.c_str(), "wbx")); file != nullptr) {
+  if (File file(std::fopen(partial.c_str(), "wbxe")); file != nullptr) {
     const XXH64_hash_t hash = hash_of(content);
     good = std::fwrite(&hash, sizeof(hash), 1, file.get()) == 1 &&
            std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();

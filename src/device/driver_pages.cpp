@@ -37,7 +37,7 @@ bool read_mapping(const char* line, Mapping& mapping) {
 
 void give_back_driver_pages() {
   malloc_trim(0);
-  const File file(std::fopen("/proc/self/smaps", "r"));
+  const File file(std::fopen("/proc/self/smaps", "re"));
   if (file == nullptr) return;
   char line[4352];
   Mapping mapping;

@@ -16,7 +16,7 @@ TraceRecorder::TraceRecorder(std::string configuration_json, size_t recent_bytes
     recent_.emplace([this](std::span<const std::byte> record) { keep(record); }, false);
   }
   if (path.empty()) return;
-  file_.reset(std::fopen(path.c_str(), "wb"));
+  file_.reset(std::fopen(path.c_str(), "wbe"));
   if (!file_) fail(ErrorCode::Io, "{}: cannot be written: {}", path, std::strerror(errno));
   whole_.emplace([this](std::span<const std::byte> record) { write(record); }, true);
   whole_->begin(configuration_json_);

@@ -75,7 +75,7 @@ PluginsLock read_plugins_lock() {
   const auto require = [&path](bool good) {
     if (!good) fail(ErrorCode::Io, "{}: the lock file cannot be read: {}", path, std::strerror(errno));
   };
-  const File file(std::fopen(path.c_str(), "rb"));
+  const File file(std::fopen(path.c_str(), "rbe"));
   require(file != nullptr);
   require_trusted_file(path, "the lock file");
   std::string text;

@@ -317,7 +317,8 @@ typedef struct inflight_stream inflight_stream_t;
  *  (let no other thread change them during the call). Policies from files are guarded by handlers for SIGSEGV, SIGBUS,
  *  SIGFPE, SIGILL and SIGABRT, which pass on what is not theirs, and a free real-time signal. Threads that start meanwhile,
  *  the driver's too, have the calling thread's signal mask: block here what another thread is to get.
- *  PATH: PoCL ends the process where a kernel must be compiled and no folder of PATH has `ld`.
+ *  PoCL compiles kernels with a child process, `ld`, and ends the program where no folder of PATH has that or SIGCHLD is
+ *  ignored.
  *  @param[in]  params  see inflight_engine_params_t.
  *  @param[out] engine  set on INFLIGHT_OK; release with inflight_engine_destroy().
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_* (any)
@@ -574,7 +575,7 @@ INFLIGHT_API inflight_status_t inflight_stream_set_notify(inflight_stream_t* str
                                                           void* context);
 
 /** @brief Asks to end the request; the stream still delivers what was made, then finish reason abort (or another, if it
- *  ended by itself before). Does nothing on a finished stream.  @since 0.1  [any-thread] */
+ *  ended by itself before). Does nothing on a finished stream or NULL.  @since 0.1  [any-thread] */
 INFLIGHT_API void inflight_stream_cancel(inflight_stream_t* stream);
 
 /** @brief Frees the stream; cancels its request if that is not finished.  @since 0.1  [one-at-a-time] */

@@ -8,7 +8,8 @@
  *  3. Functions that can fail return inflight_status_t. Below 10 are outcomes, from 10 on errors; the numbers never
  *     change. After an error the inflight_last_ functions tell more of it, in the calling thread: where a language moves
  *     code from thread to thread, the call and they belong on one. Output arguments are written on INFLIGHT_OK only,
- *     unless stated. Nothing throws, nothing prints; errno says nothing.
+ *     unless stated. Every such function may also give INFLIGHT_ERROR_INVALID_ARGUMENT for a NULL where none may be,
+ *     INFLIGHT_ERROR_OUT_OF_MEMORY and INFLIGHT_ERROR_INTERNAL. Nothing throws, nothing prints; errno says nothing.
  *  4. Text is UTF-8 as pointer and length, at most 256 MiB; a length of INFLIGHT_NUL_TERMINATED means "up to the NUL", where
  *     text without a length always ends. Input pointers are read before return and not kept. An empty array that the
  *     library gives may be NULL. Times are at most 31 years: 1e12 ms, 1e9 s.
@@ -430,7 +431,7 @@ typedef struct inflight_stats {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t steps;
-  uint64_t requests_submitted, requests_finished, requests_aborted, requests_failed; /* each answer asked for counts */
+  uint64_t requests_submitted, requests_finished, requests_aborted, requests_failed; /* each answer of n or best_of */
   uint64_t prompt_tokens;          /* prompt tokens of admitted requests                                         */
   uint64_t cached_tokens;          /* of these, served from stored KV                                            */
   uint64_t output_tokens;

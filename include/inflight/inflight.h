@@ -484,8 +484,9 @@ INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* e
 INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text,
                                                           size_t capacity, size_t* length);
 
-/** @brief What the engine runs on, as JSON: device, model, tool_calls (how the model's text has calls of functions), limits,
- *  memory, and the loras that can be named now, each {name, path, rank, alpha, bytes}. Same buffer rule as metrics_text.
+/** @brief What the engine runs on, as JSON: device, model, tokenizer (special tokens, chat template), tool_calls (how the
+ *  model's text has calls of functions), limits, memory, and the loras that can be named now, each {name, path, rank,
+ *  alpha, bytes}. Same buffer rule as metrics_text.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);

@@ -225,6 +225,26 @@ ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
   return executor;
 }
 
+namespace {
+
+// With the names of Hugging Face's tokenizer_config.json; null for a model that knows token ids only.
+// chat_template: "" = none.
+Json describe_tokenizer(const Tokenizer* tokenizer, const std::string& chat_template) {
+  if (tokenizer == nullptr) return nullptr;
+  const Vocabulary& vocabulary = tokenizer->vocabulary();
+  const auto text = [&](std::optional<TokenId> token) { return token ? Json(vocabulary.text(*token)) : Json(nullptr); };
+  const bool bytes = vocabulary.kind() == VocabularyKind::ByteLevelBpe;
+  return {{"tokenizer_class", bytes ? "GPT2Tokenizer" : "LlamaTokenizer"},
+          {"bos_token", text(vocabulary.bos())},
+          {"eos_token", text(vocabulary.eos())},
+          {"unk_token", text(vocabulary.unknown())},
+          {"add_bos_token", vocabulary.add_bos()},
+          {"add_eos_token", vocabulary.add_eos()},
+          {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}};
+}
+
+}  // namespace
+
 std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions& executor) const {
   const SchedulerConfig& config = options_.scheduler;
   const MemoryPlan plan = plan_memory(device_.info(), spec_, model.weights, executor);
@@ -245,8 +265,8 @@ std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions&
                 {"query_length", spec_.head_count * spec_.head_size},
                 {"context_length", spec_.context_length},
                 {"sliding_window", spec_.sliding_window},
-                {"pooling", spec_.pooling},
-                {"chat_template", chat_template_.has_value()}}},
+                {"pooling", spec_.pooling}}},
+              {"tokenizer", describe_tokenizer(tokenizer_.get(), chat_template_text_)},
               {"tool_calls",
                {{"begin", tool_format_.begin},
                 {"middle", tool_format_.middle},
@@ -421,6 +441,7 @@ void Runtime::read_chat_template(const std::string& from_file) {
   if (source.empty() || tokenizer_ == nullptr) return;
   try {
     chat_template_.emplace(source);
+    chat_template_text_ = source;
   } catch (const Error& error) {
     if (!options_.chat_template.empty()) throw;
     chat_template_error_ = error.what();

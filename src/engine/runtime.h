@@ -136,6 +136,7 @@ class Runtime {
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
+  std::string chat_template_text_;   // what it was made from
   std::string chat_template_error_;  // why there is none though the file has one
   ToolCallFormat tool_format_;
   std::vector<TokenId> tool_tokens_;

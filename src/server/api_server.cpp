@@ -115,6 +115,7 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/reset_prefix_cache", &ApiServer::post_reset_prefix_cache, 0},
     {"POST", "/tokenize", &ApiServer::post_tokenize, kJson},
     {"POST", "/detokenize", &ApiServer::post_detokenize, kJson},
+    {"GET", "/tokenizer_info", &ApiServer::get_tokenizer_info, 0},
     {"GET", "/", &ApiServer::get_page, kOpen},
     {"GET", "/widget", &ApiServer::get_widget, kOpen},
     {"POST", "/inflight/simulate", &ApiServer::post_simulate, kJson},
@@ -340,6 +341,13 @@ void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
 }
 
 void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_}); }
+
+void ApiServer::get_tokenizer_info(Exchange& exchange, HttpRequest&) {
+  Json tokenizer = info_["tokenizer"];
+  if (tokenizer.is_null()) throw ApiError(404, "the model has no vocabulary: it knows token ids only");
+  tokenizer["model_max_length"] = info_["limits"]["max_model_len"];
+  exchange.respond({.body = to_text(tokenizer)});
+}
 
 void ApiServer::post_tokenize(Exchange& exchange, HttpRequest& request) {
   answer_later(exchange, request,

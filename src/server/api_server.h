@@ -80,6 +80,7 @@ class ApiServer {
   void get_widget(Exchange& exchange, HttpRequest& request);
   void post_simulate(Exchange& exchange, HttpRequest& request);
   void get_stats(Exchange& exchange, HttpRequest& request);
+  void get_tokenizer_info(Exchange& exchange, HttpRequest& request);
   void get_version(Exchange& exchange, HttpRequest& request);
   void get_models(Exchange& exchange, HttpRequest& request);
   void get_openapi(Exchange& exchange, HttpRequest& request);

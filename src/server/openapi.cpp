@@ -106,6 +106,10 @@ Json paths() {
       Json{{"operationId", "detokenize"}, {"requestBody", Json{{"tokens", "$response.body#/tokens"}}}};
   paths["/detokenize"]["post"] = post_operation("Token ids to text", reference("DetokenizeRequest"), object);
   paths["/detokenize"]["post"]["operationId"] = "detokenize";
+  Json& tokenizer = paths["/tokenizer_info"]["get"];
+  tokenizer = get_operation("The vocabulary's special tokens and the chat template", "application/json", object);
+  tokenizer.erase("security");
+  add_errors(tokenizer["responses"], {"401", "404"});
   paths["/"]["get"] = get_operation("The web page", "text/html", text);
   paths["/widget"]["get"] = get_operation("The page of what batching does", "text/html", text);
   paths["/inflight/simulate"]["post"] =

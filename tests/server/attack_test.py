@@ -230,6 +230,8 @@ class WithoutVocabulary(unittest.TestCase):
                 for more in ({"logprobs": 1}, {"logprobs": 1, "stream": True}, {"prompt_logprobs": 1}, {"echo": True}):
                     status, _, answer = ids_only.request("POST", "/v1/completions", {**body, **more})
                     self.assertEqual((status, "no vocabulary" in answer["error"]["message"]), (400, True), answer)
+                status, _, answer = ids_only.request("GET", "/tokenizer_info")
+                self.assertEqual((status, "no vocabulary" in answer["error"]["message"]), (404, True), answer)
                 self.assertEqual(ids_only.request("GET", "/health")[0], 200)
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import unittest
 
+import jinja2
+
 from server_process import Server
 
 PROGRAM = sys.argv.pop(1)
@@ -110,6 +112,18 @@ class Ends(unittest.TestCase):
         self.assertEqual(server.post("/v1/completions", led)["choices"][0]["text"], "")
         shown = server.post("/v1/completions", {**led, "skip_special_tokens": False})["choices"][0]["text"]
         self.assertEqual(shown, "<|im_start|>" * 2)
+
+    def test_the_tokenizer_is_told(self):
+        info = server.request("GET", "/tokenizer_info")[2]
+        end = server.post("/tokenize", {"prompt": info["eos_token"], "add_special_tokens": False})["tokens"]
+        self.assertEqual(len(end), 1)
+        self.assertEqual(choice(logit_bias={str(end[0]): 100})["finish_reason"], "stop")
+        begin = server.post("/tokenize", {"prompt": "a", "return_token_strs": True})["token_strs"][0]
+        self.assertEqual(info["add_bos_token"], begin == info["bos_token"])
+        self.assertEqual(info["model_max_length"], server.post("/tokenize", {"prompt": "a"})["max_model_len"])
+        template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(info["chat_template"])
+        prompt = server.post("/detokenize", {"tokens": server.post("/tokenize", {"messages": CHAT["messages"]})["tokens"]})
+        self.assertEqual(template.render(messages=CHAT["messages"], add_generation_prompt=True), prompt["prompt"])
 
     def test_an_answer_goes_on_with_the_last_message(self):
         turns = [*CHAT["messages"], {"role": "assistant", "content": "The sky is very"}]

@@ -37,6 +37,8 @@ class TokenFilter {
 
   // Another one in the same state, for a further answer to the same prompt.
   [[nodiscard]] virtual std::unique_ptr<TokenFilter> clone() const = 0;
+  // Another one in the same state, to look ahead with, at little cost: this one is not used until that one is gone.
+  [[nodiscard]] virtual std::unique_ptr<TokenFilter> ahead() { return clone(); }
 
  protected:
   TokenFilter(const TokenFilter&) = default;

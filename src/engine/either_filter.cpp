@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/either_filter.h"
 
-#include <utility>
-
 #include "base/error.h"
 
 namespace inflight {
@@ -14,6 +12,12 @@ EitherFilter::EitherFilter(std::unique_ptr<GrammarFilter> first, std::unique_ptr
 
 EitherFilter::EitherFilter(const EitherFilter& other) : TokenFilter(other) {
   for (const auto& filter : other.left_) left_.push_back(std::make_unique<GrammarFilter>(*filter));
+}
+
+std::unique_ptr<TokenFilter> EitherFilter::ahead() {
+  std::vector<std::unique_ptr<GrammarFilter>> left;
+  for (const auto& filter : left_) left.push_back(filter->filter_ahead());
+  return std::unique_ptr<EitherFilter>(new EitherFilter(std::move(left)));
 }
 
 void EitherFilter::allow(std::span<uint32_t> allowed) {

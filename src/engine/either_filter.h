@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/token_filter.h"
@@ -22,8 +23,11 @@ class EitherFilter final : public TokenFilter {
   void accept(TokenId token) override;
   [[nodiscard]] std::vector<TokenId> take_forced() override;
   [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<EitherFilter>(*this); }
+  [[nodiscard]] std::unique_ptr<TokenFilter> ahead() override;
 
  private:
+  explicit EitherFilter(std::vector<std::unique_ptr<GrammarFilter>> left) : left_(std::move(left)) {}
+
   std::vector<std::unique_ptr<GrammarFilter>> left_;  // that the text so far follows; one or two
   std::vector<uint32_t> allowed_;                     // scratch
 };

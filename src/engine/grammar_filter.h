@@ -25,6 +25,10 @@ class GrammarFilter final : public TokenFilter {
   void allow(std::span<uint32_t> allowed) override { matcher_->allow(allowed); }
   void accept(TokenId token) override { matcher_->accept(token); }
   [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<GrammarFilter>(*this); }
+  [[nodiscard]] std::unique_ptr<TokenFilter> ahead() override { return filter_ahead(); }
+  [[nodiscard]] std::unique_ptr<GrammarFilter> filter_ahead() {
+    return std::make_unique<GrammarFilter>(matcher_->matcher_ahead(), tokenizer_);
+  }
   [[nodiscard]] GrammarMatcher& matcher() { return *matcher_; }
   // The forced text as the tokenizer cuts it, but for its last token: with what follows it might be another one.
   [[nodiscard]] std::vector<TokenId> take_forced() override;

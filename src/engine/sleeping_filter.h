@@ -30,6 +30,8 @@ class SleepingFilter final : public TokenFilter {
   void accept(TokenId token) override { following_->accept(token); }
   [[nodiscard]] std::vector<TokenId> take_forced() override { return following_->take_forced(); }
   [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<SleepingFilter>(*this); }
+  // REQUIRES: is_awake(), which it stays.
+  [[nodiscard]] std::unique_ptr<TokenFilter> ahead() override { return following_->ahead(); }
 
  private:
   enum class State { Asleep, Waking, Awake };

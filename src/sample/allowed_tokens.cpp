@@ -70,11 +70,13 @@ bool takes_forced(const SamplingParams& sampling) { return sampling.logprobs < 0
 size_t find_allowed(const BatchEntry& entry, TokenFilter* filter, std::span<uint32_t> allowed) {
   const std::span<const TokenId> guesses = entry.drafts();
   const size_t width = allowed.size() / (1 + guesses.size());
-  const std::unique_ptr<TokenFilter> ahead = filter != nullptr && !guesses.empty() ? filter->clone() : nullptr;
+  const std::span<const TokenId> known =
+      entry.history->known_tokens.subspan(static_cast<size_t>(entry.prompt_token_count));
+  const std::unique_ptr<TokenFilter> ahead = filter != nullptr && !guesses.empty() ? filter->ahead() : nullptr;
   FollowedFilter followed(ahead ? ahead.get() : filter, takes_forced(*entry.sampling));
-  const auto known = entry.history->known_tokens.subspan(static_cast<size_t>(entry.prompt_token_count));
+  find_mask(entry, known, followed, allowed.first(width));
+  if (guesses.empty()) return 1;
   std::vector<TokenId> output(known.begin(), known.end());
-  find_mask(entry, output, followed, allowed.first(width));
   size_t found = 1;
   try {
     for (; found <= guesses.size(); ++found) {
@@ -84,7 +86,7 @@ size_t find_allowed(const BatchEntry& entry, TokenFilter* filter, std::span<uint
       output.push_back(guess);
       find_mask(entry, output, followed, allowed.subspan(found * width, width));
     }
-  } catch (const std::exception&) {  // the step that draws this token will say so
+  } catch (const std::exception&) {  // if the guesses before are right, the next step will say so
   }
   return found;
 }

@@ -2,6 +2,7 @@
 #include "sample/host_sampler.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -38,6 +39,18 @@ bool ask_filter(Ask&& ask) {
 }
 
 void end(SampledToken& sampled) { sampled = {.sequence = sampled.sequence, .valid = false, .filter_failed = true}; }
+
+// In the place of one that gave up where tokens had come before in the same step: the next step says so.
+class FailedFilter final : public TokenFilter {
+ public:
+  explicit FailedFilter(std::string why) : why_(std::move(why)) {}
+  void allow(std::span<uint32_t>) override { throw Error(ErrorCode::InvalidArgument, why_); }
+  void accept(TokenId) override {}
+  [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<FailedFilter>(why_); }
+
+ private:
+  const std::string why_;
+};
 
 }  // namespace
 
@@ -123,26 +136,28 @@ const StepResult& HostSampler::wait() {
 
 // Tells the sequence's filter what came.
 void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
+  // Others were drawn without a mask: the filter gave up behind a guess.
+  if (const size_t masks = entry.history->allowed.size() / mask_width(); masks > 0) {
+    sampled.further = sampled.further.first(std::min(sampled.further.size(), masks - 1));
+  }
   TokenFilter* const filter = filter_of(entry.sequence);
   if (filter == nullptr) return;
   if (entry.history->allowed.empty()) return end(sampled);  // it gave up
   if (!sampled.valid) return;
-  // Others were drawn without a mask: the filter gave up behind a guess.
-  const size_t masked = entry.history->allowed.size() / mask_width() - 1;
-  const auto drawn = sampled.further.first(std::min(sampled.further.size(), masked));
-  std::vector<TokenLogprob> further(drawn.begin(), drawn.end());
   FollowedFilter followed(filter, takes_forced(*entry.sampling));
-  const bool accepted = ask_filter([&] {
-    followed.accept(sampled.token);
-    for (TokenLogprob& one : further) {
+  if (!ask_filter([&] { followed.accept(sampled.token); })) return end(sampled);
+  std::vector<TokenLogprob> further;
+  try {
+    for (TokenLogprob one : sampled.further) {
       if (!followed.forced().empty()) one.logprob = 0.0F;  // as of one that was not guessed
       followed.accept(one.token);
+      further.push_back(one);
     }
-    sampled.further = keep(std::move(further));
-    forced_.emplace_back(followed.forced().begin(), followed.forced().end());
-    sampled.forced = forced_.back();
-  });
-  if (!accepted) end(sampled);
+    sampled.forced = forced_.emplace_back(followed.forced().begin(), followed.forced().end());
+  } catch (const std::exception& error) {
+    set_filter(entry.sequence, std::make_unique<FailedFilter>(error.what()));
+  }
+  sampled.further = keep(std::move(further));
 }
 
 // Tells a filter that sleeps what came, whoever drew it. Guesses behind the one that wakes it are not taken.

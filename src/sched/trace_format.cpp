@@ -14,11 +14,13 @@ namespace {
 uint64_t zigzag(int64_t value) { return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63); }
 int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
-// When the host has a part in drawing a request's tokens, so that they are read before the next plan.
-enum class HostPart : uint8_t { Never, Always, WhenItsFilterWakes };
+// The host's part in a request's tokens, which are then read before the next plan: it draws them, says which may come,
+// or does so when a filter has woken.
+enum class HostPart : uint8_t { None, Filters, FiltersWhenAwake, Draws };
 HostPart host_part(const Request& request) {
-  if (request.is_filtered_throughout() || request.sampling.needs_logits()) return HostPart::Always;
-  return request.has_token_filter ? HostPart::WhenItsFilterWakes : HostPart::Never;
+  if (request.sampling.needs_logits()) return HostPart::Draws;
+  if (request.is_filtered_throughout()) return HostPart::Filters;
+  return request.has_token_filter ? HostPart::FiltersWhenAwake : HostPart::None;
 }
 
 // Appends LEB128.
@@ -378,10 +380,10 @@ class Decoder {
     request.pooling = static_cast<Pooling>(wanted >> 1U);
     request.adapter = small<uint32_t>("an adapter is out of range");
     request.prediction = tokens(count());
-    const auto part =
-        small<HostPart>("what the host does is unknown", static_cast<uint64_t>(HostPart::WhenItsFilterWakes));
-    request.has_token_filter = part != HostPart::Never;
-    request.filter_sleeps = part == HostPart::WhenItsFilterWakes;
+    const auto part = small<HostPart>("what the host does is unknown", static_cast<uint64_t>(HostPart::Draws));
+    request.has_token_filter = part == HostPart::Filters || part == HostPart::FiltersWhenAwake;
+    request.filter_sleeps = part == HostPart::FiltersWhenAwake;
+    if (part == HostPart::Draws) request.sampling.dry_multiplier = 1.0F;  // stands for all that makes it draw
     return add;
   }
 

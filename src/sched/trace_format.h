@@ -93,8 +93,8 @@ struct TraceBegin {
 };
 struct TraceAdd {
   SequenceId sequence{};
-  // With its prompt when the trace has inputs. Of what makes the host draw its tokens only that it does:
-  // has_token_filter and filter_sleeps.
+  // With its prompt when the trace has inputs. Of what makes the host say which tokens may come only that it does
+  // (has_token_filter, filter_sleeps), of what makes it draw them likewise (sampling.needs_logits()).
   Request request;
   int32_t prompt_token_count = 0;
 };

@@ -58,7 +58,12 @@ grammar::Program compile_grammar(GrammarKind kind, std::string_view text, const 
 
 GrammarMatcher::GrammarMatcher(CompiledGrammar& compiled, const Vocabulary& vocabulary, const TokenTrie& trie,
                                std::span<const TokenId> end_tokens)
-    : compiled_(compiled), vocabulary_(vocabulary), trie_(trie), end_tokens_(end_tokens.begin(), end_tokens.end()) {
+    : compiled_(compiled),
+      vocabulary_(vocabulary),
+      trie_(trie),
+      end_tokens_(end_tokens.begin(), end_tokens.end()),
+      stacks_(own_stacks_),
+      stacks_size_(stacks_.size()) {
   ++compiled_.user_count;
   const grammar::Program& program = compiled_.program;
   const Position begin{program.rule_entries[static_cast<size_t>(program.root)], 0};
@@ -72,12 +77,33 @@ GrammarMatcher::GrammarMatcher(const GrammarMatcher& other)
       vocabulary_(other.vocabulary_),
       trie_(other.trie_),
       end_tokens_(other.end_tokens_),
-      stacks_(other.stacks_),
+      own_stacks_(other.stacks_),
+      stacks_(own_stacks_),
+      stacks_size_(stacks_.size()),
       state_(other.state_) {
   ++compiled_.user_count;
 }
 
-GrammarMatcher::~GrammarMatcher() { --compiled_.user_count; }
+GrammarMatcher::GrammarMatcher(GrammarMatcher& other, Ahead)
+    : TokenFilter(other),
+      compiled_(other.compiled_),
+      vocabulary_(other.vocabulary_),
+      trie_(other.trie_),
+      end_tokens_(other.end_tokens_),
+      stacks_(other.stacks_),
+      stacks_size_(stacks_.size()),
+      state_(other.state_) {
+  ++compiled_.user_count;
+}
+
+GrammarMatcher::~GrammarMatcher() {
+  if (&stacks_ != &own_stacks_) stacks_.truncate(stacks_size_);
+  --compiled_.user_count;
+}
+
+std::unique_ptr<GrammarMatcher> GrammarMatcher::matcher_ahead() {
+  return std::unique_ptr<GrammarMatcher>(new GrammarMatcher(*this, Ahead()));
+}
 
 std::unique_ptr<TokenFilter> GrammarMatcher::clone() const { return std::make_unique<GrammarMatcher>(*this); }
 

@@ -71,6 +71,8 @@ class GrammarMatcher final : public TokenFilter {
   void allow(std::span<uint32_t> allowed) override;
   void accept(TokenId token) override;
   [[nodiscard]] std::unique_ptr<TokenFilter> clone() const override;
+  [[nodiscard]] std::unique_ptr<TokenFilter> ahead() override { return matcher_ahead(); }
+  [[nodiscard]] std::unique_ptr<GrammarMatcher> matcher_ahead();
 
   // accept() if the token may come next, else false and nothing changes.
   [[nodiscard]] bool try_accept(TokenId token);
@@ -92,6 +94,9 @@ class GrammarMatcher final : public TokenFilter {
     bool complete = false;
     bool ended = false;
   };
+  // Uses the stacks of `other`, whose copies take time in long texts of deep grammars, and leaves them as they are now.
+  struct Ahead {};
+  GrammarMatcher(GrammarMatcher& other, Ahead);
   [[nodiscard]] bool is_end_token(TokenId token) const;
   // How many positions were looked at; nothing where the bytes are not allowed.
   [[nodiscard]] std::optional<size_t> try_step(State& state, std::string_view bytes);
@@ -102,7 +107,9 @@ class GrammarMatcher final : public TokenFilter {
   const Vocabulary& vocabulary_;
   const TokenTrie& trie_;
   std::vector<TokenId> end_tokens_;
-  grammar::Stacks stacks_;
+  grammar::Stacks own_stacks_;
+  grammar::Stacks& stacks_;
+  const size_t stacks_size_;  // at the beginning
   State state_;
 };
 

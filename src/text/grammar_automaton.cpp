@@ -31,14 +31,25 @@ bool none_of_ascii(Test&& test) {
 
 }  // namespace
 
+uint64_t Stacks::key_of(const Frame& frame) {
+  return (static_cast<uint64_t>(static_cast<uint32_t>(frame.below)) << 32U) | static_cast<uint32_t>(frame.return_to);
+}
+
 int32_t Stacks::push(int32_t below, int32_t return_to) {
-  const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(below)) << 32U) | static_cast<uint32_t>(return_to);
-  const auto [place, inserted] = ids_.try_emplace(key, static_cast<int32_t>(frames_.size()));
-  if (inserted) {
-    if (frames_.size() > limits::kGrammarFramesMax) fail(ErrorCode::InvalidArgument, kTooAmbiguous, frames_.size());
-    frames_.push_back({return_to, below});
+  const Frame frame{return_to, below};
+  const auto [place, inserted] = ids_.try_emplace(key_of(frame), static_cast<int32_t>(frames_.size()));
+  if (!inserted) return place->second;
+  const int32_t id = place->second;
+  if (frames_.size() > limits::kGrammarFramesMax) {
+    ids_.erase(place);
+    fail(ErrorCode::InvalidArgument, kTooAmbiguous, frames_.size());
   }
-  return place->second;
+  frames_.push_back(frame);
+  return id;
+}
+
+void Stacks::truncate(size_t size) {
+  for (; frames_.size() > size; frames_.pop_back()) ids_.erase(key_of(frames_.back()));
 }
 
 Closure close(const Program& program, Stacks& stacks, std::span<const Position> positions) {

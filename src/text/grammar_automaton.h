@@ -30,8 +30,12 @@ class Stacks {
   // REQUIRES: stack > 0.
   [[nodiscard]] const Frame& top(int32_t stack) const { return frames_[static_cast<size_t>(stack)]; }
   [[nodiscard]] size_t size() const { return frames_.size(); }
+  // Forgets the frames that were pushed since there were `size`.   REQUIRES: nothing refers to them.
+  void truncate(size_t size);
 
  private:
+  [[nodiscard]] static uint64_t key_of(const Frame& frame);
+
   std::vector<Frame> frames_ = std::vector<Frame>(1);
   std::unordered_map<uint64_t, int32_t> ids_;
 };

@@ -44,6 +44,12 @@ TEST_F(EitherFilterTest, FollowsBothUntilTheyPart) {
       filter->accept(token(text));
     }
   }
+  {
+    const std::unique_ptr<TokenFilter> ahead = either.ahead();
+    ahead->accept(token("y"));
+    EXPECT_TRUE(allows(*ahead, token("e")));
+    EXPECT_FALSE(allows(*ahead, token("y")));
+  }
   const std::unique_ptr<TokenFilter> other = either.clone();
   EXPECT_TRUE(allows(either, token("x")) && allows(either, token("y")));
   either.accept(token("x"));

@@ -143,44 +143,49 @@ TEST(SpeculativeEngine, PredictedOutputsTakeFewSteps) {
   EXPECT_FALSE(replayed.difference.has_value());
 }
 
-// Lets everything come, so many times.
+// Lets everything come, so many times; gives up when asked what may come, or when told what came.
 class Exhausted final : public TokenFilter {
  public:
-  explicit Exhausted(int32_t left) : left_(left) {}
+  Exhausted(int32_t left, bool when_told) : left_(left), when_told_(when_told) {}
   void allow(std::span<uint32_t> allowed) override {
-    if (left_ == 0) throw std::runtime_error("it gives up");
+    if (left_ == 0 && !when_told_) throw std::runtime_error("it gives up");
     std::ranges::fill(allowed, ~0U);
   }
-  void accept(TokenId) override { --left_; }
+  void accept(TokenId) override {
+    if (left_ == 0) throw std::runtime_error("it gives up");
+    --left_;
+  }
   std::unique_ptr<TokenFilter> clone() const override { return std::make_unique<Exhausted>(*this); }
 
  private:
   int32_t left_;
+  bool when_told_;
 };
 
-// Not later, where the token behind it was guessed and the device drew it.
+// Neither later, where the token behind it was guessed and the device drew it, nor earlier, with tokens of its step.
 TEST(SpeculativeEngine, ARequestWhoseFilterGivesUpEndsWhereItDoesWithoutGuesses) {
-  std::vector<TokenId> prediction;
-  for (const int32_t guesses : {0, 8}) {
+  const auto answer_of = [](int32_t guesses, int32_t left, bool when_told, const std::vector<TokenId>& prediction) {
     EngineOptions options = EngineWorld::host_driven();
     options.setup.config.num_speculative_tokens = guesses;
     EngineWorld world(options);
     SubmitOptions request{.prompt = {3, 9, 27}, .prediction = prediction};
     request.sampling.max_tokens = 40;
     OutputStream* const stream = world.engine->submit(
-        request, [&](const std::stop_token&) { return std::make_unique<Exhausted>(guesses == 0 ? 40 : 17); });
+        request, [=](const std::stop_token&) { return std::make_unique<Exhausted>(left, when_told); });
     do world.engine->step();
     while (world.engine->stats().compiling > 0);
     world.run();
-    const Answer answer = read_answer(stream);
-    if (guesses == 0) {
-      prediction = answer.tokens;
-      ASSERT_EQ(prediction.size(), 40U);
-      continue;
+    EXPECT_EQ(world.engine->stats().scheduler.accepted_tokens > 5, guesses > 0);
+    return read_answer(stream);
+  };
+  const std::vector<TokenId> all = answer_of(0, 40, false, {}).tokens;
+  ASSERT_EQ(all.size(), 40U);
+  for (const bool when_told : {false, true}) {
+    for (int32_t left = 14; left < 23; ++left) {
+      const Answer answer = answer_of(8, left, when_told, all);
+      EXPECT_EQ(answer.last.finish, FinishReason::Error);
+      EXPECT_EQ(answer.tokens, std::vector<TokenId>(all.begin(), all.begin() + left)) << left << when_told;
     }
-    EXPECT_GT(world.engine->stats().scheduler.accepted_tokens, 10);
-    EXPECT_EQ(answer.last.finish, FinishReason::Error);
-    EXPECT_EQ(answer.tokens, std::vector<TokenId>(prediction.begin(), prediction.begin() + 17));
   }
 }
 
@@ -203,6 +208,7 @@ TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
   const TempFolder folder;
   EngineOptions options = EngineWorld::host_driven();
   options.setup.config.num_speculative_tokens = 4;
+  options.setup.config.prompt_lookup_min = 1;
   options.service.record_path = folder.file("run.trace");
   SubmitOptions plain{.prompt = {3, 9, 27}};
   plain.sampling.max_tokens = 60;
@@ -210,6 +216,7 @@ TEST(SpeculativeEngine, RecordingsReplayBesideRequestsWhoseTokensTheHostDraws) {
   const auto beside = [] {
     SubmitOptions request{.prompt = {5, 25}};
     request.sampling.max_tokens = 10;
+    for (TokenId token = 0; token < TokenExecutor::kVocabulary; ++token) request.prediction.push_back(token);
     return request;
   };
   SubmitOptions dry = beside(), changed = beside(), sleeping = beside();

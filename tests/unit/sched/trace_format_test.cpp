@@ -125,10 +125,12 @@ TEST(TraceFormat, TellsInWhoseTokensTheHostHasAPart) {
   words.sampling.bad_words = {{5}};
   Request sleeping_words = sleeping;
   sleeping_words.sampling.bad_words = {{5}};
-  for (const Request& request : {dry, filtered, both, words, sleeping_words}) {
+  for (const Request& request : {filtered, words, sleeping_words}) {
     EXPECT_TRUE(read_back(request).request.has_token_filter);
     EXPECT_FALSE(read_back(request).request.filter_sleeps);
+    EXPECT_FALSE(read_back(request).request.sampling.needs_logits());
   }
+  for (const Request& request : {dry, both}) EXPECT_TRUE(read_back(request).request.sampling.needs_logits());
   EXPECT_TRUE(read_back(sleeping).request.has_token_filter);
   EXPECT_TRUE(read_back(sleeping).request.filter_sleeps);
 }

@@ -99,6 +99,38 @@ TEST_F(GrammarTest, ACopyStaysWhereItWasMade) {
   }
 }
 
+// One that looks ahead pushes frames of its own; those that the other pushes later are not mixed up with them.
+TEST_F(GrammarTest, LookingAheadLeavesNoTrace) {
+  for (const auto& [grammar, text] :
+       {std::pair(R"g(root ::= "(" root ")" | "[" root "]" | "x")g", "([[(([x]))]])"),
+        std::pair(R"g(root ::= a root b | "-"  a ::= "a" | "c"  b ::= "b" | "d")g", "acca-bbdb")}) {
+    const auto matcher = store_.matcher(GrammarKind::Gbnf, grammar);
+    const auto ids = tokenizer_->encode(text, {.add_special = false});
+    std::vector<std::vector<uint32_t>> masks;
+    {
+      GrammarMatcher alone(*matcher);
+      for (const TokenId id : ids) {
+        masks.push_back(mask_of(alone));
+        alone.accept(id);
+      }
+      masks.push_back(mask_of(alone));
+    }
+    for (size_t i = 0; i < ids.size(); ++i) {
+      for (size_t end = i; end <= ids.size(); ++end) {
+        const std::unique_ptr<TokenFilter> ahead = matcher->ahead();
+        for (size_t k = i; k < end; ++k) {
+          EXPECT_EQ(mask_of(*ahead), masks[k]);
+          ahead->accept(ids[k]);
+        }
+        EXPECT_EQ(mask_of(*ahead), masks[end]);
+      }
+      EXPECT_EQ(mask_of(*matcher), masks[i]);
+      matcher->accept(ids[i]);
+    }
+    EXPECT_EQ(mask_of(*matcher), masks.back());
+  }
+}
+
 TEST_F(GrammarTest, ForcedTextIsWhatMustCome) {
   const auto matcher = store_.matcher(GrammarKind::Regex, "Zürich(ab|ac)");
   EXPECT_EQ(matcher->forced_text(), "Züricha");

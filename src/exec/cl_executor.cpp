@@ -79,7 +79,6 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
   const StepUploadLimits upload_limits{.layer_counters = forward_.layer_stage_count(),
                                        .round_counters = forward_.round_stage_count(),
                                        .round_rows = forward_.round_size(),
-                                       .samples = options.max_num_batched_tokens,
                                        .spare_row = options.max_num_seqs,
                                        .partial_slots = size_.partial_slots,
                                        .worker_count = program_.worker_count(),

@@ -88,7 +88,6 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
       row_tokens_(device, "trial tokens", row_token_words(shape.sequences)),
       upload_(shape.spec, shape.block_token_count,
               {.layer_counters = shape.spec.layer_count,
-               .samples = shape.sequences,
                .spare_row = shape.sequences,
                .partial_slots = shape.sequences * shape.spec.head_count * div_ceil(shape.context, kAttentionPartition),
                .worker_count = program_.worker_count(),

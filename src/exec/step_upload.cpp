@@ -47,7 +47,6 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   tables_.rows = plan.scheduled_token_count;
   tables_.sampled = 0;
   for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
-  INFLIGHT_CHECK(tables_.sampled <= limits_.samples);
   const int32_t rounds = div_ceil(tables_.sampled, limits_.round_rows);
   results_ = kStepCounters + (limits_.layer_counters + rounds * limits_.round_counters) * kStepCounterStride;
   append(static_cast<size_t>(results_));  // counters and ticket at zero

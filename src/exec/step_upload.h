@@ -23,7 +23,6 @@ namespace inflight {
 struct StepUploadLimits {
   // Counters of a step: of its layers, and of each round of logits, of so many rows.
   int32_t layer_counters = 0, round_counters = 0, round_rows = 1;
-  int32_t samples = 0;    // results; rows whose logits are computed
   int32_t spare_row = 0;  // device row of logits from which no token is drawn
   int32_t partial_slots = 0;
   int32_t worker_count = 1;

@@ -363,7 +363,9 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_positive(params.max_loras, "max_loras", options.max_loras);
   read_positive(params.max_lora_rank, "max_lora_rank", options.max_lora_rank);
   if (params.served_model_name != nullptr) options.served_model_name = params.served_model_name;
-  if (params.speculative_config != nullptr) read_speculative_config(params.speculative_config, config);
+  if (params.speculative_config != nullptr) {
+    options.draft_model = read_speculative_config(params.speculative_config, config);
+  }
   if (params.progress != nullptr) {
     options.progress = [progress = params.progress, context = params.progress_context](
                            double fraction, const char* what) { return progress(context, fraction, what) != 0; };

@@ -202,7 +202,9 @@ typedef struct inflight_engine_params {
   const char* speculative_config;        /* JSON, vLLM's: {"method": "ngram", "num_speculative_tokens": 1..64,
                                             "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 0,
                                             "adaptive": true}: tokens are guessed from what stands in the request's own
-                                            text and verified several at a time; the answers stay the same (none) */
+                                            text and verified several at a time; the answers stay the same (none). Or
+                                            {"model": FILE, "num_speculative_tokens": 1..64}: a GGUF file of a small
+                                            model with the same vocabulary guesses                               */
   const char* served_model_name;         /* what metrics call the model, their label model_name (its own name)   */
 } inflight_engine_params_t;
 

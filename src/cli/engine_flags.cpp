@@ -21,7 +21,7 @@ constexpr const char* kScheduling = "Scheduling";
 constexpr const char* kService = "Service";
 constexpr const char* kSpeculativeHelp =
     R"(JSON: {"method": "ngram", "num_speculative_tokens": 4}: guess tokens from the request's own text and verify several )"
-    "at a time; the answers stay the same (default: none)";
+    R"(at a time; the answers stay the same; {"model": FILE, ...}: a small GGUF model guesses (default: none))";
 
 // By vLLM's names and GGUF's.
 const std::map<std::string, inflight_kv_type_t> kKvTypes = {{"auto", INFLIGHT_KV_AUTO},

@@ -48,6 +48,7 @@ struct BatchEntry {
   int32_t scheduled_token_count = 0;  // >= 1
   // The last so many of `tokens` are guesses of what follows the newest one (speculative decoding): each of the entry's
   // last 1 + draft_token_count tokens gives a new one. 0 unless a decode; input_on_device and host_samples exclude it.
+  // With a draft model the scheduler leaves places for them, which sample/DraftProposer fills.
   int32_t draft_token_count = 0;
   // Ids of the scheduled tokens. One id less than scheduled_token_count when input_on_device.
   std::span<const TokenId> tokens;

@@ -18,14 +18,26 @@ namespace {
 
 Error hang_error() { return {ErrorCode::EngineFailed, "a step of the engine hangs"}; }
 
+std::unique_ptr<DraftProposer> make_proposer(const EngineOptions& options, Executor& target, Executor* draft,
+                                             const Clock& clock) {
+  INFLIGHT_CHECK((draft != nullptr) == options.setup.config.draft_model);
+  if (draft == nullptr) return nullptr;
+  const DraftProposer::Limits limits{.step_tokens = options.setup.config.max_num_batched_tokens,
+                                     .vocabulary_size = options.vocabulary_size,
+                                     .draft_vocabulary_size = options.draft_vocabulary_size};
+  return std::make_unique<DraftProposer>(target, *draft, limits, clock);
+}
+
 }  // namespace
 
-Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor)
+Engine::Engine(const EngineOptions& options, std::unique_ptr<Executor> executor, std::unique_ptr<Executor> draft)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : steady_clock_),
       executor_(std::move(executor)),
+      draft_(std::move(draft)),
       sampler_(*executor_, options.vocabulary_size),
-      watch_(sampler_, clock_),
+      proposer_(make_proposer(options, sampler_, draft_.get(), clock_)),
+      watch_(proposer_ ? static_cast<Executor&>(*proposer_) : sampler_, clock_),
       recorder_(to_json(options.setup), options.service.recent_trace_bytes, options.service.record_path),
       policies_(make_schedule_policy(options.setup.schedule_policy, options.setup, policy_options()),
                 make_eviction_policy(options.setup.eviction_policy, options.setup, policy_options())),

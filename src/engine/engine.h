@@ -39,6 +39,7 @@
 #include "exec/adapter_store.h"
 #include "plugin_host/policies.h"
 #include "plugin_host/policy_slots.h"
+#include "sample/draft_proposer.h"
 #include "sample/host_sampler.h"
 #include "sched/scheduler.h"
 #include "sched/step_loop.h"
@@ -62,9 +63,10 @@ struct EngineOptions {
   bool overlap = true;
   bool host_driven = false;
   int32_t vocabulary_size = 0;
-  std::vector<TokenId> end_tokens;  // of the model
-  std::string model_name;           // for metrics
-  std::string kv_cache_dtype;       // for metrics
+  int32_t draft_vocabulary_size = 0;  // with a draft model
+  std::vector<TokenId> end_tokens;    // of the model
+  std::string model_name;             // for metrics
+  std::string kv_cache_dtype;         // for metrics
   ServiceOptions service;
   const Clock* clock = nullptr;  // borrowed; null = the machine's
 };
@@ -96,8 +98,9 @@ enum class PauseMode : uint8_t {
 
 class Engine {
  public:
+  // draft: of the draft model, if the options' scheduler has one (draft_model); else null.
   // ERRORS: InvalidArgument, NotFound, Plugin (options and policies).
-  Engine(const EngineOptions& options, std::unique_ptr<Executor> executor);
+  Engine(const EngineOptions& options, std::unique_ptr<Executor> executor, std::unique_ptr<Executor> draft = nullptr);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   // Ends every request with reason abort.
@@ -242,8 +245,9 @@ class Engine {
   EngineOptions options_;
   SteadyClock steady_clock_;
   const Clock& clock_;
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Executor> executor_, draft_;
   HostSampler sampler_;
+  std::unique_ptr<DraftProposer> proposer_;  // null: no draft model
   StepWatch watch_;
   TraceRecorder recorder_;
   PolicySlots policies_;

@@ -201,6 +201,7 @@ void Engine::end_client(const FinishedOutput& finished, TimeNs now) {
   if (finished.cause == FinishCause::RejectedByPolicy) finish.error_code = ErrorCode::Rejected;
   if (finished.stopped_by_token) finish.stop_token = sequence.tokens.back();
   sampler_.forget(finished.sequence);
+  if (proposer_) proposer_->forget(finished.sequence);
   if (client.last_token_time == kNotYet) client.stream->set_cached(client.choice, sequence.prefix_hit_token_count);
   if (client.stream->push_finish(client.choice, finish)) {
     client.stream->release();
@@ -413,9 +414,11 @@ namespace {
 
 constexpr std::chrono::seconds kIdleCheckAfter{1};
 
-void check_at_rest(const Scheduler& scheduler, const HostSampler& sampler) {
+// proposer: null: none.
+void check_at_rest(const Scheduler& scheduler, const HostSampler& sampler, const DraftProposer* proposer) {
   scheduler.check_invariants();
-  INFLIGHT_CHECK(scheduler.running_count() + scheduler.waiting_count() + scheduler.held_count() > 0 || sampler.empty());
+  const bool forgotten = sampler.empty() && (proposer == nullptr || proposer->empty());
+  INFLIGHT_CHECK(scheduler.running_count() + scheduler.waiting_count() + scheduler.held_count() > 0 || forgotten);
   const BlockPool& pool = scheduler.blocks().pool();
   log(LogLevel::Debug, "idle: all invariants hold; {} free + {} stored + {} in use = {} blocks", pool.free_count(),
       pool.stored_count(), pool.referenced_count(), pool.block_count());
@@ -429,7 +432,7 @@ void Engine::run() {
   for (;;) {
     bool busy = false;
     try {
-      if (rested && !checked) check_at_rest(scheduler_, sampler_);
+      if (rested && !checked) check_at_rest(scheduler_, sampler_, proposer_.get());
       checked = rested;
       busy = round();
     } catch (const std::exception& error) {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "base/memory_limit.h"
+#include "base/quote.h"
 #include "device/program.h"
 #include "engine/either_filter.h"
 #include "engine/queue_limits.h"
@@ -105,9 +106,16 @@ void check_sizes(const RuntimeOptions& options) {
   }
 }
 
+// A KV block of all models.
+size_t bytes_per_block(std::span<const PlannedModel> models) {
+  size_t bytes = 0;
+  for (const PlannedModel& model : models) bytes += model.options.kv.bytes_per_block();
+  return bytes;
+}
+
 // ERRORS: OutOfMemory when KV in host memory is to take more than this process may use.
-void check_host_memory(const RuntimeOptions& options, const KvLayout& kv) {
-  const double swapped = static_cast<double>(options.scheduler.host_blocks) * static_cast<double>(kv.bytes_per_block());
+void check_host_memory(const RuntimeOptions& options, size_t block_bytes) {
+  const double swapped = static_cast<double>(options.scheduler.host_blocks) * static_cast<double>(block_bytes);
   const double wanted = swapped + options.kv_offloading_gib * kGiB;
   const auto limit = static_cast<double>(host_memory_limit());
   if (wanted > limit) {
@@ -117,44 +125,69 @@ void check_host_memory(const RuntimeOptions& options, const KvLayout& kv) {
   }
 }
 
+// ERRORS: as load_model()'s; InvalidArgument for one whose tokens are others than the target's.
+LoadedModel load_draft_model(const std::string& path, const LoadedModel& target) {
+  LoadedModel draft = load_model(path);
+  // Models of one family differ in a few unused tokens at the end (llama.cpp allows as many).
+  constexpr size_t kFurtherTokensMax = 128;
+  const std::vector<std::string>& ours = target.vocabulary.tokens;
+  const std::vector<std::string>& theirs = draft.vocabulary.tokens;
+  const size_t shared = std::min(ours.size(), theirs.size());
+  const auto difference =
+      std::mismatch(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(shared), theirs.begin());
+  const auto same = static_cast<size_t>(difference.first - ours.begin());
+  if (same < shared) {
+    fail(ErrorCode::InvalidArgument, "speculative_config: token {} of {} is {}, allowed: {}, as the model has it", same,
+         path, quote(theirs[same]), quote(ours[same]));
+  }
+  if (std::max(ours.size(), theirs.size()) - shared > kFurtherTokensMax) {
+    fail(ErrorCode::InvalidArgument,
+         "speculative_config: {} has {} tokens, allowed: {}, as the model has, and {} more or less", path,
+         theirs.size(), ours.size(), kFurtherTokensMax);
+  }
+  // Blocks that the target has passed are given away, while the draft model lags behind.
+  if (target.spec.sliding_window > 0 || draft.spec.sliding_window > 0) {
+    fail(ErrorCode::Unsupported, "speculative_config: with a draft model neither may have a sliding window; {} has one",
+         target.spec.sliding_window > 0 ? "the model" : path);
+  }
+  return draft;
+}
+
 // As many blocks as were asked for; else as all sequences at full length need, or as many of them as fit.
-int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& device, const LoadedModel& model,
-                           ClExecutorOptions executor) {
+int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& device,
+                           std::span<const PlannedModel> models) {
   const auto budget = static_cast<size_t>(static_cast<double>(device.memory_bytes) * options.device_memory_fraction);
   const int32_t sequence_tokens =
-      options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : model.spec.context_length;
+      options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : models.front().spec->context_length;
   // One more than a sequence fills, so that admission, which counts in whole blocks, never holds one back.
   const int64_t sequence_blocks = div_ceil<int64_t>(sequence_tokens, options.block_size) + 1;
-  if (options.kv_blocks == 0) {
+  int32_t count = options.kv_blocks;
+  if (count == 0) {
     int64_t useful = sequence_blocks * options.scheduler.max_num_seqs;
     if (device.host_memory) {
       const auto bytes = static_cast<double>(device.memory_bytes) * kSharedMemoryShare;
-      useful = std::min(useful, static_cast<int64_t>(bytes / static_cast<double>(executor.kv.bytes_per_block())));
+      useful = std::min(useful, static_cast<int64_t>(bytes / static_cast<double>(bytes_per_block(models))));
     }
     useful = std::clamp<int64_t>(useful, 1, limits::kBlocksMax);
-    executor.kv_block_count = static_cast<int32_t>(useful);
-    const int32_t fitting =
-        fitting_block_count(device, model.spec, model.weights, executor, budget, static_cast<int32_t>(useful));
+    const int32_t fitting = fitting_block_count(device, models, budget, static_cast<int32_t>(useful));
     if (fitting > 0) return fitting;
-    executor.kv_block_count = 1;
-  } else {
-    executor.kv_block_count = options.kv_blocks;
+    count = 1;
   }
-  const MemoryPlan plan = plan_memory(device, model.spec, model.weights, executor);
+  const MemoryPlan plan = plan_memory(device, models, count);
   if (plan.total() > budget) {
     fail(ErrorCode::OutOfMemory,
-         "the model needs {} MB on {} (weights {}, {} KV blocks {}, activations {}, adapters {}), allowed: {} MB "
+         "the model{} {} MB on {} (weights {}, {} KV blocks {}, activations {}, adapters {}), allowed: {} MB "
          "(device_memory_fraction {} of {})",
-         plan.total() >> 20, device.name, plan.weight_bytes >> 20, executor.kv_block_count, plan.kv_bytes >> 20,
-         plan.activation_bytes >> 20, plan.adapter_bytes >> 20, budget >> 20, options.device_memory_fraction,
-         device.memory_bytes >> 20);
+         models.size() > 1 ? " and its draft model need" : " needs", plan.total() >> 20, device.name,
+         plan.weight_bytes >> 20, count, plan.kv_bytes >> 20, plan.activation_bytes >> 20, plan.adapter_bytes >> 20,
+         budget >> 20, options.device_memory_fraction, device.memory_bytes >> 20);
   }
-  return executor.kv_block_count;
+  return count;
 }
 
 // What of the host's memory is for evicted prefixes, in whole blocks.
-int32_t offloading_blocks(const RuntimeOptions& options, const KvLayout& kv) {
-  const double blocks = options.kv_offloading_gib * kGiB / static_cast<double>(kv.bytes_per_block());
+int32_t offloading_blocks(const RuntimeOptions& options, size_t block_bytes) {
+  const double blocks = options.kv_offloading_gib * kGiB / static_cast<double>(block_bytes);
   if (blocks > 0.0 && (blocks < 1.0 || !options.prefix_caching)) {
     log(LogLevel::Warning, "kv_offloading_size {} has no effect: {}", options.kv_offloading_gib,
         blocks < 1.0 ? "a KV block is larger" : "prefix caching is off");
@@ -178,51 +211,61 @@ Runtime::Runtime(RuntimeOptions options)
   read_chat_template(model.vocabulary.chat_template);
 
   make_adapter_store();
-  const ClExecutorOptions executor = size_executor(model);
-  auto running = std::make_unique<ClExecutor>(device_, spec_, model.weights, executor);
-  info_ = describe(model, executor);
-  start_engine(std::move(running), executor);
+  std::optional<LoadedModel> draft;
+  if (!options_.draft_model.empty()) draft = load_draft_model(options_.draft_model, model);
+  std::vector<PlannedModel> models = {{&model.spec, &model.weights, executor_options(options_, spec_, device_.info())}};
+  if (draft) {
+    models.push_back({&draft->spec, &draft->weights, executor_options(options_, draft->spec, device_.info())});
+  }
+  size_executors(models);
+  info_ = describe(models);
+  start_engine(models);
   options_.progress = nullptr;
 }
 
 Runtime::~Runtime() = default;
 
-ClExecutorOptions Runtime::size_executor(const LoadedModel& model) {
-  ClExecutorOptions executor = executor_options(options_, spec_, device_.info());
-  check_host_memory(options_, executor.kv);
-  executor.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
-  executor.max_loras = options_.max_loras;
-  executor.adapters = adapters_.get();
-  if (clblast_limits(model.weights, executor).depth > 0) {
-    executor.clblast = choose_clblast(device_, options_.linear_backend);
+void Runtime::size_executors(std::span<PlannedModel> models) {
+  check_host_memory(options_, bytes_per_block(models));
+  ClExecutorOptions& target = models.front().options;
+  target.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
+  target.max_loras = options_.max_loras;
+  target.adapters = adapters_.get();
+  for (PlannedModel& model : models) {
+    if (clblast_limits(*model.weights, model.options).depth > 0) {
+      model.options.clblast = choose_clblast(device_, options_.linear_backend);
+    }
   }
-  executor.kv_block_count = choose_block_count(options_, device_.info(), model, executor);
-  executor.progress = [this](double fraction, const char* what) {
-    return stop_loading_ || (options_.progress && options_.progress(fraction, what));
-  };
+  const int32_t block_count = choose_block_count(options_, device_.info(), models);
   SchedulerConfig& config = options_.scheduler;
-  config.host_cache_blocks = offloading_blocks(options_, executor.kv);
-  executor.host_block_count = config.host_blocks + config.host_cache_blocks;
-  const int64_t longest =
-      std::min<int64_t>(spec_.context_length, int64_t{executor.kv_block_count} * options_.block_size);
+  config.host_cache_blocks = offloading_blocks(options_, bytes_per_block(models));
+  for (PlannedModel& model : models) {
+    model.options.kv_block_count = block_count;
+    model.options.host_block_count = config.host_blocks + config.host_cache_blocks;
+    model.options.progress = [this](double fraction, const char* what) {
+      return stop_loading_ || (options_.progress && options_.progress(fraction, what));
+    };
+  }
+  int32_t context = spec_.context_length;
+  for (const PlannedModel& model : models) context = std::min(context, model.spec->context_length);
+  const int64_t longest = std::min<int64_t>(context, int64_t{block_count} * options_.block_size);
   if (config.max_model_len == 0) {
     config.max_model_len = static_cast<int32_t>(longest);
-    if (options_.kv_blocks == 0 && longest < spec_.context_length) {
+    if (options_.kv_blocks == 0 && longest < context) {
       log(LogLevel::Warning, "there is room for {} KV blocks of {} tokens: max_model_len is {}, the model's context {}",
-          executor.kv_block_count, options_.block_size, longest, spec_.context_length);
+          block_count, options_.block_size, longest, context);
     }
-  } else if (config.max_model_len <= spec_.context_length && config.max_model_len > longest) {
+  } else if (config.max_model_len > context) {
+    fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the {}model's context length)",
+         config.max_model_len, longest, context < spec_.context_length ? "draft " : "");
+  } else if (config.max_model_len > longest) {
     fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} ({} KV blocks of {} tokens)",
-         config.max_model_len, longest, executor.kv_block_count, options_.block_size);
-  } else if (config.max_model_len > spec_.context_length) {
-    fail(ErrorCode::InvalidArgument, "max_model_len is {}, allowed: 2 to {} (the model's context length)",
-         config.max_model_len, spec_.context_length);
+         config.max_model_len, longest, block_count, options_.block_size);
   }
   config.sliding_window = spec_.sliding_window;
   config.max_loras = options_.max_loras;
   config.validate(longest);
   config.warn_of_no_effect();
-  return executor;
 }
 
 namespace {
@@ -245,69 +288,79 @@ Json describe_tokenizer(const Tokenizer* tokenizer, const std::string& chat_temp
 
 }  // namespace
 
-std::string Runtime::describe(const LoadedModel& model, const ClExecutorOptions& executor) const {
+std::string Runtime::describe(std::span<const PlannedModel> models) const {
   const SchedulerConfig& config = options_.scheduler;
-  const MemoryPlan plan = plan_memory(device_.info(), spec_, model.weights, executor);
-  return Json{{"device",
-               {{"index", device_.info().index},
-                {"name", device_.info().name},
-                {"type", to_string(device_.info().type)},
-                {"platform", device_.info().platform},
-                {"driver", device_.info().driver}}},
-              {"model",
-               {{"path", options_.model},
-                {"name", spec_.name},
-                {"architecture", spec_.architecture},
-                {"layers", spec_.layer_count},
-                {"embedding_length", spec_.hidden_size},
-                {"vocabulary_size", spec_.vocabulary_size},
-                {"layer_weights", layer_weights(model.weights)},
-                {"query_length", spec_.head_count * spec_.head_size},
-                {"context_length", spec_.context_length},
-                {"sliding_window", spec_.sliding_window},
-                {"pooling", spec_.pooling}}},
-              {"tokenizer", describe_tokenizer(tokenizer_.get(), chat_template_text_)},
-              {"tool_calls",
-               {{"begin", tool_format_.begin},
-                {"middle", tool_format_.middle},
-                {"separator", tool_format_.separator},
-                {"end", tool_format_.end},
-                {"begin_mark", tool_format_.begin_mark()},
-                {"end_mark", tool_format_.end_mark()},
-                {"ids", tool_format_.has_ids()},
-                {"from_template", tool_format_.from_template}}},
-              {"limits",
-               {{"max_num_seqs", config.max_num_seqs},
-                {"max_num_batched_tokens", config.max_num_batched_tokens},
-                {"max_model_len", config.max_model_len},
-                {"max_requests", config.max_requests},
-                {"sequences_max", sequences_max(options_.service.queue, config.max_num_seqs, config.max_requests)},
-                {"max_tokens_limit", options_.service.max_tokens_limit},
-                {"block_size", options_.block_size},
-                {"kv_cache_dtype", to_string(executor.kv.type)},
-                {"kv_blocks", executor.kv_block_count},
-                {"host_kv_blocks", config.host_blocks},
-                {"host_cache_blocks", config.host_cache_blocks},
-                {"num_speculative_tokens", config.num_speculative_tokens},
-                {"max_loras", options_.max_loras},
-                {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
-              {"memory",
-               {{"weight_bytes", plan.weight_bytes},
-                {"weight_bytes_read_a_step", weight_bytes_read_a_step(model.weights)},
-                {"kv_bytes", plan.kv_bytes},
-                {"kv_bytes_per_token", executor.kv.bytes_per_token()},
-                {"activation_bytes", plan.activation_bytes},
-                {"adapter_bytes", plan.adapter_bytes}}}}
+  const ClExecutorOptions& executor = models.front().options;
+  const ModelWeights& weights = *models.front().weights;
+  const MemoryPlan plan = plan_memory(device_.info(), models, executor.kv_block_count);
+  return Json{
+      {"device",
+       {{"index", device_.info().index},
+        {"name", device_.info().name},
+        {"type", to_string(device_.info().type)},
+        {"platform", device_.info().platform},
+        {"driver", device_.info().driver}}},
+      {"model",
+       {{"path", options_.model},
+        {"name", spec_.name},
+        {"architecture", spec_.architecture},
+        {"layers", spec_.layer_count},
+        {"embedding_length", spec_.hidden_size},
+        {"vocabulary_size", spec_.vocabulary_size},
+        {"layer_weights", layer_weights(weights)},
+        {"query_length", spec_.head_count * spec_.head_size},
+        {"context_length", spec_.context_length},
+        {"sliding_window", spec_.sliding_window},
+        {"pooling", spec_.pooling}}},
+      {"draft_model",
+       models.size() > 1 ? Json{{"path", options_.draft_model}, {"name", models.back().spec->name}} : Json(nullptr)},
+      {"tokenizer", describe_tokenizer(tokenizer_.get(), chat_template_text_)},
+      {"tool_calls",
+       {{"begin", tool_format_.begin},
+        {"middle", tool_format_.middle},
+        {"separator", tool_format_.separator},
+        {"end", tool_format_.end},
+        {"begin_mark", tool_format_.begin_mark()},
+        {"end_mark", tool_format_.end_mark()},
+        {"ids", tool_format_.has_ids()},
+        {"from_template", tool_format_.from_template}}},
+      {"limits",
+       {{"max_num_seqs", config.max_num_seqs},
+        {"max_num_batched_tokens", config.max_num_batched_tokens},
+        {"max_model_len", config.max_model_len},
+        {"max_requests", config.max_requests},
+        {"sequences_max", sequences_max(options_.service.queue, config.max_num_seqs, config.max_requests)},
+        {"max_tokens_limit", options_.service.max_tokens_limit},
+        {"block_size", options_.block_size},
+        {"kv_cache_dtype", to_string(executor.kv.type)},
+        {"kv_blocks", executor.kv_block_count},
+        {"host_kv_blocks", config.host_blocks},
+        {"host_cache_blocks", config.host_cache_blocks},
+        {"num_speculative_tokens", config.num_speculative_tokens},
+        {"max_loras", options_.max_loras},
+        {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
+      {"memory",
+       {{"weight_bytes", plan.weight_bytes},
+        {"weight_bytes_read_a_step", weight_bytes_read_a_step(weights)},
+        {"kv_bytes", plan.kv_bytes},
+        {"kv_bytes_per_token", bytes_per_block(models) / static_cast<size_t>(options_.block_size)},
+        {"activation_bytes", plan.activation_bytes},
+        {"adapter_bytes", plan.adapter_bytes}}}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void Runtime::start_engine(std::unique_ptr<ClExecutor> running, const ClExecutorOptions& executor) {
+void Runtime::start_engine(std::span<const PlannedModel> models) {
+  std::vector<std::unique_ptr<ClExecutor>> executors;
+  for (const PlannedModel& model : models) {
+    executors.push_back(std::make_unique<ClExecutor>(device_, *model.spec, *model.weights, model.options));
+  }
+  const ClExecutorOptions& executor = models.front().options;
   SchedulerSetup setup;
   setup.config = options_.scheduler;
   setup.blocks = {.block_count = executor.kv_block_count,
                   .block_token_count = options_.block_size,
                   .prefix_caching = options_.prefix_caching};
-  setup.block_bytes = executor.kv.bytes_per_block();
+  setup.block_bytes = bytes_per_block(models);
   setup.schedule_policy = options_.schedule_policy;
   setup.eviction_policy = options_.eviction_policy;
   engine_ = std::make_unique<Engine>(
@@ -315,11 +368,12 @@ void Runtime::start_engine(std::unique_ptr<ClExecutor> running, const ClExecutor
                     .overlap = options_.overlap,
                     .host_driven = options_.host_driven,
                     .vocabulary_size = spec_.vocabulary_size,
+                    .draft_vocabulary_size = models.back().spec->vocabulary_size,
                     .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
                     .model_name = options_.served_model_name.empty() ? spec_.name : options_.served_model_name,
                     .kv_cache_dtype = to_string(executor.kv.type),
                     .service = options_.service},
-      std::move(running));
+      std::move(executors.front()), executors.size() > 1 ? std::move(executors.back()) : nullptr);
 }
 
 // Stopping waits for the weights: a trial of kernels that is cut short would count against them.

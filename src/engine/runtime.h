@@ -27,7 +27,7 @@
 namespace inflight {
 
 class ClExecutor;
-struct ClExecutorOptions;
+struct PlannedModel;
 struct LoadedModel;
 
 struct RuntimeOptions {
@@ -50,6 +50,7 @@ struct RuntimeOptions {
   bool host_driven = false;
   bool profile = false;
   LinearBackend linear_backend = LinearBackend::Auto;
+  std::string draft_model;        // path of a GGUF file, with scheduler.draft_model; "": none
   std::string chat_template;      // in the place of the model's; "": that
   std::string served_model_name;  // label of the metrics; "": the model's own
   ServiceOptions service;
@@ -123,10 +124,11 @@ class Runtime {
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
                                                            const std::stop_token& stop);
   void make_adapter_store();
-  // Settles what the options leave open, as the model and the device allow: sizes and limits.
-  [[nodiscard]] ClExecutorOptions size_executor(const LoadedModel& model);
-  [[nodiscard]] std::string describe(const LoadedModel& model, const ClExecutorOptions& executor) const;
-  void start_engine(std::unique_ptr<ClExecutor> running, const ClExecutorOptions& executor);
+  // These three: of the target, then the draft model if there is one.
+  // Settles what the options leave open, as the models and the device allow: sizes and limits.
+  void size_executors(std::span<PlannedModel> models);
+  [[nodiscard]] std::string describe(std::span<const PlannedModel> models) const;
+  void start_engine(std::span<const PlannedModel> models);
   void report_compilation();
   [[nodiscard]] AdapterStore& require_adapters() const;
 

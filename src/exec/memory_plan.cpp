@@ -154,14 +154,30 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   return plan;
 }
 
-int32_t fitting_block_count(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
-                            ClExecutorOptions options, size_t device_bytes, int32_t wanted) {
+MemoryPlan plan_memory(const DeviceInfo& device, std::span<const PlannedModel> models, int32_t kv_block_count) {
+  MemoryPlan sum;
+  for (const PlannedModel& model : models) {
+    ClExecutorOptions options = model.options;
+    options.kv_block_count = kv_block_count;
+    const MemoryPlan plan = plan_memory(device, *model.spec, *model.weights, options);
+    sum.weight_bytes += plan.weight_bytes;
+    sum.kv_bytes += plan.kv_bytes;
+    sum.activation_bytes += plan.activation_bytes;
+    sum.adapter_bytes += plan.adapter_bytes;
+  }
+  return sum;
+}
+
+int32_t fitting_block_count(const DeviceInfo& device, std::span<const PlannedModel> models, size_t device_bytes,
+                            int32_t wanted) {
   int64_t fits = 0, above = int64_t{wanted} + 1;  // binary search: the plan grows with the count
-  above = std::min(above, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax + 1);
+  for (const PlannedModel& model : models) {
+    above = std::min(above, int64_t{blocks_a_chunk(device, model.options.kv)} * kKvChunksMax + 1);
+  }
   while (above - fits > 1) {
     const int64_t middle = (fits + above) / 2;
-    options.kv_block_count = static_cast<int32_t>(middle);
-    (plan_memory(device, spec, weights, options).total() <= device_bytes ? fits : above) = middle;
+    const size_t bytes = plan_memory(device, models, static_cast<int32_t>(middle)).total();
+    (bytes <= device_bytes ? fits : above) = middle;
   }
   return static_cast<int32_t>(fits);
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,19 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
                                      const ClExecutorOptions& options);
 
+// One of the models of an engine: the target, and perhaps a draft model, which has as many KV blocks.
+// LIFETIME: borrows spec and weights.
+struct PlannedModel {
+  const ModelSpec* spec;
+  const ModelWeights* weights;
+  ClExecutorOptions options;
+};
+// What all of them take with `kv_block_count` blocks.   ERRORS: as plan_memory().
+[[nodiscard]] MemoryPlan plan_memory(const DeviceInfo& device, std::span<const PlannedModel> models,
+                                     int32_t kv_block_count);
 // The largest kv_block_count, up to `wanted`, whose plan takes at most `device_bytes`; 0: not even one block fits.
-[[nodiscard]] int32_t fitting_block_count(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
-                                          ClExecutorOptions options, size_t device_bytes, int32_t wanted);
+[[nodiscard]] int32_t fitting_block_count(const DeviceInfo& device, std::span<const PlannedModel> models,
+                                          size_t device_bytes, int32_t wanted);
 
 // Below: shared by the plan and what is then allocated.
 

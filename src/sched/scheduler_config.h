@@ -69,9 +69,10 @@ struct SchedulerConfig {
   int32_t host_blocks = 0;  // KV blocks in host memory for swapping; 0 = never swap
   // KV blocks in host memory, behind those for swapping, for prefixes that were evicted from the device; 0 = none.
   int32_t host_cache_blocks = 0;
-  // Speculative decoding by looking up the newest tokens among those before (vLLM's speculative_config, method
-  // "ngram"): tokens guessed ahead for one sequence at most, 0..limits::kDraftTokensMax; 0 = none.
+  // Speculative decoding (vLLM's speculative_config): tokens guessed ahead for one sequence at most,
+  // 0..limits::kDraftTokensMax; 0 = none. Method "ngram" looks the newest tokens up among those before.
   int32_t num_speculative_tokens = 0;
+  bool draft_model = false;       // method "draft_model": the plan says how many, sample/DraftProposer guesses them
   bool adaptive_drafts = true;    // at most one more than were right the last time; false: always that many (vLLM)
   int32_t prompt_lookup_min = 2;  // how many of the newest tokens are looked up: the longest run that is found counts
   int32_t prompt_lookup_max = 5;

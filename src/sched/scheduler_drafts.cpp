@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speculative decoding: a decode carries guesses of what follows, looked up among the sequence's own tokens and in the
-// text that its request expects. Their K and V are stored and their logits give a token each, in the same step. Guesses
-// that are what was drawn are the sequence's next tokens; what was computed for the others is never read: their places
-// are computed anew. Every token is drawn from the logits, and with the random number, that it would have without
-// guesses, so the answers are the same, greedy or not. What is guessed follows from the requests that run, so that a
-// recording can be replayed: it tells in whose tokens the host has a part. Sources: Leviathan et al. 2023
-// (verification), Saxena 2023 (prompt lookup), vLLM's method "ngram".
+// text that its request expects, or made by a draft model when the plan is carried out. Their K and V are stored and
+// their logits give a token each, in the same step. Guesses that are what was drawn are the sequence's next tokens;
+// what was computed for the others is never read: their places are computed anew. Every token is drawn from the logits,
+// and with the random number, that it would have without guesses, so the answers are the same, greedy or not. What is
+// guessed follows from the requests that run, so that a recording can be replayed: it tells in whose tokens the host
+// has a part. Sources: Leviathan et al. 2023 (verification), Saxena 2023 (prompt lookup), vLLM's method "ngram".
 #include <algorithm>
 
 #include "sched/ngram_lookup.h"
@@ -26,8 +26,12 @@ void Scheduler::add_drafts() {
     const int32_t before_limit = sequence.token_limit - 1 - static_cast<int32_t>(sequence.tokens.size());
     const int32_t most = std::min({sequence.draft_limit, tokens_left_, before_limit});
     sequence.guessed.assign(1, sequence.tokens.back());
-    look_up_ngram(sequence.tokens, sequence.request.prediction, {config_.prompt_lookup_min, config_.prompt_lookup_max},
-                  most, sequence.guessed);
+    if (config_.draft_model) {
+      sequence.guessed.resize(1 + static_cast<size_t>(std::max(most, 0)));  // places for them
+    } else {
+      look_up_ngram(sequence.tokens, sequence.request.prediction,
+                    {config_.prompt_lookup_min, config_.prompt_lookup_max}, most, sequence.guessed);
+    }
     const int32_t count = room_for_drafts(sequence, static_cast<int32_t>(sequence.guessed.size()) - 1);
     if (count <= 0) {
       sequence.guessed.clear();

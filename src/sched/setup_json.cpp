@@ -33,6 +33,7 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("host_kv_blocks", config.host_blocks);
   visit("host_cache_blocks", config.host_cache_blocks);
   visit("num_speculative_tokens", config.num_speculative_tokens);
+  visit("draft_model", config.draft_model);
   visit("adaptive_drafts", config.adaptive_drafts);
   visit("prompt_lookup_min", config.prompt_lookup_min);
   visit("prompt_lookup_max", config.prompt_lookup_max);

@@ -8,7 +8,7 @@
 
 namespace inflight {
 
-void read_speculative_config(std::string_view text, SchedulerConfig& config) {
+std::string read_speculative_config(std::string_view text, SchedulerConfig& config) {
   using Json = nlohmann::ordered_json;
   const Json json = Json::accept(text) ? parse_json(text, "speculative_config") : Json();
   if (!json.is_object()) {
@@ -27,10 +27,18 @@ void read_speculative_config(std::string_view text, SchedulerConfig& config) {
     fail(ErrorCode::InvalidArgument, "speculative_config has no num_speculative_tokens, allowed: 1 to {}",
          limits::kDraftTokensMax);
   }
+  std::string model;
   for (const auto& [key, value] : json.items()) {
     if (key == "method") {
-      if (value == "ngram") continue;
-      fail(ErrorCode::InvalidArgument, "speculative_config: method is {}, allowed: \"ngram\"", value.dump());
+      if (value == "ngram" || value == "draft_model") continue;
+      fail(ErrorCode::InvalidArgument, "speculative_config: method is {}, allowed: \"ngram\", \"draft_model\"",
+           value.dump());
+    } else if (key == "model") {
+      if (value.is_string()) model = value.get<std::string>();
+      if (model.empty()) {
+        fail(ErrorCode::InvalidArgument, "speculative_config: model is {}, allowed: the path of a GGUF file",
+             value.dump());
+      }
     } else if (key == "num_speculative_tokens") {
       config.num_speculative_tokens = number(key, 1, limits::kDraftTokensMax);
     } else if (key == "adaptive") {
@@ -48,16 +56,22 @@ void read_speculative_config(std::string_view text, SchedulerConfig& config) {
       config.disable_by_batch_size = number(key, 0, limits::kSequencesMax);
     } else {
       fail(ErrorCode::InvalidArgument,
-           "speculative_config has '{}', allowed: method, num_speculative_tokens, adaptive, prompt_lookup_min, "
+           "speculative_config has '{}', allowed: method, model, num_speculative_tokens, adaptive, prompt_lookup_min, "
            "prompt_lookup_max, disable_by_batch_size",
            key);
     }
+  }
+  config.draft_model = json.value("method", model.empty() ? "ngram" : "draft_model") == "draft_model";
+  if (config.draft_model == model.empty()) {
+    fail(ErrorCode::InvalidArgument, "speculative_config: method \"{}\" {} a model",
+         config.draft_model ? "draft_model" : "ngram", config.draft_model ? "needs" : "has no use for");
   }
   if (config.prompt_lookup_min > config.prompt_lookup_max) {
     fail(ErrorCode::InvalidArgument,
          "speculative_config: prompt_lookup_min is {}, allowed: at most prompt_lookup_max ({})",
          config.prompt_lookup_min, config.prompt_lookup_max);
   }
+  return model;
 }
 
 }  // namespace inflight

@@ -226,7 +226,11 @@ SimSpec read_sim_spec(const Json& object) {
   config.host_cache_blocks = values.integer("host_cache_blocks");
   config.warn_of_no_effect();
   config.max_loras = values.integer("max_loras");
-  if (const std::string& json = values.text("speculative_config"); !json.empty()) read_speculative_config(json, config);
+  if (const std::string& json = values.text("speculative_config"); !json.empty()) {
+    if (!read_speculative_config(json, config).empty()) {
+      fail(ErrorCode::InvalidArgument, "speculative_config: method is \"draft_model\", simulated is \"ngram\" only");
+    }
+  }
   if (values.text("priority_preemption_threshold") != "none") {
     config.priority_preemption_threshold = values.integer("priority_preemption_threshold");
   }

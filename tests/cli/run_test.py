@@ -186,8 +186,13 @@ class Run(unittest.TestCase):
             words = ("run", "-p", story, "-p", "Once", "-n", 50, "--json", *options)
             guessing = self.good(*words, "--speculative-config", '{"num_speculative_tokens": 5}')
             self.assertEqual(json.loads(guessing)["outputs"], json.loads(self.good(*words))["outputs"])
+            model = str(SOURCE / "models/tinyworld/tinyworld-q8_0.gguf")
+            drafted = self.good(*words, "--speculative-config", json.dumps({"model": model, "num_speculative_tokens": 3}))
+            self.assertEqual(json.loads(drafted)["outputs"], json.loads(self.good(*words))["outputs"])
         self.bad(2, "num_speculative_tokens is 0, allowed: 1 to 64", "run", "-p", "x", "--speculative-config",
                  '{"num_speculative_tokens": 0}')
+        self.bad(1, "nowhere.gguf", "run", "-p", "x", "--speculative-config",
+                 '{"num_speculative_tokens": 2, "model": "nowhere.gguf"}')
 
     def test_mistakes_get_one_clear_line(self):
         self.bad(1, "missing.gguf", "run", "-m", "missing.gguf", "-p", "x")

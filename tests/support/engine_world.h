@@ -20,6 +20,15 @@ inline EngineOptions engine_options(int32_t blocks = 64) {
   return options;
 }
 
+// The same with a draft model that draws what the target draws, so that its guesses are right where it has computed the
+// tokens before.
+inline EngineOptions with_draft_model(EngineOptions options, int32_t guesses) {
+  options.setup.config.num_speculative_tokens = guesses;
+  options.setup.config.draft_model = true;
+  options.draft_vocabulary_size = TokenExecutor::kVocabulary;
+  return options;
+}
+
 // The same, stepped by the test, in virtual time: each step takes a millisecond.
 struct EngineWorld {
   static constexpr TimeNs kStep = 1'000'000;
@@ -32,7 +41,12 @@ struct EngineWorld {
       executor->clock = &clock;
       executor->step_time = kStep;
     }
-    engine = std::make_unique<Engine>(options, std::unique_ptr<Executor>(executor));
+    std::unique_ptr<Executor> draft;
+    if (options.setup.config.draft_model) {
+      draft = std::make_unique<TokenExecutor>(options.setup.blocks.block_count, options.setup.blocks.block_token_count,
+                                              options.setup.config.max_num_seqs);
+    }
+    engine = std::make_unique<Engine>(options, std::unique_ptr<Executor>(executor), std::move(draft));
   }
   static EngineOptions host_driven(EngineOptions options = engine_options()) {
     options.host_driven = true;

@@ -39,11 +39,15 @@ TEST_F(MemoryPlanning, StatesWhatTheExecutorAllocates) {
 }
 
 TEST_F(MemoryPlanning, FindsTheBlockCountThatFits) {
-  ClExecutorOptions at = options();
-  const size_t room = plan_memory(device_.info(), model_.spec, model_.weights, at).total();
-  EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, room, 1000), 20);
-  EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, room, 7), 7);
-  EXPECT_EQ(fitting_block_count(device_.info(), model_.spec, model_.weights, at, 1000, 1000), 0);
+  const PlannedModel model{&model_.spec, &model_.weights, options()};
+  const std::vector<PlannedModel> one = {model}, two = {model, model};
+  const size_t room = plan_memory(device_.info(), one, 20).total();
+  EXPECT_EQ(room, plan_memory(device_.info(), model_.spec, model_.weights, options()).total());
+  EXPECT_EQ(plan_memory(device_.info(), two, 20).total(), 2 * room);
+  EXPECT_EQ(fitting_block_count(device_.info(), two, 2 * room, 1000), 20);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, room, 1000), 20);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, room, 7), 7);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, 1000, 1000), 0);
 }
 
 // As many whole blocks as a buffer holds, of which nothing but addresses depends.

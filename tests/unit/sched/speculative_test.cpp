@@ -228,19 +228,26 @@ TEST(Speculation, LeavesAloneWhatTheHostDraws) {
 
 TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
   SchedulerConfig config;
-  read_speculative_config(R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4,
-                              "prompt_lookup_min": 2, "disable_by_batch_size": 7, "adaptive": false})",
-                          config);
+  EXPECT_EQ(read_speculative_config(R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4,
+                                        "prompt_lookup_min": 2, "disable_by_batch_size": 7, "adaptive": false})",
+                                    config),
+            "");
+  EXPECT_FALSE(config.draft_model);
   EXPECT_FALSE(config.adaptive_drafts);
   EXPECT_EQ(config.num_speculative_tokens, 3);
   EXPECT_EQ(config.prompt_lookup_max, 4);
   EXPECT_EQ(config.prompt_lookup_min, 2);
   EXPECT_EQ(config.disable_by_batch_size, 7);
-  read_speculative_config(R"({"num_speculative_tokens": 1, "prompt_lookup_max": 9})", config);
+  EXPECT_EQ(read_speculative_config(R"({"num_speculative_tokens": 1, "prompt_lookup_max": 9})", config), "");
   EXPECT_EQ(config.prompt_lookup_min, 9);
+  for (const char* text : {R"({"num_speculative_tokens": 1, "model": "a.gguf"})",
+                           R"({"method": "draft_model", "num_speculative_tokens": 1, "model": "a.gguf"})"}) {
+    EXPECT_EQ(read_speculative_config(text, config), "a.gguf");
+    EXPECT_TRUE(config.draft_model);
+  }
   const auto refused = [](const char* text, const char* message) {
     SchedulerConfig unused;
-    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, ([&] { read_speculative_config(text, unused); }));
+    INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, ([&] { (void)read_speculative_config(text, unused); }));
   };
   refused("ngram", "speculative_config is 'ngram', allowed: a JSON object");
   const std::string deep = R"({"method": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
@@ -249,8 +256,13 @@ TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
   refused(R"({"num_speculative_tokens": 65})", "num_speculative_tokens is 65, allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": "3"})", "num_speculative_tokens is \"3\", allowed: 1 to 64");
   refused(R"({"num_speculative_tokens": 3, "adaptive": 1})", "adaptive is 1, allowed: true, false");
-  refused(R"({"num_speculative_tokens": 3, "method": "eagle"})", "method is \"eagle\", allowed: \"ngram\"");
-  refused(R"({"num_speculative_tokens": 3, "modell": 1})", "has 'modell', allowed: method, num_speculative_tokens");
+  refused(R"({"num_speculative_tokens": 3, "method": "eagle"})",
+          "method is \"eagle\", allowed: \"ngram\", \"draft_model\"");
+  refused(R"({"num_speculative_tokens": 3, "model": 7})", "model is 7, allowed: the path of a GGUF file");
+  refused(R"({"num_speculative_tokens": 3, "method": "draft_model"})", "method \"draft_model\" needs a model");
+  refused(R"({"num_speculative_tokens": 3, "method": "ngram", "model": "a"})", "\"ngram\" has no use for a model");
+  refused(R"({"num_speculative_tokens": 3, "modell": 1})",
+          "has 'modell', allowed: method, model, num_speculative_tokens");
   refused(R"({"num_speculative_tokens": 3, "prompt_lookup_min": 5, "prompt_lookup_max": 4})",
           "prompt_lookup_min is 5, allowed: at most prompt_lookup_max (4)");
 }

@@ -3,8 +3,8 @@
 """inflight beside llama.cpp and OpenVINO GenAI: all sides take turns, so that a busy machine slows all.
 
   compare.py --inflight PROGRAM --llama FOLDER MODEL.gguf... [--openvino PYTHON --openvino-model GGUF=FOLDER...]
-             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal,load,structured] [--azure FILE] [--threads 2]
-             [--json FILE] [--svg FILE] [--markdown FILE]
+             [--rounds 3] [--tests decode,prompt,8,16,32,4096,cold,bimodal,load,structured,draft] [--azure FILE]
+             [--draft-model FILE] [--threads 2] [--json FILE] [--svg FILE] [--markdown FILE]
 
 FOLDER holds llama-bench, llama-batched-bench, llama-completion and llama-server (build_llama.sh makes them). PYTHON is the
 interpreter of an environment with openvino-genai, GGUF the file's name without ending, its FOLDER a model of the same
@@ -15,8 +15,10 @@ program that loads the model, with room for 2,048 tokens, and gives one token, i
 with --cache-weights); bimodal = 64 requests at once, 128 prompt tokens, 51 with 16 and 13 with 200 output tokens; load =
 these one a second on average (Poisson), for the latencies at equal load; structured = 32 requests at once, 128 prompt and 64
 output tokens, that follow a JSON schema, at temperature 0.8 with llama.cpp's default filters (top-k 40, top-p 0.95, min-p
-0.05); azure = the first 32 requests of the trace --azure with at most 1024 prompt and 256 output tokens, at once.
-Those four are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
+0.05); draft = 4 requests one after the other, 16 prompt and 128 output tokens, greedy, with 8 guesses of --draft-model at a
+time (draft_pair.py makes one that is always right), "without" it, too; azure = the first 32 requests of the trace --azure
+with at most 1024 prompt and 256 output tokens, at once.
+Those five are served over HTTP by inflight and llama.cpp with 16 sequences (`inflight bench serve` sends them); bimodal and
 azure OpenVINO GenAI runs in process; "in process" inflight runs them like that, too (`inflight bench workload`). Beside their
 tokens a second stands what a stream gets between its 95 % slowest pair of tokens ("p95": 1 / inter-token latency). llama.cpp
 runs with flash attention off and on, the better counts; llama-server and cold starts as it chooses itself. A figure is
@@ -41,7 +43,8 @@ import urllib.request
 BATCHED_MOST = 256
 # prompt tokens, output tokens, sequences, what is counted
 SHAPES = {"decode": (1, 64, 1, "decode"), "prompt": (512, 3, 1, "prompt")}
-SERVED = {"bimodal", "azure", "load", "structured"}
+SERVED = {"bimodal", "azure", "load", "structured", "draft"}
+GUESSES = 8
 ALONE = {"bimodal", "azure"}  # of these, also in process
 SLOTS, VOCABULARY = 16, 1000  # sequences at once of a server; token ids of served prompts
 TEXT, FILTERS = {"type": "string"}, {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
@@ -70,6 +73,8 @@ def requests_of(options, test):
         return [(128, 200 if i % 5 == 4 or i == 0 else 16) for i in range(64)]
     if test == "structured":
         return [(128, 64)] * 32
+    if test == "draft":
+        return [(16, 128)] * 4
     with open(options.azure, newline="", encoding="utf-8") as file:
         rows = [(int(row["ContextTokens"]), int(row["GeneratedTokens"])) for row in csv.DictReader(file)]
     return [(prompt, output) for prompt, output in rows if prompt <= 1024 and 2 <= output <= 256][:32]
@@ -98,6 +103,8 @@ def served(options, test, schema, port, *server):
     """Tokens a second, and 1 / p95 inter-token latency, of a server that is started for it.   schema: how it is told one."""
     url = f"http://127.0.0.1:{port}"
     body = ["--extra-body", json.dumps({**FILTERS, **schema})] if test == "structured" else []
+    if test == "draft":
+        body = ["--extra-body", json.dumps({"temperature": 0}), "--max-concurrency", 1]
     with trace_of(options, test) as trace:
         process = subprocess.Popen([str(word) for word in server], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -115,6 +122,13 @@ def served(options, test, schema, port, *server):
     if found["failed"]:
         sys.exit(f"compare.py: {server[0]}: {found['failed']} requests failed")
     return {"": found["output_throughput"], " p95": 1000 / found["p95_itl_ms"]}
+
+
+def with_and_without(test, drafts, run):
+    """What run() finds; of the test draft with the words for a draft model, and without."""
+    if test != "draft":
+        return run()
+    return {"": run(*drafts)[""], " without": run()[""]}
 
 
 def cold(*command, **environment):
@@ -138,8 +152,11 @@ def llama(options, model, test):
         return {"": found, " kept weights": found}
     if test in SERVED:
         port = free_port()
-        return served(options, test, {"json_schema": PERSONS}, port, options.llama / "llama-server", "-m", model, "-t",
-                      options.threads, "-np", SLOTS, "-c", SLOTS * context_of(options, test), "--port", port)
+        server = (options.llama / "llama-server", "-m", model, "-t", options.threads, "-np", SLOTS, "-c",
+                  SLOTS * context_of(options, test), "--port", port)
+        drafts = ("--spec-type", "draft-simple", "--spec-draft-model", options.draft_model, "--spec-draft-n-max", GUESSES)
+        return with_and_without(test, drafts,
+                                lambda *words: served(options, test, {"json_schema": PERSONS}, port, *server, *words))
     prompt, output, batch, kind = shape_of(test)
     if batch > 1:
         found = []
@@ -175,8 +192,10 @@ def inflight(options, model, test):
             return {"": cold(*start), " kept weights": cold(*start, "--cache-weights", INFLIGHT_CACHE_DIR=folder)}
     if test in SERVED:
         port, limits = free_port(), ("-m", model, "--max-num-seqs", SLOTS, "--max-model-len", context_of(options, test))
-        found = served(options, test, {"structured_outputs": {"json": PERSONS}}, port, options.inflight, "serve", "--port", port,
-                       *limits)
+        drafts = ("--speculative-config", json.dumps({"model": str(options.draft_model), "num_speculative_tokens": GUESSES}))
+        schema = {"structured_outputs": {"json": PERSONS}}
+        found = with_and_without(test, drafts, lambda *words: served(options, test, schema, port, options.inflight, "serve",
+                                                                     "--port", port, *limits, *words))
         if test in ALONE:
             with trace_of(options, test) as trace:
                 alone = json.loads(output_of(options.inflight, "bench", "workload", *trace, *limits, "--json"))
@@ -209,7 +228,7 @@ def measure(options):
             rounds = [(inflight(options, model, test), {name: run(options, model, test) for name, run in peers.items()})
                       for _ in range(options.rounds)]
             for name in peers:
-                for figure in ("", " p95", " in process", " kept weights"):
+                for figure in ("", " p95", " in process", " kept weights", " without"):
                     pairs = [(ours[figure], theirs[name][figure]) for ours, theirs in rounds if figure in theirs[name]]
                     if not pairs:
                         continue
@@ -269,6 +288,7 @@ def main():
     parser.add_argument("--openvino-model", action="extend", nargs="*", default=[], metavar="GGUF=FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of the peers; inflight takes all compute units")
+    parser.add_argument("--draft-model", type=absolute, metavar="FILE")
     parser.add_argument("--azure", type=absolute, help="the Azure LLM trace of 2023, conversation or code (CSV)")
     parser.add_argument("--tests", default="decode,8,16,32,prompt", type=lambda text: text.split(","))
     for name in ("json", "svg", "markdown"):
@@ -276,6 +296,8 @@ def main():
     options = parser.parse_args()
     if "azure" in options.tests and not options.azure:
         parser.error("the test azure needs --azure FILE")
+    if "draft" in options.tests and not options.draft_model:
+        parser.error("the test draft needs --draft-model FILE")
     names = [model.stem for model in options.models]
     for pair in options.openvino_model:
         if pair.partition("=")[0] not in names or "=" not in pair:

@@ -449,7 +449,7 @@ def check_shared_options(folder):
                 setup.pop(key, None)
         assert live == simulated, (options, live, simulated)
         same = {key for key, value in plain.items() if simulated.get(key) == value}
-        assert same <= {"sliding_window", "max_num_partial_prefills", "host_cache_blocks"}, same
+        assert same <= {"sliding_window", "max_num_partial_prefills", "host_cache_blocks", "draft_model"}, same
 
 
 with tempfile.TemporaryDirectory() as name:

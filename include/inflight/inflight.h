@@ -203,8 +203,8 @@ typedef struct inflight_engine_params {
                                             "prompt_lookup_min": 2, "prompt_lookup_max": 5, "disable_by_batch_size": 0,
                                             "adaptive": true}: tokens are guessed from what stands in the request's own
                                             text and verified several at a time; the answers stay the same (none). Or
-                                            {"model": FILE, "num_speculative_tokens": 1..64}: a GGUF file of a small
-                                            model with the same vocabulary guesses                               */
+                                            {"method": "draft_model", "model": FILE, "num_speculative_tokens":
+                                            1..64}: a small model with the same vocabulary, a GGUF file, guesses */
   const char* served_model_name;         /* what metrics call the model, their label model_name (its own name)   */
 } inflight_engine_params_t;
 
@@ -486,9 +486,9 @@ INFLIGHT_API inflight_status_t inflight_engine_metrics_text(inflight_engine_t* e
 INFLIGHT_API inflight_status_t inflight_engine_steps_json(inflight_engine_t* engine, uint64_t since, char* text,
                                                           size_t capacity, size_t* length);
 
-/** @brief What the engine runs on, as JSON: device, model, tokenizer (special tokens, chat template), tool_calls (how the
- *  model's text has calls of functions), limits, memory, and the loras that can be named now, each {name, path, rank,
- *  alpha, bytes}. Same buffer rule as metrics_text.
+/** @brief What the engine runs on, as JSON: device, model, draft_model, tokenizer (special tokens, chat template),
+ *  tool_calls (how the model's text has calls of functions), limits, memory, and the loras that can be named now, each
+ *  {name, path, rank, alpha, bytes}. Same buffer rule as metrics_text.
  *  @since 0.1  [any-thread] */
 INFLIGHT_API inflight_status_t inflight_engine_info_json(inflight_engine_t* engine, char* text, size_t capacity,
                                                          size_t* length);

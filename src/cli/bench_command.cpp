@@ -209,6 +209,8 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
         flags.batch);
   }
   const double fraction = decode / flags.batch * weight_bytes / bandwidth;
+  // With guesses a step gives more tokens than it reads weights.
+  const bool reads = decode > 0.0 && info.at("limits").at("num_speculative_tokens") == 0;
   const StepCost cost(info, flags);
   const Roofline prefill_roof = cost.prefill(flags.prompt_tokens, prefill);
   const Roofline decode_roof = cost.decode(flags.prompt_tokens + flags.output_tokens / 2.0, decode);
@@ -219,15 +221,16 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   const double loop_efficiency = (after.device_s - before.device_s) / busy;
   if (flags.as_json) {
     const auto if_decoded = [&](double figure) { return decode > 0.0 ? nlohmann::ordered_json(figure) : nullptr; };
+    const auto if_read = [&](double figure) { return reads ? nlohmann::ordered_json(figure) : nullptr; };
     const nlohmann::ordered_json all = {{"prefill_tokens_per_second", prefill},
                                         {"decode_tokens_per_second", if_decoded(decode)},
                                         {"total_tokens_per_second", total},
                                         {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
-                                        {"bandwidth_fraction", if_decoded(fraction)},
+                                        {"bandwidth_fraction", if_read(fraction)},
                                         {"prefill_gflop_per_second", prefill_roof.flop_per_second * 1e-9},
                                         {"prefill_gb_per_second", prefill_roof.bytes_per_second * 1e-9},
-                                        {"decode_gflop_per_second", if_decoded(decode_roof.flop_per_second * 1e-9)},
-                                        {"decode_gb_per_second", if_decoded(decode_roof.bytes_per_second * 1e-9)},
+                                        {"decode_gflop_per_second", if_read(decode_roof.flop_per_second * 1e-9)},
+                                        {"decode_gb_per_second", if_read(decode_roof.bytes_per_second * 1e-9)},
                                         {"scheduler_us_per_step", scheduler_us},
                                         {"scheduler_share", scheduler_share},
                                         {"loop_efficiency", loop_efficiency},
@@ -246,8 +249,9 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
              flags.output_tokens, flags.repeat);
   fmt::print("  prefill  {:10.1f} tokens/s\n", prefill);
   if (decode > 0.0) {
-    fmt::print("  decode   {:10.1f} tokens/s, reading weights at {:.0f} % of {:.1f} GB/s\n", decode, fraction * 100.0,
-               bandwidth * 1e-9);
+    fmt::print("  decode   {:10.1f} tokens/s", decode);
+    if (reads) fmt::print(", reading weights at {:.0f} % of {:.1f} GB/s", fraction * 100.0, bandwidth * 1e-9);
+    fmt::print("\n");
   }
   fmt::print("  overall  {:10.1f} output tokens/s\n", total);
   const auto print_roof = [](const char* phase, const Roofline& roof) {
@@ -255,7 +259,7 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
                roof.bytes_per_second * 1e-9);
   };
   print_roof("prefill", prefill_roof);
-  if (decode > 0.0) print_roof("decode ", decode_roof);
+  if (reads) print_roof("decode ", decode_roof);
   fmt::print("  scheduler {:.1f} us a step, {:.2f} % of the time; {:.1f} % of it go to submitting and waiting\n",
              scheduler_us, scheduler_share * 100.0, loop_efficiency * 100.0);
 }

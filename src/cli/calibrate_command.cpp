@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/median.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
@@ -109,6 +110,9 @@ Json check_json(const Check& check) {
 
 void run_calibrate(EngineFlags& engine_flags, const CalibrateFlags& flags) {
   check_engine_files(engine_flags, {{"--output", flags.output}, {"--steps", flags.steps}}, {flags.trace});
+  if (!draft_model_of(engine_flags).empty()) {
+    fail(ErrorCode::InvalidArgument, "calibrate: --speculative-config names a draft model, which is not simulated");
+  }
   const LiveCalibration calibration(engine_flags, {.name = flags.name, .trace = flags.trace, .rounds = flags.rounds});
   const CalibrationFit& fit = calibration.found();
   if (!flags.output.empty()) write_text_file(flags.output, inflight::to_json(fit.profile));

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -79,7 +80,7 @@ void add_service_flags(CLI::App& command, EngineFlags& flags) {
 }
 
 struct LoadProgress {
-  size_t bytes;  // of the model file
+  size_t bytes;  // of the model files
   ProgressBar bar;
 };
 
@@ -173,11 +174,18 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   return flags;
 }
 
+std::string draft_model_of(const EngineFlags& flags) {
+  const auto json = nlohmann::json::parse(flags.options.speculative_config, nullptr, false);
+  const auto model = json.find("model");
+  return model != json.end() && model->is_string() ? model->get<std::string>() : "";
+}
+
 void check_engine_files(const EngineFlags& flags, std::vector<OutputFile> outputs, std::vector<std::string> inputs) {
   const EngineOptions& options = flags.options;
   outputs.push_back({"--record", options.record_path});
   outputs.push_back({"--profile", flags.profile_path});
   inputs.push_back(options.model.empty() ? demo_model_path() : options.model);
+  inputs.push_back(draft_model_of(flags));
   inputs.push_back(flags.chat_template);
   for (const std::string& module : options.lora_modules) inputs.push_back(module.substr(module.find('=') + 1));
   for (const auto& [key, policy] : {std::pair{"schedule_policy", options.schedule_policy},
@@ -202,7 +210,7 @@ Engine open_engine(EngineFlags& flags) {
   if (options.params.log_interval_steps > 0) log_to_stderr(INFLIGHT_LOG_INFO);  // its lines are of this level
 
   const SteadyClock clock;
-  LoadProgress progress{file_bytes(options.model), {"loading", clock}};
+  LoadProgress progress{file_bytes(options.model) + file_bytes(draft_model_of(flags)), {"loading", clock}};
   options.params.progress = [](void* context, double fraction, const char* what) -> int32_t {
     auto& shown = *static_cast<LoadProgress*>(context);
     if (fraction == 0.0) {

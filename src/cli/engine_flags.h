@@ -24,7 +24,10 @@ struct EngineFlags {
 
 [[nodiscard]] std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command);
 
-// check_outputs() of --record, --profile and the command's own outputs, which the engine's files (model, adapters,
+// The file that --speculative-config names; "": none.
+[[nodiscard]] std::string draft_model_of(const EngineFlags& flags);
+
+// check_outputs() of --record, --profile and the command's own outputs, which the engine's files (models, adapters,
 // template, plugins) and the command's own inputs must not be.
 void check_engine_files(const EngineFlags& flags, std::vector<OutputFile> outputs = {},
                         std::vector<std::string> inputs = {});

@@ -18,19 +18,24 @@ namespace inflight {
 // entry, recompute included.
 enum class Phase : uint8_t { Prefill, Decode };
 
+// Of a mask with a bit for each token.
+[[nodiscard]] constexpr size_t mask_words(int32_t vocabulary_size) {
+  return static_cast<size_t>(div_ceil(vocabulary_size, 32));
+}
+
 // What changing an entry's logits looks at.   LIFETIME: as BatchEntry's spans.
 struct TokenHistory {
   std::span<const TokenId> known_tokens;  // prompt, then output
   std::span<const TokenId> end_tokens;
   const TokenCounts* counts = nullptr;  // of the known tokens; set when the entry samples and penalises()
-  // Masks of ceil(V / 32) words, of the entry's (first) token and behind each guess, while those before may come: no
+  // Masks of mask_words(V), of the entry's (first) token and behind each guess, while those before may come: no
   // token may come but t where bit t % 32 of word t / 32 is set, min_tokens included. Empty: any may. Of filtered
   // entries; filled by sample/HostSampler.
   std::span<const uint32_t> allowed = {};
 
   // Behind `guesses` guesses; empty where there is none.
   [[nodiscard]] std::span<const uint32_t> mask(int32_t guesses, int32_t vocabulary_size) const {
-    const auto width = static_cast<size_t>(div_ceil(vocabulary_size, 32));
+    const size_t width = mask_words(vocabulary_size);
     const size_t begin = static_cast<size_t>(guesses) * width;
     return begin < allowed.size() ? allowed.subspan(begin, width) : std::span<const uint32_t>();
   }

@@ -23,7 +23,7 @@ struct SampledToken {
   float logprob = 0.0F;        // natural log of the token's probability under the unmodified logits
   bool valid = true;           // false: the logits held a NaN or no finite value; the request ends with `error`
   bool filter_failed = false;  // not valid because its token filter gave up
-  bool filter_wakes = false;   // with the last of its tokens: TokenFilter::see()
+  bool filter_wakes = false;   // its last token wakes its filter: the next one is drawn freely (TokenFilter::see())
   std::span<const TokenLogprob> top_logprobs = {};  // where wanted: most likely first. LIFETIME: as the result's
   // With guesses (BatchEntry::draft_token_count): what follows it, one token for each guess, from the first on, that
   // was what was drawn. LIFETIME: as the result's

@@ -23,6 +23,7 @@ std::unique_ptr<DraftProposer> make_proposer(const EngineOptions& options, Execu
   INFLIGHT_CHECK((draft != nullptr) == options.setup.config.draft_model);
   if (draft == nullptr) return nullptr;
   const DraftProposer::Limits limits{.step_tokens = options.setup.config.max_num_batched_tokens,
+                                     .block_tokens = options.setup.blocks.block_token_count,
                                      .vocabulary_size = options.vocabulary_size,
                                      .draft_vocabulary_size = options.draft_vocabulary_size};
   return std::make_unique<DraftProposer>(target, *draft, limits, clock);

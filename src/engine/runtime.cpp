@@ -113,6 +113,13 @@ size_t bytes_per_block(std::span<const PlannedModel> models) {
   return bytes;
 }
 
+// Tokens of a sequence that all of them allow.
+int32_t context_of(std::span<const PlannedModel> models) {
+  int32_t context = models.front().spec->context_length;
+  for (const PlannedModel& model : models) context = std::min(context, model.spec->context_length);
+  return context;
+}
+
 // ERRORS: OutOfMemory when KV in host memory is to take more than this process may use.
 void check_host_memory(const RuntimeOptions& options, size_t block_bytes) {
   const double swapped = static_cast<double>(options.scheduler.host_blocks) * static_cast<double>(block_bytes);
@@ -129,21 +136,23 @@ void check_host_memory(const RuntimeOptions& options, size_t block_bytes) {
 LoadedModel load_draft_model(const std::string& path, const LoadedModel& target) {
   LoadedModel draft = load_model(path);
   // Models of one family differ in a few unused tokens at the end (llama.cpp allows as many).
-  constexpr size_t kFurtherTokensMax = 128;
+  constexpr int32_t kFurtherTokensMax = 128;
   const std::vector<std::string>& ours = target.vocabulary.tokens;
   const std::vector<std::string>& theirs = draft.vocabulary.tokens;
-  const size_t shared = std::min(ours.size(), theirs.size());
-  const auto difference =
-      std::mismatch(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(shared), theirs.begin());
-  const auto same = static_cast<size_t>(difference.first - ours.begin());
-  if (same < shared) {
-    fail(ErrorCode::InvalidArgument, "speculative_config: token {} of {} is {}, allowed: {}, as the model has it", same,
-         path, quote(theirs[same]), quote(ours[same]));
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    if (ours[i] == theirs[i]) continue;
+    fail(ErrorCode::InvalidArgument, "speculative_config: token {} of {} is {}, allowed: {}, as the model has it", i,
+         path, quote(theirs[i]), quote(ours[i]));
   }
-  if (std::max(ours.size(), theirs.size()) - shared > kFurtherTokensMax) {
+  const int32_t more = draft.spec.vocabulary_size - target.spec.vocabulary_size;
+  if (more > kFurtherTokensMax || -more > kFurtherTokensMax) {
     fail(ErrorCode::InvalidArgument,
          "speculative_config: {} has {} tokens, allowed: {}, as the model has, and {} more or less", path,
-         theirs.size(), ours.size(), kFurtherTokensMax);
+         draft.spec.vocabulary_size, target.spec.vocabulary_size, kFurtherTokensMax);
+  }
+  if (ours.empty() != theirs.empty()) {
+    fail(ErrorCode::InvalidArgument, "speculative_config: {} has no vocabulary, {} has one",
+         ours.empty() ? "the model" : path, ours.empty() ? path : "the model");
   }
   // Blocks that the target has passed are given away, while the draft model lags behind.
   if (target.spec.sliding_window > 0 || draft.spec.sliding_window > 0) {
@@ -158,7 +167,7 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
                            std::span<const PlannedModel> models) {
   const auto budget = static_cast<size_t>(static_cast<double>(device.memory_bytes) * options.device_memory_fraction);
   const int32_t sequence_tokens =
-      options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : models.front().spec->context_length;
+      options.scheduler.max_model_len > 0 ? options.scheduler.max_model_len : context_of(models);
   // One more than a sequence fills, so that admission, which counts in whole blocks, never holds one back.
   const int64_t sequence_blocks = div_ceil<int64_t>(sequence_tokens, options.block_size) + 1;
   int32_t count = options.kv_blocks;
@@ -239,18 +248,32 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   const int32_t block_count = choose_block_count(options_, device_.info(), models);
   SchedulerConfig& config = options_.scheduler;
   config.host_cache_blocks = offloading_blocks(options_, bytes_per_block(models));
+  if (models.size() > 1) models.back().options.populate_bytes = 0;
+  const auto bytes_of = [this](const PlannedModel& model) {
+    return static_cast<double>(plan_memory(device_.info(), *model.spec, *model.weights, model.options).weight_bytes);
+  };
+  double all = 0.0, before = 0.0;
   for (PlannedModel& model : models) {
     model.options.kv_block_count = block_count;
+    all += bytes_of(model);
+  }
+  for (PlannedModel& model : models) {
     model.options.host_block_count = config.host_blocks + config.host_cache_blocks;
-    model.options.progress = [this](double fraction, const char* what) {
-      return stop_loading_ || (options_.progress && options_.progress(fraction, what));
+    const double begin = before / all, share = bytes_of(model) / all;  // of the weights of all
+    before += bytes_of(model);
+    model.options.progress = [this, begin, share](double fraction, const char* what) {
+      const double told = fraction > 0.0 ? begin + share * fraction : 0.0;
+      return stop_loading_ || (options_.progress && options_.progress(told, what));
     };
   }
-  int32_t context = spec_.context_length;
-  for (const PlannedModel& model : models) context = std::min(context, model.spec->context_length);
+  const int32_t context = context_of(models);
   const int64_t longest = std::min<int64_t>(context, int64_t{block_count} * options_.block_size);
   if (config.max_model_len == 0) {
     config.max_model_len = static_cast<int32_t>(longest);
+    if (context < spec_.context_length) {
+      log(LogLevel::Warning, "the draft model's context is {} tokens, the model's {}: max_model_len is {}", context,
+          spec_.context_length, longest);
+    }
     if (options_.kv_blocks == 0 && longest < context) {
       log(LogLevel::Warning, "there is room for {} KV blocks of {} tokens: max_model_len is {}, the model's context {}",
           block_count, options_.block_size, longest, context);

@@ -33,10 +33,11 @@ std::string LatestValues::json() const {
 }
 
 void StepWatch::submit(const BatchPlan& plan) {
+  const TimeNs begin = clock_.now();  // a draft model computes within submit()
   inner_.submit(plan);
   Step& step = in_flight_[(first_ + in_flight_count_++) % kStepsInFlightMax];
   step.number = plan.step;
-  step.begin = clock_.now();
+  step.begin = begin;
   step.sequence_count = static_cast<int32_t>(plan.entries.size());
   step.token_count = plan.scheduled_token_count;
   step.swapped_blocks = static_cast<int32_t>(plan.swap_out.size() + plan.swap_in.size());

@@ -95,8 +95,7 @@ int32_t sampled_rows_max(const ClExecutorOptions& options) {
 size_t step_upload_words(const ModelSpec& spec, const ClExecutorOptions& options) {
   constexpr size_t kTables = size_t{1} << 17;  // of rows, blocks, attention, stages
   constexpr size_t kPromptToken = kResultWords + kSampleWords + 1 + 2 * limits::kLogprobsMax;
-  const auto masks =
-      static_cast<size_t>(sampled_rows_max(options)) * static_cast<size_t>(div_ceil(spec.vocabulary_size, 32));
+  const size_t masks = static_cast<size_t>(sampled_rows_max(options)) * mask_words(spec.vocabulary_size);
   return std::bit_ceil(kTables + static_cast<size_t>(options.max_num_batched_tokens) * kPromptToken + masks);
 }
 

@@ -9,36 +9,40 @@ namespace inflight {
 
 void DraftProposer::submit(const BatchPlan& plan) {
   const TimeNs begin = clock_.now();
+  swap_time_ = 0;
   find_work(plan);
   catch_up(plan);
   guess_on();
   while (steps_in_flight_ > 0) read_step();
   draft_time_ = clock_.now() - begin;
+  if (guessing_.empty()) return target_.submit(plan);
   filled_ = plan;
   for (Work& work : work_) {
-    if (work.guess_count() > 0)
-      filled_.entries[static_cast<size_t>(work.entry - plan.entries.data())].tokens = work.guessed;
+    if (work.guess_count == 0) continue;
+    filled_.entries[static_cast<size_t>(work.entry - plan.entries.data())].tokens = work.guessed;
   }
   target_.submit(filled_);
 }
 
-// A decoding sequence of which nothing is guessed waits with what it computes until something is.
+// A decoding sequence of which nothing is guessed waits with what it computes until something is, or a block is full.
 void DraftProposer::find_work(const BatchPlan& plan) {
   work_.clear();
   guessing_.clear();
   for (const BatchEntry& entry : plan.entries) {
     INFLIGHT_CHECK(!entry.input_on_device);
-    if (entry.hidden_wanted > 0) continue;  // it will never decode
     Known& known = known_[to_integer(entry.sequence)];
     // New, or behind a stored prefix, or computed anew after a preemption: the blocks before have K and V.
     if (known.computed + std::ssize(known.behind) != entry.computed_token_count) {
       known = {.computed = entry.computed_token_count, .behind = {}};
     }
-    const auto given = entry.tokens.first(entry.tokens.size() - static_cast<size_t>(entry.draft_token_count));
+    const int32_t guesses = entry.draft_token_count;
+    const auto given = entry.tokens.first(entry.tokens.size() - static_cast<size_t>(guesses));
     known.behind.insert(known.behind.end(), given.begin(), given.end());
-    if (entry.phase == Phase::Decode && entry.draft_token_count == 0) continue;
-    Work& work = work_.emplace_back(Work{.entry = &entry, .known = &known, .sampling = {}, .guessed = {}});
-    if (entry.draft_token_count == 0) continue;
+    const bool fills = entry.context_token_count() % limits_.block_tokens == 0;
+    if (entry.phase == Phase::Decode && guesses == 0 && !fills) continue;
+    Work& work = work_.emplace_back(
+        Work{.entry = &entry, .known = &known, .guess_count = guesses, .sampling = {}, .guessed = {}});
+    if (guesses == 0) continue;
     const SamplingParams& sampling = *entry.sampling;
     work.sampling = {.temperature = sampling.temperature,
                      .top_k = sampling.top_k,
@@ -77,7 +81,7 @@ void DraftProposer::catch_up(const BatchPlan& plan) {
       BatchEntry& entry = add_entry(work, known.computed + done, count);
       entry.tokens = std::span(known.behind).subspan(static_cast<size_t>(done), static_cast<size_t>(count));
       done += count;
-      if (done < all || work.guess_count() == 0) continue;
+      if (done < all || work.guess_count == 0) continue;
       entry.samples = true;
       entry.sampling = &work.sampling;
       entry.phase = count == 1 ? Phase::Decode : Phase::Prefill;
@@ -92,10 +96,10 @@ void DraftProposer::catch_up(const BatchPlan& plan) {
 // Each guess is the next step's token, which stays on the device.
 void DraftProposer::guess_on() {
   int32_t most = 0;
-  for (const Work& work : work_) most = std::max(most, work.guess_count());
+  for (const Work& work : work_) most = std::max(most, work.guess_count);
   for (int32_t guess = 1; guess < most; ++guess) {
     for (Work& work : work_) {
-      if (guess >= work.guess_count()) continue;
+      if (guess >= work.guess_count) continue;
       BatchEntry& entry = add_entry(work, work.known->computed + guess - 1, 1);
       entry.input_on_device = entry.samples = true;
       entry.sampling = &work.sampling;
@@ -117,7 +121,9 @@ void DraftProposer::run_step() {
 
 void DraftProposer::read_step() {
   --steps_in_flight_;
-  for (const SampledToken& sampled : draft_.wait().sampled) {
+  const StepResult& read = draft_.wait();
+  swap_time_ += read.swap_duration;
+  for (const SampledToken& sampled : read.sampled) {
     const bool good = sampled.valid && sampled.token < limits_.vocabulary_size;
     work_[guessing_.at(to_integer(sampled.sequence))].guessed.push_back(good ? sampled.token : 0);
   }
@@ -126,6 +132,7 @@ void DraftProposer::read_step() {
 const StepResult& DraftProposer::wait() {
   result_ = target_.wait();
   result_.duration += draft_time_;
+  result_.swap_duration += swap_time_;
   for (const SampledToken& sampled : result_.sampled) {
     const auto found = guessing_.find(to_integer(sampled.sequence));
     if (found == guessing_.end()) continue;
@@ -134,7 +141,7 @@ const StepResult& DraftProposer::wait() {
     if (known == known_.end()) continue;  // it has ended
     // The last guess was not computed; nor does anything count behind a wrong one.
     const auto right = static_cast<int32_t>(sampled.further.size());
-    const int32_t computed = std::min(right, work.guess_count() - 1);
+    const int32_t computed = std::min(right, work.guess_count - 1);
     known->second.computed += computed;
     if (right > computed) known->second.behind.assign(1, work.guessed.back());
   }

@@ -5,9 +5,10 @@
 //
 // The draft model's K and V stand in blocks of the same numbers and are moved with the target's, so what is shared,
 // swapped or stored of a prefix is there for both. It computes prompts along with the target, and of a decoding
-// sequence what it lacks when guesses of it are wanted. A guess is drawn with the request's temperature, top_k, top_p,
-// min_p and the random number of its place, so that it is what the target draws as often as the two models'
-// probabilities allow. Nothing of this changes an answer: guesses are verified (decision 0044).
+// sequence what it lacks when guesses of it are wanted, or when a block is full, which others may share then. A guess
+// is drawn with the request's temperature, top_k, top_p, min_p and the random number of its place, so that it is what
+// the target draws as often as the two models' probabilities allow. Nothing of this changes an answer: guesses are
+// verified (decision 0044).
 //
 // Source: Leviathan et al. 2023; vLLM's method "draft_model".   THREAD: the engine thread only.
 #pragma once
@@ -25,6 +26,7 @@ class DraftProposer final : public Executor {
  public:
   struct Limits {
     int32_t step_tokens = 512;          // of one step of the draft model
+    int32_t block_tokens = 16;          // of a KV block
     int32_t vocabulary_size = 0;        // the target's
     int32_t draft_vocabulary_size = 0;  // a few tokens more or less than the target's
   };
@@ -39,7 +41,7 @@ class DraftProposer final : public Executor {
   // Waits for the draft model. What stands in the place of guesses in the plan is not looked at.
   // REQUIRES: no step is in flight, no entry is input_on_device.
   void submit(const BatchPlan& plan) override;
-  // The time of the draft model's steps is added to the result's.
+  // The times of the draft model's steps are added to the result's.
   [[nodiscard]] const StepResult& wait() override;
 
  private:
@@ -50,11 +52,11 @@ class DraftProposer final : public Executor {
   };
   // What an entry of the plan has the draft model do.
   struct Work {
-    const BatchEntry* entry = nullptr;
+    const BatchEntry* entry = nullptr;  // these two until submit() returns
     Known* known = nullptr;
+    int32_t guess_count = 0;
     SamplingParams sampling;       // of its guesses
     std::vector<TokenId> guessed;  // the newest token, then the guesses, as the target gets them
-    [[nodiscard]] int32_t guess_count() const { return entry->draft_token_count; }
   };
 
   void find_work(const BatchPlan& plan);
@@ -78,7 +80,7 @@ class DraftProposer final : public Executor {
   BatchPlan plan_;                                 // the draft model's
   int32_t steps_in_flight_ = 0;                    // likewise
   BatchPlan filled_;                               // the target's
-  TimeNs draft_time_ = 0;
+  TimeNs draft_time_ = 0, swap_time_ = 0;          // of the draft model's steps
   StepResult result_;
 };
 

@@ -82,7 +82,7 @@ const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
     ++count;
     row_count += 1 + static_cast<size_t>(entry.draft_token_count);
   }
-  const size_t width = mask_width();
+  const size_t width = mask_words(vocabulary_size_);
   histories_.clear();
   histories_.reserve(count);  // entries point into it
   allowed_.resize(row_count * width);
@@ -137,7 +137,7 @@ const StepResult& HostSampler::wait() {
 // Tells the sequence's filter what came.
 void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
   // Others were drawn without a mask: the filter gave up behind a guess.
-  if (const size_t masks = entry.history->allowed.size() / mask_width(); masks > 0) {
+  if (const size_t masks = entry.history->allowed.size() / mask_words(vocabulary_size_); masks > 0) {
     sampled.further = sampled.further.first(std::min(sampled.further.size(), masks - 1));
   }
   TokenFilter* const filter = filter_of(entry.sequence);
@@ -153,11 +153,13 @@ void HostSampler::follow(const BatchEntry& entry, SampledToken& sampled) {
       followed.accept(one.token);
       further.push_back(one);
     }
-    sampled.forced = forced_.emplace_back(followed.forced().begin(), followed.forced().end());
+    if (const auto forced = followed.forced(); !forced.empty()) {
+      sampled.forced = forced_.emplace_back(forced.begin(), forced.end());
+    }
   } catch (const std::exception& error) {
     set_filter(entry.sequence, std::make_unique<FailedFilter>(error.what()));
   }
-  sampled.further = keep(std::move(further));
+  if (!sampled.further.empty()) sampled.further = keep(std::move(further));
 }
 
 // Tells a filter that sleeps what came, whoever drew it. Guesses behind the one that wakes it are not taken.

@@ -12,7 +12,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/math.h"
 #include "core/executor.h"
 #include "core/token_filter.h"
 
@@ -34,7 +33,6 @@ class HostSampler final : public Executor {
   [[nodiscard]] const StepResult& wait() override;
 
  private:
-  [[nodiscard]] size_t mask_width() const { return static_cast<size_t>(div_ceil(vocabulary_size_, 32)); }
   const BatchPlan& with_allowed(const BatchPlan& plan);
   [[nodiscard]] TokenFilter* filter_of(SequenceId sequence);  // null: it has none, or one that sleeps
   void follow(const BatchEntry& entry, SampledToken& sampled);

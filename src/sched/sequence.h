@@ -70,7 +70,7 @@ struct alignas(64) Sequence {
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
   int32_t draft_limit = 0;          // guesses next time at most
-  int32_t filter_wakes_at = 0;      // the first output token under a filter that woke last
+  int32_t filter_wakes_at = 0;      // the first output token under the filter, as it woke last; no guesses before it
   bool may_need_host = false;       // to say which tokens may come, or to draw them
   std::vector<PrefixKey> keys;      // of each full block of `tokens` that may be in the radix tree
   std::vector<BlockId> host_table;  // swapped out: logical index -> block in host memory, or kNoBlock; else empty

@@ -62,6 +62,11 @@ std::string read_speculative_config(std::string_view text, SchedulerConfig& conf
     }
   }
   config.draft_model = json.value("method", model.empty() ? "ngram" : "draft_model") == "draft_model";
+  for (const char* const key : {"prompt_lookup_min", "prompt_lookup_max"}) {
+    if (config.draft_model && json.contains(key)) {
+      fail(ErrorCode::InvalidArgument, "speculative_config: method \"draft_model\" has no use for {}", key);
+    }
+  }
   if (config.draft_model == model.empty()) {
     fail(ErrorCode::InvalidArgument, "speculative_config: method \"{}\" {} a model",
          config.draft_model ? "draft_model" : "ngram", config.draft_model ? "needs" : "has no use for");

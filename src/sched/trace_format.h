@@ -8,7 +8,7 @@
 //   Cancel    sequence, reason, whether the whole request
 //   Plan      step, entries (sequence, computed, scheduled), refusals, end of the pass, preemptions
 //   Commit    step, duration, tokens sampled (a token, or its absence when the logits were not finite), by row what
-//             follows: tokens, of which so many were guessed, the others are forced; none: its filter wakes
+//             follows: how many tokens (0: its filter wakes), how many of them were guessed, the others are forced; ids
 //   Finish    sequence, reason
 //   Trial     text: a policy that runs beside the one in force from here on
 //   Policy    text: the policy from here on, the one on trial (recordings from before there was Trial: any other)

@@ -40,6 +40,8 @@ class Run(unittest.TestCase):
             beside = pathlib.Path(folder, "beside")
             for option in ("--record", "--profile"):
                 self.bad(2, "which is read", "run", "-m", model, "-p", "a", option, f"{folder}/./model.gguf")
+                self.bad(2, "which is read", "run", "-p", "a", option, model, "--speculative-config",
+                         json.dumps({"model": f"{folder}/./model.gguf", "num_speculative_tokens": 2}))
             self.bad(2, "--record and --profile are both", "run", "-p", "a", "--record", beside,
                      "--profile", f"{folder}/./beside")
             self.assertEqual(model.read_bytes(), DEMO.read_bytes())

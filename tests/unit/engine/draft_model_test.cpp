@@ -101,6 +101,33 @@ TEST(DraftModel, CatchesUpWhenFewSequencesAreLeft) {
   EXPECT_EQ(answer.last.progress.accepted_token_count, answer.last.progress.draft_token_count);
 }
 
+// K and V of a prefix that decoded without guesses are stored for both models.
+TEST(DraftModel, HasComputedWhatAnswersWithoutGuessesLeaveToOthers) {
+  EngineOptions options = with_draft_model(EngineWorld::host_driven(), 3);
+  options.setup.config.disable_by_batch_size = 1;
+  EngineWorld world(options);
+  SubmitOptions turns[2] = {{.prompt = {3, 9, 27}}, {.prompt = {5}}};
+  OutputStream* streams[2];
+  for (size_t i = 0; i < 2; ++i) {
+    turns[i].sampling.max_tokens = 50;
+    streams[i] = world.engine->submit(turns[i]);
+  }
+  world.run();
+  EXPECT_EQ(world.engine->stats().scheduler.draft_tokens, 0);
+  for (size_t i = 0; i < 2; ++i) {
+    SubmitOptions next = turns[i];
+    for (const TokenId token : read_answer(streams[i]).tokens) next.prompt.push_back(token);
+    next.prompt.push_back(7);
+    OutputStream* const stream = world.engine->submit(next);
+    world.run();
+    const Answer answer = read_answer(stream);
+    EXPECT_EQ(answer.tokens, output_alone(next.prompt, 50));
+    EXPECT_GT(answer.last.cached_token_count, 40);
+    EXPECT_GT(answer.last.progress.draft_token_count, 20);
+    EXPECT_EQ(answer.last.progress.accepted_token_count, answer.last.progress.draft_token_count);
+  }
+}
+
 RuntimeOptions demo_with(const std::string& draft, int32_t guesses = 4) {
   RuntimeOptions options;
   options.model = kDemoModel;
@@ -152,7 +179,10 @@ TEST(DraftModel, OneThatDoesNotFitIsRefused) {
   };
   refused(ErrorCode::NotFound, "nowhere.gguf", folder.file("nowhere.gguf"));
   SyntheticModel other;
-  refused(ErrorCode::InvalidArgument, "has 0 tokens, allowed:", folder.write("other.gguf", build_model(other).bytes()));
+  const auto write = [&] { return folder.write("other.gguf", build_model(other).bytes()); };
+  refused(ErrorCode::InvalidArgument, "has 300 tokens, allowed: 1024, as the model has, and 128 more or less", write());
+  other.spec.vocabulary_size = 1024;
+  refused(ErrorCode::InvalidArgument, "has no vocabulary, the model has one", write());
 }
 
 }  // namespace

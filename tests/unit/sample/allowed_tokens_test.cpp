@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace inflight {
@@ -19,6 +20,7 @@ class Rising final : public TokenFilter {
   explicit Rising(TokenId last) : last_(last) {}
   void allow(std::span<uint32_t> allowed) override {
     if (last_ >= 60) throw std::runtime_error("too high");
+    std::ranges::fill(allowed, 0U);
     for (const TokenId token : {last_ + 1, last_ + 2}) {
       allowed[static_cast<size_t>(token) / 32] |= 1U << static_cast<uint32_t>(token) % 32;
     }

@@ -259,6 +259,7 @@ TEST(SpeculativeConfig, IsReadAndItsMistakesAreNamed) {
   refused(R"({"num_speculative_tokens": 3, "method": "eagle"})",
           "method is \"eagle\", allowed: \"ngram\", \"draft_model\"");
   refused(R"({"num_speculative_tokens": 3, "model": 7})", "model is 7, allowed: the path of a GGUF file");
+  refused(R"({"num_speculative_tokens": 3, "model": "a", "prompt_lookup_max": 3})", "has no use for prompt_lookup_max");
   refused(R"({"num_speculative_tokens": 3, "method": "draft_model"})", "method \"draft_model\" needs a model");
   refused(R"({"num_speculative_tokens": 3, "method": "ngram", "model": "a"})", "\"ngram\" has no use for a model");
   refused(R"({"num_speculative_tokens": 3, "modell": 1})",

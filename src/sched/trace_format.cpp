@@ -279,7 +279,11 @@ class Decoder {
     return static_cast<T>(value);
   }
   // A count of fields that follow: each takes at least a byte, so it cannot exceed what is left.
-  size_t count() { return small<size_t>("a count is larger than the record", fields_.size()); }
+  size_t count() {
+    const uint64_t value = number();
+    if (value > fields_.size()) corrupt("a count is larger than the record");
+    return static_cast<size_t>(value);
+  }
   int32_t token_count(const char* what = "a token count is out of range") {
     return small<int32_t>(what, limits::kContextTokensMax);
   }

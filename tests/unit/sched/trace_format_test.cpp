@@ -300,6 +300,16 @@ TEST(TraceFormat, AfterAResetTheBeginningIsNotNeeded) {
   EXPECT_EQ(std::get<TraceFinish>(records[0].content).sequence, SequenceId{1001});
 }
 
+TEST(TraceFormat, RefusesTextsOneByteLongerThanTheRecord) {
+  Written written;
+  written.encoder.begin("{}");
+  const auto length = written.bytes.end() - 3;  // of the text
+  ASSERT_EQ(std::to_integer<int>(*length), 2);
+  *length = std::byte{3};
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "trace record 1: a count is larger than the record",
+                        [&] { static_cast<void>(decode_trace(written.bytes)); });
+}
+
 TEST(TraceFormat, TakesAnyDamageWithAnErrorAtMost) {
   Rng rng(2);
   Written written;

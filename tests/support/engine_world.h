@@ -2,12 +2,18 @@
 // An engine above a TokenExecutor, and what its clients do all the time.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
+#include "sim/recording.h"
+#include "sim/replay.h"
 #include "support/oracle_executor.h"
+#include "support/temp_folder.h"
 #include "support/token_executor.h"
 
 namespace inflight::test {
@@ -108,6 +114,36 @@ inline Answer read_answer(OutputStream* stream) {
   }
   stream->release();
   return answer;
+}
+
+// Serves a crowd that comes step by step: each answer is what its request gives alone, and the recording replays.
+inline SchedulerStats serve_crowd(EngineOptions options) {
+  const TempFolder folder;
+  options.service.record_path = folder.file("run.trace");
+  SchedulerStats stats;
+  {
+    EngineWorld world(options);
+    std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
+    for (TokenId i = 0; i < 60; ++i) {
+      SubmitOptions request = crowd_request(i);
+      request.sampling.max_tokens += 30;
+      sent.emplace_back(request, world.engine->submit(request));
+      world.engine->step();
+    }
+    world.run();
+    stats = world.engine->stats().scheduler;
+    for (auto& [request, stream] : sent) {
+      const auto answers = read_answers(stream, request.sampling.n);
+      for (int32_t k = 0; k < request.sampling.n; ++k) {
+        EXPECT_EQ(answers[static_cast<size_t>(k)].tokens,
+                  output_alone(request.prompt, request.sampling.max_tokens, choice_seed(request.sampling.seed, k)));
+      }
+    }
+  }
+  const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
+  EXPECT_FALSE(replayed.difference.has_value());
+  EXPECT_GT(replayed.plans, 50);
+  return stats;
 }
 
 }  // namespace inflight::test

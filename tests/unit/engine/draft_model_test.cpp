@@ -8,8 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime.h"
-#include "sim/recording.h"
-#include "sim/replay.h"
 #include "support/engine_world.h"
 #include "support/expect_error.h"
 #include "support/gguf_writer.h"
@@ -22,36 +20,13 @@ namespace {
 
 TEST(DraftModel, ItsGuessesAreRightWhateverTheLoad) {
   for (const PreemptMode preempt : {PreemptMode::Recompute, PreemptMode::Swap}) {
-    const TempFolder folder;
     EngineOptions options = with_draft_model(EngineWorld::host_driven(engine_options(40)), 4);
     options.setup.config.preempt = preempt;
     options.setup.config.host_blocks = preempt == PreemptMode::Swap ? 40 : 0;
-    options.service.record_path = folder.file("run.trace");
-    {
-      EngineWorld world(options);
-      std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
-      for (TokenId i = 0; i < 60; ++i) {
-        SubmitOptions request = crowd_request(i);
-        request.sampling.max_tokens += 30;
-        sent.emplace_back(request, world.engine->submit(request));
-        world.engine->step();
-      }
-      world.run();
-      const SchedulerStats stats = world.engine->stats().scheduler;
-      EXPECT_GT(stats.preemptions, 0);
-      EXPECT_GT(stats.draft_tokens, 1000);
-      EXPECT_EQ(stats.accepted_tokens, stats.draft_tokens);
-      for (auto& [request, stream] : sent) {
-        const auto answers = read_answers(stream, request.sampling.n);
-        for (int32_t k = 0; k < request.sampling.n; ++k) {
-          EXPECT_EQ(answers[static_cast<size_t>(k)].tokens,
-                    output_alone(request.prompt, request.sampling.max_tokens, choice_seed(request.sampling.seed, k)));
-        }
-      }
-    }
-    const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
-    EXPECT_FALSE(replayed.difference.has_value());
-    EXPECT_GT(replayed.plans, 50);
+    const SchedulerStats stats = serve_crowd(options);
+    EXPECT_GT(stats.preemptions, 0);
+    EXPECT_GT(stats.draft_tokens, 1000);
+    EXPECT_EQ(stats.accepted_tokens, stats.draft_tokens);
   }
 }
 

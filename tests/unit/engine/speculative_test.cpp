@@ -19,37 +19,14 @@ namespace {
 
 TEST(SpeculativeEngine, AnswersAreThoseOfDecodingOneByOne) {
   for (const bool overlap : {true, false}) {
-    const TempFolder folder;
     EngineOptions options = EngineWorld::host_driven(engine_options(60));
     options.overlap = overlap;  // steps with guesses are not planned ahead either way
     options.setup.config.num_speculative_tokens = 4;
     options.setup.config.prompt_lookup_min = 1;
-    options.service.record_path = folder.file("run.trace");
-    {
-      EngineWorld world(options);
-      std::vector<std::pair<SubmitOptions, OutputStream*>> sent;
-      for (TokenId i = 0; i < 60; ++i) {
-        SubmitOptions request = crowd_request(i);
-        request.sampling.max_tokens += 30;
-        sent.emplace_back(request, world.engine->submit(request));
-        world.engine->step();
-      }
-      world.run();
-      const SchedulerStats stats = world.engine->stats().scheduler;
-      EXPECT_GT(stats.preemptions, 0);
-      EXPECT_GT(stats.draft_tokens, 500);
-      EXPECT_GT(stats.accepted_tokens, 10);
-      for (auto& [request, stream] : sent) {
-        const auto answers = read_answers(stream, request.sampling.n);
-        for (int32_t k = 0; k < request.sampling.n; ++k) {
-          EXPECT_EQ(answers[static_cast<size_t>(k)].tokens,
-                    output_alone(request.prompt, request.sampling.max_tokens, choice_seed(request.sampling.seed, k)));
-        }
-      }
-    }
-    const ReplayResult replayed = replay_trace(read_recording(options.service.record_path), {});
-    EXPECT_FALSE(replayed.difference.has_value());
-    EXPECT_GT(replayed.plans, 50);
+    const SchedulerStats stats = serve_crowd(options);
+    EXPECT_GT(stats.preemptions, 0);
+    EXPECT_GT(stats.draft_tokens, 500);
+    EXPECT_GT(stats.accepted_tokens, 10);
   }
 }
 

@@ -220,26 +220,26 @@ void bench(BenchFlags& flags, EngineFlags& engine_flags) {
   const double scheduler_share = (after.scheduler_s - before.scheduler_s) / busy;
   const double loop_efficiency = (after.device_s - before.device_s) / busy;
   if (flags.as_json) {
-    const auto if_decoded = [&](double figure) { return decode > 0.0 ? nlohmann::ordered_json(figure) : nullptr; };
-    const auto if_read = [&](double figure) { return reads ? nlohmann::ordered_json(figure) : nullptr; };
-    const nlohmann::ordered_json all = {{"prefill_tokens_per_second", prefill},
-                                        {"decode_tokens_per_second", if_decoded(decode)},
-                                        {"total_tokens_per_second", total},
-                                        {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
-                                        {"bandwidth_fraction", if_read(fraction)},
-                                        {"prefill_gflop_per_second", prefill_roof.flop_per_second * 1e-9},
-                                        {"prefill_gb_per_second", prefill_roof.bytes_per_second * 1e-9},
-                                        {"decode_gflop_per_second", if_read(decode_roof.flop_per_second * 1e-9)},
-                                        {"decode_gb_per_second", if_read(decode_roof.bytes_per_second * 1e-9)},
-                                        {"scheduler_us_per_step", scheduler_us},
-                                        {"scheduler_share", scheduler_share},
-                                        {"loop_efficiency", loop_efficiency},
-                                        {"batch", flags.batch},
-                                        {"prompt_tokens", flags.prompt_tokens},
-                                        {"output_tokens", flags.output_tokens},
-                                        {"repeat", flags.repeat},
-                                        {"model", info.at("model").at("name")},
-                                        {"device", info.at("device").at("name")}};
+    const auto figure_if = [](bool known, double figure) { return known ? nlohmann::ordered_json(figure) : nullptr; };
+    const nlohmann::ordered_json all = {
+        {"prefill_tokens_per_second", prefill},
+        {"decode_tokens_per_second", figure_if(decode > 0.0, decode)},
+        {"total_tokens_per_second", total},
+        {"read_bandwidth_gb_per_second", bandwidth * 1e-9},
+        {"bandwidth_fraction", figure_if(reads, fraction)},
+        {"prefill_gflop_per_second", prefill_roof.flop_per_second * 1e-9},
+        {"prefill_gb_per_second", prefill_roof.bytes_per_second * 1e-9},
+        {"decode_gflop_per_second", figure_if(reads, decode_roof.flop_per_second * 1e-9)},
+        {"decode_gb_per_second", figure_if(reads, decode_roof.bytes_per_second * 1e-9)},
+        {"scheduler_us_per_step", scheduler_us},
+        {"scheduler_share", scheduler_share},
+        {"loop_efficiency", loop_efficiency},
+        {"batch", flags.batch},
+        {"prompt_tokens", flags.prompt_tokens},
+        {"output_tokens", flags.output_tokens},
+        {"repeat", flags.repeat},
+        {"model", info.at("model").at("name")},
+        {"device", info.at("device").at("name")}};
     print_json(all);
     return;
   }

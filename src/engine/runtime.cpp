@@ -249,22 +249,19 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   SchedulerConfig& config = options_.scheduler;
   config.host_cache_blocks = offloading_blocks(options_, bytes_per_block(models));
   if (models.size() > 1) models.back().options.populate_bytes = 0;
-  const auto bytes_of = [this](const PlannedModel& model) {
-    return static_cast<double>(plan_memory(device_.info(), *model.spec, *model.weights, model.options).weight_bytes);
+  const auto weight_bytes = [&](std::span<const PlannedModel> some) {
+    return static_cast<double>(plan_memory(device_.info(), some, block_count).weight_bytes);
   };
-  double all = 0.0, before = 0.0;
+  double begin = 0.0;  // of a model's share of all weights
   for (PlannedModel& model : models) {
     model.options.kv_block_count = block_count;
-    all += bytes_of(model);
-  }
-  for (PlannedModel& model : models) {
     model.options.host_block_count = config.host_blocks + config.host_cache_blocks;
-    const double begin = before / all, share = bytes_of(model) / all;  // of the weights of all
-    before += bytes_of(model);
+    const double share = weight_bytes(std::span(&model, 1)) / weight_bytes(models);
     model.options.progress = [this, begin, share](double fraction, const char* what) {
       const double told = fraction > 0.0 ? begin + share * fraction : 0.0;
       return stop_loading_ || (options_.progress && options_.progress(told, what));
     };
+    begin += share;
   }
   const int32_t context = context_of(models);
   const int64_t longest = std::min<int64_t>(context, int64_t{block_count} * options_.block_size);

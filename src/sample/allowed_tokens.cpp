@@ -46,9 +46,12 @@ bool may_come(TokenId token, std::span<const uint32_t> mask) {
 }  // namespace
 
 void FollowedFilter::allow(std::span<uint32_t> allowed) {
-  if (!any() && forced().empty()) return filter_->allow(allowed);
-  std::ranges::fill(allowed, any() ? ~0U : 0U);
-  if (any()) return;
+  if (any()) {
+    std::ranges::fill(allowed, ~0U);
+    return;
+  }
+  if (forced().empty()) return filter_->allow(allowed);
+  std::ranges::fill(allowed, 0U);
   const auto token = static_cast<uint32_t>(forced().front());
   allowed[token / 32] = 1U << token % 32;
 }

@@ -54,7 +54,7 @@ void DraftProposer::find_work(const BatchPlan& plan) {
   }
 }
 
-BatchEntry& DraftProposer::add_entry(Work& work, int32_t computed, int32_t count) {
+BatchEntry& DraftProposer::add_entry(const Work& work, int32_t computed, int32_t count) {
   BatchEntry& entry = plan_.entries.emplace_back();
   entry.sequence = work.entry->sequence;
   entry.row = work.entry->row;
@@ -63,6 +63,14 @@ BatchEntry& DraftProposer::add_entry(Work& work, int32_t computed, int32_t count
   entry.block_table = work.entry->block_table;
   plan_.scheduled_token_count += count;
   return entry;
+}
+
+// The newest entry of the plan gives a guess.
+void DraftProposer::sample(const Work& work, BatchEntry& entry) {
+  entry.samples = true;
+  entry.sampling = &work.sampling;
+  entry.phase = entry.scheduled_token_count == 1 ? Phase::Decode : Phase::Prefill;
+  ++plan_.sampled_row_count;
 }
 
 // All that the draft model lacks, and the first guesses, in as many steps as that takes.
@@ -81,11 +89,7 @@ void DraftProposer::catch_up(const BatchPlan& plan) {
       BatchEntry& entry = add_entry(work, known.computed + done, count);
       entry.tokens = std::span(known.behind).subspan(static_cast<size_t>(done), static_cast<size_t>(count));
       done += count;
-      if (done < all || work.guess_count == 0) continue;
-      entry.samples = true;
-      entry.sampling = &work.sampling;
-      entry.phase = count == 1 ? Phase::Decode : Phase::Prefill;
-      ++plan_.sampled_row_count;
+      if (done == all && work.guess_count > 0) sample(work, entry);
     }
     known.computed += all;
   }
@@ -101,10 +105,8 @@ void DraftProposer::guess_on() {
     for (Work& work : work_) {
       if (guess >= work.guess_count) continue;
       BatchEntry& entry = add_entry(work, work.known->computed + guess - 1, 1);
-      entry.input_on_device = entry.samples = true;
-      entry.sampling = &work.sampling;
-      entry.phase = Phase::Decode;
-      ++plan_.sampled_row_count;
+      entry.input_on_device = true;
+      sample(work, entry);
     }
     run_step();
   }

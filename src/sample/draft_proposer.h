@@ -64,7 +64,8 @@ class DraftProposer final : public Executor {
   void guess_on();
   void run_step();
   void read_step();
-  BatchEntry& add_entry(Work& work, int32_t computed, int32_t count);
+  BatchEntry& add_entry(const Work& work, int32_t computed, int32_t count);
+  void sample(const Work& work, BatchEntry& entry);
   [[nodiscard]] TokenId known_to_draft(TokenId token) const {
     return token < limits_.draft_vocabulary_size ? token : 0;
   }

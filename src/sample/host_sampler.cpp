@@ -76,15 +76,13 @@ void HostSampler::submit(const BatchPlan& plan) {
 // One whose filter gives up is computed like others, and ends when its token has been read.
 const BatchPlan& HostSampler::with_allowed(const BatchPlan& plan) {
   filtered_plan_ = plan;
-  size_t count = 0, row_count = 0;
+  size_t row_count = 0;
   for (const BatchEntry& entry : plan.entries) {
-    if (!entry.filtered) continue;
-    ++count;
-    row_count += 1 + static_cast<size_t>(entry.draft_token_count);
+    if (entry.filtered) row_count += 1 + static_cast<size_t>(entry.draft_token_count);
   }
   const size_t width = mask_words(vocabulary_size_);
   histories_.clear();
-  histories_.reserve(count);  // entries point into it
+  histories_.reserve(plan.entries.size());  // entries point into it
   allowed_.resize(row_count * width);
   std::span<uint32_t> free = allowed_;
   for (BatchEntry& entry : filtered_plan_.entries) {

@@ -32,7 +32,8 @@ struct VocabularyData {
   std::optional<TokenId> bos, eos, eot, eom, unknown;
   // Whether the tokenizer adds them; absent = the tokenizer model's own default.
   std::optional<bool> add_bos, add_eos, add_space_prefix;
-  std::string chat_template;  // Jinja; empty = none
+  bool strips_behind_special = false;  // whitespace behind special tokens is no text (Phi 3)
+  std::string chat_template;           // Jinja; empty = none
 };
 
 }  // namespace inflight

@@ -94,6 +94,8 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   data.add_bos = file.find_bool("tokenizer.ggml.add_bos_token");
   data.add_eos = file.find_bool("tokenizer.ggml.add_eos_token");
   data.add_space_prefix = file.find_bool("tokenizer.ggml.add_space_prefix");
+  // No key says so: transformers has it in the tokenizer's configuration, llama.cpp by the model's name.
+  data.strips_behind_special = data.model == "llama" && file.find_string("general.architecture") == "phi3";
   data.chat_template = file.find_string("tokenizer.chat_template").value_or("");
   return data;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/limits.h"
 #include "text/bpe_tokenizer.h"
@@ -39,6 +41,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
     ids.push_back(match->id);
     after_special = true;
     done = match->offset + match->length;
+    if (vocabulary_.strips_behind(match->id)) done = std::min(text.find_first_not_of(" \t\n\v\f\r", done), text.size());
   }
   if (options.add_special && vocabulary_.add_eos()) ids.push_back(*vocabulary_.eos());
   return ids;

@@ -132,6 +132,7 @@ void Vocabulary::read_special_tokens(const VocabularyData& data) {
   add_bos_ = bos_ && data.add_bos.value_or(!is_bpe || find_pre_tokenizer_type(data.pre).add_bos);
   add_eos_ = eos_ && data.add_eos.value_or(false);
   add_space_prefix_ = !is_bpe && data.add_space_prefix.value_or(true);
+  strips_behind_special_ = data.strips_behind_special;
 }
 
 std::optional<TokenId> Vocabulary::find(std::string_view text) const {

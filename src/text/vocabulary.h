@@ -60,6 +60,10 @@ class Vocabulary {
   [[nodiscard]] bool add_eos() const { return add_eos_; }
   // Whether text gets a space in front (SentencePiece).
   [[nodiscard]] bool add_space_prefix() const { return add_space_prefix_; }
+  // Whether whitespace behind this special token is no text: of Phi 3's all but the begin and end of texts.
+  [[nodiscard]] bool strips_behind(TokenId id) const {
+    return strips_behind_special_ && id != bos_ && id != unknown_ && text(id) != "<|endoftext|>";
+  }
 
  private:
   // Strings one after the other in one allocation.
@@ -92,7 +96,7 @@ class Vocabulary {
   std::array<TokenId, 256> byte_ids_{};                // -1: none
   std::optional<TokenId> bos_, eos_, unknown_;
   std::vector<TokenId> end_tokens_;
-  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
+  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false, strips_behind_special_ = false;
 };
 
 }  // namespace inflight

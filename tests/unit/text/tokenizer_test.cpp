@@ -152,6 +152,22 @@ TEST(Tokenizer, PutsTheSpacePrefixBehindSpecialTokensOnly) {
   EXPECT_EQ(tokenizer->encode("<|x|>"), std::vector<TokenId>({1, turn}));
 }
 
+// Phi 3's, as transformers has it: rstrip of all added tokens but <s>, <unk> and <|endoftext|>.
+TEST(Tokenizer, StripsWhitespaceBehindSpecialTokensOfPhi3) {
+  VocabularyData data = test::sentencepiece_vocabulary({"\u2581", "a"});
+  data.add_bos = data.add_space_prefix = false;
+  const TokenId space = 259, a = 260;
+  const TokenId user = test::add_token(data, "<|user|>", TokenType::Control);
+  const TokenId end = test::add_token(data, "<|endoftext|>", TokenType::Control);
+  const std::string text = "<|user|> \n\ta a<|user|>\n<s> a<|endoftext|> a<|user|> ";
+  const auto plain = Tokenizer::create(data)->encode(text);
+  data.strips_behind_special = true;
+  EXPECT_EQ(Tokenizer::create(data)->encode(text),
+            std::vector<TokenId>({user, a, space, a, user, 1, space, a, end, space, a, user}));
+  EXPECT_EQ(plain.size(), 17U);
+  EXPECT_EQ(Tokenizer::create(data)->encode("<|user|> a", kPlain).size(), 10U);
+}
+
 TEST(Tokenizer, NeverMakesControlTokensOfText) {
   VocabularyData data = test::sentencepiece_vocabulary({"<", "s", ">", "s>", "</", "/"});
   data.add_space_prefix = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention.cl: rows of queries attend to their sequence's paged K and V; decode and prefill alike.
 //   out[t, h, :] = sum_j softmax_j(q[t, h, :] . K[j, g, :] / sqrt(D)) V[j, g, :],  g = h / (H/G), 0 <= j <= position[t];
-//   with a sliding window of W tokens, j > position[t] - W, too.
+//   with a sliding window of W tokens, j > position[t] - W, too; with -D ATTENTION_SOFTCAP=c scores s become c tanh(s / c).
 //   query, out [T][H][D] f32; KV storage: rows.cl.
 //   The context is cut at multiples of PARTITION tokens. Within a partition: all scores, their maximum m, weights
 //   p_j = exp(s_j - m), l = sum p_j, a = sum p_j V_j, tokens in order. Partitions are merged in order:
@@ -14,8 +14,9 @@
 //   Partials: slot (row, head, partition): D numbers of a, then m, then l.
 //   Mapping: item = work-list entry; tiles of up to QUERY_TILE queries share each K and V that is loaded: the heads of
 //   a group, and in a prompt several rows. Where it decodes, each number of K and V is so read once.
-//   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), WINDOW (W, 0 = none),
-//   SMALL_ITEMS. Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
+//   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), WINDOW (W, 0 = none; with
+//   LOCAL_WINDOWS=1 the variable `window`, the layer's own), SMALL_ITEMS.
+//   Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 //   This file: what all numbers of K and V have in common. Then comes attention_floats.cl or attention_ints.cl, how they are
 //   multiplied, then attention_item.cl, the tiles and items.
 // Source: Milakov and Gimelshein 2018 (online softmax), Kwon et al. 2023 (paged attention).
@@ -66,8 +67,14 @@
 #else
 #define LANES (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 #endif
+// Declares the variable that WINDOW is with LOCAL_WINDOWS.
+#if LOCAL_WINDOWS
+#define TAKE_WINDOW(from) const int window = (from)->window;
+#else
+#define TAKE_WINDOW(from)
+#endif
 // The first token that a query sees; the lanes of a vector that it does not see, `seen` being its position in the vector.
-#if WINDOW
+#if WINDOW || LOCAL_WINDOWS
 #define FIRST_SEEN(position) max((position) - (WINDOW - 1), 0)
 #define UNSEEN(seen) ((LANES > (seen)) | (LANES <= (seen) - WINDOW))
 #define SEES(position, token) ((token) <= (position) && (token) > (position) - WINDOW)
@@ -75,6 +82,14 @@
 #define FIRST_SEEN(position) 0
 #define UNSEEN(seen) (LANES > (seen))
 #define SEES(position, token) ((token) <= (position))
+#endif
+
+#ifdef ATTENTION_SOFTCAP
+#define CAPPED_SCORES(scores) CONCAT(soft_capped_, TOKEN_VECTOR)(scores, ATTENTION_SOFTCAP)
+#define CAPPED_SCORE(score) soft_capped_1(score, ATTENTION_SOFTCAP)
+#else
+#define CAPPED_SCORES(scores) (scores)
+#define CAPPED_SCORE(score) (score)
 #endif
 
 // Running result of one query. Before its first partition `total` is below 0 and the rest not set. (`largest` tells nothing: it

@@ -14,6 +14,7 @@
 typedef float QUERY_NUMBER;
 typedef struct {
   QUERY_NUMBER numbers[QUERIES_MAX * HEAD_SIZE];
+  int window;  // of the layer, where that differs
 } Queries;
 
 static void take_query(Queries* to, int q, __global const float* from)

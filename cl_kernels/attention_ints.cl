@@ -62,6 +62,7 @@ typedef short QUERY_NUMBER;
 typedef struct {
   QUERY_NUMBER numbers[QUERIES_MAX * HEAD_SIZE];
   float scale[QUERIES_MAX];
+  int window;  // of the layer, where that differs
 } Queries;
 
 static void take_query(Queries* to, int q, __global const float* from)

@@ -13,6 +13,7 @@
                    float* sums, float* largests, float* totals)                                                        \
   {                                                                                                                    \
     const int begin = partition * PARTITION, last = position[N - 1];                                                   \
+    TAKE_WINDOW(queries)                                                                                               \
     const int first = max(FIRST_SEEN(position[0]) - begin, 0), first_group = first / KV_GROUP;                         \
     const int count = min(last + 1 - begin, PARTITION);                                                                \
     const int groups = (count + KV_GROUP - 1) / KV_GROUP, vectors = groups * GROUP_VECTORS;                            \
@@ -52,6 +53,7 @@
         const int place = min(t + u, vectors - 1);                                                                     \
         EACH(q, N) {                                                                                                   \
           score[u][q] = END_SCORE(score[u][q], queries, q0 + q, FIRST_LANE(place), at[place / GROUP_VECTORS]);         \
+          score[u][q] = CAPPED_SCORES(score[u][q]);                                                                    \
           if (WINDOW || t >= masked) {                                                                                 \
             const TOKEN_INTS seen = (TOKEN_INTS)(position[q] - begin - place * TOKEN_VECTOR);                          \
             score[u][q] = select(score[u][q], (TOKEN_FLOATS)(-INFINITY), UNSEEN(seen));                                \
@@ -108,9 +110,11 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
   const int first_row = work[0], query_count = work[1] * SHARED_HEADS, group = work[2], first_partition = work[3];
   const int end_partition = work[4], partial = work[5], row_partitions = work[6];
   __global const int* table = memory->step + memory->step[args->tables + first_row];
+  TAKE_WINDOW(args)
   for (int q0 = 0; q0 < query_count; q0 += QUERIES_MAX) {
     const int count = min(query_count - q0, QUERIES_MAX);
     Queries queries;
+    queries.window = args->window;
     int position[QUERIES_MAX];
     Softmax state[QUERIES_MAX];
     for (int q = 0; q < count; q++) {

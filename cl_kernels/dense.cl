@@ -41,13 +41,13 @@ __kernel void finish_linear(MEMORY_PARAMETERS, int index, int first, int panels,
   for (int p = 0; p < count; p++) {
     const size_t at = (size_t)row * panels + pair + p;
     result[p] = vload16(at, y) + bias_of(&memory, args->bias[0], first + pair + p);
-    if (swiglu) result[p] = silu(result[p]) * (vload16(at, up) + bias_of(&memory, args->bias[1], first + pair + p));
+    if (swiglu) result[p] = activation_16(result[p]) * (vload16(at, up) + bias_of(&memory, args->bias[1], first + pair + p));
   }
   if (swiglu) {
     write_block(memory.act, &args->out, args->rows, row, column, outputs, result[0], result[1]);
     return;
   }
   __global float* out = memory.act + args->out.floats + (size_t)row * args->out_stride + column;
-  store_columns(out, outputs - column, result[0], add);
-  if (count == 2) store_columns(out + 16, outputs - column - 16, result[1], add);
+  store_columns(out, outputs - column, CAPPED_LOGITS(args, result[0]), add);
+  if (count == 2) store_columns(out + 16, outputs - column - 16, CAPPED_LOGITS(args, result[1]), add);
 }

@@ -24,6 +24,7 @@ typedef struct {
   __local int* position;   // [query]; -1: not there
   __local ulong* at;       // K of each group of the partition
   __local uint4* values;   // [VALUE_UNITS]
+  int window;              // of the layer, where that differs
 } AttentionLocal;
 
 // Groups of V in local memory at a time, in units of 16 bytes.
@@ -68,6 +69,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
   static void NAME(AttentionLocal* l, int begin, int last, float* sum, float* largest, float* total)                    \
   {                                                                                                                     \
     const int token = begin + THREAD, group = THREAD / KV_GROUP, lane = THREAD % KV_GROUP;                              \
+    TAKE_WINDOW(l)                                                                                                      \
     float score[N];                                                                                                     \
     _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = -INFINITY;                                                 \
     if (token <= last && token >= FIRST_SEEN(l->position[0])) {                                                         \
@@ -83,7 +85,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
         _Pragma("unroll") for (int q = 0; q < N; q++) score[q] = END_KEY_PART(dot[q], score[q], i0, lane, keys);        \
       }                                                                                                                 \
       _Pragma("unroll") for (int q = 0; q < N; q++) {                                                                   \
-        if (!SEES(l->position[q], token)) score[q] = -INFINITY;                                                         \
+        score[q] = SEES(l->position[q], token) ? CAPPED_SCORE(score[q]) : -INFINITY;                                    \
       }                                                                                                                 \
     }                                                                                                                   \
     const int first_group = max(FIRST_SEEN(l->position[0]) - begin, 0) / KV_GROUP;                                      \
@@ -160,6 +162,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
                    AttentionLocal* l)                                                                                   \
   {                                                                                                                     \
     const int first_row = work[0], count = min(work[1] * SHARED_HEADS - q0, N), group = work[2], partial = work[5];     \
+    TAKE_WINDOW(l)                                                                                                      \
     __global const int* table = memory->step + memory->step[args->tables + first_row];                                  \
     TOGETHER();                                                                                                         \
     EACH_THREAD(i, N * HEAD_SIZE) {                                                                                     \
@@ -227,6 +230,7 @@ static void attention_group(const Memory* memory, const AttentionArgs* args, int
 {
   __global const int* work = memory->step + args->list + item * 8;
   const int count = work[1] * SHARED_HEADS;
+  l->window = args->window;
   for (int q0 = 0; q0 < count;) {
 #if ONE_ROW < GROUP_QUERIES
     if (count - q0 > ONE_ROW) {

@@ -352,6 +352,12 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
       if (column >= outputs) continue;
       __global float* out = memory->act + args->out.floats + (size_t)(row0 + r) * args->out_stride + column;
       const float sum = tile[r * TILE_STRIDE + c] + bias_at(memory, args->bias[0], column);
+#ifdef LOGIT_SOFTCAP
+      if (args->epilogue == EPILOGUE_LOGITS) {
+        *out = soft_capped_1(sum, LOGIT_SOFTCAP);
+        continue;
+      }
+#endif
       *out = args->epilogue == EPILOGUE_ADD ? *out + sum : sum;
     }
     return;
@@ -362,8 +368,8 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
     if (column < outputs) {
       const float g = tile[r * TILE_STRIDE + c] + bias_at(memory, args->bias[0], column);
       const float u = tile[r * TILE_STRIDE + 32 + c] + bias_at(memory, args->bias[1], column);
-      const float e = exp_nonpositive_1(-fabs(g));
-      h = g * (g < 0.0f ? e : 1.0f) / (1.0f + e) * u;
+      const float z = GATE_EXPONENT(g), e = exp_nonpositive_1(-fabs(z));
+      h = g * (z < 0.0f ? e : 1.0f) / (1.0f + e) * u;
       if (args->out.floats >= 0) memory->act[args->out.floats + (size_t)(row0 + r) * outputs + column] = h;
     }
     tile[r * TILE_STRIDE + c] = h;

@@ -14,9 +14,11 @@ static void embed_group(const Memory* memory, const EmbedArgs* args, int row)
       panel_address(memory, args->table.chunk, args->table.offset, token / 16, panel_bytes(type, depth));
   __global float* out = memory->act + args->out + (size_t)row * depth;
   if (!takes_bytes(type)) {
-    EACH_THREAD(k, depth) out[k] = panel_number(type, panel, lane, k);
+    EACH_THREAD(k, depth) out[k] = args->scale * panel_number(type, panel, lane, k);
   } else {
-    EACH_THREAD(i, depth / 4) embed_numbers(type, panel + (size_t)(i / 8) * panel_bytes(type, 32), lane, i % 8, out + i / 8 * 32);
+    EACH_THREAD(i, depth / 4) {
+      embed_numbers(type, panel + (size_t)(i / 8) * panel_bytes(type, 32), lane, i % 8, args->scale, out + i / 8 * 32);
+    }
   }
 }
 
@@ -43,13 +45,14 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
   TOGETHER();
   float sum = sum_16(vload16(0, tile));
   for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
-  const float scale = 1.0f / sqrt(sum / (float)depth + args->epsilon);
+  const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   TOGETHER();
   for (int column0 = 0; column0 < depth; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, depth - column0);
     EACH_THREAD(i, (count + 31) / 32 * 32) {
       const int k = column0 + i;
-      const float y = k < depth ? x[k] * scale * weight[k] : 0.0f;
+      const float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : x[k] * scale * weight[k];
+      if (args->added_to >= 0 && k < depth) memory->act[args->added_to + (size_t)row * depth + k] += y;
       if (args->out.floats >= 0 && k < depth) memory->prepared[args->out.floats + (size_t)row * depth + k] = y;
       tile[i / 32 * TILE_STRIDE + i % 32] = y;
     }
@@ -67,6 +70,7 @@ static void rotate_heads(const Memory* memory, __global float* heads, int count,
     EACH_THREAD(head, count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
     barrier(CLK_GLOBAL_MEM_FENCE);
   }
+  if (!angles) return;
   EACH_THREAD(i, count * ROPE_PAIRS) {
     __global float* head = heads + i / ROPE_PAIRS * HEAD_SIZE;
     const int pair = i % ROPE_PAIRS;
@@ -82,7 +86,7 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = memory->angles + (size_t)position * (2 * ROPE_PAIRS);
+  __global const float* angles = angles_at(memory, args->angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;

@@ -2,8 +2,9 @@
 // linear_item.cl: a linear layer with what follows it, fused.
 //   STORE:  out[t, n] = acc + bias[n]                       out [rows][out_stride] f32
 //   ADD:    out[t, n] = out[t, n] + (acc + bias[n])
-//   SWIGLU: h[t, n] = silu(gate + bias0[n]) * (up + bias1[n]), silu(g) = g / (1 + exp(-g)); weight[0] gate, weight[1] up;
-//           written as the rows of the next layer: floats, int8 blocks, or both
+//   SWIGLU: h[t, n] = act(gate + bias0[n]) * (up + bias1[n]); act(g) = g / (1 + exp(-g)), or with -D GELU=1 GELU by its tanh
+//           approximation; weight[0] gate, weight[1] up; written as the rows of the next layer: floats, int8 blocks, or both
+//   LOGITS: out[t, n] = acc + bias[n], with -D LOGIT_SOFTCAP=c c * tanh(that / c)
 //   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for the rows
 //   [begin_row, end_row), begin_row a multiple of LINEAR_ROWS: all rows where a worker should read each weight once a step. The
 //   first `long_items` items have `long_panels`: memory is read fastest in long pieces, and short items at the end let the
@@ -48,11 +49,18 @@ static void write_block(__global float* act, __global const Rows* to, int rows, 
   if (to->bytes >= 0) write_bytes(act, to, rows, row, column, a, b);
 }
 
-static float16 silu(float16 g)
+// g / (1 + exp(-z)).
+static float16 activation_16(float16 g)
 {
-  const float16 e = exp_nonpositive_16(-fabs(g));
-  return g * select((float16)(1.0f), e, g < 0.0f) / (1.0f + e);
+  const float16 z = GATE_EXPONENT(g), e = exp_nonpositive_16(-fabs(z));
+  return g * select((float16)(1.0f), e, z < 0.0f) / (1.0f + e);
 }
+
+#ifdef LOGIT_SOFTCAP
+#define CAPPED_LOGITS(args, value) ((args)->epilogue == EPILOGUE_LOGITS ? soft_capped_16(value, LOGIT_SOFTCAP) : (value))
+#else
+#define CAPPED_LOGITS(args, value) (value)
+#endif
 
 static void store_columns(__global float* out, int count, float16 value, int add)
 {
@@ -92,7 +100,9 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
           const int column = (first + p) * 16;
           const float16 bias = bias_of(memory, args->bias[0], first + p);
           __global float* out = memory->act + args->out.floats + (size_t)row0 * args->out_stride + column;
-          for (int r = 0; r < rows; r++, out += args->out_stride) store_columns(out, outputs - column, result[p][r] + bias, add);
+          for (int r = 0; r < rows; r++, out += args->out_stride) {
+            store_columns(out, outputs - column, CAPPED_LOGITS(args, result[p][r] + bias), add);
+          }
         }
         continue;
       }
@@ -112,7 +122,7 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
         }
         const float16 bias_gate = bias_of(memory, args->bias[0], first + p);
         const float16 bias_up = bias_of(memory, args->bias[1], first + p);
-        for (int r = 0; r < rows; r++) result[p][r] = silu(result[p][r] + bias_gate) * (up[r] + bias_up);
+        for (int r = 0; r < rows; r++) result[p][r] = activation_16(result[p][r] + bias_gate) * (up[r] + bias_up);
       }
       for (int r = 0; r < rows; r++) {
         write_block(memory->act, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);

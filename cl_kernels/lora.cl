@@ -2,7 +2,7 @@
 // lora.cl: the low-rank products of adapters, added to the rows of a mixed batch, each row by its own request's adapter.
 //   shrink: t[row, j] = sum_k A[j, k] x[row, k]                             A [R, K], x [rows][K] f32
 //   expand: y[row, n] = y[row, n] + scale * (sum_j B[n, j] t[row, j])       B [N, R], y [rows][N] f32
-//   swiglu: h[row, n] = silu(gate[row, n]) * up[row, n], written as the rows of the next layer: what the fused epilogue of
+//   swiglu: h[row, n] = act(gate[row, n]) * up[row, n], written as the rows of the next layer: what the fused epilogue of
 //           linear_item.cl does, for steps where something has to be added to gate and up before
 //   Sums: linear_tile()'s contract (linear.cl), so that a row's bits do not depend on what else is in the step. A row without
 //   an adapter is neither read nor written by shrink and expand, and has the bits that it has in a step without them.
@@ -103,14 +103,14 @@ static void swiglu_item(const Memory* memory, __global const SwigluArgs* args, i
   for (int column = begin; column < end; column += 32) {
     float16 h[2];
     if (column + 32 <= depth) {
-      for (int i = 0; i < 2; i++) h[i] = silu(vload16(i, gate + column)) * vload16(i, up + column);
+      for (int i = 0; i < 2; i++) h[i] = activation_16(vload16(i, gate + column)) * vload16(i, up + column);
     } else {
       float g[32], u[32];
       for (int i = 0; i < 32; i++) {
         g[i] = column + i < depth ? gate[column + i] : 0.0f;
         u[i] = column + i < depth ? up[column + i] : 0.0f;
       }
-      for (int i = 0; i < 2; i++) h[i] = silu(vload16(i, g)) * vload16(i, u);
+      for (int i = 0; i < 2; i++) h[i] = activation_16(vload16(i, g)) * vload16(i, u);
     }
     write_block(memory->act, &args->out, args->rows, row, column, depth, h[0], h[1]);
   }

@@ -57,6 +57,24 @@ DEFINE_FMA(float16, int16)
   }
 FOR_FLOATS(DEFINE_EXP)
 
+// The gate of a feed-forward, g, becomes g / (1 + exp(-z)): z is g (SiLU), or with -D GELU=1 2 sqrt(2 / pi) (g + 0.044715 g^3):
+// GELU by its tanh approximation, since (1 + tanh(z / 2)) / 2 = 1 / (1 + exp(-z)).
+#if GELU
+#define GATE_EXPONENT(g) (1.5957691216f * (g) * (1.0f + 0.044715f * (g) * (g)))
+#else
+#define GATE_EXPONENT(g) (g)
+#endif
+
+// cap * tanh(x / cap).
+#define DEFINE_SOFT_CAP(F, I, N)                                                        \
+  static F soft_capped_##N(F x, float cap)                                              \
+  {                                                                                     \
+    const F e = exp_nonpositive_##N(fabs(x) * (-2.0f / cap));                           \
+    const F capped = cap * ((1.0f - e) / (1.0f + e));                                   \
+    return select(capped, -capped, x < (F)(0.0f));                                      \
+  }
+FOR_FLOATS(DEFINE_SOFT_CAP)
+
 // x * factor, rounded to the nearest integer, ties to even. |x * factor| < 2^22; of NaN any number.
 #define DEFINE_NEAREST(F, I, N)                                                         \
   static I nearest_int_##N(F x, F factor)                                               \

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // rows.cl: operations on whole rows of activations.
-//   embed: out[t, :] = table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
-//   norm:  y[t, k] = x[t', k] / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]
-//   rope:  rotates q and k by position, each head normed before where the model has weights for it, and writes k and v of
-//          the token to its place in the paged KV storage
+//   embed: out[t, :] = scale * table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
+//   norm:  y[t, k] = x[t', k] * scale / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]; without a
+//          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to.
+//   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it, and
+//          writes k and v of the token to its place in the paged KV storage
 // Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
 // Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
 
-// Of the 32 numbers of output `lane` in one block the four from 4 * k4 on.
-static void embed_numbers(int type, __global const uchar* block, int lane, int k4, __global float* out)
+// Of the 32 numbers of output `lane` in one block the four from 4 * k4 on, times `scale`.
+static void embed_numbers(int type, __global const uchar* block, int lane, int k4, float scale, __global float* out)
 {
   const int two = has_two_halves(type);
   const float d = vload_half(lane, (__global const half*)block);
@@ -17,13 +18,13 @@ static void embed_numbers(int type, __global const uchar* block, int lane, int k
   __global const int* words = (__global const int*)(block + (two ? 64 : 32)) + lane;
   const int w = type == TYPE_Q8_0 ? words[16 * k4] : four_numbers_1(type, words, k4);
   const float4 numbers = convert_float4(as_char4(w));
-  vstore4(type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e, k4, out);
+  vstore4(scale * (type == TYPE_Q6_K ? (k4 < 4 ? d : e) * numbers : d * numbers + e), k4, out);
 }
 
 // All 32.
-static void embed_block(int type, __global const uchar* block, int lane, __global float* out)
+static void embed_block(int type, __global const uchar* block, int lane, float scale, __global float* out)
 {
-  for (int k4 = 0; k4 < 8; k4++) embed_numbers(type, block, lane, k4, out);
+  for (int k4 = 0; k4 < 8; k4++) embed_numbers(type, block, lane, k4, scale, out);
 }
 
 static void embed_item(const Memory* memory, __global const EmbedArgs* args, int row)
@@ -35,15 +36,27 @@ static void embed_item(const Memory* memory, __global const EmbedArgs* args, int
   __global float* out = memory->act + args->out + (size_t)row * depth;
   const int lane = token % 16;
   if (!takes_bytes(type)) {
-    for (int k = 0; k < depth; k++) out[k] = panel_number(type, panel, lane, k);
+    for (int k = 0; k < depth; k++) out[k] = args->scale * panel_number(type, panel, lane, k);
     return;
   }
-  for (int k = 0; k < depth; k += 32, panel += panel_bytes(type, 32)) embed_block(type, panel, lane, out + k);
+  for (int k = 0; k < depth; k += 32, panel += panel_bytes(type, 32)) embed_block(type, panel, lane, args->scale, out + k);
+}
+
+// 32 columns of y, fewer at a row's end.
+static void write_normed(const Memory* memory, __global const NormArgs* args, int row, int column, float16 a, float16 b)
+{
+  if (args->added_to < 0) {
+    write_block(memory->prepared, &args->out, args->rows, row, column, args->depth, a, b);
+    return;
+  }
+  __global float* to = memory->act + args->added_to + (size_t)row * args->depth + column;
+  store_columns(to, args->depth - column, a, 1);
+  if (column + 16 < args->depth) store_columns(to + 16, args->depth - column - 16, b, 1);
 }
 
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
 {
-  const int depth = args->depth;
+  const int depth = args->depth, normed = args->weight >= 0;
   const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
   __global const float* x = memory->act + args->in + (size_t)from * depth;
   __global const float* weight = memory->vectors + args->weight;
@@ -55,19 +68,26 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
   }
   float sum = sum_16(squares);
   for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
-  const float scale = 1.0f / sqrt(sum / (float)depth + args->epsilon);
+  const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   for (int column = 0; column < depth; column += 32) {
     float16 a, b;
     if (column + 32 <= depth) {
-      a = vload16(0, x + column) * scale * vload16(0, weight + column);
-      b = vload16(1, x + column) * scale * vload16(1, weight + column);
+      a = vload16(0, x + column);
+      b = vload16(1, x + column);
+      if (normed) {
+        a = a * scale * vload16(0, weight + column);
+        b = b * scale * vload16(1, weight + column);
+      }
     } else {
       float values[32];
-      for (int i = 0; i < 32; i++) values[i] = column + i < depth ? x[column + i] * scale * weight[column + i] : 0.0f;
+      for (int i = 0; i < 32; i++) {
+        values[i] = column + i < depth ? x[column + i] : 0.0f;
+        if (normed && column + i < depth) values[i] = values[i] * scale * weight[column + i];
+      }
       a = vload16(0, values);
       b = vload16(1, values);
     }
-    write_block(memory->prepared, &args->out, args->rows, row, column, depth, a, b);
+    write_normed(memory, args, row, column, a, b);
   }
 }
 
@@ -205,6 +225,7 @@ static void store_token(__global const float* key, __global const float* value, 
 
 static void rotate_head(__global float* head, __global const float* angles)
 {
+  if (!angles) return;
   for (int i = 0; i < ROPE_PAIRS / 8 * 8; i += 8) {
     const float16 angle = vload16(0, angles + 2 * i);
 #if ROPE_INTERLEAVED
@@ -237,13 +258,19 @@ static void norm_head(const Memory* memory, __global float* head, int weight, fl
   for (int i = 0; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i];
 }
 
+// Those of a position; null where heads are not rotated.
+static __global const float* angles_at(const Memory* memory, int angles, int position)
+{
+  return angles < 0 ? 0 : memory->angles + angles + (size_t)position * (2 * ROPE_PAIRS);
+}
+
 // Item = one row and KV head, with the query heads that share it.
 static void rope_item(const Memory* memory, __global const RopeArgs* args, int item)
 {
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = memory->angles + (size_t)position * (2 * ROPE_PAIRS);
+  __global const float* angles = angles_at(memory, args->angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
   for (int head = 0; head < HEADS / KV_HEADS; head++) {
     norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);

@@ -30,6 +30,7 @@
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
 #define EPILOGUE_SWIGLU 2
+#define EPILOGUE_LOGITS 3
 
 typedef struct {
   int type;     // TYPE_*
@@ -48,8 +49,8 @@ typedef struct {
   int sums;    // [K/32][T][2] int (meaning: linear.cl)
 } Rows;
 
-typedef struct { Weight table; int tokens, out; } EmbedArgs;
-typedef struct { int in, rows_from, weight, depth; float epsilon; int rows; Rows out; } NormArgs;
+typedef struct { Weight table; int tokens, out; float scale; } EmbedArgs;
+typedef struct { int in, rows_from, weight, depth; float epsilon, scale; int rows; Rows out; int added_to; } NormArgs;
 typedef struct {
   Weight weight[2];
   int bias[2];
@@ -60,11 +61,15 @@ typedef struct {
 } LinearArgs;
 typedef struct {
   int query, key, value, positions, tables, layer;
+  int angles;                // offset of the layer's angles; -1: its heads are not rotated
   int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head before it is rotated; -1: none
   float epsilon;
 } RopeArgs;
-typedef struct { int query, out, list, positions, tables, partials, layer; } AttentionArgs;
-typedef struct { int in, list, partials, rows; Rows out; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
+typedef struct {
+  int query, out, list, positions, tables, partials, layer;
+  int window;  // with -D LOCAL_WINDOWS=1: of this layer
+} AttentionArgs;
+typedef struct { int in, list, partials, rows, layer; Rows out; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
 typedef struct { int logits, out, vocabulary, chunks, list; } StatisticsArgs;  // list: as of sample; -1: of all rows
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.

@@ -151,6 +151,13 @@ std::string rope_text(const ModelSpec& spec) {
   return text;
 }
 
+std::string window_text(const ModelSpec& spec) {
+  if (spec.sliding_window > 0) return fmt::format(", sliding window of {} tokens", grouped(spec.sliding_window));
+  if (spec.local_window == 0) return "";
+  return fmt::format(", sliding window of {} tokens in layers but each {}th", grouped(spec.local_window),
+                     spec.global_every);
+}
+
 void add_model(const Inspection& inspection, std::string& out) {
   out += "\nModel\n";
   Table table("ll");
@@ -165,11 +172,8 @@ void add_model(const Inspection& inspection, std::string& out) {
                                    spec.architecture)});
     table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
-    table.row({"attention",
-               fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size, spec.kv_head_count,
-                           spec.sliding_window > 0
-                               ? fmt::format(", sliding window of {} tokens", grouped(spec.sliding_window))
-                               : "")});
+    table.row({"attention", fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size,
+                                        spec.kv_head_count, window_text(spec))});
     table.row(
         {"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
                                   inspection.file.find_tensor("rope_freqs.weight") ? ", frequency factors" : "")});
@@ -253,6 +257,8 @@ Json spec_json(const ModelSpec& spec) {
           {"vocabulary_size", spec.vocabulary_size},
           {"context_length", spec.context_length},
           {"sliding_window", spec.sliding_window},
+          {"local_window", spec.local_window},
+          {"global_every", spec.global_every},
           {"norm_epsilon", spec.norm_epsilon},
           {"rope_base", spec.rope_base},
           {"rope_dimension_count", spec.rope_dimension_count},

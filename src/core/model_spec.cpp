@@ -33,8 +33,17 @@ void ModelSpec::validate() const {
   require_range("vocabulary size", vocabulary_size, 1, limits::kVocabularyMax);
   require_range("context length", context_length, 2, limits::kContextTokensMax);
   require_range("sliding window", sliding_window, 0, limits::kContextTokensMax);
+  require_range("local layers' window", local_window, 0, limits::kContextTokensMax);
+  if (local_window > 0) require_range("sliding window pattern", global_every, 2, limits::kLayerCountMax + 1);
   require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
   require_positive("RMSNorm epsilon", norm_epsilon);
+  require_positive("embedding scale", embedding_scale);
+  require_positive("residual scale", residual_scale);
+  if (attention_scale != 0.0F) require_positive("attention scale", attention_scale);
+  require_positive("logit scale", logit_scale);
+  if (attention_softcap != 0.0F) require_positive("attention softcap", attention_softcap);
+  if (logit_softcap != 0.0F) require_positive("logit softcap", logit_softcap);
+  if (local_rope_base != 0.0F) require_positive("local layers' RoPE base", local_rope_base);
   require_positive("RoPE base", rope_base);
   require_positive("RoPE scaling factor", rope_scaling.factor);
   require_positive("RoPE magnitude", rope_scaling.magnitude);

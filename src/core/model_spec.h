@@ -14,6 +14,12 @@ enum class RopeStyle : int32_t {
   HalfSplit = 1,    // (0,D/2), (1,D/2+1), ...: GPT-NeoX, Hugging Face, GGUF's "qwen2"
 };
 
+// What a feed-forward's gate goes through.
+enum class Activation : int32_t {
+  Silu = 0,  // x / (1 + exp(-x))
+  Gelu = 1,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+};
+
 struct RopeScaling {
   enum class Kind : int32_t { None = 0, Linear = 1, Llama3 = 2, Yarn = 3 };
   Kind kind = Kind::None;
@@ -29,7 +35,7 @@ struct RopeScaling {
 };
 
 struct ModelSpec {
-  std::string architecture;  // "llama", "qwen2", "qwen3"
+  std::string architecture;  // of those in model/architecture.cpp
   std::string name;
   int32_t layer_count = 0;        // L
   int32_t hidden_size = 0;        // E
@@ -39,15 +45,38 @@ struct ModelSpec {
   int32_t head_size = 0;          // D, even
   int32_t vocabulary_size = 0;    // V
   int32_t context_length = 0;     // tokens a sequence may have at most
-  int32_t sliding_window = 0;     // last tokens that a token attends to, itself included; 0 = all
+  int32_t sliding_window = 0;     // last tokens that a token attends to in every layer, itself included; 0 = all
+  // Where windows differ from layer to layer (sliding_window is 0 then): all layers but the last of every global_every
+  // are local, a token attends to the last local_window in them.
+  int32_t local_window = 0;
+  int32_t global_every = 0;
+  Activation activation = Activation::Silu;
+  // The norms of queries and keys, where there are any: of each head, or of all of a token's heads together.
+  bool norms_heads_together = false;
   float norm_epsilon = 1e-5F;
+  // What numbers of the forward pass are multiplied by (Granite, MiniCPM, Gemma).
+  float embedding_scale = 1.0F;  // embeddings
+  float residual_scale = 1.0F;   // what attention and feed-forward add to the hidden states
+  float attention_scale = 0.0F;  // products of queries and keys; 0: 1 / sqrt(D)
+  float logit_scale = 1.0F;      // logits
+  // x becomes cap * tanh(x / cap); 0: as it is.
+  float attention_softcap = 0.0F;  // of scaled products of queries and keys
+  float logit_softcap = 0.0F;
   RopeStyle rope_style = RopeStyle::Interleaved;
   int32_t rope_dimension_count = 0;  // the first numbers of each head that are rotated; even, <= D
   float rope_base = 10000.0F;
   RopeScaling rope_scaling;
+  float local_rope_base = 0.0F;  // of local layers, whose RoPE is not scaled then; 0: they rotate as the others do
+  int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
 
+  // Hidden states are kept divided by residual_scale, so that what is added to them is added as it is: what embeddings
+  // are multiplied by then, and the epsilon of norms of hidden states.
+  [[nodiscard]] float hidden_embedding_scale() const { return embedding_scale / residual_scale; }
+  [[nodiscard]] float hidden_epsilon() const { return norm_epsilon / (residual_scale * residual_scale); }
+  [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
+  [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
   // ERRORS: CorruptFile naming the field, the value and the range.
   void validate() const;
 };

@@ -68,6 +68,7 @@ int64_t layer_weights(const ModelWeights& weights) {
 
 ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
   return {.kv = KvLayout::of(spec, options.block_size, options.kv_type.value_or(default_kv_type(device))),
+          .max_model_len = std::max(options.scheduler.max_model_len, 0),
           .host_block_count = options.scheduler.host_blocks,
           .populate_bytes = options.populate_kv ? kPopulatedBytes : 0,
           .max_num_seqs = options.scheduler.max_num_seqs,

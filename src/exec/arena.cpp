@@ -71,6 +71,10 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.value = layout.take(rows, key);
   arena.attended = layout.take_rows(rows, query, true, attended.bytes);
   arena.feed_forward = layout.take_rows(rows, spec.feed_forward_size, feed_forward.floats, feed_forward.bytes);
+  const bool post_norms = std::ranges::any_of(weights.layers, [](const LayerWeights& layer) {
+    return layer.attention_post_norm.present() || layer.feed_forward_post_norm.present();
+  });
+  if (post_norms) arena.added = layout.take(rows, spec.hidden_size);
   arena.sampled = layout.take_rows(size.logit_rows, spec.hidden_size, sampled.floats, sampled.bytes);
   arena.logits = layout.take(size.logit_rows, spec.vocabulary_size);
   arena.statistics_chunks = div_ceil(spec.vocabulary_size, kStatisticsChunk);

@@ -27,6 +27,7 @@ struct Arena {
   StageRows normed;        // [T][E]
   StageRows attended;      // [T][H*D], always with floats
   StageRows feed_forward;  // [T][F]
+  int32_t added = kNone;   // [T][E]: what is normed before it is added to the hidden states
   StageRows sampled;       // [logit_rows][E]
   int32_t logits = 0;      // [logit_rows][V]
   int32_t statistics = 0;  // [logit_rows][chunks][4]

@@ -20,6 +20,11 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
           .head_size = spec.head_size,
+          .attention_scale = spec.attention_scale,
+          .attention_softcap = spec.attention_softcap,
+          .logit_softcap = spec.logit_softcap,
+          .gelu = spec.activation == Activation::Gelu,
+          .local_windows = spec.local_window > 0,
           .rope_pair_count = spec.rope_dimension_count / 2,
           .rope_interleaved = spec.rope_style == RopeStyle::Interleaved,
           .block_token_count = options.kv.block_token_count,
@@ -46,6 +51,12 @@ std::span<const float> floats_of(const WeightView& view) {
   return {reinterpret_cast<const float*>(view.bytes.data()), view.bytes.size() / sizeof(float)};
 }
 
+// LongRoPE has others for contexts beyond the original one.
+std::span<const float> rope_factors(const ModelSpec& spec, const ModelWeights& weights, int32_t positions) {
+  const bool longer = positions > spec.rope_scaling.original_context_length;
+  return floats_of(longer && weights.rope_factors_long.present() ? weights.rope_factors_long : weights.rope_factors);
+}
+
 }  // namespace
 
 ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights& weights,
@@ -59,8 +70,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       program_(device, shape_, options.launch_mode, options.clblast, clblast_limits(weights, options)),
       weights_(device, weights, options.packed_folder, options.progress),
       kv_(device, options),
-      angles_(device, spec, floats_of(weights.rope_factors), position_count(spec, options)),
-      forward_(spec, weights, weights_, arena_, size_, shape_, program_.worker_count(),
+      angles_(device, spec, rope_factors(spec, weights, position_count(spec, options)), position_count(spec, options)),
+      forward_(spec, weights, weights_, arena_, size_, shape_, position_count(spec, options), program_.worker_count(),
                program_.mode() == LaunchMode::Fused, adapter_sizes(device.info(), options)),
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
@@ -178,7 +189,7 @@ void ClExecutor::read_hidden(const BatchPlan& plan, Flight& flight) {
     for (size_t first = 0; first < rows.size(); first += width) {
       double squares = 0.0;
       for (size_t i = 0; i < width; ++i) squares += double{rows[first + i]} * double{rows[first + i]};
-      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + double{spec_.norm_epsilon});
+      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + double{spec_.hidden_epsilon()});
       for (size_t i = 0; i < width; ++i) {
         rows[first + i] = static_cast<float>(double{rows[first + i]} * scale * double{output_norm_[i]});
       }

@@ -2,9 +2,11 @@
 #include "exec/forward_pass.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/math.h"
+#include "exec/rope_angles.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -29,14 +31,16 @@ int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pa
 }  // namespace
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
-                         const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t worker_count,
-                         bool fused, const AdapterSizes& adapters)
+                         const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t position_count,
+                         int32_t worker_count, bool fused, const AdapterSizes& adapters)
     : arena_(arena),
       size_(size),
       shape_(shape),
+      position_count_(position_count),
       worker_count_(worker_count),
       long_items_(fused ? worker_count : 0),
       adapters_(adapters) {
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) is_local_.push_back(spec.is_local(layer));
   const auto take = [&](std::vector<Stage>& to) {
     to.swap(fitted_);
     fitted_.clear();
@@ -62,7 +66,10 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
 
 void ForwardPass::add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
   group_ = 0;
-  add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding), .tokens = 0, .out = arena_.hidden};
+  add(Operation::Embed).embed = {.table = store.matrix(weights.token_embedding),
+                                 .tokens = 0,
+                                 .out = arena_.hidden,
+                                 .scale = spec.hidden_embedding_scale()};
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
   }
@@ -128,7 +135,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                                              .rows_from = kNone,
                                              .weight = store.vector(weight),
                                              .depth = spec.hidden_size,
-                                             .epsilon = spec.norm_epsilon,
+                                             .epsilon = spec.hidden_epsilon(),
                                              .out = prepared(arena_.normed)};
   };
   const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
@@ -139,12 +146,22 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
     add_linear(args);
   };
   add_norm(weights.attention_norm);
-  const int32_t products[] = {arena_.query, arena_.key, arena_.value}, residual[] = {arena_.hidden};
+  const auto residual_of = [&](const WeightView& post_norm) {
+    return post_norm.present() ? arena_.added : arena_.hidden;
+  };
+  const int32_t products[] = {arena_.query, arena_.key, arena_.value};
+  const int32_t attention_residual[] = {residual_of(weights.attention_post_norm)};
+  const int32_t feed_forward_residual[] = {residual_of(weights.feed_forward_post_norm)};
   add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
   add_stored(weights.query, weights.query_bias, arena_.query);
   add_stored(weights.key, weights.key_bias, arena_.key);
   add_stored(weights.value, weights.value_bias, arena_.value);
   add_expand();
+  if (spec.norms_heads_together) {
+    next_group();
+    add_heads_norm(spec, store, weights.query_norm, arena_.query);
+    add_heads_norm(spec, store, weights.key_norm, arena_.key);
+  }
   next_group();
   add(Operation::Rope).rope = {.query = arena_.query,
                                .key = arena_.key,
@@ -152,39 +169,67 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                                .positions = 0,
                                .tables = 0,
                                .layer = layer,
-                               .query_norm = store.vector(weights.query_norm),
-                               .key_norm = store.vector(weights.key_norm),
+                               .angles = RopeAngles::offset(spec, layer, position_count_),
+                               .query_norm = spec.norms_heads_together ? kNone : store.vector(weights.query_norm),
+                               .key_norm = spec.norms_heads_together ? kNone : store.vector(weights.key_norm),
                                .epsilon = spec.norm_epsilon};
   next_group();
   add(Operation::Attention).attention = {
-      .query = arena_.query, .out = arena_.attended.floats, .partials = arena_.partials, .layer = layer};
+      .query = arena_.query,
+      .out = arena_.attended.floats,
+      .partials = arena_.partials,
+      .layer = layer,
+      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2};
   next_group();
   StageRows attended_out = prepared(arena_.attended);
   if (!copied_) attended_out.floats = kNone;
   if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
   add_preparation(Operation::Combine).combine = {
-      .in = arena_.attended.floats, .partials = arena_.partials, .out = attended_out};
-  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, residual});
-  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended));
+      .in = arena_.attended.floats, .partials = arena_.partials, .layer = layer, .out = attended_out};
+  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, attention_residual});
+  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
+               weights.attention_post_norm);
   add_expand();
+  add_post_norm(spec, store, weights.attention_post_norm);
   add_norm(weights.feed_forward_norm);
   add_feed_forward(spec, weights, store, layer);
   next_group();
-  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
-  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward);
+  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, feed_forward_residual});
+  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, weights.feed_forward_post_norm);
   add_expand();
+  add_post_norm(spec, store, weights.feed_forward_post_norm);
 }
 
-// Adds the product to the hidden states.
-void ForwardPass::add_residual(LinearArgs args, const StageRows& in) {
+void ForwardPass::add_residual(LinearArgs args, const StageRows& in, const WeightView& post_norm) {
   args.in = in;
-  args.epilogue = Epilogue::Add;
-  args.out.floats = arena_.hidden;
+  args.epilogue = post_norm.present() ? Epilogue::Store : Epilogue::Add;
+  args.out.floats = post_norm.present() ? arena_.added : arena_.hidden;
   args.out_stride = args.weight[0].outputs;
   add_linear(args);
 }
 
-// silu(gate) * up: fused with the products, unless something is added to these before.
+void ForwardPass::add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm) {
+  if (!post_norm.present()) return;
+  next_group();
+  add(Operation::Norm).norm = {.in = arena_.added,
+                               .rows_from = kNone,
+                               .weight = store.vector(post_norm),
+                               .depth = spec.hidden_size,
+                               .epsilon = spec.norm_epsilon,
+                               .added_to = arena_.hidden};
+}
+
+void ForwardPass::add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                                 int32_t heads) {
+  add(Operation::Norm).norm = {.in = heads,
+                               .rows_from = kNone,
+                               .weight = store.vector(weight),
+                               .depth = weight.columns,
+                               .epsilon = spec.norm_epsilon,
+                               .out = {.floats = heads}};
+}
+
+// act(gate) * up: fused with the products, unless something is added to these before.
 void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                    int32_t layer) {
   LinearArgs args = linear(store, weights.gate, weights.gate_bias);
@@ -228,10 +273,12 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
                                            .rows_from = 0,
                                            .weight = store.vector(weights.output_norm),
                                            .depth = spec.hidden_size,
-                                           .epsilon = spec.norm_epsilon,
+                                           .epsilon = spec.hidden_epsilon(),
+                                           .scale = spec.logit_scale,
                                            .out = prepared(arena_.sampled)};
   LinearArgs args = linear(store, weights.output, WeightView{});
   args.in = prepared(arena_.sampled);
+  args.epilogue = Epilogue::Logits;
   args.out.floats = arena_.logits;
   args.out_stride = spec.vocabulary_size;
   add_linear(args);
@@ -259,6 +306,10 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
   next_group();
 }
 
+const AttentionTables& ForwardPass::attention_of(int32_t layer, const StepTables& tables) const {
+  return is_local_[static_cast<size_t>(layer)] ? tables.local_attention : tables.attention;
+}
+
 void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
   switch (stage.operation) {
     case Operation::Embed:
@@ -281,15 +332,16 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       batch_rows(stage);
       break;
     case Operation::Attention:
-      stage.attention.list = tables.attention;
+      stage.attention.list = attention_of(stage.attention.layer, tables).list;
       stage.attention.positions = tables.positions;
       stage.attention.tables = tables.tables;
-      stage.items = tables.attention_count;
+      stage.items = attention_of(stage.attention.layer, tables).count;
       break;
     case Operation::Combine:
-      stage.combine.list = tables.combine;
+      stage.combine.list = attention_of(stage.combine.layer, tables).combine;
       stage.combine.rows = tables.rows;
-      stage.items = tables.partial_slots > 0 || stage.combine.out.bytes != kNone || stage.batch == 0
+      stage.items = attention_of(stage.combine.layer, tables).partial_slots > 0 || stage.combine.out.bytes != kNone ||
+                            stage.batch == 0
                         ? tables.rows * StepProgram::combine_slices(shape_)
                         : 0;
       batch_rows(stage);
@@ -355,7 +407,8 @@ std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t 
 }
 
 void ForwardPass::append_layers(const StepTables& tables) {
-  const bool copied = !copied_layers_.empty() && tables.rows <= size_.copy_rows && tables.partial_slots <= kMergedMax;
+  const int32_t merged = std::max(tables.attention.partial_slots, tables.local_attention.partial_slots);
+  const bool copied = !copied_layers_.empty() && tables.rows <= size_.copy_rows && merged <= kMergedMax;
   const std::vector<Stage>& layers = tables.adapter_tile_count > 0 ? adapted_layers_
                                      : copied                      ? copied_layers_
                                                                    : layers_;

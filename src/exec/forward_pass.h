@@ -15,12 +15,17 @@
 
 namespace inflight {
 
+// What layers of one window attend to.
+struct AttentionTables {
+  int32_t list = 0, count = 0;  // of work
+  int32_t combine = 0;          // [rows][2]
+  int32_t partial_slots = 0;    // of the rows of the combine list that were split
+};
+
 // Where a step's tables lie in the uploaded words, and how much there is of each.
 struct StepTables {
   int32_t tokens = 0, positions = 0, tables = 0;       // [rows]
-  int32_t attention = 0, attention_count = 0;          // work list
-  int32_t combine = 0;                                 // [rows][2]
-  int32_t partial_slots = 0;                           // of the rows of the combine list that were split
+  AttentionTables attention, local_attention;          // of all layers but local ones, and of these
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
   int32_t rows = 0, sampled = 0;
@@ -30,7 +35,7 @@ struct StepTables {
 class ForwardPass {
  public:
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const KernelShape& shape, int32_t worker_count, bool fused,
+              const ArenaSize& size, const KernelShape& shape, int32_t position_count, int32_t worker_count, bool fused,
               const AdapterSizes& adapters);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
@@ -55,7 +60,11 @@ class ForwardPass {
   Stage& add_preparation(Operation operation);
   [[nodiscard]] StageRows prepared(const StageRows& rows) const;
   void add_linear(const LinearArgs& args);
-  void add_residual(LinearArgs args, const StageRows& in);
+  // Adds the product to the hidden states, or with a post norm stores it, so that add_post_norm() can add it.
+  void add_residual(LinearArgs args, const StageRows& in, const WeightView& post_norm);
+  void add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm);
+  // Of all heads of a row together, where they are.
+  void add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, int32_t heads);
   void add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   void add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   // With `adapted_`: shrink beside the linear layers, expand behind them.
@@ -63,6 +72,7 @@ class ForwardPass {
   void add_expand();
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
   void fit_stage(Stage& stage, const StepTables& tables) const;
   void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
@@ -76,6 +86,8 @@ class ForwardPass {
   Arena arena_;
   ArenaSize size_;
   KernelShape shape_;
+  std::vector<bool> is_local_;  // of each layer
+  int32_t position_count_;
   int32_t worker_count_;
   int32_t long_items_;  // of a linear stage
   int32_t group_ = 0;

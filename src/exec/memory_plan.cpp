@@ -64,9 +64,10 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view : {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
-                                   &layer.query_norm, &layer.key_norm, &layer.attention_output_bias,
-                                   &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+    for (const WeightView* view :
+         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.query_norm,
+          &layer.key_norm, &layer.attention_output_bias, &layer.attention_post_norm, &layer.feed_forward_norm,
+          &layer.gate_bias, &layer.up_bias, &layer.down_bias, &layer.feed_forward_post_norm}) {
       if (view->present()) all.push_back(view);
     }
   }
@@ -84,7 +85,8 @@ int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
 
 int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) {
   const int64_t stored = int64_t{options.kv_block_count} * options.kv.block_token_count;
-  return static_cast<int32_t>(std::min(stored, int64_t{spec.context_length}));
+  const int32_t longest = options.max_model_len > 0 ? options.max_model_len : spec.context_length;
+  return static_cast<int32_t>(std::min({stored, int64_t{longest}, int64_t{spec.context_length}}));
 }
 
 int32_t sampled_rows_max(const ClExecutorOptions& options) {
@@ -135,8 +137,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
          device.name, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax, options.kv.bytes_per_block());
   }
   plan.kv_bytes = options.kv.bytes_per_block() * static_cast<size_t>(options.kv_block_count);
-  const size_t angles = static_cast<size_t>(position_count(spec, options)) *
-                        static_cast<size_t>(spec.rope_dimension_count) * sizeof(float);
+  const size_t angles = RopeAngles::floats(spec, position_count(spec, options)) * sizeof(float);
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(device, spec, options)).floats) * sizeof(float) +
       angles + kStepsOnDevice * step_upload_words(spec, options) * sizeof(int32_t) +

@@ -26,6 +26,7 @@ inline constexpr int32_t kStepsOnDevice = Executor::kStepsInFlightMax + 1;
 struct ClExecutorOptions {
   KvLayout kv;
   int32_t kv_block_count = 0;            // in device memory, >= 1
+  int32_t max_model_len = 0;             // tokens that one sequence can have at most; 0: the model's context length
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
   size_t populate_bytes = 0;             // of the first KV blocks, whose memory is found at creation
   int32_t max_num_seqs = 256;            // device rows; sequences of one step

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
+#include "ops/stage.h"
 
 namespace inflight {
 namespace {
@@ -65,12 +67,35 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const floa
   return frequencies;
 }
 
+std::vector<double> local_rope_frequencies(const ModelSpec& spec) {
+  if (spec.local_window == 0 || spec.local_rope_base == 0.0F) return {};
+  ModelSpec local = spec;
+  local.rope_base = spec.local_rope_base;
+  local.rope_scaling = {};
+  return rope_frequencies(local, {});
+}
+
+int32_t RopeAngles::offset(const ModelSpec& spec, int32_t layer, int32_t position_count) {
+  if (!spec.rotates(layer)) return kNone;
+  const bool differs = spec.is_local(layer) && spec.local_rope_base != 0.0F;
+  return differs ? position_count * spec.rope_dimension_count : 0;
+}
+
+size_t RopeAngles::floats(const ModelSpec& spec, int32_t position_count) {
+  const bool two = spec.local_window > 0 && spec.local_rope_base != 0.0F;
+  return static_cast<size_t>(position_count) * static_cast<size_t>(spec.rope_dimension_count) * (two ? 2 : 1);
+}
+
 RopeAngles::RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count)
     : frequencies_(rope_frequencies(spec, factors)),
+      local_frequencies_(local_rope_frequencies(spec)),
       magnitude_(double{spec.rope_scaling.magnitude}),
       position_count_(position_count),
-      table_(device, "rotation angles",
-             std::max(static_cast<size_t>(position_count) * frequencies_.size() * 2, size_t{1})) {
+      table_(device, "rotation angles", std::max(floats(spec, position_count), size_t{1})) {
+  if (floats(spec, position_count) > size_t{std::numeric_limits<int32_t>::max()}) {
+    fail(ErrorCode::OutOfMemory, "the rotation angles of {} tokens take more than {} numbers; lower max_model_len",
+         position_count, std::numeric_limits<int32_t>::max());
+  }
   require(std::min(position_count, kPositionsAtFirst));
 }
 
@@ -78,16 +103,23 @@ void RopeAngles::require(int32_t end) {
   if (end <= filled_) return;
   INFLIGHT_CHECK(end <= position_count_);
   end = std::min(std::max(end, 2 * filled_), position_count_);
+  fill(frequencies_, magnitude_, end, 0);
+  fill(local_frequencies_, 1.0, end, static_cast<size_t>(position_count_) * frequencies_.size() * 2);
+  filled_ = end;
+}
+
+// Positions from filled_ on of the table at `offset`.
+void RopeAngles::fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset) {
+  if (frequencies.empty()) return;
   std::vector<float> angles;
-  angles.reserve(static_cast<size_t>(end - filled_) * frequencies_.size() * 2);
+  angles.reserve(static_cast<size_t>(end - filled_) * frequencies.size() * 2);
   for (int32_t position = filled_; position < end; ++position) {
-    for (const double frequency : frequencies_) {
-      angles.push_back(static_cast<float>(magnitude_ * std::cos(position * frequency)));
-      angles.push_back(static_cast<float>(magnitude_ * std::sin(position * frequency)));
+    for (const double frequency : frequencies) {
+      angles.push_back(static_cast<float>(magnitude * std::cos(position * frequency)));
+      angles.push_back(static_cast<float>(magnitude * std::sin(position * frequency)));
     }
   }
-  table_.write(angles, static_cast<size_t>(filled_) * frequencies_.size() * 2);
-  filled_ = end;
+  table_.write(angles, offset + static_cast<size_t>(filled_) * frequencies.size() * 2);
 }
 
 }  // namespace inflight

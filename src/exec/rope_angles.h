@@ -15,19 +15,28 @@ namespace inflight {
 
 // Radians a position of each pair, scaling and factors applied. factors: empty, or one a pair, each divides.
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const float> factors);
+// Those of local layers where they rotate otherwise; else none.
+[[nodiscard]] std::vector<double> local_rope_frequencies(const ModelSpec& spec);
 
 class RopeAngles {
  public:
   // The table has room for `position_count` positions and is filled as they are needed.
+  // factors: see rope_frequencies().
   RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count);
 
   // Fills the table for positions below `end`.  REQUIRES: end <= position_count.
   void require(int32_t end);
-  // [position][pair][cos, sin], times the magnitude.
+  // [position][pair][cos, sin], times the magnitude; then, where local layers rotate otherwise, the same for these.
   [[nodiscard]] const Buffer<float>& table() const { return table_; }
+  // Where the table of a layer begins; kNone: it does not rotate.
+  [[nodiscard]] static int32_t offset(const ModelSpec& spec, int32_t layer, int32_t position_count);
+  // Size of it all.
+  [[nodiscard]] static size_t floats(const ModelSpec& spec, int32_t position_count);
 
  private:
-  std::vector<double> frequencies_;
+  void fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset);
+
+  std::vector<double> frequencies_, local_frequencies_;
   double magnitude_;
   int32_t position_count_;
   int32_t filled_ = 0;

@@ -156,18 +156,18 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
     case Operation::Attention:
       stage.attention = {.query = arena_.query,
                          .out = arena_.attended.floats,
-                         .list = tables.attention,
+                         .list = tables.attention.list,
                          .positions = tables.positions,
                          .tables = tables.tables,
                          .partials = arena_.partials,
                          .layer = layer};
-      stage.items = tables.attention_count;
+      stage.items = tables.attention.count;
       break;
     case Operation::Combine: {
       StageRows out = arena_.attended;
       out.floats = kNone;
       stage.combine = {.in = arena_.attended.floats,
-                       .list = tables.combine,
+                       .list = tables.attention.combine,
                        .partials = arena_.partials,
                        .rows = tables.rows,
                        .out = out};

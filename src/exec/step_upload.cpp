@@ -32,6 +32,7 @@ StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const S
       vocabulary_size_(spec.vocabulary_size),
       block_token_count_(block_token_count),
       sliding_window_(spec.sliding_window),
+      local_window_(spec.local_window),
       limits_(limits) {}
 
 int32_t StepUpload::append(size_t count) {
@@ -53,7 +54,8 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   tables_.results = append(static_cast<size_t>(tables_.sampled) * kResultWords);
   add_told(plan);  // behind the results
   add_rows(plan);
-  add_attention(plan);
+  tables_.attention = add_attention(plan, sliding_window_);
+  if (local_window_ > 0) tables_.local_attention = add_attention(plan, local_window_);
   add_samples(plan);
   add_adapters(plan, adapter_slots);
   return tables_;
@@ -99,8 +101,9 @@ void StepUpload::add_rows(const BatchPlan& plan) {
   INFLIGHT_CHECK(row == tables_.rows);
 }
 
-void StepUpload::add_attention(const BatchPlan& plan) {
-  tables_.combine = append(static_cast<size_t>(tables_.rows) * 2);
+AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window) {
+  AttentionTables tables;
+  tables.combine = append(static_cast<size_t>(tables_.rows) * 2);
   const int32_t shared = head_count_ / kv_head_count_;
   const int32_t tile_rows = std::max(limits_.item_queries / shared, 1);
   int32_t units = 0;  // items if nothing is split
@@ -114,7 +117,7 @@ void StepUpload::add_attention(const BatchPlan& plan) {
       const int32_t rows = std::min(tile_rows, end - first);
       const int32_t context = entry.computed_token_count + (first - row) + rows;
       const int32_t position = context - rows;  // of the first row
-      const int32_t first_seen = sliding_window_ > 0 ? std::max(position - sliding_window_ + 1, 0) : 0;
+      const int32_t first_seen = window > 0 ? std::max(position - window + 1, 0) : 0;
       const int32_t begin = first_seen / kAttentionPartition;
       const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
@@ -133,8 +136,8 @@ void StepUpload::add_attention(const BatchPlan& plan) {
         }
       }
       for (int32_t i = first; i < first + rows; ++i) {
-        words_[static_cast<size_t>(tables_.combine + 2 * i)] = split ? slots : kNone;
-        words_[static_cast<size_t>(tables_.combine + 2 * i + 1)] = partitions;
+        words_[static_cast<size_t>(tables.combine + 2 * i)] = split ? slots : kNone;
+        words_[static_cast<size_t>(tables.combine + 2 * i + 1)] = partitions;
       }
       if (split) slots += needed;
     }
@@ -143,16 +146,17 @@ void StepUpload::add_attention(const BatchPlan& plan) {
   // The longest first, so that the workers come to the end together.
   std::stable_sort(items_.begin(), items_.end(),
                    [](const AttentionItem& a, const AttentionItem& b) { return a.cost() > b.cost(); });
-  tables_.partial_slots = slots;
-  tables_.attention_count = static_cast<int32_t>(items_.size());
-  tables_.attention = append(items_.size() * kAttentionItemWords);
-  int32_t* word = &words_[static_cast<size_t>(tables_.attention)];
+  tables.partial_slots = slots;
+  tables.count = static_cast<int32_t>(items_.size());
+  tables.list = append(items_.size() * kAttentionItemWords);
+  int32_t* word = &words_[static_cast<size_t>(tables.list)];
   for (const AttentionItem& item : items_) {
     const int32_t values[kAttentionItemWords] = {
         item.first_row,     item.rows,    item.group,          item.first_partition,
         item.end_partition, item.partial, item.row_partitions, item.row_first_partition};
     word = std::copy(std::begin(values), std::end(values), word);
   }
+  return tables;
 }
 
 void StepUpload::add_samples(const BatchPlan& plan) {

@@ -50,7 +50,8 @@ class StepUpload {
  private:
   void add_told(const BatchPlan& plan);
   void add_rows(const BatchPlan& plan);
-  void add_attention(const BatchPlan& plan);
+  // Of layers in which a token sees the last `window`, all where that is 0.
+  [[nodiscard]] AttentionTables add_attention(const BatchPlan& plan, int32_t window);
   void add_samples(const BatchPlan& plan);
   // What is changed of the logits of a row of the step, from which the entry's token `further` after its first is
   // drawn.
@@ -59,7 +60,7 @@ class StepUpload {
   int32_t append(size_t count);  // offset of that many new words
 
   int32_t head_count_, kv_head_count_, vocabulary_size_;
-  int32_t block_token_count_, sliding_window_;
+  int32_t block_token_count_, sliding_window_, local_window_;
   StepUploadLimits limits_;
   int32_t results_ = 0;
   StepTables tables_;

@@ -22,14 +22,16 @@ constexpr LayerTensor kLayerTensors[] = {
     {"attn_q.bias", &LayerWeights::query_bias, One, Query, Optional},
     {"attn_k.bias", &LayerWeights::key_bias, One, KeyValue, Optional},
     {"attn_v.bias", &LayerWeights::value_bias, One, KeyValue, Optional},
-    {"attn_q_norm.weight", &LayerWeights::query_norm, One, Head, WhereNeeded},
-    {"attn_k_norm.weight", &LayerWeights::key_norm, One, Head, WhereNeeded},
+    {"attn_q_norm.weight", &LayerWeights::query_norm, One, QueryNorm, WhereNeeded},
+    {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded},
     {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always},
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional},
+    {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Always},
     {"ffn_up.weight", &LayerWeights::up, FeedForward, Hidden, Always},
     {"ffn_down.weight", &LayerWeights::down, Hidden, FeedForward, Always},
+    {"post_ffw_norm.weight", &LayerWeights::feed_forward_post_norm, One, Hidden, WhereNeeded},
     {"ffn_gate.bias", &LayerWeights::gate_bias, One, FeedForward, Optional},
     {"ffn_up.bias", &LayerWeights::up_bias, One, FeedForward, Optional},
     {"ffn_down.bias", &LayerWeights::down_bias, One, Hidden, Optional},
@@ -37,11 +39,53 @@ constexpr LayerTensor kLayerTensors[] = {
 
 constexpr std::string_view kQueryKeyValueBiases[] = {"attn_q.bias", "attn_k.bias", "attn_v.bias"};
 constexpr std::string_view kQueryKeyNorms[] = {"attn_q_norm.weight", "attn_k_norm.weight"};
+constexpr std::string_view kPostNorms[] = {"post_attention_norm.weight", "post_ffw_norm.weight"};
+constexpr std::string_view kNormsBehind[] = {"attn_q_norm.weight", "attn_k_norm.weight", "post_attention_norm.weight",
+                                             "post_ffw_norm.weight"};
+constexpr std::string_view kNormsBefore[] = {"attn_norm.weight", "ffn_norm.weight"};
+constexpr std::string_view kLogitScale[] = {"logit_scale"};
+constexpr std::string_view kScales[] = {"embedding_scale", "residual_scale", "logit_scale"};
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", RopeStyle::Interleaved, {}},
-    {"qwen2", RopeStyle::HalfSplit, kQueryKeyValueBiases},
-    {"qwen3", RopeStyle::HalfSplit, kQueryKeyNorms},
+    {.name = "llama"},
+    {.name = "qwen2", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyValueBiases},
+    {.name = "qwen3", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyNorms},
+    {.name = "ernie4_5"},
+    {.name = "exaone", .rope_style = RopeStyle::HalfSplit},
+    {.name = "gemma", .rope_style = RopeStyle::HalfSplit, .embeddings_by_width = true, .activation = Activation::Gelu},
+    {.name = "gemma2",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kPostNorms,
+     .embeddings_by_width = true,
+     .global_every = 2,
+     .activation = Activation::Gelu},
+    {.name = "gemma3",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kNormsBehind,
+     .embeddings_by_width = true,
+     .global_every = 6,
+     .local_rope = LocalRope::Base10000,
+     .activation = Activation::Gelu},
+    {.name = "granite", .needed_keys = kLogitScale},
+    {.name = "internlm2"},
+    {.name = "minicpm", .needed_keys = kScales},
+    {.name = "olmo2",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kNormsBehind,
+     .lacking = kNormsBefore,
+     .global_every = 4,
+     .local_rope = LocalRope::Unscaled,
+     .norms_heads_together = true},
+    {.name = "phi3", .rope_style = RopeStyle::HalfSplit},
+    {.name = "smollm3", .unrotated_every = 4},
+};
+
+constexpr std::string_view kQueryKeyValue[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
+constexpr std::string_view kGateUp[] = {"ffn_gate.weight", "ffn_up.weight"};
+constexpr JoinedTensor kJoinedTensors[] = {
+    {"attn_qkv.weight", kQueryKeyValue},
+    {"attn_qkv.bias", kQueryKeyValueBiases},
+    {"ffn_up.weight", kGateUp},
 };
 
 }  // namespace
@@ -58,13 +102,17 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.head_count * spec.head_size;
     case KeyValue:
       return spec.kv_head_count * spec.head_size;
-    case Head:
-      return spec.head_size;
+    case QueryNorm:
+      return spec.norms_heads_together ? spec.head_count * spec.head_size : spec.head_size;
+    case KeyNorm:
+      return spec.norms_heads_together ? spec.kv_head_count * spec.head_size : spec.head_size;
   }
   return 0;  // not reached
 }
 
 std::span<const LayerTensor> layer_tensors() { return kLayerTensors; }
+
+std::span<const JoinedTensor> joined_tensors() { return kJoinedTensors; }
 
 const Architecture& find_architecture(std::string_view name) {
   std::string known;

@@ -14,11 +14,16 @@
 namespace inflight {
 
 // A dimension of a tensor, in terms of ModelSpec.
-enum class Extent : int32_t { One, Hidden, FeedForward, Query, KeyValue, Head };
+enum class Extent : int32_t { One, Hidden, FeedForward, Query, KeyValue, QueryNorm, KeyNorm };
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
-// Which families have a tensor: all of them; any, as its file has it; those that list it as needed.
+// Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
+// needed.
 enum class Presence : int32_t { Always, Optional, WhereNeeded };
+
+// How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
+// with their base, unscaled; with base 10,000, unscaled.
+enum class LocalRope : int32_t { Same, Unscaled, Base10000 };
 
 // One tensor of each layer. rows == One: a vector (norm, bias), always F32.
 struct LayerTensor {
@@ -30,10 +35,25 @@ struct LayerTensor {
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
+// Tensors that some files have in the place of others: the rows of these, one after the other.
+struct JoinedTensor {
+  std::string_view name;
+  std::span<const std::string_view> parts;  // of layer_tensors()
+};
+[[nodiscard]] std::span<const JoinedTensor> joined_tensors();
+
 struct Architecture {
   std::string_view name;  // value of general.architecture, prefix of its keys
-  RopeStyle rope_style;
-  std::span<const std::string_view> needed;  // layer tensors, not always there, that this family must have
+  RopeStyle rope_style = RopeStyle::Interleaved;
+  std::span<const std::string_view> needed = {};       // layer tensors, not always there, that this family must have
+  std::span<const std::string_view> lacking = {};      // those that this family never has
+  std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
+  bool embeddings_by_width = false;                    // embeddings are multiplied by sqrt(E)
+  int32_t global_every = 0;                            // ModelSpec's, of files with a window that do not state it
+  LocalRope local_rope = LocalRope::Same;
+  int32_t unrotated_every = 0;  // these are ModelSpec's, too
+  Activation activation = Activation::Silu;
+  bool norms_heads_together = false;
 };
 // ERRORS: Unsupported naming the architecture and those there are.
 [[nodiscard]] const Architecture& find_architecture(std::string_view name);

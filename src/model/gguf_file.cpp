@@ -42,7 +42,7 @@ class Lookup {
 
   bool boolean() const {
     if (value_.type != GgufValueType::Bool) wrong_type("a bool");
-    return std::get<bool>(decode_scalar(value_.type, value_.bytes.data()));
+    return boolean_at(value_.type, value_.bytes.data());
   }
 
   std::string_view string() const {
@@ -53,6 +53,8 @@ class Lookup {
   std::vector<int64_t> integers() const { return elements("an array of integers", &Lookup::integer_at); }
 
   std::vector<double> numbers() const { return elements("an array of numbers", &Lookup::number_at); }
+
+  std::vector<bool> booleans() const { return elements("an array of bools", &Lookup::boolean_at); }
 
   std::vector<std::string_view> strings() const {
     if (value_.type != GgufValueType::Array || value_.element_type != GgufValueType::String) {
@@ -72,6 +74,11 @@ class Lookup {
       fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: below 2^63", path_, quote(value_.key), *number);
     }
     wrong_type("an integer");
+  }
+
+  bool boolean_at(GgufValueType type, const std::byte* bytes) const {
+    if (type != GgufValueType::Bool) wrong_type("bools");
+    return std::get<bool>(decode_scalar(type, bytes));
   }
 
   double number_at(GgufValueType type, const std::byte* bytes) const {
@@ -195,6 +202,10 @@ std::optional<std::vector<int64_t>> GgufFile::find_integers(std::string_view key
 
 std::optional<std::vector<double>> GgufFile::find_numbers(std::string_view key) const {
   return read_if_present(*this, key, &Lookup::numbers);
+}
+
+std::optional<std::vector<bool>> GgufFile::find_bools(std::string_view key) const {
+  return read_if_present(*this, key, &Lookup::booleans);
 }
 
 std::optional<std::vector<std::string_view>> GgufFile::find_strings(std::string_view key) const {

@@ -45,6 +45,7 @@ class GgufFile {
   [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key) const;
   [[nodiscard]] std::optional<std::vector<int64_t>> find_integers(std::string_view key) const;
   [[nodiscard]] std::optional<std::vector<double>> find_numbers(std::string_view key) const;
+  [[nodiscard]] std::optional<std::vector<bool>> find_bools(std::string_view key) const;
   [[nodiscard]] std::optional<std::vector<std::string_view>> find_strings(std::string_view key) const;
 
  private:

@@ -96,33 +96,77 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
          file.path());
   }
-  if (file.find_value(keys.key("attention.sliding_window_pattern")) != nullptr) {
-    fail(ErrorCode::Unsupported,
-         "{}: metadata key {}: a sliding window in some of the layers; supported: in all, or none", file.path(),
-         quote(keys.key("attention.sliding_window_pattern")));
-  }
   if (const auto parallel = file.find_bool(keys.key("use_parallel_residual")); parallel && *parallel) {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is true, supported: false", file.path(),
          quote(keys.key("use_parallel_residual")));
   }
 }
 
-// Numbers of other families (Granite, Gemma, DBRX, ...) that the forward pass does not have: those that change nothing
-// are passed over. Where one has a neutral value of its own, 0 means "not set", as in llama.cpp.
-void refuse_numbers(const GgufFile& file, const SpecKeys& keys, int32_t head_size) {
-  struct Number {
-    const char* name;
-    float neutral;
+// Every how many layers one has no window, 0: none: stated as that number, or as what each layer has; else as the
+// family has it.
+int32_t read_global_every(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
+                          int32_t layers) {
+  const std::string key = keys.key("attention.sliding_window_pattern");
+  const GgufValue* const value = file.find_value(key);
+  if (value == nullptr) return architecture.global_every;
+  if (value->type != GgufValueType::Array) return *keys.find_count("attention.sliding_window_pattern", 0);
+  const std::vector<bool> windows = *file.find_bools(key);
+  if (windows.size() < static_cast<size_t>(layers)) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(), quote(key),
+         windows.size(), layers);
+  }
+  if (std::find(windows.begin(), windows.begin() + layers, false) == windows.begin() + layers) return 0;
+  for (int32_t every = 1; every <= layers; ++every) {
+    bool same = true;
+    for (int32_t i = 0; i < layers; ++i) same = same && windows[static_cast<size_t>(i)] == ((i + 1) % every != 0);
+    if (same) return every;
+  }
+  fail(ErrorCode::Unsupported, "{}: metadata key {}: supported are windows in all layers but the last of every N",
+       file.path(), quote(key));
+}
+
+// REQUIRES: layers, context and RoPE are set.
+void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  const int32_t window = keys.find_count("attention.sliding_window", 0).value_or(0);  // 0: none
+  const int32_t every = window > 0 ? read_global_every(file, keys, architecture, spec.layer_count) : 1;
+  if (every == 1) return;
+  if (every == 0) {  // who looks back on the whole context has no window
+    spec.sliding_window = window < spec.context_length ? window : 0;
+    return;
+  }
+  spec.local_window = window;
+  spec.global_every = every;
+  if (architecture.local_rope == LocalRope::Unscaled) spec.local_rope_base = spec.rope_base;
+  if (architecture.local_rope == LocalRope::Base10000) spec.local_rope_base = 10000.0F;
+  spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
+}
+
+void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
+  const float number = keys.find_float("attention.clamp_kqv").value_or(0.0F);
+  if (number == 0.0F) return;
+  fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(),
+       quote(keys.key("attention.clamp_kqv")), number);
+}
+
+// 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale.
+void read_scales(const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  for (const std::string_view name : architecture.needed_keys) (void)keys.number(name);
+  const auto read = [&](const char* name, float& number) {
+    if (const float found = keys.find_float(name).value_or(0.0F); found != 0.0F) number = found;
   };
-  for (const auto& [name, neutral] :
-       {Number{"attention.scale", 1.0F / std::sqrt(static_cast<float>(head_size))}, Number{"logit_scale", 1.0F},
-        Number{"embedding_scale", 1.0F}, Number{"residual_scale", 1.0F}, Number{"final_logit_softcapping", 0.0F},
-        Number{"attn_logit_softcapping", 0.0F}, Number{"attention.clamp_kqv", 0.0F}}) {
-    const float number = keys.find_float(name).value_or(0.0F);
-    if (number != 0.0F && !(std::fabs(number - neutral) <= 1e-6F * neutral)) {
-      fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {}", file.path(), quote(keys.key(name)),
-           number, neutral);
-    }
+  read("embedding_scale", spec.embedding_scale);
+  read("residual_scale", spec.residual_scale);
+  read("attention.scale", spec.attention_scale);
+  read("logit_scale", spec.logit_scale);
+  spec.logit_scale = 1.0F / spec.logit_scale;
+  read("attn_logit_softcapping", spec.attention_softcap);
+  read("final_logit_softcapping", spec.logit_softcap);
+  if (architecture.embeddings_by_width) spec.embedding_scale *= std::sqrt(static_cast<float>(spec.hidden_size));
+  // Gemma's files do not tell that the largest models scale by the width of E / H.
+  const bool largest = (architecture.name == "gemma2" && spec.layer_count == 46) ||
+                       (architecture.name == "gemma3" && spec.layer_count == 62);
+  if (largest) {
+    spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(spec.hidden_size / spec.head_count));
   }
 }
 
@@ -176,9 +220,12 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
     scaling.factor = keys.find_float("rope.scale_linear").value_or(1.0F);  // its older name
   }
   scaling.magnitude = keys.find_float("rope.scaling.attn_factor").value_or(1.0F);
+  const bool factors =
+      file.find_tensor(type == "longrope" ? "rope_factors_long.weight" : "rope_freqs.weight") != nullptr;
   if (type == "none" || (type == "linear" && scaling.factor == 1.0F) ||
-      (type == "llama3" && file.find_tensor("rope_freqs.weight") != nullptr)) {
-    return {.magnitude = scaling.magnitude};
+      ((type == "llama3" || type == "longrope") && factors)) {
+    return {.original_context_length = keys.find_count("rope.scaling.original_context_length").value_or(0),
+            .magnitude = scaling.magnitude};
   }
   if (type == "linear") {
     scaling.kind = RopeScaling::Kind::Linear;
@@ -190,7 +237,8 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   } else if (type == "yarn") {
     read_yarn(file, keys, scaling);
   } else {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: none, linear, llama3, yarn", file.path(),
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {} is {}, supported: none, linear, llama3, yarn, longrope with its factors", file.path(),
          quote(type_key), quote(type));
   }
   return scaling;
@@ -213,6 +261,14 @@ int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSp
   return head_size;
 }
 
+const Architecture& architecture_of(const GgufFile& file, std::string_view name) {
+  try {
+    return find_architecture(name);
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", file.path(), error.what());
+  }
+}
+
 }  // namespace
 
 ModelSpec read_spec(const GgufFile& file) {
@@ -221,14 +277,16 @@ ModelSpec read_spec(const GgufFile& file) {
     fail(ErrorCode::CorruptFile, "{}: metadata key 'general.architecture' is missing", file.path());
   }
   ModelSpec spec;
-  try {
-    const Architecture& architecture = find_architecture(*name);
-    spec.architecture = architecture.name;
-    spec.rope_style = architecture.rope_style;
-  } catch (const Error& error) {
-    fail(error.code(), "{}: {}", file.path(), error.what());
-  }
+  const Architecture& architecture = architecture_of(file, *name);
+  spec.architecture = architecture.name;
+  spec.rope_style = architecture.rope_style;
+  spec.unrotated_every = architecture.unrotated_every;
+  spec.activation = architecture.activation;
+  spec.norms_heads_together = architecture.norms_heads_together;
   const SpecKeys keys(file, spec.architecture);
+  // Granite's files say by this key whether there is RoPE at all.
+  const bool rotates = file.find_bool(keys.key("rope.scaling.finetuned")).value_or(true);
+  if (architecture.name == "granite" && !rotates) spec.unrotated_every = 1;
   refuse_variants(file, keys);
   spec.name = file.find_string("general.name").value_or("");
   spec.layer_count = keys.count("block_count");
@@ -237,16 +295,15 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.head_count = keys.count("attention.head_count");
   spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
   spec.head_size = read_head_size(file, keys, spec);
-  refuse_numbers(file, keys, spec.head_size);
+  refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
-  // Whoever looks back on the whole context has no window; 0 says so, too.
-  const int32_t window = keys.find_count("attention.sliding_window", 0).value_or(0);
-  spec.sliding_window = window < spec.context_length ? window : 0;
   spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  read_scales(keys, architecture, spec);
   spec.rope_dimension_count = keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
+  read_windows(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);
   try {
     spec.validate();

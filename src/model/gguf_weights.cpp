@@ -40,26 +40,69 @@ class WeightReader {
     weights.output = optional("output.weight", vocabulary_by_hidden);
     weights.tied_output = !weights.output.present();
     if (weights.tied_output) weights.output = weights.token_embedding;
-    weights.rope_factors = optional("rope_freqs.weight", {1, spec_.rope_dimension_count / 2, true});
+    const Shape factors{1, spec_.rope_dimension_count / 2, true};
+    weights.rope_factors = optional("rope_freqs.weight", factors);
+    if (!weights.rope_factors.present()) weights.rope_factors = optional("rope_factors_short.weight", factors);
+    weights.rope_factors_long = optional("rope_factors_long.weight", factors);
     check_divisors(weights.rope_factors);
+    check_divisors(weights.rope_factors_long);
     refuse_left_over();
     return weights;
   }
 
  private:
   void read_layer(size_t layer, LayerWeights& weights) {
+    const std::string prefix = fmt::format("blk.{}.", layer);
+    read_joined(prefix, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
-      const std::string name = fmt::format("blk.{}.{}", layer, tensor.name);
-      const Shape shape{extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
-      const auto& needed = architecture_.needed;
+      if ((weights.*tensor.role).present()) continue;
+      const std::string name = prefix + std::string(tensor.name);
+      const Shape shape = shape_of(tensor);
+      const auto lists = [&](std::span<const std::string_view> names) {
+        return std::ranges::find(names, tensor.name) != names.end();
+      };
       const bool is_needed =
-          tensor.presence == Presence::Always || std::find(needed.begin(), needed.end(), tensor.name) != needed.end();
+          tensor.presence == Presence::Always ? !lists(architecture_.lacking) : lists(architecture_.needed);
       if (is_needed) {
         weights.*tensor.role = required(name, shape);
       } else if (tensor.presence == Presence::Optional) {
         weights.*tensor.role = optional(name, shape);
       }
     }
+  }
+
+  // Takes tensors apart that are several in one, where the file does not have these by themselves.
+  void read_joined(const std::string& prefix, LayerWeights& weights) {
+    for (const JoinedTensor& joined : joined_tensors()) {
+      std::vector<const LayerTensor*> parts;
+      Shape shape{0, 0, false};
+      for (const LayerTensor& tensor : layer_tensors()) {
+        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end()) continue;
+        const Shape part = shape_of(tensor);
+        shape = part.is_vector ? Shape{1, shape.columns + part.columns, true}
+                               : Shape{shape.rows + part.rows, part.columns, false};
+        parts.push_back(&tensor);
+      }
+      const std::string name = prefix + std::string(joined.name);
+      const GgufTensor* const tensor = file_.find_tensor(name);
+      if (tensor == nullptr || tensor->columns() != shape.columns || tensor->rows() != shape.rows) continue;
+      const WeightView whole = optional(name, shape);
+      size_t begin = 0;
+      for (const LayerTensor* const part : parts) {
+        const Shape own = shape_of(*part);
+        const size_t bytes = row_bytes(whole.type, own.columns) * static_cast<size_t>(own.rows);
+        weights.*part->role = {.name = fmt::format("{} ({})", name, part->name),
+                               .type = whole.type,
+                               .rows = own.rows,
+                               .columns = own.columns,
+                               .bytes = whole.bytes.subspan(begin, bytes)};
+        begin += bytes;
+      }
+    }
+  }
+
+  [[nodiscard]] Shape shape_of(const LayerTensor& tensor) const {
+    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
   }
 
   WeightView required(const std::string& name, Shape shape) {

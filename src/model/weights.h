@@ -27,15 +27,17 @@ struct WeightView {
 };
 
 struct LayerWeights {
-  WeightView attention_norm;                    // [E] F32
+  WeightView attention_norm;                    // [E] F32; optional, as all norms
   WeightView query, key, value;                 // [H*D, E], [G*D, E], [G*D, E]
   WeightView query_bias, key_bias, value_bias;  // optional, F32
-  WeightView query_norm, key_norm;              // optional, [D] F32: of each head, before it is rotated
+  WeightView query_norm, key_norm;              // [D], or [H*D] and [G*D], F32: of heads before they are rotated
   WeightView attention_output;                  // [E, H*D]
   WeightView attention_output_bias;             // optional, F32
+  WeightView attention_post_norm;               // [E] F32: of what attention adds to the hidden states
   WeightView feed_forward_norm;                 // [E] F32
   WeightView gate, up, down;                    // [F, E], [F, E], [E, F]
   WeightView gate_bias, up_bias, down_bias;     // optional, F32
+  WeightView feed_forward_post_norm;            // [E] F32
 };
 
 struct ModelWeights {
@@ -45,7 +47,8 @@ struct ModelWeights {
   WeightView output_norm;  // [E] F32
   WeightView output;       // [V, E]; equal to token_embedding's view when tied
   bool tied_output = false;
-  WeightView rope_factors;  // optional [rope_dimension_count / 2] F32: divides each pair's frequency
+  WeightView rope_factors;       // optional [rope_dimension_count / 2] F32: divides each pair's frequency
+  WeightView rope_factors_long;  // optional: in the place of these in contexts longer than the original one (LongRoPE)
 };
 
 }  // namespace inflight

@@ -27,7 +27,7 @@ inline constexpr int32_t kOperationCount = 12;
 inline constexpr int32_t kPlainOperationCount = 9;         // of programs without adapters
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
-enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2 };
+enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
 
 inline constexpr int32_t kNone = -1;  // an offset that is not there
 
@@ -52,12 +52,14 @@ struct StageRows {
 struct EmbedArgs {
   StageWeight table;
   int32_t tokens, out;
+  float scale = 1.0F;
 };
 struct NormArgs {
   int32_t in, rows_from, weight, depth;
-  float epsilon;
+  float epsilon, scale = 1.0F;
   int32_t rows;
   StageRows out;
+  int32_t added_to = kNone;
 };
 struct LinearArgs {
   StageWeight weight[2];
@@ -69,14 +71,15 @@ struct LinearArgs {
 };
 struct RopeArgs {
   int32_t query, key, value, positions, tables, layer;
+  int32_t angles = 0;
   int32_t query_norm, key_norm;
   float epsilon;
 };
 struct AttentionArgs {
-  int32_t query, out, list, positions, tables, partials, layer;
+  int32_t query, out, list, positions, tables, partials, layer, window;
 };
 struct CombineArgs {
-  int32_t in, list, partials, rows;
+  int32_t in, list, partials, rows, layer;
   StageRows out;
 };
 struct StatisticsArgs {

@@ -50,15 +50,22 @@ bool x86_linux(const DeviceInfo& device) {
 }
 
 std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
-  return fmt::format(
+  std::string options = fmt::format(
       "-D LAYERS={} -D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D QUERY_SCALE={:.8e}f -D "
       "ROPE_PAIRS={} "
       "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D BLOCKS_A_CHUNK={} "
       "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.layer_count, shape.head_count, shape.kv_head_count, shape.head_size,
-      1.0F / std::sqrt(static_cast<float>(shape.head_size)), shape.rope_pair_count, int{shape.rope_interleaved},
-      shape.block_token_count, shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type), shape.blocks_a_chunk,
-      shape.sliding_window, int{device.small_items}, int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
+      shape.attention_scale > 0.0F ? shape.attention_scale : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
+      shape.rope_pair_count, int{shape.rope_interleaved}, shape.block_token_count,
+      shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type), shape.blocks_a_chunk,
+      shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
+      int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
+  if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
+  if (shape.gelu) options += " -D GELU=1";
+  if (shape.attention_softcap > 0.0F) options += fmt::format(" -D ATTENTION_SOFTCAP={:.8e}f", shape.attention_softcap);
+  if (shape.logit_softcap > 0.0F) options += fmt::format(" -D LOGIT_SOFTCAP={:.8e}f", shape.logit_softcap);
+  return options;
 }
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,

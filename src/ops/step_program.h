@@ -23,6 +23,10 @@ struct KernelShape {
   int32_t head_count = 0;
   int32_t kv_head_count = 0;
   int32_t head_size = 0;
+  float attention_scale = 0.0F;  // 0: 1 / sqrt(head_size)
+  float attention_softcap = 0.0F, logit_softcap = 0.0F;
+  bool gelu = false;
+  bool local_windows = false;  // layers' windows differ: AttentionArgs::window
   int32_t rope_pair_count = 0;
   bool rope_interleaved = true;
   int32_t block_token_count = 16;

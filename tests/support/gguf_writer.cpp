@@ -72,6 +72,11 @@ GgufWriter& GgufWriter::key_i32s(std::string_view key, const std::vector<int32_t
   return key_raw(key, kArray, array_bytes(kInt32, values));
 }
 
+GgufWriter& GgufWriter::key_bools(std::string_view key, const std::vector<bool>& values) {
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  return key_raw(key, kArray, array_bytes(kBool, bytes));
+}
+
 GgufWriter& GgufWriter::key_f32s(std::string_view key, const std::vector<float>& values) {
   return key_raw(key, kArray, array_bytes(kFloat32, values));
 }

@@ -47,6 +47,7 @@ class GgufWriter {
   GgufWriter& key_string(std::string_view key, std::string_view value);
   GgufWriter& key_strings(std::string_view key, const std::vector<std::string>& values);
   GgufWriter& key_i32s(std::string_view key, const std::vector<int32_t>& values);
+  GgufWriter& key_bools(std::string_view key, const std::vector<bool>& values);
   GgufWriter& key_f32s(std::string_view key, const std::vector<float>& values);
   GgufWriter& key_raw(std::string_view key, uint32_t type, std::span<const std::byte> value);
 

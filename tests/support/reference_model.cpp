@@ -62,8 +62,25 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, const std::vector<do
   return frequencies;
 }
 
-void add(std::vector<double>& x, const std::vector<double>& y) {
-  for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+void add(std::vector<double>& x, const std::vector<double>& y, double scale = 1.0) {
+  for (size_t i = 0; i < x.size(); ++i) x[i] += scale * y[i];
+}
+
+void scale_by(std::vector<double>& x, float scale) {
+  for (double& number : x) number *= double{scale};
+}
+
+double soft_capped(double x, float cap) { return cap > 0.0F ? double{cap} * std::tanh(x / double{cap}) : x; }
+
+double activation(double x, Activation kind) {
+  if (kind == Activation::Silu) return x / (1.0 + std::exp(-x));
+  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+const WeightView& rope_factors(const LoadedModel& model) {
+  const bool longer = model.spec.context_length > model.spec.rope_scaling.original_context_length;
+  return longer && model.weights.rope_factors_long.present() ? model.weights.rope_factors_long
+                                                             : model.weights.rope_factors;
 }
 
 }  // namespace
@@ -88,12 +105,25 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     : spec_(model.spec),
       embedding_(matrix(model.weights.token_embedding)),
       output_norm_(vector(model.weights.output_norm)),
-      frequencies_(rope_frequencies(model.spec, vector(model.weights.rope_factors))) {
+      frequencies_(rope_frequencies(model.spec, vector(rope_factors(model)))) {
+  if (spec_.local_rope_base > 0.0F) {
+    for (int32_t pair = 0; pair < spec_.rope_dimension_count / 2; ++pair) {
+      local_frequencies_.push_back(std::pow(double{spec_.local_rope_base}, -2.0 * pair / spec_.rope_dimension_count));
+    }
+  }
   if (!model.weights.tied_output) output_ = matrix(model.weights.output);
   for (const LayerWeights& weights : model.weights.layers) {
     Layer layer;
     layer.attention_norm = vector(weights.attention_norm);
+    layer.attention_post_norm = vector(weights.attention_post_norm);
     layer.feed_forward_norm = vector(weights.feed_forward_norm);
+    layer.feed_forward_post_norm = vector(weights.feed_forward_post_norm);
+    const auto number = static_cast<int32_t>(layers_.size()) + 1;
+    layer.window = spec_.global_every == 0            ? spec_.sliding_window
+                   : number % spec_.global_every != 0 ? spec_.local_window
+                                                      : 0;
+    layer.rotates = spec_.unrotated_every == 0 || number % spec_.unrotated_every != 0;
+    layer.rotates_locally = spec_.global_every > 0 && layer.window > 0 && !local_frequencies_.empty();
     layer.query_norm = vector(weights.query_norm);
     layer.key_norm = vector(weights.key_norm);
     layer.query = {matrix(weights.query), vector(weights.query_bias)};
@@ -152,6 +182,7 @@ ReferenceModel::Vector ReferenceModel::apply(const Linear& linear, const Vector&
 }
 
 ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weight) const {
+  if (weight.empty()) return x;
   double squares = 0.0;
   for (const double number : x) squares += number * number;
   const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + double{spec_.norm_epsilon});
@@ -162,23 +193,26 @@ ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weigh
 
 void ReferenceModel::norm_heads(Vector& heads, const Vector& weight) const {
   if (weight.empty()) return;
-  for (auto head = heads.begin(); head != heads.end(); head += spec_.head_size) {
-    const Vector normed = norm(Vector(head, head + spec_.head_size), weight);
+  const auto size = spec_.norms_heads_together ? static_cast<int32_t>(heads.size()) : spec_.head_size;
+  for (auto head = heads.begin(); head != heads.end(); head += size) {
+    const Vector normed = norm(Vector(head, head + size), weight);
     std::copy(normed.begin(), normed.end(), head);
   }
 }
 
-void ReferenceModel::rotate(Vector& heads, int32_t position) const {
+void ReferenceModel::rotate(const Layer& layer, Vector& heads, int32_t position) const {
+  if (!layer.rotates) return;
   const auto head_size = static_cast<size_t>(spec_.head_size);
-  const size_t pairs = frequencies_.size();
+  const Vector& frequencies = layer.rotates_locally ? local_frequencies_ : frequencies_;
+  const size_t pairs = frequencies.size();
   const bool interleaved = spec_.rope_style == RopeStyle::Interleaved;
   for (size_t head = 0; head < heads.size(); head += head_size) {
     for (size_t pair = 0; pair < pairs; ++pair) {
-      const double angle = position * frequencies_[pair];
+      const double angle = position * frequencies[pair];
       double& first = heads[head + (interleaved ? 2 * pair : pair)];
       double& second = heads[head + (interleaved ? 2 * pair + 1 : pair + pairs)];
       const double x = first, y = second;
-      const double magnitude = double{spec_.rope_scaling.magnitude};
+      const double magnitude = layer.rotates_locally ? 1.0 : double{spec_.rope_scaling.magnitude};
       first = magnitude * (x * std::cos(angle) - y * std::sin(angle));
       second = magnitude * (x * std::sin(angle) + y * std::cos(angle));
     }
@@ -193,12 +227,14 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
     const double* const q = query.data() + head * head_size;
     const size_t group = head / group_heads * head_size;
     Vector scores;
-    const size_t count = layer.keys.size(), window = static_cast<size_t>(spec_.sliding_window);
+    const size_t count = layer.keys.size(), window = static_cast<size_t>(layer.window);
     const size_t first = window > 0 && count > window ? count - window : 0;
     for (const Vector& key : std::span(layer.keys).subspan(first)) {
       double score = 0.0;
       for (size_t i = 0; i < head_size; ++i) score += q[i] * key[group + i];
-      scores.push_back(score / std::sqrt(static_cast<double>(head_size)));
+      score = spec_.attention_scale > 0.0F ? score * double{spec_.attention_scale}
+                                           : score / std::sqrt(static_cast<double>(head_size));
+      scores.push_back(soft_capped(score, spec_.attention_softcap));
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     double total = 0.0;
@@ -216,30 +252,35 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   INFLIGHT_CHECK(id >= 0 && id < spec_.vocabulary_size);
   const auto row = embedding_.numbers.begin() + int64_t{id} * spec_.hidden_size;
   Vector x(row, row + spec_.hidden_size);
+  scale_by(x, spec_.embedding_scale);
   for (Layer& layer : layers_) {
     const Vector attention_input = norm(x, layer.attention_norm);
     Vector query = apply(layer.query, attention_input);
     Vector key = apply(layer.key, attention_input);
     norm_heads(query, layer.query_norm);
     norm_heads(key, layer.key_norm);
-    rotate(query, position_);
-    rotate(key, position_);
+    rotate(layer, query, position_);
+    rotate(layer, key, position_);
     layer.keys.push_back(std::move(key));
     layer.values.push_back(apply(layer.value, attention_input));
-    add(x, apply(layer.attention_output, attend(layer, query)));
+    const Vector attended = apply(layer.attention_output, attend(layer, query));
+    add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
     const Vector feed_forward_input = norm(x, layer.feed_forward_norm);
     Vector gate = apply(layer.gate, feed_forward_input);
     const Vector up = apply(layer.up, feed_forward_input);
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    add(x, apply(layer.down, gate));
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = activation(gate[i], spec_.activation) * up[i];
+    add(x, norm(apply(layer.down, gate), layer.feed_forward_post_norm), double{spec_.residual_scale});
   }
   ++position_;
   return x;
 }
 
 ReferenceModel::Vector ReferenceModel::logits_of(const Vector& hidden) const {
-  return multiply(output_.rows > 0 ? output_ : embedding_, norm(hidden, output_norm_));
+  Vector logits = multiply(output_.rows > 0 ? output_ : embedding_, norm(hidden, output_norm_));
+  scale_by(logits, spec_.logit_scale);
+  for (double& logit : logits) logit = soft_capped(logit, spec_.logit_softcap);
+  return logits;
 }
 
 std::vector<double> ReferenceModel::feed(std::span<const TokenId> ids) {

@@ -3,15 +3,15 @@
 // its definition, one token at a time, in plain loops over doubles. Weights are what the file's
 // numbers mean exactly, without rounding.
 //
-//   x = embedding[id]
+//   x = embedding[id] * embedding_scale
 //   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE),
 //               each head of them normed before where the model has weights for it
-//               x += W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
-//                    g = h / (H/G), 0 <= j <= position
+//               x += residual_scale * norm(W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
+//                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               f = norm(x, feed_forward_norm)
-//               x += W_down( silu(W_gate f + b) * (W_up f + b) ) + b
-//   logits = W_output norm(x, output_norm)
-//   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon)
+//               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
+//   logits = logit_scale * W_output norm(x, output_norm)
+//   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w
 //
 // Sources: Touvron et al. 2023 (LLaMA), Su et al. 2021 (RoPE), Zhang and Sennrich 2019 (RMSNorm),
 // Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA), the Llama 3.1 model card's rescaling of RoPE
@@ -64,8 +64,10 @@ class ReferenceModel {
     Vector bias;  // empty: none
   };
   struct Layer {
-    Vector attention_norm, feed_forward_norm;
-    Vector query_norm, key_norm;  // of each head; empty: none
+    Vector attention_norm, attention_post_norm, feed_forward_norm, feed_forward_post_norm;  // empty: none
+    Vector query_norm, key_norm;                                                            // likewise
+    int32_t window = 0;
+    bool rotates = true, rotates_locally = false;
     Linear query, key, value, attention_output, gate, up, down;
     std::vector<Vector> keys, values;  // of each position so far, [G*D], keys rotated
   };
@@ -76,7 +78,7 @@ class ReferenceModel {
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
   void norm_heads(Vector& heads, const Vector& weight) const;
-  void rotate(Vector& heads, int32_t position) const;  // [n*D], each head of D by itself
+  void rotate(const Layer& layer, Vector& heads, int32_t position) const;  // [n*D], each head of D by itself
   [[nodiscard]] Vector attend(const Layer& layer, const Vector& query) const;
   Vector hidden_after(TokenId id);
   [[nodiscard]] Vector logits_of(const Vector& hidden) const;
@@ -85,7 +87,8 @@ class ReferenceModel {
   Matrix embedding_;
   Matrix output_;  // empty: the embedding
   Vector output_norm_;
-  Vector frequencies_;  // radians a position of each rotated pair, scaling applied
+  Vector frequencies_;        // radians a position of each rotated pair, scaling applied
+  Vector local_frequencies_;  // of layers with a window; empty: the same
   std::vector<Layer> layers_;
   int32_t position_ = 0;
 };

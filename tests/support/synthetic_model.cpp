@@ -152,9 +152,9 @@ class ModelBuilder {
     if (!model_.tied_output) {
       matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
     }
-    if (!model_.rope_factors.empty()) {
-      writer_.tensor("rope_freqs.weight", TensorType::F32, {model_.rope_factors.size()}, model_.rope_factors);
-    }
+    const bool two = !model_.rope_factors_long.empty();
+    factors(two ? "rope_factors_short.weight" : "rope_freqs.weight", model_.rope_factors);
+    factors("rope_factors_long.weight", model_.rope_factors_long);
     return std::move(writer_);
   }
 
@@ -177,9 +177,24 @@ class ModelBuilder {
     count("rope.dimension_count", spec_.rope_dimension_count);
     if (spec_.sliding_window > 0) count("attention.sliding_window", spec_.sliding_window);
     writer_.key_f32(key("attention.layer_norm_rms_epsilon"), spec_.norm_epsilon);
+    if (spec_.local_window > 0) {
+      count("attention.sliding_window", spec_.local_window);
+      count("attention.sliding_window_pattern", spec_.global_every);
+    }
+    if (spec_.attention_softcap > 0.0F) writer_.key_f32(key("attn_logit_softcapping"), spec_.attention_softcap);
+    if (spec_.logit_softcap > 0.0F) writer_.key_f32(key("final_logit_softcapping"), spec_.logit_softcap);
+    if (spec_.embedding_scale != 1.0F) writer_.key_f32(key("embedding_scale"), spec_.embedding_scale);
+    if (spec_.residual_scale != 1.0F) writer_.key_f32(key("residual_scale"), spec_.residual_scale);
+    if (spec_.attention_scale != 0.0F) writer_.key_f32(key("attention.scale"), spec_.attention_scale);
+    if (spec_.logit_scale != 1.0F) writer_.key_f32(key("logit_scale"), 1.0F / spec_.logit_scale);
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
     const RopeScaling& scaling = spec_.rope_scaling;
-    if (scaling.kind == RopeScaling::Kind::None) return;
+    if (scaling.kind == RopeScaling::Kind::None) {
+      if (scaling.original_context_length > 0) {
+        count("rope.scaling.original_context_length", scaling.original_context_length);
+      }
+      return;
+    }
     const std::array<const char*, 4> names = {"none", "linear", "llama3", "yarn"};
     writer_.key_string(key("rope.scaling.type"), names.at(static_cast<size_t>(scaling.kind)));
     writer_.key_f32(key("rope.scaling.factor"), scaling.factor);
@@ -222,19 +237,30 @@ class ModelBuilder {
     const int32_t key_value = spec_.kv_head_count * spec_.head_size;
     const int32_t hidden = spec_.hidden_size;
     const int32_t feed_forward = spec_.feed_forward_size;
-    vector(prefix + "attn_norm.weight", hidden, 1.0F);
-    linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
-    linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
-    linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+    if (model_.norms_before) vector(prefix + "attn_norm.weight", hidden, 1.0F);
+    if (model_.joined) {
+      linear(prefix + "attn_qkv", query + 2 * key_value, hidden, model_.query_key_value_bias);
+    } else {
+      linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
+      linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
+      linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+    }
     if (model_.query_key_norm) {
-      vector(prefix + "attn_q_norm.weight", spec_.head_size, 1.0F);
-      vector(prefix + "attn_k_norm.weight", spec_.head_size, 1.0F);
+      const bool together = spec_.norms_heads_together;
+      vector(prefix + "attn_q_norm.weight", together ? query : spec_.head_size, 1.0F);
+      vector(prefix + "attn_k_norm.weight", together ? key_value : spec_.head_size, 1.0F);
     }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
-    vector(prefix + "ffn_norm.weight", hidden, 1.0F);
-    linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
-    linear(prefix + "ffn_up", feed_forward, hidden, model_.feed_forward_bias);
+    if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
+    if (model_.norms_before) vector(prefix + "ffn_norm.weight", hidden, 1.0F);
+    if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
+    linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
+    if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
+  }
+
+  void factors(const char* name, const std::vector<float>& numbers) {
+    if (!numbers.empty()) writer_.tensor(name, TensorType::F32, {numbers.size()}, numbers);
   }
 
   void linear(const std::string& name, int32_t rows, int32_t columns, bool bias) {
@@ -300,6 +326,24 @@ ModelSpec SyntheticModel::small_spec() {
   spec.context_length = 256;
   spec.rope_dimension_count = 16;
   return spec;
+}
+
+void SyntheticModel::make_gemma(int32_t version) {
+  spec.architecture = version == 1 ? "gemma" : "gemma" + std::to_string(version);
+  spec.rope_style = RopeStyle::HalfSplit;
+  if (version == 1) return;
+  norms_behind = true;
+  spec.layer_count = 4;
+  spec.local_window = 70;
+  spec.global_every = version;
+  if (version == 2) {
+    spec.attention_softcap = 1.5F;
+    spec.logit_softcap = 2.0F;
+  } else {
+    query_key_norm = true;
+    spec.rope_base = 1e6F;
+    spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 8.0F};
+  }
 }
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }

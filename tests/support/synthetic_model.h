@@ -26,9 +26,16 @@ struct SyntheticModel {
   bool attention_output_bias = false;
   bool feed_forward_bias = false;
   bool query_key_norm = false;
-  std::vector<float> rope_factors;  // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
-  bool with_vocabulary = false;     // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
+  bool norms_before = true, norms_behind = false;  // attention and feed-forward
+  bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
+  std::vector<float> rope_factors;       // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
+  std::vector<float> rope_factors_long;  // likewise rope_factors_long.weight; rope_factors are the short ones then
+  bool with_vocabulary = false;          // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
   uint64_t seed = 1;
+
+  // As Gemma's, 1 ("gemma"), 2 or 3: GELU, norms behind (2, 3), windows in all layers but each second (2) or third,
+  // caps (2), normed heads (3).
+  void make_gemma(int32_t version);
 
   // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
   [[nodiscard]] static ModelSpec small_spec();

@@ -26,7 +26,9 @@ namespace {
 class AdapterWorld {
  public:
   explicit AdapterWorld(TensorType type, int32_t max_loras = 2)
-      : synthetic_{.matrix_type = type},
+      : AdapterWorld(test::SyntheticModel{.matrix_type = type}, max_loras) {}
+  AdapterWorld(const test::SyntheticModel& synthetic, int32_t max_loras)
+      : synthetic_(synthetic),
         model_(load_model(folder_.write("model.gguf", test::build_model(synthetic_).bytes()))),
         store_(model_.spec, 24),
         executor_(device_, model_.spec, model_.weights,
@@ -112,6 +114,18 @@ TEST(AdapterStore, LogitsAreThoseOfMergedWeights) {
     EXPECT_GT(distance(found, plain), 0.01);  // it does something
   }
   EXPECT_LT(distance(world.logits(0), plain), 1e-5);
+}
+
+// Where a norm follows, the products are added before it.
+TEST(AdapterStore, AreNormedWithWhatTheyAreAddedTo) {
+  test::SyntheticModel gemma;
+  gemma.make_gemma(3);
+  AdapterWorld world(gemma, 1);
+  const test::SyntheticAdapter adapter{.rank = 8, .seed = 4};
+  const auto held = world.load("a", adapter);
+  const std::vector<float> found = world.logits(held.id());
+  EXPECT_LT(distance(found, world.truth({adapter})), 1e-5);
+  EXPECT_GT(distance(found, world.truth({})), 0.01);
 }
 
 // The rows that A reads are floats also where the model's own weights read them as bytes.

@@ -231,6 +231,7 @@ struct Case {
   LaunchMode mode;
   int32_t window = 0;
   int32_t adapters = 0;  // 0 or 2
+  int32_t gemma = 0;     // its version; 0: a Llama
 };
 
 class Determinism : public testing::TestWithParam<Case> {
@@ -246,6 +247,7 @@ class Determinism : public testing::TestWithParam<Case> {
     synthetic.matrix_type = GetParam().type;
     synthetic.spec.context_length = 1024;
     synthetic.spec.sliding_window = GetParam().window;
+    if (GetParam().gemma > 0) synthetic.make_gemma(GetParam().gemma);
     if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
     synthetic.query_key_value_bias = true;
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
@@ -447,6 +449,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Adapters", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2},
                     Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 2},
                     Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
+                    Case{"Gemma2", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2, 2},
+                    Case{"Gemma2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, 2},
+                    Case{"Gemma3", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, 3},
+                    Case{"Gemma3Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 2, 3},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
                     Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),

@@ -143,6 +143,68 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.rope_style = RopeStyle::HalfSplit;
                            m.query_key_norm = true;
                          }},
+                    Kind{"Scales",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "granite";
+                           m.spec.embedding_scale = 6.0F;
+                           m.spec.residual_scale = 0.25F;
+                           m.spec.attention_scale = 0.5F;
+                           m.spec.logit_scale = 0.125F;
+                         }},
+                    Kind{"ScalesOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "minicpm";
+                           m.spec.embedding_scale = 12.0F;
+                           m.spec.residual_scale = 0.5F;
+                           m.spec.logit_scale = 4.0F;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.12},
+                    Kind{"SomeLayersUnrotated",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "smollm3";
+                           m.spec.layer_count = 5;
+                         }},
+                    Kind{"JoinedTensors",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "phi3";
+                           m.spec.rope_style = RopeStyle::HalfSplit;
+                           m.spec.rope_dimension_count = 12;
+                           m.joined = m.query_key_value_bias = true;
+                           m.matrix_type = TensorType::F16;
+                         }},
+                    Kind{"LongFactors",
+                         [](test::SyntheticModel& m) {
+                           m.spec.rope_scaling.original_context_length = 600;
+                           m.rope_factors = {1.0F, 1.5F, 2.0F, 2.5F, 3.0F, 4.0F, 6.0F, 8.0F};
+                           m.rope_factors_long = {2.0F, 2.5F, 3.0F, 4.5F, 5.0F, 6.0F, 8.0F, 9.0F};
+                         }},
+                    Kind{"ShortFactors",
+                         [](test::SyntheticModel& m) {
+                           m.spec.rope_scaling.original_context_length = 640;
+                           m.rope_factors = {1.0F, 1.5F, 2.0F, 2.5F, 3.0F, 4.0F, 6.0F, 8.0F};
+                           m.rope_factors_long = {2.0F, 2.5F, 3.0F, 4.5F, 5.0F, 6.0F, 8.0F, 9.0F};
+                         }},
+                    Kind{"Gemma", [](test::SyntheticModel& m) { m.make_gemma(1); }},
+                    Kind{"Gemma2", [](test::SyntheticModel& m) { m.make_gemma(2); }},
+                    Kind{"Gemma3", [](test::SyntheticModel& m) { m.make_gemma(3); }},
+                    Kind{"Gemma3OfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_gemma(3);
+                           m.spec.local_window = 300;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.12, KvType::I16},
+                    Kind{"NormsBehindAlone",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "olmo2";
+                           m.spec.rope_style = RopeStyle::HalfSplit;
+                           m.norms_before = false;
+                           m.norms_behind = m.query_key_norm = m.spec.norms_heads_together = true;
+                           m.spec.local_window = 100;
+                           m.spec.global_every = 2;
+                           m.spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 4.0F};
+                         }},
                     Kind{"AllBiases",
                          [](test::SyntheticModel& m) {
                            m.query_key_value_bias = m.attention_output_bias = m.feed_forward_bias = true;

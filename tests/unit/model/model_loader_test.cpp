@@ -200,10 +200,59 @@ TEST(ReadSpec, ReadsWhatEmbeddingsAreMadeOf) {
 TEST(ReadSpec, TakesWhatChangesNothing) {
   GgufWriter writer = keys_without("");
   writer.key_u32("llama.attention.sliding_window", 0);
-  writer.key_f32("llama.attention.scale", 0.25F);  // 1 / sqrt(16)
-  writer.key_f32("llama.logit_scale", 1.0F).key_f32("llama.embedding_scale", 0.0F);
+  writer.key_f32("llama.attention.scale", 0.0F).key_f32("llama.logit_scale", 0.0F);
+  writer.key_f32("llama.embedding_scale", 0.0F).key_f32("llama.residual_scale", 0.0F);
   writer.key_f32("llama.final_logit_softcapping", 0.0F).key_bool("llama.use_parallel_residual", false);
-  EXPECT_EQ(spec_of(writer).sliding_window, 0);
+  const ModelSpec spec = spec_of(writer);
+  EXPECT_EQ(spec.sliding_window, 0);
+  EXPECT_EQ(spec.embedding_scale, 1.0F);
+  EXPECT_EQ(spec.residual_scale, 1.0F);
+  EXPECT_EQ(spec.logit_scale, 1.0F);
+  EXPECT_EQ(spec.attention_scale, 0.0F);
+}
+
+TEST(ReadSpec, TakesScalesAndCaps) {
+  GgufWriter writer = keys_without("");
+  writer.key_f32("llama.attention.scale", 0.5F).key_f32("llama.logit_scale", 8.0F);
+  writer.key_f32("llama.embedding_scale", 12.0F).key_f32("llama.residual_scale", 0.5F);
+  writer.key_f32("llama.attn_logit_softcapping", 50.0F).key_f32("llama.final_logit_softcapping", 30.0F);
+  const ModelSpec spec = spec_of(writer);
+  EXPECT_EQ(spec.attention_scale, 0.5F);
+  EXPECT_EQ(spec.logit_scale, 0.125F);
+  EXPECT_EQ(spec.hidden_embedding_scale(), 24.0F);
+  EXPECT_EQ(spec.hidden_epsilon(), 4e-6F);
+  EXPECT_EQ(spec.attention_softcap, 50.0F);
+  EXPECT_EQ(spec.logit_softcap, 30.0F);
+}
+
+// A window in all layers, in all but each Nth (stated as N, or layer by layer), or in none.
+TEST(ReadSpec, TakesWindowsOfSomeLayers) {
+  const auto windows = [](auto&& add) {
+    GgufWriter writer = keys_without("llama.block_count");
+    writer.key_u32("llama.block_count", 3).key_u32("llama.attention.sliding_window", 100);
+    add(writer);
+    const ModelSpec spec = spec_of(writer);
+    return std::array{spec.sliding_window, spec.local_window, spec.global_every};
+  };
+  const auto layers = [&](const std::vector<bool>& has_window) {
+    return windows([&](GgufWriter& w) { w.key_bools("llama.attention.sliding_window_pattern", has_window); });
+  };
+  const auto number = [&](uint32_t every) {
+    return windows([&](GgufWriter& w) { w.key_u32("llama.attention.sliding_window_pattern", every); });
+  };
+  EXPECT_EQ(windows([](GgufWriter&) {}), (std::array{100, 0, 0}));
+  EXPECT_EQ(number(0), (std::array{100, 0, 0}));
+  EXPECT_EQ(number(1), (std::array{0, 0, 0}));
+  EXPECT_EQ(number(2), (std::array{0, 100, 2}));
+  EXPECT_EQ(layers({true, false, true}), (std::array{0, 100, 2}));
+  EXPECT_EQ(layers({true, true, false}), (std::array{0, 100, 3}));
+  EXPECT_EQ(layers({true, true, true}), (std::array{100, 0, 0}));
+  EXPECT_EQ(layers({false, false, false}), (std::array{0, 0, 0}));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
+                        "'llama.attention.sliding_window_pattern': supported are windows in all",
+                        [&] { (void)layers({false, true, true}); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "has 2 elements, the model 3 layers",
+                        [&] { (void)layers({true, false}); });
 }
 
 TEST(ReadSpec, TakesPerLayerArraysOfOneValue) {
@@ -224,19 +273,19 @@ TEST(ReadSpec, RefusesOtherModels) {
       (void)spec_of(writer);
     };
   };
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture 'falcon' is not supported, only: llama, qwen2, qwen3",
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
+                        "architecture 'falcon' is not supported, only: llama, qwen2, qwen3, ernie4_5",
                         [] { (void)spec_of(GgufWriter().key_string("general.architecture", "falcon")); });
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is a mixture of 8 experts; supported: dense models",
                         with([](GgufWriter& writer) { writer.key_u32("llama.expert_count", 8); }));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
-                        "'llama.rope.scaling.type' is 'longrope', supported: none, linear, llama3, yarn",
-                        with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "longrope"); }));
+  INFLIGHT_EXPECT_ERROR(
+      ErrorCode::Unsupported,
+      "'llama.rope.scaling.type' is 'longrope', supported: none, linear, llama3, yarn, longrope with its",
+      with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "longrope"); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is one of 3 parts of a model; join them",
                         with([](GgufWriter& writer) { writer.key_u32("split.count", 3); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is not causal",
                         with([](GgufWriter& writer) { writer.key_bool("llama.attention.causal", false); }));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "a sliding window in some of the layers",
-                        with([](GgufWriter& writer) { writer.key_u32("llama.attention.sliding_window_pattern", 2); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.yarn_ext_factor' is 0.5, supported: 1",
                         with([](GgufWriter& writer) {
                           writer.key_string("llama.rope.scaling.type", "yarn");
@@ -244,14 +293,8 @@ TEST(ReadSpec, RefusesOtherModels) {
                         }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.use_parallel_residual' is true, supported: false",
                         with([](GgufWriter& writer) { writer.key_bool("llama.use_parallel_residual", true); }));
-  for (const auto& [key, supported] :
-       {std::pair("attention.scale", "0.25"), std::pair("logit_scale", "1"), std::pair("embedding_scale", "1"),
-        std::pair("residual_scale", "1"), std::pair("final_logit_softcapping", "0"),
-        std::pair("attn_logit_softcapping", "0"), std::pair("attention.clamp_kqv", "0")}) {
-    INFLIGHT_EXPECT_ERROR(
-        ErrorCode::Unsupported, fmt::format("m.gguf: metadata key 'llama.{}' is 0.5, supported: {}", key, supported),
-        with([&, key = key](GgufWriter& writer) { writer.key_f32(fmt::format("llama.{}", key), 0.5F); }));
-  }
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.attention.clamp_kqv' is 0.5, supported: 0",
+                        with([](GgufWriter& writer) { writer.key_f32("llama.attention.clamp_kqv", 0.5F); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "heads have 16 numbers for K and 32 for V",
                         with([](GgufWriter& writer) { writer.key_u32("llama.attention.value_length", 32); }));
 }
@@ -314,6 +357,26 @@ TEST(ReadWeights, GivesEachRoleItsTensor) {
   EXPECT_EQ(factor, 8.0F);
 }
 
+TEST(ReadWeights, TakesJoinedTensorsApart) {
+  SyntheticModel model;
+  model.joined = model.query_key_value_bias = true;
+  model.matrix_type = TensorType::Q8_0;
+  const LoadedModel loaded = load(model);
+  const LayerWeights& layer = loaded.weights.layers[1];
+  const std::byte* end = layer.query.bytes.data();
+  for (const auto& [view, rows] :
+       {std::pair(&layer.query, 64), std::pair(&layer.key, 32), std::pair(&layer.value, 32)}) {
+    EXPECT_EQ(view->rows, rows) << view->name;
+    EXPECT_EQ(view->bytes.data(), end) << view->name;
+    end = view->bytes.data() + static_cast<size_t>(rows) * row_bytes(TensorType::Q8_0, 64);
+  }
+  EXPECT_EQ(layer.key.name, "blk.1.attn_qkv.weight (attn_k.weight)");
+  EXPECT_EQ(layer.value_bias.columns, 32);
+  EXPECT_EQ(layer.value_bias.bytes.data(), layer.query_bias.bytes.data() + 96 * sizeof(float));
+  EXPECT_EQ(layer.up.bytes.data(), layer.gate.bytes.data() + layer.gate.bytes.size());
+  EXPECT_EQ(layer.up.rows, 96);
+}
+
 TEST(ReadWeights, RefusesAnglesThatAreNoNumbers) {
   for (const auto& [factor, text] :
        {std::pair(0.0F, "0"), std::pair(-1.0F, "-1"), std::pair(NAN, "nan"), std::pair(INFINITY, "inf")}) {
@@ -364,6 +427,10 @@ TEST(ReadWeights, NamesMissingAndLeftOverTensors) {
   SyntheticModel model;
   model.spec.architecture = "qwen2";
   expect_refused(ErrorCode::CorruptFile, "tensor 'blk.0.attn_q.bias' of architecture qwen2 is missing", model);
+  model.spec.architecture = "minicpm";
+  expect_refused(ErrorCode::CorruptFile, "metadata key 'minicpm.embedding_scale' is missing", model);
+  model.spec.architecture = "gemma3";
+  expect_refused(ErrorCode::CorruptFile, "tensor 'blk.0.attn_q_norm.weight' of architecture gemma3 is missing", model);
   expect_refused(ErrorCode::CorruptFile, "tensor 'token_embd.weight' of architecture llama is missing",
                  keys_without(""));
   GgufWriter extra = build_model(SyntheticModel{});

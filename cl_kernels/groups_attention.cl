@@ -180,7 +180,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
     _Pragma("unroll") for (int u = 0; u < SUMS_EACH(N); u++) totals[u] = -1.0f;                                         \
     for (int partition = work[3]; partition < work[4]; partition++) {                                                   \
       const int begin = partition * PARTITION;                                                                          \
-      if (begin > last || FIRST_SEEN(last) >= begin + PARTITION) continue;                                              \
+      if (begin > last || FIRST_SEEN(l->position[0]) >= begin + PARTITION) continue;                                    \
       EACH_THREAD(t, GROUPS_MAX) {                                                                                      \
         const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);                                        \
         l->at[t] = (ulong)(kv_block(memory, table[token / BLOCK_TOKENS], args->layer, group) +                          \

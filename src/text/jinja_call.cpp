@@ -50,6 +50,12 @@ void Call::at_most(size_t count) const {
 
 std::string Call::text() const { return to_string(heap(), subject); }
 
+Value Call::like_subject(std::string text) const { return heap().string(std::move(text), subject.is_markup()); }
+
+std::string Call::joined_text(const Value& value) const {
+  return subject.is_markup() ? escaped_text(heap(), value) : to_string(heap(), value);
+}
+
 bool Call::is_upper() const {
   const std::string given = text();
   heap().work(2 * given.size());
@@ -85,15 +91,26 @@ Value make_range(Call& call) {
     items.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  return call.heap().list(std::move(items));
+  const Value range = call.heap().iterator(List::Source::Range, std::move(items));
+  range.list().range = {begin, end, step};
+  return range;
 }
 
 Value make_mapping(Call& call, bool is_namespace) {
   call.at_most(1);
   const Value value = call.heap().dict(is_namespace);
   for (const Value& given : call.positional) {
-    if (!given.is_dict()) fail_at(call.line, "{} needs a mapping, not {}", call.name, type_name(given));
-    for (const auto& [key, item] : given.dict().items) value.dict().set(call.heap(), key, item);
+    if (given.is_dict()) {
+      for (const auto& [key, item] : given.dict().items) value.dict().set(call.heap(), key, item);
+      continue;
+    }
+    require_defined(given, call.line);
+    for (const Value& pair : call.interpreter.iterate(given, call.line)) {
+      const std::vector<Value> parts = call.interpreter.iterate(pair, call.line);
+      if (parts.size() != 2)
+        fail_at(call.line, "{} needs a mapping or pairs, found {} values", call.name, parts.size());
+      value.dict().set(call.heap(), parts[0], parts[1]);
+    }
   }
   for (const auto& [key, item] : call.named) value.dict().set(call.heap(), call.heap().string(key), item);
   return value;

@@ -306,9 +306,8 @@ ExpressionPtr Parser::parse_test(ExpressionPtr value) {
   if (token.is_name("is")) fail_at(token.line, "tests cannot be chained with is");
   if (token.is_operator("(")) {
     test->arguments = parse_arguments();
-  } else if ((is_word && !ends && !token.is_name("if") && !token.is_name("in") && !token.is_name("not")) ||
-             token.kind == TokenKind::String || token.kind == TokenKind::Integer || token.kind == TokenKind::Float ||
-             token.is_operator("[") || token.is_operator("{")) {
+  } else if ((is_word && !ends) || token.kind == TokenKind::String || token.kind == TokenKind::Integer ||
+             token.kind == TokenKind::Float || token.is_operator("[") || token.is_operator("{")) {
     test->arguments.push_back({Argument::Kind::Positional, "", parse_postfix(parse_primary())});
   }
   return negated ? make(ExpressionKind::Not, std::move(test)) : std::move(test);

@@ -22,9 +22,9 @@ Value use_default(Call& call) {
 Value trim(Call& call) {
   const Value characters = call.get(0, "chars", Value::none());
   const std::string text = call.text();
-  if (characters.is_none()) return call.heap().string(std::string(strip_right(strip_left(text))));
+  if (characters.is_none()) return call.like_subject(std::string(strip_right(strip_left(text))));
   const std::string set = call.string(0, "chars", "");
-  return call.heap().string(std::string(strip_right(strip_left(text, set), set)));
+  return call.like_subject(std::string(strip_right(strip_left(text, set), set)));
 }
 
 Value replace(Call& call) {
@@ -50,6 +50,7 @@ Value title(Call& call) {
 }
 
 Value indent(Call& call) {
+  if (!call.subject.is_string()) fail_at(call.line, "indent needs a text, not {}", type_name(call.subject));
   const Value width = call.get(0, "width", Value(int64_t{4}));
   const std::string margin =
       width.is_string()
@@ -65,10 +66,12 @@ Value indent(Call& call) {
     if (i > 0 && (blank || !lines[i].empty())) add_text(out, margin);
     add_text(out, lines[i]);
   }
-  return call.heap().string(std::move(out));
+  return call.like_subject(std::move(out));
 }
 
 Value truncate(Call& call) {
+  if (call.subject.is_undefined()) return call.subject;
+  if (!call.subject.is_string()) fail_at(call.line, "truncate needs a text, not {}", type_name(call.subject));
   const auto length = static_cast<size_t>(std::clamp<int64_t>(call.integer(0, "length", 255), 0, INT32_MAX));
   const std::string end = call.string(2, "end", "...");
   const auto leeway = static_cast<size_t>(std::clamp<int64_t>(call.integer(3, "leeway", 5), 0, INT32_MAX));
@@ -76,10 +79,10 @@ Value truncate(Call& call) {
   const Characters characters(text);
   const size_t end_length = count_utf8_characters(end);
   if (length < end_length) fail_at(call.line, "truncate: the length is less than that of '{}'", end);
-  if (characters.size() <= length + leeway) return call.heap().string(text);
+  if (characters.size() <= length + leeway) return call.like_subject(text);
   std::string out(characters.part(0, length - end_length));
   if (!call.flag(1, "killwords", false)) out = out.substr(0, out.rfind(' '));
-  return call.heap().string(out + end);
+  return call.like_subject(out + call.joined_text(call.heap().string(end)));
 }
 
 // Unlike "value.name" it does not look into mappings.
@@ -147,6 +150,7 @@ std::optional<double> number_of(std::string_view text) {
 Value to_integer_filter(Call& call) {
   const Value fallback = call.get(0, "default", Value(int64_t{0}));
   const Value& value = call.subject;
+  require_defined(value, call.line);
   if (value.is_integer()) return Value(value.integer());
   if (value.is_large()) return value;
   std::optional<double> number;
@@ -164,6 +168,7 @@ Value to_integer_filter(Call& call) {
 
 Value to_float_filter(Call& call) {
   const Value& value = call.subject;
+  require_defined(value, call.line);
   if (value.is_number()) return Value(value.number());
   const auto number = value.is_string() ? number_of(value.text()) : std::nullopt;
   return number ? Value(*number) : call.get(0, "default", Value(0.0));
@@ -242,21 +247,14 @@ Value count_words(Call& call) {
   return Value(count);
 }
 
-Value escape(Call& call) {
-  std::string out;
-  for (const char& character : call.text()) {
-    constexpr std::string_view kSpecial = "&<>'\"";
-    constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    const size_t index = kSpecial.find(character);
-    add_text(out, index == std::string_view::npos ? std::string_view(&character, 1) : kNames[index]);
-  }
-  return call.heap().string(std::move(out));
-}
+Value force_escape(Call& call) { return call.heap().string(escape_text(call.text()), true); }
+
+Value escape(Call& call) { return call.subject.is_markup() ? call.subject : force_escape(call); }
 
 Value format(Call& call) {
   const Value values = call.named.empty() ? call.heap().list(call.positional, true) : call.heap().dict();
   for (const auto& [name, value] : call.named) values.dict().set(call.heap(), call.heap().string(name), value);
-  return call.heap().string(format_percent(call.heap(), call.text(), values, call.line));
+  return format_percent(call.heap(), call.like_subject(call.text()), values, call.line);
 }
 
 }  // namespace
@@ -265,22 +263,23 @@ void add_value_filters(FilterTable& table) {
   table.insert({
       {"default", use_default},
       {"d", use_default},
-      {"string", [](Call& call) { return call.heap().string(call.text()); }},
-      {"safe", [](Call& call) { return call.heap().string(call.text()); }},
+      {"string", [](Call& call) { return call.like_subject(call.text()); }},
+      {"safe", [](Call& call) { return call.heap().string(call.text(), true); }},
       {"escape", escape},
       {"e", escape},
+      {"forceescape", force_escape},
       {"trim", trim},
       {"replace", replace},
-      {"upper", [](Call& call) { return call.heap().string(to_upper(call.text())); }},
-      {"lower", [](Call& call) { return call.heap().string(to_lower(call.text())); }},
-      {"capitalize", [](Call& call) { return call.heap().string(capitalize_text(call.text())); }},
+      {"upper", [](Call& call) { return call.like_subject(to_upper(call.text())); }},
+      {"lower", [](Call& call) { return call.like_subject(to_lower(call.text())); }},
+      {"capitalize", [](Call& call) { return call.like_subject(capitalize_text(call.text())); }},
       {"title", title},
       {"indent", indent},
       {"truncate", truncate},
       {"center",
        [](Call& call) {
          const int64_t width = std::clamp<int64_t>(call.integer(0, "width", 80), 0, 1'000'000);
-         return call.heap().string(pad_text(call.text(), static_cast<size_t>(width), " ", true, true));
+         return call.like_subject(pad_text(call.text(), static_cast<size_t>(width), " ", true, true));
        }},
       {"format", format},
       {"wordcount", count_words},

@@ -193,7 +193,8 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
   }
   const int64_t step = parts[2].value_or(1);
   if (step == 0) fail_at(expression.line, "slice step cannot be zero");
-  if (!value.is_string() && !value.is_list()) return {};
+  if (!value.is_string() && !is_sequence(value))
+    fail_at(expression.line, "a value of type {} has no slices", type_name(value));
   const Characters characters(value.is_string() ? std::string_view(value.text()) : "");
   const auto size = static_cast<int64_t>(value.is_string() ? characters.size() : value.list().items.size());
   const auto bound = [&](std::optional<int64_t> part, int64_t fallback) {
@@ -205,7 +206,8 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
   const int64_t end = bound(parts[1], step < 0 ? -1 : size);
   if (value.is_string() && step == 1) {
     return heap_.string(
-        std::string(characters.part(static_cast<size_t>(begin), static_cast<size_t>(std::max(begin, end)))));
+        std::string(characters.part(static_cast<size_t>(begin), static_cast<size_t>(std::max(begin, end)))),
+        value.is_markup());
   }
   const std::vector<Value> letters = value.is_string() ? iterate(value, expression.line) : std::vector<Value>();
   const std::vector<Value>& items = value.is_string() ? letters : value.list().items;
@@ -213,9 +215,15 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
   const int64_t stride = std::clamp<int64_t>(step, -size - 1, size + 1);
   for (int64_t i = begin; stride > 0 ? i < end : i > end; i += stride) chosen.push_back(items[static_cast<size_t>(i)]);
   if (value.is_list()) return heap_.list(std::move(chosen), value.kind() == Kind::Tuple);
+  if (value.is_iterator()) {
+    const auto [first, last, unit] = value.list().range;
+    const Value part = heap_.iterator(List::Source::Range, std::move(chosen));
+    part.list().range = {first + begin * unit, first + end * unit, unit * stride};
+    return part;
+  }
   std::string text;
   for (const Value& letter : chosen) text += letter.text();
-  return heap_.string(std::move(text));
+  return heap_.string(std::move(text), value.is_markup());
 }
 
 void Interpreter::evaluate_arguments(const std::vector<Argument>& arguments, Call& call) {
@@ -293,13 +301,14 @@ Value Interpreter::item(const Value& value, const Value& key, int line) {
   if (value.is_dict()) {
     if (const auto found = value.dict().find(heap_, key)) return *found;
   }
-  if (key.is_integer() && (value.is_list() || value.is_string())) {
+  if (key.is_integer() && (is_sequence(value) || value.is_string())) {
     const Characters characters(value.is_string() ? std::string_view(value.text()) : "");
     const auto size = static_cast<int64_t>(value.is_string() ? characters.size() : value.list().items.size());
     const int64_t index = key.integer() < 0 ? key.integer() + size : key.integer();
     if (index < 0 || index >= size) return {};
     const auto place = static_cast<size_t>(index);
-    return value.is_string() ? heap_.string(std::string(characters.part(place, place + 1))) : value.list().items[place];
+    return value.is_string() ? heap_.string(std::string(characters.part(place, place + 1)), value.is_markup())
+                             : value.list().items[place];
   }
   if (!key.is_string()) return {};
   if (value.is_dict()) return find_method(*this, value, key.text()).value_or(Value::undefined(&key.text()));
@@ -313,7 +322,8 @@ std::vector<Value> Interpreter::iterate(const Value& value, int line) {
       break;
     case Kind::List:
     case Kind::Tuple:
-      items = value.list().items;
+    case Kind::Iterator:
+      items = take_items(value);
       break;
     case Kind::Dict:
       for (const auto& entry : value.dict().items) items.push_back(entry.first);
@@ -333,8 +343,15 @@ std::vector<Value> Interpreter::iterate(const Value& value, int line) {
 bool Interpreter::contains(const Value& container, const Value& value, int line) {
   if (container.is_undefined()) return false;
   if (container.is_dict()) return container.dict().find(heap_, value).has_value();
-  if (container.is_list()) {
-    return std::ranges::any_of(container.list().items, [&](const Value& item) { return equal(heap_, item, value); });
+  if (container.is_list() || container.is_iterator()) {
+    auto& items = container.list().items;
+    const auto found = std::ranges::find_if(items, [&](const Value& item) { return equal(heap_, item, value); });
+    const bool holds = found != items.end();
+    if (is_generator(container)) {  // what was looked at is gone
+      heap_.work(items.size() * sizeof(Value));
+      items.erase(items.begin(), holds ? found + 1 : found);
+    }
+    return holds;
   }
   if (!container.is_string()) fail_at(line, "a value of type {} has no items", type_name(container));
   if (!value.is_string()) fail_at(line, "'in' needs a string on the left of a string, not {}", type_name(value));

@@ -38,6 +38,10 @@ struct Call {
   // ERRORS: InvalidArgument for more than `count` positional arguments.
   void at_most(size_t count) const;
   [[nodiscard]] std::string text() const;  // str(subject)
+  // The text as a value; markup where the subject is.
+  [[nodiscard]] Value like_subject(std::string text) const;
+  // str(value), escaped where the subject is markup and the value is not.
+  [[nodiscard]] std::string joined_text(const Value& value) const;
   // Whether the letters of str(subject) that have a case are all upper (lower) ones, and there are some.
   [[nodiscard]] bool is_upper() const;
   [[nodiscard]] bool is_lower() const;
@@ -135,8 +139,12 @@ class Interpreter {
 // by 0.
 [[nodiscard]] Value binary_operation(Heap& heap, std::string_view operation, const Value& left, const Value& right,
                                      int line);
-// format % values, as Python does for %s %d %i %f %g %e %x %r %%.
-[[nodiscard]] std::string format_percent(Heap& heap, const std::string& format, const Value& values, int line);
+// format % values, as Python does for %s %d %i %f %g %e %x %r %%.   REQUIRES: a string first.
+[[nodiscard]] Value format_percent(Heap& heap, const Value& format, const Value& values, int line);
+// format(value, specification), for what is a string or a number and for empty ones.
+[[nodiscard]] std::string format_value(Heap& heap, const Value& value, std::string_view specification, int line);
+// str(value) as markup has it: escaped, unless it is markup itself.
+[[nodiscard]] std::string escaped_text(Heap& heap, const Value& value);
 // A method of strings, lists, mappings; none when there is no such.  ERRORS: InvalidArgument for one that changes its
 // value.
 [[nodiscard]] std::optional<Value> find_method(Interpreter& interpreter, const Value& value, const std::string& name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters of lists and mappings. What Jinja2 gives as a generator is a list here.
+// Filters of lists and mappings.
 #include <algorithm>
 
 #include "base/utf8.h"
@@ -39,7 +39,7 @@ Value length(Call& call) {
   size_t count = 0;
   if (value.is_string()) {
     count = count_utf8_characters(value.text());
-  } else if (value.is_list()) {
+  } else if (value.is_list() || (value.is_iterator() && !is_generator(value))) {
     count = value.list().items.size();
   } else if (value.is_dict()) {
     count = value.dict().items.size();
@@ -63,29 +63,34 @@ Value join(Call& call) {
 
 Value first(Call& call) {
   const auto items = items_of(call);
-  return items.empty() ? Value() : items.front();
+  if (items.empty()) return {};
+  if (is_generator(call.subject)) call.subject.list().items.assign(items.begin() + 1, items.end());  // not read yet
+  return items.front();
 }
 
 Value last(Call& call) {
+  if (is_generator(call.subject)) fail_at(call.line, "last: a generator has no end to begin at");
   const auto items = items_of(call);
   return items.empty() ? Value() : items.back();
 }
 
 Value reverse(Call& call) {
+  const bool was_generator = is_generator(call.subject);
   auto items = items_of(call);
   std::ranges::reverse(items);
-  if (!call.subject.is_string()) return call.heap().list(std::move(items));
+  if (was_generator) return call.heap().list(std::move(items));
+  if (!call.subject.is_string()) return call.heap().generator(std::move(items));
   std::string out;
   for (const Value& item : items) out += item.text();
-  return call.heap().string(std::move(out));
+  return call.like_subject(std::move(out));
 }
 
-Value items(Call& call) {
-  if (call.subject.is_undefined()) return call.heap().list();
-  if (!call.subject.is_dict()) fail_at(call.line, "items needs a mapping, not {}", type_name(call.subject));
+std::vector<Value> pairs_of(Call& call) {
   std::vector<Value> pairs;
+  if (call.subject.is_undefined()) return pairs;
+  if (!call.subject.is_dict()) fail_at(call.line, "{} needs a mapping, not {}", call.name, type_name(call.subject));
   for (const auto& [key, value] : call.subject.dict().items) pairs.push_back(call.heap().list({key, value}, true));
-  return call.heap().list(std::move(pairs));
+  return pairs;
 }
 
 // For jinja2's lazy filters: what is false (none, 0) has no items, where the others raise an error.
@@ -131,7 +136,7 @@ Value map(Call& call) {
       call.heap().refund(bytes);
     }
   }
-  return call.heap().list(std::move(results));
+  return call.heap().generator(std::move(results));
 }
 
 // select, reject: by a test of the item, or its truth. selectattr, rejectattr: of an attribute.
@@ -147,21 +152,21 @@ Value choose(Call& call, bool wanted, bool by_attribute) {
     }
     if (holds == wanted) chosen.push_back(item);
   }
-  return call.heap().list(std::move(chosen));
+  return call.heap().generator(std::move(chosen));
 }
 
-// What sort, unique, min and max compare: the attribute, in lower case unless case_sensitive.
+// What is compared: the attribute, in lower case unless case_sensitive.
 Value sort_key(Call& call, const Value& item, const std::optional<Value>& path, bool case_sensitive) {
   const Value value = path && !path->is_none() ? get_path(call, item, *path) : item;
   return value.is_string() && !case_sensitive ? call.heap().string(to_lower(value.text())) : value;
 }
 
-std::vector<Value> sorted(Call& call, const std::vector<Value>& values, const std::optional<Value>& path,
-                          bool case_sensitive, bool reverse_order) {
+template <typename KeyOf>
+std::vector<Value> sorted(Call& call, const std::vector<Value>& values, bool reverse_order, KeyOf&& key_of) {
   std::vector<std::pair<Value, Value>> keyed;  // key, item
   call.heap().charge(values.size() * sizeof(keyed[0]));
   keyed.reserve(values.size());
-  for (const Value& item : values) keyed.emplace_back(sort_key(call, item, path, case_sensitive), item);
+  for (const Value& item : values) keyed.emplace_back(key_of(item), item);
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
     return reverse_order ? less(call.heap(), b.first, a.first) : less(call.heap(), a.first, b.first);
   });
@@ -170,9 +175,22 @@ std::vector<Value> sorted(Call& call, const std::vector<Value>& values, const st
   return result;
 }
 
+// By a list of keys, of one or of "a,b,c".
 Value sort(Call& call) {
-  return call.heap().list(sorted(call, items_of(call), call.find(2, "attribute"), call.flag(1, "case_sensitive", false),
-                                 call.flag(0, "reverse", false)));
+  const bool case_sensitive = call.flag(1, "case_sensitive", false);
+  const auto given = call.find(2, "attribute");
+  std::vector<std::optional<Value>> paths{given};
+  if (given && given->is_string()) {
+    paths.clear();
+    for (const std::string_view path : split_text(given->text(), ",", -1, false)) {
+      paths.emplace_back(call.heap().string(std::string(path)));
+    }
+  }
+  return call.heap().list(sorted(call, items_of(call), call.flag(0, "reverse", false), [&](const Value& item) {
+    std::vector<Value> keys;
+    for (const auto& path : paths) keys.push_back(sort_key(call, item, path, case_sensitive));
+    return call.heap().list(std::move(keys));
+  }));
 }
 
 Value unique(Call& call) {
@@ -182,11 +200,12 @@ Value unique(Call& call) {
   std::vector<Value> result;
   for (const Value& item : items_of(call)) {
     const Value key = sort_key(call, item, path, case_sensitive);
+    require_key(call.heap(), key);
     if (std::ranges::any_of(seen, [&](const Value& other) { return equal(call.heap(), other, key); })) continue;
     seen.push_back(key);
     result.push_back(item);
   }
-  return call.heap().list(std::move(result));
+  return call.heap().generator(std::move(result));
 }
 
 Value extreme(Call& call, bool greatest) {
@@ -214,21 +233,23 @@ Value sum(Call& call) {
 }
 
 Value dict_sort(Call& call) {
+  require_defined(call.subject, call.line);
   const std::string by = call.string(1, "by", "key");
   if (by != "key" && by != "value") fail_at(call.line, "dictsort: by '{}', allowed: key, value", by);
-  const Value pairs = items(call);
   const Value path(int64_t{by == "value" ? 1 : 0});
-  return call.heap().list(
-      sorted(call, pairs.list().items, path, call.flag(0, "case_sensitive", false), call.flag(2, "reverse", false)));
+  const bool case_sensitive = call.flag(0, "case_sensitive", false);
+  return call.heap().list(sorted(call, pairs_of(call), call.flag(2, "reverse", false),
+                                 [&](const Value& pair) { return sort_key(call, pair, path, case_sensitive); }));
 }
 
 Value group_by(Call& call) {
   const Value path = call.require(0, "attribute");
-  const auto values = sorted(call, items_of(call), path, false, false);
+  const auto key_of = [&](const Value& item) { return sort_key(call, item, path, false); };
+  const auto values = sorted(call, items_of(call), false, key_of);
   std::vector<Value> groups;
   std::optional<Value> key;
   for (const Value& item : values) {
-    const Value own = sort_key(call, item, path, false);
+    const Value own = key_of(item);
     if (!key || !equal(call.heap(), *key, own)) {
       groups.push_back(call.heap().list({get_path(call, item, path), call.heap().list()}, true));
       key = own;
@@ -255,7 +276,7 @@ Value batch(Call& call) {
     }
     rows.push_back(call.heap().list(std::move(row)));
   }
-  return call.heap().list(std::move(rows));
+  return call.heap().generator(std::move(rows));
 }
 
 // So many lists of about one length, the longer ones first.
@@ -276,7 +297,7 @@ Value slice(Call& call) {
     slices.push_back(call.heap().list(std::move(items)));
     next = end;
   }
-  return call.heap().list(std::move(slices));
+  return call.heap().generator(std::move(slices));
 }
 
 }  // namespace
@@ -290,7 +311,7 @@ void add_list_filters(FilterTable& table) {
       {"last", last},
       {"list", [](Call& call) { return call.heap().list(items_of(call)); }},
       {"reverse", reverse},
-      {"items", items},
+      {"items", [](Call& call) { return call.heap().generator(pairs_of(call)); }},
       {"map", map},
       {"select", [](Call& call) { return choose(call, true, false); }},
       {"reject", [](Call& call) { return choose(call, false, false); }},

@@ -146,38 +146,56 @@ Value join_method(Call& call) {
   std::string out;
   bool first = true;
   for (const Value& item : call.interpreter.iterate(call.require(0, "iterable"), call.line)) {
-    if (!item.is_string()) fail_at(call.line, "join: found {}, wanted str", type_name(item));
+    if (!item.is_string() && !call.subject.is_markup())
+      fail_at(call.line, "join: found {}, wanted str", type_name(item));
     if (!std::exchange(first, false)) add_text(out, text_of(call));
-    add_text(out, item.text());
+    add_text(out, call.joined_text(item));
   }
   return call.heap().string(std::move(out));
 }
 
 Value replace_method(Call& call) {
   call.at_most(3);
-  (void)call.require(1, "new");
-  return call.heap().string(
-      replace_text(text_of(call), call.string(0, "old", ""), call.string(1, "new", ""), call.integer(2, "count", -1)));
+  const Value replacement = call.require(1, "new");
+  if (!replacement.is_string()) fail_at(call.line, "replace: 'new' must be a string, not {}", type_name(replacement));
+  return call.heap().string(replace_text(text_of(call), call.string(0, "old", ""), call.joined_text(replacement),
+                                         call.integer(2, "count", -1)));
 }
 
-// str.format() with {}, {0}, {name}; a format behind ":" is not supported.
+// str.format() with {}, {0}, {name}, and what may stand behind: !s or !r, and a format after ":".
 Value format_method(Call& call) {
   const std::string& text = text_of(call);
   std::string out;
   size_t next = 0;
+  bool counted = false, numbered = false;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text.compare(i, 2, "{{") == 0 || text.compare(i, 2, "}}") == 0) {
       out += text[i++];
     } else if (text[i] == '{') {
       const size_t close = text.find('}', i);
       if (close == std::string::npos) fail_at(call.line, "format: '{{' is not closed");
-      const std::string field = text.substr(i + 1, close - i - 1);
+      const std::string_view whole = std::string_view(text).substr(i + 1, close - i - 1);
+      const std::string_view before = whole.substr(0, whole.find(':'));
+      const bool converts = before.ends_with("!r") || before.ends_with("!s");
+      const std::string field(before.substr(0, before.size() - (converts ? 2 : 0)));
       const bool is_index = !field.empty() && std::ranges::all_of(field, [](char c) { return c >= '0' && c <= '9'; });
-      if (field.size() > 64 || field.find_first_of(":!.[") != std::string::npos) {
-        fail_at(call.line, "format: field '{}' is not supported", field.substr(0, 64));
+      if (field.size() > 64 || field.find_first_of("!.[") != std::string::npos) {
+        fail_at(call.line, "format: field '{}' is not supported", whole.substr(0, 64));
+      }
+      if (field.empty() || is_index) {
+        counted = counted || field.empty();
+        numbered = numbered || is_index;
+        if (counted && numbered) fail_at(call.line, "format: fields with and without numbers");
       }
       const size_t index = field.empty() ? next++ : is_index && field.size() < 6 ? std::stoul(field) : SIZE_MAX;
-      add_text(out, to_string(call.heap(), call.require(index, field)));
+      Value value = call.require(index, field);
+      if (converts) {
+        value = call.heap().string(before.back() == 'r' ? to_repr(call.heap(), value) : to_string(call.heap(), value));
+      }
+      if (before.size() + 1 < whole.size()) {
+        value = call.heap().string(format_value(call.heap(), value, whole.substr(before.size() + 1), call.line));
+      }
+      add_text(out, call.joined_text(value));
       i = close;
     } else {
       out += text[i];
@@ -251,13 +269,13 @@ const Methods& string_methods() {
 Value dict_items(Call& call) {
   std::vector<Value> items;
   for (const auto& [key, value] : call.subject.dict().items) items.push_back(call.heap().list({key, value}, true));
-  return call.heap().list(std::move(items));
+  return call.heap().iterator(List::Source::Items, std::move(items));
 }
 
 Value dict_values(Call& call) {
   std::vector<Value> items;
   for (const auto& entry : call.subject.dict().items) items.push_back(entry.second);
-  return call.heap().list(std::move(items));
+  return call.heap().iterator(List::Source::Values, std::move(items));
 }
 
 Value dict_get(Call& call) {
@@ -274,7 +292,10 @@ Value dict_copy(Call& call) {
 const Methods& dict_methods() {
   static const Methods all{
       {"items", dict_items},
-      {"keys", [](Call& call) { return call.heap().list(call.interpreter.iterate(call.subject, call.line)); }},
+      {"keys",
+       [](Call& call) {
+         return call.heap().iterator(List::Source::Keys, call.interpreter.iterate(call.subject, call.line));
+       }},
       {"values", dict_values},
       {"get", dict_get},
       {"copy", dict_copy},
@@ -308,6 +329,12 @@ const Methods& list_methods() {
   return all;
 }
 
+// The texts that a method gave, which are markup as its subject is.
+Value as_markup(const Value& result) {
+  if (result.is_list()) std::ranges::transform(result.list().items, result.list().items.begin(), as_markup);
+  return result.is_string() ? result.as_markup() : result;
+}
+
 constexpr std::array<std::string_view, 6> kDictChanges{"clear", "pop", "popitem", "setdefault", "update", "fromkeys"};
 constexpr std::array<std::string_view, 8> kListChanges{"append", "clear",  "extend",  "insert",
                                                        "pop",    "remove", "reverse", "sort"};
@@ -332,7 +359,8 @@ std::optional<Value> find_method(Interpreter& interpreter, const Value& value, c
   return interpreter.heap().function(name, [value, method = found->second](Call& call) {
     call.subject = value;
     if (value.is_string()) call.heap().work(value.text().size());
-    return method(call);
+    const Value result = method(call);
+    return value.is_markup() ? as_markup(result) : result;
   });
 }
 

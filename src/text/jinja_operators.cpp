@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_lexer.h"
 #include "text/jinja_strings.h"
@@ -80,13 +81,20 @@ Value repeat(Heap& heap, const Value& value, int64_t count, int line) {
       items.insert(items.end(), value.list().items.begin(), value.list().items.end());
     }
   }
-  return value.is_string() ? heap.string(std::move(text)) : heap.list(std::move(items), value.kind() == Kind::Tuple);
+  return value.is_string() ? heap.string(std::move(text), value.is_markup())
+                           : heap.list(std::move(items), value.kind() == Kind::Tuple);
 }
 
 }  // namespace
 
+std::string escaped_text(Heap& heap, const Value& value) {
+  std::string text = to_string(heap, value);
+  return value.is_markup() ? text : escape_text(text);
+}
+
 Value binary_operation(Heap& heap, std::string_view operation, const Value& left, const Value& right, int line) {
   require_defined(left, line);
+  if (operation == "%" && left.is_string()) return format_percent(heap, left, right, line);
   require_defined(right, line);
   if (left.is_integer() && right.is_integer()) {
     return integer_operation(operation, left.integer(), right.integer(), line);
@@ -94,7 +102,10 @@ Value binary_operation(Heap& heap, std::string_view operation, const Value& left
   if (left.is_number() && right.is_number() && (left.is_large() || right.is_large()))
     fail_at(line, "an integer is too large");
   if (left.is_number() && right.is_number()) return number_operation(operation, left.number(), right.number(), line);
-  if (operation == "+" && left.is_string() && right.is_string()) return heap.string(left.text() + right.text());
+  if (operation == "+" && left.is_string() && right.is_string()) {
+    if (!left.is_markup() && !right.is_markup()) return heap.string(left.text() + right.text());
+    return heap.string(escaped_text(heap, left) + escaped_text(heap, right), true);
+  }
   if (operation == "+" && left.is_list() && left.kind() == right.kind()) {
     std::vector<Value> items = left.list().items;
     items.insert(items.end(), right.list().items.begin(), right.list().items.end());
@@ -106,7 +117,6 @@ Value binary_operation(Heap& heap, std::string_view operation, const Value& left
   if (operation == "*" && left.is_integer() && (right.is_string() || right.is_list())) {
     return repeat(heap, right, left.integer(), line);
   }
-  if (operation == "%" && left.is_string()) return heap.string(format_percent(heap, left.text(), right, line));
   fail_kinds(operation, left, right, line);
 }
 
@@ -120,7 +130,7 @@ struct Conversion {
   char letter = 0;
 };
 
-Conversion read_conversion(const std::string& format, size_t& at, int line) {
+Conversion read_conversion(std::string_view format, size_t& at, int line) {
   constexpr int kSizeMax = 1000;
   Conversion conversion;
   const auto digits = [&] {
@@ -140,12 +150,11 @@ Conversion read_conversion(const std::string& format, size_t& at, int line) {
     ++at;
     conversion.precision = digits();
   }
-  if (at >= format.size()) fail_at(line, "a format ends behind %");
-  conversion.letter = format[at++];
+  if (at < format.size()) conversion.letter = format[at++];
   return conversion;
 }
 
-std::string convert(Heap& heap, const Conversion& conversion, const Value& value, int line) {
+std::string convert(Heap& heap, const Conversion& conversion, const Value& value, bool is_markup, int line) {
   const auto has = [&](char flag) { return conversion.flags.find(flag) != std::string::npos; };
   const std::string_view numbers = "dieEfFgGxXo";
   const bool is_decimal = conversion.letter == 'd' || conversion.letter == 'i';
@@ -153,6 +162,7 @@ std::string convert(Heap& heap, const Conversion& conversion, const Value& value
   std::string text;
   if (conversion.letter == 's' || conversion.letter == 'r') {
     text = conversion.letter == 's' ? to_string(heap, value) : to_repr(heap, value);
+    if (is_markup && !(conversion.letter == 's' && value.is_markup())) text = escape_text(text);
     const Characters characters(text);
     const auto precision = static_cast<size_t>(std::max(conversion.precision, 0));
     if (conversion.precision >= 0) text = std::string(characters.part(0, std::min(precision, characters.size())));
@@ -192,7 +202,8 @@ std::string convert(Heap& heap, const Conversion& conversion, const Value& value
 
 }  // namespace
 
-std::string format_percent(Heap& heap, const std::string& format, const Value& values, int line) {
+Value format_percent(Heap& heap, const Value& wanted, const Value& values, int line) {
+  const std::string& format = wanted.text();
   const bool is_tuple = values.kind() == Kind::Tuple;
   size_t used = 0;
   std::string out;
@@ -211,16 +222,47 @@ std::string format_percent(Heap& heap, const std::string& format, const Value& v
       at = close + 1;
     }
     const Conversion conversion = read_conversion(format, at, line);
+    if (conversion.letter == 0) fail_at(line, "a format ends behind %");
     if (conversion.letter == '%') {
       out += '%';
       continue;
     }
     if (!named && used >= (is_tuple ? values.list().items.size() : 1)) fail_at(line, "a format has too few values");
-    add_text(out, convert(heap, conversion, named ? *named : is_tuple ? values.list().items[used] : values, line));
+    const Value& value = named ? *named : is_tuple ? values.list().items[used] : values;
+    add_text(out, convert(heap, conversion, value, wanted.is_markup(), line));
     if (!named) ++used;
   }
   if (is_tuple && used < values.list().items.size()) fail_at(line, "a format has too many values");
-  return out;
+  return heap.string(std::move(out), wanted.is_markup());
+}
+
+// [[fill]align][+- #0][width][.precision][letter]
+std::string format_value(Heap& heap, const Value& value, std::string_view specification, int line) {
+  if (specification.empty()) return to_string(heap, value);
+  const std::string shown(specification.substr(0, 64));
+  constexpr std::string_view kAligns = "<>^";
+  const auto align_at = [&](size_t at) {
+    return at < specification.size() && kAligns.find(specification[at]) != kAligns.npos ? specification[at] : '\0';
+  };
+  const size_t first_length = first_utf8_character(specification).length;
+  const size_t fill_length = align_at(first_length) == '\0' ? 0 : first_length;
+  const std::string_view fill = fill_length == 0 ? " " : specification.substr(0, fill_length);
+  char align = align_at(fill_length);
+  size_t at = fill_length + (align == '\0' ? 0 : 1);
+  Conversion conversion = read_conversion(specification, at, line);
+  const bool is_float = value.kind() == Kind::Float;
+  if (conversion.letter == 0) conversion.letter = value.is_string() ? 's' : 'd';
+  const std::string_view letters = value.is_string() ? "s" : is_float ? "eEfFgG" : "dxXoeEfFgG";
+  const bool is_whole = std::string_view("dxXo").find(conversion.letter) != std::string_view::npos;
+  if ((!value.is_string() && !value.is_number()) || letters.find(conversion.letter) == letters.npos ||
+      at != specification.size() || (is_whole && conversion.precision >= 0) ||
+      (value.is_string() && !conversion.flags.empty())) {
+    fail_at(line, "format '{}' of {} is not supported", shown, type_name(value));
+  }
+  const auto width = static_cast<size_t>(conversion.width);
+  if (align != '\0' || conversion.flags.find('0') == std::string::npos) conversion.width = 0;
+  if (align == '\0') align = value.is_string() ? '<' : '>';
+  return pad_text(convert(heap, conversion, value, false, line), width, fill, align != '<', align != '>');
 }
 
 }  // namespace inflight::jinja

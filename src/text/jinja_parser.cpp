@@ -104,15 +104,6 @@ Block Parser::parse_block(const Ends& ends) {
       block.push_back(std::move(output));
     } else {
       if (now().kind == TokenKind::Name && std::ranges::find(ends, now().text) != ends.end()) return block;
-      if (now().is_name(
-              "generation")) {  // transformers marks the assistant's text with it; the text is all that counts
-        (void)take();
-        expect_block_end();
-        Block body = parse_block({"endgeneration"});
-        finish_block("endgeneration");
-        std::ranges::move(body, std::back_inserter(block));
-        continue;
-      }
       block.push_back(parse_statement());
     }
   }
@@ -137,6 +128,10 @@ Statement Parser::parse_statement() {
     statement = parse_with();
   } else if (tag.text == "block") {
     statement = parse_named_block();
+  } else if (tag.text == "generation") {  // transformers marks the assistant's text with it
+    statement.kind = StatementKind::With;
+    statement.body = parse_apart("endgeneration");
+    finish_block("endgeneration");
   } else if (tag.text == "filter") {
     statement.kind = StatementKind::Filter;
     statement.expression = parse_filters(parse_one_filter(nullptr), false);
@@ -230,15 +225,21 @@ std::vector<Parameter> Parser::parse_parameters() {
   return parameters;
 }
 
+// A body that no loop around it may end.
+Block Parser::parse_apart(std::string_view end) {
+  expect_block_end();
+  const int loops = std::exchange(loops_, 0);
+  Block body = parse_block({end});
+  loops_ = loops;
+  return body;
+}
+
 Statement Parser::parse_macro() {
   Statement statement;
   statement.kind = StatementKind::Macro;
   statement.text = expect_name("a macro's name");
   statement.parameters = parse_parameters();
-  expect_block_end();
-  const int loops = std::exchange(loops_, 0);
-  statement.body = parse_block({"endmacro"});
-  loops_ = loops;
+  statement.body = parse_apart("endmacro");
   finish_block("endmacro");
   return statement;
 }
@@ -250,10 +251,7 @@ Statement Parser::parse_call() {
   const int line = now().line;
   statement.expression = parse_expression();
   if (statement.expression->kind != ExpressionKind::Call) fail_at(line, "call needs a call");
-  expect_block_end();
-  const int loops = std::exchange(loops_, 0);
-  statement.body = parse_block({"endcall"});
-  loops_ = loops;
+  statement.body = parse_apart("endcall");
   finish_block("endcall");
   return statement;
 }
@@ -282,10 +280,7 @@ Statement Parser::parse_named_block() {
   if (!block_names_.insert(name).second) fail_at(line, "block '{}' is defined twice", name);
   // It would not see the variables around it.
   if (!try_name("scoped") && depth_ > 1) fail_at(line, "block '{}' within another one's body needs 'scoped'", name);
-  expect_block_end();
-  const int loops = std::exchange(loops_, 0);
-  statement.body = parse_block({"endblock"});
-  loops_ = loops;
+  statement.body = parse_apart("endblock");
   (void)take();
   (void)try_name(name);
   expect_block_end();

@@ -54,6 +54,7 @@ class Parser {
   Statement parse_call();
   Statement parse_with();
   Statement parse_named_block();
+  Block parse_apart(std::string_view end);
   std::vector<Parameter> parse_parameters();
   void expect_block_end();
   void finish_block(std::string_view end);

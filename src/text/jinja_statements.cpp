@@ -47,7 +47,9 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, std::string& 
       break;
     case StatementKind::Filter: {
       const Value value = heap_.string(capture(statement.body));
-      append(out, to_string(heap_, evaluate_filter(*statement.expression, value)));
+      const Value text = evaluate_filter(*statement.expression, value);
+      if (!text.is_string()) fail_at(statement.line, "filter: the block becomes {}, not a text", type_name(text));
+      append(out, text.text());
       break;
     }
     case StatementKind::With:
@@ -89,6 +91,7 @@ void Interpreter::run_loop(const Statement& statement, const std::vector<Value>&
   Function& loop = new_loop(statement, depth);
   const Value kept = heap_.list(std::move(items));  // a template may keep its loop variable
   loop.items = &kept.list();
+  bool ran_to_its_end = false;  // an iteration did
   for (loop.index = 0; loop.index < loop.items->items.size(); ++loop.index) {
     const Step step(*this, statement.line);
     const int64_t macro_count = macro_count_;
@@ -99,9 +102,10 @@ void Interpreter::run_loop(const Statement& statement, const std::vector<Value>&
     const Flow flow = execute(statement.body, out);
     scope_ = outer;
     drop_scope(inner, macro_count);
+    ran_to_its_end = ran_to_its_end || flow == Flow::Next;
     if (flow == Flow::Break) break;
   }
-  if (loop.items->items.empty()) (void)execute(statement.otherwise, out);
+  if (!ran_to_its_end) (void)execute(statement.otherwise, out);
 }
 
 Function& Interpreter::new_loop(const Statement& statement, int64_t depth) {

@@ -135,6 +135,17 @@ std::string replace_text(std::string_view text, std::string_view old_part, std::
   return out;
 }
 
+std::string escape_text(std::string_view text) {
+  constexpr std::string_view kSpecial = "&<>'\"";
+  constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  std::string out;
+  for (const char& character : text) {
+    const size_t index = kSpecial.find(character);
+    add_text(out, index == std::string_view::npos ? std::string_view(&character, 1) : kNames[index]);
+  }
+  return out;
+}
+
 std::string pad_text(std::string_view text, size_t width, std::string_view fill, bool left, bool right) {
   const size_t length = count_utf8_characters(text);
   const size_t missing = width > length ? width - length : 0;

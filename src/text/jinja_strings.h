@@ -30,6 +30,8 @@ void add_text(std::string& out, std::string_view part);
 // The first `count` (< 0: all) occurrences replaced.
 [[nodiscard]] std::string replace_text(std::string_view text, std::string_view old_part, std::string_view new_part,
                                        int64_t count);
+// For HTML: & < > ' and " by their names.
+[[nodiscard]] std::string escape_text(std::string_view text);
 [[nodiscard]] std::string pad_text(std::string_view text, size_t width, std::string_view fill, bool left, bool right);
 // First character in upper case, the rest in lower case.
 [[nodiscard]] std::string capitalize_text(std::string_view text);

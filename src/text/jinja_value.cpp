@@ -26,6 +26,16 @@ bool equal_lists(Heap& heap, const List& left, const List& right, int depth) {
                             [&](const Value& a, const Value& b) { return equal(heap, a, b, depth + 1); });
 }
 
+bool equal_iterators(Heap& heap, const List& left, const List& right, int depth) {
+  if (&left == &right) return true;
+  if (left.source != right.source || left.items.size() != right.items.size()) return false;
+  if (left.source == List::Source::Range) return equal_lists(heap, left, right, depth);
+  if (left.source != List::Source::Keys && left.source != List::Source::Items) return false;
+  return std::ranges::all_of(left.items, [&](const Value& item) {  // as sets
+    return std::ranges::any_of(right.items, [&](const Value& other) { return equal(heap, item, other, depth + 1); });
+  });
+}
+
 bool equal_dicts(Heap& heap, const Dict& left, const Dict& right, int depth) {
   if (left.items.size() != right.items.size()) return false;
   return std::ranges::all_of(left.items, [&](const auto& item) {
@@ -198,6 +208,7 @@ std::optional<size_t> Dict::place_of(Heap& heap, const Value& key) const {
     const auto found = index.find(std::string_view(key.text()));
     return found == index.end() ? std::nullopt : std::optional(found->second);
   }
+  require_key(heap, key);
   const auto found = std::ranges::find_if(items, [&](const auto& item) { return equal(heap, item.first, key); });
   return found == items.end() ? std::nullopt : std::optional(static_cast<size_t>(found - items.begin()));
 }
@@ -229,14 +240,19 @@ void Heap::work(size_t amount) {
   }
 }
 
-Value Heap::string(std::string text) {
+Value Heap::string(std::string text, bool is_markup) {
   charge(sizeof(std::string) + text.size());
-  return Value(&strings_.emplace_back(std::move(text)));
+  return Value(&strings_.emplace_back(std::move(text)), is_markup);
 }
 
 Value Heap::list(std::vector<Value> items, bool is_tuple) {
   charge(sizeof(List) + items.size() * sizeof(Value));
-  return {&lists_.emplace_back(List{std::move(items)}), is_tuple};
+  return {&lists_.emplace_back(List{.items = std::move(items)}), is_tuple ? Kind::Tuple : Kind::List};
+}
+
+Value Heap::iterator(List::Source source, std::vector<Value> items) {
+  charge(sizeof(List) + items.size() * sizeof(Value));
+  return {&lists_.emplace_back(List{.items = std::move(items), .source = source}), Kind::Iterator};
 }
 
 Value Heap::dict(bool is_namespace) {
@@ -278,6 +294,27 @@ Value Heap::from_json(const nlohmann::ordered_json& json, int depth) {
   return value;
 }
 
+bool is_sequence(const Value& value) {
+  return value.is_list() || (value.is_iterator() && value.list().source == List::Source::Range);
+}
+
+bool is_generator(const Value& value) { return value.is_iterator() && value.list().source == List::Source::Generator; }
+
+std::vector<Value> take_items(const Value& value) {
+  return is_generator(value) ? std::exchange(value.list().items, {}) : value.list().items;
+}
+
+void require_key(Heap& heap, const Value& value, int depth) {
+  check_depth(depth);
+  heap.work(sizeof(Value));
+  const bool is_set = value.is_iterator() && (type_name(value) == "dict_keys" || type_name(value) == "dict_items");
+  if (value.kind() == Kind::List || value.is_dict() || is_set) {
+    fail(ErrorCode::InvalidArgument, "chat template: a value of type {} cannot be a key", type_name(value));
+  }
+  if (value.kind() != Kind::Tuple) return;
+  for (const Value& item : value.list().items) require_key(heap, item, depth + 1);
+}
+
 bool truth(const Value& value) {
   switch (value.kind()) {
     case Kind::Undefined:
@@ -295,6 +332,8 @@ bool truth(const Value& value) {
     case Kind::List:
     case Kind::Tuple:
       return !value.list().items.empty();
+    case Kind::Iterator:
+      return is_generator(value) || !value.list().items.empty();
     case Kind::Dict:
       return !value.dict().items.empty();
     default:
@@ -325,6 +364,8 @@ bool equal(Heap& heap, const Value& left, const Value& right, int depth) {
     case Kind::List:
     case Kind::Tuple:
       return equal_lists(heap, left.list(), right.list(), depth);
+    case Kind::Iterator:
+      return equal_iterators(heap, left.list(), right.list(), depth);
     case Kind::Dict:
       return equal_dicts(heap, left.dict(), right.dict(), depth);
     case Kind::Namespace:
@@ -380,13 +421,27 @@ void write_entries(Heap& heap, std::string& out, const Dict& dict, int depth) {
   out += '}';
 }
 
+void write_iterator(Heap& heap, std::string& out, const Value& value, int depth) {
+  const List& list = value.list();
+  if (is_generator(value)) {
+    out += "<generator object>";
+  } else if (list.source == List::Source::Range) {
+    const auto [first, end, step] = list.range;
+    out += step == 1 ? fmt::format("range({}, {})", first, end) : fmt::format("range({}, {}, {})", first, end, step);
+  } else {
+    (out += type_name(value)) += "([";
+    write_items(heap, out, list, depth);
+    out += "])";
+  }
+}
+
 void write_repr(Heap& heap, std::string& out, const Value& value, int depth) {
   check_depth(depth);
   require_size(out.size());
   heap.work(sizeof(Value));
   switch (value.kind()) {
     case Kind::Undefined:
-      if (depth > 0) out += "Undefined";
+      out += "Undefined";
       break;
     case Kind::None:
       out += "None";
@@ -404,7 +459,9 @@ void write_repr(Heap& heap, std::string& out, const Value& value, int depth) {
       out += number_text(value.number());
       break;
     case Kind::String:
+      if (value.is_markup()) out += "Markup(";
       write_quoted(out, value.text());
+      if (value.is_markup()) out += ')';
       break;
     case Kind::List:
       out += '[';
@@ -415,6 +472,9 @@ void write_repr(Heap& heap, std::string& out, const Value& value, int depth) {
       out += '(';
       write_items(heap, out, value.list(), depth);
       out += value.list().items.size() == 1 ? ",)" : ")";
+      break;
+    case Kind::Iterator:
+      write_iterator(heap, out, value, depth);
       break;
     case Kind::Dict:
       write_entries(heap, out, value.dict(), depth);
@@ -433,6 +493,7 @@ void write_repr(Heap& heap, std::string& out, const Value& value, int depth) {
 }  // namespace
 
 std::string to_string(Heap& heap, const Value& value) {
+  if (value.is_undefined()) return "";
   if (!value.is_string()) return to_repr(heap, value);
   heap.work(value.text().size());
   return value.text();
@@ -464,6 +525,10 @@ std::string_view type_name(const Value& value) {
       return "list";
     case Kind::Tuple:
       return "tuple";
+    case Kind::Iterator: {
+      constexpr std::string_view kNames[] = {"generator", "dict_keys", "dict_values", "dict_items", "range"};
+      return kNames[static_cast<size_t>(value.list().source)];
+    }
     case Kind::Dict:
       return "dict";
     case Kind::Namespace:

@@ -3,6 +3,7 @@
 // copied freely; what it refers to belongs to the Heap of one rendering and lives as long as that.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -24,6 +25,7 @@ class Heap;
 struct List;
 
 // Large: an integer above 2^63 - 1, of 64 bits, which is written and compared; to reckon with it is an error.
+// Iterator: what has items and is no list, such as a mapping's keys.
 enum class Kind : uint8_t {
   Undefined,
   None,
@@ -34,6 +36,7 @@ enum class Kind : uint8_t {
   String,
   List,
   Tuple,
+  Iterator,
   Dict,
   Namespace,
   Function
@@ -51,8 +54,9 @@ class Value {
     made.large_ = value;
     return made;
   }
-  explicit Value(const std::string* text) : kind_(Kind::String), text_(text) {}
-  Value(List* list, bool is_tuple) : kind_(is_tuple ? Kind::Tuple : Kind::List), list_(list) {}
+  explicit Value(const std::string* text, bool is_markup = false)
+      : kind_(Kind::String), is_markup_(is_markup), text_(text) {}
+  Value(List* list, Kind kind) : kind_(kind), list_(list) {}  // List, Tuple, Iterator
   Value(Dict* dict, bool is_namespace) : kind_(is_namespace ? Kind::Namespace : Kind::Dict), dict_(dict) {}
   explicit Value(const Function* function) : kind_(Kind::Function), function_(function) {}
   // What a missing variable or item gives; name: for the error of those who use it, or null.
@@ -66,10 +70,14 @@ class Value {
   [[nodiscard]] bool is_undefined() const { return kind_ == Kind::Undefined; }
   [[nodiscard]] bool is_none() const { return kind_ == Kind::None; }
   [[nodiscard]] bool is_string() const { return kind_ == Kind::String; }
+  // A text that filter `safe` or `escape` gave: what is joined with it by + or its methods is escaped as in HTML.
+  [[nodiscard]] bool is_markup() const { return is_markup_; }
+  [[nodiscard]] Value as_markup() const { return Value(text_, true); }  // REQUIRES: is_string()
   [[nodiscard]] bool is_integer() const { return kind_ == Kind::Integer || kind_ == Kind::Boolean; }  // as in Python
   [[nodiscard]] bool is_large() const { return kind_ == Kind::Large; }
   [[nodiscard]] bool is_number() const { return is_integer() || is_large() || kind_ == Kind::Float; }
   [[nodiscard]] bool is_list() const { return kind_ == Kind::List || kind_ == Kind::Tuple; }
+  [[nodiscard]] bool is_iterator() const { return kind_ == Kind::Iterator; }
   [[nodiscard]] bool is_dict() const { return kind_ == Kind::Dict; }
 
   // REQUIRES (these seven): the kind.
@@ -79,7 +87,7 @@ class Value {
     return kind_ == Kind::Float ? number_ : is_large() ? static_cast<double>(large_) : static_cast<double>(integer_);
   }
   [[nodiscard]] const std::string& text() const { return *text_; }
-  [[nodiscard]] List& list() const { return *list_; }
+  [[nodiscard]] List& list() const { return *list_; }  // of iterators too
   [[nodiscard]] Dict& dict() const { return *dict_; }  // of namespaces too
   [[nodiscard]] const Function& function() const { return *function_; }
   [[nodiscard]] std::string_view undefined_name() const {
@@ -90,6 +98,7 @@ class Value {
   explicit Value(Kind kind) : kind_(kind), integer_(0) {}
 
   Kind kind_ = Kind::Undefined;
+  bool is_markup_ = false;
   union {
     int64_t integer_;
     uint64_t large_;
@@ -102,7 +111,12 @@ class Value {
 };
 
 struct List {
+  // Of iterators: a generator gives its items once; the others are views of a mapping, and range().
+  enum class Source : uint8_t { Generator, Keys, Values, Items, Range };
+
   std::vector<Value> items;
+  Source source = Source::Generator;
+  std::array<int64_t, 3> range{};  // first, end, step
 };
 
 // In order of insertion.
@@ -135,8 +149,10 @@ struct Function {
 class Heap {
  public:
   // ERRORS: InvalidArgument when the rendering has made more than limits::kTemplateValueBytesMax.
-  Value string(std::string text);
+  Value string(std::string text, bool is_markup = false);
   Value list(std::vector<Value> items = {}, bool is_tuple = false);
+  Value iterator(List::Source source, std::vector<Value> items);
+  Value generator(std::vector<Value> items) { return iterator(List::Source::Generator, std::move(items)); }
   Value dict(bool is_namespace = false);
   Value function(std::string name, std::function<Value(Call&)> call);
   // The function itself, to be filled in.
@@ -159,6 +175,13 @@ class Heap {
   size_t work_ = 0;
 };
 
+// Whether its items have places: a list, tuple or range().
+[[nodiscard]] bool is_sequence(const Value& value);
+[[nodiscard]] bool is_generator(const Value& value);
+// The items of a list, tuple or iterator; a generator has none any more.   REQUIRES: one of them.
+[[nodiscard]] std::vector<Value> take_items(const Value& value);
+// ERRORS: InvalidArgument for what Python does not take as a key: lists and mappings; too deep nesting, too much work.
+void require_key(Heap& heap, const Value& value, int depth = 0);
 // bool(value)
 [[nodiscard]] bool truth(const Value& value);
 // left == right, counted as the heap's work.   ERRORS (these four): InvalidArgument for too deep nesting, too much

@@ -188,6 +188,79 @@ SNIPPETS = r"""
 {{ long == long }}|{{ long > 9223372036854775807 }}|{{ long < 1 }}|{{ long == 1 }}|{{ long > 2.5 }}|{{ 1 < long }}
 {{ [long, 1]|sort }}|{{ [long, 1]|max == long }}|{{ long is integer }}|{{ long is number }}|{{ long is float }}
 {{ 1 if long }}|{{ long|float }}|{{ '%d' % t }}|{{ long|int }}|{{ long in [1, long] }}|{{ {'a': long} }}
+{{ '<b>'|safe + '<i>' + q }}|{{ '<i>' + '<b>'|safe }}|{{ ('<b>'|safe) ~ '<i>' }}
+{{ '<b>'|e|e }}|{{ '&'|e|forceescape }}|{{ ['<b>'|safe] }}
+{{ '<b>'|safe is escaped }}|{{ '<b>' is escaped }}|{{ ('<b>'|safe).upper() + '<' }}
+{{ ('<b>'|safe)[0] + '<' }}|{{ ('<b>'|safe)[1:] + '<' }}
+{{ ('<%s>'|safe) % '<' }}|{{ ('<%r>'|safe) % '<' }}|{{ ('<%s>'|safe)|format('<') }}
+{{ ('<{}>'|safe).format('<') }}|{{ ('a'|safe).replace('a', '<') }}
+{{ (','|safe).join(['<', 'b']) }}|{{ ['<', 'b']|join(','|safe) }}
+{{ ('a,b'|safe).split(',')[0] + '<' }}|{{ ('a'|safe) * 2 + '<' }}
+{{ ' a '|safe|trim + '<' }}|{{ 'a'|safe|upper + '<' }}|{{ 'a'|safe|title + '<' }}
+{{ 'a'|safe|string + '<' }}|{{ 'a\nb'|safe|indent + '<' }}
+{{ 'ab'|safe|reverse + '<' }}|{{ 'a'|safe|center(3) + '<' }}
+{{ 'abcdefghijkl'|safe|truncate(5, true, '<') }}|{{ 'a'|safe|replace('a', 'b') + '<' }}
+{{ (','|safe).join([1]) }}
+{{ '{i:d}|{:5}|{:>5}|{:^5}|{:*<5}|{:é^4}'.format('a', 'b', 'c', 'd', 'e', i=7) }}
+{{ '{!r}|{!s:>3}|{a!r}'.format('x', 1, a=none) }}
+{{ '{:05d}|{:+d}|{:x}|{:#x}|{:.2f}'.format(42, 3, 255, 255, 2.345) }}
+{{ '{:8.3f}|{:e}|{:<6d}|{:.2s}|{}'.format(3.14159, 12345.678, 7, 'abc', f) }}
+{{ '{:5}|{:d}|{:<3}|{:.1f}'.format(t, t, i, i) }}
+{{ '{:d}'.format('a') }}
+{{ '{:d}'.format(1.5) }}
+{{ '{:.2d}'.format(1) }}
+{{ '{:5}'.format(none) }}
+{{ '{}{0}'.format(1) }}
+{{ l|map('string')|tojson }}
+{{ l|select|length }}
+{{ l|reverse|length }}|{{ d.items()|length }}|{{ d.keys()|length }}|{{ range(4)|length }}
+{{ d.items() }}|{{ d.keys() }}|{{ d.values() }}|{{ range(3) }}|{{ range(1, 9, 2) }}|{{ [d.keys()] }}
+{{ d.keys()[0] }}|{{ range(5)[1] }}|{{ range(5)[-1] }}|{{ range(9)[2:7:2] }}|{{ range(3)[::-1] }}|{{ range(3)[::-1]|list }}
+{{ d.values()[1:] }}
+{{ d.keys() + l }}
+{{ range(3) + l }}
+{{ d.keys() * 2 }}
+{{ d.items()|tojson }}
+{{ range(2)|tojson }}
+{{ 1 if []|select else 2 }}|{{ 1 if {}.items() else 2 }}|{{ 1 if range(0) else 2 }}|{{ 1 if missing|items else 2 }}
+{% set g = l|select %}{% for x in g %}{{ x }}{% endfor %}|{% for x in g %}{{ x }}{% else %}none{% endfor %}|{{ g|list }}
+{% set g = l|map('string') %}{{ g|first }}{{ g|list }}|{% set g = l|reject('none') %}{{ 1 in g }}{{ g|list }}{{ 5 in g }}
+{{ l|map('string')|last }}
+{{ l|map('string') is sequence }}|{{ l|map('string') is iterable }}|{{ d.items() is sequence }}
+{{ range(2) is sequence }}|{{ d.keys() is mapping }}
+{{ d.keys() == d.keys() }}|{{ d.items() == d.items() }}|{{ d.values() == d.values() }}
+{{ range(3) == range(3) }}|{{ l|map('string') == [] }}
+{{ 'b' in d.keys() }}|{{ ('b', 1) in d.items() }}|{{ 2 in range(3) }}|{{ d.keys() is sameas d }}
+{{ dict(d.items()) }}|{{ dict([('a', 1), ['b', 2]]) }}|{{ dict(['ab']) }}
+{{ dict([(1, 2, 3)]) }}
+{{ dict(missing) }}
+{{ {[1]: 2} }}
+{{ [1] in {} }}
+{{ {d.keys(): 1} }}
+{{ [[1]]|unique|list }}
+{{ {(1, 2): 3} }}
+{{ missing|int }}
+{{ d.missing|float }}
+{{ missing|indent }}
+{{ i|indent }}
+{{ missing|truncate }}|{{ missing|truncate(3) is defined }}
+{{ i|truncate }}
+{{ missing|dictsort }}
+{{ '%s|%r' % (missing, d.missing) }}|{{ '%s' % missing }}
+{{ 2.5 is odd }}|{{ 3.0 is odd }}|{{ 4.0 is even }}|{{ 4.5 is divisibleby(1.5) }}|{{ t is odd }}
+{{ 'a' is odd }}
+{{ missing is callable }}
+{{ 1 is defined if t }}
+{{ s is string in ['a'] }}
+{{ s is string not in [] }}
+{{ s is defined(1) }}
+{{ [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}]|sort(attribute='a,b') }}|{{ l|sort(attribute='x') }}
+{{ people|sort(attribute='name,age')|length }}
+{% filter length %}abc{% endfilter %}
+{% for x in l %}{% continue %}{% else %}none{% endfor %}|{% for x in l %}{% break %}{% else %}none{% endfor %}
+{% for x in l %}{% if x == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}
+{% generation %}{% set inner2 = 1 %}{{ inner2 }}{% endgeneration %}{{ inner2 }}
+{% for x in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}
 {{ missing|tojson }}
 {{ range|tojson }}
 {{ 'a\nb\n\nc'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent(2, blank=true) }}

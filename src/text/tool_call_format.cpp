@@ -37,6 +37,26 @@ std::string spaced_json(const Json& value) {
   return jinja::to_json(heap, heap.from_json(value), {});
 }
 
+// What the server's reader of calls takes: JSON objects with members of these names.
+bool is_readable(const ToolCallFormat& format) {
+  const std::string_view begin = format.begin, middle = format.middle;
+  const size_t key = begin.rfind("\"name\"");
+  const bool has_name = begin.ends_with('"') && key != begin.npos && trimmed(begin.substr(key + 6)).starts_with(':');
+  const bool has_arguments =
+      middle.find("\"arguments\"") != middle.npos || middle.find("\"parameters\"") != middle.npos;
+  return has_name && middle.starts_with('"') && has_arguments && format.end.find('}') != format.end.npos;
+}
+
+// How far the answer `text` begins as the prompt does, which may end with what only new answers have, such as <think>:
+// without the beginning of a mark, or of a character, that both happen to have.
+size_t common_length(std::string_view prompt, std::string_view text) {
+  auto behind = static_cast<size_t>(std::ranges::mismatch(prompt, text).in1 - prompt.begin());
+  if (behind == prompt.size()) return behind;
+  while (behind > 0 && behind < text.size() && (static_cast<uint8_t>(text[behind]) & 0xC0U) == 0x80) --behind;
+  const size_t mark = text.substr(0, behind).find_last_of("<>[]");
+  return mark != text.npos && (text[mark] == '<' || text[mark] == '[') ? mark : behind;
+}
+
 class Probe {
  public:
   Probe(const ChatTemplate& chat_template, const ChatSettings& settings)
@@ -64,9 +84,7 @@ class Probe {
     format.begin = body->substr(0, name);
     format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
     format.end = body->substr(behind, end - behind);
-    const bool is_json =
-        format.begin.ends_with('"') && format.middle.starts_with('"') && format.end.find('}') != format.end.npos;
-    return is_json ? std::optional(format) : std::nullopt;
+    return is_readable(format) ? std::optional(format) : std::nullopt;
   }
 
   // What stands between two calls; empty: the template writes one only.
@@ -103,7 +121,7 @@ class Probe {
   // What an answer of so many calls begins with, the end of its turn and the calls' results behind it.
   [[nodiscard]] std::optional<std::string> body_of(int count) const {
     Json messages = Json::array({message("user", "probe")});
-    const std::optional<std::string> prompt = render(messages, true);
+    const std::optional<std::string> asked = render(messages, false), prompt = render(messages, true);
     Json answer = message("assistant", "");
     for (int i = 0; i < count; ++i) {
       Json call;
@@ -121,8 +139,10 @@ class Probe {
       messages.back()["name"] = kName;
     }
     const std::optional<std::string> text = render(std::move(messages), false);
-    if (!prompt || !text || !text->starts_with(*prompt)) return std::nullopt;
-    return text->substr(prompt->size());
+    if (!asked || !prompt || !text) return std::nullopt;
+    const size_t begin = common_length(*prompt, *text);
+    if (begin != prompt->size() && (begin < asked->size() || !text->starts_with(*asked))) return std::nullopt;
+    return text->substr(begin);
   }
 
   [[nodiscard]] std::optional<std::string> end_of_turn() const {

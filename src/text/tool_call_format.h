@@ -33,7 +33,7 @@ struct ToolCallFormat {
   [[nodiscard]] std::string end_mark() const;
 };
 
-// Never fails: what cannot be found out has the form of our own.   COST: five short renderings.
+// Never fails: what cannot be found out has the form of our own.   COST: eight short renderings.
 [[nodiscard]] ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings);
 
 // A chat request (ChatTemplate::render()) as the template can write it. Call ids of another length than the

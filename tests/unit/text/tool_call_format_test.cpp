@@ -31,19 +31,32 @@ std::string template_of(const std::string& begin, const std::string& middle, con
 ToolCallFormat format_of(const std::string& source) { return find_tool_call_format(ChatTemplate(source), kSettings); }
 
 TEST(ToolCallFormat, IsWhatTheTemplateWrites) {
-  const ToolCallFormat format = format_of(template_of("<call>\n{\"fn\": \"", "\", \"with\": ", "}\n</call>"));
+  const ToolCallFormat format = format_of(template_of("<call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</call>"));
   EXPECT_TRUE(format.from_template);
-  EXPECT_EQ(format.begin, "<call>\n{\"fn\": \"");
-  EXPECT_EQ(format.middle, "\", \"with\": ");
-  EXPECT_EQ(format.separator, "}\n</call><call>\n{\"fn\": \"");
+  EXPECT_EQ(format.begin, "<call>\n{\"name\": \"");
+  EXPECT_EQ(format.middle, "\", \"arguments\": ");
+  EXPECT_EQ(format.separator, "}\n</call><call>\n{\"name\": \"");
   EXPECT_EQ(format.end, "}\n</call>");
   EXPECT_EQ(format.begin_mark(), "<call>");
   EXPECT_EQ(format.end_mark(), "</call>");
   EXPECT_FALSE(format.has_ids());
   EXPECT_EQ(format_of(template_of("[", "](", ")")).begin, ToolCallFormat{}.begin);  // no JSON: the form of our own
+  EXPECT_FALSE(format_of(template_of("<call>{\"fn\": \"", "\", \"with\": ", "}</call>")).from_template);  // unreadable
   EXPECT_FALSE(format_of("{{ messages[0].content }}").from_template);
   EXPECT_FALSE(format_of("{{ raise_exception('never') }}").system_message);
   EXPECT_EQ(ToolCallFormat{}.begin_mark(), "");
+}
+
+// Prompts that end with what earlier answers do not have, as those of models that think.
+TEST(ToolCallFormat, IsFoundBehindAPromptThatBeginsTheAnswer) {
+  std::string source = template_of("<tool>{\"name\": \"", "\", \"arguments\": ", "}</tool>");
+  for (const std::string begun : {"<think>\n", "<think></think>", "<to>", "Here is what I think:", "<tool"}) {
+    const ToolCallFormat format = format_of(source + "{% if add_generation_prompt %}" + begun + "{% endif %}");
+    EXPECT_TRUE(format.from_template) << begun;
+    EXPECT_EQ(format.begin, begun == "<tool" ? ">{\"name\": \"" : "<tool>{\"name\": \"") << begun;
+  }
+  // Another conversation than the prompt's is no answer to it.
+  EXPECT_FALSE(format_of("{% if add_generation_prompt %}Answer this.{% endif %}" + source).from_template);
 }
 
 TEST(ToolCallFormat, ControlTokensAreNoText) {

@@ -307,6 +307,18 @@ Json describe_tokenizer(const Tokenizer* tokenizer, const std::string& chat_temp
           {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}};
 }
 
+// What stands around names that are plain text, each the texts between which ids or numbers stand; null: they are JSON.
+Json describe_plain_name(const ToolCallFormat& format) {
+  if (!format.plain_name) return nullptr;
+  const auto texts = [](std::string_view form) {
+    Json list = Json::array();
+    for (const FormPart& part : parts_of(form)) list.push_back(part.text);
+    return list;
+  };
+  Json separator = format.separator.empty() ? Json::array() : texts(format.separator);
+  return {{"open", texts(behind_trigger(format))}, {"middle", texts(format.middle)}, {"separator", separator}};
+}
+
 }  // namespace
 
 std::string Runtime::describe(std::span<const PlannedModel> models) const {
@@ -344,6 +356,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"end", tool_format_.end},
                 {"begin_mark", tool_format_.begin_mark()},
                 {"end_mark", tool_format_.end_mark()},
+                {"plain_name", describe_plain_name(tool_format_)},
                 {"ids", tool_format_.has_ids()},
                 {"from_template", tool_format_.from_template}}},
               {"limits",

@@ -25,6 +25,17 @@ int64_t unix_time_s() {
   return std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// tool_calls: of the engine's info.
+CallMarks read_call_marks(const Json& tool_calls) {
+  CallMarks marks{tool_calls["begin_mark"].get<std::string>(), tool_calls["end_mark"].get<std::string>()};
+  const Json& plain = tool_calls["plain_name"];
+  if (plain.is_null()) return marks;
+  marks.open = plain["open"].get<MarkTexts>();
+  marks.middle = plain["middle"].get<MarkTexts>();
+  marks.separator = plain["separator"].get<MarkTexts>();
+  return marks;
+}
+
 // "2026-01-31T12:00:00Z"
 std::string rfc3339(std::time_t time_s) {
   std::tm parts{};
@@ -132,8 +143,7 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       options_(std::move(options)),
       started_s_(unix_time_s()),
       info_(Json::parse(engine.info_json())),
-      call_marks_{info_["tool_calls"]["begin_mark"].get<std::string>(),
-                  info_["tool_calls"]["end_mark"].get<std::string>()},
+      call_marks_(read_call_marks(info_["tool_calls"])),
       ready_([this] { http_.post([this] { pump_ready(); }); }),
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); },
             {.add_headers = [this](Exchange& exchange, const HttpRequest& head) { add_cors_headers(exchange, head); },

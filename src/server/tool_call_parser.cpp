@@ -12,10 +12,14 @@ constexpr std::string_view kSpace = " \t\r\n";
 }  // namespace
 
 ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own, bool forced)
-    : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}}, forced_(forced) {
+    : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]"}, {"<|python_tag|>"}}, forced_(forced) {
   for (const Json& tool : tools) names_.push_back(tool["function"]["name"].get<std::string>());
-  if (!own.begin.empty() && std::ranges::find(marks_, own.begin, &CallMarks::begin) == marks_.end()) {
+  if (own.begin.empty()) return;
+  const auto known = std::ranges::find(marks_, own.begin, &CallMarks::begin);
+  if (known == marks_.end()) {
     marks_.push_back(own);
+  } else if (own.has_plain_name()) {
+    *known = own;
   }
 }
 
@@ -128,16 +132,19 @@ bool ToolCallParser::scan_text(Found& found, bool at_end) {
 void ToolCallParser::begin_calls(const CallMarks& marks) {
   state_ = State::Calls;
   marker_ = marks.begin;
-  end_mark_ = marks.end;
+  calls_ = marks;
   scanned_ = 0;
   in_list_ = closed_ = told_ = false;
   call_count_ = 0;
   reader_.reset();
+  if (calls_.has_plain_name()) reader_.emplace(names_, calls_.open, calls_.middle);
 }
 
 bool ToolCallParser::scan_calls(Found& found, bool at_end) {
   while (scanned_ < held_.size()) {
-    switch (reader_ ? read_call(found) : between_calls(at_end)) {
+    const auto between =
+        calls_.has_plain_name() ? &ToolCallParser::between_plain_names : &ToolCallParser::between_calls;
+    switch (reader_ ? read_call(found) : (this->*between)(at_end)) {
       case Step::Next:
         break;
       case Step::Wait:
@@ -185,14 +192,12 @@ void ToolCallParser::tell(Found& found, bool ends) {
 // Before, between and behind calls: brackets of a list, what separates them, the end tag.
 ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
   const char byte = held_[scanned_];
-  if (!end_mark_.empty() && byte == end_mark_[0]) {
+  if (!calls_.end.empty() && byte == calls_.end[0]) {
     const std::string_view rest = std::string_view(held_).substr(scanned_);
-    const bool half = rest.size() < end_mark_.size() && end_mark_.starts_with(rest);
+    const bool half = rest.size() < calls_.end.size() && calls_.end.starts_with(rest);
     if (half && !at_end) return Step::Wait;
-    if ((!half && !rest.starts_with(end_mark_)) || call_count_ == 0) return Step::NoCall;
-    held_.erase(0, scanned_ + end_mark_.size());
-    state_ = State::Text;
-    after_call_ = true;
+    if ((!half && !rest.starts_with(calls_.end)) || call_count_ == 0) return Step::NoCall;
+    end_calls(scanned_ + calls_.end.size());
     return Step::Next;
   }
   const bool separates = (byte == ',' || byte == ';') && call_count_ > 0;
@@ -207,6 +212,30 @@ ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
   closed_ = closed_ || closes;
   ++scanned_;
   return Step::Next;
+}
+
+// Behind a call: what separates it from the next one, or the end mark.
+ToolCallParser::Step ToolCallParser::between_plain_names(bool at_end) {
+  using Kind = MarkMatch::Kind;
+  const MarkMatch more = calls_.separator.empty() ? MarkMatch{Kind::No, 0} : match_mark(held_, calls_.separator);
+  const MarkMatch end = match_mark(held_, {calls_.end});
+  if (more.kind == Kind::Whole) {
+    scanned_ = more.length;
+    static const MarkTexts kNothing{""};
+    reader_.emplace(names_, kNothing, calls_.middle);
+    return Step::Next;
+  }
+  const bool half = more.kind == Kind::Half || end.kind == Kind::Half;
+  if (half && !at_end) return Step::Wait;
+  if (!half && end.kind == Kind::No) return Step::NoCall;
+  end_calls(end.kind == Kind::Whole ? end.length : held_.size());
+  return Step::Next;
+}
+
+void ToolCallParser::end_calls(size_t mark_length) {
+  held_.erase(0, mark_length);
+  state_ = State::Text;
+  after_call_ = true;
 }
 
 // No call after all: the mark is text, and what stands behind it is looked at again, but for what separated it from a

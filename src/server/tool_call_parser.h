@@ -5,6 +5,8 @@
 //   [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]         Mistral
 //   [{"name": ..., "arguments": {...}}, ...]                     what models are told to write whose template has no
 //   form the same between other marks                                 as the chat template has them
+//   [TOOL_CALLS]NAME[ARGS]{...}                                  Mistral's later models
+//   form a name and arguments between other marks                     as the chat template has them
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
 // name is known and its arguments begin; those come as the model writes them. Where the answer ends before that, half a
 // call is text, or nothing where all must be calls.
@@ -36,14 +38,18 @@ struct ToolCall {
 // Adds a piece to the calls of an answer.
 void append_delta(const ToolCallDelta& delta, std::vector<ToolCall>& calls);
 
-// What stands before the JSON of calls, and behind it (or nothing).
 struct CallMarks {
-  std::string begin, end;
+  std::string begin, end{};  // before the JSON of calls or the first name, and behind it all (or nothing)
+  // Where names are plain text: between `begin` and the first, behind each, between calls (empty: there is one only).
+  MarkTexts open{}, middle{}, separator{};
+
+  [[nodiscard]] bool has_plain_name() const { return !middle.empty(); }
 };
 
 class ToolCallParser {
  public:
-  // tools: as read_tools() gives them; none: everything is text.   own: the model's marks, besides those above.
+  // tools: as read_tools() gives them; none: everything is text.   own: the model's marks, besides those above, of
+  // which they replace those that begin alike.
   // forced: nothing but calls can come.
   explicit ToolCallParser(const Json& tools, const CallMarks& own = {}, bool forced = false);
 
@@ -75,8 +81,10 @@ class ToolCallParser {
   bool scan_calls(Found& found, bool at_end);
   [[nodiscard]] Step read_call(Found& found);
   [[nodiscard]] Step between_calls(bool at_end);
+  [[nodiscard]] Step between_plain_names(bool at_end);
   void tell(Found& found, bool ends);
   void begin_calls(const CallMarks& marks);
+  void end_calls(size_t mark_length);
   [[nodiscard]] size_t mark_start() const;
   void give_up(Found& found);
 
@@ -88,9 +96,9 @@ class ToolCallParser {
   std::string held_;  // not yet shown or told
 
   // In state Calls.
-  std::string marker_;    // that introduced them, as long as none is certain
-  std::string end_mark_;  // of them
-  size_t scanned_ = 0;    // of held_
+  std::string marker_;  // that introduced them, as long as none is certain
+  CallMarks calls_;     // of them
+  size_t scanned_ = 0;  // of held_
   bool in_list_ = false, closed_ = false;
   size_t call_count_ = 0;                 // whole ones
   bool told_ = false;                     // of the one being read

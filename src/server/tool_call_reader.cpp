@@ -14,9 +14,32 @@ namespace {
 // What may stand before a call's name. Any other member is that of an object which is no call.
 constexpr std::array<std::string_view, 5> kMembers = {"name", "arguments", "parameters", "id", "type"};
 
+constexpr size_t kIdLengthMax = 64;  // of an id or number; what is longer is none
+
 bool is_space(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
 
+bool is_letter_or_digit(char byte) {
+  return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+}
+
 }  // namespace
+
+MarkMatch match_mark(std::string_view text, const MarkTexts& mark) {
+  using Kind = MarkMatch::Kind;
+  size_t at = 0;
+  for (size_t i = 0; i < mark.size(); ++i) {
+    if (i > 0) {
+      const size_t begin = at;
+      while (at < text.size() && is_letter_or_digit(text[at])) ++at;
+      if (at == begin ? at < text.size() : at - begin > kIdLengthMax) return {Kind::No, 0};
+      if (at == text.size()) return {Kind::Half, 0};
+    }
+    const std::string_view rest = text.substr(at);
+    if (!rest.starts_with(mark[i])) return {mark[i].starts_with(rest) ? Kind::Half : Kind::No, 0};
+    at += mark[i].size();
+  }
+  return {Kind::Whole, at};
+}
 
 std::string ToolCallReader::take_arguments() { return std::exchange(arguments_, {}); }
 
@@ -33,9 +56,15 @@ bool ToolCallReader::follow_string(char byte) {
 }
 
 ToolCallReader::Status ToolCallReader::read(char byte) {
-  const bool between = place_ != Place::Key && place_ != Place::Value;
+  const bool between = place_ != Place::Key && place_ != Place::Value && place_ != Place::Head;
   if (between && is_space(byte)) return Status::Reading;
   switch (place_) {
+    case Place::Head:
+      token_ += byte;
+      return read_head();
+    case Place::BeforeArguments:
+      key_ = "arguments";
+      return byte == '{' ? begin_value(byte) : Status::NoCall;
     case Place::Open:
       place_ = Place::BeforeKey;
       return byte == '{' ? Status::Reading : Status::NoCall;
@@ -66,6 +95,26 @@ ToolCallReader::Status ToolCallReader::read(char byte) {
       return end_member(byte);
   }
   return Status::NoCall;
+}
+
+// Up to the arguments.
+ToolCallReader::Status ToolCallReader::read_head() {
+  using Kind = MarkMatch::Kind;
+  const MarkMatch open = match_mark(token_, *open_mark_);
+  if (open.kind != Kind::Whole) return open.kind == Kind::Half ? Status::Reading : Status::NoCall;
+  const std::string_view text = std::string_view(token_).substr(open.length);
+  bool half = false;
+  for (const std::string& name : names_) {
+    half = half || name.starts_with(text);
+    if (!text.starts_with(name)) continue;
+    const Kind middle = match_mark(text.substr(name.size()), *middle_mark_).kind;
+    half = half || middle == Kind::Half;
+    if (middle != Kind::Whole) continue;
+    name_ = name;
+    place_ = Place::BeforeArguments;
+    return Status::Reading;
+  }
+  return half ? Status::Reading : Status::NoCall;
 }
 
 ToolCallReader::Status ToolCallReader::begin_value(char byte) {
@@ -108,6 +157,7 @@ ToolCallReader::Status ToolCallReader::read_value(char byte) {
 
 ToolCallReader::Status ToolCallReader::end_value() {
   place_ = Place::AfterValue;
+  if (open_mark_ != nullptr) return Status::Ended;
   if (is_arguments_ && told_) return Status::Reading;
   const Json value = Json::parse(token_, nullptr, false);
   if (value.is_discarded()) return Status::NoCall;

@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kCallsMax = 16;  // a model that does not end its calls is made to
+constexpr int64_t kCallsMax = 16;       // a model that does not end its calls is made to
+constexpr int64_t kIndexDigitsMax = 4;  // of a number that counts a conversation's calls
 // Around control tokens in a grammar's text, which is JSON: kControlBegin and kControlEnd are no UTF-8.
 constexpr char kMarkBegin = '\x02', kMarkEnd = '\x03';
 
@@ -101,21 +102,22 @@ std::string tool_call_trigger(const ToolCallFormat& format) {
   return mark.empty() ? format.begin : mark;
 }
 
+std::string behind_trigger(const ToolCallFormat& format) {
+  const std::string trigger = tool_call_trigger(format);
+  return format.begin.substr(format.begin.find(trigger) + trigger.size());
+}
+
 std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& format, const Vocabulary& vocabulary,
                               CallsBegin begins) {
   const SpecialTokens special(vocabulary);
   const auto marked = [&](const std::string& text) { return mark_control_tokens(text, special, vocabulary); };
-  std::string begin = format.begin;
-  if (begins == CallsBegin::BehindTrigger) {
-    const std::string trigger = tool_call_trigger(format);
-    begin.erase(0, begin.find(trigger) + trigger.size());
-  }
   Json text;
-  text["begin"] = marked(begin);
+  text["begin"] = marked(begins == CallsBegin::BehindTrigger ? behind_trigger(format) : format.begin);
   text["middle"] = marked(format.middle);
   text["separator"] = request.parallel ? marked(format.separator) : "";
   text["end"] = marked(format.end);
   text["forced"] = request.forced;
+  text["plain_name"] = format.plain_name;
   text["functions"] = request.functions;
   return text.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -157,24 +159,27 @@ class ToolCalls {
       if (strict || given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
       parameters = Json{{"type", "object"}};
     }
-    return builder_.sequence({builder_.literal(name.substr(1, name.size() - 2)), literal("middle"),
-                              json_document(builder_, text_, parameters, strict)});
+    const bool plain = given_["plain_name"].get<bool>();
+    const std::string written = plain ? function["name"].get<std::string>() : name.substr(1, name.size() - 2);
+    return builder_.sequence(
+        {builder_.literal(written), literal("middle"), json_document(builder_, text_, parameters, strict)});
   }
 
   NodeId literal(const char* part) {
-    const auto& text = given_[part].get_ref<const std::string&>();
-    CharacterSet alphanumeric('0', '9');
+    const CharacterSet digits('0', '9');
+    CharacterSet alphanumeric = digits;
     alphanumeric.add('A', 'Z');
     alphanumeric.add('a', 'z');
     std::vector<NodeId> parts;
-    size_t at = 0;
-    for (size_t mark = text.find(kCallIdMark); mark != text.npos; mark = text.find(kCallIdMark, at)) {
-      parts.push_back(plain(text.substr(at, mark - at)));
+    for (FormPart& form_part : parts_of(given_[part].get_ref<const std::string&>())) {
+      parts.push_back(plain(std::move(form_part.text)));
       const auto length = static_cast<int64_t>(kCallIdMark.size());
-      parts.push_back(builder_.repeat(builder_.characters(alphanumeric), length, length));
-      at = mark + kCallIdMark.size();
+      if (form_part.then == FormPart::Then::Id) {
+        parts.push_back(builder_.repeat(builder_.characters(alphanumeric), length, length));
+      } else if (form_part.then == FormPart::Then::Index) {
+        parts.push_back(builder_.repeat(builder_.characters(digits), 1, kIndexDigitsMax));
+      }
     }
-    parts.push_back(plain(text.substr(at)));
     return builder_.sequence(std::move(parts));
   }
 

@@ -38,6 +38,8 @@ struct ToolRequest {
 // What a model writes before its first call: the format's begin_mark(), or else, where the calls are all there is, the
 // first call up to the function's name.
 [[nodiscard]] std::string tool_call_trigger(const ToolCallFormat& format);
+// What comes then, up to the function's name.
+[[nodiscard]] std::string behind_trigger(const ToolCallFormat& format);
 
 namespace grammar {
 

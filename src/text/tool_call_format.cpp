@@ -2,6 +2,7 @@
 #include "text/tool_call_format.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -17,14 +18,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kName = "probe_function";
 constexpr std::string_view kArguments = R"({"probe_key": "probe_value"})";
+constexpr std::string_view kResult = "probe_result";
 constexpr std::string_view kAnswer = "probe_answer";
 constexpr std::string_view kSystem = "probe_system";
 constexpr std::string_view kSpace = " \t\r\n";
-
-// What a template that knows no calls has the model told.
-constexpr std::string_view kInstruction =
-    "You can call functions. To call them, answer with nothing but a JSON list: "
-    "[{\"name\": NAME, \"arguments\": {...}}, ...]. The functions, one a line:";
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
@@ -37,14 +34,51 @@ std::string spaced_json(const Json& value) {
   return jinja::to_json(heap, heap.from_json(value), {});
 }
 
-// What the server's reader of calls takes: JSON objects with members of these names.
-bool is_readable(const ToolCallFormat& format) {
+// What the model is told that a template tells of no functions.
+std::string instruction(const ToolCallFormat& format) {
+  std::string form = R"(a JSON list: [{"name": NAME, "arguments": {...}}, ...])";
+  if (format.from_template) {
+    form.clear();
+    for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + "{...}" + format.end)) {
+      form += part.text;
+      if (part.then == FormPart::Then::Id) form += kCallIdMark;
+      if (part.then == FormPart::Then::Index) form += '0';
+    }
+  }
+  return "You can call functions. To call them, answer with nothing but " + form + ". The functions, one a line:";
+}
+
+// What the server's reader takes of JSON objects: members of these names.
+bool has_named_members(const ToolCallFormat& format) {
   const std::string_view begin = format.begin, middle = format.middle;
   const size_t key = begin.rfind("\"name\"");
   const bool has_name = begin.ends_with('"') && key != begin.npos && trimmed(begin.substr(key + 6)).starts_with(':');
   const bool has_arguments =
       middle.find("\"arguments\"") != middle.npos || middle.find("\"parameters\"") != middle.npos;
   return has_name && middle.starts_with('"') && has_arguments && format.end.find('}') != format.end.npos;
+}
+
+bool is_letter(char byte) { return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'); }
+bool is_letter_or_digit(char byte) { return is_letter(byte) || (byte >= '0' && byte <= '9'); }
+
+// Whether a name as plain text can be told from other text and from what follows it: there is a mark before it that
+// looks like one, and ids and numbers end before what is none.
+bool has_plain_name(const ToolCallFormat& format) {
+  const std::string mark = format.begin_mark();
+  const auto open_ended = [](std::string_view text) {
+    return text.ends_with(kCallIdMark) || text.ends_with(kCallIndexMark);
+  };
+  return std::ranges::any_of(mark, is_letter) && !std::ranges::all_of(mark, is_letter_or_digit) &&
+         !format.middle.empty() && !is_letter_or_digit(format.middle[0]) && !open_ended(format.begin) &&
+         !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos;
+}
+
+// A middle like `first` but for a number that counts the calls: where that has it.
+std::optional<size_t> index_place(std::string_view first, std::string_view second) {
+  const auto at = static_cast<size_t>(std::ranges::mismatch(first, second).in1 - first.begin());
+  const bool counts = first.size() == second.size() && at < first.size() && first[at] >= '0' && first[at] < '9' &&
+                      second[at] == first[at] + 1 && first.substr(at + 1) == second.substr(at + 1);
+  return counts ? std::optional(at) : std::nullopt;
 }
 
 // How far the answer `text` begins as the prompt does, which may end with what only new answers have, such as <think>:
@@ -68,7 +102,29 @@ class Probe {
         Json::parse(R"({"type": "object", "properties": {"probe_key": {"type": "string"}}})");
   }
 
-  // The texts around `count` calls; none: the template does not write them so.
+  // None: the template writes no calls that can be read.
+  [[nodiscard]] std::optional<ToolCallFormat> format() const {
+    std::optional<ToolCallFormat> format = format_of_one();
+    if (!format) return std::nullopt;
+    format->plain_name = !has_named_members(*format);
+    if (format->plain_name) return with_plain_names(std::move(*format));
+    format->separator = separator(*format);
+    return format;
+  }
+
+  [[nodiscard]] bool tells_tools() const {
+    const std::optional<std::string> text = render(Json::array({message("user", "probe")}), true);
+    return text && text->find(kName) != text->npos;
+  }
+
+  [[nodiscard]] bool takes_system_message() const {
+    Json messages = Json::array({message("system", kSystem), message("user", "probe")});
+    const std::optional<std::string> text = render(std::move(messages), false);
+    return text && text->find(kSystem) != text->npos;
+  }
+
+ private:
+  // The texts around a call.
   [[nodiscard]] std::optional<ToolCallFormat> format_of_one() const {
     const std::optional<std::string> body = body_of(1);
     const std::optional<std::string> turn_end = end_of_turn();
@@ -84,7 +140,34 @@ class Probe {
     format.begin = body->substr(0, name);
     format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
     format.end = body->substr(behind, end - behind);
-    return is_readable(format) ? std::optional(format) : std::nullopt;
+    return format;
+  }
+
+  [[nodiscard]] std::optional<ToolCallFormat> with_plain_names(ToolCallFormat format) const {
+    format.separator.clear();
+    const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(kArguments); };
+    const std::string first = format.begin + call(format.middle);
+    const std::optional<std::string> body = body_of(2);
+    const size_t name = body && body->starts_with(first) ? body->find(kName, first.size()) : std::string::npos;
+    const size_t arguments = name == std::string::npos ? name : body->find(kArguments, name);
+    if (arguments != std::string::npos) {
+      const std::string separator = body->substr(first.size(), name - first.size());
+      const std::string middle = body->substr(name + kName.size(), arguments - name - kName.size());
+      const std::optional<size_t> index = index_place(format.middle, middle);
+      std::string third = middle;
+      if (index) ++third[*index];
+      const std::optional<std::string> three = body_of(3);
+      const bool repeats = (index || middle == format.middle) && three &&
+                           three->starts_with(first + separator + call(middle) + separator + call(third));
+      if (repeats) format.separator = separator;
+      if (repeats && index) format.middle.replace(*index, 1, kCallIndexMark);
+    }
+    // Where calls end a turn with another mark than answers do, the last one ends as each does.
+    if (format.end.find(kResult) != format.end.npos) {
+      format.end.resize(common_length(format.separator, format.end));
+      if (format.end.empty()) return std::nullopt;
+    }
+    return has_plain_name(format) ? std::optional(format) : std::nullopt;
   }
 
   // What stands between two calls; empty: the template writes one only.
@@ -97,13 +180,6 @@ class Probe {
     return at == body->npos ? "" : body->substr(first.size(), at - first.size());
   }
 
-  [[nodiscard]] bool takes_system_message() const {
-    Json messages = Json::array({message("system", kSystem), message("user", "probe")});
-    const std::optional<std::string> text = render(std::move(messages), false);
-    return text && text->find(kSystem) != text->npos;
-  }
-
- private:
   static Json message(const char* role, std::string_view content) { return Json{{"role", role}, {"content", content}}; }
 
   [[nodiscard]] std::optional<std::string> render(Json messages, bool add_generation_prompt) const {
@@ -134,7 +210,7 @@ class Probe {
     messages.push_back(std::move(answer));
     // With results, so that it is no last message, which some templates treat otherwise.
     for (int i = 0; i < count; ++i) {
-      messages.push_back(message("tool", "probe"));
+      messages.push_back(message("tool", kResult));
       messages.back()["tool_call_id"] = kCallIdMark;
       messages.back()["name"] = kName;
     }
@@ -142,7 +218,14 @@ class Probe {
     if (!asked || !prompt || !text) return std::nullopt;
     const size_t begin = common_length(*prompt, *text);
     if (begin != prompt->size() && (begin < asked->size() || !text->starts_with(*asked))) return std::nullopt;
-    return text->substr(begin);
+    const std::string body = text->substr(begin);
+    // Where the prompt's blanks are others, the answer's own beginning may be missed.
+    const std::string_view added =
+        prompt->starts_with(*asked) ? trimmed(std::string_view(*prompt).substr(asked->size())) : "";
+    const std::string_view head = added.substr(0, added.find_first_of(kSpace));
+    if (!head.empty() && std::string_view(body).substr(0, body.find(kName)).find(head) != body.npos)
+      return std::nullopt;
+    return body;
   }
 
   [[nodiscard]] std::optional<std::string> end_of_turn() const {
@@ -187,7 +270,7 @@ std::string text_in(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Calls and results as the text that kInstruction asks for.
+// Calls and results as the text that instruction() asks for in the form of our own.
 void write_as_text(Json& messages) {
   Json written = Json::array();
   bool joins = false;  // the last message is of the user, and made of results
@@ -218,13 +301,13 @@ void write_as_text(Json& messages) {
   messages = std::move(written);
 }
 
-void tell_functions(bool system_message, const Json& tools, Json& messages) {
-  std::string told(kInstruction);
+void tell_functions(const ToolCallFormat& format, const Json& tools, Json& messages) {
+  std::string told = instruction(format);
   for (const Json& tool : tools) {
     told += "\n" + spaced_json(tool.is_object() && tool.contains("function") ? tool["function"] : tool);
   }
   const bool has_system = !messages.empty() && text_in(messages[0], "role") == "system";
-  if (has_system || !system_message) {
+  if (has_system || !format.system_message) {
     if (messages.empty() || !messages[0].is_object()) return;
     const std::string content = text_in(messages[0], "content");
     messages[0]["content"] = has_system ? content + "\n\n" + told : told + "\n\n" + content;
@@ -235,20 +318,39 @@ void tell_functions(bool system_message, const Json& tools, Json& messages) {
 
 }  // namespace
 
+std::vector<FormPart> parts_of(std::string_view form) {
+  std::vector<FormPart> parts;
+  while (true) {
+    const size_t id = form.find(kCallIdMark), index = form.find(kCallIndexMark);
+    const size_t at = std::min(id, index);
+    parts.push_back({std::string(form.substr(0, at))});
+    if (at == form.npos) return parts;
+    parts.back().then = id < index ? FormPart::Then::Id : FormPart::Then::Index;
+    form.remove_prefix(at + (id < index ? kCallIdMark : kCallIndexMark).size());
+  }
+}
+
+bool ToolCallFormat::has_ids() const {
+  return std::ranges::any_of(std::array{&begin, &middle, &end},
+                             [](const std::string* part) { return part->find(kCallIdMark) != part->npos; });
+}
+
 std::string ToolCallFormat::begin_mark() const {
-  const std::string_view before = std::string_view(begin).substr(0, begin.find('{'));
+  const size_t json = std::min(begin.find('{'), begin.find(kCallIdMark));
+  const std::string_view before = std::string_view(begin).substr(0, json);
   return std::string(trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1)));
 }
 
 std::string ToolCallFormat::end_mark() const {
+  if (plain_name) return end;
   const size_t last = end.find_last_of("}]");
   return last == end.npos ? "" : std::string(trimmed(std::string_view(end).substr(last + 1)));
 }
 
 ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings) {
   const Probe probe(chat_template, settings);
-  ToolCallFormat format = probe.format_of_one().value_or(ToolCallFormat{});
-  if (format.from_template) format.separator = probe.separator(format);
+  ToolCallFormat format = probe.format().value_or(ToolCallFormat{});
+  format.tells_tools = probe.tells_tools();
   format.system_message = probe.takes_system_message();
   return format;
 }
@@ -256,7 +358,8 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
   const SpecialTokens special(vocabulary);
   std::vector<TokenId> tokens;
-  for (const std::string& text : {format.begin, format.separator, format.end, std::string("<|python_tag|>")}) {
+  for (const std::string& text :
+       {format.begin, format.middle, format.separator, format.end, std::string("<|python_tag|>")}) {
     for (auto match = special.find(text, 0, true); match;
          match = special.find(text, match->offset + match->length, true)) {
       if (vocabulary.is_control(match->id)) tokens.push_back(match->id);
@@ -266,20 +369,19 @@ std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabu
 }
 
 std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json) {
-  if (format.from_template && !format.has_ids()) return std::string(request_json);
+  const bool told = format.from_template && format.tells_tools;
+  if (told && !format.has_ids()) return std::string(request_json);
   Json request = parse_json(request_json, "chat request");
   const auto messages = request.is_object() ? request.find("messages") : request.end();
   const bool well_formed = request.is_object() && messages != request.end() && messages->is_array() &&
                            std::ranges::all_of(*messages, [](const Json& message) { return message.is_object(); });
   if (!well_formed) return std::string(request_json);
   if (format.has_ids()) fit_ids(*messages);
-  if (!format.from_template) {
-    write_as_text(*messages);
-    const auto tools = request.find("tools");
-    if (tools != request.end() && tools->is_array() && !tools->empty()) {
-      tell_functions(format.system_message, *tools, *messages);
-      request.erase("tools");
-    }
+  if (!format.from_template) write_as_text(*messages);
+  const auto tools = request.find("tools");
+  if (!told && tools != request.end() && tools->is_array() && !tools->empty()) {
+    tell_functions(format, *tools, *messages);
+    request.erase("tools");
   }
   return request.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -2,10 +2,12 @@
 // How a model writes calls of functions: its chat template says it. A conversation with a call in it is rendered, and
 // what stands around the call's name and arguments is the form. So whatever wraps {"name": ..., "arguments": {...}} is
 // found without a list of models: <tool_call>...</tool_call> (Hermes, Qwen), "parameters" (Llama 3), [TOOL_CALLS][...]
-// (Mistral). A template that writes no calls gets a form of our own, a JSON list, of which the conversation tells the
-// model (adapt_to_format()).
+// (Mistral). So is what has the name as plain text before the arguments: [TOOL_CALLS]NAME[ARGS]{...} (Mistral's later
+// models), <function=NAME>{...}</function>, DeepSeek's and Kimi's marks. A template that writes no calls gets a form of
+// our own, a JSON list, of which the conversation tells the model (adapt_to_format()).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,16 @@ namespace inflight {
 
 // Stands in the texts where the template writes a call's id, nine letters or digits (Mistral).
 inline constexpr std::string_view kCallIdMark = "CallIdNum";
+// Where it counts the calls.
+inline constexpr std::string_view kCallIndexMark = "CallIndex";
+
+// A text of a form, and what else comes then.
+struct FormPart {
+  enum class Then : uint8_t { Nothing, Id, Index };
+  std::string text;
+  Then then = Then::Nothing;  // Nothing: at the form's end only
+};
+[[nodiscard]] std::vector<FormPart> parts_of(std::string_view form);
 
 // An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object.
 struct ToolCallFormat {
@@ -25,20 +37,23 @@ struct ToolCallFormat {
   std::string separator = R"(}, {"name": ")";  // empty: one call an answer
   std::string end = "}]";
   bool from_template = false;  // else this form of our own
-  bool system_message = true;  // whether the template takes one
+  bool plain_name = false;     // the name is read between its marks, not as a member "name" of a JSON object
+  bool tells_tools = false;    // whether the template tells the model of the functions
+  bool system_message = true;  // whether it takes one
 
-  [[nodiscard]] bool has_ids() const { return end.find(kCallIdMark) != std::string::npos; }
-  // What no other answer has, before the JSON of the first call and behind that of the last; empty: nothing there.
+  [[nodiscard]] bool has_ids() const;
+  // What no other answer has, before the JSON of the first call and behind that of the last; empty: nothing there. With
+  // plain_name: before the first name or id, and all behind the last arguments.
   [[nodiscard]] std::string begin_mark() const;
   [[nodiscard]] std::string end_mark() const;
 };
 
-// Never fails: what cannot be found out has the form of our own.   COST: eight short renderings.
+// Never fails: what cannot be found out has the form of our own.   COST: a dozen short renderings.
 [[nodiscard]] ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const ChatSettings& settings);
 
 // A chat request (ChatTemplate::render()) as the template can write it. Call ids of another length than the
-// form has are brought to it. Where the template knows no calls, the functions are told in the system message (in the
-// first message, where there can be none), calls become text and their results messages of the user.
+// form has are brought to it. Where the template does not tell the functions, the system message does (the first one,
+// where there can be none); where it knows no calls, they become text and their results messages of the user.
 // What is no well-formed conversation stays as it is: render() says what is wrong.
 // ERRORS: InvalidArgument for what is no JSON or nested too deep, as render() has them.
 [[nodiscard]] std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json);

@@ -14,7 +14,7 @@ import jinja_test  # exits with 77 where jinja2 is missing
 
 FOLLOW, MODEL = sys.argv[2], sys.argv[3]
 DATA = pathlib.Path(sys.argv[4])
-END = {"Qwen": "<|im_end|>", "meta-llama": "<|eot_id|>", "mistralai": "</s>"}
+END = {"own": "[end]", "Qwen": "<|im_end|>", "meta-llama": "<|eot_id|>", "mistralai": "</s>"}
 TOOLS = [{"type": "function", "function": {"name": name, "description": "a tool", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
     "required": ["city"], "additionalProperties": False}}} for name in ("get_weather", "get-time.v2")]
@@ -79,6 +79,32 @@ def follow(tasks):
 def task_of(template, accept=(), walks=0, **wanted):
     return {"kind": "tool_calls", "template": template, "text": json.dumps({"tools": TOOLS, "tool_choice": "required", **wanted}),
             "accept": list(accept), "walks": walks, "seed": 3}
+
+
+class PlainNames(unittest.TestCase):
+    """Forms of which the arguments alone are JSON, by templates of our own."""
+    FORMS = {("[CALLS]", "[ARGS]", ""): r"\[CALLS\](.+?)\[ARGS\](.*?)(?=\[CALLS\]|$)",
+             ("<fn=", ">", "</fn>"): r"<fn=(.+?)>(.*?)</fn>",
+             ("<call>do.", ":{{ loop.index0 }}<with>", "</call>"): r"<call>do\.(.+?):\d{1,4}<with>(.*?)</call>",
+             ("<call>{{ c.id }}|", "\n```json\n", "\n```</call>"): r"<call>[a-zA-Z0-9]{9}\|(.+?)\n```json\n(.*?)\n```</call>"}
+
+    def test_both_ways(self):
+        for (begin, middle, end), pattern in self.FORMS.items():
+            template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}" + begin +
+                        "{{ c.function.name }}" + middle + "{{ c.function.arguments | tojson }}" + end + "{% endfor %}"
+                        "[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+            calls = [WEATHER, TIME, WEATHER]
+            good = [written(template, "own", calls[:count]) for count in (1, 2, 3)]
+            bad = [good[0].replace("get_weather", '"get_weather"'), good[0].replace("3", "0"), good[0] + "x", " " + good[0]]
+            answer, = follow([task_of(template, good + bad, walks=12)])
+            self.assertTrue(answer["from_template"], begin)
+            self.assertEqual(answer["accepted"], [True] * len(good) + [False] * len(bad), begin)
+            for text in good + [text for text in answer["walks"] if not text.endswith("<no end>")]:
+                found = re.findall(pattern, text, re.S)
+                self.assertEqual(len(re.sub(pattern, "", text, flags=re.S)), 0, text)
+                for called, arguments in found:
+                    self.assertIn(called, ("get_weather", "get-time.v2"))
+                    self.assertLessEqual({"city"}, set(json.loads(arguments)))
 
 
 class ToolCalls(unittest.TestCase):

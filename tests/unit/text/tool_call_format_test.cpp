@@ -41,10 +41,74 @@ TEST(ToolCallFormat, IsWhatTheTemplateWrites) {
   EXPECT_EQ(format.end_mark(), "</call>");
   EXPECT_FALSE(format.has_ids());
   EXPECT_EQ(format_of(template_of("[", "](", ")")).begin, ToolCallFormat{}.begin);  // no JSON: the form of our own
-  EXPECT_FALSE(format_of(template_of("<call>{\"fn\": \"", "\", \"with\": ", "}</call>")).from_template);  // unreadable
+  EXPECT_FALSE(format_of(template_of("{\"fn\": \"", "\", \"with\": ", "}")).from_template);  // unreadable
   EXPECT_FALSE(format_of("{{ messages[0].content }}").from_template);
   EXPECT_FALSE(format_of("{{ raise_exception('never') }}").system_message);
   EXPECT_EQ(ToolCallFormat{}.begin_mark(), "");
+}
+
+// Names that are no JSON: between marks, which ids and a number of the call may be among.
+TEST(ToolCallFormat, NamesMayBePlainText) {
+  const ToolCallFormat fenced = format_of(template_of("<tool>\n", "\n```json\n", "\n```</tool>"));
+  EXPECT_TRUE(fenced.from_template && fenced.plain_name);
+  EXPECT_EQ(fenced.begin_mark(), "<tool>");
+  EXPECT_EQ(fenced.middle, "\n```json\n");
+  EXPECT_EQ(fenced.separator, "\n```</tool><tool>\n");
+  EXPECT_EQ(fenced.end_mark(), "\n```</tool>");
+  const ToolCallFormat counted = format_of(template_of("<call>f.", ":{{ loop.index0 }}<with>", "</call>"));
+  EXPECT_EQ(counted.middle, ":CallIndex<with>");
+  EXPECT_EQ(counted.separator, "</call><call>f.");
+  EXPECT_FALSE(counted.has_ids());
+  const ToolCallFormat identified = format_of(template_of("[CALL]{{ c.id }}[NAME]", "[ARGS]", ""));
+  EXPECT_EQ(identified.begin_mark(), "[CALL]");
+  EXPECT_TRUE(identified.has_ids());
+  EXPECT_TRUE(format_of(template_of("[CALL]", "[ID]{{ c.id }}[ARGS]", "")).has_ids());
+  EXPECT_TRUE(format_of(template_of("<call>[{\"", "\": ", "}]</call>")).plain_name);  // the name is a key
+  // Calls may end their turn with another mark than answers do.
+  std::string source = template_of("<fn=", ">", "</fn>");
+  source.replace(source.find("[end]"), 5, "{{ '[stop]' if m.tool_calls else '[end]' }}");
+  EXPECT_EQ(format_of(source).end, "</fn>");
+  // A number elsewhere than between name and arguments: one call an answer.
+  EXPECT_EQ(format_of(template_of("<call>{{ loop.index0 }}<name>", "<with>", "</call>")).separator, "");
+  const struct {
+    const char *begin, *middle, *end;
+  } unreadable[] = {{"", " ", ";"}, {"call ", ":", ""}, {"<<", ">", ""}, {"<f>", "", ""}, {"<f>{{ c.id }}", ">", ""}};
+  for (const auto& each : unreadable) {
+    EXPECT_FALSE(format_of(template_of(each.begin, each.middle, each.end)).from_template) << each.begin;
+  }
+}
+
+TEST(ToolCallFormat, PlainNamesUnderTheGrammar) {
+  const Vocabulary vocabulary(load_vocabulary(test::kDemoModel));
+  GrammarStore store(vocabulary, {*vocabulary.eos()});
+  const ToolCallFormat format = format_of(template_of("<call>", "[ID]{{ c.id }}:{{ loop.index0 }}[ARGS]", "</call>"));
+  const std::string one = R"(f[ID]abcDEF123:0[ARGS]{"a": 2}</call>)";
+  for (const std::string choice : {"\"required\"", "\"auto\"", R"({"function": {"name": "f"}})"}) {
+    const ToolRequest request = read_tool_request("{" + kTools + ", \"tool_choice\": " + choice + "}");
+    const std::string text = tool_grammar_text(request, format, vocabulary, request.calls_begin());
+    const std::string begin = request.forced ? "<call>" : "";
+    const auto takes = [&](const std::string& answer) {
+      const auto matcher = store.matcher(GrammarKind::ToolCalls, text);
+      return matcher->try_accept_text(begin + answer) && matcher->is_complete();
+    };
+    EXPECT_TRUE(takes(one)) << choice;
+    EXPECT_EQ(takes(one + R"(<call>f[ID]000000000:12[ARGS]{"a": 1}</call>)"), request.parallel) << choice;
+    for (const std::string wrong : {R"(g[ID]abcDEF123:0[ARGS]{"a": 2}</call>)", R"(f[ID]abc:0[ARGS]{"a": 2}</call>)",
+                                    R"(f[ID]abcDEF123:[ARGS]{"a": 2}</call>)", R"("f"[ID]abcDEF123:0[ARGS]{}</call>)",
+                                    R"(f[ID]abcDEF123:0[ARGS]{"a": 3}</call>)", R"(f[ID]abcDEF123:0[ARGS]{"a": 2})"}) {
+      EXPECT_FALSE(takes(wrong)) << choice << wrong;
+    }
+  }
+}
+
+// Where a template writes calls but not the functions, the model is told both.
+TEST(ToolCallFormat, FunctionsThatTheTemplateLeavesOutAreTold) {
+  const std::string source = template_of("<call>", "[ARGS]", "</call>");
+  const std::string request = "{" + kTools + R"(, "messages": [{"role": "user", "content": "Hi"}]})";
+  const std::string adapted = adapt_to_format(format_of(source), request);
+  EXPECT_NE(adapted.find("<call>NAME[ARGS]{...}</call>"), std::string::npos) << adapted;
+  EXPECT_NE(adapted.find("\\\"name\\\": \\\"f\\\""), std::string::npos) << adapted;
+  EXPECT_EQ(adapt_to_format(format_of("{{ tools }}" + source), request), request);
 }
 
 // Prompts that end with what earlier answers do not have, as those of models that think.
@@ -55,6 +119,10 @@ TEST(ToolCallFormat, IsFoundBehindAPromptThatBeginsTheAnswer) {
     EXPECT_TRUE(format.from_template) << begun;
     EXPECT_EQ(format.begin, begun == "<tool" ? ">{\"name\": \"" : "<tool>{\"name\": \"") << begun;
   }
+  // Nor is what begins it with other blanks, of which the beginning would be the answer's.
+  std::string blanks = source;
+  blanks.replace(blanks.find("{% if add"), std::string::npos, "{% if add_generation_prompt %} [assistant]{% endif %}");
+  EXPECT_FALSE(format_of(blanks).from_template);
   // Another conversation than the prompt's is no answer to it.
   EXPECT_FALSE(format_of("{% if add_generation_prompt %}Answer this.{% endif %}" + source).from_template);
 }
@@ -66,6 +134,7 @@ TEST(ToolCallFormat, ControlTokensAreNoText) {
   GrammarStore store(vocabulary, {*vocabulary.eos()});
   const ToolCallFormat format = format_of(template_of("<|im_start|>{\"name\": \"", "\", \"arguments\": ", "}"));
   EXPECT_EQ(tool_call_tokens(format, vocabulary).front(), mark);
+  EXPECT_EQ(tool_call_tokens(format_of(template_of("<call>", "<|im_start|>", "")), vocabulary).front(), mark);
   const std::string text = tool_grammar_text(read_tool_request("{" + kTools + R"(, "tool_choice": "required"})"),
                                              format, vocabulary, CallsBegin::WithAnswer);
   const auto matcher = store.matcher(GrammarKind::ToolCalls, text);

@@ -96,7 +96,7 @@ TEST(ToolCallParser, FindsCallsWhoseNamesArePlainText) {
            {"[TOOL_CALLS]f[ID]1[ARGS]1", "[TOOL_CALLS]f[ID]1[ARGS]1", {}},
            {"[TOOL_CALLS]f[ID]1[ARGS]{\"a", "", {"f{\"a"}},
            {"[TOOL_CALLS]f[ID]1", "[TOOL_CALLS]f[ID]1", {}},
-           {"[TOOL_CALLS]f[ID]1[ARGS]{}[TOOL", "", {"f{}"}},
+           {"[TOOL_CALLS]f[ID]1[ARGS]{}[TOOL", "[TOOL", {"f{}"}},  // half a call is text
            {R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", "", {"f{}"}},
        }) {
     expect_found(each, unended);

@@ -112,9 +112,9 @@ class WebPage(chromium.PageTest):
             lines = page.run("Math.max(...live.steps.flatMap(step => step.cells.map(cell => cell.line)))")
             self.assertLess(lines, 24)
             page.report("page-batch-dark" if dark else "page-batch-light")
-        page.wait("live.latest.running === 0")
+        counted = self.server.metrics()  # of what has ended; the page may hear of it later
+        page.wait(f"live.latest.tokens.output === {counted['inflight_generation_tokens_total']:.0f}")
         figures = page.run("live.latest")
-        counted = self.server.metrics()
         self.assertEqual(figures["tokens"]["output"], counted["inflight_generation_tokens_total"])
         self.assertEqual(figures["tokens"]["prompt"], counted["inflight_prompt_tokens_total"])
         for step in page.run("live.steps"):

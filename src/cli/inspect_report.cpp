@@ -151,10 +151,15 @@ std::string rope_text(const ModelSpec& spec) {
   return text;
 }
 
+const char* factors_text(const GgufFile& file) {
+  if (file.find_tensor("rope_factors_long.weight") != nullptr) return ", frequency factors for short and long contexts";
+  return file.find_tensor("rope_freqs.weight") != nullptr ? ", frequency factors" : "";
+}
+
 std::string window_text(const ModelSpec& spec) {
   if (spec.sliding_window > 0) return fmt::format(", sliding window of {} tokens", grouped(spec.sliding_window));
   if (spec.local_window == 0) return "";
-  return fmt::format(", sliding window of {} tokens in layers but each {}th", grouped(spec.local_window),
+  return fmt::format(", sliding window of {} tokens in all layers but each {}th", grouped(spec.local_window),
                      spec.global_every);
 }
 
@@ -174,9 +179,8 @@ void add_model(const Inspection& inspection, std::string& out) {
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
     table.row({"attention", fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size,
                                         spec.kv_head_count, window_text(spec))});
-    table.row(
-        {"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
-                                  inspection.file.find_tensor("rope_freqs.weight") ? ", frequency factors" : "")});
+    table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
+                                        factors_text(inspection.file))});
     const bool tied = inspection.file.find_tensor("output.weight") == nullptr;
     table.row({"vocabulary", fmt::format("{} tokens{}", grouped(spec.vocabulary_size),
                                          has_tensors && tied ? ", output tied to the embedding" : "")});

@@ -3,6 +3,7 @@
 """Calls of functions over HTTP in the form of published chat templates, which the demo model is given: forced and free calls,
 streamed and whole, several at once, and what the template writes for the very same call.
     tools_test.py PROGRAM SHARED_DATA [unittest arguments]"""
+import contextlib
 import json
 import pathlib
 import re
@@ -35,6 +36,17 @@ def joined(events):
                 calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
             reason = choice["finish_reason"] or reason
     return content, calls, reason
+
+
+@contextlib.contextmanager
+def serving(template):
+    """A server whose model has this chat template; None: its own."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write(template or "")
+        file.flush()
+        with Server(PROGRAM, *([] if template is None else ["--chat-template", file.name])) as server:
+            server.expect_described()
+            yield server
 
 
 def squeezed(text):
@@ -82,25 +94,19 @@ class Tools(unittest.TestCase):
         if not TEMPLATES.exists():
             self.skipTest(f"needs {TEMPLATES} (set -DINFLIGHT_SHARED_DATA to its folder)")
         for name, mark in MARKS.items():
-            with self.subTest(name=name), tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
-                if name:  # without what it says of the tools, for which the demo model's context is too short
-                    file.write("{%- set tools = none %}" + (TEMPLATES / f"{name}.jinja").read_text())
-                    file.flush()
-                with Server(PROGRAM, *(["--chat-template", file.name] if name else [])) as server:
-                    server.expect_described()
-                    self.check(server, mark)
+            template = None
+            if name:  # without what it says of the tools, for which the demo model's context is too short
+                template = "{%- set tools = none %}" + (TEMPLATES / f"{name}.jinja").read_text()
+            with self.subTest(name=name), serving(template) as server:
+                self.check(server, mark)
 
     def test_plain_names(self):
         """A form of which the arguments alone are JSON."""
         template = ("{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
                     "<call>{{ c.function.name }}#{{ loop.index0 }}[with]{{ c.function.arguments | tojson }}</call>{% endfor %}"
                     "[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
-        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
-            file.write(template)
-            file.flush()
-            with Server(PROGRAM, "--chat-template", file.name) as server:
-                server.expect_described()
-                self.check(server, "<call>")
+        with serving(template) as server:
+            self.check(server, "<call>")
 
     def test_free_calls(self):
         """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
@@ -108,39 +114,35 @@ class Tools(unittest.TestCase):
         template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
                     "<{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}{% endfor %}"
                     "[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
-        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
-            file.write(template)
-            file.flush()
-            with Server(PROGRAM, "--chat-template", file.name) as server:
-                server.expect_described()
-                begin, brace = (server.post("/tokenize", {"prompt": text})["tokens"] for text in "<{")
-                self.assertEqual((len(begin), len(brace)), (1, 1))
-                led = {**ASK, "tools": TOOLS, "parallel_tool_calls": False,
-                       "logit_bias": {str(begin[0]): 100, str(brace[0]): 100}}
-                prompt = server.post("/tokenize", {"messages": ASK["messages"], "tools": TOOLS})["tokens"]
-                plain = {key: value for key, value in led.items() if key not in ("messages", "tools", "parallel_tool_calls")}
-                for seed in range(1, 6):
-                    answer = server.post("/v1/chat/completions", {**led, "seed": seed})["choices"][0]
-                    content, calls, reason = joined(server.stream("/v1/chat/completions", {**led, "seed": seed}))
-                    free = server.post("/v1/completions", {**plain, "prompt": prompt, "seed": seed})["choices"][0]["text"]
-                    first = answer["message"]["tool_calls"][0]["function"]
-                    self.assertEqual(list(json.loads(first["arguments"])), ["city", "warm"])
-                    self.assertIn(first["name"], ("get_weather", "get_time"))
-                    self.assertEqual(answer["message"]["content"] or "", content)
-                    self.assertEqual([call["function"] for call in calls], [first])
-                    self.assertEqual((answer["finish_reason"], reason), ("tool_calls", "tool_calls"))
-                    # Up to the call it is what the model writes behind the same prompt without tools.
-                    self.assertTrue(free.startswith(content + "<{"), (free, content))
-                # Of several functions, those that are allowed.
-                allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOLS[1]]}}
-                for seed in range(1, 4):
-                    body = {**ASK, "tools": TOOLS, "tool_choice": allowed, "seed": seed}
-                    calls = server.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]
-                    self.assertEqual({call["function"]["name"] for call in calls}, {"get_time"})
-                unknown = {**TOOLS[0]["function"], "parameters": {"type": "object", "not": {}}}
-                odd = server.post("/v1/chat/completions", {**led, "tools": [{"type": "function", "function": unknown}],
-                                                           "max_tokens": 400})
-                self.assertEqual(odd["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather")
+        with serving(template) as server:
+            begin, brace = (server.post("/tokenize", {"prompt": text})["tokens"] for text in "<{")
+            self.assertEqual((len(begin), len(brace)), (1, 1))
+            led = {**ASK, "tools": TOOLS, "parallel_tool_calls": False,
+                   "logit_bias": {str(begin[0]): 100, str(brace[0]): 100}}
+            prompt = server.post("/tokenize", {"messages": ASK["messages"], "tools": TOOLS})["tokens"]
+            plain = {key: value for key, value in led.items() if key not in ("messages", "tools", "parallel_tool_calls")}
+            for seed in range(1, 6):
+                answer = server.post("/v1/chat/completions", {**led, "seed": seed})["choices"][0]
+                content, calls, reason = joined(server.stream("/v1/chat/completions", {**led, "seed": seed}))
+                free = server.post("/v1/completions", {**plain, "prompt": prompt, "seed": seed})["choices"][0]["text"]
+                first = answer["message"]["tool_calls"][0]["function"]
+                self.assertEqual(list(json.loads(first["arguments"])), ["city", "warm"])
+                self.assertIn(first["name"], ("get_weather", "get_time"))
+                self.assertEqual(answer["message"]["content"] or "", content)
+                self.assertEqual([call["function"] for call in calls], [first])
+                self.assertEqual((answer["finish_reason"], reason), ("tool_calls", "tool_calls"))
+                # Up to the call it is what the model writes behind the same prompt without tools.
+                self.assertTrue(free.startswith(content + "<{"), (free, content))
+            # Of several functions, those that are allowed.
+            allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOLS[1]]}}
+            for seed in range(1, 4):
+                body = {**ASK, "tools": TOOLS, "tool_choice": allowed, "seed": seed}
+                calls = server.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]
+                self.assertEqual({call["function"]["name"] for call in calls}, {"get_time"})
+            unknown = {**TOOLS[0]["function"], "parameters": {"type": "object", "not": {}}}
+            odd = server.post("/v1/chat/completions", {**led, "tools": [{"type": "function", "function": unknown}],
+                                                       "max_tokens": 400})
+            self.assertEqual(odd["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather")
 
 
 if __name__ == "__main__":

@@ -67,23 +67,29 @@ std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const floa
   return frequencies;
 }
 
+namespace {
+
+// Whether local layers rotate otherwise than the others.
+bool has_local_angles(const ModelSpec& spec) { return spec.local_window > 0 && spec.local_rope_base != 0.0F; }
+
 std::vector<double> local_rope_frequencies(const ModelSpec& spec) {
-  if (spec.local_window == 0 || spec.local_rope_base == 0.0F) return {};
+  if (!has_local_angles(spec)) return {};
   ModelSpec local = spec;
   local.rope_base = spec.local_rope_base;
   local.rope_scaling = {};
   return rope_frequencies(local, {});
 }
 
+}  // namespace
+
 int32_t RopeAngles::offset(const ModelSpec& spec, int32_t layer, int32_t position_count) {
   if (!spec.rotates(layer)) return kNone;
-  const bool differs = spec.is_local(layer) && spec.local_rope_base != 0.0F;
-  return differs ? position_count * spec.rope_dimension_count : 0;
+  return spec.is_local(layer) && has_local_angles(spec) ? position_count * spec.rope_dimension_count : 0;
 }
 
 size_t RopeAngles::floats(const ModelSpec& spec, int32_t position_count) {
-  const bool two = spec.local_window > 0 && spec.local_rope_base != 0.0F;
-  return static_cast<size_t>(position_count) * static_cast<size_t>(spec.rope_dimension_count) * (two ? 2 : 1);
+  return static_cast<size_t>(position_count) * static_cast<size_t>(spec.rope_dimension_count) *
+         (has_local_angles(spec) ? 2 : 1);
 }
 
 RopeAngles::RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count)

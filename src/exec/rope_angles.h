@@ -15,8 +15,6 @@ namespace inflight {
 
 // Radians a position of each pair, scaling and factors applied. factors: empty, or one a pair, each divides.
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelSpec& spec, std::span<const float> factors);
-// Those of local layers where they rotate otherwise; else none.
-[[nodiscard]] std::vector<double> local_rope_frequencies(const ModelSpec& spec);
 
 class RopeAngles {
  public:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -246,11 +247,7 @@ class Probe {
 void fit_id(Json& id) {
   if (!id.is_string() || id.get_ref<const std::string&>().size() == kCallIdMark.size()) return;
   std::string fitted;
-  for (const char letter : id.get_ref<const std::string&>()) {
-    const bool allowed =
-        (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    if (allowed) fitted += letter;
-  }
+  std::ranges::copy_if(id.get_ref<const std::string&>(), std::back_inserter(fitted), is_letter_or_digit);
   fitted.insert(0, kCallIdMark.size(), '0');
   id = fitted.substr(fitted.size() - kCallIdMark.size());
 }

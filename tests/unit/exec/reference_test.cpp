@@ -37,6 +37,13 @@ void widen(test::SyntheticModel& model) {
   model.spec.head_size = model.spec.rope_dimension_count = 64;
 }
 
+// LongRoPE, of a model whose context is 640 tokens.
+void add_long_rope(test::SyntheticModel& model, int32_t original_context) {
+  model.spec.rope_scaling.original_context_length = original_context;
+  model.rope_factors = {1.0F, 1.5F, 2.0F, 2.5F, 3.0F, 4.0F, 6.0F, 8.0F};
+  model.rope_factors_long = {2.0F, 2.5F, 3.0F, 4.5F, 5.0F, 6.0F, 8.0F, 9.0F};
+}
+
 class AgainstReference : public testing::TestWithParam<Kind> {};
 
 TEST_P(AgainstReference, LogitsBehindPromptsOfManyLengths) {
@@ -173,18 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
                            m.joined = m.query_key_value_bias = true;
                            m.matrix_type = TensorType::F16;
                          }},
-                    Kind{"LongFactors",
-                         [](test::SyntheticModel& m) {
-                           m.spec.rope_scaling.original_context_length = 600;
-                           m.rope_factors = {1.0F, 1.5F, 2.0F, 2.5F, 3.0F, 4.0F, 6.0F, 8.0F};
-                           m.rope_factors_long = {2.0F, 2.5F, 3.0F, 4.5F, 5.0F, 6.0F, 8.0F, 9.0F};
-                         }},
-                    Kind{"ShortFactors",
-                         [](test::SyntheticModel& m) {
-                           m.spec.rope_scaling.original_context_length = 640;
-                           m.rope_factors = {1.0F, 1.5F, 2.0F, 2.5F, 3.0F, 4.0F, 6.0F, 8.0F};
-                           m.rope_factors_long = {2.0F, 2.5F, 3.0F, 4.5F, 5.0F, 6.0F, 8.0F, 9.0F};
-                         }},
+                    Kind{"LongFactors", [](test::SyntheticModel& m) { add_long_rope(m, 600); }},
+                    Kind{"ShortFactors", [](test::SyntheticModel& m) { add_long_rope(m, 640); }},
                     Kind{"Gemma", [](test::SyntheticModel& m) { m.make_gemma(1); }},
                     Kind{"Gemma2", [](test::SyntheticModel& m) { m.make_gemma(2); }},
                     Kind{"Gemma3", [](test::SyntheticModel& m) { m.make_gemma(3); }},

@@ -107,9 +107,16 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
 #endif
 }
 
-static void combine_group(const Memory* memory, const CombineArgs* args, int item, __local float* tile)
+// All columns of a row.
+static CombineWork whole_row(const Memory* memory, const CombineArgs* args, int row)
 {
-  const CombineWork work = combine_work(memory, *args, item);
+  CombineWork work = combine_work(memory, *args, row * COMBINE_SLICES);
+  work.end = HEADS * HEAD_SIZE;
+  return work;
+}
+
+static void combine_columns(const Memory* memory, const CombineArgs* args, CombineWork work, __local float* tile)
+{
   for (int column0 = work.begin; column0 < work.end; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, work.end - column0);
     EACH_THREAD(i, count) {
@@ -137,4 +144,9 @@ static void combine_group(const Memory* memory, const CombineArgs* args, int ite
     const size_t block = (size_t)(column0 / 32) * args->rows + work.row;
     write_tile_bytes(memory->prepared, &args->out, block, args->rows, count / 32, tile);
   }
+}
+
+static void combine_group(const Memory* memory, const CombineArgs* args, int item, __local float* tile)
+{
+  combine_columns(memory, args, combine_work(memory, *args, item), tile);
 }

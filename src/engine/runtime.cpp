@@ -74,7 +74,7 @@ ClExecutorOptions executor_options(const RuntimeOptions& options, const ModelSpe
           .max_num_seqs = options.scheduler.max_num_seqs,
           .max_num_batched_tokens = options.scheduler.max_num_batched_tokens,
           // A fused step is one launch, which would say nothing of its parts.
-          .launch_mode = options.profile && device.host_code ? LaunchMode::Stages : LaunchMode::Automatic,
+          .launch_mode = options.profile ? LaunchMode::EachStage : LaunchMode::Automatic,
           .packed_folder = options.cache_weights ? cache_folder() : ""};
 }
 

@@ -41,6 +41,18 @@ ArenaSize checked_size(const Device& device, const ModelSpec& spec, const ModelW
   return arena_size(device.info(), spec, options);
 }
 
+// A fused step of work-groups saves launches, and reads weights more slowly: its kernel needs so many registers that a
+// compute unit runs one work-group at a time. On an H200 it made SmolLM2-135M (5 MB a layer) faster and TinyLlama-1.1B
+// (53 MB) slower; between them lies where the two are about equal (docs/performance/gpu.md).
+LaunchMode launch_mode(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                       const ClExecutorOptions& options) {
+  constexpr size_t kFusedLayerBytes = size_t{24} << 20;
+  if (options.launch_mode != LaunchMode::Automatic || device.type == DeviceType::Cpu) return options.launch_mode;
+  const size_t bytes = plan_memory(device, spec, weights, options).weight_bytes;
+  return bytes / static_cast<size_t>(spec.layer_count) <= kFusedLayerBytes ? LaunchMode::Automatic
+                                                                           : LaunchMode::EachStage;
+}
+
 AdapterSizes adapter_sizes(const DeviceInfo& device, const ClExecutorOptions& options) {
   if (options.max_loras == 0) return {};
   return {.slot_size = static_cast<int32_t>(options.adapters->slot_bytes() / kWeightAlignment),
@@ -67,12 +79,13 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       size_(checked_size(device, spec, weights, options)),
       arena_(lay_out_arena(spec, weights, size_)),
       shape_(shape_of(device.info(), spec, options)),
-      program_(device, shape_, options.launch_mode, options.clblast, clblast_limits(weights, options)),
+      program_(device, shape_, launch_mode(device.info(), spec, weights, options), options.clblast,
+               clblast_limits(weights, options)),
       weights_(device, weights, options.packed_folder, options.progress),
       kv_(device, options),
       angles_(device, spec, rope_factors(spec, weights, position_count(spec, options)), position_count(spec, options)),
       forward_(spec, weights, weights_, arena_, size_, shape_, position_count(spec, options), program_.worker_count(),
-               program_.mode() == LaunchMode::Fused, adapter_sizes(device.info(), options)),
+               program_.mode(), adapter_sizes(device.info(), options)),
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", row_token_words(options.max_num_seqs)),

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "exec/rope_angles.h"
+#include "ops/linear_trial.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -18,6 +19,8 @@ constexpr int32_t kTicketsPerWorker = 8;            // of a stage of rows
 constexpr int32_t kBatchMax = 16;                   // rows of a ticket
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
 constexpr int32_t kMergedMax = 256;                 // partitions of heads that each worker merges for itself
+constexpr int32_t kGroupCopiedRows = 1;             // that each work-group prepares for itself
+static_assert(kGroupCopiedRows <= std::min(kFewRows, kFewFloatRows), "steps with copies must be one launch");
 
 // Panels of one item; even for pairs: rows are written in blocks of two panels.
 int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pairs) {
@@ -32,13 +35,17 @@ int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pa
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
                          const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t position_count,
-                         int32_t worker_count, bool fused, const AdapterSizes& adapters)
+                         int32_t worker_count, LaunchMode mode, const AdapterSizes& adapters)
     : arena_(arena),
       size_(size),
       shape_(shape),
       position_count_(position_count),
       worker_count_(worker_count),
-      long_items_(fused ? worker_count : 0),
+      mode_(mode),
+      long_items_(mode == LaunchMode::Fused ? worker_count : 0),
+      copied_rows_(mode == LaunchMode::Fused         ? size.copy_rows
+                   : mode == LaunchMode::FusedGroups ? kGroupCopiedRows
+                                                     : 0),
       adapters_(adapters) {
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) is_local_.push_back(spec.is_local(layer));
   const auto take = [&](std::vector<Stage>& to) {
@@ -47,7 +54,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
   };
   for (const bool copied : {false, true}) {
     copied_ = copied;
-    if (copied && !fused) break;
+    if (copied && copied_rows_ == 0) break;
     add_layers(spec, weights, store);
     take(copied ? copied_layers_ : layers_);
     group_ = 0;
@@ -114,7 +121,10 @@ LinearArgs ForwardPass::linear(const WeightStore& store, const WeightView& weigh
 void ForwardPass::add_linear(const LinearArgs& args) {
   Stage& stage = add(Operation::Linear);
   stage.linear = args;
-  stage.linear.panels = panels_per_item(args.weight[0], worker_count_, args.epilogue == Epilogue::Swiglu);
+  const bool pairs = args.epilogue == Epilogue::Swiglu;
+  stage.linear.panels = in_groups(mode_) ? few_panels(pairs) : panels_per_item(args.weight[0], worker_count_, pairs);
+  const bool mixed = pairs && takes_bytes(args.weight[0].type) != takes_bytes(args.weight[1].type);
+  if (in_groups(mode_) && mixed) copied_rows_ = 0;  // that has no kernel for few rows: such steps are no single launch
   const int32_t count = panel_count(args.weight[0].outputs);
   if (long_items_ > 0) {
     const int32_t panels = (count - count / kShortItemsPart) / long_items_ / 2 * 2;
@@ -406,12 +416,15 @@ std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t 
   return fitted_;
 }
 
+bool ForwardPass::has_copies(const StepTables& tables) const {
+  return tables.rows <= copied_rows_ && tables.adapter_tile_count == 0;
+}
+
 void ForwardPass::append_layers(const StepTables& tables) {
   const int32_t merged = std::max(tables.attention.partial_slots, tables.local_attention.partial_slots);
-  const bool copied = !copied_layers_.empty() && tables.rows <= size_.copy_rows && merged <= kMergedMax;
-  const std::vector<Stage>& layers = tables.adapter_tile_count > 0 ? adapted_layers_
-                                     : copied                      ? copied_layers_
-                                                                   : layers_;
+  const std::vector<Stage>& layers = tables.adapter_tile_count > 0                ? adapted_layers_
+                                     : has_copies(tables) && merged <= kMergedMax ? copied_layers_
+                                                                                  : layers_;
   fitted_.assign(layers.begin(), layers.end());
   for (Stage& stage : fitted_) fit_stage(stage, tables);
 }
@@ -419,7 +432,7 @@ void ForwardPass::append_layers(const StepTables& tables) {
 void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
   const int32_t groups = fitted_.empty() ? 0 : fitted_.back().counter + 1;
   const int32_t count = std::min(size_.logit_rows, tables.sampled - first);
-  for (Stage stage : !copied_logits_.empty() && count <= size_.copy_rows ? copied_logits_ : logits_) {
+  for (Stage stage : has_copies(tables) ? copied_logits_ : logits_) {
     stage.counter += groups;
     fit_logits(stage, tables, first, count);
     fitted_.push_back(stage);

@@ -35,8 +35,8 @@ struct StepTables {
 class ForwardPass {
  public:
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const KernelShape& shape, int32_t position_count, int32_t worker_count, bool fused,
-              const AdapterSizes& adapters);
+              const ArenaSize& size, const KernelShape& shape, int32_t position_count, int32_t worker_count,
+              LaunchMode mode, const AdapterSizes& adapters);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
@@ -76,6 +76,7 @@ class ForwardPass {
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
   void fit_stage(Stage& stage, const StepTables& tables) const;
   void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
+  [[nodiscard]] bool has_copies(const StepTables& tables) const;
   void append_layers(const StepTables& tables);
   void append_logits(const StepTables& tables, int32_t first);
   void link_groups();
@@ -89,7 +90,9 @@ class ForwardPass {
   std::vector<bool> is_local_;  // of each layer
   int32_t position_count_;
   int32_t worker_count_;
-  int32_t long_items_;  // of a linear stage
+  LaunchMode mode_;
+  int32_t long_items_;   // of a linear stage
+  int32_t copied_rows_;  // of a step whose workers have copies of prepared rows, at most
   int32_t group_ = 0;
   AdapterSizes adapters_;
   bool adapted_ = false;               // the stages being added are for steps with adapters

@@ -108,7 +108,7 @@ ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClEx
                                             : std::clamp(sampled_rows_max(options), kLogitRowsMin, kLogitRowsMax),
           .partial_slots = spec.head_count * (longest + kSplitRowPartitions),
           .lora_rank = options.max_loras > 0 ? options.adapters->max_lora_rank() : 0,
-          .copies = device.host_code ? 2 * device.compute_units : 0,  // of two launches
+          .copies = 2 * device.compute_units,  // of two launches
           .copy_rows = std::max(kCopiedRows / device.compute_units, 1)};
 }
 

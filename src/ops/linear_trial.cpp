@@ -90,15 +90,14 @@ ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& fil
 }
 
 std::string group_options(const DeviceInfo& info) {
-  constexpr int32_t kMmaCapability = 80;  // PTX ISA: mma.m16n8k32 of s8
   return fmt::format(" -D MMA_INT8={}", int{info.nvidia_capability >= kMmaCapability});
 }
 
-LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, int32_t few_panels) {
-  const int32_t few = div_ceil(panels, few_panels);
+LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, bool pairs) {
+  const int32_t few = div_ceil(panels, few_panels(pairs));
   if (bytes && rows <= kFewRows) return {LinearKernel::Few, few};
   if (floats && rows <= kFewFloatRows) return {LinearKernel::FewFloats, few};
-  return {LinearKernel::Many, div_ceil(panels, few_panels == 2 ? 2 : 4) * div_ceil(rows, kTileRows)};
+  return {LinearKernel::Many, div_ceil(panels, pairs ? 2 : 4) * div_ceil(rows, kTileRows)};
 }
 
 LinearTrial::LinearTrial(Device& device, const std::string& file)
@@ -113,7 +112,7 @@ void LinearTrial::launch(const LinearShape& shape, int32_t first_panel, bool pai
   const int32_t panels = panel_count(shape.outputs);
   if (by_groups_) {
     const bool bytes = takes_bytes(shape.type);
-    LinearGroups groups = linear_groups(bytes, !bytes, panels, shape.rows, 1);
+    LinearGroups groups = linear_groups(bytes, !bytes, panels, shape.rows, false);
     if (pairs && groups.kernel != LinearKernel::Many) groups.count = div_ceil(panels, 2);
     Kernel& kernel = kernels_.at(static_cast<size_t>(groups.kernel));
     kernel.set_all(weights_, x_, bytes_, scales_, sums_, y_, static_cast<int32_t>(shape.type), shape.depth,

@@ -16,6 +16,8 @@ namespace inflight {
 [[nodiscard]] std::vector<std::string> linear_sources(const std::string& file);
 [[nodiscard]] ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file);
 
+// NVIDIA's from here on have what PTX the kernels of work-groups hold: mma.m16n8k32 of s8, and fence.acq_rel (of 7.0).
+inline constexpr int32_t kMmaCapability = 80;
 // -D of groups_linear.cl: what the device's instructions are.
 [[nodiscard]] std::string group_options(const DeviceInfo& info);
 // Which kernel of groups_linear.cl computes a linear layer, by how many work-groups.
@@ -25,9 +27,10 @@ struct LinearGroups {
   LinearKernel kernel = LinearKernel::Many;
   int32_t count = 0;
 };
-// bytes, floats: all its weights take quantised rows, or none. panels: of one matrix. few_panels: of an item for few
-// rows; 2 where there are pairs of panels of two matrices.
-[[nodiscard]] LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, int32_t few_panels);
+// Panels of an item for few rows: pairs of panels where there are two matrices.
+[[nodiscard]] constexpr int32_t few_panels(bool pairs) { return pairs ? 2 : 1; }
+// bytes, floats: all its weights take quantised rows, or none. panels: of one matrix.
+[[nodiscard]] LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows, bool pairs);
 
 class LinearTrial {
  public:

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -70,7 +71,7 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
 
 ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, LaunchMode mode,
                         const std::string& linear_file, bool clblast) {
-  const bool groups = mode == LaunchMode::Groups;
+  const bool groups = in_groups(mode);
   ProgramSource source{.files = linear_sources(linear_file == kGroupsLinear || groups ? kPortableLinear : linear_file),
                        .options = options_of(shape, device)};
   const char* attention = shape.kv_type == KvType::I16 ? "attention_ints.cl" : "attention_floats.cl";
@@ -91,6 +92,7 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
   }
   source.files.emplace_back(mode == LaunchMode::Fused ? "run_step.cl" : "run_stages.cl");
   if (groups) source.files.emplace_back("run_groups.cl");
+  if (mode == LaunchMode::FusedGroups) source.files.emplace_back("run_group_step.cl");
   if (clblast) source.files.emplace_back(kDenseFile);
   return source;
 }
@@ -101,26 +103,35 @@ constexpr int32_t kGroupHeadMax = 256;  // of attention's local memory
 LinearGroups groups_of(const LinearArgs& linear) {
   const bool swiglu = linear.epilogue == Epilogue::Swiglu;
   const bool first = takes_bytes(linear.weight[0].type), second = swiglu ? takes_bytes(linear.weight[1].type) : first;
-  return linear_groups(first && second, !first && !second, panel_count(linear.weight[0].outputs), linear.rows,
-                       swiglu ? 2 : 1);
+  return linear_groups(first && second, !first && !second, panel_count(linear.weight[0].outputs), linear.rows, swiglu);
 }
 
-// The trial of groups_linear.cl, the one file that GPUs have beside linear.cl, answers what Automatic is; other modes
-// need none.
+// What is left to StepProgram.
+bool is_open(LaunchMode mode) { return mode == LaunchMode::Automatic || mode == LaunchMode::EachStage; }
+
+// The trial of groups_linear.cl, the one file that GPUs have beside linear.cl, answers what an open mode is; other
+// modes need none.
 std::string linear_file_of(Device& device, LaunchMode mode) {
-  const bool answered = mode != LaunchMode::Automatic && device.info().type != DeviceType::Cpu;
+  const bool answered = !is_open(mode) && device.info().type != DeviceType::Cpu;
   return answered ? kPortableLinear : choose_linear_file(device);
 }
+
+// Work-groups of a fused step see each other's writes by a fence that PTX has, and those that run go on running.
+bool fuses_groups(const DeviceInfo& device) { return device.nvidia_capability >= kMmaCapability; }
 
 LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& shape, const std::string& linear_file,
                    bool clblast) {
   const bool together = device.info().host_code && !clblast;
   const bool groups = shape.kv_type != KvType::I16 && shape.head_size <= kGroupHeadMax;
-  if (mode == LaunchMode::Automatic) {
-    if (linear_file == kGroupsLinear && groups) return LaunchMode::Groups;
-    return together ? LaunchMode::Fused : LaunchMode::Stages;
+  if (is_open(mode)) {
+    const bool fused = mode == LaunchMode::Automatic;
+    if (linear_file == kGroupsLinear && groups) {
+      return fused && !clblast && fuses_groups(device.info()) ? LaunchMode::FusedGroups : LaunchMode::Groups;
+    }
+    return fused && together ? LaunchMode::Fused : LaunchMode::Stages;
   }
-  INFLIGHT_CHECK(mode != LaunchMode::Groups || groups);
+  INFLIGHT_CHECK(!in_groups(mode) || groups);
+  INFLIGHT_CHECK(mode != LaunchMode::FusedGroups || !clblast);
   if (mode == LaunchMode::Fused && !together) {
     fail(ErrorCode::Unsupported,
          "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
@@ -170,9 +181,8 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
                          const ClblastUse& clblast, const ClblastLimits& limits)
     : device_(device),
       mode_(resolve(mode, device, shape, linear_file, clblast.from_rows > 0)),
-      program_(built(device, shape, linear_file, clblast.from_rows > 0, mode == LaunchMode::Automatic)),
-      worker_count_(device.info().compute_units *
-                    (device.info().small_items && mode_ != LaunchMode::Groups ? kSmallItems : 1)) {
+      program_(built(device, shape, linear_file, clblast.from_rows > 0, is_open(mode))),
+      worker_count_(device.info().compute_units * (device.info().small_items && !in_groups(mode_) ? kSmallItems : 1)) {
   if (mode_ == LaunchMode::Fused) {
     step_kernel_ = Kernel(program_, "run_step");
     run_nothing();
@@ -185,10 +195,11 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
   stage_kernels_.resize(static_cast<size_t>(shape.adapters ? kOperationCount : kPlainOperationCount));
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     const auto operation = static_cast<Operation>(i);
-    if (mode_ == LaunchMode::Groups && operation == Operation::Linear) continue;
+    if (in_groups(mode_) && operation == Operation::Linear) continue;
     stage_kernels_[i] = Kernel(program_, std::string(to_string(operation)) + "_stage");
   }
-  if (mode_ != LaunchMode::Groups) return;
+  if (mode_ == LaunchMode::FusedGroups) step_kernel_ = Kernel(program_, "run_group_step");
+  if (!in_groups(mode_)) return;
   for (const char* name : kLinearKernels) linear_kernels_.emplace_back(program_, fmt::format("linear_{}_stage", name));
 }
 
@@ -199,7 +210,7 @@ Program StepProgram::built(Device& device, const KernelShape& shape, const std::
   try {
     return Program(device, source_of(shape, device.info(), mode_, linear_file, clblast));
   } catch (const Error& error) {
-    if (mode_ != LaunchMode::Groups || !may_change || error.code() != ErrorCode::Device) throw;
+    if (!in_groups(mode_) || !may_change || error.code() != ErrorCode::Device) throw;
     log(LogLevel::Warning, "kernels for work-groups are not used on {}, which is slower: {}", device.info().name,
         error.what());
     mode_ = LaunchMode::Stages;
@@ -208,7 +219,7 @@ Program StepProgram::built(Device& device, const KernelShape& shape, const std::
 }
 
 int32_t StepProgram::item_queries() const {
-  if (mode_ == LaunchMode::Groups) return kGroupQueries;
+  if (in_groups(mode_)) return kGroupQueries;
   return device_.info().small_items ? 1 : kAttentionQueriesMax;
 }
 
@@ -233,21 +244,37 @@ void StepProgram::bind_step(const StepMemory& memory, const DeviceMemory& step_b
   step_kernel_.set(bind_memory(step_kernel_, memory), step_before);
 }
 
-LaunchShape StepProgram::step_shape() const { return {.global = static_cast<size_t>(worker_count_), .local = 1}; }
+LaunchShape StepProgram::step_shape() const {
+  const size_t local = in_groups(mode_) ? kLocal : 1;
+  return {.global = static_cast<size_t>(worker_count_) * local, .local = local};
+}
+
+bool StepProgram::is_one_launch(std::span<const Stage> stages) const {
+  if (mode_ == LaunchMode::Fused) return true;
+  return mode_ == LaunchMode::FusedGroups && std::ranges::all_of(stages, [&](const Stage& stage) {
+           if (static_cast<int32_t>(stage.operation) >= kPlainOperationCount) return false;
+           return stage.operation != Operation::Linear || groups_of(stage.linear).kernel != LinearKernel::Many;
+         });
+}
 
 void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
-  if (mode_ == LaunchMode::Fused) {
-    bind_step(memory, *memory.step);
+  if (is_one_launch(stages)) {
+    if (mode_ == LaunchMode::Fused) {
+      bind_step(memory, *memory.step);
+    } else {
+      bind_memory(step_kernel_, memory);
+    }
     return device_.launch(step_kernel_, step_shape());
   }
   uint32_t index_argument = 0;
   for (Kernel& kernel : linear_kernels_) bind_memory(kernel, memory);
-  const bool groups = mode_ == LaunchMode::Groups;
+  const bool groups = in_groups(mode_);
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     if (groups && static_cast<Operation>(i) == Operation::Linear) continue;
     index_argument = bind_memory(stage_kernels_[i], memory);
   }
   for (size_t i = 0; i < stages.size(); ++i) {
+    INFLIGHT_CHECK(mode_ != LaunchMode::FusedGroups || stages[i].batch > 0);  // such stages are in one launch alone
     if (stages[i].items == 0) continue;
     if (takes_clblast(stages[i])) {
       clblast_->run(memory, stages[i], static_cast<int32_t>(i));

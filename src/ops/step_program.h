@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled kernels of one model on one device, and the ways to run a step with them: a launch a stage, or the whole
-// step in one launch (CPUs).   THREAD, ERRORS, LIFETIME: as device/device.h.
+// step in one launch.   THREAD, ERRORS, LIFETIME: as device/device.h.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,17 @@ struct KernelShape {
 };
 
 enum class LaunchMode : int32_t {
-  Automatic = 0,  // Fused on CPUs that do not use CLBlast, Groups where groups_linear.cl is chosen, else Stages
-  Stages = 1,     // one launch a stage, a work-item an item
-  Fused = 2,      // one launch a step
-  Groups = 3,     // one launch a stage, a work-group an item
+  Automatic = 0,    // Fused on CPUs that do not use CLBlast; where groups_linear.cl is chosen FusedGroups on NVIDIA's
+                    // from compute capability 8.0 on, else Groups; else Stages
+  EachStage = 1,    // as Automatic, but a launch a stage (for profiles): Groups or Stages
+  Stages = 2,       // one launch a stage, a work-item an item
+  Fused = 3,        // one launch a step
+  Groups = 4,       // one launch a stage, a work-group an item
+  FusedGroups = 5,  // as Groups, but one launch a step of few rows without adapters; not with CLBlast
 };
+[[nodiscard]] constexpr bool in_groups(LaunchMode mode) {
+  return mode == LaunchMode::Groups || mode == LaunchMode::FusedGroups;
+}
 
 // Whether CLBlast computes linear layers of float weights.
 struct ClblastUse {
@@ -77,7 +83,7 @@ class StepProgram {
   void run_fused(const StepMemory& memory, const DeviceMemory& step_before, Completion& done);
 
   [[nodiscard]] LaunchMode mode() const { return mode_; }
-  // Work-items of a fused step; else about as many as the device keeps busy at a time.
+  // Work-items, or work-groups, of a fused step; else about as many as the device keeps busy at a time.
   [[nodiscard]] int32_t worker_count() const { return worker_count_; }
   // Queries of an item of attention at most: what StepUploadLimits::item_queries is to be.
   [[nodiscard]] int32_t item_queries() const;
@@ -92,6 +98,7 @@ class StepProgram {
   void run_nothing();
   void bind_step(const StepMemory& memory, const DeviceMemory& step_before);
   [[nodiscard]] LaunchShape step_shape() const;
+  [[nodiscard]] bool is_one_launch(std::span<const Stage> stages) const;
   [[nodiscard]] bool takes_clblast(const Stage& stage) const;
   void launch_stage(const Stage& stage, int32_t index, uint32_t index_argument);
   void launch_group_stage(const Stage& stage, uint32_t stage_argument);
@@ -103,7 +110,7 @@ class StepProgram {
   int32_t worker_count_ = 1;
   std::vector<Kernel> stage_kernels_;   // Stages, Groups: by operation; Groups has none of linear layers here
   std::vector<Kernel> linear_kernels_;  // Groups: by LinearKernel
-  Kernel step_kernel_;                  // Fused
+  Kernel step_kernel_;                  // Fused, FusedGroups
   std::optional<ClblastLinear> clblast_;
   int32_t clblast_from_rows_ = 0;
 };

@@ -274,7 +274,7 @@ TEST_P(AttentionOfInts, LargestSums) {
 
 TEST_P(Attention, WorkGroupsGiveTheSameBits) {
   if (GetParam().kv == KvType::I16) GTEST_SKIP() << "work-groups have no attention over I16";
-  if (device_.info().host_code) GTEST_SKIP() << test::kNoGroupsHere;
+  if (const char* why = test::why_not_tested(device_.info(), LaunchMode::Groups)) GTEST_SKIP() << why;
   for (const int32_t first : {0, 250, 500}) {
     const std::vector<float> expected = attend(alone(first, false));
     EXPECT_EQ(attend_by_groups(alone(first, false)), expected) << first;

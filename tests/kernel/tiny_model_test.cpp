@@ -19,8 +19,8 @@ namespace {
 class TinyModel : public testing::TestWithParam<LaunchMode> {};
 
 TEST_P(TinyModel, RunsEveryKernel) {
-  const bool groups = GetParam() == LaunchMode::Groups;
-  if (groups && Device::open({}).info().host_code) GTEST_SKIP() << test::kNoGroupsHere;
+  const bool groups = in_groups(GetParam());
+  if (const char* why = test::why_not_tested(Device::open({}).info(), GetParam())) GTEST_SKIP() << why;
   for (const auto& [type, wanted_kv] : {std::pair(TensorType::F16, KvType::F16),
                                         {TensorType::Q8_0, KvType::I16},
                                         {TensorType::Q4_0, KvType::F16},
@@ -83,8 +83,12 @@ TEST_P(TinyModel, RunsEveryKernel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Launches, TinyModel, testing::Values(LaunchMode::Stages, LaunchMode::Groups),
-                         [](const auto& test) { return test.param == LaunchMode::Groups ? "Groups" : "Stages"; });
+INSTANTIATE_TEST_SUITE_P(Launches, TinyModel,
+                         testing::Values(LaunchMode::Stages, LaunchMode::Groups, LaunchMode::FusedGroups),
+                         [](const auto& test) {
+                           if (test.param == LaunchMode::FusedGroups) return "FusedGroups";
+                           return test.param == LaunchMode::Groups ? "Groups" : "Stages";
+                         });
 
 }  // namespace
 }  // namespace inflight

@@ -2,6 +2,7 @@
 #include "support/stage_bench.h"
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -12,6 +13,16 @@ namespace {
 constexpr uint32_t kPoison = 0x7FC0DEAD;  // a NaN that no arithmetic makes
 
 }  // namespace
+
+const char* why_not_tested(const DeviceInfo& device, LaunchMode mode) {
+  if (!in_groups(mode)) return nullptr;
+  if (device.host_code) {
+    return "PoCL 3.1 miscompiles attention by work-groups; Intel's runtime and NVIDIA's give the right bits";
+  }
+  const bool vectorises = device.type == DeviceType::Cpu && std::getenv("CL_CONFIG_CPU_VECTORIZER_MODE") == nullptr;
+  if (mode != LaunchMode::FusedGroups || !vectorises) return nullptr;
+  return "Intel's vectoriser for CPUs miscompiles fused steps of work-groups: set CL_CONFIG_CPU_VECTORIZER_MODE=1";
+}
 
 bool StageBench::poisoned(float value) { return std::bit_cast<uint32_t>(value) == kPoison; }
 

@@ -11,9 +11,8 @@
 
 namespace inflight::test {
 
-// Of tests of attention and whole steps by work-groups, on devices with DeviceInfo::host_code.
-inline constexpr const char* kNoGroupsHere =
-    "PoCL 3.1 miscompiles attention by work-groups; Intel's runtime and NVIDIA's give the right bits";
+// Why attention and whole steps are not tested on the device in the mode; null: they are.
+[[nodiscard]] const char* why_not_tested(const DeviceInfo& device, LaunchMode mode);
 
 class StageBench {
  public:

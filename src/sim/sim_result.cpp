@@ -59,6 +59,7 @@ void to_json(nlohmann::ordered_json& json, const LatencySummary& summary) {
 }
 
 std::string table_row(const char* name, const LatencySummary& summary) {
+  if (summary.max == 0.0) return fmt::format("  {:<6} {:>12} {:>12} {:>12} {:>12}\n", name, "-", "-", "-", "-");
   return fmt::format("  {:<6} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}\n", name, summary.mean, summary.p50, summary.p95,
                      summary.p99);
 }

@@ -42,7 +42,7 @@ struct LatencySummary {
 };
 // {"mean": .., "p50": .., "p95": .., "p99": .., "max": ..}
 void to_json(nlohmann::ordered_json& json, const LatencySummary& summary);
-// One row of a table for people: name, mean, p50, p95, p99.
+// One row of a table for people: name, mean, p50, p95, p99; dashes where nothing was timed.
 [[nodiscard]] std::string table_row(const char* name, const LatencySummary& summary);
 
 // What speculative decoding came to: SchedulerStats' counters.

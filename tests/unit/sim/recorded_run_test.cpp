@@ -199,5 +199,11 @@ TEST(RecordedRun, BeginsWhereItIsTold) {
   EXPECT_EQ(run.end, 40);
 }
 
+TEST(LatencySummary, DashesStandWhereNothingWasTimed) {
+  EXPECT_EQ(table_row("TTFT", LatencySummary::of(std::vector<TimeNs>{})).find_first_of("0123456789"),
+            std::string::npos);
+  EXPECT_NE(table_row("TTFT", LatencySummary::of({2'500'000})).find("2.500"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace inflight

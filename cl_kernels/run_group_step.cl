@@ -6,7 +6,7 @@
 //   A work-group draws its next ticket before it begins an item, so that it does not wait for the draw; and asks for an item's
 //   weights before it waits for the item's rows.
 //   A norm or combine stage of batch 0 is done by each work-group for itself, as there.
-//   Launches of GPUs cost microseconds each, several hundred of them a step; a stage's wait here costs about one.
+//   Launches of GPUs cost microseconds each, several hundred of them a step; where the time goes here: docs/performance/gpu.md.
 // Test: tests/unit/exec/determinism_test.cpp, tests/kernel/tiny_model_test.cpp.
 
 // Makes what this thread has seen or written come before what follows, for all work-groups. OpenCL 1.2's mem_fence() is one

@@ -6,9 +6,9 @@
 //           approximation; weight[0] gate, weight[1] up; written as the rows of the next layer: floats, int8 blocks, or both
 //   LOGITS: out[t, n] = acc + bias[n], with -D LOGIT_SOFTCAP=c c * tanh(that / c)
 //   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for the rows
-//   [begin_row, end_row), begin_row a multiple of LINEAR_ROWS: all rows where a worker should read each weight once a step. The
-//   first `long_items` items have `long_panels`: memory is read fastest in long pieces, and short items at the end let the
-//   workers finish together. Test: tests/kernel/linear_test.cpp.
+//   [begin_row, end_row): all rows where a worker should read each weight once a step. The first `long_items` items have
+//   `long_panels`: memory is read fastest in long pieces, and short items at the end let the workers finish together.
+//   Test: tests/kernel/linear_test.cpp.
 
 // Writes 32 columns of one of `rows` rows as int8. column is a multiple of 32.
 static void write_bytes(__global float* act, __global const Rows* to, int rows, int row, int column, float16 a, float16 b)
@@ -78,30 +78,42 @@ static float16 bias_of(const Memory* memory, int offset, int panel)
   return offset < 0 ? (float16)(0.0f) : vload16(panel, memory->vectors + offset);
 }
 
+// What linear_panels() computes.
+typedef struct {
+  __global const Weight* weight;  // gate and up, or the only one
+  __global const int* bias;       // offsets of theirs; null: there are none
+  __global const Rows *in, *out;
+  int epilogue, out_stride, rows;
+  int first_panel;  // of the weights: an expert's
+  int outputs;      // from there on
+} Product;
+
 // Panels [begin, end) for the rows [begin_row, end_row).
-static void linear_panels(const Memory* memory, __global const LinearArgs* args, int begin, int end, int begin_row, int end_row)
+static void linear_panels(const Memory* memory, const Product* product, int begin, int end, int begin_row, int end_row)
 {
-  __global const Weight* gate = args->weight;  // or the only one
-  const int type = gate->type, depth = gate->depth, outputs = gate->outputs, bytes = panel_bytes(type, depth);
-  const int swiglu = args->epilogue == EPILOGUE_SWIGLU, add = args->epilogue == EPILOGUE_ADD;
+  __global const Weight* gate = product->weight;
+  const int type = gate->type, depth = gate->depth, outputs = product->outputs, bytes = panel_bytes(type, depth);
+  const int swiglu = product->epilogue == EPILOGUE_SWIGLU, add = product->epilogue == EPILOGUE_ADD;
+  const int bias_a = product->bias ? product->bias[0] : -1, bias_b = product->bias ? product->bias[1] : -1;
   __global const float* from = memory->prepared;
-  const LinearInput in = {from + args->in.floats, (__global const char*)(from + args->in.bytes), from + args->in.scales,
-                          (__global const int*)(from + args->in.sums), args->rows};
+  __global const Rows* rows_in = product->in;
+  const LinearInput in = {from + rows_in->floats, (__global const char*)(from + rows_in->bytes), from + rows_in->scales,
+                          (__global const int*)(from + rows_in->sums), product->rows};
   // Rows outside: their tile stays in a nearer cache than these weights, which are read in order.
   for (int row0 = begin_row; row0 < end_row; row0 += LINEAR_ROWS) {
     const int rows = min(LINEAR_ROWS, end_row - row0);
     for (int first = begin; first < end; first += 2) {
-      const int pair = min(2, end - first);
+      const int pair = min(2, end - first), panel = product->first_panel + first;
       float16 result[2][LINEAR_ROWS], up[LINEAR_ROWS];
       if (!swiglu) {
-        __global const uchar* a = weight_panel(memory, gate, first, bytes);
+        __global const uchar* a = weight_panel(memory, gate, panel, bytes);
         linear_tile(type, a, pair == 2 ? a + bytes : 0, &in, row0, rows, depth, result[0], result[1]);
         for (int p = 0; p < pair; p++) {
-          const int column = (first + p) * 16;
-          const float16 bias = bias_of(memory, args->bias[0], first + p);
-          __global float* out = memory->act + args->out.floats + (size_t)row0 * args->out_stride + column;
-          for (int r = 0; r < rows; r++, out += args->out_stride) {
-            store_columns(out, outputs - column, CAPPED_LOGITS(args, result[p][r] + bias), add);
+          const int column = (first + p) * 16, stride = product->out_stride;
+          const float16 bias = bias_of(memory, bias_a, first + p);
+          __global float* out = memory->act + product->out->floats + (size_t)row0 * stride + column;
+          for (int r = 0; r < rows; r++, out += stride) {
+            store_columns(out, outputs - column, CAPPED_LOGITS(product, result[p][r] + bias), add);
           }
         }
         continue;
@@ -111,21 +123,20 @@ static void linear_panels(const Memory* memory, __global const LinearArgs* args,
           for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
           break;
         }
-        __global const uchar* a = weight_panel(memory, gate, first + p, bytes);
+        __global const uchar* a = weight_panel(memory, gate, panel + p, bytes);
         if (gate[1].type == type) {
-          linear_tile(type, a, weight_panel(memory, gate + 1, first + p, bytes), &in, row0, rows, depth, result[p], up);
+          linear_tile(type, a, weight_panel(memory, gate + 1, panel + p, bytes), &in, row0, rows, depth, result[p], up);
         } else {
           const int other = gate[1].type;
           linear_tile(type, a, 0, &in, row0, rows, depth, result[p], up);
-          linear_tile(other, weight_panel(memory, gate + 1, first + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth, up,
+          linear_tile(other, weight_panel(memory, gate + 1, panel + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth, up,
                       result[p]);
         }
-        const float16 bias_gate = bias_of(memory, args->bias[0], first + p);
-        const float16 bias_up = bias_of(memory, args->bias[1], first + p);
+        const float16 bias_gate = bias_of(memory, bias_a, first + p), bias_up = bias_of(memory, bias_b, first + p);
         for (int r = 0; r < rows; r++) result[p][r] = activation_16(result[p][r] + bias_gate) * (up[r] + bias_up);
       }
       for (int r = 0; r < rows; r++) {
-        write_block(memory->act, &args->out, args->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
+        write_block(memory->act, product->out, product->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);
       }
     }
   }
@@ -140,8 +151,10 @@ static int first_panel(__global const LinearArgs* args, int item)
 
 static void linear_item(const Memory* memory, __global const LinearArgs* args, int item, int begin_row, int end_row)
 {
-  const int end = min(first_panel(args, item + 1), (args->weight[0].outputs + 15) / 16);
+  const int outputs = args->weight[0].outputs, end = min(first_panel(args, item + 1), (outputs + 15) / 16);
+  const Product product = {args->weight, args->bias, &args->in, &args->out, args->epilogue, args->out_stride, args->rows, 0,
+                           outputs};
   for (int panel = first_panel(args, item); panel < end; panel += args->panels) {
-    linear_panels(memory, args, panel, min(panel + args->panels, end), begin_row, end_row);
+    linear_panels(memory, &product, panel, min(panel + args->panels, end), begin_row, end_row);
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
-//   stages (run_groups.cl) only those of adapters are here.
+//   stages (run_groups.cl) only those of
+//   adapters and of experts are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
@@ -33,6 +34,24 @@ __kernel void linear_stage(MEMORY_PARAMETERS, int index)
   const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
   linear_begin();
   linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
+  linear_end();
+}
+#endif
+
+#if EXPERTS
+DEFINE_STAGE_KERNEL(route, route)
+DEFINE_STAGE_KERNEL(sort, sort)
+DEFINE_STAGE_KERNEL(gather, gather)
+DEFINE_STAGE_KERNEL(merge, merge)
+
+// Each expert's rows in parts, as above.
+__kernel void experts_stage(MEMORY_PARAMETERS, int index)
+{
+  const Memory memory = MEMORY_ARGUMENTS;
+  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
+  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
+  linear_begin();
+  experts_item(&memory, &stage->args.experts, item, part, get_global_size(0) / stage->items);
   linear_end();
 }
 #endif

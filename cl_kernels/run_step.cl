@@ -25,18 +25,35 @@ typedef struct {
   __global const uchar *next, *end;
 } WeightsAhead;
 
+static WeightsAhead panels_ahead(const Memory* memory, __global const Weight* weight, int first, int end)
+{
+  const int bytes = panel_bytes(weight->type, weight->depth);
+  WeightsAhead ahead;
+  ahead.next = weight_panel(memory, weight, first, bytes);
+  ahead.end = ahead.next + min((ulong)(end - first) * bytes, (ulong)WEIGHTS_AHEAD);
+  return ahead;
+}
+
 // Those of the item, or of the linear stage after its stage.
 static WeightsAhead weights_ahead(const Memory* memory, __global const Stage* stage, __global const Stage* end, int item)
 {
-  WeightsAhead ahead = {0, 0};
-  for (; stage < end && stage->op != OP_LINEAR; stage++) item = 0;
-  if (stage == end || stage->args.linear.rows > ROWS_BOUND_BY_WEIGHTS) return ahead;
+  const WeightsAhead none = {0, 0};
+  for (; stage < end && stage->op != OP_LINEAR; stage++) {
+#if EXPERTS
+    if (stage->op == OP_EXPERTS) {
+      if (stage[-1].op != OP_EXPERTS) return none;  // it may not be known yet which ones
+      __global const ExpertsArgs* args = &stage->args.experts;
+      const ExpertItem work = expert_item(memory, args, item);
+      const int first = work.expert * (args->outputs / 16), rows = work.end_row - work.begin_row;
+      if (rows == 0 || rows > ROWS_BOUND_BY_WEIGHTS) return none;
+      return panels_ahead(memory, args->weight, first + work.begin_panel, first + work.end_panel);
+    }
+#endif
+    item = 0;
+  }
+  if (stage == end || stage->args.linear.rows > ROWS_BOUND_BY_WEIGHTS) return none;
   __global const LinearArgs* args = &stage->args.linear;
-  const int bytes = panel_bytes(args->weight[0].type, args->weight[0].depth);
-  const int first = first_panel(args, item), panels = (args->weight[0].outputs + 15) / 16 - first;
-  ahead.next = weight_panel(memory, &args->weight[0], first, bytes);
-  ahead.end = ahead.next + min((ulong)panels * bytes, (ulong)WEIGHTS_AHEAD);
-  return ahead;
+  return panels_ahead(memory, args->weight, first_panel(args, item), (args->weight[0].outputs + 15) / 16);
 }
 
 // Numbers of launches start again behind the largest int.
@@ -77,6 +94,13 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_SHRINK: shrink_item(memory, &stage->args.adapter, item); break;
     case OP_EXPAND: expand_item(memory, &stage->args.adapter, item); break;
     case OP_SWIGLU: swiglu_item(memory, &stage->args.swiglu, item); break;
+#endif
+#if EXPERTS
+    case OP_ROUTE: route_item(memory, &stage->args.route, item); break;
+    case OP_SORT: sort_item(memory, &stage->args.sort, item); break;
+    case OP_GATHER: gather_item(memory, &stage->args.gather, item); break;
+    case OP_EXPERTS: experts_item(memory, &stage->args.experts, item, 0, 1); break;
+    case OP_MERGE: merge_item(memory, &stage->args.merge, item); break;
 #endif
     case OP_CHANGE: change_item(memory, &stage->args.sample, item); break;
     case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;

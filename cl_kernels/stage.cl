@@ -26,6 +26,11 @@
 #define OP_SHRINK 9  // these three with -D ADAPTERS=1 only
 #define OP_EXPAND 10
 #define OP_SWIGLU 11
+#define OP_ROUTE 12  // these with -D EXPERTS=1 only
+#define OP_SORT 13
+#define OP_GATHER 14
+#define OP_EXPERTS 15
+#define OP_MERGE 16
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -84,6 +89,19 @@ typedef struct {
   int panels, parts;   // of an item of expand; items of a tile
 } AdapterArgs;
 typedef struct { int gate, up, depth, rows; Rows out; } SwigluArgs;
+// Of experts; meaning: experts.cl.
+typedef struct { int logits, experts, used, normed, bias, chosen, weights; float scale; } RouteArgs;
+typedef struct { int chosen, rows, experts, counts, places, active; } SortArgs;  // rows: of all experts, T * used
+typedef struct { Rows in, out; int depth, rows, used, places; } GatherArgs;     // rows: T
+typedef struct {
+  Weight weight[2];
+  Rows in, out;
+  int epilogue, out_stride, rows;
+  int outputs;  // N of an expert
+  int panels;   // of an item
+  int active;
+} ExpertsArgs;
+typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
 
 typedef struct {
   int op;
@@ -104,6 +122,11 @@ typedef struct {
     SampleArgs sample;  // of change, too
     AdapterArgs adapter;
     SwigluArgs swiglu;
+    RouteArgs route;
+    SortArgs sort;
+    GatherArgs gather;
+    ExpertsArgs experts;
+    MergeArgs merge;
     int words[26];
   } args;
 } Stage;  // 128 bytes

@@ -135,6 +135,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+std::string experts_text(const ModelSpec& spec) {
+  std::string text = fmt::format("{} of {} a token, feed-forward size {}", spec.experts_used, spec.expert_count,
+                                 grouped(spec.expert_size));
+  if (spec.shared_expert_size > 0) {
+    text += fmt::format("; a shared one for every token, {}", grouped(spec.shared_expert_size));
+  }
+  return text;
+}
+
 std::string rope_text(const ModelSpec& spec) {
   std::string text =
       fmt::format("RoPE base {}, {} of {} numbers a head, {}", spec.rope_base, spec.rope_dimension_count,
@@ -177,6 +186,7 @@ void add_model(const Inspection& inspection, std::string& out) {
                                    spec.architecture)});
     table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
+    if (spec.expert_count > 0) table.row({"experts", experts_text(spec)});
     table.row({"attention", fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size,
                                         spec.kv_head_count, window_text(spec))});
     table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
@@ -255,6 +265,10 @@ Json spec_json(const ModelSpec& spec) {
           {"layer_count", spec.layer_count},
           {"hidden_size", spec.hidden_size},
           {"feed_forward_size", spec.feed_forward_size},
+          {"expert_count", spec.expert_count},
+          {"experts_used", spec.experts_used},
+          {"expert_size", spec.expert_size},
+          {"shared_expert_size", spec.shared_expert_size},
           {"head_count", spec.head_count},
           {"kv_head_count", spec.kv_head_count},
           {"head_size", spec.head_size},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model_spec.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -21,12 +22,29 @@ void require_positive(const char* name, float value) {
   }
 }
 
+// The matrices of all experts are packed as one, so none may end within a panel of outputs.
+void require_whole_panels(const char* name, int32_t value) {
+  if (value % limits::kExpertSizeUnit != 0) {
+    fail(ErrorCode::Unsupported, "the {} of a mixture of experts is {}, supported: multiples of {}", name, value,
+         limits::kExpertSizeUnit);
+  }
+}
+
 }  // namespace
 
 void ModelSpec::validate() const {
   require_range("layer count", layer_count, 1, limits::kLayerCountMax);
   require_range("hidden size", hidden_size, 1, limits::kHiddenSizeMax);
   require_range("feed-forward size", feed_forward_size, 1, int64_t{8} * limits::kHiddenSizeMax);
+  if (expert_count != 0) {
+    require_range("expert count", expert_count, 1, limits::kExpertsMax);
+    require_range("number of experts used", experts_used, 1, std::min(expert_count, limits::kExpertsUsedMax));
+    require_range("expert's feed-forward size", expert_size, 1, int64_t{8} * limits::kHiddenSizeMax);
+    require_range("shared expert's feed-forward size", shared_expert_size, 0, int64_t{8} * limits::kHiddenSizeMax);
+    require_positive("scale of experts' weights", expert_weight_scale);
+    require_whole_panels("hidden size", hidden_size);
+    require_whole_panels("expert's feed-forward size", expert_size);
+  }
   require_range("head count", head_count, 1, hidden_size);
   require_range("KV head count", kv_head_count, 1, head_count);
   require_range("head size", head_size, 2, 1024);

@@ -40,12 +40,19 @@ struct ModelSpec {
   int32_t layer_count = 0;        // L
   int32_t hidden_size = 0;        // E
   int32_t feed_forward_size = 0;  // F
-  int32_t head_count = 0;         // H query heads
-  int32_t kv_head_count = 0;      // G, divides H
-  int32_t head_size = 0;          // D, even
-  int32_t vocabulary_size = 0;    // V
-  int32_t context_length = 0;     // tokens a sequence may have at most
-  int32_t sliding_window = 0;     // last tokens that a token attends to in every layer, itself included; 0 = all
+  // Mixtures of experts: in layers with a router each token goes through experts_used of expert_count feed-forwards.
+  int32_t expert_count = 0;           // X; 0: there are none
+  int32_t experts_used = 0;           // of a token
+  int32_t expert_size = 0;            // F of an expert
+  int32_t shared_expert_size = 0;     // F of the one that every token goes through besides; 0: there is none
+  bool expert_weights_normed = true;  // the weights of a token's experts are divided by their sum
+  float expert_weight_scale = 1.0F;   // and multiplied by this
+  int32_t head_count = 0;             // H query heads
+  int32_t kv_head_count = 0;          // G, divides H
+  int32_t head_size = 0;              // D, even
+  int32_t vocabulary_size = 0;        // V
+  int32_t context_length = 0;         // tokens a sequence may have at most
+  int32_t sliding_window = 0;         // last tokens that a token attends to in every layer, itself included; 0 = all
   // Where windows differ from layer to layer (sliding_window is 0 then): all layers but the last of every global_every
   // are local, a token attends to the last local_window in them.
   int32_t local_window = 0;

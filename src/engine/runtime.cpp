@@ -39,28 +39,32 @@ constexpr int32_t kLoraRankDefault = 16;  // vLLM's
 
 constexpr double kGiB = 1U << 30U;
 
-// Bytes of weights in the file that one step reads whatever its batch: all but an untied embedding, of which only the
-// scheduled tokens' rows are read.
-size_t weight_bytes_read_a_step(const ModelWeights& weights) {
+// Bytes of weights in the file that a step of one token reads: all but an untied embedding, of which one row is read,
+// and the experts that are not used. More tokens read the same, and more of the experts.
+size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weights) {
   size_t bytes = weights.output_norm.bytes.size() + weights.output.bytes.size();
   for (const LayerWeights& layer : weights.layers) {
     for (const WeightView* view :
-         {&layer.attention_norm, &layer.query, &layer.key, &layer.value, &layer.query_bias, &layer.key_bias,
-          &layer.value_bias, &layer.attention_output, &layer.attention_output_bias, &layer.feed_forward_norm,
-          &layer.gate, &layer.up, &layer.down, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
+          &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
       bytes += view->bytes.size();
+    }
+    for (const WeightView* view : layer.common_matrices()) bytes += view->bytes.size();
+    for (const WeightView* view : layer.expert_matrices()) {
+      if (view->present())
+        bytes += view->bytes.size() / static_cast<size_t>(spec.expert_count) * static_cast<size_t>(spec.experts_used);
     }
   }
   return bytes;
 }
 
 // Numbers of the matrices that each token is multiplied by, without the output's, of which only sampled ones are.
-int64_t layer_weights(const ModelWeights& weights) {
+int64_t layer_weights(const ModelSpec& spec, const ModelWeights& weights) {
   int64_t numbers = 0;
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view :
-         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down}) {
-      numbers += int64_t{view->rows} * view->columns;
+    for (const WeightView* view : layer.common_matrices()) numbers += int64_t{view->rows} * view->columns;
+    for (const WeightView* view : layer.expert_matrices()) {
+      if (view->present()) numbers += int64_t{view->rows} / spec.expert_count * spec.experts_used * view->columns;
     }
   }
   return numbers;
@@ -342,7 +346,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"layers", spec_.layer_count},
                 {"embedding_length", spec_.hidden_size},
                 {"vocabulary_size", spec_.vocabulary_size},
-                {"layer_weights", layer_weights(weights)},
+                {"layer_weights", layer_weights(spec_, weights)},
                 {"query_length", spec_.head_count * spec_.head_size},
                 {"context_length", spec_.context_length},
                 {"sliding_window", spec_.sliding_window},
@@ -376,7 +380,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"max_lora_rank", adapters_ ? adapters_->max_lora_rank() : 0}}},
               {"memory",
                {{"weight_bytes", plan.weight_bytes},
-                {"weight_bytes_read_a_step", weight_bytes_read_a_step(weights)},
+                {"weight_bytes_read_a_step", weight_bytes_read_a_step(spec_, weights)},
                 {"kv_bytes", plan.kv_bytes},
                 {"kv_bytes_per_token", bytes_per_block(models) / static_cast<size_t>(options_.block_size)},
                 {"activation_bytes", plan.activation_bytes},

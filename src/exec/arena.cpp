@@ -43,8 +43,35 @@ class Layout {
 struct Kinds {
   bool floats = false;
   bool bytes = false;
-  void add(const WeightView& weight) { (takes_bytes(panel_type(weight)) ? bytes : floats) = true; }
+  void add(const WeightView& weight) {
+    if (weight.present()) (takes_bytes(panel_type(weight)) ? bytes : floats) = true;
+  }
 };
+
+ExpertArena lay_out_experts(Layout& layout, const ModelSpec& spec, const ModelWeights& weights, int64_t rows) {
+  if (spec.expert_count == 0) return {};
+  Kinds gathered, feed_forward;
+  bool shared_gate = false;
+  for (const LayerWeights& layer : weights.layers) {
+    gathered.add(layer.expert_gate);
+    gathered.add(layer.expert_up);
+    feed_forward.add(layer.expert_down);
+    shared_gate = shared_gate || layer.shared_gate.present();
+  }
+  const int64_t used = spec.experts_used, all = rows * used;
+  ExpertArena arena;
+  arena.logits = layout.take(rows, spec.expert_count);
+  arena.chosen = layout.take(rows, used);
+  arena.weights = layout.take(rows, used);
+  arena.places = layout.take(rows, used);
+  arena.counts = layout.take(1, spec.expert_count);
+  arena.active = layout.take(1, 1 + int64_t{spec.expert_count} * kActiveWords);
+  arena.gathered = layout.take_rows(all, spec.hidden_size, gathered.floats, gathered.bytes);
+  arena.feed_forward = layout.take_rows(all, spec.expert_size, feed_forward.floats, feed_forward.bytes);
+  arena.out = layout.take(all, spec.hidden_size);
+  if (shared_gate) arena.shared = layout.take(rows, spec.hidden_size);
+  return arena;
+}
 
 }  // namespace
 
@@ -53,9 +80,11 @@ PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(c
 Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
   Kinds normed, attended, feed_forward, sampled;
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* weight : {&layer.query, &layer.key, &layer.value, &layer.gate, &layer.up}) {
+    for (const WeightView* weight : {&layer.query, &layer.key, &layer.value, &layer.gate, &layer.up, &layer.router,
+                                     &layer.expert_gate, &layer.expert_up}) {
       normed.add(*weight);
     }
+    if (layer.shared_gate.present()) normed.floats = true;
     attended.add(layer.attention_output);
     feed_forward.add(layer.down);
   }
@@ -70,7 +99,9 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.key = layout.take(rows, key);
   arena.value = layout.take(rows, key);
   arena.attended = layout.take_rows(rows, query, true, attended.bytes);
-  arena.feed_forward = layout.take_rows(rows, spec.feed_forward_size, feed_forward.floats, feed_forward.bytes);
+  const int64_t widest = std::max(spec.feed_forward_size, spec.shared_expert_size);
+  arena.feed_forward = layout.take_rows(rows, widest, feed_forward.floats, feed_forward.bytes);
+  arena.experts = lay_out_experts(layout, spec, weights, rows);
   const bool post_norms = std::ranges::any_of(weights.layers, [](const LayerWeights& layer) {
     return layer.attention_post_norm.present() || layer.feed_forward_post_norm.present();
   });

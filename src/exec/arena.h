@@ -19,6 +19,18 @@ struct ArenaSize {
   int32_t copy_rows = 0;
 };
 
+// Of layers with experts; the tables are ints (experts.cl). X: experts, J: those of a token.
+struct ExpertArena {
+  int32_t logits = kNone;                   // [T][X]
+  int32_t chosen = kNone, weights = kNone;  // [T][J]
+  int32_t places = kNone;                   // [T][J]
+  int32_t counts = kNone, active = kNone;   // [X], [1 + X * kActiveWords]
+  StageRows gathered;                       // [T*J][E]
+  StageRows feed_forward;                   // [T*J][F]
+  int32_t out = kNone;                      // [T*J][E]
+  int32_t shared = kNone;                   // [T][E]: of a shared expert that has a gate
+};
+
 struct Arena {
   int32_t hidden = 0;      // [T][E]
   int32_t query = 0;       // [T][H*D]
@@ -26,13 +38,14 @@ struct Arena {
   int32_t value = 0;       // [T][G*D]
   StageRows normed;        // [T][E]
   StageRows attended;      // [T][H*D], always with floats
-  StageRows feed_forward;  // [T][F]
+  StageRows feed_forward;  // [T][F], of dense layers and shared experts
   int32_t added = kNone;   // [T][E]: what is normed before it is added to the hidden states
   StageRows sampled;       // [logit_rows][E]
   int32_t logits = 0;      // [logit_rows][V]
   int32_t statistics = 0;  // [logit_rows][chunks][4]
   int32_t partials = 0;    // [partial_slots][D + 2]
   int32_t statistics_chunks = 0;
+  ExpertArena experts;
   // Where there are adapters, for steps that use them: the same rows with floats in any case, which A reads; gate and
   // up by themselves; and what has been multiplied by A.
   StageRows adapted_normed, adapted_feed_forward;

@@ -31,7 +31,8 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
           .blocks_a_chunk = blocks_a_chunk(device, options.kv),
-          .adapters = options.max_loras > 0};
+          .adapters = options.max_loras > 0,
+          .experts = spec.expert_count > 0};
 }
 
 // Checks the plan before anything is allocated.

@@ -22,9 +22,9 @@ constexpr int32_t kMergedMax = 256;                 // partitions of heads that 
 constexpr int32_t kGroupCopiedRows = 1;             // that each work-group prepares for itself
 static_assert(kGroupCopiedRows <= std::min(kFewRows, kFewFloatRows), "steps with copies must be one launch");
 
-// Panels of one item; even for pairs: rows are written in blocks of two panels.
-int32_t panels_per_item(const StageWeight& weight, int32_t worker_count, bool pairs) {
-  const int32_t count = panel_count(weight.outputs);
+// Panels of one item of a stage that reads `outputs` of them; even for pairs: rows are written in blocks of two panels.
+int32_t panels_per_item(const StageWeight& weight, int32_t outputs, int32_t worker_count, bool pairs) {
+  const int32_t count = panel_count(outputs);
   int32_t panels = div_ceil(count, worker_count * kItemsPerWorker);
   const auto enough = static_cast<int32_t>(div_ceil(kItemBytesMin, panel_bytes(weight.type, weight.depth)));
   panels = std::max(panels, std::min(enough, div_ceil(count, 2 * worker_count)));
@@ -46,6 +46,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       copied_rows_(mode == LaunchMode::Fused         ? size.copy_rows
                    : mode == LaunchMode::FusedGroups ? kGroupCopiedRows
                                                      : 0),
+      experts_used_(spec.experts_used),
       adapters_(adapters) {
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) is_local_.push_back(spec.is_local(layer));
   const auto take = [&](std::vector<Stage>& to) {
@@ -122,7 +123,9 @@ void ForwardPass::add_linear(const LinearArgs& args) {
   Stage& stage = add(Operation::Linear);
   stage.linear = args;
   const bool pairs = args.epilogue == Epilogue::Swiglu;
-  stage.linear.panels = in_groups(mode_) ? few_panels(pairs) : panels_per_item(args.weight[0], worker_count_, pairs);
+  stage.linear.panels = in_groups(mode_)
+                            ? few_panels(pairs)
+                            : panels_per_item(args.weight[0], args.weight[0].outputs, worker_count_, pairs);
   const bool mixed = pairs && takes_bytes(args.weight[0].type) != takes_bytes(args.weight[1].type);
   if (in_groups(mode_) && mixed) copied_rows_ = 0;  // that has no kernel for few rows: such steps are no single launch
   const int32_t count = panel_count(args.weight[0].outputs);
@@ -141,12 +144,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                             int32_t layer) {
   const auto add_norm = [&](const WeightView& weight) {
     next_group();
-    add_preparation(Operation::Norm).norm = {.in = arena_.hidden,
-                                             .rows_from = kNone,
-                                             .weight = store.vector(weight),
-                                             .depth = spec.hidden_size,
-                                             .epsilon = spec.hidden_epsilon(),
-                                             .out = prepared(arena_.normed)};
+    add_preparation(Operation::Norm).norm = norm(spec, store.vector(weight), prepared(arena_.normed));
   };
   const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
     LinearArgs args = linear(store, weight, bias);
@@ -201,6 +199,10 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                weights.attention_post_norm);
   add_expand();
   add_post_norm(spec, store, weights.attention_post_norm);
+  if (weights.has_experts()) {
+    add_mixture(spec, weights, store);
+    return;
+  }
   add_norm(weights.feed_forward_norm);
   add_feed_forward(spec, weights, store, layer);
   next_group();
@@ -208,6 +210,90 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, weights.feed_forward_post_norm);
   add_expand();
   add_post_norm(spec, store, weights.feed_forward_post_norm);
+}
+
+NormArgs ForwardPass::norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const {
+  return {.in = arena_.hidden,
+          .rows_from = kNone,
+          .weight = weight,
+          .depth = spec.hidden_size,
+          .epsilon = spec.hidden_epsilon(),
+          .out = out};
+}
+
+// Rows that a router reads, and that are gathered, are not copies of the workers'.
+void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store) {
+  const ExpertArena& experts = arena_.experts;
+  const bool shared = weights.down.present(), shared_gate = weights.shared_gate.present();
+  next_group();
+  add(Operation::Norm).norm = norm(spec, store.vector(weights.feed_forward_norm), arena_.normed);
+  next_group();
+  LinearArgs router = linear(store, weights.router, WeightView{});
+  router.in = arena_.normed;
+  router.out.floats = experts.logits;
+  router.out_stride = spec.expert_count;
+  add_linear(router);
+  if (shared) add_gate_up(weights, store, arena_.normed);
+  next_group();
+  add(Operation::Route).route = {.logits = experts.logits,
+                                 .experts = spec.expert_count,
+                                 .used = spec.experts_used,
+                                 .normed = int{spec.expert_weights_normed},
+                                 .bias = store.vector(weights.router_bias),
+                                 .chosen = experts.chosen,
+                                 .weights = experts.weights,
+                                 .scale = spec.expert_weight_scale};
+  if (shared) {
+    LinearArgs args = linear(store, weights.down, weights.down_bias);
+    args.in = arena_.feed_forward;
+    args.epilogue = shared_gate ? Epilogue::Store : Epilogue::Add;
+    args.out.floats = shared_gate ? experts.shared : arena_.hidden;
+    args.out_stride = spec.hidden_size;
+    add_linear(args);
+  }
+  next_group();
+  add(Operation::Sort).sort = {.chosen = experts.chosen,
+                               .experts = spec.expert_count,
+                               .counts = experts.counts,
+                               .places = experts.places,
+                               .active = experts.active};
+  next_group();
+  add(Operation::Gather).gather = {.in = arena_.normed,
+                                   .out = experts.gathered,
+                                   .depth = spec.hidden_size,
+                                   .used = spec.experts_used,
+                                   .places = experts.places};
+  next_group();
+  add_experts(spec, {.weight = {store.matrix(weights.expert_gate), store.matrix(weights.expert_up)},
+                     .in = experts.gathered,
+                     .out = experts.feed_forward,
+                     .epilogue = Epilogue::Swiglu});
+  next_group();
+  add_experts(spec, {.weight = {store.matrix(weights.expert_down)},
+                     .in = experts.feed_forward,
+                     .out = {.floats = experts.out},
+                     .epilogue = Epilogue::Store});
+  next_group();
+  add(Operation::Merge).merge = {.experts = experts.out,
+                                 .weights = experts.weights,
+                                 .places = experts.places,
+                                 .used = spec.experts_used,
+                                 .depth = spec.hidden_size,
+                                 .out = arena_.hidden,
+                                 .shared = shared_gate ? experts.shared : kNone,
+                                 .shared_gate = store.vector(weights.shared_gate),
+                                 .in = arena_.normed.floats};
+}
+
+// Items are cut for a step of one token, which reads the fewest experts.
+void ForwardPass::add_experts(const ModelSpec& spec, ExpertsArgs args) {
+  args.outputs = args.weight[0].outputs / spec.expert_count;
+  args.out_stride = args.outputs;
+  args.active = arena_.experts.active;
+  const int32_t read = args.outputs * spec.experts_used;
+  const int32_t panels = panels_per_item(args.weight[0], read, worker_count_, args.epilogue == Epilogue::Swiglu);
+  args.panels = std::min(panels, align_up(panel_count(args.outputs), 2));
+  add(Operation::Experts).experts = args;
 }
 
 void ForwardPass::add_residual(LinearArgs args, const StageRows& in, const WeightView& post_norm) {
@@ -239,18 +325,22 @@ void ForwardPass::add_heads_norm(const ModelSpec& spec, const WeightStore& store
                                .out = {.floats = heads}};
 }
 
+void ForwardPass::add_gate_up(const LayerWeights& weights, const WeightStore& store, const StageRows& in) {
+  LinearArgs args = linear(store, weights.gate, weights.gate_bias);
+  args.weight[1] = store.matrix(weights.up);
+  args.bias[1] = store.vector(weights.up_bias);
+  args.in = in;
+  args.out = arena_.feed_forward;
+  args.epilogue = Epilogue::Swiglu;
+  add_linear(args);
+}
+
 // act(gate) * up: fused with the products, unless something is added to these before.
 void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                    int32_t layer) {
+  if (!adapted_) return add_gate_up(weights, store, prepared(arena_.normed));
   LinearArgs args = linear(store, weights.gate, weights.gate_bias);
-  args.in = prepared(arena_.normed);
-  if (!adapted_) {
-    args.weight[1] = store.matrix(weights.up);
-    args.bias[1] = store.vector(weights.up_bias);
-    args.out = arena_.feed_forward;
-    args.epilogue = Epilogue::Swiglu;
-    return add_linear(args);
-  }
+  args.in = arena_.normed;
   const int32_t products[] = {arena_.gate, arena_.up};
   add_shrink(spec, {layer, LoraTarget::Gate, arena_.normed.floats, products});
   args.out.floats = arena_.gate;
@@ -367,6 +457,27 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       stage.items = tables.rows * div_ceil(stage.swiglu.depth, kSwigluColumns);
       batch_rows(stage);
       break;
+    case Operation::Route:
+    case Operation::Merge:
+      stage.items = tables.rows;
+      batch_rows(stage);
+      break;
+    case Operation::Sort:
+      stage.sort.rows = tables.rows * experts_used_;
+      stage.items = 1;
+      break;
+    case Operation::Gather:
+      stage.gather.rows = tables.rows;
+      stage.items = tables.rows * experts_used_;
+      batch_rows(stage);
+      break;
+    case Operation::Experts: {
+      ExpertsArgs& experts = stage.experts;
+      experts.rows = tables.rows * experts_used_;
+      const int32_t count = experts.weight[0].outputs / experts.outputs;
+      stage.items = std::min(count, experts.rows) * div_ceil(panel_count(experts.outputs), experts.panels);
+      break;
+    }
     case Operation::Statistics:
     case Operation::Change:
     case Operation::Sample:

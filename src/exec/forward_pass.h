@@ -67,9 +67,14 @@ class ForwardPass {
   void add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, int32_t heads);
   void add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   void add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_gate_up(const LayerWeights& weights, const WeightStore& store, const StageRows& in);
   // With `adapted_`: shrink beside the linear layers, expand behind them.
   void add_shrink(const ModelSpec& spec, const AdaptedMatrices& matrices);
   void add_expand();
+  // The feed-forward of a layer with experts.
+  void add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store);
+  void add_experts(const ModelSpec& spec, ExpertsArgs args);
+  [[nodiscard]] NormArgs norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const;
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
@@ -94,6 +99,7 @@ class ForwardPass {
   int32_t long_items_;   // of a linear stage
   int32_t copied_rows_;  // of a step whose workers have copies of prepared rows, at most
   int32_t group_ = 0;
+  int32_t experts_used_;
   AdapterSizes adapters_;
   bool adapted_ = false;               // the stages being added are for steps with adapters
   bool copied_ = false;                // and these for steps whose workers have copies of prepared rows

@@ -54,8 +54,11 @@ ChunkPlan plan_chunks(std::span<const size_t> sizes, size_t chunk_bytes_max) {
 std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.token_embedding};
   for (const LayerWeights& layer : weights.layers) {
-    all.insert(all.end(),
-               {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down});
+    const auto add = [&](const WeightView* view) {
+      if (view->present()) all.push_back(view);
+    };
+    std::ranges::for_each(layer.common_matrices(), add);
+    std::ranges::for_each(layer.expert_matrices(), add);
   }
   if (!weights.tied_output) all.push_back(&weights.output);
   return all;
@@ -67,7 +70,8 @@ std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
     for (const WeightView* view :
          {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.query_norm,
           &layer.key_norm, &layer.attention_output_bias, &layer.attention_post_norm, &layer.feed_forward_norm,
-          &layer.gate_bias, &layer.up_bias, &layer.down_bias, &layer.feed_forward_post_norm}) {
+          &layer.gate_bias, &layer.up_bias, &layer.down_bias, &layer.feed_forward_post_norm, &layer.router_bias,
+          &layer.shared_gate}) {
       if (view->present()) all.push_back(view);
     }
   }
@@ -114,11 +118,13 @@ ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClEx
 
 ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options) {
   ClblastLimits limits{.rows = std::max(options.max_num_batched_tokens, options.max_num_seqs)};
-  for (const WeightView* weight : weight_matrices(weights)) {
-    if (takes_bytes(panel_type(*weight))) continue;
+  const auto add = [&](const WeightView* weight) {
+    if (!weight->present() || takes_bytes(panel_type(*weight))) return;
     limits.depth = std::max(limits.depth, weight->columns);
     limits.outputs = std::max(limits.outputs, weight->rows);
-  }
+  };
+  for (const LayerWeights& layer : weights.layers) std::ranges::for_each(layer.common_matrices(), add);
+  add(&weights.output);
   return limits;
 }
 

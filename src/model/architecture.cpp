@@ -28,17 +28,27 @@ constexpr LayerTensor kLayerTensors[] = {
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
-    {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Always},
-    {"ffn_up.weight", &LayerWeights::up, FeedForward, Hidden, Always},
-    {"ffn_down.weight", &LayerWeights::down, Hidden, FeedForward, Always},
+    {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Dense},
+    {"ffn_up.weight", &LayerWeights::up, FeedForward, Hidden, Dense},
+    {"ffn_down.weight", &LayerWeights::down, Hidden, FeedForward, Dense},
     {"post_ffw_norm.weight", &LayerWeights::feed_forward_post_norm, One, Hidden, WhereNeeded},
     {"ffn_gate.bias", &LayerWeights::gate_bias, One, FeedForward, Optional},
     {"ffn_up.bias", &LayerWeights::up_bias, One, FeedForward, Optional},
     {"ffn_down.bias", &LayerWeights::down_bias, One, Hidden, Optional},
+    {"ffn_gate_inp.weight", &LayerWeights::router, Experts, Hidden, Mixed},
+    {"exp_probs_b.bias", &LayerWeights::router_bias, One, Experts, Optional},
+    {"ffn_gate_exps.weight", &LayerWeights::expert_gate, Expert, Hidden, Mixed, true},
+    {"ffn_up_exps.weight", &LayerWeights::expert_up, Expert, Hidden, Mixed, true},
+    {"ffn_down_exps.weight", &LayerWeights::expert_down, Hidden, Expert, Mixed, true},
+    {"ffn_gate_shexp.weight", &LayerWeights::gate, SharedExpert, Hidden, Shared},
+    {"ffn_up_shexp.weight", &LayerWeights::up, SharedExpert, Hidden, Shared},
+    {"ffn_down_shexp.weight", &LayerWeights::down, Hidden, SharedExpert, Shared},
+    {"ffn_gate_inp_shexp.weight", &LayerWeights::shared_gate, One, Hidden, Shared},
 };
 
 constexpr std::string_view kQueryKeyValueBiases[] = {"attn_q.bias", "attn_k.bias", "attn_v.bias"};
 constexpr std::string_view kQueryKeyNorms[] = {"attn_q_norm.weight", "attn_k_norm.weight"};
+constexpr std::string_view kSharedGate[] = {"ffn_gate_inp_shexp.weight"};
 constexpr std::string_view kPostNorms[] = {"post_attention_norm.weight", "post_ffw_norm.weight"};
 constexpr std::string_view kNormsBehind[] = {"attn_q_norm.weight", "attn_k_norm.weight", "post_attention_norm.weight",
                                              "post_ffw_norm.weight"};
@@ -47,10 +57,27 @@ constexpr std::string_view kLogitScale[] = {"logit_scale"};
 constexpr std::string_view kScales[] = {"embedding_scale", "residual_scale", "logit_scale"};
 
 constexpr Architecture kArchitectures[] = {
-    {.name = "llama"},
+    {.name = "llama", .lacking = kSharedGate, .experts = true},
     {.name = "qwen2", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyValueBiases},
     {.name = "qwen3", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyNorms},
+    {.name = "qwen2moe",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyValueBiases,
+     .experts = true,
+     .expert_weights_normed = false,
+     .shared_expert = true},
+    {.name = "qwen3moe",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .lacking = kSharedGate,
+     .experts = true},
+    {.name = "bailingmoe",
+     .lacking = kSharedGate,
+     .experts = true,
+     .expert_weights_normed = false,
+     .shared_expert = true},
     {.name = "ernie4_5"},
+    {.name = "ernie4_5-moe", .lacking = kSharedGate, .experts = true},
     {.name = "exaone", .rope_style = RopeStyle::HalfSplit},
     {.name = "gemma", .rope_style = RopeStyle::HalfSplit, .embeddings_by_width = true, .activation = Activation::Gelu},
     {.name = "gemma2",
@@ -67,6 +94,7 @@ constexpr Architecture kArchitectures[] = {
      .local_rope = LocalRope::Base10000,
      .activation = Activation::Gelu},
     {.name = "granite", .needed_keys = kLogitScale},
+    {.name = "granitemoe", .lacking = kSharedGate, .needed_keys = kLogitScale, .experts = true},
     {.name = "internlm2"},
     {.name = "minicpm", .needed_keys = kScales},
     {.name = "olmo2",
@@ -76,6 +104,13 @@ constexpr Architecture kArchitectures[] = {
      .global_every = 4,
      .local_rope = LocalRope::Unscaled,
      .norms_heads_together = true},
+    {.name = "olmoe",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .lacking = kSharedGate,
+     .norms_heads_together = true,
+     .experts = true,
+     .expert_weights_normed = false},
     {.name = "phi3", .rope_style = RopeStyle::HalfSplit},
     {.name = "smollm3", .unrotated_every = 4},
 };
@@ -106,6 +141,12 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.norms_heads_together ? spec.head_count * spec.head_size : spec.head_size;
     case KeyNorm:
       return spec.norms_heads_together ? spec.kv_head_count * spec.head_size : spec.head_size;
+    case Experts:
+      return spec.expert_count;
+    case Expert:
+      return spec.expert_size;
+    case SharedExpert:
+      return spec.shared_expert_size;
   }
   return 0;  // not reached
 }

@@ -14,12 +14,24 @@
 namespace inflight {
 
 // A dimension of a tensor, in terms of ModelSpec.
-enum class Extent : int32_t { One, Hidden, FeedForward, Query, KeyValue, QueryNorm, KeyNorm };
+enum class Extent : int32_t {
+  One,
+  Hidden,
+  FeedForward,
+  Query,
+  KeyValue,
+  QueryNorm,
+  KeyNorm,
+  Experts,
+  Expert,
+  SharedExpert
+};
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
-// needed.
-enum class Presence : int32_t { Always, Optional, WhereNeeded };
+// needed. And which layers of these: those without a router; those with one; those with one, where there is a shared
+// expert.
+enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -32,6 +44,7 @@ struct LayerTensor {
   Extent rows;
   Extent columns;
   Presence presence;
+  bool per_expert = false;  // of three dimensions, one matrix an expert
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
@@ -54,6 +67,9 @@ struct Architecture {
   int32_t unrotated_every = 0;  // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
+  bool experts = false;               // may be a mixture of experts
+  bool expert_weights_normed = true;  // of files that do not state it
+  bool shared_expert = false;         // of such files every one has one
 };
 // ERRORS: Unsupported naming the architecture and those there are.
 [[nodiscard]] const Architecture& find_architecture(std::string_view name);

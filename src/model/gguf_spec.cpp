@@ -84,13 +84,15 @@ int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
 }
 
 // Variants of the family that would load but compute something else.
-void refuse_variants(const GgufFile& file, const SpecKeys& keys) {
+void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture) {
   if (const auto parts = file.find_integer("split.count"); parts && *parts > 1) {
     fail(ErrorCode::Unsupported,
          "{}: is one of {} parts of a model; join them: llama-gguf-split --merge FIRST_PART OUT", file.path(), *parts);
   }
-  if (const auto experts = file.find_integer(keys.key("expert_count")); experts && *experts != 0) {
-    fail(ErrorCode::Unsupported, "{}: is a mixture of {} experts; supported: dense models", file.path(), *experts);
+  const auto experts = file.find_integer(keys.key("expert_count"));
+  if (experts && *experts != 0 && !architecture.experts) {
+    fail(ErrorCode::Unsupported, "{}: is a mixture of {} experts; supported of architecture {}: dense models",
+         file.path(), *experts, architecture.name);
   }
   if (const auto causal = file.find_bool(keys.key("attention.causal")); causal && !*causal) {
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
@@ -146,6 +148,32 @@ void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
   if (number == 0.0F) return;
   fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(),
        quote(keys.key("attention.clamp_kqv")), number);
+}
+
+// What its files call a shared expert is one feed-forward of all of a token's shared experts' numbers.
+void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  spec.expert_count = keys.find_count("expert_count", 0).value_or(0);
+  if (spec.expert_count == 0) return;
+  spec.experts_used = keys.count("expert_used_count");
+  spec.expert_size = keys.find_count("expert_feed_forward_length").value_or(spec.feed_forward_size);
+  const auto shared = keys.find_count("expert_shared_count", 0);
+  const int64_t of_shared =
+      shared ? int64_t{*shared} * spec.expert_size : (architecture.shared_expert ? spec.feed_forward_size : 0);
+  const int64_t shared_size = keys.find_count("expert_shared_feed_forward_length", 0).value_or(of_shared);
+  spec.shared_expert_size = static_cast<int32_t>(
+      std::min<int64_t>(shared_size, std::numeric_limits<int32_t>::max()));  // validate() refuses it
+  spec.expert_weights_normed =
+      file.find_bool(keys.key("expert_weights_norm")).value_or(architecture.expert_weights_normed);
+  const float scale = keys.find_float("expert_weights_scale").value_or(0.0F);  // 0: not set
+  if (scale != 0.0F) spec.expert_weight_scale = scale;
+  const auto require = [&](const char* name, int32_t most, const char* supported) {
+    const int32_t got = keys.find_count(name, 0).value_or(0);
+    if (got <= most) return;
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {}", file.path(), quote(keys.key(name)), got,
+         supported);
+  };
+  require("expert_gating_func", 1, "1 (softmax)");
+  require("expert_group_count", 1, "0 or 1");
 }
 
 // 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale.
@@ -286,12 +314,13 @@ ModelSpec read_spec(const GgufFile& file) {
   const SpecKeys keys(file, spec.architecture);
   // Granite's files say by this key whether there is RoPE at all.
   const bool rotates = file.find_bool(keys.key("rope.scaling.finetuned")).value_or(true);
-  if (architecture.name == "granite" && !rotates) spec.unrotated_every = 1;
-  refuse_variants(file, keys);
+  if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
+  refuse_variants(file, keys, architecture);
   spec.name = file.find_string("general.name").value_or("");
   spec.layer_count = keys.count("block_count");
   spec.hidden_size = keys.count("embedding_length");
   spec.feed_forward_size = keys.count("feed_forward_length");
+  read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
   spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
   spec.head_size = read_head_size(file, keys, spec);

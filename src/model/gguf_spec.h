@@ -11,8 +11,8 @@ namespace inflight {
 // key, else of the tokens.
 // ENSURES: the result is validate()d.
 // ERRORS:  CorruptFile for missing, ill-typed or contradicting keys; Unsupported for another
-//          architecture, a mixture of experts, one part of several, or a scaling of RoPE that this
-//          build does not know. Each names the file and the key.
+//          architecture, a mixture of experts of a dense one, one part of several, or a way to
+//          scale RoPE or to choose experts that this build does not know. Each names the file and the key.
 [[nodiscard]] ModelSpec read_spec(const GgufFile& file);
 
 }  // namespace inflight

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -20,7 +22,8 @@ namespace {
 struct Shape {
   int32_t rows;
   int32_t columns;
-  bool is_vector;  // norm, bias, factors: always F32
+  bool is_vector;        // norm, bias, factors: always F32
+  int32_t matrices = 1;  // of a tensor of three dimensions
 };
 
 class WeightReader {
@@ -53,6 +56,7 @@ class WeightReader {
  private:
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
+    const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
     read_joined(prefix, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present()) continue;
@@ -62,13 +66,31 @@ class WeightReader {
         return std::ranges::find(names, tensor.name) != names.end();
       };
       const bool is_needed =
-          tensor.presence == Presence::Always ? !lists(architecture_.lacking) : lists(architecture_.needed);
+          is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking) : lists(architecture_.needed);
       if (is_needed) {
         weights.*tensor.role = required(name, shape);
       } else if (tensor.presence == Presence::Optional) {
         weights.*tensor.role = optional(name, shape);
       }
     }
+  }
+
+  // Whether layers have a tensor because of what they are; mixed: with a router.
+  [[nodiscard]] bool is_in_layer(Presence presence, bool mixed) const {
+    switch (presence) {
+      case Presence::Always:
+        return true;
+      case Presence::Dense:
+        return !mixed;
+      case Presence::Mixed:
+        return mixed;
+      case Presence::Shared:
+        return mixed && spec_.shared_expert_size > 0;
+      case Presence::Optional:
+      case Presence::WhereNeeded:
+        return false;
+    }
+    return false;  // not reached
   }
 
   // Takes tensors apart that are several in one, where the file does not have these by themselves.
@@ -102,7 +124,8 @@ class WeightReader {
   }
 
   [[nodiscard]] Shape shape_of(const LayerTensor& tensor) const {
-    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One};
+    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One,
+            tensor.per_expert ? spec_.expert_count : 1};
   }
 
   WeightView required(const std::string& name, Shape shape) {
@@ -118,9 +141,16 @@ class WeightReader {
     const GgufTensor* const tensor = file_.find_tensor(name);
     if (tensor == nullptr) return {};
     used_.insert(tensor->name);
-    if (tensor->columns() != shape.columns || tensor->dimensions[1] != shape.rows || tensor->rows() != shape.rows) {
-      fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}]", file_.path(), quote(name),
-           tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows));
+    const auto& dimensions = tensor->dimensions;
+    if (dimensions != std::array<int64_t, 4>{shape.columns, shape.rows, shape.matrices, 1}) {
+      fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}{}]", file_.path(), quote(name),
+           tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows),
+           shape.matrices > 1 ? fmt::format(", {}", shape.matrices) : "");
+    }
+    const int64_t rows = tensor->rows();
+    if (rows > std::numeric_limits<int32_t>::max()) {
+      fail(ErrorCode::Unsupported, "{}: tensor {} has {} rows, supported: up to {}", file_.path(), quote(name), rows,
+           std::numeric_limits<int32_t>::max());
     }
     const auto type = readable_type(tensor->type->id);
     if (shape.is_vector && type != TensorType::F32) {
@@ -132,7 +162,11 @@ class WeightReader {
            "{}: tensor {} has type {}; supported: {}; convert it: llama-quantize --allow-requantize FILE OUT q8_0",
            file_.path(), quote(name), tensor->type->name, readable_type_names());
     }
-    return {.name = name, .type = *type, .rows = shape.rows, .columns = shape.columns, .bytes = tensor->bytes};
+    return {.name = name,
+            .type = *type,
+            .rows = static_cast<int32_t>(rows),
+            .columns = shape.columns,
+            .bytes = tensor->bytes};
   }
 
   // Angles are divided by these numbers.

@@ -23,8 +23,10 @@ constexpr std::string_view kSuffixA = ".lora_a", kSuffixB = ".lora_b";
 // The table's matrices, in its order: that of LoraTarget.
 std::vector<LayerTensor> target_tensors() {
   std::vector<LayerTensor> targets;
-  std::ranges::copy_if(layer_tensors(), std::back_inserter(targets),
-                       [](const LayerTensor& tensor) { return tensor.rows != Extent::One; });
+  std::ranges::copy_if(layer_tensors(), std::back_inserter(targets), [](const LayerTensor& tensor) {
+    const bool everywhere = tensor.presence == Presence::Always;
+    return tensor.rows != Extent::One && (everywhere || tensor.presence == Presence::Dense);
+  });
   INFLIGHT_CHECK(targets.size() == kLoraTargetCount);
   return targets;
 }
@@ -37,7 +39,9 @@ struct Place {
 class LoraReader {
  public:
   LoraReader(const ModelSpec& spec, int32_t rank_max, LoraFile& lora)
-      : spec_(spec), rank_max_(rank_max), lora_(lora), targets_(target_tensors()) {}
+      : spec_(spec), rank_max_(rank_max), lora_(lora), targets_(target_tensors()) {
+    if (spec.expert_count > 0) targets_.resize(kAttentionTargetCount);  // no feed-forward of mixtures of experts
+  }
 
   void read() {
     require_text("general.type", "adapter");

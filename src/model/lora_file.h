@@ -19,6 +19,7 @@ namespace inflight {
 // The matrices of a layer that can be adapted, in the order of their use.
 enum class LoraTarget : int32_t { Query, Key, Value, AttentionOutput, Gate, Up, Down };
 inline constexpr int32_t kLoraTargetCount = 7;
+inline constexpr int32_t kAttentionTargetCount = 4;  // the first of them
 
 struct LoraShape {
   int32_t depth = 0;    // K

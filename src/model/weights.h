@@ -2,6 +2,7 @@
 // A model's weights on the host, by role instead of by name. Views into the mapped file: nothing is copied.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,9 +36,23 @@ struct LayerWeights {
   WeightView attention_output_bias;             // optional, F32
   WeightView attention_post_norm;               // [E] F32: of what attention adds to the hidden states
   WeightView feed_forward_norm;                 // [E] F32
-  WeightView gate, up, down;                    // [F, E], [F, E], [E, F]
+  WeightView gate, up, down;                    // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
   WeightView gate_bias, up_bias, down_bias;     // optional, F32
   WeightView feed_forward_post_norm;            // [E] F32
+  // Of layers with experts, each matrix those of all of them one after the other.
+  WeightView router;                               // [X, E]
+  WeightView router_bias;                          // [X] F32, optional: added where experts are chosen
+  WeightView expert_gate, expert_up, expert_down;  // [X*F, E], [X*F, E], [X*E, F]
+  WeightView shared_gate;                          // [E] F32, optional: how much of the shared expert is taken
+
+  [[nodiscard]] bool has_experts() const { return router.present(); }
+  // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.
+  [[nodiscard]] std::array<const WeightView*, 8> common_matrices() const {
+    return {&query, &key, &value, &attention_output, &gate, &up, &down, &router};
+  }
+  [[nodiscard]] std::array<const WeightView*, 3> expert_matrices() const {
+    return {&expert_gate, &expert_up, &expert_down};
+  }
 };
 
 struct ModelWeights {

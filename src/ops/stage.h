@@ -22,9 +22,15 @@ enum class Operation : int32_t {
   Shrink = 9,  // these three in programs with adapters only
   Expand = 10,
   Swiglu = 11,
+  Route = 12,  // these in programs of mixtures of experts only
+  Sort = 13,
+  Gather = 14,
+  Experts = 15,
+  Merge = 16,
 };
-inline constexpr int32_t kOperationCount = 12;
-inline constexpr int32_t kPlainOperationCount = 9;         // of programs without adapters
+inline constexpr int32_t kOperationCount = 17;
+[[nodiscard]] constexpr bool is_plain(Operation operation) { return operation < Operation::Shrink; }  // in all programs
+[[nodiscard]] constexpr bool of_experts(Operation operation) { return operation >= Operation::Route; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
@@ -102,6 +108,27 @@ struct SwigluArgs {
   StageRows out;
 };
 
+struct RouteArgs {
+  int32_t logits, experts, used, normed, bias, chosen, weights;
+  float scale;
+};
+struct SortArgs {
+  int32_t chosen, rows, experts, counts, places, active;
+};
+struct GatherArgs {
+  StageRows in, out;
+  int32_t depth, rows, used, places;
+};
+struct ExpertsArgs {
+  StageWeight weight[2];
+  StageRows in, out;
+  Epilogue epilogue;
+  int32_t out_stride, rows, outputs, panels, active;
+};
+struct MergeArgs {
+  int32_t experts, weights, places, used, depth, out, shared, shared_gate, in;
+};
+
 struct Stage {
   Operation operation;
   int32_t items;
@@ -121,11 +148,17 @@ struct Stage {
     SampleArgs sample;  // of Change, too
     AdapterArgs adapter;
     SwigluArgs swiglu;
+    RouteArgs route;
+    SortArgs sort;
+    GatherArgs gather;
+    ExpertsArgs experts;
+    MergeArgs merge;
   };
 };
 static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26);
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
+inline constexpr int32_t kActiveWords = 3;  // of an expert that has rows, experts.cl
 
 // Layout of the uploaded step, in words; stage.cl says what they mean.
 inline constexpr int32_t kStepStageCount = 0, kStepStages = 1, kStepCopyStride = 2, kStepNumber = 3, kStepDone = 4,

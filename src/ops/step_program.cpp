@@ -83,6 +83,10 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("lora.cl");
     source.options += " -D ADAPTERS=1";
   }
+  if (shape.experts) {
+    source.files.emplace_back("experts.cl");
+    source.options += " -D EXPERTS=1";
+  }
   if (groups) {
     source.options += group_options(device);
     for (const char* file : {"groups.cl", "groups_dots.cl", "groups_linear.cl", "groups_rows.cl", "groups_attention.cl",
@@ -126,12 +130,13 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
   if (is_open(mode)) {
     const bool fused = mode == LaunchMode::Automatic;
     if (linear_file == kGroupsLinear && groups) {
-      return fused && !clblast && fuses_groups(device.info()) ? LaunchMode::FusedGroups : LaunchMode::Groups;
+      return fused && !clblast && !shape.experts && fuses_groups(device.info()) ? LaunchMode::FusedGroups
+                                                                                : LaunchMode::Groups;
     }
     return fused && together ? LaunchMode::Fused : LaunchMode::Stages;
   }
   INFLIGHT_CHECK(!in_groups(mode) || groups);
-  INFLIGHT_CHECK(mode != LaunchMode::FusedGroups || !clblast);
+  INFLIGHT_CHECK(mode != LaunchMode::FusedGroups || (!clblast && !shape.experts));
   if (mode == LaunchMode::Fused && !together) {
     fail(ErrorCode::Unsupported,
          "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
@@ -143,8 +148,9 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
 }  // namespace
 
 const char* to_string(Operation operation) {
-  constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",   "attention", "combine",
-                                 "statistics", "sample", "change", "shrink", "expand",    "swiglu"};
+  constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",    "attention", "combine",
+                                 "statistics", "sample", "change", "shrink",  "expand",    "swiglu",
+                                 "route",      "sort",   "gather", "experts", "merge"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }
@@ -192,10 +198,13 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
     clblast_.emplace(device, program_, limits, clblast.parameters);
     clblast_from_rows_ = clblast.from_rows;
   }
-  stage_kernels_.resize(static_cast<size_t>(shape.adapters ? kOperationCount : kPlainOperationCount));
+  stage_kernels_.resize(static_cast<size_t>(kOperationCount));
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     const auto operation = static_cast<Operation>(i);
     if (in_groups(mode_) && operation == Operation::Linear) continue;
+    const bool there = is_plain(operation) || (of_experts(operation) ? shape.experts : shape.adapters);
+    if (!there) continue;
+    stage_operations_.push_back(operation);
     stage_kernels_[i] = Kernel(program_, std::string(to_string(operation)) + "_stage");
   }
   if (mode_ == LaunchMode::FusedGroups) step_kernel_ = Kernel(program_, "run_group_step");
@@ -252,7 +261,7 @@ LaunchShape StepProgram::step_shape() const {
 bool StepProgram::is_one_launch(std::span<const Stage> stages) const {
   if (mode_ == LaunchMode::Fused) return true;
   return mode_ == LaunchMode::FusedGroups && std::ranges::all_of(stages, [&](const Stage& stage) {
-           if (static_cast<int32_t>(stage.operation) >= kPlainOperationCount) return false;
+           if (!is_plain(stage.operation)) return false;
            return stage.operation != Operation::Linear || groups_of(stage.linear).kernel != LinearKernel::Many;
          });
 }
@@ -269,9 +278,8 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
   uint32_t index_argument = 0;
   for (Kernel& kernel : linear_kernels_) bind_memory(kernel, memory);
   const bool groups = in_groups(mode_);
-  for (size_t i = 0; i < stage_kernels_.size(); ++i) {
-    if (groups && static_cast<Operation>(i) == Operation::Linear) continue;
-    index_argument = bind_memory(stage_kernels_[i], memory);
+  for (const Operation operation : stage_operations_) {
+    index_argument = bind_memory(stage_kernels_[static_cast<size_t>(operation)], memory);
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     INFLIGHT_CHECK(mode_ != LaunchMode::FusedGroups || stages[i].batch > 0);  // such stages are in one launch alone
@@ -280,8 +288,7 @@ void StepProgram::run(const StepMemory& memory, std::span<const Stage> stages) {
       clblast_->run(memory, stages[i], static_cast<int32_t>(i));
       continue;
     }
-    const bool adapter = static_cast<int32_t>(stages[i].operation) >= kPlainOperationCount;
-    if (!groups || adapter) {
+    if (!groups || !is_plain(stages[i].operation)) {
       launch_stage(stages[i], static_cast<int32_t>(i), index_argument);
     } else if (stages[i].operation == Operation::Linear) {
       i += launch_linear_groups(stages.subspan(i), index_argument) - 1;
@@ -298,7 +305,9 @@ bool StepProgram::takes_clblast(const Stage& stage) const {
 void StepProgram::launch_stage(const Stage& stage, int32_t index, uint32_t index_argument) {
   Kernel& kernel = stage_kernels_.at(static_cast<size_t>(stage.operation));
   kernel.set(index_argument, index);
-  const int32_t parts = stage.operation == Operation::Linear ? row_parts(device_.info(), stage.linear.rows) : 1;
+  const int32_t parts = stage.operation == Operation::Linear    ? row_parts(device_.info(), stage.linear.rows)
+                        : stage.operation == Operation::Experts ? row_parts(device_.info(), stage.experts.rows)
+                                                                : 1;
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
   device_.launch(kernel, {.global = static_cast<size_t>(stage.items) * static_cast<size_t>(parts), .local = local});
 }

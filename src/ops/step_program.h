@@ -34,11 +34,12 @@ struct KernelShape {
   int32_t sliding_window = 0;
   int32_t blocks_a_chunk = 1;  // of KV storage
   bool adapters = false;       // stages of lora.cl
+  bool experts = false;        // stages of experts.cl
 };
 
 enum class LaunchMode : int32_t {
   Automatic = 0,    // Fused on CPUs that do not use CLBlast; where groups_linear.cl is chosen FusedGroups on NVIDIA's
-                    // from compute capability 8.0 on, else Groups; else Stages
+                    // from compute capability 8.0 on unless there are experts, else Groups; else Stages
   EachStage = 1,    // as Automatic, but a launch a stage (for profiles): Groups or Stages
   Stages = 2,       // one launch a stage, a work-item an item
   Fused = 3,        // one launch a step
@@ -108,9 +109,10 @@ class StepProgram {
   LaunchMode mode_;
   Program program_;
   int32_t worker_count_ = 1;
-  std::vector<Kernel> stage_kernels_;   // Stages, Groups: by operation; Groups has none of linear layers here
-  std::vector<Kernel> linear_kernels_;  // Groups: by LinearKernel
-  Kernel step_kernel_;                  // Fused, FusedGroups
+  std::vector<Kernel> stage_kernels_;        // Stages, Groups: by operation; Groups has none of linear layers here
+  std::vector<Operation> stage_operations_;  // those that there are
+  std::vector<Kernel> linear_kernels_;       // Groups: by LinearKernel
+  Kernel step_kernel_;                       // Fused, FusedGroups
   std::optional<ClblastLinear> clblast_;
   int32_t clblast_from_rows_ = 0;
 };

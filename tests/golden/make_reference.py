@@ -43,6 +43,18 @@ CASES = {
     "gemma3": ("gemma3", 24, 20, 4, 2, 16, 16, 1e6, 7, {"post_norms": True, "window": 20, "head_norms": True, "linear": 8.0}),
     "olmo2": ("olmo2", 24, 20, 3, 1, 8, 8, 1e4, 2, OLMO2),
     "olmo2_windows": ("olmo2", 24, 20, 3, 3, 8, 8, 1e4, 5, OLMO2 | {"window": 20, "linear": 4.0}),
+    "mixtral": ("llama", 32, 16, 4, 2, 8, 8, 1e4, 2, {"experts": (5, 2), "untied": True}),
+    "qwen2moe": ("qwen2moe", 32, 64, 4, 4, 8, 8, 1e6, 2,
+                 {"experts": (6, 2), "expert": 16, "shared": 48, "shared_gate": True, "qkv_biases": True, "untied": True}),
+    "qwen3moe": ("qwen3moe", 32, 64, 4, 2, 16, 16, 1e6, 2, {"experts": (7, 3), "expert": 16, "head_norms": True}),
+    "olmoe": ("olmoe", 32, 16, 4, 4, 8, 8, 1e4, 2, {"experts": (6, 3), "all_head_norms": True, "untied": True}),
+    "granitemoe": ("granitemoe", 32, 16, 4, 2, 8, 8, 1e4, 2,
+                   {"experts": (5, 2), "shared": 16, "scales": (6.0, 0.22, 0.5, 8.0)}),
+    "bailingmoe": ("bailingmoe", 32, 40, 4, 2, 8, 8, 1e4, 2,
+                   {"experts": (5, 2), "expert": 16, "shared_count": 2, "weights_norm": False, "weights_scale": 1.5,
+                    "untied": True}),
+    "ernie4_5_moe": ("ernie4_5-moe", 32, 40, 4, 2, 8, 8, 1e4, 3,
+                     {"experts": (5, 2), "expert": 16, "shared": 32, "router_bias": True, "dense": 1}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 
@@ -84,6 +96,16 @@ def write_model(path, case, llama3_as_keys=False):
     for key, value in zip(("embedding_scale", "residual_scale", "attention.scale", "logit_scale"), extras.get("scales", ())):
         if value is not None:
             w.add_float32(f"{architecture}.{key}", value)
+    if "experts" in extras:
+        w.add_expert_count(extras["experts"][0])
+        w.add_expert_used_count(extras["experts"][1])
+    for key, add in (("expert", w.add_expert_feed_forward_length), ("shared", w.add_expert_shared_feed_forward_length),
+                     ("shared_count", w.add_expert_shared_count), ("weights_norm", w.add_expert_weights_norm),
+                     ("weights_scale", w.add_expert_weights_scale), ("dense", w.add_leading_dense_block_count)):
+        if key in extras:
+            add(extras[key])
+    if architecture == "ernie4_5-moe":
+        w.add_interleave_moe_layer_step(1)
     if "window" in extras:
         w.add_sliding_window(extras["window"])
     if "softcaps" in extras:
@@ -115,6 +137,21 @@ def write_model(path, case, llama3_as_keys=False):
         for name, rows in parts.items():
             linear(name, rows, columns, bias)
 
+    def experts(block):
+        count, expert = extras["experts"][0], extras.get("expert", feed_forward)
+        matrix(block + "ffn_gate_inp.weight", count, hidden)
+        if extras.get("router_bias"):
+            vector(block + "exp_probs_b.bias", count, 0.0)
+        for name, rows, columns in (("gate", expert, hidden), ("up", expert, hidden), ("down", hidden, expert)):
+            numbers = rng.standard_normal((count, rows, columns)) * 1.5 / math.sqrt(columns)
+            w.add_tensor(f"{block}ffn_{name}_exps.weight", numbers.astype(np.float32))
+        shared = extras.get("shared", expert * extras.get("shared_count", 0))
+        if shared:
+            for name, rows, columns in (("gate", shared, hidden), ("up", shared, hidden), ("down", hidden, shared)):
+                matrix(f"{block}ffn_{name}_shexp.weight", rows, columns)
+        if extras.get("shared_gate"):
+            vector(block + "ffn_gate_inp_shexp.weight", hidden, 0.0)
+
     every = extras.get("all_biases", False)
     attention = every or extras.get("qkv_biases", False)
     matrix("token_embd.weight", VOCABULARY, hidden)
@@ -132,6 +169,9 @@ def write_model(path, case, llama3_as_keys=False):
         linear(block + "attn_output", hidden, heads * head, every)
         if norms:
             vector(block + "ffn_norm.weight", hidden, 1.0)
+        if "experts" in extras and i >= extras.get("dense", 0):
+            experts(block)
+            continue
         linears(block + "ffn_up", {block + "ffn_gate": feed_forward, block + "ffn_up": feed_forward}, hidden, every)
         linear(block + "ffn_down", hidden, feed_forward, every)
         if extras.get("post_norms"):

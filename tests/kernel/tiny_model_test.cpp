@@ -21,12 +21,20 @@ class TinyModel : public testing::TestWithParam<LaunchMode> {};
 TEST_P(TinyModel, RunsEveryKernel) {
   const bool groups = in_groups(GetParam());
   if (const char* why = test::why_not_tested(Device::open({}).info(), GetParam())) GTEST_SKIP() << why;
-  for (const auto& [type, wanted_kv] : {std::pair(TensorType::F16, KvType::F16),
-                                        {TensorType::Q8_0, KvType::I16},
-                                        {TensorType::Q4_0, KvType::F16},
-                                        {TensorType::Q4_1, KvType::I16},
-                                        {TensorType::Q5_0, KvType::F32},
-                                        {TensorType::Q6_K, KvType::Q8_0}}) {
+  struct Kind {
+    TensorType type;
+    KvType kv;
+    bool experts = false;
+  };
+  for (const auto& [type, wanted_kv, experts] : {Kind{TensorType::F16, KvType::F16},
+                                                 {TensorType::Q8_0, KvType::I16},
+                                                 {TensorType::Q4_0, KvType::F16},
+                                                 {TensorType::Q4_1, KvType::I16},
+                                                 {TensorType::Q5_0, KvType::F32},
+                                                 {TensorType::Q6_K, KvType::Q8_0},
+                                                 {TensorType::F16, KvType::F16, true}}) {
+    // Steps of experts are never one launch.
+    if (experts && GetParam() == LaunchMode::FusedGroups) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
@@ -38,6 +46,7 @@ TEST_P(TinyModel, RunsEveryKernel) {
     if (k_quant) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 128;
     synthetic.spec.vocabulary_size = 37;
     synthetic.query_key_value_bias = true;
+    if (experts) synthetic.make_mixture(5, 2, true);
     const test::TempFolder folder;
     const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
     Device device = Device::open({});

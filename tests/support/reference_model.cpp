@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -97,6 +98,12 @@ ReferenceModel::Matrix ReferenceModel::matrix(const WeightView& view) {
   return result;
 }
 
+ReferenceModel::Matrix ReferenceModel::part(const Matrix& whole, int32_t index, int32_t count) {
+  const int32_t rows = whole.rows / count;
+  const auto first = whole.numbers.begin() + int64_t{index} * rows * whole.columns;
+  return {rows, whole.columns, Vector(first, first + int64_t{rows} * whole.columns)};
+}
+
 ReferenceModel::Vector ReferenceModel::vector(const WeightView& view) {
   return view.present() ? matrix(view).numbers : Vector{};
 }
@@ -130,19 +137,30 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.key = {matrix(weights.key), vector(weights.key_bias)};
     layer.value = {matrix(weights.value), vector(weights.value_bias)};
     layer.attention_output = {matrix(weights.attention_output), vector(weights.attention_output_bias)};
-    layer.gate = {matrix(weights.gate), vector(weights.gate_bias)};
-    layer.up = {matrix(weights.up), vector(weights.up_bias)};
-    layer.down = {matrix(weights.down), vector(weights.down_bias)};
+    layer.dense = {.gate = {matrix(weights.gate), vector(weights.gate_bias)},
+                   .up = {matrix(weights.up), vector(weights.up_bias)},
+                   .down = {matrix(weights.down), vector(weights.down_bias)}};
+    layer.router = matrix(weights.router);
+    layer.router_bias = vector(weights.router_bias);
+    layer.shared_gate = vector(weights.shared_gate);
+    const Matrix gates = matrix(weights.expert_gate), ups = matrix(weights.expert_up),
+                 downs = matrix(weights.expert_down);
+    for (int32_t i = 0; i < layer.router.rows; ++i) {
+      layer.experts.push_back({.gate = {part(gates, i, spec_.expert_count), {}},
+                               .up = {part(ups, i, spec_.expert_count), {}},
+                               .down = {part(downs, i, spec_.expert_count), {}}});
+    }
     layers_.push_back(std::move(layer));
   }
 }
 
 void ReferenceModel::merge(const LowRank& adapted) {
   Layer& layer = layers_.at(static_cast<size_t>(adapted.layer));
-  const std::map<std::string, Linear*> linears = {{"attn_q", &layer.query},  {"attn_k", &layer.key},
-                                                  {"attn_v", &layer.value},  {"attn_output", &layer.attention_output},
-                                                  {"ffn_gate", &layer.gate}, {"ffn_up", &layer.up},
-                                                  {"ffn_down", &layer.down}};
+  const std::map<std::string, Linear*> linears = {
+      {"attn_q", &layer.query},        {"attn_k", &layer.key},
+      {"attn_v", &layer.value},        {"attn_output", &layer.attention_output},
+      {"ffn_gate", &layer.dense.gate}, {"ffn_up", &layer.dense.up},
+      {"ffn_down", &layer.dense.down}};
   Matrix& weight = linears.at(adapted.target)->weight;
   INFLIGHT_CHECK(weight.rows == adapted.outputs && weight.columns == adapted.depth);
   const auto depth = static_cast<size_t>(adapted.depth), rank = static_cast<size_t>(adapted.rank);
@@ -248,6 +266,39 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
   return result;
 }
 
+ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, const Vector& x) const {
+  Vector gate = apply(weights.gate, x);
+  const Vector up = apply(weights.up, x);
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = activation(gate[i], spec_.activation) * up[i];
+  return apply(weights.down, gate);
+}
+
+ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
+  Vector shares = multiply(layer.router, x);
+  const double largest = *std::max_element(shares.begin(), shares.end());
+  double total = 0.0;
+  for (double& share : shares) total += share = std::exp(share - largest);
+  for (double& share : shares) share /= total;
+  Vector scores = shares;
+  if (!layer.router_bias.empty()) add(scores, layer.router_bias);
+  std::vector<size_t> order(shares.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  order.resize(static_cast<size_t>(spec_.experts_used));
+  double sum = 0.0;
+  for (const size_t expert : order) sum += shares[expert];
+  const double divisor = spec_.expert_weights_normed ? sum : 1.0;
+  Vector result(x.size());
+  for (const size_t expert : order) {
+    add(result, feed_forward(layer.experts[expert], x), shares[expert] / divisor * double{spec_.expert_weight_scale});
+  }
+  if (layer.dense.down.weight.rows == 0) return result;
+  double gate = 0.0;
+  for (size_t i = 0; i < layer.shared_gate.size(); ++i) gate += layer.shared_gate[i] * x[i];
+  add(result, feed_forward(layer.dense, x), layer.shared_gate.empty() ? 1.0 : 1.0 / (1.0 + std::exp(-gate)));
+  return result;
+}
+
 ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   INFLIGHT_CHECK(id >= 0 && id < spec_.vocabulary_size);
   const auto row = embedding_.numbers.begin() + int64_t{id} * spec_.hidden_size;
@@ -266,11 +317,9 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
     const Vector attended = apply(layer.attention_output, attend(layer, query));
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
-    const Vector feed_forward_input = norm(x, layer.feed_forward_norm);
-    Vector gate = apply(layer.gate, feed_forward_input);
-    const Vector up = apply(layer.up, feed_forward_input);
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = activation(gate[i], spec_.activation) * up[i];
-    add(x, norm(apply(layer.down, gate), layer.feed_forward_post_norm), double{spec_.residual_scale});
+    const Vector input = norm(x, layer.feed_forward_norm);
+    const Vector output = layer.router.rows > 0 ? mixture(layer, input) : feed_forward(layer.dense, input);
+    add(x, norm(output, layer.feed_forward_post_norm), double{spec_.residual_scale});
   }
   ++position_;
   return x;

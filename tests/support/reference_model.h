@@ -10,6 +10,9 @@
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               f = norm(x, feed_forward_norm)
 //               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
+//               in layers with experts instead: p = softmax(W_router f), chosen: those of the largest p + b
+//               x += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
+//               the chosen p's sum where they are normed; s = 1, or 1 / (1 + exp(-gate . f))
 //   logits = logit_scale * W_output norm(x, output_norm)
 //   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w
 //
@@ -63,18 +66,29 @@ class ReferenceModel {
     Matrix weight;
     Vector bias;  // empty: none
   };
+  struct FeedForward {
+    Linear gate, up, down;
+  };
   struct Layer {
     Vector attention_norm, attention_post_norm, feed_forward_norm, feed_forward_post_norm;  // empty: none
     Vector query_norm, key_norm;                                                            // likewise
     int32_t window = 0;
     bool rotates = true, rotates_locally = false;
-    Linear query, key, value, attention_output, gate, up, down;
+    Linear query, key, value, attention_output;
+    FeedForward dense;  // or of the shared expert; without rows: none
+    Matrix router;      // empty: no experts
+    Vector router_bias, shared_gate;
+    std::vector<FeedForward> experts;
     std::vector<Vector> keys, values;  // of each position so far, [G*D], keys rotated
   };
 
   static Matrix matrix(const WeightView& view);
+  // One of `count` equal parts, by rows.
+  static Matrix part(const Matrix& whole, int32_t index, int32_t count);
   static Vector vector(const WeightView& view);
   static Vector apply(const Linear& linear, const Vector& x);
+  [[nodiscard]] Vector feed_forward(const FeedForward& weights, const Vector& x) const;
+  [[nodiscard]] Vector mixture(const Layer& layer, const Vector& x) const;
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
   void norm_heads(Vector& heads, const Vector& weight) const;

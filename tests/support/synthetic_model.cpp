@@ -146,7 +146,7 @@ class ModelBuilder {
     matrix("token_embd.weight", spec_.vocabulary_size, spec_.hidden_size,
            model_.tied_output ? output_type : model_.matrix_type);
     for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
-      write_layer(fmt::format("blk.{}.", layer));
+      write_layer(layer);
     }
     vector("output_norm.weight", spec_.hidden_size, 1.0F);
     if (!model_.tied_output) {
@@ -170,6 +170,14 @@ class ModelBuilder {
     count("context_length", spec_.context_length);
     count("embedding_length", spec_.hidden_size);
     count("feed_forward_length", spec_.feed_forward_size);
+    if (spec_.expert_count > 0) {
+      count("expert_count", spec_.expert_count);
+      count("expert_used_count", spec_.experts_used);
+      count("expert_feed_forward_length", spec_.expert_size);
+      count("expert_shared_feed_forward_length", spec_.shared_expert_size);
+      writer_.key_bool(key("expert_weights_norm"), spec_.expert_weights_normed);
+      writer_.key_f32(key("expert_weights_scale"), spec_.expert_weight_scale);
+    }
     count("attention.head_count", spec_.head_count);
     count("attention.head_count_kv", spec_.kv_head_count);
     count("attention.key_length", spec_.head_size);
@@ -232,7 +240,8 @@ class ModelBuilder {
     writer_.key_u32("tokenizer.ggml.eos_token_id", 2);
   }
 
-  void write_layer(const std::string& prefix) {
+  void write_layer(int32_t layer) {
+    const std::string prefix = fmt::format("blk.{}.", layer);
     const int32_t query = spec_.head_count * spec_.head_size;
     const int32_t key_value = spec_.kv_head_count * spec_.head_size;
     const int32_t hidden = spec_.hidden_size;
@@ -253,10 +262,30 @@ class ModelBuilder {
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
     if (model_.norms_before) vector(prefix + "ffn_norm.weight", hidden, 1.0F);
+    if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
     if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
     if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
+  }
+
+  void write_mixture(const std::string& prefix) {
+    const int32_t hidden = spec_.hidden_size, size = spec_.expert_size, count = spec_.expert_count;
+    matrix(prefix + "ffn_gate_inp.weight", count, hidden, TensorType::F32);
+    if (model_.router_bias) vector(prefix + "exp_probs_b.bias", count, 0.0F);
+    matrices(prefix + "ffn_gate_exps.weight", size, hidden);
+    matrices(prefix + "ffn_up_exps.weight", size, hidden);
+    matrices(prefix + "ffn_down_exps.weight", hidden, size);
+    if (spec_.shared_expert_size == 0) return;
+    linear(prefix + "ffn_gate_shexp", spec_.shared_expert_size, hidden, false);
+    linear(prefix + "ffn_up_shexp", spec_.shared_expert_size, hidden, false);
+    linear(prefix + "ffn_down_shexp", hidden, spec_.shared_expert_size, false);
+    if (model_.shared_gate) vector(prefix + "ffn_gate_inp_shexp.weight", hidden, 0.0F);
+  }
+
+  // One an expert.
+  void matrices(const std::string& name, int32_t rows, int32_t columns) {
+    matrix(name, rows, columns, model_.matrix_type, spec_.expert_count);
   }
 
   void factors(const char* name, const std::vector<float>& numbers) {
@@ -268,9 +297,11 @@ class ModelBuilder {
     if (bias) vector(name + ".bias", rows, 0.0F);
   }
 
-  void matrix(const std::string& name, int32_t rows, int32_t columns, TensorType type) {
-    const auto numbers = uniform(name, int64_t{rows} * columns, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
-    const std::vector<uint64_t> dimensions = {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)};
+  void matrix(const std::string& name, int32_t rows, int32_t columns, TensorType type, int32_t count = 1) {
+    const auto numbers =
+        uniform(name, int64_t{rows} * columns * count, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
+    std::vector<uint64_t> dimensions = {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)};
+    if (count > 1) dimensions.push_back(static_cast<uint64_t>(count));
     const auto id = static_cast<uint32_t>(type);
     switch (type) {
       case TensorType::Q5_0:
@@ -344,6 +375,18 @@ void SyntheticModel::make_gemma(int32_t version) {
     spec.rope_base = 1e6F;
     spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 8.0F};
   }
+}
+
+void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {
+  spec.architecture = shared ? "qwen2moe" : "qwen3moe";
+  spec.rope_style = RopeStyle::HalfSplit;
+  spec.expert_count = experts;
+  spec.experts_used = used;
+  spec.expert_size = 48;
+  spec.expert_weights_normed = !shared;
+  query_key_value_bias = shared_gate = shared;
+  query_key_norm = !shared;
+  if (shared) spec.shared_expert_size = 80;
 }
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }

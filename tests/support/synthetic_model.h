@@ -28,6 +28,8 @@ struct SyntheticModel {
   bool query_key_norm = false;
   bool norms_before = true, norms_behind = false;  // attention and feed-forward
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
+  bool router_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
+  int32_t dense_layers = 0;                        // of these the first so many have no experts
   std::vector<float> rope_factors;       // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
   std::vector<float> rope_factors_long;  // likewise rope_factors_long.weight; rope_factors are the short ones then
   bool with_vocabulary = false;          // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
@@ -36,6 +38,9 @@ struct SyntheticModel {
   // As Gemma's, 1 ("gemma"), 2 or 3: GELU, norms behind (2, 3), windows in all layers but each second (2) or third,
   // caps (2), normed heads (3).
   void make_gemma(int32_t version);
+
+  // As Qwen 3's mixtures of experts, or with a shared expert that has a gate Qwen 2's.
+  void make_mixture(int32_t experts, int32_t used, bool shared);
 
   // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
   [[nodiscard]] static ModelSpec small_spec();

@@ -230,9 +230,17 @@ struct Case {
   KvType kv;
   LaunchMode mode;
   int32_t window = 0;
-  int32_t adapters = 0;  // 0 or 2
-  int32_t gemma = 0;     // its version; 0: a Llama
+  int32_t adapters = 0;                            // 0 or 2
+  void (*shape)(test::SyntheticModel&) = nullptr;  // none: a Llama
 };
+
+void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
+void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
+void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
+void shared_expert(test::SyntheticModel& model) {
+  model.make_mixture(6, 2, true);
+  model.dense_layers = 1;
+}
 
 class Determinism : public testing::TestWithParam<Case> {
  protected:
@@ -245,14 +253,15 @@ class Determinism : public testing::TestWithParam<Case> {
     synthetic.matrix_type = GetParam().type;
     synthetic.spec.context_length = 1024;
     synthetic.spec.sliding_window = GetParam().window;
-    if (GetParam().gemma > 0) synthetic.make_gemma(GetParam().gemma);
+    if (GetParam().shape != nullptr) GetParam().shape(synthetic);
     if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
     synthetic.query_key_value_bias = true;
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
     adapters_.emplace(model_->spec, 40);
     for (int32_t i = 0; i < GetParam().adapters; ++i) {
       const std::string name = "adapter" + std::to_string(i);
-      const test::SyntheticAdapter adapter{.rank = i == 0 ? 5 : 33, .seed = static_cast<uint64_t>(i) + 1};
+      test::SyntheticAdapter adapter{.rank = i == 0 ? 5 : 33, .seed = static_cast<uint64_t>(i) + 1};
+      if (synthetic.spec.expert_count > 0) adapter.targets.resize(kAttentionTargetCount);
       adapters_->load(name, folder_.write(name, test::build_adapter(adapter, model_->spec).bytes()));
       leases_.push_back(adapters_->lease(name));
     }
@@ -442,7 +451,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Q8FusedGroups", TensorType::Q8_0, KvType::F16, LaunchMode::FusedGroups},
                     Case{"Q4FusedGroups", TensorType::Q4_0, KvType::Q8_0, LaunchMode::FusedGroups, 100},
                     Case{"F16FusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups},
-                    Case{"Gemma3FusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups, 0, 2, 3},
+                    Case{"Gemma3FusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups, 0, 2, gemma3},
                     Case{"WindowGroups", TensorType::F16, KvType::Q8_0, LaunchMode::Groups, 100, 2},
                     Case{"Q4", TensorType::Q4_0, KvType::F16, LaunchMode::Fused},
                     Case{"Q41", TensorType::Q4_1, KvType::F16, LaunchMode::Fused},
@@ -451,10 +460,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Adapters", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2},
                     Case{"AdaptersStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 2},
                     Case{"AdaptersF16", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 2},
-                    Case{"Gemma2", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2, 2},
-                    Case{"Gemma2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, 2},
-                    Case{"Gemma3", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, 3},
-                    Case{"Gemma3Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 2, 3},
+                    Case{"Gemma2", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2, gemma2},
+                    Case{"Gemma2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma2},
+                    Case{"Gemma3", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, gemma3},
+                    Case{"Gemma3Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 2, gemma3},
+                    Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
+                    Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},
+                    Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},
+                    Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
                     Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),

@@ -202,6 +202,39 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.global_every = 2;
                            m.spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 4.0F};
                          }},
+                    Kind{"Experts", [](test::SyntheticModel& m) { m.make_mixture(8, 2, false); }},
+                    Kind{"ExpertsOfHalves",
+                         [](test::SyntheticModel& m) {
+                           m.make_mixture(8, 3, false);
+                           m.matrix_type = TensorType::F16;
+                         }},
+                    Kind{"ManyExperts", [](test::SyntheticModel& m) { m.make_mixture(67, 5, false); }},
+                    Kind{"SharedExpert", [](test::SyntheticModel& m) { m.make_mixture(6, 2, true); }},
+                    Kind{"SharedExpertWithoutGate",
+                         [](test::SyntheticModel& m) {
+                           m.make_mixture(6, 2, false);
+                           m.spec.architecture = "bailingmoe";
+                           m.spec.rope_style = RopeStyle::Interleaved;
+                           m.query_key_norm = false;
+                           m.spec.shared_expert_size = 80;
+                           m.spec.expert_weight_scale = 2.5F;
+                           m.dense_layers = 1;
+                         }},
+                    Kind{"RouterBias",
+                         [](test::SyntheticModel& m) {
+                           m.make_mixture(8, 2, false);
+                           m.spec.architecture = "ernie4_5-moe";
+                           m.spec.rope_style = RopeStyle::Interleaved;
+                           m.query_key_norm = false;
+                           m.router_bias = true;
+                         }},
+                    Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
+                         [](test::SyntheticModel& m) {
+                           m.make_mixture(4, 4, true);
+                           m.spec.expert_size = m.spec.shared_expert_size = 96;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.12, KvType::I16},
                     Kind{"AllBiases",
                          [](test::SyntheticModel& m) {
                            m.query_key_value_bias = m.attention_output_bias = m.feed_forward_bias = true;

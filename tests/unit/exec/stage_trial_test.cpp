@@ -47,7 +47,7 @@ TEST(StageTrial, TimesEveryOperationAndCountsItsWork) {
         for (int32_t row = 0; row < rows; ++row) pairs += 3 * (300 - row);
         EXPECT_EQ(timing.flops, 4 * 4 * 32 * pairs);
       }
-      EXPECT_EQ(seen.size(), static_cast<size_t>(kPlainOperationCount - 2));  // all but linear layers and changes
+      EXPECT_EQ(seen.size(), static_cast<size_t>(Operation::Shrink) - 2);  // plain ones but linear layers and changes
     }
   }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
-//   stages (run_groups.cl) only those of
-//   adapters and of experts are here.
+//   stages (run_groups.cl) only those of adapters and of experts are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "model/gguf_spec.h"
+#include "model/lora_file.h"
 #include "model/model_loader.h"
 #include "support/expect_error.h"
+#include "support/synthetic_adapter.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 
@@ -116,6 +118,20 @@ TEST(ExpertFiles, RefuseWhatCannotBeRun) {
             m.spec.shared_expert_size = 32;
             m.shared_gate = true;  // which this family has not
           });
+}
+
+TEST(ExpertFiles, TakeAdaptersOfAttentionOnly) {
+  const ModelSpec spec = mixture(false).spec;
+  const TempFolder folder;
+  SyntheticAdapter adapter;
+  const auto load = [&] {
+    const LoraFile lora = load_lora(folder.write("a.gguf", build_adapter(adapter, spec).bytes()), spec, 64);
+    return lora.layers[1][static_cast<size_t>(LoraTarget::Value)].a.present();
+  };
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'blk.0.ffn_gate.weight.lora_a' adapts what cannot be adapted", load);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "attn_v.weight, attn_output.weight", load);
+  adapter.targets.resize(kAttentionTargetCount);
+  EXPECT_TRUE(load());
 }
 
 }  // namespace

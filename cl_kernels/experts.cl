@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // experts.cl: mixtures of experts: each row of a step goes through the feed-forwards that a router chooses for it.
-//   route:  p = softmax(logits[t, :]) over X experts; a row's `used` experts are those of the largest p + bias, in falling order,
-//           the lower number first among equals; weight[t, j] = scale * p, with `normed` divided by the sum of the row's chosen p
-//           (or by 2^-14 if that is less)
+//   route:  p = softmax(logits[t, :]) over X experts, or with `sigmoid` 1 / (1 + exp(-logits[t, :])); a row's `used` experts are
+//           those of the largest p + bias, in falling order, the lower number first among equals; weight[t, j] = scale * p, with
+//           `normed` divided by the sum of the row's chosen p (or by 2^-14 if that is less). With several `groups`, X / groups
+//           experts each, only those of the groups_used groups whose two largest p + bias have the largest sum
 //   sort:   rows of experts: T * used in all, those of one expert side by side, experts in order, rows of the step in order
 //   gather: y[place(t, j), :] = x[t, :], as the rows of the next layer
 //   experts: linear_panels() of linear_item.cl with each expert's rows and weights: SWIGLU, or STORE
@@ -38,6 +39,43 @@ static void softmax(__global float* x, int count)
   for (int i = 0; i < count; i++) x[i] /= sum;
 }
 
+static float16 sigmoid_16(float16 z)
+{
+  const float16 e = exp_nonpositive_16(-fabs(z));
+  return select((float16)(1.0f), e, z < 0.0f) / (1.0f + e);
+}
+
+static float score_of(const Memory* memory, __global const RouteArgs* args, __global const float* p, int expert)
+{
+  return args->bias < 0 ? p[expert] : p[expert] + memory->vectors[args->bias + expert];
+}
+
+// A bit for each group whose experts may be chosen.
+static ulong groups_of_row(const Memory* memory, __global const RouteArgs* args, __global const float* p)
+{
+  const int size = args->experts / args->groups;
+  ulong taken = 0;
+  for (int n = 0; n < args->groups_used; n++) {
+    float best = -INFINITY;
+    int group = -1;
+    for (int g = 0; g < args->groups; g++) {
+      if (taken >> g & 1) continue;
+      float first = -INFINITY, second = -INFINITY;
+      for (int i = 0; i < size; i++) {
+        const float score = score_of(memory, args, p, g * size + i);
+        second = score > first ? first : fmax(second, score);
+        first = fmax(first, score);
+      }
+      if (group < 0 || first + second > best) {
+        best = first + second;
+        group = g;
+      }
+    }
+    taken |= 1UL << group;
+  }
+  return taken;
+}
+
 // Item = one row.
 static void route_item(const Memory* memory, __global const RouteArgs* args, int row)
 {
@@ -45,14 +83,21 @@ static void route_item(const Memory* memory, __global const RouteArgs* args, int
   __global float* p = memory->act + args->logits + (size_t)row * experts;
   __global int* chosen = (__global int*)memory->act + args->chosen + (size_t)row * used;
   __global float* weights = memory->act + args->weights + (size_t)row * used;
-  softmax(p, experts);
+  if (args->sigmoid) {
+    for (int i = 0; i < experts; i += 16) store_columns(p + i, experts - i, sigmoid_16(load_some_16(p, i, experts, 0.0f)), 0);
+  } else {
+    softmax(p, experts);
+  }
+  const int size = experts / args->groups;
+  const ulong groups = args->groups > 1 ? groups_of_row(memory, args, p) : 1;
   float sum = 0.0f, last = INFINITY;
   int last_expert = -1;
   for (int j = 0; j < used; j++) {  // the first behind (last, last_expert) in their order
     float best = -INFINITY;
     int expert = -1;
     for (int i = 0; i < experts; i++) {
-      const float value = args->bias < 0 ? p[i] : p[i] + memory->vectors[args->bias + i];
+      if (!(groups >> (i / size) & 1)) continue;
+      const float value = score_of(memory, args, p, i);
       const int behind = value < last || (value == last && i > last_expert);
       if (behind && value > best) {
         best = value;

@@ -90,7 +90,11 @@ typedef struct {
 } AdapterArgs;
 typedef struct { int gate, up, depth, rows; Rows out; } SwigluArgs;
 // Of experts; meaning: experts.cl.
-typedef struct { int logits, experts, used, normed, bias, chosen, weights; float scale; } RouteArgs;
+typedef struct {
+  int logits, experts, used, normed, bias, chosen, weights;
+  float scale;
+  int sigmoid, groups, groups_used;
+} RouteArgs;
 typedef struct { int chosen, rows, experts, counts, places, active; } SortArgs;  // rows: of all experts, T * used
 typedef struct { Rows in, out; int depth, rows, used, places; } GatherArgs;     // rows: T
 typedef struct {

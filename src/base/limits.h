@@ -21,6 +21,7 @@ inline constexpr int32_t kLayerCountMax = 1024;
 inline constexpr int32_t kHiddenSizeMax = 1 << 17;
 inline constexpr int32_t kExpertsMax = 1024;
 inline constexpr int32_t kExpertsUsedMax = 64;
+inline constexpr int32_t kExpertGroupsMax = 64;
 inline constexpr int32_t kExpertSizeUnit = 16;  // hidden size and experts' feed-forward size are multiples of it
 inline constexpr int32_t kContextTokensMax = 1 << 24;
 

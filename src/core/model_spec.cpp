@@ -42,6 +42,15 @@ void ModelSpec::validate() const {
     require_range("expert's feed-forward size", expert_size, 1, int64_t{8} * limits::kHiddenSizeMax);
     require_range("shared expert's feed-forward size", shared_expert_size, 0, int64_t{8} * limits::kHiddenSizeMax);
     require_positive("scale of experts' weights", expert_weight_scale);
+    require_range("number of expert groups", expert_groups, 1, std::min(expert_count, limits::kExpertGroupsMax));
+    require_range("number of expert groups used", expert_groups_used, 1, expert_groups);
+    const int32_t group = expert_count / expert_groups;
+    if (expert_count % expert_groups != 0 || (expert_groups > 1 && group < 2) ||
+        group * expert_groups_used < experts_used) {
+      fail(ErrorCode::CorruptFile,
+           "the model's {} experts in {} groups, {} of {} used, allowed: equal groups of two or more, enough of them",
+           expert_count, expert_groups, experts_used, expert_groups_used);
+    }
     require_whole_panels("hidden size", hidden_size);
     require_whole_panels("expert's feed-forward size", expert_size);
   }

@@ -20,6 +20,12 @@ enum class Activation : int32_t {
   Gelu = 1,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
+// What a router's logits become.
+enum class Gating : int32_t {
+  Softmax = 1,  // GGUF's numbers
+  Sigmoid = 2,  // of each by itself
+};
+
 struct RopeScaling {
   enum class Kind : int32_t { None = 0, Linear = 1, Llama3 = 2, Yarn = 3 };
   Kind kind = Kind::None;
@@ -47,12 +53,16 @@ struct ModelSpec {
   int32_t shared_expert_size = 0;     // F of the one that every token goes through besides; 0: there is none
   bool expert_weights_normed = true;  // the weights of a token's experts are divided by their sum
   float expert_weight_scale = 1.0F;   // and multiplied by this
-  int32_t head_count = 0;             // H query heads
-  int32_t kv_head_count = 0;          // G, divides H
-  int32_t head_size = 0;              // D, even
-  int32_t vocabulary_size = 0;        // V
-  int32_t context_length = 0;         // tokens a sequence may have at most
-  int32_t sliding_window = 0;         // last tokens that a token attends to in every layer, itself included; 0 = all
+  Gating expert_gating = Gating::Softmax;
+  // A token's experts are of so many of equal groups, those whose two best sum up to most.
+  int32_t expert_groups = 1;
+  int32_t expert_groups_used = 1;
+  int32_t head_count = 0;       // H query heads
+  int32_t kv_head_count = 0;    // G, divides H
+  int32_t head_size = 0;        // D, even
+  int32_t vocabulary_size = 0;  // V
+  int32_t context_length = 0;   // tokens a sequence may have at most
+  int32_t sliding_window = 0;   // last tokens that a token attends to in every layer, itself included; 0 = all
   // Where windows differ from layer to layer (sliding_window is 0 then): all layers but the last of every global_every
   // are local, a token attends to the last local_window in them.
   int32_t local_window = 0;

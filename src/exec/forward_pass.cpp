@@ -242,7 +242,10 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                  .bias = store.vector(weights.router_bias),
                                  .chosen = experts.chosen,
                                  .weights = experts.weights,
-                                 .scale = spec.expert_weight_scale};
+                                 .scale = spec.expert_weight_scale,
+                                 .sigmoid = int{spec.expert_gating == Gating::Sigmoid},
+                                 .groups = spec.expert_groups,
+                                 .groups_used = spec.expert_groups_used};
   if (shared) {
     LinearArgs args = linear(store, weights.down, weights.down_bias);
     args.in = arena_.feed_forward;

@@ -69,7 +69,6 @@ struct Architecture {
   bool norms_heads_together = false;
   bool experts = false;               // may be a mixture of experts
   bool expert_weights_normed = true;  // of files that do not state it
-  bool shared_expert = false;         // of such files every one has one
 };
 // ERRORS: Unsupported naming the architecture and those there are.
 [[nodiscard]] const Architecture& find_architecture(std::string_view name);

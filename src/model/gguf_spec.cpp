@@ -150,30 +150,33 @@ void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
        quote(keys.key("attention.clamp_kqv")), number);
 }
 
-// What its files call a shared expert is one feed-forward of all of a token's shared experts' numbers.
+// What files call shared experts is one feed-forward: its size is that of the tensor, as families state it differently.
+int32_t shared_expert_size_of(const GgufFile& file, const SpecKeys& keys) {
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (!tensor.name.ends_with(".ffn_gate_shexp.weight")) continue;
+    return static_cast<int32_t>(std::min<int64_t>(tensor.rows(), std::numeric_limits<int32_t>::max()));
+  }
+  return keys.find_count("expert_shared_feed_forward_length", 0).value_or(0);
+}
+
 void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   spec.expert_count = keys.find_count("expert_count", 0).value_or(0);
   if (spec.expert_count == 0) return;
   spec.experts_used = keys.count("expert_used_count");
   spec.expert_size = keys.find_count("expert_feed_forward_length").value_or(spec.feed_forward_size);
-  const auto shared = keys.find_count("expert_shared_count", 0);
-  const int64_t of_shared =
-      shared ? int64_t{*shared} * spec.expert_size : (architecture.shared_expert ? spec.feed_forward_size : 0);
-  const int64_t shared_size = keys.find_count("expert_shared_feed_forward_length", 0).value_or(of_shared);
-  spec.shared_expert_size = static_cast<int32_t>(
-      std::min<int64_t>(shared_size, std::numeric_limits<int32_t>::max()));  // validate() refuses it
+  spec.shared_expert_size = shared_expert_size_of(file, keys);
   spec.expert_weights_normed =
       file.find_bool(keys.key("expert_weights_norm")).value_or(architecture.expert_weights_normed);
   const float scale = keys.find_float("expert_weights_scale").value_or(0.0F);  // 0: not set
   if (scale != 0.0F) spec.expert_weight_scale = scale;
-  const auto require = [&](const char* name, int32_t most, const char* supported) {
-    const int32_t got = keys.find_count(name, 0).value_or(0);
-    if (got <= most) return;
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {}", file.path(), quote(keys.key(name)), got,
-         supported);
-  };
-  require("expert_gating_func", 1, "1 (softmax)");
-  require("expert_group_count", 1, "0 or 1");
+  const int32_t gating = keys.find_count("expert_gating_func", 0).value_or(0);
+  if (gating > static_cast<int32_t>(Gating::Sigmoid)) {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1 (softmax) and 2 (sigmoid)", file.path(),
+         quote(keys.key("expert_gating_func")), gating);
+  }
+  if (gating > 0) spec.expert_gating = static_cast<Gating>(gating);
+  spec.expert_groups = std::max(keys.find_count("expert_group_count", 0).value_or(1), 1);
+  spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
 }
 
 // 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale.

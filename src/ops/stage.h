@@ -110,7 +110,8 @@ struct SwigluArgs {
 
 struct RouteArgs {
   int32_t logits, experts, used, normed, bias, chosen, weights;
-  float scale;
+  float scale = 1.0F;
+  int32_t sigmoid = 0, groups = 1, groups_used = 1;
 };
 struct SortArgs {
   int32_t chosen, rows, experts, counts, places, active;

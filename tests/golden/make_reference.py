@@ -53,6 +53,13 @@ CASES = {
     "bailingmoe": ("bailingmoe", 32, 40, 4, 2, 8, 8, 1e4, 2,
                    {"experts": (5, 2), "expert": 16, "shared_count": 2, "weights_norm": False, "weights_scale": 1.5,
                     "untied": True}),
+    "bailingmoe2": ("bailingmoe2", 32, 40, 4, 2, 8, 4, 1e4, 2,
+                    {"experts": (12, 3), "expert": 16, "shared": 16, "shared_count": 1, "weights_norm": True,
+                     "weights_scale": 2.5, "sigmoid": True, "groups": (4, 2), "router_bias": True, "head_norms": True, "joined_attention": True,
+                     "dense": 1, "untied": True}),
+    "dots1": ("dots1", 32, 40, 4, 4, 8, 8, 1e4, 2,
+              {"experts": (5, 2), "expert": 16, "shared_count": 2, "weights_norm": True, "sigmoid": True,
+               "router_bias": True, "head_norms": True, "dense": 1, "untied": True}),
     "ernie4_5_moe": ("ernie4_5-moe", 32, 40, 4, 2, 8, 8, 1e4, 3,
                      {"experts": (5, 2), "expert": 16, "shared": 32, "router_bias": True, "dense": 1}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
@@ -104,6 +111,11 @@ def write_model(path, case, llama3_as_keys=False):
                      ("weights_scale", w.add_expert_weights_scale), ("dense", w.add_leading_dense_block_count)):
         if key in extras:
             add(extras[key])
+    if extras.get("sigmoid"):
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if "groups" in extras:
+        w.add_expert_group_count(extras["groups"][0])
+        w.add_expert_group_used_count(extras["groups"][1])
     if architecture == "ernie4_5-moe":
         w.add_interleave_moe_layer_step(1)
     if "window" in extras:
@@ -132,7 +144,7 @@ def write_model(path, case, llama3_as_keys=False):
 
     def linears(joined, parts, columns, bias):
         """Of the names and rows in `parts`, or one with all their rows."""
-        if extras.get("joined"):
+        if extras.get("joined") or (extras.get("joined_attention") and joined.endswith("attn_qkv")):
             parts = {joined: sum(parts.values())}
         for name, rows in parts.items():
             linear(name, rows, columns, bias)

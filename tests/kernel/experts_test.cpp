@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -53,6 +54,8 @@ class ExpertStages : public testing::Test {
 struct Routing {
   int32_t experts, used;
   bool normed, bias;
+  bool sigmoid = false;
+  int32_t groups = 1, groups_used = 1;
 };
 
 class ExpertRoutes : public ExpertStages, public testing::WithParamInterface<Routing> {};
@@ -63,8 +66,8 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
   const auto experts = static_cast<size_t>(GetParam().experts), used = static_cast<size_t>(GetParam().used);
   std::vector<float> logits = random_numbers(kRows * experts);
   std::fill_n(logits.begin(), experts, 0.5F);  // equal ones: the lowest numbers
-  std::transform(logits.begin() + static_cast<ptrdiff_t>(experts), logits.begin() + static_cast<ptrdiff_t>(2 * experts),
-                 logits.begin() + static_cast<ptrdiff_t>(experts), [](float x) { return 15.0F * x; });  // far apart
+  // Far apart; a sigmoid would make ones of them.
+  for (size_t i = 0; i < experts; ++i) logits[experts + i] *= GetParam().sigmoid ? 2.0F : 15.0F;
   if (GetParam().bias) {
     bench_.vectors = random_numbers(experts + 16);
     std::fill_n(bench_.vectors.begin() + 16, experts, 0.0F);
@@ -80,18 +83,35 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
                  .bias = GetParam().bias ? 16 : kNone,
                  .chosen = chosen,
                  .weights = weights,
-                 .scale = kScale};
+                 .scale = kScale,
+                 .sigmoid = int{GetParam().sigmoid},
+                 .groups = GetParam().groups,
+                 .groups_used = GetParam().groups_used};
   bench_.run({stage});
   for (size_t row = 0; row < kRows; ++row) {
     SCOPED_TRACE(row);
     std::vector<double> p(logits.begin() + static_cast<ptrdiff_t>(row * experts),
                           logits.begin() + static_cast<ptrdiff_t>((row + 1) * experts));
     const double largest = *std::ranges::max_element(p);
-    for (double& x : p) x = std::exp(x - largest);
-    const double total = std::accumulate(p.begin(), p.end(), 0.0);
-    for (double& x : p) x /= total;
+    double total = 0.0;
+    for (double& x : p) total += x = GetParam().sigmoid ? 1.0 / (1.0 + std::exp(-x)) : std::exp(x - largest);
+    for (double& x : p) x /= GetParam().sigmoid ? 1.0 : total;
+    std::vector<double> scores = p;
+    for (size_t i = 0; GetParam().bias && i < experts; ++i) scores[i] += static_cast<double>(bench_.vectors[16 + i]);
+    const auto groups = static_cast<size_t>(GetParam().groups), size = experts / groups;
+    std::vector<double> sums;  // of each group's two best
+    for (size_t g = 0; groups > 1 && g < groups; ++g) {
+      std::vector<double> own(scores.begin() + static_cast<ptrdiff_t>(g * size),
+                              scores.begin() + static_cast<ptrdiff_t>((g + 1) * size));
+      std::ranges::sort(own, std::greater());
+      sums.push_back(own[0] + own[1]);
+    }
     const auto score = [&](size_t i) {
-      return p[i] + (GetParam().bias ? static_cast<double>(bench_.vectors[16 + i]) : 0.0);
+      if (groups == 1) return scores[i];
+      const double own = sums[i / size];
+      const auto before = std::ranges::count_if(sums, [&](double other) { return other > own; }) +
+                          std::count(sums.begin(), sums.begin() + static_cast<ptrdiff_t>(i / size), own);
+      return before < GetParam().groups_used ? scores[i] : -std::numeric_limits<double>::infinity();
     };
     std::vector<size_t> order(experts);
     std::iota(order.begin(), order.end(), size_t{0});
@@ -111,7 +131,10 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ExpertRoutes,
                          testing::Values(Routing{1, 1, true, false}, Routing{8, 2, true, false},
                                          Routing{16, 16, false, false}, Routing{60, 4, false, false},
-                                         Routing{67, 6, true, true}, Routing{128, 8, true, false}));
+                                         Routing{67, 6, true, true}, Routing{128, 8, true, false},
+                                         Routing{20, 3, true, false, true}, Routing{24, 4, true, true, true, 6, 2},
+                                         Routing{256, 8, true, true, true, 8, 4},
+                                         Routing{32, 4, false, false, false, 4, 1}));
 
 // NaN, from a broken file or a prompt that makes infinities, must not lead out of the tables.
 TEST_F(ExpertStages, RoutesWithoutNumbersStayInRange) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 #include <numeric>
@@ -76,6 +77,22 @@ double soft_capped(double x, float cap) { return cap > 0.0F ? double{cap} * std:
 double activation(double x, Activation kind) {
   if (kind == Activation::Silu) return x / (1.0 + std::exp(-x));
   return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+// Scores of all groups but the `used` ones whose two best have the largest sums become minus infinity.
+void keep_best_groups(std::vector<double>& scores, int32_t groups, int32_t used) {
+  const auto size = static_cast<ptrdiff_t>(scores.size()) / groups;
+  std::vector<std::pair<double, ptrdiff_t>> sums;
+  for (ptrdiff_t group = 0; groups > 1 && group < groups; ++group) {
+    std::vector<double> own(scores.begin() + group * size, scores.begin() + (group + 1) * size);
+    std::sort(own.rbegin(), own.rend());
+    sums.emplace_back(-(own[0] + own[1]), group);
+  }
+  std::sort(sums.begin(), sums.end());
+  for (size_t i = static_cast<size_t>(used); i < sums.size(); ++i) {
+    const auto begin = scores.begin() + sums[i].second * size;
+    std::fill(begin, begin + size, -std::numeric_limits<double>::infinity());
+  }
 }
 
 const WeightView& rope_factors(const LoadedModel& model) {
@@ -275,12 +292,17 @@ ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, 
 
 ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
   Vector shares = multiply(layer.router, x);
-  const double largest = *std::max_element(shares.begin(), shares.end());
-  double total = 0.0;
-  for (double& share : shares) total += share = std::exp(share - largest);
-  for (double& share : shares) share /= total;
+  if (spec_.expert_gating == Gating::Sigmoid) {
+    for (double& share : shares) share = 1.0 / (1.0 + std::exp(-share));
+  } else {
+    const double largest = *std::max_element(shares.begin(), shares.end());
+    double total = 0.0;
+    for (double& share : shares) total += share = std::exp(share - largest);
+    for (double& share : shares) share /= total;
+  }
   Vector scores = shares;
   if (!layer.router_bias.empty()) add(scores, layer.router_bias);
+  keep_best_groups(scores, spec_.expert_groups, spec_.expert_groups_used);
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });

@@ -10,7 +10,7 @@
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               f = norm(x, feed_forward_norm)
 //               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
-//               in layers with experts instead: p = softmax(W_router f), chosen: those of the largest p + b
+//               in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b
 //               x += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
 //               the chosen p's sum where they are normed; s = 1, or 1 / (1 + exp(-gate . f))
 //   logits = logit_scale * W_output norm(x, output_norm)

@@ -177,6 +177,9 @@ class ModelBuilder {
       count("expert_shared_feed_forward_length", spec_.shared_expert_size);
       writer_.key_bool(key("expert_weights_norm"), spec_.expert_weights_normed);
       writer_.key_f32(key("expert_weights_scale"), spec_.expert_weight_scale);
+      count("expert_gating_func", static_cast<int32_t>(spec_.expert_gating));
+      count("expert_group_count", spec_.expert_groups);
+      count("expert_group_used_count", spec_.expert_groups_used);
     }
     count("attention.head_count", spec_.head_count);
     count("attention.head_count_kv", spec_.kv_head_count);

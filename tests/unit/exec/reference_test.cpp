@@ -228,6 +228,16 @@ INSTANTIATE_TEST_SUITE_P(
                            m.query_key_norm = false;
                            m.router_bias = true;
                          }},
+                    Kind{"GroupsOfExperts",
+                         [](test::SyntheticModel& m) {
+                           m.make_mixture(24, 4, false);
+                           m.spec.architecture = "bailingmoe2";
+                           m.spec.shared_expert_size = 48;
+                           m.spec.expert_gating = Gating::Sigmoid;
+                           m.spec.expert_groups = 6;
+                           m.spec.expert_groups_used = 2;
+                           m.router_bias = true;
+                         }},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

@@ -76,16 +76,13 @@ TEST(ExpertFiles, FallBackToOtherKeys) {
   EXPECT_TRUE(mixtral.expert_weights_normed);
   const ModelSpec qwen = spec_of("qwen2moe", [](auto&& count) { count("expert_feed_forward_length", 32); });
   EXPECT_EQ(qwen.expert_size, 32);
-  EXPECT_EQ(qwen.shared_expert_size, 96);
   EXPECT_FALSE(qwen.expert_weights_normed);
-  const ModelSpec bailing = spec_of("bailingmoe", [](auto&& count) {
-    count("expert_feed_forward_length", 32);
-    count("expert_shared_count", 2);
-  });
-  EXPECT_EQ(bailing.shared_expert_size, 64);
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.expert_gating_func' is 2, supported: 1",
-                        [&] { (void)spec_of("llama", [](auto&& count) { count("expert_gating_func", 2); }); });
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.expert_group_count' is 4, supported: 0",
+  const ModelSpec ernie = spec_of("ernie4_5-moe", [](auto&& count) { count("expert_shared_feed_forward_length", 64); });
+  EXPECT_EQ(ernie.shared_expert_size, 64);  // of a file without tensors
+  EXPECT_EQ(ernie.expert_gating, Gating::Softmax);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.expert_gating_func' is 3, supported: 1",
+                        [&] { (void)spec_of("llama", [](auto&& count) { count("expert_gating_func", 3); }); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "m.gguf: metadata key 'llama.expert_group_used_count' is missing",
                         [&] { (void)spec_of("llama", [](auto&& count) { count("expert_group_count", 4); }); });
 }
 
@@ -99,6 +96,16 @@ TEST(ExpertFiles, RefuseWhatCannotBeRun) {
   };
   refused(ErrorCode::CorruptFile, "number of experts used is 7, allowed: 1 to 6",
           [](SyntheticModel& m) { m.spec.experts_used = 7; });
+  refused(ErrorCode::CorruptFile, "6 experts in 4 groups, 2 of 1 used, allowed: equal groups",
+          [](SyntheticModel& m) { m.spec.expert_groups = 4; });
+  refused(ErrorCode::CorruptFile, "6 experts in 6 groups, 2 of 2 used, allowed: equal groups", [](SyntheticModel& m) {
+    m.spec.expert_groups = 6;
+    m.spec.expert_groups_used = 2;
+  });
+  refused(ErrorCode::CorruptFile, "number of expert groups used is 4, allowed: 1 to 3", [](SyntheticModel& m) {
+    m.spec.expert_groups = 3;
+    m.spec.expert_groups_used = 4;
+  });
   refused(ErrorCode::CorruptFile, "expert count is 1025, allowed: 1 to 1024",
           [](SyntheticModel& m) { m.make_mixture(1025, 2, false); });
   refused(ErrorCode::Unsupported,

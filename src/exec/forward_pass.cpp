@@ -14,6 +14,7 @@ namespace inflight {
 namespace {
 
 constexpr int32_t kItemsPerWorker = 16;             // of a linear stage, so that the last ones come out even
+constexpr int32_t kExpertItemsPerWorker = 4;        // of a token's experts: memory is read fastest in long pieces
 constexpr int32_t kShortItemsPart = 4;              // a fused step's workers begin with items of all but a 4th part
 constexpr int32_t kTicketsPerWorker = 8;            // of a stage of rows
 constexpr int32_t kBatchMax = 16;                   // rows of a ticket
@@ -22,10 +23,10 @@ constexpr int32_t kMergedMax = 256;                 // partitions of heads that 
 constexpr int32_t kGroupCopiedRows = 1;             // that each work-group prepares for itself
 static_assert(kGroupCopiedRows <= std::min(kFewRows, kFewFloatRows), "steps with copies must be one launch");
 
-// Panels of one item of a stage that reads `outputs` of them; even for pairs: rows are written in blocks of two panels.
-int32_t panels_per_item(const StageWeight& weight, int32_t outputs, int32_t worker_count, bool pairs) {
-  const int32_t count = panel_count(outputs);
-  int32_t panels = div_ceil(count, worker_count * kItemsPerWorker);
+// Panels of one item of a stage that reads `count` of them; even for pairs: rows are written in blocks of two panels.
+int32_t panels_per_item(const StageWeight& weight, int32_t count, int32_t worker_count, int32_t items_per_worker,
+                        bool pairs) {
+  int32_t panels = div_ceil(count, worker_count * items_per_worker);
   const auto enough = static_cast<int32_t>(div_ceil(kItemBytesMin, panel_bytes(weight.type, weight.depth)));
   panels = std::max(panels, std::min(enough, div_ceil(count, 2 * worker_count)));
   return pairs ? align_up(panels, 2) : panels;
@@ -123,12 +124,12 @@ void ForwardPass::add_linear(const LinearArgs& args) {
   Stage& stage = add(Operation::Linear);
   stage.linear = args;
   const bool pairs = args.epilogue == Epilogue::Swiglu;
+  const int32_t count = panel_count(args.weight[0].outputs);
   stage.linear.panels = in_groups(mode_)
                             ? few_panels(pairs)
-                            : panels_per_item(args.weight[0], args.weight[0].outputs, worker_count_, pairs);
+                            : panels_per_item(args.weight[0], count, worker_count_, kItemsPerWorker, pairs);
   const bool mixed = pairs && takes_bytes(args.weight[0].type) != takes_bytes(args.weight[1].type);
   if (in_groups(mode_) && mixed) copied_rows_ = 0;  // that has no kernel for few rows: such steps are no single launch
-  const int32_t count = panel_count(args.weight[0].outputs);
   if (long_items_ > 0) {
     const int32_t panels = (count - count / kShortItemsPart) / long_items_ / 2 * 2;
     if (panels > stage.linear.panels) {
@@ -293,9 +294,10 @@ void ForwardPass::add_experts(const ModelSpec& spec, ExpertsArgs args) {
   args.outputs = args.weight[0].outputs / spec.expert_count;
   args.out_stride = args.outputs;
   args.active = arena_.experts.active;
-  const int32_t read = args.outputs * spec.experts_used;
-  const int32_t panels = panels_per_item(args.weight[0], read, worker_count_, args.epilogue == Epilogue::Swiglu);
-  args.panels = std::min(panels, align_up(panel_count(args.outputs), 2));
+  const int32_t count = panel_count(args.outputs), read = count * spec.experts_used;
+  const bool pairs = args.epilogue == Epilogue::Swiglu;
+  const int32_t panels = panels_per_item(args.weight[0], read, worker_count_, kExpertItemsPerWorker, pairs);
+  args.panels = std::min(panels, align_up(count, 2));
   add(Operation::Experts).experts = args;
 }
 

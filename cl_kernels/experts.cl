@@ -165,14 +165,14 @@ typedef struct {
   int expert;
   int begin_panel, end_panel;  // of the expert
   int begin_row, end_row;      // none: there are fewer active experts
-} ExpertItem;
+} ExpertWork;
 
-static ExpertItem expert_item(const Memory* memory, __global const ExpertsArgs* args, int item)
+static ExpertWork expert_work(const Memory* memory, __global const ExpertsArgs* args, int item)
 {
   const int panels = args->outputs / 16, pieces = (panels + args->panels - 1) / args->panels;
   const int which = item / pieces, first = item % pieces * args->panels;
   __global const int* active = (__global const int*)memory->act + args->active;
-  ExpertItem result = {0, first, min(first + args->panels, panels), 0, 0};
+  ExpertWork result = {0, first, min(first + args->panels, panels), 0, 0};
   if (which >= active[0]) return result;
   const int3 words = vload3(which, active + 1);
   result.expert = words.x;
@@ -184,9 +184,8 @@ static ExpertItem expert_item(const Memory* memory, __global const ExpertsArgs* 
 // Item = `panels` panels of an active expert; of its rows part `part` of `parts`.
 static void experts_item(const Memory* memory, __global const ExpertsArgs* args, int item, int part, int parts)
 {
-  const ExpertItem work = expert_item(memory, args, item);
-  const int rows = work.end_row - work.begin_row;
-  const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
+  const ExpertWork work = expert_work(memory, args, item);
+  const int each = rows_of_part(work.end_row - work.begin_row, parts);
   const int begin_row = work.begin_row + part * each;
   const Product product = {args->weight, 0, &args->in, &args->out, args->epilogue, args->out_stride, args->rows,
                            work.expert * (args->outputs / 16), args->outputs};
@@ -205,8 +204,7 @@ static void merge_item(const Memory* memory, __global const MergeArgs* args, int
     __global const float *x = memory->act + args->in + (size_t)row * depth, *gate = memory->vectors + args->shared_gate;
     float16 sums = 0.0f;
     for (int k = 0; k < depth; k += 16) sums = fma(vload16(0, gate + k), vload16(0, x + k), sums);
-    const float z = sum_16(sums), e = exp_nonpositive_1(-fabs(z));
-    share = (z < 0.0f ? e : 1.0f) / (1.0f + e);
+    share = sigmoid_16((float16)(sum_16(sums))).s0;
   }
   for (int k = 0; k < depth; k += 16) {
     float16 sum = 0.0f;

@@ -142,6 +142,12 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
   }
 }
 
+// Rows of each of so many parts: whole tiles.
+static int rows_of_part(int rows, int parts)
+{
+  return (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
+}
+
 // First panel of an item.
 static int first_panel(__global const LinearArgs* args, int item)
 {

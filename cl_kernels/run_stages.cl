@@ -30,7 +30,7 @@ __kernel void linear_stage(MEMORY_PARAMETERS, int index)
   __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
   const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
   const int parts = get_global_size(0) / stage->items, rows = stage->args.linear.rows;
-  const int each = (rows + parts * LINEAR_ROWS - 1) / (parts * LINEAR_ROWS) * LINEAR_ROWS;
+  const int each = rows_of_part(rows, parts);
   linear_begin();
   linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
   linear_end();

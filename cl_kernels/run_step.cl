@@ -34,20 +34,27 @@ static WeightsAhead panels_ahead(const Memory* memory, __global const Weight* we
   return ahead;
 }
 
+#if EXPERTS
+// None before the second stage of a layer's experts: it may not be known yet which ones.
+static WeightsAhead experts_ahead(const Memory* memory, __global const Stage* stage, int item)
+{
+  const WeightsAhead none = {0, 0};
+  if (stage[-1].op != OP_EXPERTS) return none;
+  __global const ExpertsArgs* args = &stage->args.experts;
+  const ExpertWork work = expert_work(memory, args, item);
+  const int first = work.expert * (args->outputs / 16), rows = work.end_row - work.begin_row;
+  if (rows == 0 || rows > ROWS_BOUND_BY_WEIGHTS) return none;
+  return panels_ahead(memory, args->weight, first + work.begin_panel, first + work.end_panel);
+}
+#endif
+
 // Those of the item, or of the linear stage after its stage.
 static WeightsAhead weights_ahead(const Memory* memory, __global const Stage* stage, __global const Stage* end, int item)
 {
   const WeightsAhead none = {0, 0};
   for (; stage < end && stage->op != OP_LINEAR; stage++) {
 #if EXPERTS
-    if (stage->op == OP_EXPERTS) {
-      if (stage[-1].op != OP_EXPERTS) return none;  // it may not be known yet which ones
-      __global const ExpertsArgs* args = &stage->args.experts;
-      const ExpertItem work = expert_item(memory, args, item);
-      const int first = work.expert * (args->outputs / 16), rows = work.end_row - work.begin_row;
-      if (rows == 0 || rows > ROWS_BOUND_BY_WEIGHTS) return none;
-      return panels_ahead(memory, args->weight, first + work.begin_panel, first + work.end_panel);
-    }
+    if (stage->op == OP_EXPERTS) return experts_ahead(memory, stage, item);
 #endif
     item = 0;
   }

@@ -3,7 +3,7 @@
 """A mixture of experts in the shape of a published one, with random weights, to measure speed with.
     expert_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers).   TYPE: f16, q8_0 or q4_0, with which
-the matrix of the logits is q8_0. TOKENIZER: a file with a SentencePiece vocabulary, of which up to `vocab` tokens are taken.
+the matrix of the logits is q8_0. TOKENIZER: a file with a SentencePiece vocabulary, of which 32,000 tokens are taken.
 Weights depend on the tensor's name alone."""
 import sys
 import zlib

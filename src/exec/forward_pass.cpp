@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/math.h"
 #include "exec/rope_angles.h"
 #include "ops/linear_trial.h"
@@ -21,6 +22,7 @@ constexpr int32_t kBatchMax = 16;                   // rows of a ticket
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
 constexpr int32_t kMergedMax = 256;                 // partitions of heads that each worker merges for itself
 constexpr int32_t kGroupCopiedRows = 1;             // that each work-group prepares for itself
+static_assert(limits::kExpertSizeUnit % kPanelOutputs == 0, "each expert begins at a panel");
 static_assert(kGroupCopiedRows <= std::min(kFewRows, kFewFloatRows), "steps with copies must be one launch");
 
 // Panels of one item of a stage that reads `count` of them; even for pairs: rows are written in blocks of two panels.
@@ -197,7 +199,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
       .in = arena_.attended.floats, .partials = arena_.partials, .layer = layer, .out = attended_out};
   add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, attention_residual});
   add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
-               weights.attention_post_norm);
+               attention_residual[0]);
   add_expand();
   add_post_norm(spec, store, weights.attention_post_norm);
   if (weights.has_experts()) {
@@ -208,7 +210,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_feed_forward(spec, weights, store, layer);
   next_group();
   add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, feed_forward_residual});
-  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, weights.feed_forward_post_norm);
+  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, feed_forward_residual[0]);
   add_expand();
   add_post_norm(spec, store, weights.feed_forward_post_norm);
 }
@@ -248,12 +250,8 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                  .groups = spec.expert_groups,
                                  .groups_used = spec.expert_groups_used};
   if (shared) {
-    LinearArgs args = linear(store, weights.down, weights.down_bias);
-    args.in = arena_.feed_forward;
-    args.epilogue = shared_gate ? Epilogue::Store : Epilogue::Add;
-    args.out.floats = shared_gate ? experts.shared : arena_.hidden;
-    args.out_stride = spec.hidden_size;
-    add_linear(args);
+    add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward,
+                 shared_gate ? experts.shared : arena_.hidden);
   }
   next_group();
   add(Operation::Sort).sort = {.chosen = experts.chosen,
@@ -301,10 +299,10 @@ void ForwardPass::add_experts(const ModelSpec& spec, ExpertsArgs args) {
   add(Operation::Experts).experts = args;
 }
 
-void ForwardPass::add_residual(LinearArgs args, const StageRows& in, const WeightView& post_norm) {
+void ForwardPass::add_residual(LinearArgs args, const StageRows& in, int32_t out) {
   args.in = in;
-  args.epilogue = post_norm.present() ? Epilogue::Store : Epilogue::Add;
-  args.out.floats = post_norm.present() ? arena_.added : arena_.hidden;
+  args.epilogue = out == arena_.hidden ? Epilogue::Add : Epilogue::Store;
+  args.out.floats = out;
   args.out_stride = args.weight[0].outputs;
   add_linear(args);
 }

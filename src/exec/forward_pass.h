@@ -60,8 +60,8 @@ class ForwardPass {
   Stage& add_preparation(Operation operation);
   [[nodiscard]] StageRows prepared(const StageRows& rows) const;
   void add_linear(const LinearArgs& args);
-  // Adds the product to the hidden states, or with a post norm stores it, so that add_post_norm() can add it.
-  void add_residual(LinearArgs args, const StageRows& in, const WeightView& post_norm);
+  // Adds the product to the hidden states, or stores it elsewhere, for what adds it: add_post_norm(), merge.
+  void add_residual(LinearArgs args, const StageRows& in, int32_t out);
   void add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm);
   // Of all heads of a row together, where they are.
   void add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, int32_t heads);

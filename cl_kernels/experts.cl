@@ -16,25 +16,16 @@
 //   Sources: Shazeer et al. 2017, Jiang et al. 2024 (Mixtral), Dai et al. 2024 (shared experts).
 #define SMALLEST_SUM 6.103515625e-5f
 
-// Numbers i to i + 15 of `count`, `fill` in the place of those behind the end.
-static float16 load_some_16(__global const float* from, int i, int count, float fill)
-{
-  if (i + 16 <= count) return vload16(0, from + i);
-  float values[16];
-  for (int j = 0; j < 16; j++) values[j] = i + j < count ? from[i + j] : fill;
-  return vload16(0, values);
-}
-
 static void softmax(__global float* x, int count)
 {
   float16 largest = -INFINITY, sums = 0.0f;
-  for (int i = 0; i < count; i += 16) largest = fmax(largest, load_some_16(x, i, count, -INFINITY));
+  for (int i = 0; i < count; i += 16) largest = fmax(largest, load_columns(x + i, count - i, -INFINITY));
   const float most = max_16(largest);
   for (int i = 0; i < count; i += 16) {
-    const float16 e = exp_nonpositive_16(load_some_16(x, i, count, -INFINITY) - most);
+    const float16 e = exp_nonpositive_16(load_columns(x + i, count - i, -INFINITY) - most);
     store_columns(x + i, count - i, e, 0);
   }
-  for (int i = 0; i < count; i += 16) sums += load_some_16(x, i, count, 0.0f);
+  for (int i = 0; i < count; i += 16) sums += load_columns(x + i, count - i, 0.0f);
   const float sum = sum_16(sums);
   for (int i = 0; i < count; i++) x[i] /= sum;
 }
@@ -84,7 +75,9 @@ static void route_item(const Memory* memory, __global const RouteArgs* args, int
   __global int* chosen = (__global int*)memory->act + args->chosen + (size_t)row * used;
   __global float* weights = memory->act + args->weights + (size_t)row * used;
   if (args->sigmoid) {
-    for (int i = 0; i < experts; i += 16) store_columns(p + i, experts - i, sigmoid_16(load_some_16(p, i, experts, 0.0f)), 0);
+    for (int i = 0; i < experts; i += 16) {
+      store_columns(p + i, experts - i, sigmoid_16(load_columns(p + i, experts - i, 0.0f)), 0);
+    }
   } else {
     softmax(p, experts);
   }

@@ -62,6 +62,15 @@ static float16 activation_16(float16 g)
 #define CAPPED_LOGITS(args, value) (value)
 #endif
 
+// 16 columns, `fill` in the place of those from `count` on.
+static float16 load_columns(__global const float* from, int count, float fill)
+{
+  if (count >= 16) return vload16(0, from);
+  float values[16];
+  for (int i = 0; i < 16; i++) values[i] = i < count ? from[i] : fill;
+  return vload16(0, values);
+}
+
 static void store_columns(__global float* out, int count, float16 value, int add)
 {
   if (count >= 16) {

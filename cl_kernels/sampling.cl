@@ -75,9 +75,7 @@ static void statistics_item(const Memory* memory, __global const StatisticsArgs*
   }
   float16 tail = -INFINITY;
   if (whole * 16 < count) {
-    float values[16];
-    for (int i = 0; i < 16; i++) values[i] = whole * 16 + i < count ? logits[whole * 16 + i] : -INFINITY;
-    tail = vload16(0, values);
+    tail = load_columns(logits + whole * 16, count - whole * 16, -INFINITY);
     most = fmax(most, tail);
     bad -= tail != tail;
   }
@@ -125,10 +123,7 @@ static uint order_key(float logit)
 // 16 tokens at once, by the same arithmetic; behind the last token logits are -infinity.
 static float16 logits_at(const Distribution* d, int first)
 {
-  if (first + 16 <= d->count) return vload16(0, d->logits + first);
-  float values[16];
-  for (int i = 0; i < 16; i++) values[i] = first + i < d->count ? d->logits[first + i] : -INFINITY;
-  return vload16(0, values);
+  return load_columns(d->logits + first, d->count - first, -INFINITY);
 }
 static ulong16 token_weights(const Distribution* d, float16 logits)
 {

@@ -20,7 +20,7 @@ typedef struct { int2 word[WEIGHT_WORDS]; } WeightPart;  // x and y: of the thre
 
 static void load_weights(int type, __global const uchar* block, int lane, WeightPart* to)
 {
-  __global const int* words = (__global const int*)(block + (has_two_halves(type) ? 64 : 32)) + lane / 4 * 2;
+  __global const int* words = (__global const int*)(block + head_bytes(type)) + lane / 4 * 2;
 #pragma unroll
   for (int i = 0; i < WEIGHT_WORDS; i++) {
     const int k4 = FIRST_WORD(lane) + i;
@@ -29,8 +29,9 @@ static void load_weights(int type, __global const uchar* block, int lane, Weight
 }
 
 // The scales of the thread's two outputs, or (half 1) their second scales or minima.
-static float2 load_scales(__global const uchar* block, int which, int lane)
+static float2 load_scales(int type, __global const uchar* block, int which, int lane)
 {
+  if (type == TYPE_MXFP4) return as_float2(convert_int2(vload2(lane / 4, block)) << 23);
   return vload_half2(8 * which + lane / 4, (__global const half*)block);
 }
 

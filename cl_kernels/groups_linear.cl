@@ -51,8 +51,8 @@
           const int i = min(i0 + WARPS * n, items - 1), at = base + (i >> more);                                       \
           __global const uchar* block = (i & more ? b : a) + (ulong)at * bytes;                                        \
           load_weights(type, block, lane, &w[n]);                                                                      \
-          d[n] = load_scales(block, 0, lane);                                                                          \
-          if (two) e[n] = load_scales(block, 1, lane);                                                                 \
+          d[n] = load_scales(type, block, 0, lane);                                                                    \
+          if (two) e[n] = load_scales(type, block, 1, lane);                                                           \
           _Pragma("unroll") for (int t = 0; t < TILES; t++) {                                                          \
             load_rows(in->q + ((size_t)at * in->rows + 8 * t) * 32, rows - 8 * t, lane, &x[n][t]);                     \
           }                                                                                                            \
@@ -130,7 +130,7 @@ DEFINE_FEW_BYTES(few_bytes_32, -1, 4, 1)
           __global const uchar* block = (i & more ? b : a) + (ulong)at * bytes;                                        \
           const size_t row = (size_t)at * in->rows;                                                                    \
           load_weights(TYPE, block, lane, &w[n]);                                                                      \
-          d[n] = load_scales(block, 0, lane);                                                                          \
+          d[n] = load_scales(TYPE, block, 0, lane);                                                                    \
           load_rows(in->q + row * 32, 1, lane, &x[n]);                                                                 \
           scale[n] = in->scale[row];                                                                                   \
         }                                                                                                              \
@@ -196,8 +196,8 @@ static void load_block(int type, __global const uchar* a, __global const uchar* 
 #pragma unroll
   for (int p = 0; p < 2; p++) {
     load_weights(type, p ? b : a, lane, &to->w[p]);
-    to->d[p] = load_scales(p ? b : a, 0, lane);
-    if (has_two_halves(type)) to->e[p] = load_scales(p ? b : a, 1, lane);
+    to->d[p] = load_scales(type, p ? b : a, 0, lane);
+    if (has_two_halves(type)) to->e[p] = load_scales(type, p ? b : a, 1, lane);
   }
 #pragma unroll
   for (int t = 0; t < 2; t++) {

@@ -24,6 +24,8 @@
 //   Q5_1: between minima and nibbles 64 bytes [16 outputs][4]: bit i of byte (n, j) is bit 4 of the number at depth 4i+j.
 //   Q6_K: per block 16 half scales of the depths 0..15, 16 of 16..31, then 128 bytes in [2][16 outputs][4]: bits 2i and 2i+1 of
 //         byte (h, n, j) are bits 4 and 5 of the number at depth 16h+4i+j, biased by 32; then the nibbles.
+//   MXFP4: per block 16 bytes e, scale 2^(e - 127), 0 for e = 0; then Q4_0's nibbles, each one of 0, 1, 2, 3, 4, 6, 8, 12, or
+//         from 8 on minus these.
 // Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
 // Test: tests/kernel/linear_test.cpp.
 
@@ -63,9 +65,9 @@
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
     for (int b = 0; b < blocks; b++) {                                                                           \
       const int two = has_two_halves(type);                                                                      \
-      const float16 d = vload_half16(0, (__global const half*)panel);                                            \
+      const float16 d = type == TYPE_MXFP4 ? powers_16(panel) : vload_half16(0, (__global const half*)panel);    \
       const float16 e = two ? vload_half16(1, (__global const half*)panel) : d; /* second scale, or minimum */   \
-      __global const int* bytes = (__global const int*)(panel + (two ? 64 : 32));                                \
+      __global const int* bytes = (__global const int*)(panel + head_bytes(type));                               \
       panel += panel_bytes(type, 32);                                                                            \
       int16 dot[ROWS];                                                                                           \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) dot[r] = 0;                                               \

@@ -6,6 +6,7 @@
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
 //   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
 //     16 bits.
+//   MXFP4: |w| (at most 12) times x with the sign of w, a block in 16 bits, too.
 //   Q5_1: numbers 0..31 times x; Q6_K: |w| (at most 32) times x with the sign of w. The 8 products of a lane and half a block
 //     stay below 2^15, so half a block is summed in 16 bits.
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
@@ -135,20 +136,20 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
-// Half a block of Q6_K's numbers.
-#define HALF_ROW(at, row)                                                                     \
+// Decoded bytes with signs: half a block of Q6_K, or a block of MXFP4.
+#define SIGNED_ROW(at, row)                                                                     \
   "vpbroadcastd 4*\\j" at ", %%ymm12\n"                                                       \
   "vpsignb %%ymm8, %%ymm12, %%ymm13\n"                                                        \
   "vpsignb %%ymm9, %%ymm12, %%ymm14\n" ADD_SIGNED(row)
-#define DEFINE_HALF_DOT(ROWS)                                                                 \
-  INLINE void half_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)  \
+#define DEFINE_SIGNED_DOT(NAME, ROWS, STEPS)                                                  \
+  INLINE void NAME##_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
   {                                                                                           \
     _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = 0;                          \
-    __asm__(".irp j,0,1,2,3\n"                                                                \
+    __asm__(".irp j," STEPS "\n"                                                              \
             "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                  \
             "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                               \
             "vpabsb %%ymm8, %%ymm10\n"                                                        \
-            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(HALF_ROW) ".endr\n"                       \
+            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(SIGNED_ROW) ".endr\n"                       \
             : SUMS_##ROWS                                                                     \
             : [w] "r"(w), ROW_INPUTS                                                          \
             : SCRATCH_REGISTERS);                                                             \
@@ -219,7 +220,9 @@ INLINE int8 add_pairs(int8 words)
   DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
   DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )
 #define DEFINE_FEW_ROWS(ROWS)                                                                                           \
-  DEFINE_HALF_DOT(ROWS)                                                                                                 \
+  DEFINE_SIGNED_DOT(half_dot, ROWS, "0,1,2,3")                                                                          \
+  DEFINE_SIGNED_DOT(mx_dot, ROWS, "0,1,2,3,4,5,6,7")                                                                    \
+  DEFINE_BLOCKS(mx_decoded, mx_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, NO_MINIMUM, )     \
   DEFINE_TILE(ROWS)                                                                                                     \
   DEFINE_Q5_BLOCKS(ROWS)                                                                                                \
   DEFINE_Q6_BLOCKS(ROWS)                                                                                                \
@@ -298,6 +301,36 @@ static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* i
   }
 }
 
+// Nibbles to the numbers that they stand for.
+INLINE int16 mx_numbers(int16 nibbles)
+{
+  const int4 numbers = (int4)(0x03020100, 0x0C080604, (int)0xFDFEFF00, (int)0xF4F8FAFC);
+  int8 low, high;
+  __asm__("vpshufb %1, %2, %0" : "=x"(low) : "x"(nibbles.lo), "x"((int8)(numbers, numbers)));
+  __asm__("vpshufb %1, %2, %0" : "=x"(high) : "x"(nibbles.hi), "x"((int8)(numbers, numbers)));
+  return (int16)(low, high);
+}
+
+static void mx_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+{
+  int16 w[8 * STRETCH_BLOCKS];
+  float16 halves[STRETCH_BLOCKS];
+  for (int block0 = 0, blocks; block0 < depth / 32; block0 += blocks) {
+    blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
+    for (int b = 0; b < blocks; b++) {
+      __global const uchar* block = panel + 272 * (block0 + b);
+      ask_for(block + BLOCKS_AHEAD * 272, 272);
+      halves[b] = powers_16(block);
+      for (int i = 0; i < 4; i++) {
+        const int16 both = vload16(i, (__global const int*)(block + 16));
+        w[8 * b + i] = mx_numbers(both & 0x0F0F0F0F);
+        w[8 * b + 4 + i] = mx_numbers((both >> 4) & 0x0F0F0F0F);
+      }
+    }
+    FOR_TILES_OF(4, FEW_CASES, mx_decoded, w, halves)
+  }
+}
+
 // Q5_1 and Q6_K.
 static void upper_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
@@ -331,6 +364,8 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
     q4_rows(1, panel, in, row0, rows, depth, acc);
   } else if (type == TYPE_Q4_1) {
     q4_rows(2, panel, in, row0, rows, depth, acc);
+  } else if (type == TYPE_MXFP4) {
+    mx_rows(panel, in, row0, rows, depth, acc);
   } else if (takes_bytes(type)) {
     upper_rows(type, panel, in, row0, rows, depth, acc);
   } else {

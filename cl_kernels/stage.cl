@@ -13,6 +13,7 @@
 #define TYPE_Q6_K 14
 #define TYPE_I16 25  // of KV storage only
 #define TYPE_BF16 30
+#define TYPE_MXFP4 39
 
 #define OP_EMBED 0
 #define OP_NORM 1
@@ -212,6 +213,10 @@ typedef struct {
 static int takes_bytes(int type) { return type != TYPE_F32 && type != TYPE_F16 && type != TYPE_BF16; }
 // Whether a block begins with two halves for each output: scale and minimum, or the scales of 16 numbers each.
 static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q6_K; }
+// Bytes of a block before its numbers.
+static int head_bytes(int type) { return has_two_halves(type) ? 64 : type == TYPE_MXFP4 ? 16 : 32; }
+// MXFP4's scales, powers of two, from what a block has of them.
+static float16 powers_16(__global const uchar* exponents) { return as_float16(convert_int16(vload16(0, exponents)) << 23); }
 
 // The numbers at the depths 4 * k4 to 4 * k4 + 3 of a block of 4, 5 or 6 bits, each a signed byte; words: the block behind its
 // halves (layouts: linear.cl), for four_numbers_1() and _2() from an output's first word on.
@@ -222,6 +227,12 @@ static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q
     WORDS w = (k4 < 4 ? nibbles : nibbles >> 4) & 0x0F0F0F0F;                                                      \
     if (type == TYPE_Q5_1) w |= (LOAD(0, words) >> k4 & 0x01010101) << 4;                                          \
     if (type == TYPE_Q6_K) w |= (LOAD(k4 / 4, words) >> (2 * (k4 & 3)) & 0x03030303) << 4;                         \
+    if (type == TYPE_MXFP4) { /* 5, 6, 7 stand for 6, 8, 12 */                                                      \
+      const WORDS odd = w >> 2 & w & 0x01010101, two = w >> 2 & w >> 1 & 0x01010101;                               \
+      const WORDS magnitude = (w & 0x07070707) + odd + ((two + (odd & two)) << 1);                                 \
+      const WORDS negative = (w >> 3 & 0x01010101) * 0xFF;                                                         \
+      return (((magnitude & ~negative) | (int)0x80808080) - (magnitude & negative)) ^ (int)0x80808080;             \
+    }                                                                                                              \
     const int bias = type == TYPE_Q6_K ? 0x20202020 : type == TYPE_Q4_0 ? 0x08080808 : 0;                          \
     return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
   }
@@ -249,6 +260,7 @@ static int panel_bytes(int type, int depth)
     case TYPE_Q4_1: return depth / 32 * 320;
     case TYPE_Q5_1: return depth / 32 * 384;
     case TYPE_Q6_K: return depth / 32 * 448;
+    case TYPE_MXFP4: return depth / 32 * 272;
     default: return depth * 32;
   }
 }

@@ -36,6 +36,10 @@ void fill_unit(PanelType type, Rng& rng, std::byte* unit) {
   }
   const auto bytes = static_cast<size_t>(panel_unit(type).bytes);
   for (size_t i = 0; i < bytes; ++i) unit[i] = static_cast<std::byte>(rng.below(256));
+  if (type == PanelType::MXFP4) {
+    unit[0] = static_cast<std::byte>(rng.between(110, 126));
+    return;
+  }
   const auto scale = static_cast<float>(rng.between(1, 1000));
   store(half_of_float(scale * (type == PanelType::Q6_K ? 1e-6F : 2e-5F)), unit + scale_offset(type));
   if (has_minimum(type)) store(half_of_float(static_cast<float>(rng.between(-1000, 1000)) * 2e-4F), unit + 2);
@@ -57,6 +61,10 @@ int32_t quantised_number(PanelType type, const std::byte* unit, int32_t k) {
       return load<int8_t>(unit + 2 + k);
     case PanelType::Q4_0:
       return nibble(2) - 8;
+    case PanelType::MXFP4: {
+      const int32_t code = nibble(1) & 7, number = code < 4 ? code : (2 + code % 2) << (code / 2 - 1);
+      return nibble(1) < 8 ? number : -number;
+    }
     case PanelType::Q4_1:
       return nibble(4);
     case PanelType::Q5_1:
@@ -71,6 +79,7 @@ int32_t quantised_number(PanelType type, const std::byte* unit, int32_t k) {
 
 // Of number k: rounded to half precision as in panels.
 float scale_of(PanelType type, const std::byte* unit, int32_t k) {
+  if (type == PanelType::MXFP4) return std::ldexp(1.0F, static_cast<int>(unit[0]) - 128);
   const float scale = float_of_half(load<uint16_t>(unit + scale_offset(type)));
   if (type != PanelType::Q6_K) return scale;
   return float_of_half(half_of_float(scale * static_cast<float>(load<int8_t>(unit + 192 + k / 16))));

@@ -129,6 +129,16 @@ void pack_q6_k(const Rows& rows, size_t offset, std::byte* to) {
   }
 }
 
+// One block of MXFP4 (layout: model/block_formats.h) of each row. Its scale is 2^(e - 128) in the file, 2^(e - 127) in
+// the panel, where 0 stands for none.
+void pack_mxfp4(const Rows& rows, size_t offset, std::byte* to) {
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    const auto exponent = static_cast<uint8_t>(rows[lane][offset]);
+    to[lane] = static_cast<std::byte>(std::max(exponent, uint8_t{1}) - 1);
+  }
+  interleave<uint32_t>(rows, offset + 1, 4, to + kLanes);
+}
+
 // `bytes` of each row from `offset` on. Of a block: half scale (Q4_1, Q5_1: and half minimum), then numbers in the
 // file; 16 scales (and 16 minima), then pieces of 4 bytes, lane by lane, in the panel. Byte i of 4 bits' nibbles holds
 // numbers i (low) and 16 + i (high) in both.
@@ -155,6 +165,8 @@ void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, s
     }
     case PanelType::Q6_K:
       return pack_q6_k(rows, offset, to);
+    case PanelType::MXFP4:
+      return pack_mxfp4(rows, offset, to);
   }
 }
 
@@ -197,6 +209,8 @@ PanelUnit panel_unit(PanelType type) {
       return {kBlockDepths, 24};
     case PanelType::Q6_K:
       return {256, 210};
+    case PanelType::MXFP4:
+      return {kBlockDepths, 17};
   }
   fail(ErrorCode::Unsupported, "weights of type id {} cannot be computed with", static_cast<int32_t>(type));
 }
@@ -221,6 +235,8 @@ size_t panel_bytes(PanelType type, int32_t depth) {
       return blocks * 384;
     case PanelType::Q6_K:
       return blocks * 448;
+    case PanelType::MXFP4:
+      return blocks * 272;
   }
   return numbers * 32;
 }

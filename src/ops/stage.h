@@ -7,7 +7,7 @@
 namespace inflight {
 
 // Values are GGUF's type ids.
-enum class PanelType : int32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_1 = 7, Q8_0 = 8, Q6_K = 14, BF16 = 30 };
+enum class PanelType : int32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_1 = 7, Q8_0 = 8, Q6_K = 14, BF16 = 30, MXFP4 = 39 };
 
 enum class Operation : int32_t {
   Embed = 0,

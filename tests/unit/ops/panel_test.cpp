@@ -119,6 +119,28 @@ TEST(Panel, UpperBitsLieBeforeTheNibbles) {
   }
 }
 
+// Scales 2^(e - 128) become what a float's exponent is, and nibbles stand as those of Q4_0.
+TEST(Panel, ExponentsOfMxfp4LieBeforeTheNibbles) {
+  constexpr size_t kBlocks = 3, kUnit = 17;
+  std::vector<std::byte> rows(kOutputs * kBlocks * kUnit);
+  Rng rng(11);
+  for (std::byte& byte : rows) byte = static_cast<std::byte>(rng.below(256));
+  rows[0] = std::byte{0};
+  std::vector<std::byte> panels(packed_bytes(PanelType::MXFP4, kOutputs, 96), std::byte{0xEE});
+  ASSERT_EQ(panels.size(), size_t{(kOutputs + 15) / 16 * kBlocks * 272});
+  pack_panels({PanelType::MXFP4, kOutputs, 96, rows}, panels);
+  for (size_t output = 0; output < kOutputs; ++output) {
+    for (size_t block = 0; block < kBlocks; ++block) {
+      const std::byte* const from = &rows[(output * kBlocks + block) * kUnit];
+      const std::byte* const to = &panels[(output / 16 * kBlocks + block) * 272];
+      const auto exponent = static_cast<int>(from[0]);
+      ASSERT_EQ(static_cast<int>(to[output % 16]), exponent == 0 ? 0 : exponent - 1) << output << ' ' << block;
+      for (size_t i = 0; i < 16; ++i) ASSERT_EQ(to[16 + i / 4 * 64 + output % 16 * 4 + i % 4], from[1 + i]);
+    }
+  }
+  EXPECT_EQ(panels.back(), std::byte{0});
+}
+
 TEST(Panel, ScalesBeyondHalfPrecisionAreRefused) {
   std::vector<std::byte> row(210, std::byte{2});
   row[209] = std::byte{0x7B};  // d = 57408

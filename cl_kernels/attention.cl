@@ -2,6 +2,7 @@
 // attention.cl: rows of queries attend to their sequence's paged K and V; decode and prefill alike.
 //   out[t, h, :] = sum_j softmax_j(q[t, h, :] . K[j, g, :] / sqrt(D)) V[j, g, :],  g = h / (H/G), 0 <= j <= position[t];
 //   with a sliding window of W tokens, j > position[t] - W, too; with -D ATTENTION_SOFTCAP=c scores s become c tanh(s / c).
+//   With sinks a head's softmax has one more score, sinks[h], whose V is 0: it comes behind all partitions.
 //   query, out [T][H][D] f32; KV storage: rows.cl.
 //   The context is cut at multiples of PARTITION tokens. Within a partition: all scores, their maximum m, weights
 //   p_j = exp(s_j - m), l = sum p_j, a = sum p_j V_j, tokens in order. Partitions are merged in order:
@@ -119,6 +120,14 @@ static void merge_partition(Softmax* to, float largest, float total, const float
   }
   const float2 factors = merge_factors(&to->largest, &to->total, largest, total);
   for (int i = 0; i < HEAD_SIZE; i++) to->sum[i] = to->sum[i] * factors.x + sum[i] * factors.y;
+}
+
+// What a head's sum is multiplied by in the end.
+static float end_factor(const Memory* memory, int sinks, int head, float largest, float total)
+{
+  if (sinks < 0) return 1.0f / total;
+  const float2 factors = merge_factors(&largest, &total, memory->vectors[sinks + head], 1.0f);
+  return factors.x / total;
 }
 
 // A partition's tokens as vectors: those of a group, and of the group t / GROUP_VECTORS the lane that vector t begins with.

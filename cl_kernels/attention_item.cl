@@ -172,7 +172,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
     for (int q = 0; q < count; q++) {
       const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
       __global float* to = memory->act + args->out + ((size_t)row * HEADS + head) * HEAD_SIZE;
-      const float scale = 1.0f / state[q].total;
+      const float scale = end_factor(memory, args->sinks, head, state[q].largest, state[q].total);
       for (int i = 0; i < HEAD_SIZE; i++) to[i] = state[q].sum[i] * scale;
     }
   }
@@ -212,7 +212,7 @@ static void combine_item(const Memory* memory, __global const CombineArgs* args,
       for (int i = 0; i < HEAD_SIZE; i++) sum[i] = from[i];
       merge_partition(&state, from[HEAD_SIZE], from[HEAD_SIZE + 1], sum);
     }
-    const float scale = 1.0f / state.total;
+    const float scale = end_factor(memory, args->sinks, column / HEAD_SIZE, state.largest, state.total);
     for (int i = 0; i < HEAD_SIZE; i++) work.out[column + i] = state.sum[i] * scale;
   }
   __global const float* from = work.partial < 0 ? work.in : work.out;

@@ -180,7 +180,7 @@ static void experts_item(const Memory* memory, __global const ExpertsArgs* args,
   const ExpertWork work = expert_work(memory, args, item);
   const int each = rows_of_part(work.end_row - work.begin_row, parts);
   const int begin_row = work.begin_row + part * each;
-  const Product product = {args->weight, 0, &args->in, &args->out, args->epilogue, args->out_stride, args->rows,
+  const Product product = {args->weight, args->bias, &args->in, &args->out, args->epilogue, args->out_stride, args->rows,
                            work.expert * (args->outputs / 16), args->outputs};
   linear_panels(memory, &product, work.begin_panel, work.end_panel, begin_row, min(work.end_row, begin_row + each));
 }

@@ -215,7 +215,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
       const int place = THREAD + WORK_GROUP * u, q = place / HEAD_SIZE;                                                 \
       if (q >= count) continue;                                                                                         \
       const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;       \
-      const float scale = 1.0f / totals[u];                                                                             \
+      const float scale = end_factor(memory, args->sinks, head, largests[u], totals[u]);                                \
       memory->act[args->out + ((size_t)row * HEADS + head) * HEAD_SIZE + place % HEAD_SIZE] = sums[u] * scale;          \
     }                                                                                                                   \
   }

@@ -368,8 +368,7 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
     if (column < outputs) {
       const float g = tile[r * TILE_STRIDE + c] + bias_at(memory, args->bias[0], column);
       const float u = tile[r * TILE_STRIDE + 32 + c] + bias_at(memory, args->bias[1], column);
-      const float z = GATE_EXPONENT(g), e = exp_nonpositive_1(-fabs(z));
-      h = g * (z < 0.0f ? e : 1.0f) / (1.0f + e) * u;
+      h = gated_1(g, u);
       if (args->out.floats >= 0) memory->act[args->out.floats + (size_t)(row0 + r) * outputs + column] = h;
     }
     tile[r * TILE_STRIDE + c] = h;

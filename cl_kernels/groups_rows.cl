@@ -134,7 +134,7 @@ static void combine_columns(const Memory* memory, const CombineArgs* args, Combi
           const float2 factors = merge_factors(&largest, &total, from[HEAD_SIZE], from[HEAD_SIZE + 1]);
           value = value * factors.x + from[column % HEAD_SIZE] * factors.y;
         }
-        const float scale = 1.0f / total;
+        const float scale = end_factor(memory, args->sinks, column / HEAD_SIZE, largest, total);
         value = value * scale;
       }
       if (work.partial >= 0 || work.in != work.out) work.out[column] = value;

@@ -2,8 +2,8 @@
 // linear_item.cl: a linear layer with what follows it, fused.
 //   STORE:  out[t, n] = acc + bias[n]                       out [rows][out_stride] f32
 //   ADD:    out[t, n] = out[t, n] + (acc + bias[n])
-//   SWIGLU: h[t, n] = act(gate + bias0[n]) * (up + bias1[n]); act(g) = g / (1 + exp(-g)), or with -D GELU=1 GELU by its tanh
-//           approximation; weight[0] gate, weight[1] up; written as the rows of the next layer: floats, int8 blocks, or both
+//   SWIGLU: h[t, n] = gated(gate + bias0[n], up + bias1[n]), prelude.cl; weight[0] gate, weight[1] up; written as the rows of the
+//           next layer: floats, int8 blocks, or both
 //   LOGITS: out[t, n] = acc + bias[n], with -D LOGIT_SOFTCAP=c c * tanh(that / c)
 //   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for the rows
 //   [begin_row, end_row): all rows where a worker should read each weight once a step. The first `long_items` items have
@@ -49,13 +49,6 @@ static void write_block(__global float* act, __global const Rows* to, int rows, 
   if (to->bytes >= 0) write_bytes(act, to, rows, row, column, a, b);
 }
 
-// g / (1 + exp(-z)).
-static float16 activation_16(float16 g)
-{
-  const float16 z = GATE_EXPONENT(g), e = exp_nonpositive_16(-fabs(z));
-  return g * select((float16)(1.0f), e, z < 0.0f) / (1.0f + e);
-}
-
 #ifdef LOGIT_SOFTCAP
 #define CAPPED_LOGITS(args, value) ((args)->epilogue == EPILOGUE_LOGITS ? soft_capped_16(value, LOGIT_SOFTCAP) : (value))
 #else
@@ -90,10 +83,10 @@ static float16 bias_of(const Memory* memory, int offset, int panel)
 // What linear_panels() computes.
 typedef struct {
   __global const Weight* weight;  // gate and up, or the only one
-  __global const int* bias;       // offsets of theirs; null: there are none
+  __global const int* bias;       // offsets of theirs
   __global const Rows *in, *out;
   int epilogue, out_stride, rows;
-  int first_panel;  // of the weights: an expert's
+  int first_panel;  // of the weights and biases: an expert's
   int outputs;      // from there on
 } Product;
 
@@ -103,7 +96,7 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
   __global const Weight* gate = product->weight;
   const int type = gate->type, depth = gate->depth, outputs = product->outputs, bytes = panel_bytes(type, depth);
   const int swiglu = product->epilogue == EPILOGUE_SWIGLU, add = product->epilogue == EPILOGUE_ADD;
-  const int bias_a = product->bias ? product->bias[0] : -1, bias_b = product->bias ? product->bias[1] : -1;
+  const int bias_a = product->bias[0], bias_b = product->bias[1];
   __global const float* from = memory->prepared;
   __global const Rows* rows_in = product->in;
   const LinearInput in = {from + rows_in->floats, (__global const char*)(from + rows_in->bytes), from + rows_in->scales,
@@ -119,7 +112,7 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
         linear_tile(type, a, pair == 2 ? a + bytes : 0, &in, row0, rows, depth, result[0], result[1]);
         for (int p = 0; p < pair; p++) {
           const int column = (first + p) * 16, stride = product->out_stride;
-          const float16 bias = bias_of(memory, bias_a, first + p);
+          const float16 bias = bias_of(memory, bias_a, panel + p);
           __global float* out = memory->act + product->out->floats + (size_t)row0 * stride + column;
           for (int r = 0; r < rows; r++, out += stride) {
             store_columns(out, outputs - column, CAPPED_LOGITS(product, result[p][r] + bias), add);
@@ -141,8 +134,8 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
           linear_tile(other, weight_panel(memory, gate + 1, panel + p, panel_bytes(other, depth)), 0, &in, row0, rows, depth, up,
                       result[p]);
         }
-        const float16 bias_gate = bias_of(memory, bias_a, first + p), bias_up = bias_of(memory, bias_b, first + p);
-        for (int r = 0; r < rows; r++) result[p][r] = activation_16(result[p][r] + bias_gate) * (up[r] + bias_up);
+        const float16 bias_gate = bias_of(memory, bias_a, panel + p), bias_up = bias_of(memory, bias_b, panel + p);
+        for (int r = 0; r < rows; r++) result[p][r] = gated_16(result[p][r] + bias_gate, up[r] + bias_up);
       }
       for (int r = 0; r < rows; r++) {
         write_block(memory->act, product->out, product->rows, row0 + r, first * 16, outputs, result[0][r], result[1][r]);

@@ -57,13 +57,32 @@ DEFINE_FMA(float16, int16)
   }
 FOR_FLOATS(DEFINE_EXP)
 
-// The gate of a feed-forward, g, becomes g / (1 + exp(-z)): z is g (SiLU), or with -D GELU=1 2 sqrt(2 / pi) (g + 0.044715 g^3):
-// GELU by its tanh approximation, since (1 + tanh(z / 2)) / 2 = 1 / (1 + exp(-z)).
+// Gate g and up u of a feed-forward become g / (1 + exp(-z)) * u: z is g (SiLU), or with -D GELU=1
+// 2 sqrt(2 / pi) (g + 0.044715 g^3): GELU by its tanh approximation, since (1 + tanh(z / 2)) / 2 = 1 / (1 + exp(-z)). With
+// -D CLAMPED_SWIGLU=1 g is 7 at most, z = 1.702 g, and u + 1 takes u's place, u within -7 to 7. NaN stays.
 #if GELU
 #define GATE_EXPONENT(g) (1.5957691216f * (g) * (1.0f + 0.044715f * (g) * (g)))
+#elif CLAMPED_SWIGLU
+#define GATE_EXPONENT(g) (1.702f * (g))
 #else
 #define GATE_EXPONENT(g) (g)
 #endif
+#if CLAMPED_SWIGLU
+#define CLAMP_GATE(F, g, u)                                                             \
+  g = select(g, (F)(7.0f), g > (F)(7.0f));                                              \
+  u = select(u, (F)(7.0f), u > (F)(7.0f));                                              \
+  u = select(u, (F)(-7.0f), u < (F)(-7.0f)) + 1.0f;
+#else
+#define CLAMP_GATE(F, g, u)
+#endif
+#define DEFINE_GATED(F, I, N)                                                           \
+  static F gated_##N(F g, F u)                                                          \
+  {                                                                                     \
+    CLAMP_GATE(F, g, u)                                                                 \
+    const F z = GATE_EXPONENT(g), e = exp_nonpositive_##N(-fabs(z));                    \
+    return g * select((F)(1.0f), e, z < (F)(0.0f)) / (1.0f + e) * u;                    \
+  }
+FOR_FLOATS(DEFINE_GATED)
 
 // cap * tanh(x / cap).
 #define DEFINE_SOFT_CAP(F, I, N)                                                        \

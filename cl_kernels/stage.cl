@@ -74,8 +74,9 @@ typedef struct {
 typedef struct {
   int query, out, list, positions, tables, partials, layer;
   int window;  // with -D LOCAL_WINDOWS=1: of this layer
+  int sinks;   // [HEADS] scores of tokens that are not there; -1: none
 } AttentionArgs;
-typedef struct { int in, list, partials, rows, layer; Rows out; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
+typedef struct { int in, list, partials, rows, layer; Rows out; int sinks; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
 typedef struct { int logits, out, vocabulary, chunks, list; } StatisticsArgs;  // list: as of sample; -1: of all rows
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.
@@ -105,6 +106,7 @@ typedef struct {
   int outputs;  // N of an expert
   int panels;   // of an item
   int active;
+  int bias[2];  // [X][N], or -1
 } ExpertsArgs;
 typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
 

@@ -18,6 +18,8 @@ enum class RopeStyle : int32_t {
 enum class Activation : int32_t {
   Silu = 0,  // x / (1 + exp(-x))
   Gelu = 1,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+  // gpt-oss: x at most 7, x / (1 + exp(-1.702 x)), and what it is multiplied by is within -7 to 7, plus 1.
+  ClampedSwiglu = 2,
 };
 
 // What a router's logits become.

@@ -23,7 +23,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .attention_scale = spec.attention_scale,
           .attention_softcap = spec.attention_softcap,
           .logit_softcap = spec.logit_softcap,
-          .gelu = spec.activation == Activation::Gelu,
+          .activation = spec.activation,
           .local_windows = spec.local_window > 0,
           .rope_pair_count = spec.rope_dimension_count / 2,
           .rope_interleaved = spec.rope_style == RopeStyle::Interleaved,

@@ -190,13 +190,17 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
       .out = arena_.attended.floats,
       .partials = arena_.partials,
       .layer = layer,
-      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2};
+      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
+      .sinks = store.vector(weights.attention_sinks)};
   next_group();
   StageRows attended_out = prepared(arena_.attended);
   if (!copied_) attended_out.floats = kNone;
   if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
-  add_preparation(Operation::Combine).combine = {
-      .in = arena_.attended.floats, .partials = arena_.partials, .layer = layer, .out = attended_out};
+  add_preparation(Operation::Combine).combine = {.in = arena_.attended.floats,
+                                                 .partials = arena_.partials,
+                                                 .layer = layer,
+                                                 .out = attended_out,
+                                                 .sinks = store.vector(weights.attention_sinks)};
   add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, attention_residual});
   add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
                attention_residual[0]);
@@ -231,7 +235,7 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
   next_group();
   add(Operation::Norm).norm = norm(spec, store.vector(weights.feed_forward_norm), arena_.normed);
   next_group();
-  LinearArgs router = linear(store, weights.router, WeightView{});
+  LinearArgs router = linear(store, weights.router, weights.router_bias);
   router.in = arena_.normed;
   router.out.floats = experts.logits;
   router.out_stride = spec.expert_count;
@@ -242,7 +246,7 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                  .experts = spec.expert_count,
                                  .used = spec.experts_used,
                                  .normed = int{spec.expert_weights_normed},
-                                 .bias = store.vector(weights.router_bias),
+                                 .bias = store.vector(weights.choice_bias),
                                  .chosen = experts.chosen,
                                  .weights = experts.weights,
                                  .scale = spec.expert_weight_scale,
@@ -269,12 +273,14 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
   add_experts(spec, {.weight = {store.matrix(weights.expert_gate), store.matrix(weights.expert_up)},
                      .in = experts.gathered,
                      .out = experts.feed_forward,
-                     .epilogue = Epilogue::Swiglu});
+                     .epilogue = Epilogue::Swiglu,
+                     .bias = {store.vector(weights.expert_gate_bias), store.vector(weights.expert_up_bias)}});
   next_group();
   add_experts(spec, {.weight = {store.matrix(weights.expert_down)},
                      .in = experts.feed_forward,
                      .out = {.floats = experts.out},
-                     .epilogue = Epilogue::Store});
+                     .epilogue = Epilogue::Store,
+                     .bias = {store.vector(weights.expert_down_bias), kNone}});
   next_group();
   add(Operation::Merge).merge = {.experts = experts.out,
                                  .weights = experts.weights,

@@ -67,11 +67,26 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view :
-         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.query_norm,
-          &layer.key_norm, &layer.attention_output_bias, &layer.attention_post_norm, &layer.feed_forward_norm,
-          &layer.gate_bias, &layer.up_bias, &layer.down_bias, &layer.feed_forward_post_norm, &layer.router_bias,
-          &layer.shared_gate}) {
+    for (const WeightView* view : {&layer.attention_norm,
+                                   &layer.query_bias,
+                                   &layer.key_bias,
+                                   &layer.value_bias,
+                                   &layer.query_norm,
+                                   &layer.key_norm,
+                                   &layer.attention_output_bias,
+                                   &layer.attention_sinks,
+                                   &layer.attention_post_norm,
+                                   &layer.feed_forward_norm,
+                                   &layer.gate_bias,
+                                   &layer.up_bias,
+                                   &layer.down_bias,
+                                   &layer.feed_forward_post_norm,
+                                   &layer.router_bias,
+                                   &layer.choice_bias,
+                                   &layer.expert_gate_bias,
+                                   &layer.expert_up_bias,
+                                   &layer.expert_down_bias,
+                                   &layer.shared_gate}) {
       if (view->present()) all.push_back(view);
     }
   }

@@ -26,6 +26,7 @@ constexpr LayerTensor kLayerTensors[] = {
     {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded},
     {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always},
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional},
+    {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Dense},
@@ -36,10 +37,14 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ffn_up.bias", &LayerWeights::up_bias, One, FeedForward, Optional},
     {"ffn_down.bias", &LayerWeights::down_bias, One, Hidden, Optional},
     {"ffn_gate_inp.weight", &LayerWeights::router, Experts, Hidden, Mixed},
-    {"exp_probs_b.bias", &LayerWeights::router_bias, One, Experts, Optional},
+    {"ffn_gate_inp.bias", &LayerWeights::router_bias, One, Experts, WhereNeeded},
+    {"exp_probs_b.bias", &LayerWeights::choice_bias, One, Experts, Optional},
     {"ffn_gate_exps.weight", &LayerWeights::expert_gate, Expert, Hidden, Mixed, true},
     {"ffn_up_exps.weight", &LayerWeights::expert_up, Expert, Hidden, Mixed, true},
     {"ffn_down_exps.weight", &LayerWeights::expert_down, Hidden, Expert, Mixed, true},
+    {"ffn_gate_exps.bias", &LayerWeights::expert_gate_bias, One, Expert, WhereNeeded, true},
+    {"ffn_up_exps.bias", &LayerWeights::expert_up_bias, One, Expert, WhereNeeded, true},
+    {"ffn_down_exps.bias", &LayerWeights::expert_down_bias, One, Hidden, WhereNeeded, true},
     {"ffn_gate_shexp.weight", &LayerWeights::gate, SharedExpert, Hidden, Shared},
     {"ffn_up_shexp.weight", &LayerWeights::up, SharedExpert, Hidden, Shared},
     {"ffn_down_shexp.weight", &LayerWeights::down, Hidden, SharedExpert, Shared},
@@ -53,6 +58,10 @@ constexpr std::string_view kPostNorms[] = {"post_attention_norm.weight", "post_f
 constexpr std::string_view kNormsBehind[] = {"attn_q_norm.weight", "attn_k_norm.weight", "post_attention_norm.weight",
                                              "post_ffw_norm.weight"};
 constexpr std::string_view kNormsBefore[] = {"attn_norm.weight", "ffn_norm.weight"};
+constexpr std::string_view kSinksAndBiases[] = {"attn_q.bias",        "attn_k.bias",       "attn_v.bias",
+                                                "attn_output.bias",   "attn_sinks.weight", "ffn_gate_inp.bias",
+                                                "ffn_gate_exps.bias", "ffn_up_exps.bias",  "ffn_down_exps.bias"};
+constexpr RenamedTensor kNormBehindAttention[] = {{"ffn_norm.weight", "post_attention_norm.weight"}};
 constexpr std::string_view kLogitScale[] = {"logit_scale"};
 constexpr std::string_view kScales[] = {"embedding_scale", "residual_scale", "logit_scale"};
 
@@ -100,6 +109,14 @@ constexpr Architecture kArchitectures[] = {
      .global_every = 6,
      .local_rope = LocalRope::Base10000,
      .activation = Activation::Gelu},
+    {.name = "gpt-oss",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kSinksAndBiases,
+     .lacking = kSharedGate,
+     .renamed = kNormBehindAttention,
+     .global_every = 2,
+     .activation = Activation::ClampedSwiglu,
+     .experts = true},
     {.name = "granite", .needed_keys = kLogitScale},
     {.name = "granitemoe", .lacking = kSharedGate, .needed_keys = kLogitScale, .experts = true},
     {.name = "internlm2"},
@@ -144,6 +161,8 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.head_count * spec.head_size;
     case KeyValue:
       return spec.kv_head_count * spec.head_size;
+    case Heads:
+      return spec.head_count;
     case QueryNorm:
       return spec.norms_heads_together ? spec.head_count * spec.head_size : spec.head_size;
     case KeyNorm:

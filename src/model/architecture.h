@@ -20,6 +20,7 @@ enum class Extent : int32_t {
   FeedForward,
   Query,
   KeyValue,
+  Heads,
   QueryNorm,
   KeyNorm,
   Experts,
@@ -44,7 +45,7 @@ struct LayerTensor {
   Extent rows;
   Extent columns;
   Presence presence;
-  bool per_expert = false;  // of three dimensions, one matrix an expert
+  bool per_expert = false;  // of one dimension more: a matrix or a vector an expert
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
@@ -55,14 +56,21 @@ struct JoinedTensor {
 };
 [[nodiscard]] std::span<const JoinedTensor> joined_tensors();
 
+// A layer tensor that a family's files have under another name.
+struct RenamedTensor {
+  std::string_view name;  // of layer_tensors()
+  std::string_view in_files;
+};
+
 struct Architecture {
   std::string_view name;  // value of general.architecture, prefix of its keys
   RopeStyle rope_style = RopeStyle::Interleaved;
   std::span<const std::string_view> needed = {};       // layer tensors, not always there, that this family must have
   std::span<const std::string_view> lacking = {};      // those that this family never has
   std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
-  bool embeddings_by_width = false;                    // embeddings are multiplied by sqrt(E)
-  int32_t global_every = 0;                            // ModelSpec's, of files with a window that do not state it
+  std::span<const RenamedTensor> renamed = {};
+  bool embeddings_by_width = false;  // embeddings are multiplied by sqrt(E)
+  int32_t global_every = 0;          // ModelSpec's, of files with a window that do not state it
   LocalRope local_rope = LocalRope::Same;
   int32_t unrotated_every = 0;  // these are ModelSpec's, too
   Activation activation = Activation::Silu;

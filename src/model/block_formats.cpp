@@ -2,6 +2,7 @@
 #include "model/block_formats.h"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -54,6 +55,16 @@ void read_q5_1(const std::byte* block, float* x) {
 void read_iq4_nl(const std::byte* block, float* x) {
   const float d = half_at(block);
   for (size_t i = 0; i < kQuantBlock; ++i) x[i] = d * static_cast<float>(table_number(block + 2, i));
+}
+
+void read_mxfp4(const std::byte* block, float* x) {
+  constexpr std::array<float, 8> kMagnitudes = {0.0F, 1.0F, 2.0F, 3.0F, 4.0F, 6.0F, 8.0F, 12.0F};
+  const float d = std::ldexp(1.0F, byte_at(block, 0) - 128);
+  for (size_t i = 0; i < kQuantBlock; ++i) {
+    const int code = byte_at(block, 1 + i % kHalfBlock) >> (i < kHalfBlock ? 0 : 4) & 15;
+    const float magnitude = d * kMagnitudes.at(static_cast<size_t>(code & 7));
+    x[i] = code < 8 ? magnitude : -magnitude;
+  }
 }
 
 // Numbers 128 h + 32 j + i are bits 2j, 2j + 1 of byte 32 h + i.
@@ -260,6 +271,8 @@ void read_block(TensorType type, const std::byte* block, float* numbers) {
       return read_iq4_nl(block, numbers);
     case TensorType::IQ4_XS:
       return read_iq4_xs(block, numbers);
+    case TensorType::MXFP4:
+      return read_mxfp4(block, numbers);
     case TensorType::F32:
     case TensorType::F16:
     case TensorType::BF16:

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block formats that are read only: K-quants, the five-bit and offset formats, and the two tables of four bits. Of
-// these kernels compute with Q4_1, Q5_1 and Q6_K (tensor_type.h: computed_type).
+// these kernels compute with Q4_1, Q5_1, Q6_K and MXFP4 (tensor_type.h: computed_type).
 //
 // Layouts and arithmetic are those of GGUF's reference (ggml), f = half scale, little-endian:
 //   Q4_1    f d, f m, 16 bytes of nibbles                       x = d q + m
 //   Q5_0    f d, u32 fifth bits, 16 bytes of nibbles            x = d (q - 16)
 //   Q5_1    f d, f m, u32 fifth bits, 16 bytes of nibbles       x = d q + m
 //   IQ4_NL  f d, 16 bytes of nibbles                            x = d table[q]
+//   MXFP4   byte e, 16 bytes of nibbles                         x = 2^(e - 128) table[q], its own table (OCP's FP4,
+//   doubled)
 // and, 256 numbers a block, in sub-blocks with an integer scale s (and minimum m) of their own:
 //   Q2_K    16 x (4-bit s, 4-bit m), 64 bytes, f d, f e         x = d s q - e m          sub-blocks of 16
 //   Q3_K    32 bytes of third bits (bit n / 32 of byte n % 32), 64 bytes, 16 x 6-bit s, f d

@@ -170,11 +170,17 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   const float scale = keys.find_float("expert_weights_scale").value_or(0.0F);  // 0: not set
   if (scale != 0.0F) spec.expert_weight_scale = scale;
   const int32_t gating = keys.find_count("expert_gating_func", 0).value_or(0);
-  if (gating > static_cast<int32_t>(Gating::Sigmoid)) {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 1 (softmax) and 2 (sigmoid)", file.path(),
+  constexpr int32_t kSoftmaxOfChosen = 3;
+  if (gating > kSoftmaxOfChosen) {
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {} is {}, supported: 1 (softmax), 2 (sigmoid) and 3 (softmax of those chosen)", file.path(),
          quote(keys.key("expert_gating_func")), gating);
   }
-  if (gating > 0) spec.expert_gating = static_cast<Gating>(gating);
+  if (gating == kSoftmaxOfChosen) {  // is softmax of all, divided by the sum of those chosen
+    spec.expert_weights_normed = true;
+  } else if (gating > 0) {
+    spec.expert_gating = static_cast<Gating>(gating);
+  }
   spec.expert_groups = std::max(keys.find_count("expert_group_count", 0).value_or(1), 1);
   spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
 }

@@ -2,6 +2,7 @@
 #include "model/gguf_weights.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -22,8 +23,8 @@ namespace {
 struct Shape {
   int32_t rows;
   int32_t columns;
-  bool is_vector;        // norm, bias, factors: always F32
-  int32_t matrices = 1;  // of a tensor of three dimensions
+  bool is_vector;       // norm, bias, factors: always F32
+  int32_t experts = 1;  // of a tensor of one dimension more
 };
 
 class WeightReader {
@@ -60,7 +61,7 @@ class WeightReader {
     read_joined(prefix, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present()) continue;
-      const std::string name = prefix + std::string(tensor.name);
+      const std::string name = prefix + std::string(name_in_files(tensor.name));
       const Shape shape = shape_of(tensor);
       const auto lists = [&](std::span<const std::string_view> names) {
         return std::ranges::find(names, tensor.name) != names.end();
@@ -73,6 +74,11 @@ class WeightReader {
         weights.*tensor.role = optional(name, shape);
       }
     }
+  }
+
+  [[nodiscard]] std::string_view name_in_files(std::string_view name) const {
+    const auto found = std::ranges::find(architecture_.renamed, name, &RenamedTensor::name);
+    return found == architecture_.renamed.end() ? name : found->in_files;
   }
 
   // Whether layers have a tensor because of what they are; mixed: with a router.
@@ -141,11 +147,13 @@ class WeightReader {
     const GgufTensor* const tensor = file_.find_tensor(name);
     if (tensor == nullptr) return {};
     used_.insert(tensor->name);
-    const auto& dimensions = tensor->dimensions;
-    if (dimensions != std::array<int64_t, 4>{shape.columns, shape.rows, shape.matrices, 1}) {
-      fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}{}{}]", file_.path(), quote(name),
-           tensor->shape(), shape.columns, shape.is_vector ? "" : fmt::format(", {}", shape.rows),
-           shape.matrices > 1 ? fmt::format(", {}", shape.matrices) : "");
+    std::array<int64_t, 4> expected = {shape.columns, 1, 1, 1};
+    size_t dimension = 1;
+    if (!shape.is_vector) expected.at(dimension++) = shape.rows;
+    if (shape.experts > 1) expected.at(dimension++) = shape.experts;
+    if (tensor->dimensions != expected) {
+      fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}]", file_.path(), quote(name),
+           tensor->shape(), fmt::join(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(dimension), ", "));
     }
     const int64_t rows = tensor->rows();
     if (rows > std::numeric_limits<int32_t>::max()) {

@@ -28,7 +28,7 @@ constexpr StoredType kStoredTypes[] = {
 constexpr std::array kWritten = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
                                  TensorType::Q4_0};
 // Kernels compute with these, too.
-constexpr std::array kComputed = {TensorType::Q4_1, TensorType::Q5_1, TensorType::Q6_K};
+constexpr std::array kComputed = {TensorType::Q4_1, TensorType::Q5_1, TensorType::Q6_K, TensorType::MXFP4};
 // And with what these become.
 constexpr std::array kConverted = {TensorType::Q5_0, TensorType::Q2_K,   TensorType::Q3_K,  TensorType::Q4_K,
                                    TensorType::Q5_K, TensorType::IQ4_NL, TensorType::IQ4_XS};

@@ -34,16 +34,19 @@ struct LayerWeights {
   WeightView query_norm, key_norm;              // [D], or [H*D] and [G*D], F32: of heads before they are rotated
   WeightView attention_output;                  // [E, H*D]
   WeightView attention_output_bias;             // optional, F32
+  WeightView attention_sinks;                   // [H] F32, optional: scores of a token without V that each head sees
   WeightView attention_post_norm;               // [E] F32: of what attention adds to the hidden states
   WeightView feed_forward_norm;                 // [E] F32
   WeightView gate, up, down;                    // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
   WeightView gate_bias, up_bias, down_bias;     // optional, F32
   WeightView feed_forward_post_norm;            // [E] F32
   // Of layers with experts, each matrix those of all of them one after the other.
-  WeightView router;                               // [X, E]
-  WeightView router_bias;                          // [X] F32, optional: added where experts are chosen
-  WeightView expert_gate, expert_up, expert_down;  // [X*F, E], [X*F, E], [X*E, F]
-  WeightView shared_gate;                          // [E] F32, optional: how much of the shared expert is taken
+  WeightView router;                                              // [X, E]
+  WeightView router_bias;                                         // [X] F32, optional
+  WeightView choice_bias;                                         // [X] F32, optional: added where experts are chosen
+  WeightView expert_gate, expert_up, expert_down;                 // [X*F, E], [X*F, E], [X*E, F]
+  WeightView expert_gate_bias, expert_up_bias, expert_down_bias;  // [X, F], [X, F], [X, E] F32, optional
+  WeightView shared_gate;  // [E] F32, optional: how much of the shared expert is taken
 
   [[nodiscard]] bool has_experts() const { return router.present(); }
   // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.

@@ -7,7 +7,17 @@
 namespace inflight {
 
 // Values are GGUF's type ids.
-enum class PanelType : int32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_1 = 7, Q8_0 = 8, Q6_K = 14, BF16 = 30, MXFP4 = 39 };
+enum class PanelType : int32_t {
+  F32 = 0,
+  F16 = 1,
+  Q4_0 = 2,
+  Q4_1 = 3,
+  Q5_1 = 7,
+  Q8_0 = 8,
+  Q6_K = 14,
+  BF16 = 30,
+  MXFP4 = 39
+};
 
 enum class Operation : int32_t {
   Embed = 0,
@@ -83,10 +93,12 @@ struct RopeArgs {
 };
 struct AttentionArgs {
   int32_t query, out, list, positions, tables, partials, layer, window;
+  int32_t sinks = kNone;
 };
 struct CombineArgs {
   int32_t in, list, partials, rows, layer;
   StageRows out;
+  int32_t sinks = kNone;
 };
 struct StatisticsArgs {
   int32_t logits, out, vocabulary, chunks, list;
@@ -125,6 +137,7 @@ struct ExpertsArgs {
   StageRows in, out;
   Epilogue epilogue;
   int32_t out_stride, rows, outputs, panels, active;
+  int32_t bias[2] = {kNone, kNone};
 };
 struct MergeArgs {
   int32_t experts, weights, places, used, depth, out, shared, shared_gate, in;
@@ -156,7 +169,8 @@ struct Stage {
     MergeArgs merge;
   };
 };
-static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26);
+static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26 &&
+              sizeof(ExpertsArgs) <= sizeof(int32_t) * 26);
 static_assert(sizeof(Stage) == 128);
 inline constexpr int32_t kStageWords = 32;
 inline constexpr int32_t kActiveWords = 3;  // of an expert that has rows, experts.cl

@@ -63,7 +63,8 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
       int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
-  if (shape.gelu) options += " -D GELU=1";
+  if (shape.activation == Activation::Gelu) options += " -D GELU=1";
+  if (shape.activation == Activation::ClampedSwiglu) options += " -D CLAMPED_SWIGLU=1";
   if (shape.attention_softcap > 0.0F) options += fmt::format(" -D ATTENTION_SOFTCAP={:.8e}f", shape.attention_softcap);
   if (shape.logit_softcap > 0.0F) options += fmt::format(" -D LOGIT_SOFTCAP={:.8e}f", shape.logit_softcap);
   return options;

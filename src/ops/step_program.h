@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/kv_layout.h"
+#include "core/model_spec.h"
 #include "device/program.h"
 #include "ops/clblast_linear.h"
 #include "ops/stage.h"
@@ -25,7 +26,7 @@ struct KernelShape {
   int32_t head_size = 0;
   float attention_scale = 0.0F;  // 0: 1 / sqrt(head_size)
   float attention_softcap = 0.0F, logit_softcap = 0.0F;
-  bool gelu = false;
+  Activation activation = Activation::Silu;
   bool local_windows = false;  // layers' windows differ: AttentionArgs::window
   int32_t rope_pair_count = 0;
   bool rope_interleaved = true;

@@ -74,9 +74,18 @@ void scale_by(std::vector<double>& x, float scale) {
 
 double soft_capped(double x, float cap) { return cap > 0.0F ? double{cap} * std::tanh(x / double{cap}) : x; }
 
-double activation(double x, Activation kind) {
-  if (kind == Activation::Silu) return x / (1.0 + std::exp(-x));
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+double gated(double gate, double up, Activation kind) {
+  switch (kind) {
+    case Activation::Silu:
+      return up * gate / (1.0 + std::exp(-gate));
+    case Activation::Gelu:
+      return up * 0.5 * gate *
+             (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate)));
+    case Activation::ClampedSwiglu:
+      gate = std::min(gate, 7.0);
+      return (std::clamp(up, -7.0, 7.0) + 1.0) * gate / (1.0 + std::exp(-1.702 * gate));
+  }
+  return 0.0;  // not reached
 }
 
 // Scores of all groups but the `used` ones whose two best have the largest sums become minus infinity.
@@ -159,13 +168,19 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
                    .down = {matrix(weights.down), vector(weights.down_bias)}};
     layer.router = matrix(weights.router);
     layer.router_bias = vector(weights.router_bias);
+    layer.choice_bias = vector(weights.choice_bias);
+    layer.sinks = vector(weights.attention_sinks);
     layer.shared_gate = vector(weights.shared_gate);
     const Matrix gates = matrix(weights.expert_gate), ups = matrix(weights.expert_up),
                  downs = matrix(weights.expert_down);
+    const auto bias = [&](const WeightView& view, int32_t expert) {
+      if (!view.present()) return Vector{};
+      return part(Matrix{spec_.expert_count, view.columns, vector(view)}, expert, spec_.expert_count).numbers;
+    };
     for (int32_t i = 0; i < layer.router.rows; ++i) {
-      layer.experts.push_back({.gate = {part(gates, i, spec_.expert_count), {}},
-                               .up = {part(ups, i, spec_.expert_count), {}},
-                               .down = {part(downs, i, spec_.expert_count), {}}});
+      layer.experts.push_back({.gate = {part(gates, i, spec_.expert_count), bias(weights.expert_gate_bias, i)},
+                               .up = {part(ups, i, spec_.expert_count), bias(weights.expert_up_bias, i)},
+                               .down = {part(downs, i, spec_.expert_count), bias(weights.expert_down_bias, i)}});
     }
     layers_.push_back(std::move(layer));
   }
@@ -271,9 +286,11 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
                                            : score / std::sqrt(static_cast<double>(head_size));
       scores.push_back(soft_capped(score, spec_.attention_softcap));
     }
+    if (!layer.sinks.empty()) scores.push_back(layer.sinks[head]);
     const double largest = *std::max_element(scores.begin(), scores.end());
     double total = 0.0;
     for (double& score : scores) total += score = std::exp(score - largest);
+    if (!layer.sinks.empty()) scores.pop_back();
     for (size_t j = 0; j < scores.size(); ++j) {
       for (size_t i = 0; i < head_size; ++i) {
         result[head * head_size + i] += scores[j] / total * layer.values[first + j][group + i];
@@ -286,12 +303,13 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
 ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, const Vector& x) const {
   Vector gate = apply(weights.gate, x);
   const Vector up = apply(weights.up, x);
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = activation(gate[i], spec_.activation) * up[i];
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gated(gate[i], up[i], spec_.activation);
   return apply(weights.down, gate);
 }
 
 ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
   Vector shares = multiply(layer.router, x);
+  if (!layer.router_bias.empty()) add(shares, layer.router_bias);
   if (spec_.expert_gating == Gating::Sigmoid) {
     for (double& share : shares) share = 1.0 / (1.0 + std::exp(-share));
   } else {
@@ -301,7 +319,7 @@ ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector&
     for (double& share : shares) share /= total;
   }
   Vector scores = shares;
-  if (!layer.router_bias.empty()) add(scores, layer.router_bias);
+  if (!layer.choice_bias.empty()) add(scores, layer.choice_bias);
   keep_best_groups(scores, spec_.expert_groups, spec_.expert_groups_used);
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), size_t{0});

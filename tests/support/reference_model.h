@@ -77,7 +77,8 @@ class ReferenceModel {
     Linear query, key, value, attention_output;
     FeedForward dense;  // or of the shared expert; without rows: none
     Matrix router;      // empty: no experts
-    Vector router_bias, shared_gate;
+    Vector router_bias, choice_bias, shared_gate;
+    Vector sinks;  // empty: none
     std::vector<FeedForward> experts;
     std::vector<Vector> keys, values;  // of each position so far, [G*D], keys rotated
   };

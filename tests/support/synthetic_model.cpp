@@ -42,6 +42,27 @@ std::vector<std::byte> as_q5_0(const std::vector<float>& numbers) {
   return stored;
 }
 
+// Blocks of 32: exponent e, nibbles; x = 2^(e - 128) * a number of the table, which a code's fourth bit negates.
+std::vector<std::byte> as_mxfp4(const std::vector<float>& numbers) {
+  constexpr std::array<float, 8> kTable = {0.0F, 1.0F, 2.0F, 3.0F, 4.0F, 6.0F, 8.0F, 12.0F};
+  std::vector<std::byte> stored(numbers.size() / 32 * 17);
+  for (size_t block = 0; block < numbers.size() / 32; ++block) {
+    const float* const x = numbers.data() + block * 32;
+    std::byte* const out = stored.data() + block * 17;
+    float largest = 0.0F;
+    for (size_t i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(x[i]));
+    const auto power = largest > 0.0F ? static_cast<int>(std::ceil(std::log2(largest / 12.0F))) : -128;
+    out[0] = static_cast<std::byte>(power + 128);
+    for (size_t i = 0; i < 32; ++i) {
+      const float wanted = std::ldexp(std::fabs(x[i]), -power);
+      const auto* const nearest = std::ranges::min_element(kTable, {}, [&](float y) { return std::fabs(y - wanted); });
+      const auto code = static_cast<uint32_t>(nearest - kTable.begin()) + (x[i] < 0.0F ? 8U : 0U);
+      out[1 + i % 16] |= static_cast<std::byte>(code << (i < 16 ? 0U : 4U));
+    }
+  }
+  return stored;
+}
+
 struct Range {
   float step, lowest;
 };
@@ -264,7 +285,10 @@ class ModelBuilder {
     }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
-    if (model_.norms_before) vector(prefix + "ffn_norm.weight", hidden, 1.0F);
+    if (model_.norms_before) {
+      vector(prefix + (model_.sinks ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
+    }
+    if (model_.sinks) vector(prefix + "attn_sinks.weight", spec_.head_count, 1.0F, 2.0F);
     if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
     if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
@@ -275,10 +299,20 @@ class ModelBuilder {
   void write_mixture(const std::string& prefix) {
     const int32_t hidden = spec_.hidden_size, size = spec_.expert_size, count = spec_.expert_count;
     matrix(prefix + "ffn_gate_inp.weight", count, hidden, TensorType::F32);
-    if (model_.router_bias) vector(prefix + "exp_probs_b.bias", count, 0.0F);
+    if (model_.choice_bias) vector(prefix + "exp_probs_b.bias", count, 0.0F);
     matrices(prefix + "ffn_gate_exps.weight", size, hidden);
     matrices(prefix + "ffn_up_exps.weight", size, hidden);
     matrices(prefix + "ffn_down_exps.weight", hidden, size);
+    if (model_.sinks) {
+      vector(prefix + "ffn_gate_inp.bias", count, 0.0F);
+      const std::vector<std::pair<const char*, int32_t>> biases = {{"gate", size}, {"up", size}, {"down", hidden}};
+      for (const auto& [part, width] : biases) {  // beyond where gate and up are cut off
+        const std::string name = prefix + "ffn_" + part + "_exps.bias";
+        const float spread = width == hidden ? 0.2F : 9.0F;
+        writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(width), static_cast<uint64_t>(count)},
+                       uniform(name, int64_t{width} * count, 0.0F, spread));
+      }
+    }
     if (spec_.shared_expert_size == 0) return;
     linear(prefix + "ffn_gate_shexp", spec_.shared_expert_size, hidden, false);
     linear(prefix + "ffn_up_shexp", spec_.shared_expert_size, hidden, false);
@@ -319,6 +353,9 @@ class ModelBuilder {
       case TensorType::Q6_K:
         writer_.tensor(name, id, dimensions, as_q6_k(numbers));
         return;
+      case TensorType::MXFP4:
+        writer_.tensor(name, id, dimensions, as_mxfp4(numbers));
+        return;
       default:
         break;
     }
@@ -326,8 +363,8 @@ class ModelBuilder {
     writer_.tensor(name, fits ? type : TensorType::F16, dimensions, numbers);
   }
 
-  void vector(const std::string& name, int32_t size, float centre) {
-    writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(size)}, uniform(name, size, centre, 0.2F));
+  void vector(const std::string& name, int32_t size, float centre, float spread = 0.2F) {
+    writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(size)}, uniform(name, size, centre, spread));
   }
 
   [[nodiscard]] std::vector<float> uniform(const std::string& name, int64_t count, float centre, float spread) const {
@@ -390,6 +427,18 @@ void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {
   query_key_value_bias = shared_gate = shared;
   query_key_norm = !shared;
   if (shared) spec.shared_expert_size = 80;
+}
+
+void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {
+  make_mixture(experts, used, false);
+  spec.architecture = "gpt-oss";
+  spec.layer_count = 4;
+  spec.local_window = 70;
+  spec.global_every = 2;
+  query_key_norm = false;
+  query_key_value_bias = attention_output_bias = sinks = true;
+  spec.rope_scaling = {
+      .kind = RopeScaling::Kind::Yarn, .factor = 32.0F, .original_context_length = 64, .magnitude = 1.3466F};
 }
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }

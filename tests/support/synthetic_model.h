@@ -17,8 +17,8 @@ namespace inflight::test {
 struct SyntheticModel {
   ModelSpec spec = small_spec();  // written to the file's keys as it stands
   // Of all matrices; of the logits' matrix (output, or the tied token_embd) where it differs. A
-  // quantised type gives way to F16 for matrices whose rows are no multiple of 32 numbers. Of the types that are only
-  // read: Q5_0.
+  // quantised type gives way to F16 for matrices whose rows are no multiple of a block's numbers. Of the types that are
+  // only read: Q5_0, Q4_1, Q4_K, Q6_K, MXFP4.
   TensorType matrix_type = TensorType::F32;
   std::optional<TensorType> output_type;
   bool tied_output = true;
@@ -28,8 +28,9 @@ struct SyntheticModel {
   bool query_key_norm = false;
   bool norms_before = true, norms_behind = false;  // attention and feed-forward
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
-  bool router_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
-  int32_t dense_layers = 0;                        // of these the first so many have no experts
+  bool choice_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
+  bool sinks = false;                    // of attention, and biases of router and experts, as gpt-oss has them
+  int32_t dense_layers = 0;              // of these the first so many have no experts
   std::vector<float> rope_factors;       // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
   std::vector<float> rope_factors_long;  // likewise rope_factors_long.weight; rope_factors are the short ones then
   bool with_vocabulary = false;          // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
@@ -41,6 +42,9 @@ struct SyntheticModel {
 
   // As Qwen 3's mixtures of experts, or with a shared expert that has a gate Qwen 2's.
   void make_mixture(int32_t experts, int32_t used, bool shared);
+
+  // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
+  void make_gpt_oss(int32_t experts, int32_t used);
 
   // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
   [[nodiscard]] static ModelSpec small_spec();

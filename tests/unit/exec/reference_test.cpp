@@ -220,13 +220,13 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.expert_weight_scale = 2.5F;
                            m.dense_layers = 1;
                          }},
-                    Kind{"RouterBias",
+                    Kind{"ChoiceBias",
                          [](test::SyntheticModel& m) {
                            m.make_mixture(8, 2, false);
                            m.spec.architecture = "ernie4_5-moe";
                            m.spec.rope_style = RopeStyle::Interleaved;
                            m.query_key_norm = false;
-                           m.router_bias = true;
+                           m.choice_bias = true;
                          }},
                     Kind{"GroupsOfExperts",
                          [](test::SyntheticModel& m) {
@@ -236,8 +236,16 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.expert_gating = Gating::Sigmoid;
                            m.spec.expert_groups = 6;
                            m.spec.expert_groups_used = 2;
-                           m.router_bias = true;
+                           m.choice_bias = true;
                          }},
+                    Kind{"GptOss", [](test::SyntheticModel& m) { m.make_gpt_oss(8, 3); }},
+                    Kind{"GptOssOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_gpt_oss(4, 4);
+                           m.spec.expert_size = 96;
+                           m.matrix_type = TensorType::MXFP4;
+                         },
+                         0.12, KvType::I16},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

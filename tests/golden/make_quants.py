@@ -51,7 +51,7 @@ def blocks_that_tell_fused_rounding(rng, count):
 
 # Bytes of a block's half scales, which random bits would often make infinite.
 READ_ONLY = {T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q2_K: (80, 82), T.Q3_K: (108,), T.Q4_K: (0, 2),
-             T.Q5_K: (0, 2), T.Q6_K: (208,), T.IQ4_NL: (0,), T.IQ4_XS: (0,)}
+             T.Q5_K: (0, 2), T.Q6_K: (208,), T.IQ4_NL: (0,), T.IQ4_XS: (0,), T.MXFP4: ()}
 
 
 def random_blocks(kind, scales, rng, rows=3, columns=512):

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small random models of every kind that the float64 reference claims to know, and what llama.cpp makes of them.
 
-    make_reference.py LLAMA_SERVER        (pip install gguf numpy)
+    make_reference.py LLAMA_SERVER [CASE...]        (pip install gguf numpy)
 
 Writes reference_*.gguf (float32) and reference.json: for each model a list of token ids and the log probabilities of all
-tokens behind them, from llama-server with float32 KV. The llama3 scaling is written twice: as the tensor rope_freqs.weight,
+tokens behind them, from llama-server with float32 KV; of the cases named, or all. The llama3 scaling is written twice: as the tensor rope_freqs.weight,
 which llama.cpp reads, and as metadata (reference_llama3_keys.gguf), which must mean the same."""
 import json
 import math
@@ -62,6 +62,9 @@ CASES = {
                "router_bias": True, "head_norms": True, "dense": 1, "untied": True}),
     "ernie4_5_moe": ("ernie4_5-moe", 32, 40, 4, 2, 8, 8, 1e4, 3,
                      {"experts": (5, 2), "expert": 16, "shared": 32, "router_bias": True, "dense": 1}),
+    "gpt_oss": ("gpt-oss", 32, 16, 4, 2, 8, 8, 1.5e5, 3,
+                {"experts": (5, 2), "expert": 16, "all_biases": True, "sinks": True, "window": 12, "yarn": (32.0, 16),
+                 "untied": True}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 
@@ -120,6 +123,10 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_interleave_moe_layer_step(1)
     if "window" in extras:
         w.add_sliding_window(extras["window"])
+    if "yarn" in extras:
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(extras["yarn"][0])
+        w.add_rope_scaling_orig_ctx_len(extras["yarn"][1])
     if "softcaps" in extras:
         w.add_attn_logit_softcapping(extras["softcaps"][0])
         w.add_final_logit_softcapping(extras["softcaps"][1])
@@ -134,8 +141,8 @@ def write_model(path, case, llama3_as_keys=False):
     def matrix(name, rows, columns):
         w.add_tensor(name, (rng.standard_normal((rows, columns)) * 1.5 / math.sqrt(columns)).astype(np.float32))
 
-    def vector(name, size, centre):
-        w.add_tensor(name, (centre + 0.3 * rng.standard_normal(size)).astype(np.float32))
+    def vector(name, size, centre, spread=0.3):
+        w.add_tensor(name, (centre + spread * rng.standard_normal(size)).astype(np.float32))
 
     def linear(name, rows, columns, bias):
         matrix(name + ".weight", rows, columns)
@@ -157,6 +164,10 @@ def write_model(path, case, llama3_as_keys=False):
         for name, rows, columns in (("gate", expert, hidden), ("up", expert, hidden), ("down", hidden, expert)):
             numbers = rng.standard_normal((count, rows, columns)) * 1.5 / math.sqrt(columns)
             w.add_tensor(f"{block}ffn_{name}_exps.weight", numbers.astype(np.float32))
+        if extras.get("sinks"):  # gates and ups beyond what they are cut off at
+            vector(block + "ffn_gate_inp.bias", count, 0.0)
+            for name, size, spread in (("gate", expert, 5), ("up", expert, 5), ("down", hidden, 0.3)):
+                vector(f"{block}ffn_{name}_exps.bias", (count, size), 0.0, spread)
         shared = extras.get("shared", expert * extras.get("shared_count", 0))
         if shared:
             for name, rows, columns in (("gate", shared, hidden), ("up", shared, hidden), ("down", hidden, shared)):
@@ -180,7 +191,9 @@ def write_model(path, case, llama3_as_keys=False):
             vector(block + "attn_k_norm.weight", kv_heads * head if together else head, 1.0)
         linear(block + "attn_output", hidden, heads * head, every)
         if norms:
-            vector(block + "ffn_norm.weight", hidden, 1.0)
+            vector(block + ("post_attention_norm.weight" if extras.get("sinks") else "ffn_norm.weight"), hidden, 1.0)
+        if extras.get("sinks"):
+            vector(block + "attn_sinks.weight", heads, 1.0, 1.5)
         if "experts" in extras and i >= extras.get("dense", 0):
             experts(block)
             continue
@@ -238,8 +251,13 @@ def log_probabilities(server, path, ids):
 
 
 def main():
+    kept = {case["file"]: case for case in json.loads((HERE / "reference.json").read_text())["cases"]}
+    wanted = sys.argv[2:] or list(CASES)
     cases = []
     for case in CASES:
+        if case not in wanted:
+            cases.append(kept[f"reference_{case}.gguf"])
+            continue
         path = HERE / f"reference_{case}.gguf"
         write_model(path, case)
         ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
@@ -247,7 +265,8 @@ def main():
         tolerance = 1e-2 if case.startswith("gemma") else 5e-5
         cases.append({"file": path.name, "ids": ids, "tolerance": tolerance,
                       "log_probabilities": log_probabilities(sys.argv[1], path, ids)})
-    write_model(HERE / "reference_llama3_keys.gguf", "mqa_llama3", llama3_as_keys=True)
+    if "mqa_llama3" in wanted:
+        write_model(HERE / "reference_llama3_keys.gguf", "mqa_llama3", llama3_as_keys=True)
     same = next(case for case in cases if case["file"] == "reference_mqa_llama3.gguf")
     cases.append(same | {"file": "reference_llama3_keys.gguf"})
     text = ",\n ".join(json.dumps(case) for case in cases)

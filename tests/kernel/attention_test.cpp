@@ -24,6 +24,7 @@ struct Heads {
   int32_t heads, kv_heads, head_size, block_tokens;
   int32_t window = 0;
   KvType kv = KvType::F32;
+  bool sinks = false;
 };
 
 class Attention : public testing::TestWithParam<Heads> {
@@ -74,10 +75,11 @@ class Attention : public testing::TestWithParam<Heads> {
     return attend(rows, device_, LaunchMode::Groups);
   }
   std::vector<float> attend(const std::vector<Row>& rows, Device& device, LaunchMode mode = LaunchMode::Stages) {
-    const auto [name, heads, kv_heads, head_size, block_tokens, window, kv] = GetParam();
+    const auto [name, heads, kv_heads, head_size, block_tokens, window, kv, sinks] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
     test::StageBench bench(device, shape(), 4'000'000, kv_bytes, mode);
+    bench.vectors = sinks_;
     bench.angles.clear();
     for (int32_t i = 0; i < kTokens * head_size / 2; ++i) bench.angles.insert(bench.angles.end(), {1.0F, 0.0F});
 
@@ -138,10 +140,11 @@ class Attention : public testing::TestWithParam<Heads> {
                            .positions = bench.add_words(row_positions),
                            .tables = bench.add_words(row_tables),
                            .partials = partials,
-                           .layer = 0};
+                           .layer = 0,
+                           .sinks = sinks ? 0 : kNone};
     Stage merge{.operation = Operation::Combine,
                 .items = static_cast<int32_t>(rows.size()) * StepProgram::combine_slices(shape())};
-    merge.combine = {.in = out, .list = bench.add_words(combine), .partials = partials};
+    merge.combine = {.in = out, .list = bench.add_words(combine), .partials = partials, .sinks = sinks ? 0 : kNone};
     bench.run({rotate, attention, merge});
     for (size_t i = 0; i < 64; ++i) {
       EXPECT_TRUE(test::StageBench::poisoned(bench.activations[static_cast<size_t>(guard) + i]));
@@ -193,9 +196,11 @@ class Attention : public testing::TestWithParam<Heads> {
         }
         scores.push_back(score / std::sqrt(static_cast<double>(size)));
       }
+      if (GetParam().sinks) scores.push_back(static_cast<double>(sinks_[head]));
       const double largest = *std::max_element(scores.begin(), scores.end());
       double total = 0.0;
       for (double& score : scores) total += score = std::exp(score - largest);
+      if (GetParam().sinks) scores.pop_back();  // of no token
       for (size_t j = 0; j < scores.size(); ++j) {
         for (size_t i = 0; i < size; ++i) {
           result[head * size + i] +=
@@ -241,7 +246,9 @@ class Attention : public testing::TestWithParam<Heads> {
   }
 
   Device device_ = Device::open({});
-  std::vector<float> queries_, keys_, values_;      // of each position
+  std::vector<float> queries_, keys_, values_;  // of each position
+  // Below and among the scores, and far above some: in the same order as the heads.
+  std::vector<float> sinks_ = {-1.0F, 3.0F, 30.0F, 6.0F, -40.0F, 0.0F, 5.0F, 4.0F, 9.0F};
   std::vector<float> stored_keys_, stored_values_;  // what the KV storage makes of them
 };
 
@@ -345,7 +352,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Heads{"Shared7", 14, 2, 64, 16, 0, KvType::F16},
                                          Heads{"HalvesOf8", 6, 1, 64, 8, 300, KvType::F16},
                                          Heads{"EightBits", 6, 2, 64, 16, 0, KvType::Q8_0},
-                                         Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0}),
+                                         Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0},
+                                         Heads{"Sinks", 9, 3, 16, 16, 0, KvType::F16, true},
+                                         Heads{"SinksAndWindow", 6, 2, 64, 16, 300, KvType::Q8_0, true},
+                                         Heads{"SinksOfInts", 8, 1, 64, 16, 128, KvType::I16, true}),
                          name_of);
 constexpr Heads kInts[] = {{"Ints", 9, 3, 64, 16, 0, KvType::I16},
                            {"Ints7", 14, 2, 128, 32, 100, KvType::I16},

@@ -229,12 +229,14 @@ TEST_F(ExpertStages, MultiplyByTheirOwnWeights) {
     int32_t expert, begin, end;
   };
   constexpr Active kActive[] = {{0, 0, 1}, {1, 1, 10}, {3, 10, 12}, {4, 12, kRows}};
-  for (const PanelType type : {PanelType::F32, PanelType::F16, PanelType::Q8_0, PanelType::Q4_0, PanelType::Q6_K}) {
+  for (const PanelType type :
+       {PanelType::F32, PanelType::F16, PanelType::Q8_0, PanelType::Q4_0, PanelType::Q6_K, PanelType::MXFP4}) {
     SCOPED_TRACE(static_cast<int>(type));
     const LinearCase c = make_linear_case({type, kExperts * kOutputs, 256, kRows}, 11);
     for (const int32_t panels : {1, 2, 4}) {
       bench_.activations.clear();
       bench_.weights = c.panels;
+      bench_.vectors = random_numbers(kExperts * kOutputs);  // biases
       std::vector<int32_t> table = {4};
       for (const Active& active : kActive) table.insert(table.end(), {active.expert, active.begin, active.end});
       std::vector<float> bytes((c.bytes.size() + 3) / 4);
@@ -247,7 +249,8 @@ TEST_F(ExpertStages, MultiplyByTheirOwnWeights) {
                        .rows = kRows,
                        .outputs = kOutputs,
                        .panels = panels,
-                       .active = add_ints(table)};
+                       .active = add_ints(table),
+                       .bias = {0, kNone}};
       bench_.add_poison(16);
       Stage stage{.operation = Operation::Experts};
       stage.items = (kExperts + 1) * ((kOutputs / 16 + panels - 1) / panels);  // more than are active
@@ -257,7 +260,8 @@ TEST_F(ExpertStages, MultiplyByTheirOwnWeights) {
         for (int32_t row = active.begin; row < active.end; ++row) {
           for (int32_t output = 0; output < kOutputs; ++output) {
             ASSERT_EQ(number(args.out.floats, static_cast<size_t>(row * kOutputs + output)),
-                      expected_output(c, row, active.expert * kOutputs + output))
+                      expected_output(c, row, active.expert * kOutputs + output) +
+                          bench_.vectors[static_cast<size_t>(active.expert * kOutputs + output)])
                 << "row " << row << " output " << output << " panels " << panels;
           }
         }

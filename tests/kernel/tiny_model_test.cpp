@@ -32,6 +32,7 @@ TEST_P(TinyModel, RunsEveryKernel) {
                                                  {TensorType::Q4_1, KvType::I16},
                                                  {TensorType::Q5_0, KvType::F32},
                                                  {TensorType::Q6_K, KvType::Q8_0},
+                                                 {TensorType::MXFP4, KvType::I16},
                                                  {TensorType::F16, KvType::F16, true}}) {
     // Steps of experts are never one launch.
     if (experts && GetParam() == LaunchMode::FusedGroups) continue;

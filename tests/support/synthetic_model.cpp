@@ -339,6 +339,7 @@ class ModelBuilder {
         uniform(name, int64_t{rows} * columns * count, 0.0F, std::sqrt(3.0F / static_cast<float>(columns)));
     std::vector<uint64_t> dimensions = {static_cast<uint64_t>(columns), static_cast<uint64_t>(rows)};
     if (count > 1) dimensions.push_back(static_cast<uint64_t>(count));
+    if (columns % unit_of(type).numbers != 0) type = TensorType::F16;
     const auto id = static_cast<uint32_t>(type);
     switch (type) {
       case TensorType::Q5_0:
@@ -359,8 +360,7 @@ class ModelBuilder {
       default:
         break;
     }
-    const bool fits = columns % unit_of(type).numbers == 0;
-    writer_.tensor(name, fits ? type : TensorType::F16, dimensions, numbers);
+    writer_.tensor(name, type, dimensions, numbers);
   }
 
   void vector(const std::string& name, int32_t size, float centre, float spread = 0.2F) {

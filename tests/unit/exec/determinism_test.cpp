@@ -237,6 +237,7 @@ struct Case {
 void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
+void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void shared_expert(test::SyntheticModel& model) {
   model.make_mixture(6, 2, true);
   model.dense_layers = 1;
@@ -467,6 +468,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
                     Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},
                     Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},
+                    Case{"GptOss", TensorType::MXFP4, KvType::I16, LaunchMode::Fused, 0, 0, gpt_oss},
+                    Case{"GptOssGroups", TensorType::MXFP4, KvType::F16, LaunchMode::Groups, 0, 0, gpt_oss},
                     Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},

@@ -80,8 +80,11 @@ TEST(ExpertFiles, FallBackToOtherKeys) {
   const ModelSpec ernie = spec_of("ernie4_5-moe", [](auto&& count) { count("expert_shared_feed_forward_length", 64); });
   EXPECT_EQ(ernie.shared_expert_size, 64);  // of a file without tensors
   EXPECT_EQ(ernie.expert_gating, Gating::Softmax);
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.expert_gating_func' is 3, supported: 1",
-                        [&] { (void)spec_of("llama", [](auto&& count) { count("expert_gating_func", 3); }); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.expert_gating_func' is 4, supported: 1",
+                        [&] { (void)spec_of("llama", [](auto&& count) { count("expert_gating_func", 4); }); });
+  const ModelSpec of_chosen = spec_of("olmoe", [](auto&& count) { count("expert_gating_func", 3); });
+  EXPECT_EQ(of_chosen.expert_gating, Gating::Softmax);
+  EXPECT_TRUE(of_chosen.expert_weights_normed);
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "m.gguf: metadata key 'llama.expert_group_used_count' is missing",
                         [&] { (void)spec_of("llama", [](auto&& count) { count("expert_group_count", 4); }); });
 }
@@ -125,6 +128,33 @@ TEST(ExpertFiles, RefuseWhatCannotBeRun) {
             m.spec.shared_expert_size = 32;
             m.shared_gate = true;  // which this family has not
           });
+}
+
+TEST(ExpertFiles, OfGptOssHaveSinksAndBiases) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_gpt_oss(6, 2);
+  const LoadedModel loaded = load_from(folder, build_model(model));
+  EXPECT_EQ(loaded.spec.activation, Activation::ClampedSwiglu);
+  EXPECT_EQ(loaded.spec.expert_gating, Gating::Softmax);
+  EXPECT_TRUE(loaded.spec.expert_weights_normed);
+  EXPECT_TRUE(loaded.spec.is_local(0));
+  EXPECT_FALSE(loaded.spec.is_local(1));
+  const LayerWeights& layer = loaded.weights.layers.at(3);
+  EXPECT_EQ(layer.attention_sinks.columns, loaded.spec.head_count);
+  EXPECT_EQ(layer.feed_forward_norm.name, "blk.3.post_attention_norm.weight");
+  EXPECT_FALSE(layer.attention_post_norm.present());
+  EXPECT_EQ(layer.router_bias.columns, 6);
+  EXPECT_EQ(layer.expert_up_bias.rows, 6);
+  EXPECT_EQ(layer.expert_up_bias.columns, 48);
+  EXPECT_EQ(layer.expert_down_bias.columns, 64);
+  model.sinks = false;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "tensor 'blk.0.attn_sinks.weight' of architecture gpt-oss is missing",
+                        [&] { (void)load_from(folder, build_model(model)); });
+  model.make_mixture(6, 2, false);  // whose family has none
+  model.sinks = true;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "tensor 'blk.0.ffn_norm.weight' of architecture qwen3moe is missing",
+                        [&] { (void)load_from(folder, build_model(model)); });
 }
 
 TEST(ExpertFiles, TakeAdaptersOfAttentionOnly) {

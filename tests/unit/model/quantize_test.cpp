@@ -75,7 +75,7 @@ TEST_P(ReadOnlyRows, AreReadAsByTheReference) {
 INSTANTIATE_TEST_SUITE_P(Types, ReadOnlyRows,
                          testing::Values(TensorType::Q4_1, TensorType::Q5_0, TensorType::Q5_1, TensorType::Q2_K,
                                          TensorType::Q3_K, TensorType::Q4_K, TensorType::Q5_K, TensorType::Q6_K,
-                                         TensorType::IQ4_NL, TensorType::IQ4_XS),
+                                         TensorType::IQ4_NL, TensorType::IQ4_XS, TensorType::MXFP4),
                          [](const auto& type) { return to_string(type.param); });
 
 // What formats become that keep their numbers, and whether their scales and minima are rounded to half precision.

@@ -24,8 +24,8 @@
 //   Q5_1: between minima and nibbles 64 bytes [16 outputs][4]: bit i of byte (n, j) is bit 4 of the number at depth 4i+j.
 //   Q6_K: per block 16 half scales of the depths 0..15, 16 of 16..31, then 128 bytes in [2][16 outputs][4]: bits 2i and 2i+1 of
 //         byte (h, n, j) are bits 4 and 5 of the number at depth 16h+4i+j, biased by 32; then the nibbles.
-//   MXFP4: per block 16 bytes e, scale 2^(e - 127), 0 for e = 0; then Q4_0's nibbles, each one of 0, 1, 2, 3, 4, 6, 8, 12, or
-//         from 8 on minus these.
+//   IQ4_NL: as Q4_0, but nibbles stand for the numbers of a table (stage.cl).
+//   MXFP4: per block 16 bytes e, scale 2^(e - 127), 0 for e = 0; then such nibbles, with a table of its own.
 // Accumulation: float; tolerance against the double reference 1e-5 of the sum of magnitudes (int8 rows taken as exact).
 // Test: tests/kernel/linear_test.cpp.
 

@@ -6,7 +6,8 @@
 //   Q8_0: |w| (unsigned) times x with the sign of w, pairs added in 16 bits: 2 * 128 * 127 < 2^15, so exact for every int8.
 //   Q4_0, Q4_1: nibbles 0..15 times x; the 16 products of a lane and Q4_0's -8 * x stay below 2^15, so a block is summed in
 //     16 bits.
-//   MXFP4: |w| (at most 12) times x with the sign of w, a block in 16 bits, too.
+//   IQ4_NL: decoded, then as Q8_0.
+//   MXFP4: w + 12 times x; sums begin at -12 * x and may leave 16 bits on the way, but not in the end: 16 * 12 * 127 < 2^15.
 //   Q5_1: numbers 0..31 times x; Q6_K: |w| (at most 32) times x with the sign of w. The 8 products of a lane and half a block
 //     stay below 2^15, so half a block is summed in 16 bits.
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
@@ -42,6 +43,7 @@
 #define DEFINE_Q5_BLOCKS(ROWS)
 #define Q8_FIRST_SUM (int8)(minus[2 * r + 1] << 4)
 #define Q4_FIRST_SUM (int8)(minus[2 * r + 1])
+#define MX_FIRST_SUM (int8)(minus[2 * r + 1] / 2 * 3)
 #define Q4_SUM(sum) sum
 #else
 #define TILE_ROWS 4
@@ -85,12 +87,13 @@
   DEFINE_BLOCKS(q51_decoded, q5_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, ADD_MINIMUM, )
 #define Q8_FIRST_SUM (int8)(0)
 #define Q4_FIRST_SUM (int8)(minus[2 * r])
+#define MX_FIRST_SUM (int8)(as_int(as_short2(minus[2 * r]) / (short)2 * (short)3))
 #define Q4_SUM(sum) add_pairs(sum)
 #endif
 
 #define Q8_ROW(at, row) "vpbroadcastd 4*\\j" at ", %%ymm12\n" Q8_ADD(row)
 #define DEFINE_Q8_DOT(ROWS)                                                                   \
-  INLINE void q8_dot_##ROWS(__global const uchar* w, __global const char* x, int stride, int8* sum) \
+  INLINE void q8_dot_##ROWS(ulong w, __global const char* x, int stride, int8* sum)           \
   {                                                                                           \
     __asm__(".irp j,0,1,2,3,4,5,6,7\n" Q8_WEIGHTS EACH_##ROWS(Q8_ROW) ".endr\n"               \
             : SUMS_##ROWS                                                                     \
@@ -100,21 +103,28 @@
 
 #define Q4_LOW(at, row) "vpbroadcastd 4*\\j" at ", %%ymm12\n" Q4_ADD(row)
 #define Q4_HIGH(at, row) "vpbroadcastd 16+4*\\j" at ", %%ymm12\n" Q4_ADD(row)
-// From the panel.
-#define DEFINE_Q4_DOT(ROWS)                                                                   \
-  INLINE void q4_dot_##ROWS(__global const uchar* w, __global const char* x, int stride, int8* sum) \
+// From the panel. MXFP4's nibbles (LOOK_UP) become the numbers of a table, in unsigned bytes.
+#define MX_UNSIGNED (int4)(0x0F0E0D0C, 0x18141210, 0x090A0B0C, 0x00040608)  // each number + 12
+#define MX_LOOK_UP                                                                            \
+  "vmovdqu %[table], %%ymm13\n"                                                               \
+  "vpshufb %%ymm10, %%ymm13, %%ymm10\n"                                                       \
+  "vpshufb %%ymm11, %%ymm13, %%ymm11\n"
+#define MX_TABLE , [table] "m"(table)
+#define DEFINE_Q4_DOT(NAME, ROWS, LOOK_UP, TABLE)                                             \
+  INLINE void NAME##_##ROWS(__global const uchar* w, __global const char* x, int stride, int8* sum) \
   {                                                                                           \
+    const int8 table = (int8)(MX_UNSIGNED, MX_UNSIGNED);                                      \
     __asm__(".irp j,0,1,2,3\n"                                                                \
             "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                  \
             "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                               \
             "vpand %[nibbles], %%ymm8, %%ymm10\n"                                             \
-            "vpand %[nibbles], %%ymm9, %%ymm11\n" EACH_##ROWS(Q4_LOW)                         \
+            "vpand %[nibbles], %%ymm9, %%ymm11\n" LOOK_UP EACH_##ROWS(Q4_LOW)                 \
             "vpsrlw $4, %%ymm8, %%ymm8\n"                                                     \
             "vpsrlw $4, %%ymm9, %%ymm9\n"                                                     \
             "vpand %[nibbles], %%ymm8, %%ymm10\n"                                             \
-            "vpand %[nibbles], %%ymm9, %%ymm11\n" EACH_##ROWS(Q4_HIGH) ".endr\n"              \
+            "vpand %[nibbles], %%ymm9, %%ymm11\n" LOOK_UP EACH_##ROWS(Q4_HIGH) ".endr\n"      \
             : SUMS_##ROWS                                                                     \
-            : [w] "r"(w), ROW_INPUTS, [nibbles] "x"((int8)(0x0F0F0F0F))                       \
+            : [w] "r"(w), ROW_INPUTS, [nibbles] "x"((int8)(0x0F0F0F0F)) TABLE                 \
             : SCRATCH_REGISTERS);                                                             \
   }
 // From decoded bytes; STEPS: of 4 depths.
@@ -136,20 +146,20 @@ INLINE int8 add_pairs(int8 words)
   return sums;
 }
 
-// Decoded bytes with signs: half a block of Q6_K, or a block of MXFP4.
-#define SIGNED_ROW(at, row)                                                                     \
+// Half a block of Q6_K's numbers.
+#define HALF_ROW(at, row)                                                                     \
   "vpbroadcastd 4*\\j" at ", %%ymm12\n"                                                       \
   "vpsignb %%ymm8, %%ymm12, %%ymm13\n"                                                        \
   "vpsignb %%ymm9, %%ymm12, %%ymm14\n" ADD_SIGNED(row)
-#define DEFINE_SIGNED_DOT(NAME, ROWS, STEPS)                                                  \
-  INLINE void NAME##_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
+#define DEFINE_HALF_DOT(ROWS)                                                                 \
+  INLINE void half_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)  \
   {                                                                                           \
     _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = 0;                          \
-    __asm__(".irp j," STEPS "\n"                                                              \
+    __asm__(".irp j,0,1,2,3\n"                                                                \
             "vmovdqu 64*\\j(%[w]), %%ymm8\n"                                                  \
             "vmovdqu 64*\\j+32(%[w]), %%ymm9\n"                                               \
             "vpabsb %%ymm8, %%ymm10\n"                                                        \
-            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(SIGNED_ROW) ".endr\n"                       \
+            "vpabsb %%ymm9, %%ymm11\n" EACH_##ROWS(HALF_ROW) ".endr\n"                       \
             : SUMS_##ROWS                                                                     \
             : [w] "r"(w), ROW_INPUTS                                                          \
             : SCRATCH_REGISTERS);                                                             \
@@ -186,6 +196,7 @@ INLINE int8 add_pairs(int8 words)
   }
 #define Q8_HALVES(i) vload_half8(i, (__global const half*)(panel + 544 * b))
 #define Q4_HALVES(i) vload_half8(i, (__global const half*)(panel + 288 * b))
+#define MX_HALVES(i) as_float8(convert_int8(vload8(i, panel + 272 * b)) << 23)
 #define Q41_HALVES(i) vload_half8(i, (__global const half*)(panel + 320 * b))
 #define Q4_DECODED_HALVES(i) vload8(i, (const float*)&halves[b])
 #define Q41_DECODED_HALVES(i) vload8(i, (const float*)&halves[2 * b])
@@ -216,17 +227,19 @@ INLINE int8 add_pairs(int8 words)
 #define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
   DEFINE_DECODED_DOT(q4_decoded_dot, ROWS, "0,1,2,3,4,5,6,7")                                                           \
-  DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, panel + 544 * b + 32, Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ASK(544))   \
+  DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, (ulong)(panel + 544 * b + 32), Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ASK(544)) \
+  DEFINE_BLOCKS(nl_decoded, q8_dot, ROWS, DECODED, (ulong)(w + 8 * b), Q4_DECODED_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ) \
   DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
+  DEFINE_BLOCKS(mx_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, MX_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
   DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )
 #define DEFINE_FEW_ROWS(ROWS)                                                                                           \
-  DEFINE_SIGNED_DOT(half_dot, ROWS, "0,1,2,3")                                                                          \
-  DEFINE_SIGNED_DOT(mx_dot, ROWS, "0,1,2,3,4,5,6,7")                                                                    \
-  DEFINE_BLOCKS(mx_decoded, mx_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, NO_MINIMUM, )     \
+  DEFINE_HALF_DOT(ROWS)                                                                                                 \
   DEFINE_TILE(ROWS)                                                                                                     \
   DEFINE_Q5_BLOCKS(ROWS)                                                                                                \
   DEFINE_Q6_BLOCKS(ROWS)                                                                                                \
-  DEFINE_Q4_DOT(ROWS)                                                                                                   \
+  DEFINE_Q4_DOT(q4_dot, ROWS, , )                                                                                       \
+  DEFINE_Q4_DOT(mx_dot, ROWS, MX_LOOK_UP, MX_TABLE)                                                                     \
+  DEFINE_BLOCKS(mx, mx_dot, ROWS, PANEL, panel + 272 * b + 16, MX_HALVES, MX_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(272))   \
   DEFINE_BLOCKS(q4, q4_dot, ROWS, PANEL, panel + 288 * b + 32, Q4_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(288))   \
   DEFINE_BLOCKS(q41, q4_dot, ROWS, PANEL, panel + 320 * b + 64, Q41_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, ASK(320))
 DEFINE_FEW_ROWS(1)
@@ -301,33 +314,44 @@ static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* i
   }
 }
 
-// Nibbles to the numbers that they stand for.
-INLINE int16 mx_numbers(int16 nibbles)
+// Numbers of a table that nibbles stand for.
+INLINE int16 shuffled(int16 nibbles, int4 table)
 {
-  const int4 numbers = (int4)(0x03020100, 0x0C080604, (int)0xFDFEFF00, (int)0xF4F8FAFC);
   int8 low, high;
-  __asm__("vpshufb %1, %2, %0" : "=x"(low) : "x"(nibbles.lo), "x"((int8)(numbers, numbers)));
-  __asm__("vpshufb %1, %2, %0" : "=x"(high) : "x"(nibbles.hi), "x"((int8)(numbers, numbers)));
+  __asm__("vpshufb %1, %2, %0" : "=x"(low) : "x"(nibbles.lo), "x"((int8)(table, table)));
+  __asm__("vpshufb %1, %2, %0" : "=x"(high) : "x"(nibbles.hi), "x"((int8)(table, table)));
   return (int16)(low, high);
 }
 
-static void mx_rows(__global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+// IQ4_NL and MXFP4.
+static void table_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
+  if (type == TYPE_MXFP4 && rows <= 4) {
+    const int r = 0, block0 = 0, blocks = depth / 32;
+    switch (rows) { FEW_CASES(mx, panel) }
+    return;
+  }
   int16 w[8 * STRETCH_BLOCKS];
   float16 halves[STRETCH_BLOCKS];
+  const int head = head_bytes(type), bytes = 256 + head;
+  const int4 table = type == TYPE_MXFP4 ? MX_UNSIGNED : NL_NUMBERS;
   for (int block0 = 0, blocks; block0 < depth / 32; block0 += blocks) {
     blocks = next_part(depth / 32 - block0, STRETCH_BLOCKS);
     for (int b = 0; b < blocks; b++) {
-      __global const uchar* block = panel + 272 * (block0 + b);
-      ask_for(block + BLOCKS_AHEAD * 272, 272);
-      halves[b] = powers_16(block);
+      __global const uchar* block = panel + bytes * (block0 + b);
+      ask_for(block + BLOCKS_AHEAD * bytes, 288);
+      halves[b] = type == TYPE_MXFP4 ? powers_16(block) : vload_half16(0, (__global const half*)block);
       for (int i = 0; i < 4; i++) {
-        const int16 both = vload16(i, (__global const int*)(block + 16));
-        w[8 * b + i] = mx_numbers(both & 0x0F0F0F0F);
-        w[8 * b + 4 + i] = mx_numbers((both >> 4) & 0x0F0F0F0F);
+        const int16 both = vload16(i, (__global const int*)(block + head));
+        w[8 * b + i] = shuffled(both & 0x0F0F0F0F, table);
+        w[8 * b + 4 + i] = shuffled((both >> 4) & 0x0F0F0F0F, table);
       }
     }
-    FOR_TILES_OF(4, FEW_CASES, mx_decoded, w, halves)
+    if (type == TYPE_MXFP4) {
+      FOR_TILES(mx_decoded, w, halves)
+    } else {
+      FOR_TILES(nl_decoded, w, halves)
+    }
   }
 }
 
@@ -364,8 +388,8 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
     q4_rows(1, panel, in, row0, rows, depth, acc);
   } else if (type == TYPE_Q4_1) {
     q4_rows(2, panel, in, row0, rows, depth, acc);
-  } else if (type == TYPE_MXFP4) {
-    mx_rows(panel, in, row0, rows, depth, acc);
+  } else if (type == TYPE_IQ4_NL || type == TYPE_MXFP4) {
+    table_rows(type, panel, in, row0, rows, depth, acc);
   } else if (takes_bytes(type)) {
     upper_rows(type, panel, in, row0, rows, depth, acc);
   } else {

@@ -2,8 +2,8 @@
 // linear_vnni.cl: linear_tile() for x86 processors with AVX-512 and its VNNI; contract and panel layouts: linear.cl. Gives
 // the same bits as linear.cl does. linear_vnni_floats.cl, its other half, precedes it in a program.
 //   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
-//   Q8_0, Q4_0, Q4_1, Q5_1, MXFP4 (here Q8, Q4, Q41, Q51, MX): a block's 32 depths of 16 outputs fill 8 registers as unsigned
-//     bytes (Q8_0: w + 128, Q4_0: w + 8, MXFP4: w + 16, the others: w) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row,
+//   Q8_0, Q4_0, IQ4_NL, MXFP4, Q4_1, Q5_1 (here Q8, Q4, NL, MX, Q41, Q51): a block's 32 depths of 16 outputs fill 8 registers as
+//     unsigned bytes (Q4_0: w + 8, Q4_1 and Q5_1: w, the others: w + 128) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row,
 //     broadcast from memory. Two panels share the broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or
 //     8) times the sum of the row's block, so that they end exact; the float sums of the rows wait in the first-level cache.
 //   Q6_K (here Q6): half a block at once, w as signed bytes times x + 128, since the rows have no sums of half blocks; the
@@ -18,7 +18,6 @@
 
 #define ROW_BEGIN_Q8(row, sum, scale) "vpslld $4, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
 #define ROW_BEGIN_Q4(row, sum, scale) "vpbroadcastd 8*" row "+4(%[minus]), %%zmm" sum "\n"
-#define ROW_BEGIN_MX(row, sum, scale) "vpslld $1, 8*" row "+4(%[minus])" BROADCAST ", %%zmm" sum "\n"
 #define ROW_BEGIN_Q41(row, sum, scale) "vpxord %%zmm" sum ", %%zmm" sum ", %%zmm" sum "\n"
 #define ROW_DOT(j, row, sum) "vpdpbusd 4*" j "+32*" row "(%[x])" BROADCAST ", %[w" j "], %%zmm" sum "\n"
 #define ROW_DOT_0(row, sum, scale) ROW_DOT("0", row, sum)
@@ -40,7 +39,6 @@
   "vmulps 4*" row "(%[scale])" BROADCAST ", %%zmm" to ", %%zmm" to "\n"
 #define ROW_END_Q8(row, sum, scale) ROW_ADD(row, sum, scale) ROW_STORE(row, sum)
 #define ROW_END_Q4(row, sum, scale) ROW_ADD(row, sum, scale) ROW_STORE(row, sum)
-#define ROW_END_MX(row, sum, scale) ROW_ADD(row, sum, scale) ROW_STORE(row, sum)
 #define ROW_END_Q41(row, sum, scale)                                        \
   ROW_ADD(row, sum, scale) ROW_NUMBERS(row, scale)                          \
   "vfmadd231ps %%zmm" scale ", %[m], %%zmm" sum "\n" ROW_STORE(row, sum)
@@ -53,7 +51,6 @@ typedef struct {
 } Block;
 #define MINIMUM_INPUT_Q8(n, block)
 #define MINIMUM_INPUT_Q4(n, block)
-#define MINIMUM_INPUT_MX(n, block)
 #define MINIMUM_INPUT_Q41(n, block) , [n] "v"(block->m)
 
 // acc[r] += the products of one block with rows r = 0..ROWS-1 (layout: LinearInput).
@@ -75,7 +72,6 @@ typedef struct {
 #define PAIR_4(M) M("0", "0", "4", "8") M("1", "1", "5", "9") M("2", "2", "6", "10") M("3", "3", "7", "11")
 #define PAIR_BEGIN_Q8(row, a, b, x) ROW_BEGIN_Q8(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
 #define PAIR_BEGIN_Q4(row, a, b, x) ROW_BEGIN_Q4(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
-#define PAIR_BEGIN_MX(row, a, b, x) ROW_BEGIN_MX(row, a, x) "vmovdqa64 %%zmm" a ", %%zmm" b "\n"
 #define PAIR_BEGIN_Q41(row, a, b, x) ROW_BEGIN_Q41(row, a, x) ROW_BEGIN_Q41(row, b, x)
 #if BROADCAST_OPERANDS
 #define PAIR_DOT(j, row, a, b, x)                                           \
@@ -107,7 +103,6 @@ typedef struct {
   "vmovups %%zmm" b ", 64*" row "(%[acc_b])\n"
 #define PAIR_END_Q8(row, a, b, x) PAIR_ADD(row, a, b, x) PAIR_STORE_ROW(row, a, b)
 #define PAIR_END_Q4(row, a, b, x) PAIR_ADD(row, a, b, x) PAIR_STORE_ROW(row, a, b)
-#define PAIR_END_MX(row, a, b, x) PAIR_ADD(row, a, b, x) PAIR_STORE_ROW(row, a, b)
 #define PAIR_END_Q41(row, a, b, x)                                          \
   PAIR_ADD(row, a, b, x) ROW_NUMBERS(row, x)                                \
   "vfmadd231ps %%zmm" x ", %[ma], %%zmm" a "\n"                             \
@@ -137,7 +132,6 @@ typedef struct {
   DEFINE_BLOCK_PAIR(TYPE)
 DEFINE_BLOCK(Q8)
 DEFINE_BLOCK(Q4)
-DEFINE_BLOCK(MX)
 DEFINE_BLOCK(Q41)
 
 // Half a block of Q6: depths 16 * part to 16 * part + 15.
@@ -270,6 +264,9 @@ INLINE void block_pair_Q6(const Block* a, const Block* b, __global const char* x
 #define BLOCK_BYTES_Q4 288
 #define AHEAD_Q4 12
 #define NEAR_FOR_FEW_Q4 1
+#define BLOCK_BYTES_NL 288
+#define AHEAD_NL 12
+#define NEAR_FOR_FEW_NL 1
 #define BLOCK_BYTES_MX 272
 #define AHEAD_MX 12
 #define NEAR_FOR_FEW_MX 1
@@ -324,15 +321,25 @@ INLINE Block block_Q4(__global const uchar* block)
   unpack(&b, block + 32);
   return b;
 }
-// Nibbles to the numbers that they stand for, plus 16.
-#define MX_NUMBERS (int4)(0x13121110, 0x1C181614, 0x0D0E0F10, 0x04080A0C)
+// The numbers of a table that nibbles stand for, plus 128.
+INLINE void unpack_table(Block* b, __global const uchar* nibbles, int4 table)
+{
+  const int16 numbers = (int16)(table, table, table, table) ^ (int)0x80808080;
+  unpack(b, nibbles);
+  _Pragma("unroll") for (int j = 0; j < 8; j++) __asm__("vpshufb %0, %1, %0" : "+v"(b->w[j]) : "v"(numbers));
+}
+INLINE Block block_NL(__global const uchar* block)
+{
+  Block b;
+  b.d = vload_half16(0, (__global const half*)block);
+  unpack_table(&b, block + 32, NL_NUMBERS);
+  return b;
+}
 INLINE Block block_MX(__global const uchar* block)
 {
   Block b;
   b.d = powers_16(block);
-  unpack(&b, block + 16);
-  const int16 numbers = (int16)(MX_NUMBERS, MX_NUMBERS, MX_NUMBERS, MX_NUMBERS);
-  _Pragma("unroll") for (int j = 0; j < 8; j++) __asm__("vpshufb %0, %1, %0" : "+v"(b.w[j]) : "v"(numbers));
+  unpack_table(&b, block + 16, MX_NUMBERS);
   return b;
 }
 INLINE Block block_Q41(__global const uchar* block)
@@ -373,7 +380,8 @@ INLINE Block block_Q6(__global const uchar* block)
 }
 DEFINE_INTEGER_ROWS(Q8, Q8)
 DEFINE_INTEGER_ROWS(Q4, Q4)
-DEFINE_INTEGER_ROWS(MX, MX)
+DEFINE_INTEGER_ROWS(NL, Q8)
+DEFINE_INTEGER_ROWS(MX, Q8)
 DEFINE_INTEGER_ROWS(Q41, Q41)
 DEFINE_INTEGER_ROWS(Q51, Q41)
 DEFINE_INTEGER_ROWS(Q6, Q6)
@@ -403,6 +411,7 @@ static void linear_tile(int type, __global const uchar* a, __global const uchar*
     case TYPE_Q8_0: integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q4_1: integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q5_1: integer_rows_Q51(a, b, in, row0, rows, depth, acc_a, acc_b); return;
+    case TYPE_IQ4_NL: integer_rows_NL(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_MXFP4: integer_rows_MX(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     case TYPE_Q6_K: integer_rows_Q6(a, b, in, row0, rows, depth, acc_a, acc_b); return;
     default: integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);

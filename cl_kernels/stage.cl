@@ -11,6 +11,7 @@
 #define TYPE_Q5_1 7
 #define TYPE_Q8_0 8
 #define TYPE_Q6_K 14
+#define TYPE_IQ4_NL 20
 #define TYPE_I16 25  // of KV storage only
 #define TYPE_BF16 30
 #define TYPE_MXFP4 39
@@ -220,6 +221,31 @@ static int head_bytes(int type) { return has_two_halves(type) ? 64 : type == TYP
 // MXFP4's scales, powers of two, from what a block has of them.
 static float16 powers_16(__global const uchar* exponents) { return as_float16(convert_int16(vload16(0, exponents)) << 23); }
 
+// Numbers that nibbles stand for, as bytes: those of 0 to 3, 4 to 7, 8 to 11, 12 to 15.
+#define MX_NUMBERS (int4)(0x03020100, 0x0C080604, (int)0xFDFEFF00, (int)0xF4F8FAFC)
+#define NL_NUMBERS (int4)((int)0xBFAD9881, (int)0xF6EADDCF, 0x26190D01, 0x71594535)
+
+// Of the nibbles in the bytes of w: each bit of theirs halves what is left of the table.
+#define DEFINE_OF_TABLE(WORDS)                                                                                     \
+  static WORDS __attribute__((overloadable)) of_table(WORDS w, int4 numbers)                                       \
+  {                                                                                                                \
+    const int tables[4] = {numbers.x, numbers.y, numbers.z, numbers.w};                                            \
+    const WORDS odd = (w & 0x01010101) * 0xFF, two = (w >> 1 & 0x01010101) * 0xFF;                                 \
+    const WORDS four = (w >> 2 & 0x01010101) * 0xFF, eight = (w >> 3 & 0x01010101) * 0xFF;                         \
+    WORDS of[4];                                                                                                   \
+    _Pragma("unroll") for (int i = 0; i < 4; i++) {                                                                \
+      const int a = (tables[i] & 0xFF) * 0x01010101, b = (tables[i] >> 8 & 0xFF) * 0x01010101;                     \
+      const int c = (tables[i] >> 16 & 0xFF) * 0x01010101, d = (tables[i] >> 24 & 0xFF) * 0x01010101;              \
+      const WORDS low = a ^ (odd & (a ^ b)), high = c ^ (odd & (c ^ d));                                           \
+      of[i] = low ^ (two & (low ^ high));                                                                          \
+    }                                                                                                              \
+    const WORDS below = of[0] ^ (four & (of[0] ^ of[1])), above = of[2] ^ (four & (of[2] ^ of[3]));                \
+    return below ^ (eight & (below ^ above));                                                                      \
+  }
+DEFINE_OF_TABLE(int)
+DEFINE_OF_TABLE(int2)
+DEFINE_OF_TABLE(int16)
+
 // The numbers at the depths 4 * k4 to 4 * k4 + 3 of a block of 4, 5 or 6 bits, each a signed byte; words: the block behind its
 // halves (layouts: linear.cl), for four_numbers_1() and _2() from an output's first word on.
 #define DEFINE_FOUR_NUMBERS(NAME, WORDS, LOAD)                                                                     \
@@ -229,12 +255,8 @@ static float16 powers_16(__global const uchar* exponents) { return as_float16(co
     WORDS w = (k4 < 4 ? nibbles : nibbles >> 4) & 0x0F0F0F0F;                                                      \
     if (type == TYPE_Q5_1) w |= (LOAD(0, words) >> k4 & 0x01010101) << 4;                                          \
     if (type == TYPE_Q6_K) w |= (LOAD(k4 / 4, words) >> (2 * (k4 & 3)) & 0x03030303) << 4;                         \
-    if (type == TYPE_MXFP4) { /* 5, 6, 7 stand for 6, 8, 12 */                                                      \
-      const WORDS odd = w >> 2 & w & 0x01010101, two = w >> 2 & w >> 1 & 0x01010101;                               \
-      const WORDS magnitude = (w & 0x07070707) + odd + ((two + (odd & two)) << 1);                                 \
-      const WORDS negative = (w >> 3 & 0x01010101) * 0xFF;                                                         \
-      return (((magnitude & ~negative) | (int)0x80808080) - (magnitude & negative)) ^ (int)0x80808080;             \
-    }                                                                                                              \
+    if (type == TYPE_MXFP4) return of_table(w, MX_NUMBERS);                                                        \
+    if (type == TYPE_IQ4_NL) return of_table(w, NL_NUMBERS);                                                       \
     const int bias = type == TYPE_Q6_K ? 0x20202020 : type == TYPE_Q4_0 ? 0x08080808 : 0;                          \
     return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
   }
@@ -258,7 +280,8 @@ static int panel_bytes(int type, int depth)
   switch (type) {
     case TYPE_F32: return depth * 64;
     case TYPE_Q8_0: return depth / 32 * 544;
-    case TYPE_Q4_0: return depth / 32 * 288;
+    case TYPE_Q4_0:
+    case TYPE_IQ4_NL: return depth / 32 * 288;
     case TYPE_Q4_1: return depth / 32 * 320;
     case TYPE_Q5_1: return depth / 32 * 384;
     case TYPE_Q6_K: return depth / 32 * 448;

@@ -168,7 +168,7 @@ const char* factors_text(const GgufFile& file) {
 std::string window_text(const ModelSpec& spec) {
   if (spec.sliding_window > 0) return fmt::format(", sliding window of {} tokens", grouped(spec.sliding_window));
   if (spec.local_window == 0) return "";
-  return fmt::format(", sliding window of {} tokens in all layers but each {}th", grouped(spec.local_window),
+  return fmt::format(", sliding window of {} tokens in all layers but the last of every {}", grouped(spec.local_window),
                      spec.global_every);
 }
 

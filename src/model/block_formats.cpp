@@ -213,16 +213,11 @@ void repack_q3_k(const std::byte* block, std::byte* to) {
   std::memcpy(to + 208, block + 108, 2);
 }
 
-void repack_iq4_nl(const std::byte* block, std::byte* to) {
-  std::memcpy(to, block, 2);
-  for (size_t i = 0; i < kQuantBlock; ++i) to[2 + i] = static_cast<std::byte>(table_number(block + 2, i));
-}
-
 void repack_iq4_xs(const std::byte* block, std::byte* to) {
   const float d = half_at(block);
-  for (size_t sub = 0; sub < 8; ++sub, to += 2 + kQuantBlock) {
+  for (size_t sub = 0; sub < 8; ++sub, to += 2 + kHalfBlock) {
     store_half(d * static_cast<float>(iq4_xs_scale(block, sub)), "scale", to);
-    for (size_t i = 0; i < kQuantBlock; ++i) to[2 + i] = static_cast<std::byte>(table_number(block + 8 + 16 * sub, i));
+    std::memcpy(to + 2, block + 8 + kHalfBlock * sub, kHalfBlock);
   }
 }
 
@@ -240,8 +235,6 @@ void repack_block(TensorType from, const std::byte* block, std::byte* to) {
       return repack_q5_0(block, to);
     case TensorType::Q3_K:
       return repack_q3_k(block, to);
-    case TensorType::IQ4_NL:
-      return repack_iq4_nl(block, to);
     case TensorType::IQ4_XS:
       return repack_iq4_xs(block, to);
     default:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block formats that are read only: K-quants, the five-bit and offset formats, and the two tables of four bits. Of
-// these kernels compute with Q4_1, Q5_1, Q6_K and MXFP4 (tensor_type.h: computed_type).
+// these kernels compute with Q4_1, Q5_1, Q6_K, IQ4_NL and MXFP4 (tensor_type.h: computed_type).
 //
 // Layouts and arithmetic are those of GGUF's reference (ggml), f = half scale, little-endian:
 //   Q4_1    f d, f m, 16 bytes of nibbles                       x = d q + m
@@ -35,8 +35,8 @@ void read_block(TensorType type, const std::byte* block, float* numbers);
 // not computed with itself.
 [[nodiscard]] bool keeps_numbers(TensorType from);
 
-// A block as blocks of computed_type(from) with the same numbers: Q5_0 as Q5_1, Q3_K as Q6_K, IQ4_NL as Q8_0, exact;
-// Q4_K as Q4_1, Q5_K as Q5_1, IQ4_XS as Q8_0 with d s and -e m, or d (s - 32), rounded to half precision.
+// A block as blocks of computed_type(from) with the same numbers: Q5_0 as Q5_1, Q3_K as Q6_K, exact;
+// Q4_K as Q4_1, Q5_K as Q5_1, IQ4_XS as IQ4_NL with d s and -e m, or d (s - 32), rounded to half precision.
 // REQUIRES: keeps_numbers(from).   ERRORS: InvalidArgument where a scale or minimum is beyond half precision.
 // THREAD: any.
 void repack_block(TensorType from, const std::byte* block, std::byte* to);

@@ -28,10 +28,11 @@ constexpr StoredType kStoredTypes[] = {
 constexpr std::array kWritten = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0,
                                  TensorType::Q4_0};
 // Kernels compute with these, too.
-constexpr std::array kComputed = {TensorType::Q4_1, TensorType::Q5_1, TensorType::Q6_K, TensorType::MXFP4};
+constexpr std::array kComputed = {TensorType::Q4_1, TensorType::Q5_1, TensorType::Q6_K, TensorType::IQ4_NL,
+                                  TensorType::MXFP4};
 // And with what these become.
-constexpr std::array kConverted = {TensorType::Q5_0, TensorType::Q2_K,   TensorType::Q3_K,  TensorType::Q4_K,
-                                   TensorType::Q5_K, TensorType::IQ4_NL, TensorType::IQ4_XS};
+constexpr std::array kConverted = {TensorType::Q5_0, TensorType::Q2_K, TensorType::Q3_K,
+                                   TensorType::Q4_K, TensorType::Q5_K, TensorType::IQ4_XS};
 
 bool contains(std::span<const TensorType> types, TensorType type) {
   return std::find(types.begin(), types.end(), type) != types.end();
@@ -95,9 +96,9 @@ TensorType computed_type(TensorType type) {
       return TensorType::Q5_1;
     case TensorType::Q3_K:
       return TensorType::Q6_K;
-    case TensorType::Q2_K:
-    case TensorType::IQ4_NL:
     case TensorType::IQ4_XS:
+      return TensorType::IQ4_NL;
+    case TensorType::Q2_K:
       return TensorType::Q8_0;
     default:
       return type;

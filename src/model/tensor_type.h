@@ -42,12 +42,12 @@ struct TensorUnit {
 [[nodiscard]] const char* to_string(TensorType type);  // "Q8_0"
 // A type that rows can be quantised to, F32, F16, BF16, Q8_0 or Q4_0, by its name in any case: "q8_0".
 [[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);
-// One of these, Q4_1, Q5_1, Q6_K or MXFP4: a type that kernels compute with.
+// One of these, Q4_1, Q5_1, Q6_K, IQ4_NL or MXFP4: a type that kernels compute with.
 [[nodiscard]] std::optional<TensorType> parse_computed_type(std::string_view name);
 
-// What the kernels compute with: the type itself for F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_1, Q6_K, MXFP4; for the
-// others what they become when they are loaded: Q4_1 for Q4_K, Q5_1 for Q5_K and Q5_0, Q6_K for Q3_K, Q8_0 for IQ4_NL
-// and IQ4_XS, which hold the same numbers (block_formats.h), and Q8_0, to which the weights are rounded, for Q2_K.
+// What the kernels compute with: the type itself for those above; for the others what they become when they are loaded:
+// Q4_1 for Q4_K, Q5_1 for Q5_K and Q5_0, Q6_K for Q3_K, IQ4_NL for IQ4_XS, which hold the same numbers
+// (block_formats.h), and Q8_0, to which the weights are rounded, for Q2_K.
 [[nodiscard]] TensorType computed_type(TensorType type);
 // "F32, F16, ...": the types that kernels compute with, for messages.
 [[nodiscard]] std::string computed_type_names();

@@ -61,6 +61,10 @@ int32_t quantised_number(PanelType type, const std::byte* unit, int32_t k) {
       return load<int8_t>(unit + 2 + k);
     case PanelType::Q4_0:
       return nibble(2) - 8;
+    case PanelType::IQ4_NL: {
+      constexpr int32_t kTable[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+      return kTable[nibble(2)];
+    }
     case PanelType::MXFP4: {
       const int32_t code = nibble(1) & 7, number = code < 4 ? code : (2 + code % 2) << (code / 2 - 1);
       return nibble(1) < 8 ? number : -number;

@@ -18,9 +18,8 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,
-                                PanelType::Q4_0, PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K,
-                                PanelType::MXFP4};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,   PanelType::Q4_0,
+                                PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K, PanelType::IQ4_NL, PanelType::MXFP4};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -51,6 +50,8 @@ const char* name_of(PanelType type) {
       return "Q5_1";
     case PanelType::Q6_K:
       return "Q6_K";
+    case PanelType::IQ4_NL:
+      return "IQ4_NL";
     case PanelType::MXFP4:
       return "MXFP4";
   }

@@ -151,6 +151,7 @@ void pack_piece(PanelType type, const Rows& rows, size_t offset, size_t bytes, s
       return interleave<uint16_t>(rows, offset, bytes / 2, to);
     case PanelType::Q8_0:
     case PanelType::Q4_0:
+    case PanelType::IQ4_NL:
     case PanelType::Q4_1:
     case PanelType::Q5_1: {
       const size_t halves = type == PanelType::Q4_1 || type == PanelType::Q5_1 ? 2 : 1, before = 2 * halves;
@@ -202,6 +203,7 @@ PanelUnit panel_unit(PanelType type) {
     case PanelType::Q8_0:
       return {kBlockDepths, 34};
     case PanelType::Q4_0:
+    case PanelType::IQ4_NL:
       return {kBlockDepths, 18};
     case PanelType::Q4_1:
       return {kBlockDepths, 20};
@@ -228,6 +230,7 @@ size_t panel_bytes(PanelType type, int32_t depth) {
     case PanelType::Q8_0:
       return blocks * 544;
     case PanelType::Q4_0:
+    case PanelType::IQ4_NL:
       return blocks * 288;
     case PanelType::Q4_1:
       return blocks * 320;

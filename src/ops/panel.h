@@ -15,7 +15,7 @@ inline constexpr int32_t kPanelOutputs = 16;
 inline constexpr int32_t kBlockDepths = 32;  // of quantised numbers that share a scale
 
 // Numbers a block and bytes of it, as stored row-major in model files: 1 and 4 (F32), 1 and 2 (F16, BF16), 32 and 34
-// (Q8_0), 32 and 18 (Q4_0), 32 and 20 (Q4_1), 32 and 24 (Q5_1), 256, 210 (Q6_K), 32 and 17 (MXFP4).
+// (Q8_0), 32 and 18 (Q4_0, IQ4_NL), 32 and 20 (Q4_1), 32 and 24 (Q5_1), 256, 210 (Q6_K), 32 and 17 (MXFP4).
 struct PanelUnit {
   int32_t numbers;
   int32_t bytes;

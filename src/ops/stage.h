@@ -15,6 +15,7 @@ enum class PanelType : int32_t {
   Q5_1 = 7,
   Q8_0 = 8,
   Q6_K = 14,
+  IQ4_NL = 20,
   BF16 = 30,
   MXFP4 = 39
 };

@@ -15,9 +15,8 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,
-                                PanelType::Q4_0, PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K,
-                                PanelType::MXFP4};
+constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,   PanelType::Q4_0,
+                                PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K, PanelType::IQ4_NL, PanelType::MXFP4};
 
 bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
@@ -105,9 +104,9 @@ TEST_P(LinearFile, ExtremesAreExact) {
     PanelType type;
     size_t begin, end;  // of a unit's numbers
   };
-  for (const auto& [type, begin, end] : {Kind{PanelType::Q8_0, 2, 34}, Kind{PanelType::Q4_0, 2, 18},
-                                         Kind{PanelType::Q5_1, 4, 24}, Kind{PanelType::Q6_K, 0, 192},
-                                         Kind{PanelType::MXFP4, 1, 17}}) {
+  for (const auto& [type, begin, end] :
+       {Kind{PanelType::Q8_0, 2, 34}, Kind{PanelType::Q4_0, 2, 18}, Kind{PanelType::Q5_1, 4, 24},
+        Kind{PanelType::Q6_K, 0, 192}, Kind{PanelType::IQ4_NL, 2, 18}, Kind{PanelType::MXFP4, 1, 17}}) {
     for (const int weight : {0x80, 0x7F, 0x00, 0xFF}) {
       for (const int value : {127, -127}) {
         constexpr int32_t kRows = 38;  // groups of 16, of 4 and fewer

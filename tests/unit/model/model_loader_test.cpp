@@ -450,7 +450,7 @@ TEST(ReadWeights, RefusesWrongShapesAndTypes) {
                  with_embedding(0, {64, 5, 2}, 2560));
   expect_refused(ErrorCode::Unsupported,
                  "tensor 'token_embd.weight' has type Q8_1; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_1, Q6_K, "
-                 "MXFP4, Q5_0, Q2_K, Q3_K, Q4_K, Q5_K, IQ4_NL, IQ4_XS; convert it",
+                 "IQ4_NL, MXFP4, Q5_0, Q2_K, Q3_K, Q4_K, Q5_K, IQ4_XS; convert it",
                  with_embedding(9, {64, 10}, 800));
   GgufWriter norm = with_embedding(0, {64, 10}, 2560);
   norm.tensor("blk.0.attn_norm.weight", TensorType::F16, {64}, std::vector<float>(64));

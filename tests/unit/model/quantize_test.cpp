@@ -114,8 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Types, KeepsNumbers,
                                          Kept{TensorType::Q5_K, TensorType::Q5_1, false},
                                          Kept{TensorType::Q5_0, TensorType::Q5_1, true},
                                          Kept{TensorType::Q3_K, TensorType::Q6_K, true},
-                                         Kept{TensorType::IQ4_NL, TensorType::Q8_0, true},
-                                         Kept{TensorType::IQ4_XS, TensorType::Q8_0, false}),
+                                         Kept{TensorType::IQ4_XS, TensorType::IQ4_NL, false}),
                          [](const auto& kept) { return to_string(kept.param.from); });
 
 TEST(QuantizeRow, StoresZerosWhereTheScaleVanishes) {

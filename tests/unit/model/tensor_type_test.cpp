@@ -46,7 +46,8 @@ TEST(StoredType, KnowsTypesThatAreReadOnlyOrNotAtAll) {
   EXPECT_EQ(computed_type(TensorType::Q5_0), TensorType::Q5_1);
   EXPECT_EQ(computed_type(TensorType::Q3_K), TensorType::Q6_K);
   EXPECT_EQ(computed_type(TensorType::Q2_K), TensorType::Q8_0);
-  EXPECT_EQ(computed_type(TensorType::IQ4_NL), TensorType::Q8_0);
+  EXPECT_EQ(computed_type(TensorType::IQ4_NL), TensorType::IQ4_NL);
+  EXPECT_EQ(computed_type(TensorType::IQ4_XS), TensorType::IQ4_NL);
   EXPECT_EQ(computed_type(TensorType::MXFP4), TensorType::MXFP4);
   EXPECT_EQ(parse_computed_type("q6_k"), TensorType::Q6_K);
   EXPECT_FALSE(parse_computed_type("Q4_K"));

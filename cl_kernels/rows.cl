@@ -13,7 +13,7 @@
 static void embed_numbers(int type, __global const uchar* block, int lane, int k4, float scale, __global float* out)
 {
   const int two = has_two_halves(type);
-  const float d = type == TYPE_MXFP4 ? as_float(block[lane] << 23) : vload_half(lane, (__global const half*)block);
+  const float d = type == TYPE_MXFP4 ? as_float((int)block[lane] << 23) : vload_half(lane, (__global const half*)block);
   const float e = two ? vload_half(16 + lane, (__global const half*)block) : 0.0f;  // second scale, or minimum
   __global const int* words = (__global const int*)(block + head_bytes(type)) + lane;
   const int w = type == TYPE_Q8_0 ? words[16 * k4] : four_numbers_1(type, words, k4);

@@ -226,20 +226,23 @@ static float16 powers_16(__global const uchar* exponents) { return as_float16(co
 #define NL_NUMBERS (int4)((int)0xBFAD9881, (int)0xF6EADDCF, 0x26190D01, 0x71594535)
 
 // Of the nibbles in the bytes of w: each bit of theirs halves what is left of the table.
+#define FOUR_TIMES(byte) (int)(((uint)(byte) & 0xFF) * 0x01010101)
+#define ALL_BITS(ones) (((ones) << 8) - (ones)) /* of each byte that is 1 */
 #define DEFINE_OF_TABLE(WORDS)                                                                                     \
+  static WORDS __attribute__((overloadable)) of_four(WORDS odd, WORDS two, int numbers)                            \
+  {                                                                                                                \
+    const int a = FOUR_TIMES(numbers), b = FOUR_TIMES(numbers >> 8);                                               \
+    const int c = FOUR_TIMES(numbers >> 16), d = FOUR_TIMES(numbers >> 24);                                        \
+    const WORDS low = a ^ (odd & (a ^ b)), high = c ^ (odd & (c ^ d));                                             \
+    return low ^ (two & (low ^ high));                                                                             \
+  }                                                                                                                \
   static WORDS __attribute__((overloadable)) of_table(WORDS w, int4 numbers)                                       \
   {                                                                                                                \
-    const int tables[4] = {numbers.x, numbers.y, numbers.z, numbers.w};                                            \
-    const WORDS odd = (w & 0x01010101) * 0xFF, two = (w >> 1 & 0x01010101) * 0xFF;                                 \
-    const WORDS four = (w >> 2 & 0x01010101) * 0xFF, eight = (w >> 3 & 0x01010101) * 0xFF;                         \
-    WORDS of[4];                                                                                                   \
-    _Pragma("unroll") for (int i = 0; i < 4; i++) {                                                                \
-      const int a = (tables[i] & 0xFF) * 0x01010101, b = (tables[i] >> 8 & 0xFF) * 0x01010101;                     \
-      const int c = (tables[i] >> 16 & 0xFF) * 0x01010101, d = (tables[i] >> 24 & 0xFF) * 0x01010101;              \
-      const WORDS low = a ^ (odd & (a ^ b)), high = c ^ (odd & (c ^ d));                                           \
-      of[i] = low ^ (two & (low ^ high));                                                                          \
-    }                                                                                                              \
-    const WORDS below = of[0] ^ (four & (of[0] ^ of[1])), above = of[2] ^ (four & (of[2] ^ of[3]));                \
+    const WORDS odd = ALL_BITS(w & 0x01010101), two = ALL_BITS(w >> 1 & 0x01010101);                               \
+    const WORDS four = ALL_BITS(w >> 2 & 0x01010101), eight = ALL_BITS(w >> 3 & 0x01010101);                       \
+    const WORDS of_0 = of_four(odd, two, numbers.x), of_4 = of_four(odd, two, numbers.y);                          \
+    const WORDS of_8 = of_four(odd, two, numbers.z), of_12 = of_four(odd, two, numbers.w);                         \
+    const WORDS below = of_0 ^ (four & (of_0 ^ of_4)), above = of_8 ^ (four & (of_8 ^ of_12));                     \
     return below ^ (eight & (below ^ above));                                                                      \
   }
 DEFINE_OF_TABLE(int)

@@ -246,13 +246,21 @@ StructuredOutput read_structured_output(const inflight_request_params_t& params,
   }
   StructuredOutput output;
   if (params.structured_tools != nullptr) output.shown_tokens = runtime.tool_tokens();
+  AnswerBegin begin = AnswerBegin::Text;
+  if (params.reasoning_apart != 0) {
+    const std::vector<TokenId>& marks = runtime.reasoning_tokens();
+    output.shown_tokens.insert(output.shown_tokens.end(), marks.begin(), marks.end());
+    begin =
+        runtime.answer_begin(read_text(params.prompt, params.prompt == nullptr ? 0 : params.prompt_length, "prompt"),
+                             {params.prompt_ids, params.prompt_id_count});
+  }
   if (given > 0) {
     auto [kind, text] = read_grammar(params, choices);
     output.filter = params.structured_tools != nullptr
-                        ? runtime.tools_or_grammar_filter(params.structured_tools, kind, std::move(text))
-                        : runtime.grammar_filter(kind, std::move(text));
+                        ? runtime.tools_or_grammar_filter(params.structured_tools, kind, std::move(text), begin)
+                        : runtime.grammar_filter(kind, std::move(text), begin);
   } else if (params.structured_tools != nullptr) {
-    Runtime::ToolFilter calls = runtime.tool_filter(params.structured_tools);
+    Runtime::ToolFilter calls = runtime.tool_filter(params.structured_tools, begin);
     output.filter = std::move(calls.source);
     output.sleeps = calls.sleeps;
   }
@@ -374,7 +382,6 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
 }
 
 SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime) {
-  require_zero(params.reserved);
   SubmitOptions options;
   const TimeNs now = SteadyClock().now();
   if ((params.prompt == nullptr) == (params.prompt_ids == nullptr)) {

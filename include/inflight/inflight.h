@@ -247,7 +247,8 @@ typedef struct inflight_request_params {
   uint8_t add_special_tokens;   /* `prompt`: add the begin token where the vocabulary asks for one [1]; set 0 for
                                    text from inflight_chat_render()                                              */
   uint8_t parse_special_tokens; /* `prompt`: text like "<|im_end|>" is the token [1]; set 0 for strangers' text  */
-  uint8_t reserved;
+  uint8_t reasoning_apart;      /* the answer's text has the control tokens that mark reasoning, and structured output
+                                   holds behind the reasoning, at models that mark it (0)                        */
 
   int32_t n;                    /* answers to the prompt, which they share, 1..128 [1]                           */
   int32_t best_of;              /* >= n: so many are generated, the n of the highest mean logprob are given (0: n) */

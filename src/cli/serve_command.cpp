@@ -30,6 +30,7 @@ struct ServeFlags {
   server::ApiOptions api;
   int32_t timeout_s = 30;
   size_t max_body_megabytes = 16;
+  std::string reasoning_format = "auto";
 };
 
 // The next process begins a record of its own.
@@ -81,6 +82,7 @@ void serve(ServeFlags& flags, EngineFlags& engine_flags) {
   check_texts(flags);
   flags.http.limits.body_bytes = flags.max_body_megabytes << 20;
   flags.http.limits.bodies_bytes = std::max(flags.http.limits.bodies_bytes, 2 * flags.http.limits.body_bytes);
+  flags.api.reasoning_apart = flags.reasoning_format != "none";
   flags.api.shutdown_timeout = std::chrono::seconds(flags.timeout_s);
   flags.api.log = [](const std::string& line) { print_to_stderr("inflight: {}\n", line); };
   log_to_stderr(INFLIGHT_LOG_INFO);
@@ -124,6 +126,9 @@ void add_serve_command(CLI::App& app) {
   add("--http-workers", flags->http.worker_count, "Threads that read and tokenize requests")->check(CLI::Range(1, 256));
   add("--shutdown-timeout", flags->timeout_s, "Seconds that running answers have after SIGTERM")
       ->check(CLI::Range(0, 86'400));
+  add("--reasoning-format", flags->reasoning_format,
+      "auto: reasoning that the model marks is told apart from the answer; none: it stays in the text")
+      ->check(CLI::IsMember({"auto", "none"}));
   command
       ->add_flag(
           "--restart-on-failure", flags->api.give_up_on_failure,

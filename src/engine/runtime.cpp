@@ -14,13 +14,10 @@
 #include "base/memory_limit.h"
 #include "base/quote.h"
 #include "device/program.h"
-#include "engine/either_filter.h"
 #include "engine/queue_limits.h"
-#include "engine/sleeping_filter.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
 #include "model/model_loader.h"
-#include "text/grammar_tools.h"
 
 namespace inflight {
 namespace {
@@ -311,6 +308,12 @@ Json describe_tokenizer(const Tokenizer* tokenizer, const std::string& chat_temp
           {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}};
 }
 
+// kind "marks": between `begin` and `end`; "harmony": in channels.
+Json describe_reasoning(const ReasoningFormat& format) {
+  constexpr const char* kKinds[] = {"none", "marks", "harmony"};
+  return {{"kind", kKinds[static_cast<size_t>(format.kind)]}, {"begin", format.begin}, {"end", format.end}};
+}
+
 // What stands around names that are plain text, each the texts between which ids or numbers stand; null: they are JSON.
 Json describe_plain_name(const ToolCallFormat& format) {
   if (!format.plain_name) return nullptr;
@@ -363,6 +366,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"plain_name", describe_plain_name(tool_format_)},
                 {"ids", tool_format_.has_ids()},
                 {"from_template", tool_format_.from_template}}},
+              {"reasoning", describe_reasoning(reasoning_)},
               {"limits",
                {{"max_num_seqs", config.max_num_seqs},
                 {"max_num_batched_tokens", config.max_num_batched_tokens},
@@ -483,77 +487,6 @@ Pooling Runtime::model_pooling() const {
   if (spec_.pooling == "last") return Pooling::Last;
   fail(ErrorCode::Unsupported, "{}: metadata key '{}.pooling_type' asks for '{}', supported: mean, last", file_name(),
        spec_.architecture, spec_.pooling);
-}
-
-FilterSource Runtime::tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text) {
-  const ToolRequest request = read_tool_request(request_json);
-  if (request.forced) {
-    fail(ErrorCode::InvalidArgument,
-         "structured_tools asks for a call, and another structured_ field for something else");
-  }
-  std::string calls =
-      tool_grammar_text(request, tool_format_, require_tokenizer().vocabulary(), CallsBegin::WithAnswer);
-  return [this, kind, text = std::move(text), calls = std::move(calls)](const std::stop_token& stop) {
-    return std::make_unique<EitherFilter>(make_filter(kind, text, stop),
-                                          make_filter(GrammarKind::ToolCalls, calls, stop));
-  };
-}
-
-std::unique_ptr<GrammarFilter> Runtime::make_filter(GrammarKind kind, const std::string& text,
-                                                    const std::stop_token& stop) {
-  const Tokenizer& tokenizer = require_tokenizer();
-  std::call_once(grammars_made_, [&] {
-    grammars_ = std::make_unique<GrammarStore>(tokenizer.vocabulary(), engine_->options().end_tokens);
-  });
-  std::unique_ptr<GrammarMatcher> matcher = grammars_->matcher(kind, text, stop);
-  std::vector<uint32_t> first(static_cast<size_t>(div_ceil(spec_.vocabulary_size, 32)));
-  matcher->allow(first);  // learns the tokens that may begin here, where nobody waits for it
-  return std::make_unique<GrammarFilter>(std::move(matcher), tokenizer);
-}
-
-FilterSource Runtime::grammar_filter(GrammarKind kind, std::string text) {
-  static_cast<void>(require_tokenizer());
-  return [this, kind, text = std::move(text)](const std::stop_token& stop) { return make_filter(kind, text, stop); };
-}
-
-Runtime::ToolFilter Runtime::tool_filter(std::string_view request_json) {
-  const Vocabulary& vocabulary = require_tokenizer().vocabulary();
-  const ToolRequest request = read_tool_request(request_json);
-  std::string text = tool_grammar_text(request, tool_format_, vocabulary, request.calls_begin());
-  if (request.forced) return {grammar_filter(GrammarKind::ToolCalls, std::move(text)), false};
-  return {[this, &vocabulary, text = std::move(text)](const std::stop_token& stop) {
-            return std::make_unique<SleepingFilter>(make_filter(GrammarKind::ToolCalls, text, stop), vocabulary,
-                                                    tool_call_trigger(tool_format_), tool_format_.begin_mark().empty());
-          },
-          true};
-}
-
-// A model file's template that cannot be parsed is told to those who want it.
-void Runtime::read_chat_template(const std::string& from_file) {
-  const std::string& source = options_.chat_template.empty() ? from_file : options_.chat_template;
-  if (source.empty() || tokenizer_ == nullptr) return;
-  try {
-    chat_template_.emplace(source);
-    chat_template_text_ = source;
-  } catch (const Error& error) {
-    if (!options_.chat_template.empty()) throw;
-    chat_template_error_ = error.what();
-    return;
-  }
-  const Vocabulary& vocabulary = tokenizer_->vocabulary();
-  tool_format_ = find_tool_call_format(*chat_template_, chat_settings(vocabulary, 0));
-  tool_tokens_ = tool_call_tokens(tool_format_, vocabulary);
-}
-
-std::string Runtime::render_chat(std::string_view request_json) const {
-  if (!chat_template_error_.empty()) throw Error(ErrorCode::InvalidArgument, chat_template_error_);
-  if (!chat_template_) {
-    fail(ErrorCode::Unsupported, "{} has no chat template: give the whole prompt as text", file_name());
-  }
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const ChatSettings settings = chat_settings(require_tokenizer().vocabulary(), seconds);
-  return chat_template_->render(adapt_to_format(tool_format_, request_json), settings);
 }
 
 std::string Runtime::trace_json() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@
 #include "ops/clblast_choice.h"
 #include "text/chat_template.h"
 #include "text/grammar.h"
+#include "text/grammar_tools.h"
+#include "text/reasoning_format.h"
 #include "text/tokenizer.h"
 #include "text/tool_call_format.h"
 
@@ -89,9 +92,14 @@ class Runtime {
   // ERRORS: Unsupported without a template, InvalidArgument for a request the template refuses.
   [[nodiscard]] std::string render_chat(std::string_view request_json) const;
 
+  // Where an answer to this prompt begins whose reasoning is apart: Text at models that mark none.
+  // prompt_ids: in the prompt's place, unless there are none.
+  [[nodiscard]] AnswerBegin answer_begin(std::string_view prompt, std::span<const TokenId> prompt_ids) const;
+
   // What lets only texts of a grammar come. Nothing is parsed before the source runs.  LIFETIME: as the runtime.
+  // begin (of all three): unless it is Text, the filter holds behind the reasoning.
   // ERRORS: Unsupported without a vocabulary.
-  [[nodiscard]] FilterSource grammar_filter(GrammarKind kind, std::string text);
+  [[nodiscard]] FilterSource grammar_filter(GrammarKind kind, std::string text, AnswerBegin begin = AnswerBegin::Text);
 
   // What lets calls of functions come in the model's own form, as structured_tools of inflight.h asks.
   // ERRORS: InvalidArgument naming what is wrong with the request; Unsupported without a vocabulary.
@@ -99,12 +107,14 @@ class Runtime {
     FilterSource source;
     bool sleeps = false;  // the filter lets everything come until it wakes
   };
-  [[nodiscard]] ToolFilter tool_filter(std::string_view request_json);
+  [[nodiscard]] ToolFilter tool_filter(std::string_view request_json, AnswerBegin begin);
   // The same beside another grammar: the answer is calls, or follows that one.   ERRORS: as these two;
   // InvalidArgument: the request asks for a call.
-  [[nodiscard]] FilterSource tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text);
-  // Control tokens that calls are marked with.
+  [[nodiscard]] FilterSource tools_or_grammar_filter(std::string_view request_json, GrammarKind kind, std::string text,
+                                                     AnswerBegin begin);
+  // Control tokens that calls, and reasoning, are marked with.
   [[nodiscard]] const std::vector<TokenId>& tool_tokens() const { return tool_tokens_; }
+  [[nodiscard]] const std::vector<TokenId>& reasoning_tokens() const { return reasoning_tokens_; }
 
   // Adapters may be loaded and unloaded while requests run; nobody waits. Requests that use an unloaded one go on with
   // it.   ERRORS: as AdapterStore's; Unsupported: the engine was made without adapters.
@@ -123,6 +133,17 @@ class Runtime {
   void read_chat_template(const std::string& from_file);
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
                                                            const std::stop_token& stop);
+  // Of an answer, or a part of one.
+  struct Grammar {
+    GrammarKind kind;
+    std::string text;
+    std::string_view harmony_header;  // Harmony: what stands before it
+  };
+  // An answer that follows one of the grammars, perhaps behind reasoning.   REQUIRES: begin is not Text.
+  [[nodiscard]] std::unique_ptr<TokenFilter> behind_reasoning(std::vector<Grammar> grammars, AnswerBegin begin,
+                                                              const std::stop_token& stop);
+  [[nodiscard]] Grammar call_grammar(const ToolRequest& request, AnswerBegin begin) const;
+  [[nodiscard]] bool is_harmony() const { return reasoning_.kind == ReasoningFormat::Kind::Harmony; }
   void make_adapter_store();
   // These three: of the target, then the draft model if there is one.
   // Settles what the options leave open, as the models and the device allow: sizes and limits.
@@ -141,7 +162,8 @@ class Runtime {
   std::string chat_template_text_;   // what it was made from
   std::string chat_template_error_;  // why there is none though the file has one
   ToolCallFormat tool_format_;
-  std::vector<TokenId> tool_tokens_;
+  ReasoningFormat reasoning_;
+  std::vector<TokenId> tool_tokens_, reasoning_tokens_;
   std::once_flag grammars_made_;
   std::unique_ptr<GrammarStore> grammars_;  // with the first grammar
   std::unique_ptr<AdapterStore> adapters_;  // null: without adapters

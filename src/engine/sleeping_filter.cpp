@@ -8,12 +8,13 @@
 namespace inflight {
 
 SleepingFilter::SleepingFilter(std::unique_ptr<GrammarFilter> grammar, const Vocabulary& vocabulary,
-                               std::string trigger, bool at_begin)
+                               std::string trigger, bool at_begin, std::optional<ReasoningWatch> reasoning)
     : begin_(std::make_unique<const GrammarFilter>(*grammar)),
       following_(std::move(grammar)),
       vocabulary_(vocabulary),
       trigger_(std::move(trigger)),
-      at_begin_(at_begin) {}
+      at_begin_(at_begin),
+      reasoning_(std::move(reasoning)) {}
 
 SleepingFilter::SleepingFilter(const SleepingFilter& other)
     : TokenFilter(other),
@@ -22,6 +23,7 @@ SleepingFilter::SleepingFilter(const SleepingFilter& other)
       vocabulary_(other.vocabulary_),
       trigger_(other.trigger_),
       at_begin_(other.at_begin_),
+      reasoning_(other.reasoning_),
       state_(other.state_),
       text_(other.text_),
       missed_(other.missed_) {}
@@ -31,6 +33,11 @@ bool SleepingFilter::see(TokenId token) {
     state_ = following_->matcher().try_accept(token) ? State::Awake : State::Asleep;
     if (state_ == State::Asleep) following_ = std::make_unique<GrammarFilter>(*begin_);
     missed_ = at_begin_;
+    return false;
+  }
+  if (reasoning_ && vocabulary_.contains(token) && reasoning_->see(vocabulary_.bytes(token))) {
+    text_.clear();
+    missed_ = false;
     return false;
   }
   if (missed_ || !vocabulary_.contains(token)) return false;

@@ -6,20 +6,23 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/token_filter.h"
 #include "engine/grammar_filter.h"
+#include "text/reasoning_format.h"
 
 namespace inflight {
 
 class SleepingFilter final : public TokenFilter {
  public:
-  // at_begin: the trigger counts only where it begins the answer, but for spaces.   LIFETIME: vocabulary is borrowed.
+  // at_begin: the trigger counts only where it begins the answer, but for spaces.   reasoning: in which the trigger
+  // does not count.   LIFETIME: vocabulary is borrowed.
   SleepingFilter(std::unique_ptr<GrammarFilter> grammar, const Vocabulary& vocabulary, std::string trigger,
-                 bool at_begin);
+                 bool at_begin, std::optional<ReasoningWatch> reasoning = std::nullopt);
   SleepingFilter(const SleepingFilter& other);
   SleepingFilter& operator=(const SleepingFilter&) = delete;
   ~SleepingFilter() override = default;
@@ -41,6 +44,7 @@ class SleepingFilter final : public TokenFilter {
   const Vocabulary& vocabulary_;
   const std::string trigger_;
   const bool at_begin_;
+  std::optional<ReasoningWatch> reasoning_;
   State state_ = State::Asleep;
   std::string text_;     // that may become the trigger
   bool missed_ = false;  // at_begin: something else has begun the answer

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace inflight::server {
 
@@ -19,9 +20,49 @@ const char* finish_name(inflight_finish_reason_t reason) {
   }
 }
 
-ToolCallParser call_parser(const GenerationRequest& request, const CallMarks& own) {
-  const bool allowed = request.tool_choice.kind != ToolChoice::Kind::None;
-  return ToolCallParser(allowed ? request.tools : Json::array(), own, request.tool_choice.forces_calls());
+namespace {
+
+Json callable_tools(const GenerationRequest& request) {
+  return request.tool_choice.kind == ToolChoice::Kind::None ? Json::array() : request.tools;
+}
+
+}  // namespace
+
+ReasoningParser reasoning_parser(const GenerationRequest& request, const ReasoningMarks& marks) {
+  std::vector<std::string> functions;
+  for (const Json& tool : callable_tools(request)) functions.push_back(tool["function"]["name"]);
+  const std::string_view prompt = request.prompts.empty() ? "" : std::string_view(request.prompts[0].text);
+  return ReasoningParser(marks, std::move(functions), prompt);
+}
+
+// Harmony's calls are found by their channel.
+AnswerParser::AnswerParser(const GenerationRequest& request, const AnswerInfo& info)
+    : reasoning_(reasoning_parser(request, info.reasoning)),
+      calls_(info.reasoning.kind == ReasoningMarks::Kind::Harmony ? Json::array() : callable_tools(request),
+             info.call_marks, request.tool_choice.forces_calls()),
+      tells_reasoning_(request.include_reasoning) {}
+
+AnswerParts AnswerParser::read(const AnswerDelta& delta) {
+  AnswerParts found = with_calls(reasoning_.push(delta.text));
+  if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
+    found.append(with_calls(reasoning_.finish()));
+    found.append(calls_.finish());
+  }
+  return found;
+}
+
+AnswerParts AnswerParser::with_calls(AnswerParts parts) {
+  AnswerParts found;
+  for (AnswerPart& part : parts.parts) {
+    if (part.call) {
+      found.add_call(std::move(*part.call));
+    } else if (!part.is_reasoning) {
+      found.append(calls_.push(part.text));
+    } else if (tells_reasoning_) {
+      found.add_reasoning(part.text);
+    }
+  }
+  return found;
 }
 
 std::string call_id(const AnswerInfo& info, size_t choice, size_t index) {
@@ -64,6 +105,7 @@ Json usage_json(const AnswerUsage& usage) {
     json["completion_tokens_details"]["accepted_prediction_tokens"] = usage.accepted_tokens;
     json["completion_tokens_details"]["rejected_prediction_tokens"] = usage.draft_tokens - usage.accepted_tokens;
   }
+  if (usage.reasoning_tokens) json["completion_tokens_details"]["reasoning_tokens"] = *usage.reasoning_tokens;
   return json;
 }
 

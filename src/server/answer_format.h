@@ -11,6 +11,7 @@
 
 #include "inflight/inflight.h"
 #include "server/generation_request.h"
+#include "server/reasoning_parser.h"
 #include "server/tool_call_parser.h"
 
 namespace inflight::server {
@@ -26,6 +27,7 @@ struct TokenText {
 struct AnswerUsage {
   int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   int64_t draft_tokens = 0, accepted_tokens = 0;  // of answers that have ended: guessed tokens, and right ones
+  std::optional<int64_t> reasoning_tokens{};      // of the output; none: the model marks no reasoning
 };
 
 // What arrived of one answer.
@@ -51,6 +53,7 @@ struct AnswerInfo {
   std::vector<std::vector<int32_t>> prompt_ids{};  // with return_token_ids: of each prompt
   CallMarks call_marks{};                          // of the model
   bool short_call_ids = false;                     // it writes calls' ids, of nine letters or digits
+  ReasoningMarks reasoning{};                      // that is told apart
   int32_t max_tokens_limit = 0;                    // of the engine; 0: none
 };
 
@@ -84,8 +87,23 @@ class AnswerFormat {
 // "stop", "length" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);
 
-// What finds the calls in one of the request's answers.
-[[nodiscard]] ToolCallParser call_parser(const GenerationRequest& request, const CallMarks& own);
+// Takes one of the request's answers apart: reasoning first, then calls out of what is left.
+class AnswerParser {
+ public:
+  AnswerParser(const GenerationRequest& request, const AnswerInfo& info);
+  // What a part of the answer adds, and all that was held back at its end.
+  [[nodiscard]] AnswerParts read(const AnswerDelta& delta);
+
+ private:
+  [[nodiscard]] AnswerParts with_calls(AnswerParts parts);
+
+  ReasoningParser reasoning_;
+  ToolCallParser calls_;
+  bool tells_reasoning_;
+};
+
+// What takes the reasoning from an answer to the request's conversation.
+[[nodiscard]] ReasoningParser reasoning_parser(const GenerationRequest& request, const ReasoningMarks& marks);
 
 // The id of an answer's call.
 [[nodiscard]] std::string call_id(const AnswerInfo& info, size_t choice, size_t index);

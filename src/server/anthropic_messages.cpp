@@ -42,6 +42,12 @@ class Turns {
     joined += text;
   }
 
+  void add_thinking(const std::string& text) {
+    Json& message = of("assistant");
+    const std::string before = message.value("reasoning_content", std::string());
+    message["reasoning_content"] = before.empty() ? text : before + '\n' + text;
+  }
+
   void add_call(const Json& block, const std::string& path) {
     Json call;
     call["id"] = text_at(block, "id", path);
@@ -78,7 +84,8 @@ void read_block(const Json& block, const std::string& role, const std::string& p
   if (type == "text") return turns.add_text(role, text_at(block, "text", path));
   if (type == "tool_use" && role == "assistant") return turns.add_call(block, path);
   if (type == "tool_result" && role == "user") return turns.add_result(block, path);
-  if ((type == "thinking" || type == "redacted_thinking") && role == "assistant") return;
+  if (type == "thinking" && role == "assistant") return turns.add_thinking(text_at(block, "thinking", path));
+  if (type == "redacted_thinking" && role == "assistant") return;
   const char* const more = role == "user"        ? ", tool_result"
                            : role == "assistant" ? ", tool_use, thinking, redacted_thinking"
                                                  : "";
@@ -123,7 +130,8 @@ void read_anthropic_messages(const Json& value, GenerationRequest& request) {
   }
   if (messages.empty()) throw ApiError(400, "'messages' have no content", "messages");
   const Json& last = messages.back();
-  if (last["role"] == "assistant" && !last.contains("tool_calls")) {
+  const bool has_text = last["content"] != "" || !last.contains("reasoning_content");
+  if (last["role"] == "assistant" && !last.contains("tool_calls") && has_text) {
     request.add_generation_prompt = false;
     request.continue_final_message = true;
   }
@@ -177,6 +185,16 @@ void read_anthropic_tool_choice(const Json& value, GenerationRequest& request) {
   }
 }
 
+void read_anthropic_thinking(const Json& value, GenerationRequest& request) {
+  check_object("thinking", value);
+  const std::string& type = text_at(value, "type", "thinking");
+  if (type != "enabled" && type != "adaptive" && type != "disabled") {
+    throw ApiError(400, fmt::format("'thinking.type' is '{}', allowed: enabled, adaptive, disabled", type),
+                   "thinking.type");
+  }
+  if (type != "adaptive") request.thinking = type == "enabled";
+}
+
 void read_anthropic_metadata(const Json& value, GenerationRequest& request) {
   check_object("metadata", value);
   if (find(value, "user_id") != nullptr) request.user = text_at(value, "user_id", "metadata");
@@ -186,6 +204,7 @@ void read_output_config(const Json& value, GenerationRequest& request) {
   check_object("output_config", value);
   check_names(value, {"format", "effort"}, "output_config");
   if (const Json* const format = find(value, "format")) read_format("output_config.format", *format, request);
+  if (const Json* const effort = find(value, "effort")) read_reasoning_effort("output_config.effort", *effort, request);
 }
 
 }  // namespace inflight::server

@@ -144,6 +144,7 @@ ApiServer::ApiServer(Engine& engine, const HttpServerOptions& http, ApiOptions o
       started_s_(unix_time_s()),
       info_(Json::parse(engine.info_json())),
       call_marks_(read_call_marks(info_["tool_calls"])),
+      reasoning_(options_.reasoning_apart ? read_reasoning_marks(info_["reasoning"]) : ReasoningMarks{}),
       ready_([this] { http_.post([this] { pump_ready(); }); }),
       http_(http, [this](Exchange& exchange, HttpRequest request) { handle(exchange, std::move(request)); },
             {.add_headers = [this](Exchange& exchange, const HttpRequest& head) { add_cors_headers(exchange, head); },
@@ -445,6 +446,7 @@ void ApiServer::generate(Exchange& exchange, HttpRequest& request, unsigned endp
                   .model = options_.model_names.front(),
                   .call_marks = call_marks_,
                   .short_call_ids = info_["tool_calls"]["ids"].get<bool>(),
+                  .reasoning = reasoning_,
                   .max_tokens_limit = info_["limits"]["max_tokens_limit"].get<int32_t>()};
   if (endpoint == kMessages) exchange.add_header({"Request-Id", info.id});  // where Anthropic's clients look
   work_on(exchange, request, [this, id = exchange.id(), endpoint, tenant, info](const std::string& body) {

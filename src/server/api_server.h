@@ -29,6 +29,7 @@ struct ApiOptions {
   std::function<void(const std::string&)> log;  // one line an event; empty: none
   bool log_requests = false;
   bool give_up_on_failure = false;  // engine failed, or a step hangs: every answer ends with an error, run() returns
+  bool reasoning_apart = true;      // what models mark as reasoning is told apart from the answer
   bool allow_runtime_lora_updating = false;  // clients may load and unload adapters, files of the server's machine
 };
 
@@ -149,6 +150,7 @@ class ApiServer {
   Json info_;            // inflight_engine_info_json()
   std::string openapi_;  // /openapi.json
   CallMarks call_marks_;
+  ReasoningMarks reasoning_;  // that is told apart
   LoadWatch load_;
   ReadyQueue ready_;  // before http_, whose connections' streams wake it
   HttpServer http_;

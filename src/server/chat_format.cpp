@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "server/answer_format.h"
-#include "server/tool_call_parser.h"
 
 namespace inflight::server {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 class ChatFormat final : public AnswerFormat {
  public:
   ChatFormat(const GenerationRequest& request, AnswerInfo info) : request_(request), info_(std::move(info)) {
-    for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(call_parser(request, info_.call_marks));
+    for (int32_t i = 0; i < info_.choice_count; ++i) choices_.emplace_back(AnswerParser(request, info_));
   }
 
   void begin(const AnswerUsage& usage, std::string& out) override {
@@ -30,15 +29,20 @@ class ChatFormat final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     until_now_ = delta.usage;
     const bool last = delta.finish_reason != INFLIGHT_FINISH_NONE;
-    ToolCallParser::Found found = read(choice, delta);
+    const AnswerParts found = choice.parser.read(delta);
     Json logprobs = request_.logprobs && !delta.tokens.empty() ? logprobs_json(delta.tokens) : Json();
     const bool with_ids = request_.return_token_ids && !delta.token_ids.empty();
-    if (const std::string text = found.text(); !text.empty() || !logprobs.is_null() || with_ids) {
-      Json content;
-      content["content"] = text;
-      append_chunk(delta.choice, std::move(content), std::move(logprobs), out, Json(), nullptr, &delta.token_ids);
+    const std::string text = found.text(), reasoning = found.reasoning();
+    const bool tells_more = !logprobs.is_null() || with_ids;  // in the first chunk
+    if (!reasoning.empty()) {
+      append_chunk(delta.choice, Json{{"reasoning_content", reasoning}}, std::exchange(logprobs, Json()), out, Json(),
+                   nullptr, &delta.token_ids);
     }
-    for (const ToolCallParser::Part& part : found.parts) {
+    if (!text.empty() || (tells_more && reasoning.empty())) {
+      append_chunk(delta.choice, Json{{"content", text}}, std::move(logprobs), out, Json(), nullptr,
+                   reasoning.empty() ? &delta.token_ids : nullptr);
+    }
+    for (const AnswerPart& part : found.parts) {
       if (!part.call) continue;
       const ToolCallDelta& call = *part.call;
       if (!keep(choice, call) || (call.name.empty() && call.arguments.empty())) continue;
@@ -71,9 +75,10 @@ class ChatFormat final : public AnswerFormat {
 
   void collect(const AnswerDelta& delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
-    ToolCallParser::Found found = read(choice, delta);
+    const AnswerParts found = choice.parser.read(delta);
     choice.text += found.text();
-    for (const ToolCallParser::Part& part : found.parts) {
+    choice.reasoning += found.reasoning();
+    for (const AnswerPart& part : found.parts) {
       if (part.call && keep(choice, *part.call)) append_delta(*part.call, choice.calls);
     }
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
@@ -95,9 +100,9 @@ class ChatFormat final : public AnswerFormat {
 
  private:
   struct Choice {
-    explicit Choice(ToolCallParser calls_of) : parser(std::move(calls_of)) {}
-    ToolCallParser parser;
-    std::string text;
+    explicit Choice(AnswerParser parser_of) : parser(std::move(parser_of)) {}
+    AnswerParser parser;
+    std::string text, reasoning;
     std::vector<ToolCall> calls;
     std::vector<TokenText> tokens;
     std::vector<int32_t> token_ids;
@@ -111,8 +116,9 @@ class ChatFormat final : public AnswerFormat {
     const Choice& choice = choices_[i];
     Json message;
     message["role"] = "assistant";
-    const bool calls_only = !choice.calls.empty() || request_.tool_choice.forces_calls();
-    message["content"] = choice.text.empty() && calls_only ? Json() : Json(choice.text);
+    const bool no_text = !choice.calls.empty() || !choice.reasoning.empty() || request_.tool_choice.forces_calls();
+    if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
+    message["content"] = choice.text.empty() && no_text ? Json() : Json(choice.text);
     message["refusal"] = Json();
     for (size_t k = 0; k < choice.calls.size(); ++k) message["tool_calls"].push_back(call_json(choice.calls[k], i, k));
     Json entry;
@@ -123,14 +129,6 @@ class ChatFormat final : public AnswerFormat {
     entry["stop_reason"] = choice.stop_reason;
     if (request_.return_token_ids) entry["token_ids"] = choice.token_ids;
     return entry;
-  }
-
-  static ToolCallParser::Found read(Choice& choice, const AnswerDelta& delta) {
-    ToolCallParser::Found found = choice.parser.push(delta.text);
-    if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
-      found.append(choice.parser.finish());
-    }
-    return found;
   }
 
   // Whether the answer tells of this part of a call: without parallel calls of the first one only.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -99,16 +98,36 @@ Json read_message(const Json& given, const std::string& path) {
   for (const char* const key : {"name", "tool_call_id", "reasoning_content"}) {
     if (find(given, key) != nullptr) message[key] = text_at(given, key, path);
   }
+  if (const Json* const newer = find(given, "reasoning"); newer != nullptr && !message.contains("reasoning_content")) {
+    message["reasoning_content"] = text_at(given, "reasoning", path);
+  }
   return message;
 }
 
-// One item of a response's input; nothing: one that the model is not told.
-std::optional<Json> read_input_item(const Json& item, const std::string& path) {
+// What an answer's item of reasoning says; its summary where the text is left out.
+std::string read_reasoning_item(const Json& item, const std::string& path) {
+  std::string text;
+  for (const char* const key : {"content", "summary"}) {
+    const Json* const parts = find(item, key);
+    if (parts == nullptr || !text.empty()) continue;
+    check_array(path + "." + key, *parts);
+    for (const Json& part : *parts) {
+      check_object(path + "." + key, part);
+      text += (text.empty() ? "" : "\n") + text_at(part, "text", path + "." + key);
+    }
+  }
+  return text;
+}
+
+// One item of a response's input as a message.
+Json read_input_item(const Json& item, const std::string& path) {
   check_object(path, item);
   const Json* const type = find(item, "type");
   if (type == nullptr || *type == "message") return read_message(item, path);
-  if (*type == "reasoning") return std::nullopt;
   Json message = Json::object();
+  if (*type == "reasoning") {
+    return Json{{"role", "assistant"}, {"content", ""}, {"reasoning_content", read_reasoning_item(item, path)}};
+  }
   if (*type == "function_call") {
     Json call = Json::object();
     call["id"] = text_at(item, "call_id", path);
@@ -135,6 +154,21 @@ std::optional<Json> read_input_item(const Json& item, const std::string& path) {
   fail_at(path + ".type",
           fmt::format("'{}.type' is {}, allowed: message, function_call, function_call_output, reasoning", path,
                       describe(*type)));
+}
+
+// A turn of the model is one message; its reasoning and its calls are items of their own.  False: two turns.
+bool join_turn(Json& item, Json& turn) {
+  if (item.contains("tool_calls")) {
+    turn["tool_calls"].push_back(std::move(item["tool_calls"][0]));
+    return true;
+  }
+  const bool begins = turn.contains("reasoning_content") && turn["content"] == "" && !turn.contains("tool_calls");
+  if (!begins) return false;
+  if (item.contains("reasoning_content")) {
+    turn["reasoning_content"] = text_at(turn, "reasoning_content", "") + "\n" + text_at(item, "reasoning_content", "");
+  }
+  turn["content"] = item["content"];
+  return true;
 }
 
 // Some of the tools: {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, flat in
@@ -174,16 +208,13 @@ Json read_response_input(const Json& input) {
   }
   check_count("input", input, "a string or an array of items");
   for (size_t i = 0; i < input.size(); ++i) {
-    std::optional<Json> message = read_input_item(input[i], fmt::format("input[{}]", i));
-    if (!message) continue;
-    // A turn of the model is one message, its calls are items of their own.
-    if (message->contains("tool_calls") && !result.empty() && result.back()["role"] == "assistant") {
-      result.back()["tool_calls"].push_back(std::move((*message)["tool_calls"][0]));
-    } else {
-      result.push_back(std::move(*message));
-    }
+    Json message = read_input_item(input[i], fmt::format("input[{}]", i));
+    const bool goes_on = message["role"] == "assistant" && !result.empty() && result.back()["role"] == "assistant";
+    if (!goes_on || !join_turn(message, result.back())) result.push_back(std::move(message));
   }
-  if (result.empty()) fail_at("input", "'input' has nothing but reasoning");
+  const bool thinks_only = result.size() == 1 && result[0].contains("reasoning_content") &&
+                           result[0]["content"] == "" && !result[0].contains("tool_calls");
+  if (thinks_only) fail_at("input", "'input' has nothing but reasoning");
   return result;
 }
 

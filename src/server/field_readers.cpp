@@ -348,24 +348,41 @@ void read_metadata(const Json& value, GenerationRequest& request) {
   request.echoed["metadata"] = value;
 }
 
+namespace {
+
+constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+constexpr std::string_view kSummaries[] = {"auto", "concise", "detailed"};
+
+const std::string& word_of(std::span<const std::string_view> allowed, const std::string& field, const Json& value) {
+  if (!value.is_string() || std::ranges::find(allowed, value.get_ref<const std::string&>()) == allowed.end()) {
+    refuse(field, value, fmt::format("one of {}", fmt::join(allowed, ", ")));
+  }
+  return value.get_ref<const std::string&>();
+}
+
+}  // namespace
+
 void read_reasoning(const Json& value, GenerationRequest& request) {
-  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-  constexpr std::string_view kSummaries[] = {"auto", "concise", "detailed"};
   check_object("reasoning", value);
   check_names(value, {"effort", "summary", "generate_summary"}, "reasoning");
   Json echoed = Json::object();
   for (const auto& [name, wish] : value.items()) {
-    const std::string place = "reasoning." + name;
     const bool is_effort = name == "effort";
     if (wish.is_null()) continue;
-    const std::span<const std::string_view> allowed =
-        is_effort ? std::span<const std::string_view>(kEfforts) : std::span<const std::string_view>(kSummaries);
-    if (!wish.is_string() || std::ranges::find(allowed, wish.get_ref<const std::string&>()) == allowed.end()) {
-      refuse(place, wish, fmt::format("one of {}", fmt::join(allowed, ", ")));
-    }
-    echoed[is_effort ? "effort" : "summary"] = wish;
+    const auto allowed = is_effort ? std::span<const std::string_view>(kEfforts) : kSummaries;
+    const std::string& word = word_of(allowed, "reasoning." + name, wish);
+    if (is_effort) request.reasoning_effort = word;
+    echoed[is_effort ? "effort" : "summary"] = word;
   }
   request.echoed["reasoning"] = std::move(echoed);
+}
+
+void read_reasoning_effort(const std::string& field, const Json& value, GenerationRequest& request) {
+  request.reasoning_effort = word_of(kEfforts, field, value);
+}
+
+void read_reasoning_effort(const Json& value, GenerationRequest& request) {
+  read_reasoning_effort("reasoning_effort", value, request);
 }
 
 void read_truncation(const Json& value, GenerationRequest&) {

@@ -44,10 +44,14 @@ void read_prediction(const Json& value, GenerationRequest& request);
 void read_text_format(const Json& value, GenerationRequest& request);
 void read_metadata(const Json& value, GenerationRequest& request);
 void read_reasoning(const Json& value, GenerationRequest& request);
+void read_reasoning_effort(const Json& value, GenerationRequest& request);
 void read_truncation(const Json& value, GenerationRequest& request);
 
 // An array of ids.   ERRORS: ApiError 400 naming the entry that is none.
 [[nodiscard]] std::vector<int32_t> read_ids(const std::string& field, const Json& value);
+
+// `reasoning_effort`, or another of its values.
+void read_reasoning_effort(const std::string& field, const Json& value, GenerationRequest& request);
 
 // `response_format`, or another field of that form, which may hold the schema itself.
 void read_format(const std::string& field, const Json& value, GenerationRequest& request);

@@ -92,9 +92,13 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
   try {
     if ((endpoint & kConversations) != 0) {
       request->prompts.push_back({engine.chat_render(chat_render_json(*request)), {}});
+      if (info.reasoning.kind != ReasoningMarks::Kind::None) request->params.reasoning_apart = 1;
     }
     SubmittedRequest submitted{std::move(request), endpoint, std::move(info), {}};
     GenerationRequest& wanted = *submitted.request;
+    if (wanted.params.reasoning_apart != 0) {
+      submitted.reasoning.emplace(reasoning_parser(wanted, submitted.info.reasoning));
+    }
     const inflight_request_params_t& params = wanted.params;
     // Who wants tokens' texts is refused here where there is no vocabulary.
     if (wanted.logprobs || params.prompt_logprobs >= 0) static_cast<void>(engine.token_text(0));
@@ -152,9 +156,13 @@ Generation::Generation(Engine& engine, Exchange& exchange, ReadyQueue& queue, Su
       last_write_(std::chrono::steady_clock::now()) {
   const int32_t n = request_->params.n;
   sources_.reserve(submitted.streams.size());
+  std::vector<ReasoningCounter> counters;
+  if (submitted.reasoning) counters.assign(static_cast<size_t>(n), *submitted.reasoning);
   for (Stream& stream : submitted.streams) {
-    sources_.push_back(
-        {.stream = std::move(stream), .open = n, .usage = std::vector<AnswerUsage>(static_cast<size_t>(n))});
+    sources_.push_back({.stream = std::move(stream),
+                        .open = n,
+                        .usage = std::vector<AnswerUsage>(static_cast<size_t>(n)),
+                        .reasoning = counters});
   }
   const auto wake = [](void* context) {
     const Waker& waker = *static_cast<const Waker*>(context);
@@ -185,11 +193,7 @@ bool Generation::pump(size_t index, std::string& out) {
     if (request_->stream && (!exchange_.ready() || out.size() >= kEventBytesMax)) return true;
     std::optional<Event> event = source.stream.next(std::chrono::milliseconds(0));
     if (!event) return true;
-    source.usage[static_cast<size_t>(event->index)] = {.prompt_tokens = event->prompt_token_count,
-                                                       .cached_tokens = event->cached_token_count,
-                                                       .output_tokens = event->output_token_count,
-                                                       .draft_tokens = event->draft_token_count,
-                                                       .accepted_tokens = event->accepted_token_count};
+    source.usage[static_cast<size_t>(event->index)] = usage_of(source, *event);
     const bool ends = event->finish_reason != INFLIGHT_FINISH_NONE;
     if (ends) --source.open;
     if (event->finish_reason == INFLIGHT_FINISH_ERROR || event->finish_reason == INFLIGHT_FINISH_ABORT) {
@@ -206,6 +210,19 @@ bool Generation::pump(size_t index, std::string& out) {
     }
   }
   return true;
+}
+
+AnswerUsage Generation::usage_of(Source& source, const Event& event) const {
+  AnswerUsage usage{.prompt_tokens = event.prompt_token_count,
+                    .cached_tokens = event.cached_token_count,
+                    .output_tokens = event.output_token_count,
+                    .draft_tokens = event.draft_token_count,
+                    .accepted_tokens = event.accepted_token_count};
+  if (source.reasoning.empty()) return usage;
+  ReasoningCounter& counter = source.reasoning[static_cast<size_t>(event.index)];
+  for (const int32_t id : event.token_ids) counter.add(engine_.token_text(id));
+  usage.reasoning_tokens = counter.count();
+  return usage;
 }
 
 AnswerDelta Generation::delta_of(size_t index, Event& event) {
@@ -263,6 +280,7 @@ AnswerUsage Generation::usage() const {
       total.output_tokens += usage.output_tokens;
       total.draft_tokens += usage.draft_tokens;
       total.accepted_tokens += usage.accepted_tokens;
+      if (usage.reasoning_tokens) total.reasoning_tokens = total.reasoning_tokens.value_or(0) + *usage.reasoning_tokens;
     }
   }
   return total;

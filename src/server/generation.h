@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct SubmittedRequest {
   std::unique_ptr<GenerationRequest> request;
   unsigned endpoint = kCompletions;
   AnswerInfo info;
-  std::vector<Stream> streams;  // one a prompt, of params.n answers each
+  std::vector<Stream> streams;                  // one a prompt, of params.n answers each
+  std::optional<ReasoningCounter> reasoning{};  // of each answer, at its beginning; none: it is not told apart
 };
 
 // Renders, tokenizes and submits.   THREAD: any; takes as long as the prompt is.
@@ -70,13 +72,16 @@ class Generation final : public Producer {
   // The answers to one prompt.
   struct Source {
     Stream stream;
-    int32_t open = 0;                // answers that have not ended
-    size_t told_prompt_tokens = 0;   // with prompt_logprobs
-    std::vector<AnswerUsage> usage;  // one an answer
+    int32_t open = 0;                           // answers that have not ended
+    size_t told_prompt_tokens = 0;              // with prompt_logprobs
+    std::vector<AnswerUsage> usage;             // one an answer
+    std::vector<ReasoningCounter> reasoning{};  // the same; none where it is not told apart
   };
 
   // False: the answer has ended with an error.
   bool pump(size_t index, std::string& out);
+  // Of the answer that the event is of, until now.
+  [[nodiscard]] AnswerUsage usage_of(Source& source, const Event& event) const;
   [[nodiscard]] AnswerDelta delta_of(size_t index, Event& event);
   [[nodiscard]] TokenText token_text(int32_t id, float logprob, const std::vector<Event::Top>& tops, size_t i) const;
   [[nodiscard]] std::vector<TokenText> prompt_tokens(size_t index, const Event& event);

@@ -148,7 +148,12 @@ void check_continuation(const GenerationRequest& request) {
 }
 
 std::string chat_render_json(const GenerationRequest& request) {
-  Json json = request.template_variables;
+  Json json = Json::object();
+  if (!request.reasoning_effort.empty()) json["reasoning_effort"] = request.reasoning_effort;
+  std::optional<bool> thinking = request.thinking;
+  if (request.reasoning_effort == "none") thinking = false;
+  if (thinking) json["enable_thinking"] = json["thinking"] = *thinking;  // the names that templates have for it
+  json.update(request.template_variables);
   json["messages"] = request.messages;
   if (!request.tools.empty() && request.tool_choice.kind != ToolChoice::Kind::None) json["tools"] = request.tools;
   json["add_generation_prompt"] = request.add_generation_prompt;

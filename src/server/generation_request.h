@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +83,9 @@ struct GenerationRequest {
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   Json template_variables = Json::object();  // chat_template_kwargs
+  std::string reasoning_effort;              // "": not given
+  std::optional<bool> thinking;              // whether it is wanted at all
+  bool include_reasoning = true;             // vLLM's: the answer tells it
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // vLLM's: the answer goes on with the last message
 

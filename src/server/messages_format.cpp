@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of /v1/messages, in Anthropic's form: blocks of text and of calls, as an object or as typed events.
+// Answers of /v1/messages, in Anthropic's form: blocks of thinking, text and calls, as an object or as typed events.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "server/answer_format.h"
-#include "server/tool_call_parser.h"
 
 namespace inflight::server {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 class MessagesFormat final : public AnswerFormat {
  public:
   MessagesFormat(const GenerationRequest& request, AnswerInfo info)
-      : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
+      : request_(request), info_(std::move(info)), parser_(request, info_) {}
 
   void begin(const AnswerUsage& usage, std::string& out) override {
     Json event;
@@ -48,15 +47,15 @@ class MessagesFormat final : public AnswerFormat {
  private:
   // Streaming: appends events to `out`; else it is null.
   void take(const AnswerDelta& delta, std::string* out) {
-    ToolCallParser::Found found = parser_.push(delta.text);
+    const AnswerParts found = parser_.read(delta);
     if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
       finish_reason_ = delta.finish_reason;
       if (delta.stop_reason.is_string()) stop_sequence_ = delta.stop_reason;
-      found.append(parser_.finish());
     }
-    for (const ToolCallParser::Part& part : found.parts) {
+    for (const AnswerPart& part : found.parts) {
       if (!part.call) {
-        if (!block_ || block_->is_call) open_block({}, out);
+        const Block::Kind kind = part.is_reasoning ? Block::Kind::Thinking : Block::Kind::Text;
+        if (!block_ || block_->kind != kind) open_block({.kind = kind}, out);
         add_to_block(part.text, out);
         continue;
       }
@@ -64,7 +63,7 @@ class MessagesFormat final : public AnswerFormat {
       if (!call.name.empty()) ++call_count_;
       if (!request_.parallel_tool_calls && call_count_ > 1) continue;
       if (!call.name.empty()) {
-        open_block({.is_call = true, .id = call_id(info_, 0, call_count_ - 1), .name = call.name}, out);
+        open_block({.kind = Block::Kind::Call, .id = call_id(info_, 0, call_count_ - 1), .name = call.name}, out);
       }
       if (!call.arguments.empty()) add_to_block(call.arguments, out);
       last_is_whole_ = call.ends;
@@ -74,13 +73,16 @@ class MessagesFormat final : public AnswerFormat {
 
   // What is being written.
   struct Block {
-    bool is_call = false;
+    enum class Kind { Text, Thinking, Call } kind = Kind::Text;
     std::string id{}, name{};  // of a call
     std::string text{};        // of a call: its arguments
   };
 
   static Json block_json(const Block& block) {
-    if (!block.is_call) return Json{{"type", "text"}, {"text", block.text}};
+    if (block.kind == Block::Kind::Text) return Json{{"type", "text"}, {"text", block.text}};
+    if (block.kind == Block::Kind::Thinking) {  // nobody here asks for a signature, clients want one
+      return Json{{"type", "thinking"}, {"thinking", block.text}, {"signature", ""}};
+    }
     Json input = parse_json(block.text);  // just begun, or too deep: none
     if (!input.is_object()) input = Json::object();
     return Json{{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", std::move(input)}};
@@ -99,8 +101,17 @@ class MessagesFormat final : public AnswerFormat {
     block_->text += text;
     if (out == nullptr) return;
     Json event = place();
-    event["delta"] = block_->is_call ? Json{{"type", "input_json_delta"}, {"partial_json", text}}
-                                     : Json{{"type", "text_delta"}, {"text", text}};
+    switch (block_->kind) {
+      case Block::Kind::Text:
+        event["delta"] = Json{{"type", "text_delta"}, {"text", text}};
+        break;
+      case Block::Kind::Thinking:
+        event["delta"] = Json{{"type", "thinking_delta"}, {"thinking", text}};
+        break;
+      case Block::Kind::Call:
+        event["delta"] = Json{{"type", "input_json_delta"}, {"partial_json", text}};
+        break;
+    }
     append("content_block_delta", std::move(event), *out);
   }
 
@@ -108,7 +119,7 @@ class MessagesFormat final : public AnswerFormat {
     if (!block_) return;
     if (out != nullptr) append("content_block_stop", place(), *out);
     // Half of a call has no input that one could give; a stream has told of it already.
-    if (out != nullptr || !block_->is_call || last_is_whole_) content_.push_back(block_json(*block_));
+    if (out != nullptr || block_->kind != Block::Kind::Call || last_is_whole_) content_.push_back(block_json(*block_));
     block_.reset();
   }
 
@@ -156,7 +167,7 @@ class MessagesFormat final : public AnswerFormat {
 
   const GenerationRequest& request_;
   const AnswerInfo info_;
-  ToolCallParser parser_;
+  AnswerParser parser_;
   std::optional<Block> block_;
   Json content_ = Json::array();  // complete blocks
   Json stop_sequence_;            // the text that ended the answer

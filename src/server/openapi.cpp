@@ -153,7 +153,7 @@ constexpr std::string_view kFixedSchemas = R"json({
         "id": {"type": ["string", "null"]}, "type": {"enum": ["function", null]}, "function": {"type": "object",
         "required": ["name"], "properties": {"name": {"type": "string"}, "arguments": {}}}}}},
       "name": {"type": ["string", "null"]}, "tool_call_id": {"type": ["string", "null"]},
-      "reasoning_content": {"type": ["string", "null"]}},
+      "reasoning_content": {"type": ["string", "null"]}, "reasoning": {"type": ["string", "null"]}},
       "if": {"properties": {"role": {"const": "assistant"}}}, "else": {"required": ["content"],
         "properties": {"content": {"type": ["string", "array"]}}}},
     "InputItem": {"type": "object", "anyOf": [
@@ -163,7 +163,11 @@ constexpr std::string_view kFixedSchemas = R"json({
       {"required": ["type", "call_id"], "properties": {"type": {"enum": ["function_call_output"]},
         "call_id": {"type": "string"},
         "output": {"anyOf": [{"type": ["string", "null"]}, {"$ref": "#/components/schemas/TextParts"}]}}},
-      {"required": ["type"], "properties": {"type": {"enum": ["reasoning"]}}}]},
+      {"required": ["type"], "properties": {"type": {"enum": ["reasoning"]},
+        "content": {"$ref": "#/components/schemas/ReasoningParts"},
+        "summary": {"$ref": "#/components/schemas/ReasoningParts"}}}]},
+    "ReasoningParts": {"type": ["array", "null"], "items": {"type": "object", "required": ["text"],
+      "properties": {"text": {"type": "string"}}}},
     "Function": {"type": "object", "required": ["name"], "properties": {
       "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"}, "description": {"type": ["string", "null"]},
       "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}},
@@ -215,7 +219,9 @@ constexpr std::string_view kFixedSchemas = R"json({
     "AssistantBlock": {"anyOf": [{"$ref": "#/components/schemas/TextBlock"}, {"type": "object",
       "required": ["type", "id", "name"], "properties": {"type": {"enum": ["tool_use"]}, "id": {"type": "string"},
         "name": {"type": "string"}, "input": {}}},
-      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["thinking", "redacted_thinking"]}}}]},
+      {"type": "object", "required": ["type", "thinking"], "properties": {"type": {"enum": ["thinking"]},
+        "thinking": {"type": "string"}}},
+      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["redacted_thinking"]}}}]},
     "AnthropicMessage": {"type": "object", "required": ["role", "content"], "anyOf": [
       {"properties": {"role": {"enum": ["user"]}, "content": {"anyOf": [{"type": "string"},
         {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UserBlock"}}]}}},
@@ -234,13 +240,17 @@ constexpr std::string_view kFixedSchemas = R"json({
       "usage": {"type": "object", "required": ["input_tokens", "cache_read_input_tokens", "output_tokens"]}}},
     "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
       "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
-      "total_tokens": {"type": "integer"}, "prompt_tokens_details": {"type": "object"}}},
+      "total_tokens": {"type": "integer"}, "prompt_tokens_details": {"type": "object"},
+      "completion_tokens_details": {"type": "object", "properties": {"reasoning_tokens": {"type": "integer"}}}}},
     "Completion": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"], "properties": {
       "choices": {"type": "array", "items": {"type": "object", "required": ["index", "text", "finish_reason"]}},
       "usage": {"$ref": "#/components/schemas/Usage"}}},
     "ChatCompletion": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"],
       "properties": {"choices": {"type": "array", "items": {"type": "object",
-      "required": ["index", "message", "finish_reason"]}}, "usage": {"$ref": "#/components/schemas/Usage"}}},
+      "required": ["index", "message", "finish_reason"], "properties": {"message": {"type": "object", "properties": {
+      "content": {"type": ["string", "null"]}, "reasoning_content": {"type": "string",
+        "description": "What the model thinks before it answers, where it marks that"}}}}}},
+      "usage": {"$ref": "#/components/schemas/Usage"}}},
     "Response": {"type": "object", "required": ["id", "object", "created_at", "status", "model", "output", "usage"]},
     "EmbeddingList": {"type": "object", "required": ["object", "data", "model", "usage"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"], "properties": {

@@ -282,10 +282,11 @@ constexpr Field kFields[] = {
            R"({"type": "array", "minItems": 1, "maxItems": 1024, "items": {"type": "string", "minLength": 1}})",
            "Older name of structured_outputs.choice"),
     custom("output_config", kMessages, read_output_config,
-           R"({"type": "object", "additionalProperties": false, "properties": {"effort": {}, "format": {"anyOf": [
+           R"({"type": "object", "additionalProperties": false, "properties": {"effort":
+               {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max", null]}, "format": {"anyOf": [
                {"type": "null"}, {"type": "object", "required": ["type", "schema"],
                "properties": {"type": {"enum": ["json_schema"]}, "schema": {"type": "object"}}}]}}})",
-           "format: the answer is JSON of a schema; effort: accepted, without effect"),
+           "format: the answer is JSON of a schema; effort: as reasoning_effort of /v1/chat/completions"),
     custom("text", kResponses, read_text_format, R"({"type": "object"})", "Form of the answer"),
 
     integer(
@@ -316,7 +317,10 @@ constexpr Field kFields[] = {
         "Without 'tenant' and API keys: each user is a tenant"),
     custom("metadata", kMessages, read_anthropic_metadata,
            R"({"type": "object", "properties": {"user_id": {"type": ["string", "null"]}}})", "user_id: as 'user'"),
-    ignored("thinking", kMessages, "Accepted, without effect: use 'chat_template_kwargs'"),
+    custom(
+        "thinking", kMessages, read_anthropic_thinking,
+        R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["enabled", "adaptive", "disabled"]}}})",
+        "enabled, disabled: the chat template's enable_thinking and thinking; budgets have no effect"),
     ignored("cache_control", kMessages, "Accepted, without effect: prefixes are found by content"),
     ignored("context_management", kMessages, "Accepted, without effect"),
     ignored("inference_geo", kMessages, "Accepted, without effect"),
@@ -338,13 +342,18 @@ constexpr Field kFields[] = {
     ignored("prompt_cache_options", kChat | kResponses, "Accepted, without effect: prefixes are found by content"),
     ignored("service_tier", kConversations, "Accepted, without effect"),
     ignored("verbosity", kChat, "Accepted, without effect"),
-    ignored("reasoning_effort", kChat, "Accepted, without effect"),
+    custom("reasoning_effort", kChat, read_reasoning_effort,
+           R"({"type": "string", "enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]})",
+           "The chat template's variable; none: also enable_thinking and thinking false"),
+    boolean(
+        "include_reasoning", kChat | kResponses, [](Request& r) -> bool& { return r.include_reasoning; },
+        "vLLM's: tell what the model marks as reasoning (default true)"),
     custom("reasoning", kResponses, read_reasoning,
            R"({"type": "object", "additionalProperties": false, "properties": {
-               "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", null]},
+               "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max", null]},
                "summary": {"enum": ["auto", "concise", "detailed", null]},
                "generate_summary": {"enum": ["auto", "concise", "detailed", null]}}})",
-           "Repeated in the answer, without effect: use 'chat_template_kwargs'"),
+           "effort: as reasoning_effort of /v1/chat/completions; the rest is repeated in the answer"),
     custom("truncation", kResponses, read_truncation, R"({"type": "string", "enum": ["disabled"]})",
            "disabled: an input that is too long is refused; nothing is left out of it"),
     ignored("include", kResponses, "Accepted, without effect"),

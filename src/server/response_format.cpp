@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of /v1/responses: messages and function calls in their order, as an object or as typed events.
+// Answers of /v1/responses: reasoning, messages and function calls in their order, as an object or as typed events.
 #include <fmt/format.h>
 
 #include <optional>
 
 #include "server/answer_format.h"
-#include "server/tool_call_parser.h"
 
 namespace inflight::server {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 class ResponseFormat final : public AnswerFormat {
  public:
   ResponseFormat(const GenerationRequest& request, AnswerInfo info)
-      : request_(request), info_(std::move(info)), parser_(call_parser(request, info_.call_marks)) {}
+      : request_(request), info_(std::move(info)), parser_(request, info_) {}
 
   void begin(const AnswerUsage&, std::string& out) override {
     Json event;
@@ -49,29 +48,32 @@ class ResponseFormat final : public AnswerFormat {
  private:
   // Streaming: appends events to `out`; else it is null.
   void take(const AnswerDelta& delta, std::string* out) {
-    ToolCallParser::Found found = parser_.push(delta.text);
-    if (delta.finish_reason != INFLIGHT_FINISH_NONE) {
-      finish_reason_ = delta.finish_reason;
-      found.append(parser_.finish());
-    }
-    for (const ToolCallParser::Part& part : found.parts) {
+    const AnswerParts found = parser_.read(delta);
+    if (delta.finish_reason != INFLIGHT_FINISH_NONE) finish_reason_ = delta.finish_reason;
+    for (const AnswerPart& part : found.parts) {
       if (part.call) {
         take_call(*part.call, out);
       } else {
-        take_text(part.text, out);
+        take_text(part.text, part.is_reasoning ? Open::Reasoning : Open::Message, out);
       }
     }
   }
 
-  void take_text(const std::string& text, std::string* out) {
+  // An item of text.
+  enum class Open { None, Reasoning, Message };
+
+  void take_text(const std::string& text, Open kind, std::string* out) {
     if (call_) close_call("incomplete", out);
-    if (!message_open_) open_message(out);
+    if (open_ != kind) {
+      close_text("completed", out);
+      open_text(kind, out);
+    }
     text_ += text;
     Json event = place();
     event["content_index"] = 0;
     event["delta"] = text;
-    event["logprobs"] = Json::array();
-    append("response.output_text.delta", std::move(event), out);
+    if (kind == Open::Message) event["logprobs"] = Json::array();
+    append(fmt::format("response.{}.delta", part_type()), std::move(event), out);
   }
 
   // Without parallel calls the first one only.
@@ -79,7 +81,7 @@ class ResponseFormat final : public AnswerFormat {
     if (!call.name.empty()) ++call_count_;
     if (!request_.parallel_tool_calls && call_count_ > 1) return;
     if (!call.name.empty()) {
-      close_message("completed", out);
+      close_text("completed", out);
       open_call(call.name, out);
     }
     if (!call.arguments.empty()) add_arguments(call.arguments, out);
@@ -89,8 +91,9 @@ class ResponseFormat final : public AnswerFormat {
   // What is open.
   void close(std::string* out) {
     if (call_) close_call("incomplete", out);
-    if (items_.empty() && !message_open_ && !request_.tool_choice.forces_calls()) open_message(out);
-    close_message(status_name(), out);
+    const bool nothing = items_.empty() && open_ == Open::None;
+    if (nothing && !request_.tool_choice.forces_calls()) open_text(Open::Message, out);
+    close_text(status_name(), out);
   }
 
   [[nodiscard]] const char* status_name() const {
@@ -103,7 +106,7 @@ class ResponseFormat final : public AnswerFormat {
     json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
     json["input_tokens_details"]["cache_write_tokens"] = 0;
     json["output_tokens"] = usage.output_tokens;
-    json["output_tokens_details"]["reasoning_tokens"] = 0;
+    json["output_tokens_details"]["reasoning_tokens"] = usage.reasoning_tokens.value_or(0);
     json["total_tokens"] = usage.prompt_tokens + usage.output_tokens;
     return json;
   }
@@ -164,22 +167,32 @@ class ResponseFormat final : public AnswerFormat {
     return tools;
   }
 
-  static Json part(const std::string& text) {
-    return Json{{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+  // Of the open item.
+  [[nodiscard]] const char* part_type() const { return open_ == Open::Reasoning ? "reasoning_text" : "output_text"; }
+
+  [[nodiscard]] Json part(const std::string& text) const {
+    Json part{{"type", part_type()}, {"text", text}};
+    if (open_ == Open::Message) part["annotations"] = part["logprobs"] = Json::array();
+    return part;
   }
 
-  // Of the message that comes next; an answer with calls may have several.
-  [[nodiscard]] std::string message_id() const {
-    return items_.empty() ? "msg_" + info_.id : fmt::format("msg_{}_{}", info_.id, items_.size());
+  // An answer may have several.
+  [[nodiscard]] std::string text_id() const {
+    const std::string id = (open_ == Open::Reasoning ? "rs_" : "msg_") + info_.id;
+    return items_.empty() ? id : fmt::format("{}_{}", id, items_.size());
   }
 
-  [[nodiscard]] Json message_item(const char* status, const std::string& text) const {
+  [[nodiscard]] Json text_item(const char* status, Json content) const {
     Json item;
-    item["id"] = message_id();
-    item["type"] = "message";
+    item["id"] = text_id();
+    item["type"] = open_ == Open::Reasoning ? "reasoning" : "message";
     item["status"] = status;
-    item["role"] = "assistant";
-    item["content"] = Json::array({part(text)});
+    if (open_ == Open::Reasoning) {
+      item["summary"] = Json::array();
+    } else {
+      item["role"] = "assistant";
+    }
+    item["content"] = std::move(content);
     return item;
   }
 
@@ -194,20 +207,19 @@ class ResponseFormat final : public AnswerFormat {
     return item;
   }
 
-  // Of the open message.
+  // Of the open item.
   [[nodiscard]] Json place() const {
     Json event;
-    event["item_id"] = message_id();
+    event["item_id"] = text_id();
     event["output_index"] = items_.size();
     return event;
   }
 
-  void open_message(std::string* out) {
-    message_open_ = true;
+  void open_text(Open kind, std::string* out) {
+    open_ = kind;
     Json added;
     added["output_index"] = items_.size();
-    added["item"] = message_item("in_progress", "");
-    added["item"]["content"] = Json::array();
+    added["item"] = text_item("in_progress", Json::array());
     append("response.output_item.added", std::move(added), out);
     Json event = place();
     event["content_index"] = 0;
@@ -215,19 +227,19 @@ class ResponseFormat final : public AnswerFormat {
     append("response.content_part.added", std::move(event), out);
   }
 
-  void close_message(const char* status, std::string* out) {
-    if (!message_open_) return;
-    message_open_ = false;
+  void close_text(const char* status, std::string* out) {
+    if (open_ == Open::None) return;
     Json text = place();
     text["content_index"] = 0;
     text["text"] = text_;
-    text["logprobs"] = Json::array();
-    append("response.output_text.done", std::move(text), out);
+    if (open_ == Open::Message) text["logprobs"] = Json::array();
+    append(fmt::format("response.{}.done", part_type()), std::move(text), out);
     Json content = place();
     content["content_index"] = 0;
     content["part"] = part(text_);
     append("response.content_part.done", std::move(content), out);
-    items_.push_back(message_item(status, text_));
+    items_.push_back(text_item(status, Json::array({part(text_)})));
+    open_ = Open::None;
     text_.clear();
     append_done(items_.back(), out);
   }
@@ -282,12 +294,12 @@ class ResponseFormat final : public AnswerFormat {
 
   const GenerationRequest& request_;
   const AnswerInfo info_;
-  ToolCallParser parser_;
-  std::string text_;              // of the open message
+  AnswerParser parser_;
+  Open open_ = Open::None;
+  std::string text_;              // of the open item
   std::optional<ToolCall> call_;  // that is being written
   Json items_ = Json::array();    // complete ones
   size_t call_count_ = 0;
-  bool message_open_ = false;
   int64_t sequence_ = 0;
   inflight_finish_reason_t finish_reason_ = INFLIGHT_FINISH_ERROR;
 };

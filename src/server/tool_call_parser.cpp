@@ -23,28 +23,6 @@ ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own, bool for
   }
 }
 
-void ToolCallParser::Found::add_text(std::string_view text) {
-  if (text.empty()) return;
-  if (parts.empty() || parts.back().call) parts.emplace_back();
-  parts.back().text += text;
-}
-
-void ToolCallParser::Found::append(Found more) {
-  for (Part& part : more.parts) {
-    if (part.call) {
-      parts.push_back(std::move(part));
-    } else {
-      add_text(part.text);
-    }
-  }
-}
-
-std::string ToolCallParser::Found::text() const {
-  std::string all;
-  for (const Part& part : parts) all += part.text;
-  return all;
-}
-
 // Where the longest end of what is held begins that begins a mark.
 size_t ToolCallParser::mark_start() const {
   size_t longest = 0;
@@ -56,8 +34,8 @@ size_t ToolCallParser::mark_start() const {
   return held_.size() - longest;
 }
 
-ToolCallParser::Found ToolCallParser::push(std::string_view text) {
-  Found found;
+AnswerParts ToolCallParser::push(std::string_view text) {
+  AnswerParts found;
   if (names_.empty()) {
     found.add_text(text);
     return found;
@@ -67,13 +45,13 @@ ToolCallParser::Found ToolCallParser::push(std::string_view text) {
   return found;
 }
 
-ToolCallParser::Found ToolCallParser::finish() {
-  Found found;
+AnswerParts ToolCallParser::finish() {
+  AnswerParts found;
   step(found, true);
   return found;
 }
 
-void ToolCallParser::step(Found& found, bool at_end) {
+void ToolCallParser::step(AnswerParts& found, bool at_end) {
   for (bool more = true; more;) {
     switch (state_) {
       case State::Start:
@@ -103,7 +81,7 @@ bool ToolCallParser::scan_start(bool at_end) {
   return true;
 }
 
-bool ToolCallParser::scan_text(Found& found, bool at_end) {
+bool ToolCallParser::scan_text(AnswerParts& found, bool at_end) {
   if (after_call_) {  // what separates calls is not shown
     held_.erase(0, held_.find_first_not_of(kSpace));
     if (held_.empty()) return false;
@@ -140,7 +118,7 @@ void ToolCallParser::begin_calls(const CallMarks& marks) {
   if (calls_.has_plain_name()) reader_.emplace(names_, calls_.open, calls_.middle);
 }
 
-bool ToolCallParser::scan_calls(Found& found, bool at_end) {
+bool ToolCallParser::scan_calls(AnswerParts& found, bool at_end) {
   while (scanned_ < held_.size()) {
     const auto between =
         calls_.has_plain_name() ? &ToolCallParser::between_plain_names : &ToolCallParser::between_calls;
@@ -169,7 +147,7 @@ bool ToolCallParser::scan_calls(Found& found, bool at_end) {
   return false;
 }
 
-ToolCallParser::Step ToolCallParser::read_call(Found& found) {
+ToolCallParser::Step ToolCallParser::read_call(AnswerParts& found) {
   const ToolCallReader::Status status = reader_->read(held_[scanned_++]);
   if (status == ToolCallReader::Status::NoCall) return Step::NoCall;
   if (status == ToolCallReader::Status::Ended) tell(found, true);
@@ -177,9 +155,9 @@ ToolCallParser::Step ToolCallParser::read_call(Found& found) {
 }
 
 // Gives what is new of the call being read.
-void ToolCallParser::tell(Found& found, bool ends) {
+void ToolCallParser::tell(AnswerParts& found, bool ends) {
   ToolCallDelta delta{.name = told_ ? "" : reader_->name(), .arguments = reader_->take_arguments(), .ends = ends};
-  if (!told_ || !delta.arguments.empty() || ends) found.parts.push_back({"", std::move(delta)});
+  if (!told_ || !delta.arguments.empty() || ends) found.add_call(std::move(delta));
   told_ = !ends;
   held_.erase(0, scanned_);
   scanned_ = 0;
@@ -240,16 +218,11 @@ void ToolCallParser::end_calls(size_t mark_length) {
 
 // No call after all: the mark is text, and what stands behind it is looked at again, but for what separated it from a
 // call before.
-void ToolCallParser::give_up(Found& found) {
+void ToolCallParser::give_up(AnswerParts& found) {
   state_ = State::Text;
   if (call_count_ > 0) held_.erase(0, std::min(held_.size(), held_.find_first_not_of(" \t\r\n,;]")));
   found.add_text(marker_);
   scanned_ = 0;
-}
-
-void append_delta(const ToolCallDelta& delta, std::vector<ToolCall>& calls) {
-  if (!delta.name.empty()) calls.push_back({delta.name, ""});
-  calls.back().arguments += delta.arguments;
 }
 
 }  // namespace inflight::server

@@ -18,25 +18,11 @@
 #include <string_view>
 #include <vector>
 
+#include "server/answer_parts.h"
 #include "server/json_body.h"
 #include "server/tool_call_reader.h"
 
 namespace inflight::server {
-
-// A piece of a call; the pieces of one call follow each other.
-struct ToolCallDelta {
-  std::string name;       // not empty: a call begins here
-  std::string arguments;  // more of its JSON text
-  bool ends = false;      // with it the call is whole
-};
-
-struct ToolCall {
-  std::string name;
-  std::string arguments;  // JSON
-};
-
-// Adds a piece to the calls of an answer.
-void append_delta(const ToolCallDelta& delta, std::vector<ToolCall>& calls);
 
 struct CallMarks {
   std::string begin, end{};  // before the JSON of calls or the first name, and behind it all (or nothing)
@@ -53,40 +39,27 @@ class ToolCallParser {
   // forced: nothing but calls can come.
   explicit ToolCallParser(const Json& tools, const CallMarks& own = {}, bool forced = false);
 
-  // Text to show, or a piece of a call.
-  struct Part {
-    std::string text;  // held back as long as it may become a call
-    std::optional<ToolCallDelta> call;
-  };
-  // In the order in which they were written.
-  struct Found {
-    std::vector<Part> parts;
-
-    void add_text(std::string_view text);
-    void append(Found more);
-    [[nodiscard]] std::string text() const;  // all of it, whatever stands between
-  };
-  // More of the answer.
-  [[nodiscard]] Found push(std::string_view text);
+  // More of the answer: text, of which is held back what may become a call, and calls.
+  [[nodiscard]] AnswerParts push(std::string_view text);
   // The answer's end: what was held back.
-  [[nodiscard]] Found finish();
+  [[nodiscard]] AnswerParts finish();
 
  private:
   enum class State { Start, Text, Calls };
   enum class Step { Next, Wait, NoCall };
 
-  void step(Found& found, bool at_end);
+  void step(AnswerParts& found, bool at_end);
   bool scan_start(bool at_end);
-  bool scan_text(Found& found, bool at_end);
-  bool scan_calls(Found& found, bool at_end);
-  [[nodiscard]] Step read_call(Found& found);
+  bool scan_text(AnswerParts& found, bool at_end);
+  bool scan_calls(AnswerParts& found, bool at_end);
+  [[nodiscard]] Step read_call(AnswerParts& found);
   [[nodiscard]] Step between_calls(bool at_end);
   [[nodiscard]] Step between_plain_names(bool at_end);
-  void tell(Found& found, bool ends);
+  void tell(AnswerParts& found, bool ends);
   void begin_calls(const CallMarks& marks);
   void end_calls(size_t mark_length);
   [[nodiscard]] size_t mark_start() const;
-  void give_up(Found& found);
+  void give_up(AnswerParts& found);
 
   std::vector<std::string> names_;
   std::vector<CallMarks> marks_;

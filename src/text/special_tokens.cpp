@@ -44,4 +44,16 @@ std::optional<SpecialTokens::Match> SpecialTokens::find(std::string_view text, s
   return {};
 }
 
+std::vector<TokenId> control_tokens_in(std::span<const std::string> texts, const Vocabulary& vocabulary) {
+  const SpecialTokens special(vocabulary);
+  std::vector<TokenId> tokens;
+  for (const std::string& text : texts) {
+    for (auto match = special.find(text, 0, true); match;
+         match = special.find(text, match->offset + match->length, true)) {
+      if (vocabulary.is_control(match->id)) tokens.push_back(match->id);
+    }
+  }
+  return tokens;
+}
+
 }  // namespace inflight

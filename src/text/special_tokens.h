@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -38,5 +40,8 @@ class SpecialTokens {
   std::unordered_map<uint64_t, uint32_t> children_;  // node * 256 + byte -> node
   std::array<bool, 256> begins_{};                   // whether a token begins with this byte
 };
+
+// The control tokens that texts spell, in their order.
+[[nodiscard]] std::vector<TokenId> control_tokens_in(std::span<const std::string> texts, const Vocabulary& vocabulary);
 
 }  // namespace inflight

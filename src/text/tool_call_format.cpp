@@ -353,16 +353,8 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 }
 
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
-  const SpecialTokens special(vocabulary);
-  std::vector<TokenId> tokens;
-  for (const std::string& text :
-       {format.begin, format.middle, format.separator, format.end, std::string("<|python_tag|>")}) {
-    for (auto match = special.find(text, 0, true); match;
-         match = special.find(text, match->offset + match->length, true)) {
-      if (vocabulary.is_control(match->id)) tokens.push_back(match->id);
-    }
-  }
-  return tokens;
+  const std::string texts[] = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
+  return control_tokens_in(texts, vocabulary);
 }
 
 std::string adapt_to_format(const ToolCallFormat& format, std::string_view request_json) {

@@ -100,15 +100,13 @@ void Vocabulary::read_tokens(const VocabularyData& data) {
 }
 
 void Vocabulary::find_end_tokens(const VocabularyData& data) {
-  for (const auto& id : {eos_, data.eot, data.eom}) {
-    if (id) end_tokens_.push_back(*id);
-  }
   // Where "<|return|>" and "<|call|>" end answers (harmony), "<|end|>" only ends a message.
-  const bool goes_on = find("<|return|>") && find("<|call|>");
-  for (const std::string_view name : kEndNames) {
-    const auto id = find(name);
-    if (id && !(goes_on && name == "<|end|>")) end_tokens_.push_back(*id);
-  }
+  const auto end_of_message = find("<|return|>") && find("<|call|>") ? find("<|end|>") : std::nullopt;
+  const auto add = [&](std::optional<TokenId> id) {
+    if (id && id != end_of_message) end_tokens_.push_back(*id);
+  };
+  for (const auto& id : {eos_, data.eot, data.eom}) add(id);
+  for (const std::string_view name : kEndNames) add(find(name));
   std::ranges::sort(end_tokens_);
   const auto repeated = std::ranges::unique(end_tokens_);
   end_tokens_.erase(repeated.begin(), repeated.end());

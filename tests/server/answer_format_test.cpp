@@ -35,8 +35,8 @@ void expect_found(const TextWithCalls& each, const CallMarks& own) {
     ToolCallParser parser(kTools, own);
     std::string shown;
     std::vector<ToolCall> calls;
-    const auto take = [&](const ToolCallParser::Found& found) {
-      for (const ToolCallParser::Part& part : found.parts) {
+    const auto take = [&](const AnswerParts& found) {
+      for (const AnswerPart& part : found.parts) {
         shown += part.text;
         if (part.call) append_delta(*part.call, calls);
       }

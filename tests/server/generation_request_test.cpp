@@ -426,8 +426,8 @@ TEST(GenerationRequest, ReadsAnAnthropicConversation) {
                                          kMessages);
   EXPECT_EQ(request.messages,
             Json::parse(R"([{"role": "system", "content": "S\nT"}, {"role": "user", "content": "a\nb\nc"},
-      {"role": "assistant", "content": "d", "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f",
-      "arguments": {"k": 1}}}]}, {"role": "tool", "tool_call_id": "t1", "content": "4"},
+      {"role": "assistant", "content": "d", "reasoning_content": "hm", "tool_calls": [{"id": "t1", "type": "function",
+      "function": {"name": "f", "arguments": {"k": 1}}}]}, {"role": "tool", "tool_call_id": "t1", "content": "4"},
       {"role": "user", "content": "e"}])"));
   EXPECT_EQ(request.tools, Json::parse(R"([{"type": "function", "function": {"name": "f", "description": "D",
       "parameters": {"type": "object"}}}])"));

@@ -3,6 +3,7 @@
 """The web page in a real browser, used with keyboard and eyes: what is drawn is compared with the engine's own counters.
     page_test.py PROGRAM [unittest arguments];  INFLIGHT_REPORT_DIR: screenshots go there. Exit 77 where Chromium is absent."""
 import re
+import tempfile
 import time
 
 import chromium
@@ -160,6 +161,26 @@ class WebPage(chromium.PageTest):
             self.assertEqual(page.run(contrast), [])
             self.assertEqual(page.run("document.documentElement.scrollWidth"), 420)
             page.report("page-narrow-dark" if dark else "page-narrow-light")
+
+    def test_reasoning_is_folded(self):
+        """The template begins the reasoning, which the demo model does not end."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{{ messages[-1].content }}<think>")
+            file.flush()
+            with Server(self.program, "--chat-template", file.name) as thinking:
+                page = self.page_of(port=thinking.port)
+                page.run(SET.format("max_tokens", 20))
+                page.run(SET.format("temperature", 0))
+                page.run("chats[0].send('Once upon')")
+                page.wait("!!document.querySelector('.facts')")
+                body = {"messages": [{"role": "user", "content": "Once upon"}], "max_tokens": 20, "temperature": 0}
+                message = thinking.post("/v1/chat/completions", body)["choices"][0]["message"]
+                self.assertIsNone(message["content"])
+                self.assertEqual(page.run("document.querySelector('.theirs details > span').textContent"),
+                                 message["reasoning_content"])
+                self.assertEqual(page.run("document.querySelector('.theirs > span').textContent"), "")
+                self.assertFalse(page.run("document.querySelector('.theirs details').open"))
+                self.assertEqual(page.complaints(), [])
 
     def test_with_an_api_key(self):
         with Server(self.program, "--api-key", "secret") as guarded:

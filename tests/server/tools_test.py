@@ -15,7 +15,8 @@ from server_process import Server
 
 PROGRAM = sys.argv.pop(1)
 TEMPLATES = pathlib.Path(sys.argv.pop(1)) / "chat_templates"
-ASK = {"messages": [{"role": "user", "content": "What is the weather?"}], "max_tokens": 200, "temperature": 1, "seed": 4}
+ASK = {"messages": [{"role": "user", "content": "What is the weather?"}], "max_tokens": 200, "temperature": 1, "seed": 4,
+       "chat_template_kwargs": {"enable_thinking": False}}  # which the demo model would not end
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
     "type": "object", "properties": {"city": {"enum": ["Rome", "Zürich"]}, "warm": {"type": "boolean"}},
     "required": ["city", "warm"], "additionalProperties": False}}} for name in ("get_weather", "get_time")]
@@ -87,7 +88,7 @@ class Tools(unittest.TestCase):
             self.assertIn(*(re.sub(r"#\d+", "", squeezed(text)) for text in (wanted, rendered)))  # calls may be counted anyhow
             told = server.post("/v1/responses", {"input": "What is the weather?", "tools": TOOLS, "tool_choice": choice,
                                                  "parallel_tool_calls": parallel, "max_output_tokens": 200, "temperature": 1,
-                                                 "seed": 4})
+                                                 "seed": 4, "chat_template_kwargs": ASK["chat_template_kwargs"]})
             self.assertEqual({item["type"] for item in told["output"]}, {"function_call"})
 
     def test_each_form(self):
@@ -120,7 +121,8 @@ class Tools(unittest.TestCase):
             led = {**ASK, "tools": TOOLS, "parallel_tool_calls": False,
                    "logit_bias": {str(begin[0]): 100, str(brace[0]): 100}}
             prompt = server.post("/tokenize", {"messages": ASK["messages"], "tools": TOOLS})["tokens"]
-            plain = {key: value for key, value in led.items() if key not in ("messages", "tools", "parallel_tool_calls")}
+            chat_only = ("messages", "tools", "parallel_tool_calls", "chat_template_kwargs")
+            plain = {key: value for key, value in led.items() if key not in chat_only}
             for seed in range(1, 6):
                 answer = server.post("/v1/chat/completions", {**led, "seed": seed})["choices"][0]
                 content, calls, reason = joined(server.stream("/v1/chat/completions", {**led, "seed": seed}))

@@ -58,7 +58,7 @@ class RequestParams(ctypes.Structure):
         ("stop_token_id_count", c_size_t), ("priority", c_int32), ("tenant", c_uint32), ("cache_salt", c_char_p),
         ("ttft_deadline_ms", c_double), ("e2e_deadline_ms", c_double), ("itl_target_ms", c_double),
         ("predicted_output_tokens", c_int32), ("ignore_eos", c_uint8), ("add_special_tokens", c_uint8),
-        ("parse_special_tokens", c_uint8), ("reserved", c_uint8), ("n", c_int32), ("best_of", c_int32),
+        ("parse_special_tokens", c_uint8), ("reasoning_apart", c_uint8), ("n", c_int32), ("best_of", c_int32),
         ("min_tokens", c_int32), ("stop", POINTER(c_char_p)), ("stop_count", c_size_t), ("bad_words", POINTER(c_char_p)),
         ("bad_word_count", c_size_t), ("logit_bias_ids", POINTER(c_int32)), ("logit_biases", POINTER(c_float)),
         ("logit_bias_count", c_size_t), ("typical_p", c_float), ("repetition_penalty", c_float),

@@ -163,7 +163,7 @@ class Chat {
     const [path, body] = this.body(text);
     const abort = new AbortController();
     this.setBusy(abort);
-    const answers = [];  // by index: {box, text}
+    const answers = [];  // by index: {box, text, thought}
     const begin = performance.now();
     const run = {first: 0, usage: null, reason: ""};
     try {
@@ -175,7 +175,8 @@ class Chat {
     }
     this.paint(answers);
     if (answers[0]) {
-      conversation.push({role: "assistant", content: answers[0].text});
+      const {text, thought} = answers[0];
+      conversation.push({role: "assistant", content: text, ...(thought && {reasoning_content: thought})});
       this.tell(answers, run, begin);
     } else {
       conversation.pop();  // nothing came: the question may be asked again
@@ -189,10 +190,12 @@ class Chat {
       const calls = (choice.delta?.tool_calls ?? []).map(call => (call.function?.name ?? "") + (call.function?.arguments ?? ""));
       const text = (choice.text ?? choice.delta?.content ?? "") + calls.join("");
       if (choice.finish_reason) run.reason = choice.finish_reason;
-      if (!text && !choice.finish_reason) continue;
+      const thought = choice.delta?.reasoning_content ?? "";
+      if (!text && !thought && !choice.finish_reason) continue;
       run.first ||= performance.now();
-      const answer = answers[choice.index] ??= {box: this.show("theirs", ""), text: ""};
+      const answer = answers[choice.index] ??= {box: this.show("theirs", ""), text: "", thought: ""};
       answer.text += text;
+      answer.thought += thought;
     }
     this.frame ??= requestAnimationFrame(() => this.paint(answers));
   }
@@ -201,8 +204,16 @@ class Chat {
     cancelAnimationFrame(this.frame);
     this.frame = null;
     const atEnd = this.messages.scrollHeight - this.messages.scrollTop - this.messages.clientHeight < 40;
-    for (const answer of answers) if (answer) answer.box.firstChild.textContent = answer.text;
+    for (const answer of answers) if (answer) this.write(answer);
     if (atEnd) this.messages.scrollTop = this.messages.scrollHeight;
+  }
+  // What the model thinks is folded, before what it says.
+  write({box, text, thought}) {
+    if (thought && !box.querySelector("details")) {
+      box.prepend(element("details", {className: "thought"}, element("summary", {textContent: "Reasoning"}), element("span")));
+    }
+    if (thought) box.querySelector("details > span").textContent = thought;
+    box.querySelector(":scope > span").textContent = text;
   }
   tell(answers, {first, usage, reason}, begin) {
     const seconds = (performance.now() - begin) / 1000;  // of the whole answer: its end may come in one piece

@@ -136,10 +136,10 @@ class SleepingFilterText : public testing::Test {
     }
     return filter.is_awake();
   }
-  SleepingFilter filter(const std::string& trigger, bool at_begin) {
+  SleepingFilter filter(const std::string& trigger, bool at_begin, std::optional<ReasoningWatch> reasoning = {}) {
     return {
         std::make_unique<GrammarFilter>(store_.matcher(GrammarKind::Gbnf, R"(root ::= "{" [a-z ]+ "}")"), *tokenizer_),
-        vocabulary_, trigger, at_begin};
+        vocabulary_, trigger, at_begin, std::move(reasoning)};
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::create(load_vocabulary(kDemoModel));
@@ -168,6 +168,18 @@ TEST_F(SleepingFilterText, OneThatIsTheAnswersBeginCountsThereOnly) {
   EXPECT_FALSE(wakes(late, "I call{a"));
   EXPECT_FALSE(wakes(other, "callx"));
   EXPECT_FALSE(wakes(other, "call{a"));
+}
+
+TEST_F(SleepingFilterText, SleepsOnThroughReasoning) {
+  const ReasoningWatch watch("<r>", "</r>", AnswerBegin::Undecided);
+  SleepingFilter anywhere = filter("<call>", false, watch), at_begin = filter("call", true, watch);
+  EXPECT_FALSE(wakes(anywhere, "<r><call>{a"));
+  EXPECT_FALSE(wakes(anywhere, "<call>{a</r>"));
+  EXPECT_TRUE(wakes(anywhere, "Then <call>{a"));
+  EXPECT_FALSE(wakes(at_begin, "<r>call{a</r>"));
+  EXPECT_TRUE(wakes(at_begin, "\n\ncall{a"));
+  SleepingFilter plain = filter("<call>", false, watch);
+  EXPECT_TRUE(wakes(plain, "<call>{a"));
 }
 
 }  // namespace

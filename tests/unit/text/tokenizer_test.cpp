@@ -259,6 +259,8 @@ TEST(Vocabulary, CollectsEndTokensOnce) {
   const TokenId done = test::add_token(data, "<|return|>", TokenType::Control);
   const TokenId call = test::add_token(data, "<|call|>", TokenType::Control);
   EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, 260, turn, done, call}));
+  data.eot = message;  // whatever the file says
+  EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, turn, done, call}));
 }
 
 TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {

@@ -2,10 +2,11 @@
 // linear_vnni.cl: linear_tile() for x86 processors with AVX-512 and its VNNI; contract and panel layouts: linear.cl. Gives
 // the same bits as linear.cl does. linear_vnni_floats.cl, its other half, precedes it in a program.
 //   The inner products are inline assembly, since drivers may compile for a processor model without VNNI.
-//   Q8_0, Q4_0, IQ4_NL, MXFP4, Q4_1, Q5_1 (here Q8, Q4, NL, MX, Q41, Q51): a block's 32 depths of 16 outputs fill 8 registers as
-//     unsigned bytes (Q4_0: w + 8, Q4_1 and Q5_1: w, the others: w + 128) while it meets all rows of the tile, 4 at a time; vpdpbusd adds 4 depths of a row,
-//     broadcast from memory. Two panels share the broadcasts: else loading is the bottleneck. The sums begin at minus 128 (or
-//     8) times the sum of the row's block, so that they end exact; the float sums of the rows wait in the first-level cache.
+//   Q8_0, Q4_0, IQ4_NL, MXFP4, Q4_1, Q5_1 (here Q8, Q4, NL, MX, Q41, Q51): a block's 32 depths of 16 outputs fill 8 registers
+//     as unsigned bytes (Q4_0: w + 8, Q4_1 and Q5_1: w, the others: w + 128) while it meets all rows of the tile, 4 at a
+//     time; vpdpbusd adds 4 depths of a row, broadcast from memory. Two panels share the broadcasts: else loading is the
+//     bottleneck. The sums begin at minus 128 (or 8) times the sum of the row's block, so that they end exact; the float sums
+//     of the rows wait in the first-level cache.
 //   Q6_K (here Q6): half a block at once, w as signed bytes times x + 128, since the rows have no sums of half blocks; the
 //     sums begin at minus 128 times the sum of each output's weights.
 //   Measured: docs/PERFORMANCE.md. Test: tests/kernel/linear_test.cpp.

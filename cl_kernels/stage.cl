@@ -77,7 +77,8 @@ typedef struct {
   int window;  // with -D LOCAL_WINDOWS=1: of this layer
   int sinks;   // [HEADS] scores of tokens that are not there; -1: none
 } AttentionArgs;
-typedef struct { int in, list, partials, rows, layer; Rows out; int sinks; } CombineArgs;  // out.floats: what is merged; -1: written to `in`
+// out.floats: what is merged; -1: written to `in`. sinks: as attention's.
+typedef struct { int in, list, partials, rows, layer; Rows out; int sinks; } CombineArgs;
 typedef struct { int logits, out, vocabulary, chunks, list; } StatisticsArgs;  // list: as of sample; -1: of all rows
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.

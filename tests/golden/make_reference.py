@@ -5,8 +5,8 @@
     make_reference.py LLAMA_SERVER [CASE...]        (pip install gguf numpy)
 
 Writes reference_*.gguf (float32) and reference.json: for each model a list of token ids and the log probabilities of all
-tokens behind them, from llama-server with float32 KV; of the cases named, or all. The llama3 scaling is written twice: as the tensor rope_freqs.weight,
-which llama.cpp reads, and as metadata (reference_llama3_keys.gguf), which must mean the same."""
+tokens behind them, from llama-server with float32 KV; of the cases named, or all. The llama3 scaling is written twice: as the
+tensor rope_freqs.weight, which llama.cpp reads, and as metadata (reference_llama3_keys.gguf), which must mean the same."""
 import json
 import math
 import pathlib

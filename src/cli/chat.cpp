@@ -5,30 +5,68 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/format.h"
 #include "cli/stderr_log.h"
+#include "server/reasoning_parser.h"
 
 namespace inflight::cli {
 
 namespace {
 
-// Prints the answer as it comes.
-std::string answer_to(Engine& engine, const RequestOptions& common, const nlohmann::json& messages) {
+// As it comes: what the model thinks, dimmed at a terminal, on standard error, the rest on standard output.
+class Printer {
+ public:
+  explicit Printer(nlohmann::json& message) : message_(message) {}
+  Printer(const Printer&) = delete;
+  Printer& operator=(const Printer&) = delete;
+  ~Printer() { end_reasoning(); }
+
+  void print(const server::AnswerParts& parts) {
+    for (const server::AnswerPart& part : parts.parts) {
+      if (part.is_reasoning) {
+        if (!std::exchange(thinks_, true) && dims_) print_to_stderr("\033[2m");
+        print_to_stderr("{}", part.text);
+        message_["reasoning_content"] = message_.value("reasoning_content", "") + part.text;
+        continue;
+      }
+      end_reasoning();
+      print_now(part.text);
+      message_["content"] = message_["content"].get<std::string>() + part.text;
+    }
+  }
+
+ private:
+  void end_reasoning() {
+    if (std::exchange(thinks_, false)) print_to_stderr("{}\n\n", dims_ ? "\033[0m" : "");
+  }
+
+  nlohmann::json& message_;
+  const bool dims_ = ::isatty(STDERR_FILENO) == 1;
+  bool thinks_ = false;
+};
+
+// The message that answers, printed as it comes.
+nlohmann::json answer_to(Engine& engine, const server::ReasoningMarks& marks, const RequestOptions& common,
+                         const nlohmann::json& messages) {
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what was typed need not be UTF-8
   RequestOptions request = common;
   request.prompt = engine.chat_render(
       nlohmann::json{{"messages", messages}, {"add_generation_prompt", true}}.dump(-1, ' ', false, kReplace));
   request.params.add_special_tokens = 0;  // the template has them
+  request.params.reasoning_apart = 1;
+  server::ReasoningParser parser(marks, {}, request.prompt);
   Stream stream = engine.submit(request);
-  std::string answer;
+  nlohmann::json answer = {{"role", "assistant"}, {"content", ""}};
+  Printer printer(answer);
   while (const std::optional<Event> event = stream.next()) {
-    print_now(event->text);
-    answer += event->text;
+    printer.print(parser.push(event->text));
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
     if (event->finish_reason == INFLIGHT_FINISH_ABORT) print_to_stderr("\ninflight: cut: {}", event->error);
   }
+  printer.print(parser.finish());
   return answer;
 }
 
@@ -36,6 +74,8 @@ std::string answer_to(Engine& engine, const RequestOptions& common, const nlohma
 
 void run_chat(Engine& engine, const RequestOptions& common, const std::string& system) {
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1;
+  const auto info = nlohmann::ordered_json::parse(engine.info_json());
+  const server::ReasoningMarks marks = server::read_reasoning_marks(info["reasoning"]);
   nlohmann::json beginning = nlohmann::json::array();
   if (!system.empty()) beginning.push_back({{"role", "system"}, {"content", system}});
   nlohmann::json messages = beginning;
@@ -49,9 +89,9 @@ void run_chat(Engine& engine, const RequestOptions& common, const std::string& s
       continue;
     }
     messages.push_back({{"role", "user"}, {"content", line}});
-    std::string answer;
+    nlohmann::json answer;
     try {
-      answer = answer_to(engine, common, messages);
+      answer = answer_to(engine, marks, common, messages);
     } catch (const Failure& failure) {
       if (!at_terminal || failure.status() != INFLIGHT_ERROR_INVALID_ARGUMENT) throw;
       print_to_stderr("inflight: {}\n", failure.what());  // too long, say: the conversation goes on without it
@@ -59,7 +99,7 @@ void run_chat(Engine& engine, const RequestOptions& common, const std::string& s
       continue;
     }
     print_now("\n");
-    messages.push_back({{"role", "assistant"}, {"content", answer}});
+    messages.push_back(std::move(answer));
   }
 }
 

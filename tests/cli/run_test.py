@@ -121,6 +121,17 @@ class Run(unittest.TestCase):
         answer = self.good("run", "--chat", "-n", 40, input=b"What is the opposite of big?\n/exit\n")
         self.assertIn("small", answer.lower())
 
+    def test_a_chat_tells_reasoning_on_standard_error(self):
+        template = "{{ messages[-1].content }}{% if add_generation_prompt %}<think>\n{% endif %}"
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write(template)
+            file.flush()
+            done = run("run", "--chat", "--chat-template", file.name, "-n", 12, input=b"Once upon a time\n")
+        plain = json.loads(self.good("run", "--json", "-n", 12, "-p", "Once upon a time<think>\n"))["outputs"][0]["text"]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, b"\n")  # the model ended no reasoning
+        self.assertIn(plain.strip(), done.stderr.decode())
+
     def test_a_chat_at_a_terminal_goes_on_after_a_message_that_is_too_long(self):
         try:
             typed, terminal = os.openpty()

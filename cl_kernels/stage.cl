@@ -229,46 +229,46 @@ static float16 powers_16(__global const uchar* exponents) { return as_float16(co
 // Of the nibbles in the bytes of w: each bit of theirs halves what is left of the table.
 #define FOUR_TIMES(byte) (int)(((uint)(byte) & 0xFF) * 0x01010101)
 #define ALL_BITS(ones) (((ones) << 8) - (ones)) /* of each byte that is 1 */
-#define DEFINE_OF_TABLE(WORDS)                                                                                     \
-  static WORDS __attribute__((overloadable)) of_four(WORDS odd, WORDS two, int numbers)                            \
+#define DEFINE_OF_TABLE(WORDS, N)                                                                                  \
+  static WORDS of_four_##N(WORDS odd, WORDS two, int numbers)                                                      \
   {                                                                                                                \
     const int a = FOUR_TIMES(numbers), b = FOUR_TIMES(numbers >> 8);                                               \
     const int c = FOUR_TIMES(numbers >> 16), d = FOUR_TIMES(numbers >> 24);                                        \
     const WORDS low = a ^ (odd & (a ^ b)), high = c ^ (odd & (c ^ d));                                             \
     return low ^ (two & (low ^ high));                                                                             \
   }                                                                                                                \
-  static WORDS __attribute__((overloadable)) of_table(WORDS w, int4 numbers)                                       \
+  static WORDS of_table_##N(WORDS w, int4 numbers)                                                                 \
   {                                                                                                                \
     const WORDS odd = ALL_BITS(w & 0x01010101), two = ALL_BITS(w >> 1 & 0x01010101);                               \
     const WORDS four = ALL_BITS(w >> 2 & 0x01010101), eight = ALL_BITS(w >> 3 & 0x01010101);                       \
-    const WORDS of_0 = of_four(odd, two, numbers.x), of_4 = of_four(odd, two, numbers.y);                          \
-    const WORDS of_8 = of_four(odd, two, numbers.z), of_12 = of_four(odd, two, numbers.w);                         \
+    const WORDS of_0 = of_four_##N(odd, two, numbers.x), of_4 = of_four_##N(odd, two, numbers.y);                  \
+    const WORDS of_8 = of_four_##N(odd, two, numbers.z), of_12 = of_four_##N(odd, two, numbers.w);                 \
     const WORDS below = of_0 ^ (four & (of_0 ^ of_4)), above = of_8 ^ (four & (of_8 ^ of_12));                     \
     return below ^ (eight & (below ^ above));                                                                      \
   }
-DEFINE_OF_TABLE(int)
-DEFINE_OF_TABLE(int2)
-DEFINE_OF_TABLE(int16)
+DEFINE_OF_TABLE(int, 1)
+DEFINE_OF_TABLE(int2, 2)
+DEFINE_OF_TABLE(int16, 16)
 
 // The numbers at the depths 4 * k4 to 4 * k4 + 3 of a block of 4, 5 or 6 bits, each a signed byte; words: the block behind its
 // halves (layouts: linear.cl), for four_numbers_1() and _2() from an output's first word on.
-#define DEFINE_FOUR_NUMBERS(NAME, WORDS, LOAD)                                                                     \
-  static WORDS NAME(int type, __global const int* words, int k4)                                                   \
+#define DEFINE_FOUR_NUMBERS(N, WORDS, LOAD)                                                                        \
+  static WORDS four_numbers_##N(int type, __global const int* words, int k4)                                       \
   {                                                                                                                \
     const WORDS nibbles = LOAD((type == TYPE_Q6_K ? 2 : type == TYPE_Q5_1 ? 1 : 0) + (k4 & 3), words);             \
     WORDS w = (k4 < 4 ? nibbles : nibbles >> 4) & 0x0F0F0F0F;                                                      \
     if (type == TYPE_Q5_1) w |= (LOAD(0, words) >> k4 & 0x01010101) << 4;                                          \
     if (type == TYPE_Q6_K) w |= (LOAD(k4 / 4, words) >> (2 * (k4 & 3)) & 0x03030303) << 4;                         \
-    if (type == TYPE_MXFP4) return of_table(w, MX_NUMBERS);                                                        \
-    if (type == TYPE_IQ4_NL) return of_table(w, NL_NUMBERS);                                                       \
+    if (type == TYPE_MXFP4) return of_table_##N(w, MX_NUMBERS);                                                    \
+    if (type == TYPE_IQ4_NL) return of_table_##N(w, NL_NUMBERS);                                                   \
     const int bias = type == TYPE_Q6_K ? 0x20202020 : type == TYPE_Q4_0 ? 0x08080808 : 0;                          \
     return ((w | (int)0x80808080) - bias) ^ (int)0x80808080;                                                       \
   }
 #define LOAD_1(i, words) (words)[16 * (i)]
 #define LOAD_2(i, words) *(__global const int2*)((words) + 16 * (i)) /* of an even output */
-DEFINE_FOUR_NUMBERS(four_numbers_1, int, LOAD_1)
-DEFINE_FOUR_NUMBERS(four_numbers_2, int2, LOAD_2)
-DEFINE_FOUR_NUMBERS(four_numbers_16, int16, vload16)
+DEFINE_FOUR_NUMBERS(1, int, LOAD_1)
+DEFINE_FOUR_NUMBERS(2, int2, LOAD_2)
+DEFINE_FOUR_NUMBERS(16, int16, vload16)
 
 // Number k of output `lane` within a panel of plain numbers (layouts: linear.cl).
 static float panel_number(int type, __global const uchar* panel, int lane, int k)

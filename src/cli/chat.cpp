@@ -19,7 +19,7 @@ namespace {
 // As it comes: what the model thinks, dimmed at a terminal, on standard error, the rest on standard output.
 class Printer {
  public:
-  explicit Printer(nlohmann::json& message) : message_(message) {}
+  Printer() = default;
   Printer(const Printer&) = delete;
   Printer& operator=(const Printer&) = delete;
   ~Printer() { end_reasoning(); }
@@ -29,12 +29,10 @@ class Printer {
       if (part.is_reasoning) {
         if (!std::exchange(thinks_, true) && dims_) print_to_stderr("\033[2m");
         print_to_stderr("{}", part.text);
-        message_["reasoning_content"] = message_.value("reasoning_content", "") + part.text;
         continue;
       }
       end_reasoning();
       print_now(part.text);
-      message_["content"] = message_["content"].get<std::string>() + part.text;
     }
   }
 
@@ -43,7 +41,6 @@ class Printer {
     if (std::exchange(thinks_, false)) print_to_stderr("{}\n\n", dims_ ? "\033[0m" : "");
   }
 
-  nlohmann::json& message_;
   const bool dims_ = ::isatty(STDERR_FILENO) == 1;
   bool thinks_ = false;
 };
@@ -59,15 +56,21 @@ nlohmann::json answer_to(Engine& engine, const server::ReasoningMarks& marks, co
   request.params.reasoning_apart = 1;
   server::ReasoningParser parser(marks, {}, request.prompt);
   Stream stream = engine.submit(request);
-  nlohmann::json answer = {{"role", "assistant"}, {"content", ""}};
-  Printer printer(answer);
+  server::AnswerParts answer;
+  Printer printer;
+  const auto take = [&](server::AnswerParts parts) {
+    printer.print(parts);
+    answer.append(std::move(parts));
+  };
   while (const std::optional<Event> event = stream.next()) {
-    printer.print(parser.push(event->text));
+    take(parser.push(event->text));
     if (event->finish_reason == INFLIGHT_FINISH_ERROR) fail(ErrorCode::EngineFailed, "{}", event->error);
     if (event->finish_reason == INFLIGHT_FINISH_ABORT) print_to_stderr("\ninflight: cut: {}", event->error);
   }
-  printer.print(parser.finish());
-  return answer;
+  take(parser.finish());
+  nlohmann::json message = {{"role", "assistant"}, {"content", answer.text()}};
+  if (const std::string thought = answer.reasoning(); !thought.empty()) message["reasoning_content"] = thought;
+  return message;
 }
 
 }  // namespace

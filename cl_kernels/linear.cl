@@ -65,7 +65,7 @@
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = 0.0f;                                              \
     for (int b = 0; b < blocks; b++) {                                                                           \
       const int two = has_two_halves(type);                                                                      \
-      const float16 d = type == TYPE_MXFP4 ? powers_16(panel) : vload_half16(0, (__global const half*)panel);    \
+      const float16 d = scales_16(type, panel);                                                                  \
       const float16 e = two ? vload_half16(1, (__global const half*)panel) : d; /* second scale, or minimum */   \
       __global const int* bytes = (__global const int*)(panel + head_bytes(type));                               \
       panel += panel_bytes(type, 32);                                                                            \

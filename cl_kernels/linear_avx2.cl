@@ -340,7 +340,7 @@ static void table_rows(int type, __global const uchar* panel, const LinearInput*
     for (int b = 0; b < blocks; b++) {
       __global const uchar* block = panel + bytes * (block0 + b);
       ask_for(block + BLOCKS_AHEAD * bytes, 288);
-      halves[b] = type == TYPE_MXFP4 ? powers_16(block) : vload_half16(0, (__global const half*)block);
+      halves[b] = scales_16(type, block);
       for (int i = 0; i < 4; i++) {
         const int16 both = vload16(i, (__global const int*)(block + head));
         w[8 * b + i] = shuffled(both & 0x0F0F0F0F, table);

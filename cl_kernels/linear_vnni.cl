@@ -339,7 +339,7 @@ INLINE Block block_NL(__global const uchar* block)
 INLINE Block block_MX(__global const uchar* block)
 {
   Block b;
-  b.d = powers_16(block);
+  b.d = scales_16(TYPE_MXFP4, block);
   unpack_table(&b, block + 16, MX_NUMBERS);
   return b;
 }

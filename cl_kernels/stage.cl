@@ -219,8 +219,12 @@ static int takes_bytes(int type) { return type != TYPE_F32 && type != TYPE_F16 &
 static int has_two_halves(int type) { return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q6_K; }
 // Bytes of a block before its numbers.
 static int head_bytes(int type) { return has_two_halves(type) ? 64 : type == TYPE_MXFP4 ? 16 : 32; }
-// MXFP4's scales, powers of two, from what a block has of them.
-static float16 powers_16(__global const uchar* exponents) { return as_float16(convert_int16(vload16(0, exponents)) << 23); }
+// A block's scales, or the first halves of them; MXFP4's are powers of two.
+static float16 scales_16(int type, __global const uchar* block)
+{
+  if (type == TYPE_MXFP4) return as_float16(convert_int16(vload16(0, block)) << 23);
+  return vload_half16(0, (__global const half*)block);
+}
 
 // Numbers that nibbles stand for, as bytes: those of 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 #define MX_NUMBERS (int4)(0x03020100, 0x0C080604, (int)0xFDFEFF00, (int)0xF4F8FAFC)

@@ -178,8 +178,9 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
   }
 }
 
-// Merges the partitions of rows that were split (list: 2 ints a row: partial slot of its head 0 or -1, partitions) and
-// writes the next layer's int8 rows, or else copies the rows that were not split where that is another place.
+// Merges the partitions of rows that were split (list: 2 ints a row: partial slot of its head 0 or -1, partitions), multiplies
+// by 1 / (1 + exp(-gate)) where there are gates, and writes the next layer's int8 rows, or else copies the rows that were not
+// split where that is another place.
 // Item = (row, slice); slices are KV heads where these are whole blocks of 32.
 #define COMBINE_SLICES ((SHARED_HEADS * HEAD_SIZE) % 32 == 0 ? KV_HEADS : 1)
 #define COMBINE_HEADS (HEADS / COMBINE_SLICES)
@@ -216,6 +217,15 @@ static void combine_item(const Memory* memory, __global const CombineArgs* args,
     for (int i = 0; i < HEAD_SIZE; i++) work.out[column + i] = state.sum[i] * scale;
   }
   __global const float* from = work.partial < 0 ? work.in : work.out;
+  if (args->gate >= 0) {
+    __global const float* gate = memory->act + args->gate + (size_t)work.row * (HEADS * HEAD_SIZE);
+    for (int i = work.begin; i < work.end; i += 16) {
+      const int left = work.end - i;
+      const float16 gated = load_columns(from + i, left, 0.0f) * sigmoid_16(load_columns(gate + i, left, 0.0f));
+      store_columns(work.out + i, left, gated, 0);
+    }
+    from = work.out;
+  }
   if (args->out.bytes < 0) {
     for (int i = work.begin; from != work.out && i < work.end; i++) work.out[i] = from[i];
     return;

@@ -30,12 +30,6 @@ static void softmax(__global float* x, int count)
   for (int i = 0; i < count; i++) x[i] /= sum;
 }
 
-static float16 sigmoid_16(float16 z)
-{
-  const float16 e = exp_nonpositive_16(-fabs(z));
-  return select((float16)(1.0f), e, z < 0.0f) / (1.0f + e);
-}
-
 static float score_of(const Memory* memory, __global const RouteArgs* args, __global const float* p, int expert)
 {
   return args->bias < 0 ? p[expert] : p[expert] + memory->vectors[args->bias + expert];

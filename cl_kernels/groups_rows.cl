@@ -137,7 +137,8 @@ static void combine_columns(const Memory* memory, const CombineArgs* args, Combi
         const float scale = end_factor(memory, args->sinks, column / HEAD_SIZE, largest, total);
         value = value * scale;
       }
-      if (work.partial >= 0 || work.in != work.out) work.out[column] = value;
+      if (args->gate >= 0) value *= sigmoid_1(memory->act[args->gate + (size_t)work.row * (HEADS * HEAD_SIZE) + column]);
+      if (work.partial >= 0 || work.in != work.out || args->gate >= 0) work.out[column] = value;
       tile[i / 32 * TILE_STRIDE + i % 32] = value;
     }
     if (args->out.bytes < 0) continue;

@@ -57,6 +57,15 @@ DEFINE_FMA(float16, int16)
   }
 FOR_FLOATS(DEFINE_EXP)
 
+// 1 / (1 + exp(-z)).
+#define DEFINE_SIGMOID(F, I, N)                                                         \
+  static F sigmoid_##N(F z)                                                             \
+  {                                                                                     \
+    const F e = exp_nonpositive_##N(-fabs(z));                                          \
+    return select((F)(1.0f), e, z < (F)(0.0f)) / (1.0f + e);                            \
+  }
+FOR_FLOATS(DEFINE_SIGMOID)
+
 // Gate g and up u of a feed-forward become g / (1 + exp(-z)) * u: z is g (SiLU), or with -D GELU=1
 // 2 sqrt(2 / pi) (g + 0.044715 g^3): GELU by its tanh approximation, since (1 + tanh(z / 2)) / 2 = 1 / (1 + exp(-z)). With
 // -D CLAMPED_SWIGLU=1 g is 7 at most, z = 1.702 g, and u + 1 takes u's place, u within -7 to 7. NaN stays.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
-//   stages (run_groups.cl) only those of adapters and of experts are here.
+//   stages (run_groups.cl) only those of adapters, experts and states are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
@@ -53,6 +53,12 @@ __kernel void experts_stage(MEMORY_PARAMETERS, int index)
   experts_item(&memory, &stage->args.experts, item, part, get_global_size(0) / stage->items);
   linear_end();
 }
+#endif
+
+#if STATES
+DEFINE_STAGE_KERNEL(convolve, delta)
+DEFINE_STAGE_KERNEL(delta, delta)
+DEFINE_STAGE_KERNEL(read, delta)
 #endif
 
 #if ADAPTERS

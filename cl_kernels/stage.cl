@@ -33,6 +33,9 @@
 #define OP_GATHER 14
 #define OP_EXPERTS 15
 #define OP_MERGE 16
+#define OP_CONVOLVE 17  // these with -D STATES=1 only
+#define OP_DELTA 18
+#define OP_READ 19
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -77,8 +80,8 @@ typedef struct {
   int window;  // with -D LOCAL_WINDOWS=1: of this layer
   int sinks;   // [HEADS] scores of tokens that are not there; -1: none
 } AttentionArgs;
-// out.floats: what is merged; -1: written to `in`. sinks: as attention's.
-typedef struct { int in, list, partials, rows, layer; Rows out; int sinks; } CombineArgs;
+// out.floats: what is merged; -1: written to `in`. sinks: as attention's. gate: [T][H][D] f32, -1: none.
+typedef struct { int in, list, partials, rows, layer; Rows out; int sinks, gate; } CombineArgs;
 typedef struct { int logits, out, vocabulary, chunks, list; } StatisticsArgs;  // list: as of sample; -1: of all rows
 typedef struct { int logits, statistics, vocabulary, chunks, list, results; } SampleArgs;
 // The low-rank products of up to 3 matrices of a layer that read the same rows; meaning: lora.cl.
@@ -111,6 +114,16 @@ typedef struct {
   int bias[2];  // [X][N], or -1
 } ExpertsArgs;
 typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
+// Of a layer with a state, all three operations; meaning: delta_net.cl.
+typedef struct {
+  int mixed, convolution;
+  int place;  // of the layer among those with a state
+  int entries;
+  int step, step_bias, decay, correction, gate, norm;
+  float epsilon;
+  int rows;
+  Rows out;
+} DeltaArgs;
 
 typedef struct {
   int op;
@@ -136,6 +149,7 @@ typedef struct {
     GatherArgs gather;
     ExpertsArgs experts;
     MergeArgs merge;
+    DeltaArgs delta;  // of convolve and read, too
     int words[26];
   } args;
 } Stage;  // 128 bytes
@@ -157,6 +171,7 @@ typedef struct {
   __global int* row_tokens;       // [max_num_seqs] last token sampled for each row; a spare one; the number of run_step's last
                                   // launch that is done
   __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
+  __global float* states;         // of sequences (delta_net.cl)
   __global float* prepared;       // act, or this worker's own copy of the rows that norm and combine write for linear
 } Memory;
 
@@ -164,9 +179,9 @@ typedef struct {
   __global const uchar *weights0, __global const uchar *weights1, __global const uchar *weights2,                 \
       __global const uchar *weights3, __global uchar *kv0, __global uchar *kv1, __global uchar *kv2,              \
       __global uchar *kv3, __global const float *vectors, __global const float *angles, __global float *act,      \
-      __global int *step, __global int *row_tokens, __global const uchar *adapters
+      __global int *step, __global int *row_tokens, __global const uchar *adapters, __global float *states
 #define MEMORY_ARGUMENTS \
-  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters, act }
+  { weights0, weights1, weights2, weights3, kv0, kv1, kv2, kv3, vectors, angles, act, step, row_tokens, adapters, states, act }
 
 // Layout of `step`: word 0 stage count, word 1 offset of the stages, word 2 floats from one worker's copy of prepared rows to
 // the next one's, words 3 to 6 for run_step: the launch's number, where in row_tokens the number of the last launch that is

@@ -172,6 +172,12 @@ std::string window_text(const ModelSpec& spec) {
                      spec.global_every);
 }
 
+std::string states_text(const ModelSpec& spec) {
+  const DeltaNet& delta = spec.delta;
+  return fmt::format("delta net in the other layers, {} value heads of {} for {} key heads, {} a sequence",
+                     delta.value_heads, delta.head_size, delta.key_heads, bytes_text(spec.state_bytes()));
+}
+
 void add_model(const Inspection& inspection, std::string& out) {
   out += "\nModel\n";
   Table table("ll");
@@ -187,8 +193,12 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
     if (spec.expert_count > 0) table.row({"experts", experts_text(spec)});
-    table.row({"attention", fmt::format("{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size,
-                                        spec.kv_head_count, window_text(spec))});
+    table.row(
+        {"attention",
+         fmt::format("{} heads of {} over {} KV heads{}{}", spec.head_count, spec.head_size, spec.kv_head_count,
+                     window_text(spec),
+                     spec.has_state() ? fmt::format(", in the last of every {} layers", spec.attention_every) : "")});
+    if (spec.has_state()) table.row({"states", states_text(spec)});
     table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
                                         factors_text(inspection.file))});
     const bool tied = inspection.file.find_tensor("output.weight") == nullptr;
@@ -277,6 +287,8 @@ Json spec_json(const ModelSpec& spec) {
           {"sliding_window", spec.sliding_window},
           {"local_window", spec.local_window},
           {"global_every", spec.global_every},
+          {"attention_every", spec.attention_every},
+          {"state_bytes", spec.state_bytes()},
           {"norm_epsilon", spec.norm_epsilon},
           {"rope_base", spec.rope_base},
           {"rope_dimension_count", spec.rope_dimension_count},

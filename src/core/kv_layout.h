@@ -15,7 +15,7 @@ enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2, I16 = 3 };
 [[nodiscard]] const char* to_string(KvType type);  // "q8_0"
 
 struct KvLayout {
-  int32_t layer_count = 0;
+  int32_t layer_count = 0;  // those that attend
   int32_t kv_head_count = 0;
   int32_t head_size = 0;
   int32_t block_token_count = 16;  // B, limits::kBlockTokensMin..Max, a power of two

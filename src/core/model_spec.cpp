@@ -82,6 +82,19 @@ void ModelSpec::validate() const {
     fail(ErrorCode::CorruptFile, "the model's head size {} or RoPE dimension count {} is odd", head_size,
          rope_dimension_count);
   }
+  if (has_state()) {
+    require_range("every how many layers one attends", attention_every, 2, layer_count);
+    require_range("delta net's key heads", delta.key_heads, 1, limits::kHiddenSizeMax);
+    require_range("delta net's value heads", delta.value_heads, delta.key_heads, limits::kHiddenSizeMax);
+    require_range("delta net's head size", delta.head_size, limits::kDeltaHeadUnit, limits::kDeltaHeadMax);
+    require_range("delta net's window", delta.window, 2, limits::kDeltaWindowMax);
+    if (delta.value_heads % delta.key_heads != 0 || delta.head_size % limits::kDeltaHeadUnit != 0) {
+      fail(ErrorCode::Unsupported,
+           "the model's delta net has {} value heads for {} key heads, of {} numbers; supported: a multiple of the key "
+           "heads, of a multiple of {} numbers",
+           delta.value_heads, delta.key_heads, delta.head_size, limits::kDeltaHeadUnit);
+    }
+  }
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
     require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);
     require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);

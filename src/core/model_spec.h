@@ -3,6 +3,7 @@
 // know about a model besides its weights. Letters as in docs/GLOSSARY.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -40,6 +41,23 @@ struct RopeScaling {
   float beta_fast = 32.0F;
   float beta_slow = 1.0F;
   float magnitude = 1.0F;  // cosines and sines are multiplied by it
+};
+
+// A layer without attention: each of its value heads has a state of head_size x head_size numbers, which every token
+// decays, corrects and reads (gated delta net, cl_kernels/delta_net.cl). Value head h goes with key head h % key_heads.
+struct DeltaNet {
+  int32_t key_heads = 0;  // 0: there are none
+  int32_t value_heads = 0;
+  int32_t head_size = 0;  // of keys, queries and values; a multiple of limits::kDeltaHeadUnit
+  int32_t window = 0;     // tokens whose queries, keys and values are mixed, itself included
+
+  [[nodiscard]] int32_t value_width() const { return value_heads * head_size; }
+  // Of a token's queries, keys and values, in this order.
+  [[nodiscard]] int32_t mixed_width() const { return 2 * key_heads * head_size + value_width(); }
+  // Of one layer's state, in floats: the last window - 1 tokens before they are mixed, then the heads.
+  [[nodiscard]] int64_t state_floats() const {
+    return int64_t{window - 1} * mixed_width() + int64_t{value_width()} * head_size;
+  }
 };
 
 struct ModelSpec {
@@ -87,6 +105,9 @@ struct ModelSpec {
   RopeScaling rope_scaling;
   float local_rope_base = 0.0F;  // of local layers, whose RoPE is not scaled then; 0: they rotate as the others do
   int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
+  int32_t attention_every = 1;   // the last of every so many layers attends; the others are `delta`
+  DeltaNet delta;
+  bool gated_attention = false;  // what heads attend to is multiplied by 1 / (1 + exp(-gate))
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
 
@@ -96,6 +117,20 @@ struct ModelSpec {
   [[nodiscard]] float hidden_epsilon() const { return norm_epsilon / (residual_scale * residual_scale); }
   [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
   [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
+  [[nodiscard]] bool attends(int32_t layer) const { return (layer + 1) % attention_every == 0; }
+  // Layers that have K and V.
+  [[nodiscard]] int32_t attention_layer_count() const { return layer_count / attention_every; }
+  [[nodiscard]] int32_t delta_layer_count() const { return layer_count - attention_layer_count(); }
+  // Its place among its kind: of those that attend, or of the others.
+  [[nodiscard]] int32_t place_of(int32_t layer) const {
+    const int32_t before = layer / attention_every;  // that attend
+    return attends(layer) ? before : layer - before;
+  }
+  // What a sequence has besides K and V.
+  [[nodiscard]] size_t state_bytes() const {
+    return static_cast<size_t>(delta_layer_count() * delta.state_floats()) * sizeof(float);
+  }
+  [[nodiscard]] bool has_state() const { return delta.key_heads > 0; }
   // ERRORS: CorruptFile naming the field, the value and the range.
   void validate() const;
 };

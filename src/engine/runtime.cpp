@@ -46,7 +46,9 @@ size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weigh
           &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
       bytes += view->bytes.size();
     }
-    for (const WeightView* view : layer.common_matrices()) bytes += view->bytes.size();
+    for (const WeightView* view : layer.common_matrices()) {
+      bytes += row_bytes(view->type, view->columns) * static_cast<size_t>(view->rows);
+    }
     for (const WeightView* view : layer.expert_matrices()) {
       if (view->present())
         bytes += view->bytes.size() / static_cast<size_t>(spec.expert_count) * static_cast<size_t>(spec.experts_used);
@@ -108,6 +110,21 @@ void check_sizes(const RuntimeOptions& options) {
   }
 }
 
+// What sequences cannot have beside a state, which is not kept for an earlier token.
+void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
+  if (!spec.has_state()) return;
+  const auto refuse = [&](const char* name, const std::string& value, const char* allowed) {
+    fail(ErrorCode::Unsupported, "{} is {}, allowed with a model of architecture {}, whose sequences have states: {}",
+         name, value, spec.architecture, allowed);
+  };
+  const SchedulerConfig& config = options.scheduler;
+  if (config.preempt != PreemptMode::Recompute) refuse("preempt", to_string(config.preempt), "recompute");
+  if (config.num_speculative_tokens > 0) {
+    refuse("num_speculative_tokens", std::to_string(config.num_speculative_tokens), "0");
+  }
+  if (options.max_loras > 0) refuse("max_loras", std::to_string(options.max_loras), "0");
+}
+
 // A KV block of all models.
 size_t bytes_per_block(std::span<const PlannedModel> models) {
   size_t bytes = 0;
@@ -137,6 +154,12 @@ void check_host_memory(const RuntimeOptions& options, size_t block_bytes) {
 // ERRORS: as load_model()'s; InvalidArgument for one whose tokens are others than the target's.
 LoadedModel load_draft_model(const std::string& path, const LoadedModel& target) {
   LoadedModel draft = load_model(path);
+  if (draft.spec.has_state()) {
+    fail(ErrorCode::Unsupported,
+         "speculative_config: {} is of architecture {}, whose sequences have states; allowed: "
+         "a draft model without",
+         path, draft.spec.architecture);
+  }
   // Models of one family differ in a few unused tokens at the end (llama.cpp allows as many).
   constexpr int32_t kFurtherTokensMax = 128;
   const std::vector<std::string>& ours = target.vocabulary.tokens;
@@ -186,12 +209,13 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   }
   const MemoryPlan plan = plan_memory(device, models, count);
   if (plan.total() > budget) {
-    fail(ErrorCode::OutOfMemory,
-         "the model{} {} MB on {} (weights {}, {} KV blocks {}, activations {}, adapters {}), allowed: {} MB "
-         "(device_memory_fraction {} of {})",
-         models.size() > 1 ? " and its draft model need" : " needs", plan.total() >> 20, device.name,
-         plan.weight_bytes >> 20, count, plan.kv_bytes >> 20, plan.activation_bytes >> 20, plan.adapter_bytes >> 20,
-         budget >> 20, options.device_memory_fraction, device.memory_bytes >> 20);
+    fail(
+        ErrorCode::OutOfMemory,
+        "the model{} {} MB on {} (weights {}, {} KV blocks {}, activations {}, adapters {}, states {}), allowed: {} MB "
+        "(device_memory_fraction {} of {})",
+        models.size() > 1 ? " and its draft model need" : " needs", plan.total() >> 20, device.name,
+        plan.weight_bytes >> 20, count, plan.kv_bytes >> 20, plan.activation_bytes >> 20, plan.adapter_bytes >> 20,
+        plan.state_bytes >> 20, budget >> 20, options.device_memory_fraction, device.memory_bytes >> 20);
   }
   return count;
 }
@@ -218,6 +242,8 @@ Runtime::Runtime(RuntimeOptions options)
   check_sizes(options_);
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
+  check_states(options_, spec_);
+  options_.prefix_caching = options_.prefix_caching && !spec_.has_state();
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
   read_chat_template(model.vocabulary.chat_template);
 
@@ -285,6 +311,7 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
          config.max_model_len, longest, block_count, options_.block_size);
   }
   config.sliding_window = spec_.sliding_window;
+  config.has_state = spec_.has_state();
   config.max_loras = options_.max_loras;
   config.validate(longest);
   config.warn_of_no_effect();
@@ -388,7 +415,8 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"kv_bytes", plan.kv_bytes},
                 {"kv_bytes_per_token", bytes_per_block(models) / static_cast<size_t>(options_.block_size)},
                 {"activation_bytes", plan.activation_bytes},
-                {"adapter_bytes", plan.adapter_bytes}}}}
+                {"adapter_bytes", plan.adapter_bytes},
+                {"state_bytes", plan.state_bytes}}}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -73,6 +73,20 @@ ExpertArena lay_out_experts(Layout& layout, const ModelSpec& spec, const ModelWe
   return arena;
 }
 
+StateArena lay_out_states(Layout& layout, const ModelSpec& spec, const ModelWeights& weights, int64_t rows) {
+  if (!spec.has_state()) return {};
+  Kinds read;
+  for (const LayerWeights& layer : weights.layers) read.add(layer.state_output);
+  const DeltaNet& delta = spec.delta;
+  StateArena arena;
+  arena.mixed = layout.take(rows, delta.mixed_width());
+  arena.gate = layout.take(rows, delta.value_width());
+  arena.step = layout.take(rows, delta.value_heads);
+  arena.correction = layout.take(rows, delta.value_heads);
+  arena.read = layout.take_rows(rows, delta.value_width(), read.floats, read.bytes);
+  return arena;
+}
+
 }  // namespace
 
 PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(computed_type(weight.type)); }
@@ -80,8 +94,9 @@ PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(c
 Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
   Kinds normed, attended, feed_forward, sampled;
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* weight : {&layer.query, &layer.key, &layer.value, &layer.gate, &layer.up, &layer.router,
-                                     &layer.expert_gate, &layer.expert_up}) {
+    for (const WeightView* weight :
+         {&layer.query, &layer.query_gate, &layer.key, &layer.value, &layer.mixed, &layer.output_gate, &layer.step,
+          &layer.correction, &layer.gate, &layer.up, &layer.router, &layer.expert_gate, &layer.expert_up}) {
       normed.add(*weight);
     }
     if (layer.shared_gate.present()) normed.floats = true;
@@ -96,12 +111,14 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.hidden = layout.take(rows, spec.hidden_size);
   arena.normed = layout.take_rows(rows, spec.hidden_size, normed.floats, normed.bytes);
   arena.query = layout.take(rows, query);
+  if (spec.gated_attention) arena.query_gate = layout.take(rows, query);
   arena.key = layout.take(rows, key);
   arena.value = layout.take(rows, key);
   arena.attended = layout.take_rows(rows, query, true, attended.bytes);
   const int64_t widest = std::max(spec.feed_forward_size, spec.shared_expert_size);
   arena.feed_forward = layout.take_rows(rows, widest, feed_forward.floats, feed_forward.bytes);
   arena.experts = lay_out_experts(layout, spec, weights, rows);
+  arena.states = lay_out_states(layout, spec, weights, rows);
   const bool post_norms = std::ranges::any_of(weights.layers, [](const LayerWeights& layer) {
     return layer.attention_post_norm.present() || layer.feed_forward_post_norm.present();
   });

@@ -31,21 +31,31 @@ struct ExpertArena {
   int32_t shared = kNone;                   // [T][E]: of a shared expert that has a gate
 };
 
+// Of layers with a state (delta_net.cl). M: mixed width, N: value heads of D numbers.
+struct StateArena {
+  int32_t mixed = kNone;                     // [T][M]
+  int32_t gate = kNone;                      // [T][N*D]
+  int32_t step = kNone, correction = kNone;  // [T][N]
+  StageRows read;                            // [T][N*D]
+};
+
 struct Arena {
-  int32_t hidden = 0;      // [T][E]
-  int32_t query = 0;       // [T][H*D]
-  int32_t key = 0;         // [T][G*D]
-  int32_t value = 0;       // [T][G*D]
-  StageRows normed;        // [T][E]
-  StageRows attended;      // [T][H*D], always with floats
-  StageRows feed_forward;  // [T][F], of dense layers and shared experts
-  int32_t added = kNone;   // [T][E]: what is normed before it is added to the hidden states
-  StageRows sampled;       // [logit_rows][E]
-  int32_t logits = 0;      // [logit_rows][V]
-  int32_t statistics = 0;  // [logit_rows][chunks][4]
-  int32_t partials = 0;    // [partial_slots][D + 2]
+  int32_t hidden = 0;          // [T][E]
+  int32_t query = 0;           // [T][H*D]
+  int32_t query_gate = kNone;  // [T][H*D], where there are gates
+  int32_t key = 0;             // [T][G*D]
+  int32_t value = 0;           // [T][G*D]
+  StageRows normed;            // [T][E]
+  StageRows attended;          // [T][H*D], always with floats
+  StageRows feed_forward;      // [T][F], of dense layers and shared experts
+  int32_t added = kNone;       // [T][E]: what is normed before it is added to the hidden states
+  StageRows sampled;           // [logit_rows][E]
+  int32_t logits = 0;          // [logit_rows][V]
+  int32_t statistics = 0;      // [logit_rows][chunks][4]
+  int32_t partials = 0;        // [partial_slots][D + 2]
   int32_t statistics_chunks = 0;
   ExpertArena experts;
+  StateArena states;
   // Where there are adapters, for steps that use them: the same rows with floats in any case, which A reads; gate and
   // up by themselves; and what has been multiplied by A.
   StageRows adapted_normed, adapted_feed_forward;

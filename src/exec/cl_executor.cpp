@@ -16,7 +16,7 @@ namespace inflight {
 namespace {
 
 KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
-  return {.layer_count = spec.layer_count,
+  return {.layer_count = spec.attention_layer_count(),
           .head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
           .head_size = spec.head_size,
@@ -32,7 +32,9 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .sliding_window = spec.sliding_window,
           .blocks_a_chunk = blocks_a_chunk(device, options.kv),
           .adapters = options.max_loras > 0,
-          .experts = spec.expert_count > 0};
+          .experts = spec.expert_count > 0,
+          .delta = spec.delta,
+          .delta_layer_count = spec.delta_layer_count()};
 }
 
 // Checks the plan before anything is allocated.
@@ -92,6 +94,10 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       row_tokens_(device, "sampled tokens", row_token_words(options.max_num_seqs)),
       output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
+  if (spec.has_state()) {
+    state_tokens_.resize(static_cast<size_t>(options.max_num_seqs));
+    states_.emplace(device, "states", spec.state_bytes() / sizeof(float) * state_tokens_.size());
+  }
   if (const int32_t most = attention_context_max(device.info(), shape_); most < spec.context_length) {
     log(LogLevel::Warning, "{} ends long loops without an error: beyond {} tokens of context answers are wrong there",
         device.info().name, most);
@@ -134,6 +140,7 @@ StepMemory ClExecutor::memory(const Flight& flight) const {
   memory.step = &flight.words.memory();
   memory.row_tokens = &row_tokens_.memory();
   memory.adapters = adapters_.memory();
+  if (states_) memory.states = &states_->memory();
   return memory;
 }
 
@@ -142,6 +149,17 @@ void ClExecutor::reserve_words(Flight& flight, size_t words) {
   if (words <= flight.words.size()) return;
   flight.words = Buffer<int32_t>(device_, "step upload", std::bit_ceil(words));
   if (program_.mode() == LaunchMode::Fused) flight.in_place = flight.words.in_place();
+}
+
+// A state is that of its row's tokens so far: these come each once, from the first one on.
+void ClExecutor::follow_states(const BatchPlan& plan) {
+  if (!states_) return;
+  for (const BatchEntry& entry : plan.entries) {
+    int32_t& seen = state_tokens_[static_cast<size_t>(entry.row)];
+    INFLIGHT_CHECK(entry.computed_token_count == 0 || entry.computed_token_count == seen);
+    INFLIGHT_CHECK(entry.draft_token_count == 0);
+    seen = entry.context_token_count();
+  }
 }
 
 // before: the flight of the step before, if that was one launch; else `flight`.
@@ -162,6 +180,7 @@ void ClExecutor::upload_and_run(const BatchPlan& plan, Flight& flight, const Fli
   }
   INFLIGHT_CHECK(plan.scheduled_token_count <= options_.max_num_batched_tokens);
   angles_.require(positions);
+  follow_states(plan);
   const StepTables& tables = flight.upload.build(plan, adapters_.place(plan));
   flight.results.resize(std::max(flight.upload.told_at(logit_rows), size_t{kResultWords}));
   if (plan.read_before_next && std::ranges::any_of(plan.entries, &BatchEntry::host_samples)) {

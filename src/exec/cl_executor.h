@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,6 +75,7 @@ class ClExecutor final : public Executor {
     TimeNs submitted = 0;
   };
 
+  void follow_states(const BatchPlan& plan);
   void upload_and_run(const BatchPlan& plan, Flight& flight, const Flight& before);
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end);
@@ -103,10 +105,12 @@ class ClExecutor final : public Executor {
   uint32_t launch_number_ = 0;        // of the last launch of the program
   const Flight* launched_ = nullptr;  // the last step, if it was one launch
   StepResult result_;
-  std::vector<float> logits_, hidden_;  // what result_.logits and result_.hidden point into
-  std::vector<TokenLogprob> further_;   // what result_.sampled points into
-  std::vector<TokenLogprob> told_;      // likewise, and result_.prompt_logprobs
-  std::vector<float> output_norm_;      // [E]
+  std::vector<float> logits_, hidden_;   // what result_.logits and result_.hidden point into
+  std::vector<TokenLogprob> further_;    // what result_.sampled points into
+  std::vector<TokenLogprob> told_;       // likewise, and result_.prompt_logprobs
+  std::vector<float> output_norm_;       // [E]
+  std::optional<Buffer<float>> states_;  // of rows, if the model has any
+  std::vector<int32_t> state_tokens_;    // of each row: how many its state has seen
   SteadyClock clock_;
   TimeNs last_finish_ = 0;
 };

@@ -17,10 +17,7 @@ namespace {
 constexpr int32_t kItemsPerWorker = 16;             // of a linear stage, so that the last ones come out even
 constexpr int32_t kExpertItemsPerWorker = 4;        // of a token's experts: memory is read fastest in long pieces
 constexpr int32_t kShortItemsPart = 4;              // a fused step's workers begin with items of all but a 4th part
-constexpr int32_t kTicketsPerWorker = 8;            // of a stage of rows
-constexpr int32_t kBatchMax = 16;                   // rows of a ticket
 constexpr size_t kItemBytesMin = size_t{16} << 10;  // weights of an item at least: a ticket costs about 0.1 us
-constexpr int32_t kMergedMax = 256;                 // partitions of heads that each worker merges for itself
 constexpr int32_t kGroupCopiedRows = 1;             // that each work-group prepares for itself
 static_assert(limits::kExpertSizeUnit % kPanelOutputs == 0, "each expert begins at a panel");
 static_assert(kGroupCopiedRows <= std::min(kFewRows, kFewFloatRows), "steps with copies must be one launch");
@@ -49,9 +46,12 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       copied_rows_(mode == LaunchMode::Fused         ? size.copy_rows
                    : mode == LaunchMode::FusedGroups ? kGroupCopiedRows
                                                      : 0),
+      delta_(spec.delta),
       experts_used_(spec.experts_used),
       adapters_(adapters) {
-  for (int32_t layer = 0; layer < spec.layer_count; ++layer) is_local_.push_back(spec.is_local(layer));
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    if (spec.attends(layer)) is_local_.push_back(spec.is_local(layer));
+  }
   const auto take = [&](std::vector<Stage>& to) {
     to.swap(fitted_);
     fitted_.clear();
@@ -143,30 +143,81 @@ void ForwardPass::add_linear(const LinearArgs& args) {
   stage.items = stage.linear.long_items + div_ceil(rest, stage.linear.panels);
 }
 
+// A product of the normed hidden states.
+void ForwardPass::add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out) {
+  LinearArgs args = linear(store, weight, bias);
+  args.in = prepared(arena_.normed);
+  args.out.floats = out;
+  args.out_stride = weight.rows;
+  add_linear(args);
+}
+
 void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                             int32_t layer) {
   const auto add_norm = [&](const WeightView& weight) {
     next_group();
     add_preparation(Operation::Norm).norm = norm(spec, store.vector(weight), prepared(arena_.normed));
   };
-  const auto add_stored = [&](const WeightView& weight, const WeightView& bias, int32_t out) {
-    LinearArgs args = linear(store, weight, bias);
-    args.in = prepared(arena_.normed);
-    args.out.floats = out;
-    args.out_stride = weight.rows;
-    add_linear(args);
-  };
   add_norm(weights.attention_norm);
-  const auto residual_of = [&](const WeightView& post_norm) {
-    return post_norm.present() ? arena_.added : arena_.hidden;
-  };
+  if (weights.has_state()) {
+    add_delta_net(spec, weights, store, layer);
+  } else {
+    add_attention(spec, weights, store, layer);
+  }
+  add_post_norm(spec, store, weights.attention_post_norm);
+  if (weights.has_experts()) {
+    add_mixture(spec, weights, store);
+    return;
+  }
+  add_norm(weights.feed_forward_norm);
+  add_feed_forward(spec, weights, store, layer);
+  next_group();
+  const int32_t residual[] = {weights.feed_forward_post_norm.present() ? arena_.added : arena_.hidden};
+  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
+  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, residual[0]);
+  add_expand();
+  add_post_norm(spec, store, weights.feed_forward_post_norm);
+}
+
+void ForwardPass::add_delta_net(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                int32_t layer) {
+  const StateArena& states = arena_.states;
+  add_stored(store, weights.mixed, {}, states.mixed);
+  add_stored(store, weights.output_gate, {}, states.gate);
+  add_stored(store, weights.step, {}, states.step);
+  add_stored(store, weights.correction, {}, states.correction);
+  const DeltaArgs args{.mixed = states.mixed,
+                       .convolution = store.vector(weights.convolution),
+                       .place = spec.place_of(layer),
+                       .entries = 0,
+                       .step = states.step,
+                       .step_bias = store.vector(weights.step_bias),
+                       .decay = store.vector(weights.decay),
+                       .correction = states.correction,
+                       .gate = states.gate,
+                       .norm = store.vector(weights.state_norm),
+                       .epsilon = spec.norm_epsilon,
+                       .rows = 0,
+                       .out = states.read};
+  for (const Operation operation : {Operation::Convolve, Operation::Delta, Operation::Read}) {
+    next_group();
+    add(operation).delta = args;
+  }
+  next_group();
+  add_residual(linear(store, weights.state_output, {}), states.read,
+               weights.attention_post_norm.present() ? arena_.added : arena_.hidden);
+}
+
+void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                int32_t layer) {
+  const int32_t place = spec.place_of(layer);
   const int32_t products[] = {arena_.query, arena_.key, arena_.value};
-  const int32_t attention_residual[] = {residual_of(weights.attention_post_norm)};
-  const int32_t feed_forward_residual[] = {residual_of(weights.feed_forward_post_norm)};
+  const int32_t residual[] = {weights.attention_post_norm.present() ? arena_.added : arena_.hidden};
   add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
-  add_stored(weights.query, weights.query_bias, arena_.query);
-  add_stored(weights.key, weights.key_bias, arena_.key);
-  add_stored(weights.value, weights.value_bias, arena_.value);
+  add_stored(store, weights.query, weights.query_bias, arena_.query);
+  if (spec.gated_attention) add_stored(store, weights.query_gate, {}, arena_.query_gate);
+  add_stored(store, weights.key, weights.key_bias, arena_.key);
+  add_stored(store, weights.value, weights.value_bias, arena_.value);
   add_expand();
   if (spec.norms_heads_together) {
     next_group();
@@ -179,7 +230,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
                                .value = arena_.value,
                                .positions = 0,
                                .tables = 0,
-                               .layer = layer,
+                               .layer = place,
                                .angles = RopeAngles::offset(spec, layer, position_count_),
                                .query_norm = spec.norms_heads_together ? kNone : store.vector(weights.query_norm),
                                .key_norm = spec.norms_heads_together ? kNone : store.vector(weights.key_norm),
@@ -189,7 +240,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
       .query = arena_.query,
       .out = arena_.attended.floats,
       .partials = arena_.partials,
-      .layer = layer,
+      .layer = place,
       .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
       .sinks = store.vector(weights.attention_sinks)};
   next_group();
@@ -198,25 +249,14 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
   add_preparation(Operation::Combine).combine = {.in = arena_.attended.floats,
                                                  .partials = arena_.partials,
-                                                 .layer = layer,
+                                                 .layer = place,
                                                  .out = attended_out,
-                                                 .sinks = store.vector(weights.attention_sinks)};
-  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, attention_residual});
+                                                 .sinks = store.vector(weights.attention_sinks),
+                                                 .gate = arena_.query_gate};
+  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, residual});
   add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
-               attention_residual[0]);
+               residual[0]);
   add_expand();
-  add_post_norm(spec, store, weights.attention_post_norm);
-  if (weights.has_experts()) {
-    add_mixture(spec, weights, store);
-    return;
-  }
-  add_norm(weights.feed_forward_norm);
-  add_feed_forward(spec, weights, store, layer);
-  next_group();
-  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, feed_forward_residual});
-  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, feed_forward_residual[0]);
-  add_expand();
-  add_post_norm(spec, store, weights.feed_forward_post_norm);
 }
 
 NormArgs ForwardPass::norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const {
@@ -413,169 +453,6 @@ void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights,
   next_group();
   add(Operation::Sample).sample = sample;
   next_group();
-}
-
-const AttentionTables& ForwardPass::attention_of(int32_t layer, const StepTables& tables) const {
-  return is_local_[static_cast<size_t>(layer)] ? tables.local_attention : tables.attention;
-}
-
-void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
-  switch (stage.operation) {
-    case Operation::Embed:
-      stage.embed.tokens = tables.tokens;
-      stage.items = tables.rows;
-      batch_rows(stage);
-      break;
-    case Operation::Norm:
-      stage.norm.rows = tables.rows;
-      stage.items = tables.rows;
-      batch_rows(stage);
-      break;
-    case Operation::Linear:
-      stage.linear.rows = tables.rows;
-      break;
-    case Operation::Rope:
-      stage.rope.positions = tables.positions;
-      stage.rope.tables = tables.tables;
-      stage.items = tables.rows * shape_.kv_head_count;
-      batch_rows(stage);
-      break;
-    case Operation::Attention:
-      stage.attention.list = attention_of(stage.attention.layer, tables).list;
-      stage.attention.positions = tables.positions;
-      stage.attention.tables = tables.tables;
-      stage.items = attention_of(stage.attention.layer, tables).count;
-      break;
-    case Operation::Combine:
-      stage.combine.list = attention_of(stage.combine.layer, tables).combine;
-      stage.combine.rows = tables.rows;
-      stage.items = attention_of(stage.combine.layer, tables).partial_slots > 0 || stage.combine.out.bytes != kNone ||
-                            stage.batch == 0
-                        ? tables.rows * StepProgram::combine_slices(shape_)
-                        : 0;
-      batch_rows(stage);
-      break;
-    case Operation::Shrink:
-    case Operation::Expand:
-      stage.adapter.tiles = tables.adapter_tiles;
-      stage.items = adapter_items(stage, tables.adapter_tile_count);
-      batch_rows(stage);
-      break;
-    case Operation::Swiglu:
-      stage.swiglu.rows = tables.rows;
-      stage.items = tables.rows * div_ceil(stage.swiglu.depth, kSwigluColumns);
-      batch_rows(stage);
-      break;
-    case Operation::Route:
-    case Operation::Merge:
-      stage.items = tables.rows;
-      batch_rows(stage);
-      break;
-    case Operation::Sort:
-      stage.sort.rows = tables.rows * experts_used_;
-      stage.items = 1;
-      break;
-    case Operation::Gather:
-      stage.gather.rows = tables.rows;
-      stage.items = tables.rows * experts_used_;
-      batch_rows(stage);
-      break;
-    case Operation::Experts: {
-      ExpertsArgs& experts = stage.experts;
-      experts.rows = tables.rows * experts_used_;
-      const int32_t count = experts.weight[0].outputs / experts.outputs;
-      stage.items = std::min(count, experts.rows) * div_ceil(panel_count(experts.outputs), experts.panels);
-      break;
-    }
-    case Operation::Statistics:
-    case Operation::Change:
-    case Operation::Sample:
-      break;
-  }
-}
-
-void ForwardPass::fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const {
-  switch (stage.operation) {
-    case Operation::Norm:
-      stage.norm.rows_from = tables.sampled_rows + first;
-      stage.norm.rows = count;
-      stage.items = count;
-      break;
-    case Operation::Linear:
-      stage.linear.rows = count;
-      break;
-    case Operation::Statistics:
-      stage.items = count * arena_.statistics_chunks;
-      if (stage.statistics.list == kNone) break;
-      stage.statistics.list = tables.samples + first * kSampleWords;
-      if (!tables.changes) stage.items = 0;
-      break;
-    case Operation::Change:
-    case Operation::Sample:
-      stage.sample.list = tables.samples + first * kSampleWords;
-      stage.sample.results = tables.results + first * kResultWords;
-      stage.items = stage.operation == Operation::Sample || tables.changes ? count : 0;
-      break;
-    default:
-      break;
-  }
-}
-
-std::span<const Stage> ForwardPass::fit(const StepTables& tables) {
-  append_layers(tables);
-  for (int32_t first = 0; first < tables.sampled; first += size_.logit_rows) append_logits(tables, first);
-  link_groups();
-  return fitted_;
-}
-
-std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t first) {
-  fitted_.clear();
-  if (first == 0) append_layers(tables);
-  append_logits(tables, first);
-  link_groups();
-  return fitted_;
-}
-
-bool ForwardPass::has_copies(const StepTables& tables) const {
-  return tables.rows <= copied_rows_ && tables.adapter_tile_count == 0;
-}
-
-void ForwardPass::append_layers(const StepTables& tables) {
-  const int32_t merged = std::max(tables.attention.partial_slots, tables.local_attention.partial_slots);
-  const std::vector<Stage>& layers = tables.adapter_tile_count > 0                ? adapted_layers_
-                                     : has_copies(tables) && merged <= kMergedMax ? copied_layers_
-                                                                                  : layers_;
-  fitted_.assign(layers.begin(), layers.end());
-  for (Stage& stage : fitted_) fit_stage(stage, tables);
-}
-
-void ForwardPass::append_logits(const StepTables& tables, int32_t first) {
-  const int32_t groups = fitted_.empty() ? 0 : fitted_.back().counter + 1;
-  const int32_t count = std::min(size_.logit_rows, tables.sampled - first);
-  for (Stage stage : has_copies(tables) ? copied_logits_ : logits_) {
-    stage.counter += groups;
-    fit_logits(stage, tables, first, count);
-    fitted_.push_back(stage);
-  }
-}
-
-int32_t ForwardPass::row_batch(int32_t items, int32_t worker_count) {
-  return std::clamp(items / (worker_count * kTicketsPerWorker), 1, kBatchMax);
-}
-
-// Each group waits for the last one before it that has items.
-void ForwardPass::link_groups() {
-  int32_t before = kNone, before_items = 0, items = 0;
-  for (size_t i = 0; i < fitted_.size(); ++i) {
-    if (i > 0 && fitted_[i].counter != fitted_[i - 1].counter && items > 0) {
-      before = fitted_[i - 1].counter;
-      before_items = items;
-      items = 0;
-    }
-    fitted_[i].wait_counter = before;
-    fitted_[i].wait_count = before_items;
-    if (fitted_[i].batch > 0) items += fitted_[i].items;
-  }
 }
 
 }  // namespace inflight

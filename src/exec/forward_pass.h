@@ -28,6 +28,7 @@ struct StepTables {
   AttentionTables attention, local_attention;          // of all layers but local ones, and of these
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
+  int32_t state_entries = 0, state_entry_count = 0;    // of models with states
   int32_t rows = 0, sampled = 0;
   bool changes = false;  // a sample's logits are changed or told
 };
@@ -75,6 +76,10 @@ class ForwardPass {
   void add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store);
   void add_experts(const ModelSpec& spec, ExpertsArgs args);
   [[nodiscard]] NormArgs norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const;
+  // What a layer adds to the hidden states before its feed-forward.
+  void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_delta_net(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out);
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
@@ -92,13 +97,14 @@ class ForwardPass {
   Arena arena_;
   ArenaSize size_;
   KernelShape shape_;
-  std::vector<bool> is_local_;  // of each layer
+  std::vector<bool> is_local_;  // of each layer that attends
   int32_t position_count_;
   int32_t worker_count_;
   LaunchMode mode_;
   int32_t long_items_;   // of a linear stage
   int32_t copied_rows_;  // of a step whose workers have copies of prepared rows, at most
   int32_t group_ = 0;
+  DeltaNet delta_;
   int32_t experts_used_;
   AdapterSizes adapters_;
   bool adapted_ = false;               // the stages being added are for steps with adapters

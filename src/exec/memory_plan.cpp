@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/math.h"
+#include "exec/rope_angles.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -76,6 +77,10 @@ std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
                                    &layer.attention_output_bias,
                                    &layer.attention_sinks,
                                    &layer.attention_post_norm,
+                                   &layer.convolution,
+                                   &layer.step_bias,
+                                   &layer.decay,
+                                   &layer.state_norm,
                                    &layer.feed_forward_norm,
                                    &layer.gate_bias,
                                    &layer.up_bias,
@@ -151,7 +156,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   for (const WeightView* weight : weight_matrices(weights)) sizes.push_back(packed_bytes_of(*weight));
   for (const size_t bytes : plan_chunks(sizes, device.allocation_bytes_max).chunk_bytes) plan.weight_bytes += bytes;
   for (const WeightView* vector : weight_vectors(weights)) {
-    plan.weight_bytes += align_up(static_cast<size_t>(vector->columns), size_t{kPanelOutputs}) * sizeof(float);
+    plan.weight_bytes += align_up(vector->bytes.size(), size_t{kPanelOutputs} * sizeof(float));
   }
   if (options.kv_block_count > int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax) {
     fail(ErrorCode::OutOfMemory, "kv_blocks is {}, device '{}' allows {} blocks of {} bytes", options.kv_block_count,
@@ -171,6 +176,11 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
            options.adapters->max_lora_rank(), plan.adapter_bytes, device.name, device.allocation_bytes_max);
     }
   }
+  plan.state_bytes = spec.state_bytes() * static_cast<size_t>(options.max_num_seqs);
+  if (plan.state_bytes > device.allocation_bytes_max) {
+    fail(ErrorCode::OutOfMemory, "max_num_seqs is {}: states of {} bytes each, device '{}' allows {} in one buffer",
+         options.max_num_seqs, spec.state_bytes(), device.name, device.allocation_bytes_max);
+  }
   if (options.clblast.from_rows > 0) plan.activation_bytes += clblast_scratch_bytes(clblast_limits(weights, options));
   return plan;
 }
@@ -185,6 +195,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, std::span<const PlannedModel> m
     sum.kv_bytes += plan.kv_bytes;
     sum.activation_bytes += plan.activation_bytes;
     sum.adapter_bytes += plan.adapter_bytes;
+    sum.state_bytes += plan.state_bytes;
   }
   return sum;
 }

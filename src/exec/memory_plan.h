@@ -50,7 +50,10 @@ struct MemoryPlan {
   size_t kv_bytes = 0;          // of options.kv_block_count blocks
   size_t activation_bytes = 0;  // and rotation angles and step uploads
   size_t adapter_bytes = 0;     // of options.max_loras slots
-  [[nodiscard]] size_t total() const { return weight_bytes + kv_bytes + activation_bytes + adapter_bytes; }
+  size_t state_bytes = 0;       // of options.max_num_seqs sequences of a model with states
+  [[nodiscard]] size_t total() const {
+    return weight_bytes + kv_bytes + activation_bytes + adapter_bytes + state_bytes;
+  }
 };
 
 // ERRORS: InvalidArgument naming the option; OutOfMemory for what does not fit the device's buffers.

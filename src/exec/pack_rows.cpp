@@ -2,6 +2,7 @@
 #include "exec/pack_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -18,12 +19,21 @@ std::span<const std::byte> pack_rows(const WeightView& view, size_t first, std::
   const size_t count = std::min(packed.size() / panel_bytes(type, view.columns) * kPanelOutputs,
                                 static_cast<size_t>(view.rows) - first_row);
   const size_t stride = row_bytes(view.type, view.columns);
-  const std::span<const std::byte> rows = view.bytes.subspan(first_row * stride, count * stride);
+  const size_t begin = view.place_of(first_row) * stride, end = (view.place_of(first_row + count - 1) + 1) * stride;
+  const std::span<const std::byte> read = view.bytes.subspan(begin, end - begin);
+  std::vector<std::byte> together;
+  if (view.piece_rows > 0) {
+    together.resize(count * stride);
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(&together[i * stride], &view.bytes[view.place_of(first_row + i) * stride], stride);
+    }
+  }
+  const std::span<const std::byte> rows = view.piece_rows > 0 ? together : read;
   const auto outputs = static_cast<int32_t>(count);
   try {
     if (computed_type(view.type) == view.type) {
       pack_panels({type, outputs, view.columns, rows}, packed);
-      return rows;
+      return read;
     }
     std::vector<std::byte> converted(row_bytes(computed_type(view.type), view.columns) * count);
     convert_rows(view.type, computed_type(view.type), view.columns, rows, first_row, converted);
@@ -31,7 +41,7 @@ std::span<const std::byte> pack_rows(const WeightView& view, size_t first, std::
   } catch (const Error& error) {
     fail(ErrorCode::CorruptFile, "tensor {}, {}", quote(view.name), error.what());
   }
-  return rows;
+  return read;
 }
 
 }  // namespace inflight

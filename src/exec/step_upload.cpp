@@ -33,6 +33,7 @@ StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const S
       block_token_count_(block_token_count),
       sliding_window_(spec.sliding_window),
       local_window_(spec.local_window),
+      has_state_(spec.has_state()),
       limits_(limits) {}
 
 int32_t StepUpload::append(size_t count) {
@@ -56,6 +57,7 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   add_rows(plan);
   tables_.attention = add_attention(plan, sliding_window_);
   if (local_window_ > 0) tables_.local_attention = add_attention(plan, local_window_);
+  if (has_state_) add_states(plan);
   add_samples(plan);
   add_adapters(plan, adapter_slots);
   return tables_;
@@ -99,6 +101,19 @@ void StepUpload::add_rows(const BatchPlan& plan) {
     }
   }
   INFLIGHT_CHECK(row == tables_.rows);
+}
+
+void StepUpload::add_states(const BatchPlan& plan) {
+  tables_.state_entry_count = static_cast<int32_t>(plan.entries.size());
+  tables_.state_entries = append(plan.entries.size() * kStateEntryWords);
+  int32_t* word = &words_[static_cast<size_t>(tables_.state_entries)];
+  int32_t row = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    const int32_t values[kStateEntryWords] = {row, entry.scheduled_token_count,
+                                              entry.computed_token_count > 0 ? entry.row : kNone, entry.row, 0};
+    word = std::ranges::copy(values, word).out;
+    row += entry.scheduled_token_count;
+  }
 }
 
 AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window) {

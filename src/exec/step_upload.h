@@ -56,11 +56,13 @@ class StepUpload {
   // What is changed of the logits of a row of the step, from which the entry's token `further` after its first is
   // drawn.
   int32_t add_changes(const BatchEntry& entry, int32_t row, int32_t further);
+  void add_states(const BatchPlan& plan);
   void add_adapters(const BatchPlan& plan, std::span<const int32_t> slots);
   int32_t append(size_t count);  // offset of that many new words
 
   int32_t head_count_, kv_head_count_, vocabulary_size_;
   int32_t block_token_count_, sliding_window_, local_window_;
+  bool has_state_;
   StepUploadLimits limits_;
   int32_t results_ = 0;
   StepTables tables_;

@@ -13,20 +13,30 @@ namespace {
 
 using enum Extent;
 using enum Presence;
+using enum Mixer;
 
 constexpr LayerTensor kLayerTensors[] = {
     {"attn_norm.weight", &LayerWeights::attention_norm, One, Hidden, Always},
-    {"attn_q.weight", &LayerWeights::query, Query, Hidden, Always},
-    {"attn_k.weight", &LayerWeights::key, KeyValue, Hidden, Always},
-    {"attn_v.weight", &LayerWeights::value, KeyValue, Hidden, Always},
-    {"attn_q.bias", &LayerWeights::query_bias, One, Query, Optional},
-    {"attn_k.bias", &LayerWeights::key_bias, One, KeyValue, Optional},
-    {"attn_v.bias", &LayerWeights::value_bias, One, KeyValue, Optional},
-    {"attn_q_norm.weight", &LayerWeights::query_norm, One, QueryNorm, WhereNeeded},
-    {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded},
-    {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always},
-    {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional},
-    {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded},
+    {"attn_q.weight", &LayerWeights::query, Query, Hidden, Always, Attention},
+    {"attn_k.weight", &LayerWeights::key, KeyValue, Hidden, Always, Attention},
+    {"attn_v.weight", &LayerWeights::value, KeyValue, Hidden, Always, Attention},
+    {"attn_q.bias", &LayerWeights::query_bias, One, Query, Optional, Attention},
+    {"attn_k.bias", &LayerWeights::key_bias, One, KeyValue, Optional, Attention},
+    {"attn_v.bias", &LayerWeights::value_bias, One, KeyValue, Optional, Attention},
+    {"attn_q_norm.weight", &LayerWeights::query_norm, One, QueryNorm, WhereNeeded, Attention},
+    {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded, Attention},
+    {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always, Attention},
+    {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional, Attention},
+    {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded, Attention},
+    {"attn_qkv.weight", &LayerWeights::mixed, DeltaMixed, Hidden, Always, State},
+    {"ssm_conv1d.weight", &LayerWeights::convolution, DeltaMixed, DeltaWindow, Always, State},
+    {"attn_gate.weight", &LayerWeights::output_gate, DeltaValue, Hidden, Always, State},
+    {"ssm_alpha.weight", &LayerWeights::step, DeltaHeads, Hidden, Always, State},
+    {"ssm_beta.weight", &LayerWeights::correction, DeltaHeads, Hidden, Always, State},
+    {"ssm_dt.bias", &LayerWeights::step_bias, One, DeltaHeads, Always, State},
+    {"ssm_a", &LayerWeights::decay, One, DeltaHeads, Always, State},
+    {"ssm_norm.weight", &LayerWeights::state_norm, One, DeltaHead, Always, State},
+    {"ssm_out.weight", &LayerWeights::state_output, Hidden, DeltaValue, Always, State},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Dense},
@@ -39,12 +49,12 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ffn_gate_inp.weight", &LayerWeights::router, Experts, Hidden, Mixed},
     {"ffn_gate_inp.bias", &LayerWeights::router_bias, One, Experts, WhereNeeded},
     {"exp_probs_b.bias", &LayerWeights::choice_bias, One, Experts, Optional},
-    {"ffn_gate_exps.weight", &LayerWeights::expert_gate, Expert, Hidden, Mixed, true},
-    {"ffn_up_exps.weight", &LayerWeights::expert_up, Expert, Hidden, Mixed, true},
-    {"ffn_down_exps.weight", &LayerWeights::expert_down, Hidden, Expert, Mixed, true},
-    {"ffn_gate_exps.bias", &LayerWeights::expert_gate_bias, One, Expert, WhereNeeded, true},
-    {"ffn_up_exps.bias", &LayerWeights::expert_up_bias, One, Expert, WhereNeeded, true},
-    {"ffn_down_exps.bias", &LayerWeights::expert_down_bias, One, Hidden, WhereNeeded, true},
+    {"ffn_gate_exps.weight", &LayerWeights::expert_gate, Expert, Hidden, Mixed, Any, true},
+    {"ffn_up_exps.weight", &LayerWeights::expert_up, Expert, Hidden, Mixed, Any, true},
+    {"ffn_down_exps.weight", &LayerWeights::expert_down, Hidden, Expert, Mixed, Any, true},
+    {"ffn_gate_exps.bias", &LayerWeights::expert_gate_bias, One, Expert, WhereNeeded, Any, true},
+    {"ffn_up_exps.bias", &LayerWeights::expert_up_bias, One, Expert, WhereNeeded, Any, true},
+    {"ffn_down_exps.bias", &LayerWeights::expert_down_bias, One, Hidden, WhereNeeded, Any, true},
     {"ffn_gate_shexp.weight", &LayerWeights::gate, SharedExpert, Hidden, Shared},
     {"ffn_up_shexp.weight", &LayerWeights::up, SharedExpert, Hidden, Shared},
     {"ffn_down_shexp.weight", &LayerWeights::down, Hidden, SharedExpert, Shared},
@@ -69,6 +79,19 @@ constexpr Architecture kArchitectures[] = {
     {.name = "llama", .lacking = kSharedGate, .experts = true},
     {.name = "qwen2", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyValueBiases},
     {.name = "qwen3", .rope_style = RopeStyle::HalfSplit, .needed = kQueryKeyNorms},
+    {.name = "qwen35",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .renamed = kNormBehindAttention,
+     .attention_every = 4,
+     .gated_attention = true},
+    {.name = "qwen35moe",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .renamed = kNormBehindAttention,
+     .attention_every = 4,
+     .gated_attention = true,
+     .experts = true},
     {.name = "qwen2moe",
      .rope_style = RopeStyle::HalfSplit,
      .needed = kQueryKeyValueBiases,
@@ -173,6 +196,16 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.expert_size;
     case SharedExpert:
       return spec.shared_expert_size;
+    case DeltaMixed:
+      return spec.delta.mixed_width();
+    case DeltaWindow:
+      return spec.delta.window;
+    case DeltaHeads:
+      return spec.delta.value_heads;
+    case DeltaHead:
+      return spec.delta.head_size;
+    case DeltaValue:
+      return spec.delta.value_width();
   }
   return 0;  // not reached
 }

@@ -25,7 +25,12 @@ enum class Extent : int32_t {
   KeyNorm,
   Experts,
   Expert,
-  SharedExpert
+  SharedExpert,
+  DeltaMixed,
+  DeltaWindow,
+  DeltaHeads,
+  DeltaHead,
+  DeltaValue
 };
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
@@ -34,18 +39,26 @@ enum class Extent : int32_t {
 // expert.
 enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
 
+// What layers have a tensor: all; those that attend; those with a state in the place of attention.
+enum class Mixer : int32_t { Any, Attention, State };
+
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
 enum class LocalRope : int32_t { Same, Unscaled, Base10000 };
 
-// One tensor of each layer. rows == One: a vector (norm, bias), always F32.
+// One tensor of each layer.
 struct LayerTensor {
   std::string_view name;  // behind "blk.<layer>."
   WeightView LayerWeights::* role;
   Extent rows;
   Extent columns;
   Presence presence;
+  Mixer mixer = Mixer::Any;
   bool per_expert = false;  // of one dimension more: a matrix or a vector an expert
+
+  [[nodiscard]] bool is_vector() const { return rows == Extent::One; }  // norm, bias
+  // Read as it is: always F32.
+  [[nodiscard]] bool is_float() const { return is_vector() || columns == Extent::DeltaWindow; }
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
@@ -75,6 +88,8 @@ struct Architecture {
   int32_t unrotated_every = 0;  // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
+  int32_t attention_every = 1;        // of files that do not state it
+  bool gated_attention = false;       // attn_q.weight holds of each head its rows, then those of its gate
   bool experts = false;               // may be a mixture of experts
   bool expert_weights_normed = true;  // of files that do not state it
 };

@@ -143,6 +143,36 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
 }
 
+// Every how many layers one attends: stated as that number, or as what each layer is; else as the family has it.
+int32_t read_attention_every(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
+                             int32_t layers) {
+  const int32_t every = keys.find_count("full_attention_interval").value_or(architecture.attention_every);
+  const auto states = file.find_bools(keys.key("attention.recurrent_layers"));
+  for (int32_t i = 0; states && i < layers; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    if (layer < states->size() && (*states)[layer] == ((i + 1) % every != 0)) continue;
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {}, layer {}: supported are states in all layers but the last of every {}", file.path(),
+         quote(keys.key("attention.recurrent_layers")), i, every);
+  }
+  return every;
+}
+
+// REQUIRES: the layer count is set.
+void read_delta_net(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  if (architecture.attention_every == 1) return;
+  spec.attention_every = read_attention_every(file, keys, architecture, spec.layer_count);
+  spec.delta = {.key_heads = keys.count("ssm.group_count"),
+                .value_heads = keys.count("ssm.time_step_rank"),
+                .head_size = keys.count("ssm.state_size"),
+                .window = keys.count("ssm.conv_kernel")};
+  if (const int32_t inner = keys.count("ssm.inner_size");
+      inner != int64_t{spec.delta.value_heads} * spec.delta.head_size) {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {} heads of {}", file.path(),
+         quote(keys.key("ssm.inner_size")), inner, spec.delta.value_heads, spec.delta.head_size);
+  }
+}
+
 void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
   const float number = keys.find_float("attention.clamp_kqv").value_or(0.0F);
   if (number == 0.0F) return;
@@ -320,15 +350,20 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.unrotated_every = architecture.unrotated_every;
   spec.activation = architecture.activation;
   spec.norms_heads_together = architecture.norms_heads_together;
+  spec.gated_attention = architecture.gated_attention;
   const SpecKeys keys(file, spec.architecture);
   // Granite's files say by this key whether there is RoPE at all.
   const bool rotates = file.find_bool(keys.key("rope.scaling.finetuned")).value_or(true);
   if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
   refuse_variants(file, keys, architecture);
   spec.name = file.find_string("general.name").value_or("");
-  spec.layer_count = keys.count("block_count");
+  // Layers behind these predict further tokens (MTP): not computed.
+  spec.layer_count = keys.count("block_count") - keys.find_count("nextn_predict_layers", 0).value_or(0);
   spec.hidden_size = keys.count("embedding_length");
-  spec.feed_forward_size = keys.count("feed_forward_length");
+  // Where all layers have experts some files state these' size alone.
+  const auto of_experts = keys.find_count("expert_feed_forward_length");
+  const auto stated = keys.find_count("feed_forward_length");
+  spec.feed_forward_size = stated ? *stated : of_experts ? *of_experts : keys.count("feed_forward_length");
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
   spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
@@ -342,6 +377,7 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
   read_windows(file, keys, architecture, spec);
+  read_delta_net(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);
   try {
     spec.validate();

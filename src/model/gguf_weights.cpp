@@ -25,6 +25,7 @@ struct Shape {
   int32_t columns;
   bool is_vector;       // norm, bias, factors: always F32
   int32_t experts = 1;  // of a tensor of one dimension more
+  bool is_float = is_vector;
 };
 
 class WeightReader {
@@ -58,9 +59,11 @@ class WeightReader {
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
-    read_joined(prefix, weights);
+    const bool attends = spec_.attends(static_cast<int32_t>(layer));
+    if (spec_.gated_attention && attends) read_gated_query(prefix, weights);
+    read_joined(prefix, attends, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
-      if ((weights.*tensor.role).present()) continue;
+      if ((weights.*tensor.role).present() || !is_of(tensor.mixer, attends)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
       const Shape shape = shape_of(tensor);
       const auto lists = [&](std::span<const std::string_view> names) {
@@ -79,6 +82,23 @@ class WeightReader {
   [[nodiscard]] std::string_view name_in_files(std::string_view name) const {
     const auto found = std::ranges::find(architecture_.renamed, name, &RenamedTensor::name);
     return found == architecture_.renamed.end() ? name : found->in_files;
+  }
+
+  [[nodiscard]] static bool is_of(Mixer mixer, bool attends) {
+    return mixer == Mixer::Any || (mixer == Mixer::Attention) == attends;
+  }
+
+  // Of each head its queries' rows, then its gate's.
+  void read_gated_query(const std::string& prefix, LayerWeights& weights) {
+    const Shape both{2 * extent_of(spec_, Extent::Query), spec_.hidden_size, false};
+    const WeightView whole = required(prefix + "attn_q.weight", both);
+    weights.query = whole;
+    weights.query.rows = both.rows / 2;
+    weights.query.piece_rows = spec_.head_size;
+    weights.query_gate = weights.query;
+    weights.query_gate.name += " (gate)";
+    const size_t head = row_bytes(whole.type, whole.columns) * static_cast<size_t>(spec_.head_size);
+    weights.query_gate.bytes = whole.bytes.subspan(head);
   }
 
   // Whether layers have a tensor because of what they are; mixed: with a router.
@@ -100,12 +120,13 @@ class WeightReader {
   }
 
   // Takes tensors apart that are several in one, where the file does not have these by themselves.
-  void read_joined(const std::string& prefix, LayerWeights& weights) {
+  void read_joined(const std::string& prefix, bool attends, LayerWeights& weights) {
     for (const JoinedTensor& joined : joined_tensors()) {
       std::vector<const LayerTensor*> parts;
       Shape shape{0, 0, false};
       for (const LayerTensor& tensor : layer_tensors()) {
-        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end()) continue;
+        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, attends))
+          continue;
         const Shape part = shape_of(tensor);
         shape = part.is_vector ? Shape{1, shape.columns + part.columns, true}
                                : Shape{shape.rows + part.rows, part.columns, false};
@@ -130,8 +151,8 @@ class WeightReader {
   }
 
   [[nodiscard]] Shape shape_of(const LayerTensor& tensor) const {
-    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.rows == Extent::One,
-            tensor.per_expert ? spec_.expert_count : 1};
+    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.is_vector(),
+            tensor.per_expert ? spec_.expert_count : 1, tensor.is_float()};
   }
 
   WeightView required(const std::string& name, Shape shape) {
@@ -161,9 +182,9 @@ class WeightReader {
            std::numeric_limits<int32_t>::max());
     }
     const auto type = readable_type(tensor->type->id);
-    if (shape.is_vector && type != TensorType::F32) {
-      fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms and biases: F32", file_.path(),
-           quote(name), tensor->type->name);
+    if (shape.is_float && type != TensorType::F32) {
+      fail(ErrorCode::Unsupported, "{}: tensor {} has type {}; supported for norms, biases and the like: F32",
+           file_.path(), quote(name), tensor->type->name);
     }
     if (!type) {
       fail(ErrorCode::Unsupported,
@@ -189,10 +210,19 @@ class WeightReader {
     }
   }
 
+  // Layers behind the model's own that predict further tokens (MTP).
+  [[nodiscard]] bool predicts_further(std::string_view name) const {
+    const auto count = file_.find_integer(fmt::format("{}.nextn_predict_layers", spec_.architecture)).value_or(0);
+    for (int64_t i = 0; i < count; ++i) {
+      if (name.starts_with(fmt::format("blk.{}.", spec_.layer_count + i))) return true;
+    }
+    return false;
+  }
+
   // Without a tensor that nobody reads the answers would be another model's.
   void refuse_left_over() const {
     for (const GgufTensor& tensor : file_.tensors()) {
-      if (!used_.contains(tensor.name)) {
+      if (!used_.contains(tensor.name) && !predicts_further(tensor.name)) {
         fail(ErrorCode::Unsupported, "{}: tensor {} is not part of architecture {}, or of a layer beyond its {}",
              file_.path(), quote(tensor.name), spec_.architecture, spec_.layer_count);
       }

@@ -23,7 +23,14 @@ struct WeightView {
   int32_t rows = 0;
   int32_t columns = 0;
   std::span<const std::byte> bytes;
+  // 0: rows lie one after the other; else so many do, then as many of another matrix, and so on (heads of two kinds).
+  int32_t piece_rows = 0;
 
+  // Rows before it in `bytes`.
+  [[nodiscard]] size_t place_of(size_t row) const {
+    const auto piece = static_cast<size_t>(piece_rows);
+    return piece == 0 ? row : row / piece * 2 * piece + row % piece;
+  }
   [[nodiscard]] bool present() const { return !bytes.empty(); }
 };
 
@@ -32,6 +39,7 @@ struct LayerWeights {
   WeightView query, key, value;                 // [H*D, E], [G*D, E], [G*D, E]
   WeightView query_bias, key_bias, value_bias;  // optional, F32
   WeightView query_norm, key_norm;              // [D], or [H*D] and [G*D], F32: of heads before they are rotated
+  WeightView query_gate;                        // [H*D, E], optional: of what each head attends to
   WeightView attention_output;                  // [E, H*D]
   WeightView attention_output_bias;             // optional, F32
   WeightView attention_sinks;                   // [H] F32, optional: scores of a token without V that each head sees
@@ -48,10 +56,22 @@ struct LayerWeights {
   WeightView expert_gate_bias, expert_up_bias, expert_down_bias;  // [X, F], [X, F], [X, E] F32, optional
   WeightView shared_gate;  // [E] F32, optional: how much of the shared expert is taken
 
+  // Of layers with a state in the place of attention (DeltaNet). M: mixed width, W: window, N: value heads.
+  WeightView mixed;             // [M, E]
+  WeightView convolution;       // [M][W] F32: factors of a number's last W values, the oldest first
+  WeightView output_gate;       // [N*D, E]
+  WeightView step, correction;  // [N, E] each: how far it decays, how much it is corrected
+  WeightView step_bias, decay;  // [N] F32 each; decay is below 0
+  WeightView state_norm;        // [D] F32: of what each head reads
+  WeightView state_output;      // [E, N*D]
+
+  [[nodiscard]] bool has_state() const { return mixed.present(); }
   [[nodiscard]] bool has_experts() const { return router.present(); }
   // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.
-  [[nodiscard]] std::array<const WeightView*, 8> common_matrices() const {
-    return {&query, &key, &value, &attention_output, &gate, &up, &down, &router};
+  [[nodiscard]] std::array<const WeightView*, 14> common_matrices() const {
+    return {&query, &query_gate,  &key,  &value,      &attention_output,
+            &mixed, &output_gate, &step, &correction, &state_output,
+            &gate,  &up,          &down, &router};
   }
   [[nodiscard]] std::array<const WeightView*, 3> expert_matrices() const {
     return {&expert_gate, &expert_up, &expert_down};

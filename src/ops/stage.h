@@ -38,10 +38,16 @@ enum class Operation : int32_t {
   Gather = 14,
   Experts = 15,
   Merge = 16,
+  Convolve = 17,  // these in programs of layers with a state only
+  Delta = 18,
+  Read = 19,
 };
-inline constexpr int32_t kOperationCount = 17;
+inline constexpr int32_t kOperationCount = 20;
 [[nodiscard]] constexpr bool is_plain(Operation operation) { return operation < Operation::Shrink; }  // in all programs
-[[nodiscard]] constexpr bool of_experts(Operation operation) { return operation >= Operation::Route; }
+[[nodiscard]] constexpr bool of_experts(Operation operation) {
+  return operation >= Operation::Route && operation <= Operation::Merge;
+}
+[[nodiscard]] constexpr bool of_states(Operation operation) { return operation >= Operation::Convolve; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
@@ -99,7 +105,7 @@ struct AttentionArgs {
 struct CombineArgs {
   int32_t in, list, partials, rows, layer;
   StageRows out;
-  int32_t sinks = kNone;
+  int32_t sinks = kNone, gate = kNone;
 };
 struct StatisticsArgs {
   int32_t logits, out, vocabulary, chunks, list;
@@ -144,6 +150,17 @@ struct MergeArgs {
   int32_t experts, weights, places, used, depth, out, shared, shared_gate, in;
 };
 
+// Of all three operations.
+struct DeltaArgs {
+  int32_t mixed, convolution, place;
+  int32_t entries;
+  int32_t step, step_bias, decay, correction;
+  int32_t gate, norm;
+  float epsilon;
+  int32_t rows;
+  StageRows out;
+};
+
 struct Stage {
   Operation operation;
   int32_t items;
@@ -168,6 +185,7 @@ struct Stage {
     GatherArgs gather;
     ExpertsArgs experts;
     MergeArgs merge;
+    DeltaArgs delta;  // of Convolve and Read, too
   };
 };
 static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26 &&
@@ -209,5 +227,8 @@ inline constexpr int32_t kSampleWords = 12;
 inline constexpr int32_t kChangeWords = 13;   // of the head of a row's changes, sampling_item.cl
 inline constexpr int32_t kOwnTokensMax = 64;  // sampling_item.cl OWN_TOKENS_MAX
 inline constexpr int32_t kResultWords = 8;
+inline constexpr int32_t kStateEntryWords = 5;    // delta_net.cl STATE_ENTRY_WORDS
+inline constexpr int32_t kDeltaColumns = 16;      // delta_net.cl DELTA_COLUMNS
+inline constexpr int32_t kConvolveChannels = 32;  // delta_net.cl CONVOLVE_CHANNELS
 
 }  // namespace inflight

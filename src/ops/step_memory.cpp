@@ -14,6 +14,7 @@ uint32_t bind_memory(Kernel& kernel, const StepMemory& memory) {
     next(one, one);
   }
   next(memory.adapters, memory.vectors);
+  next(memory.states, memory.activations);
   return index;
 }
 

@@ -21,6 +21,7 @@ struct StepMemory {
   const DeviceMemory* step = nullptr;
   const DeviceMemory* row_tokens = nullptr;
   const DeviceMemory* adapters = nullptr;  // null: there are none
+  const DeviceMemory* states = nullptr;    // likewise
 };
 
 // Of row_tokens: those of the rows, a spare one, the number of the last launch that is done.

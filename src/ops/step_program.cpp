@@ -88,6 +88,13 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("experts.cl");
     source.options += " -D EXPERTS=1";
   }
+  if (shape.delta_layer_count > 0) {
+    source.files.emplace_back("delta_net.cl");
+    source.options += fmt::format(
+        " -D STATES=1 -D KEY_HEADS={} -D VALUE_HEADS={} -D DELTA_SIZE={} -D CONVOLVE_WINDOW={} -D DELTA_LAYERS={}",
+        shape.delta.key_heads, shape.delta.value_heads, shape.delta.head_size, shape.delta.window,
+        shape.delta_layer_count);
+  }
   if (groups) {
     source.options += group_options(device);
     for (const char* file : {"groups.cl", "groups_dots.cl", "groups_linear.cl", "groups_rows.cl", "groups_attention.cl",
@@ -124,6 +131,9 @@ std::string linear_file_of(Device& device, LaunchMode mode) {
 // Work-groups of a fused step see each other's writes by a fence that PTX has, and those that run go on running.
 bool fuses_groups(const DeviceInfo& device) { return device.nvidia_capability >= kMmaCapability; }
 
+// Of experts and states there are stages of work-items alone.
+bool has_group_stages_alone(const KernelShape& shape) { return !shape.experts && shape.delta_layer_count == 0; }
+
 LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& shape, const std::string& linear_file,
                    bool clblast) {
   const bool together = device.info().host_code && !clblast;
@@ -131,13 +141,13 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
   if (is_open(mode)) {
     const bool fused = mode == LaunchMode::Automatic;
     if (linear_file == kGroupsLinear && groups) {
-      return fused && !clblast && !shape.experts && fuses_groups(device.info()) ? LaunchMode::FusedGroups
-                                                                                : LaunchMode::Groups;
+      return fused && !clblast && has_group_stages_alone(shape) && fuses_groups(device.info()) ? LaunchMode::FusedGroups
+                                                                                               : LaunchMode::Groups;
     }
     return fused && together ? LaunchMode::Fused : LaunchMode::Stages;
   }
   INFLIGHT_CHECK(!in_groups(mode) || groups);
-  INFLIGHT_CHECK(mode != LaunchMode::FusedGroups || (!clblast && !shape.experts));
+  INFLIGHT_CHECK(mode != LaunchMode::FusedGroups || (!clblast && has_group_stages_alone(shape)));
   if (mode == LaunchMode::Fused && !together) {
     fail(ErrorCode::Unsupported,
          "device '{}' cannot run a fused step: that needs workers that run at the same time, and no CLBlast",
@@ -149,9 +159,9 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
 }  // namespace
 
 const char* to_string(Operation operation) {
-  constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",    "attention", "combine",
-                                 "statistics", "sample", "change", "shrink",  "expand",    "swiglu",
-                                 "route",      "sort",   "gather", "experts", "merge"};
+  constexpr std::array kNames = {"embed",  "norm",    "linear", "rope",     "attention", "combine", "statistics",
+                                 "sample", "change",  "shrink", "expand",   "swiglu",    "route",   "sort",
+                                 "gather", "experts", "merge",  "convolve", "delta",     "read"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }
@@ -203,7 +213,9 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     const auto operation = static_cast<Operation>(i);
     if (in_groups(mode_) && operation == Operation::Linear) continue;
-    const bool there = is_plain(operation) || (of_experts(operation) ? shape.experts : shape.adapters);
+    const bool there = is_plain(operation) || (of_states(operation)    ? shape.delta_layer_count > 0
+                                               : of_experts(operation) ? shape.experts
+                                                                       : shape.adapters);
     if (!there) continue;
     stage_operations_.push_back(operation);
     stage_kernels_[i] = Kernel(program_, std::string(to_string(operation)) + "_stage");

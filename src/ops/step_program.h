@@ -20,7 +20,7 @@ namespace inflight {
 
 // What is compiled into the kernels.
 struct KernelShape {
-  int32_t layer_count = 0;
+  int32_t layer_count = 0;  // that attend
   int32_t head_count = 0;
   int32_t kv_head_count = 0;
   int32_t head_size = 0;
@@ -36,11 +36,13 @@ struct KernelShape {
   int32_t blocks_a_chunk = 1;  // of KV storage
   bool adapters = false;       // stages of lora.cl
   bool experts = false;        // stages of experts.cl
+  DeltaNet delta;              // stages of delta_net.cl, if there are any
+  int32_t delta_layer_count = 0;
 };
 
 enum class LaunchMode : int32_t {
   Automatic = 0,    // Fused on CPUs that do not use CLBlast; where groups_linear.cl is chosen FusedGroups on NVIDIA's
-                    // from compute capability 8.0 on unless there are experts, else Groups; else Stages
+                    // from compute capability 8.0 on unless there are experts or states, else Groups; else Stages
   EachStage = 1,    // as Automatic, but a launch a stage (for profiles): Groups or Stages
   Stages = 2,       // one launch a stage, a work-item an item
   Fused = 3,        // one launch a step

@@ -4,8 +4,8 @@
 // The further choices are held until the first has its first token. Then they wait like any other sequence, and who is
 // admitted while the first still runs shares its whole prompt blocks and copies the partly filled one (copy-on-write:
 // the first goes on writing into it). What is left to compute is the prompt's last token, for its logits: the choice's
-// own first draw. When the first choice is gone or preempted by then, they find the prompt as anybody would: in the
-// radix tree, or by computing it.
+// own first draw. When the first choice is gone or preempted by then, or the model has states, which are not in blocks,
+// they find the prompt as anybody would: in the radix tree, or by computing it.
 //
 // Half-open ranges of a forked choice's tokens, P = prompt tokens, w = blocks before the one of token P - 1:
 //   [0, w * B)       in blocks shared with the first choice
@@ -92,7 +92,7 @@ void Scheduler::release_held_choices(const Sequence& first, TimeNs now) {
 // forked, now or any more.
 bool Scheduler::match_first_choice(const Sequence& sequence) {
   forked_from_ = nullptr;
-  if (sequence.choice == 0 || sequence.state != SequenceState::Waiting) return false;
+  if (sequence.choice == 0 || sequence.state != SequenceState::Waiting || config_.has_state) return false;
   Sequence* const first = first_choice_of(sequence);
   // One that comes back in this very step may share blocks that another sequence computes in it: too late to copy them.
   if (first == nullptr || first->state != SequenceState::Running || first->admission_step == plan_.step) return false;

@@ -54,6 +54,8 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, max_num_seqs..limits::kRequestsMax
   int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
+  // The model's (ModelSpec): a sequence has a state besides its blocks, which only computing its tokens gives.
+  bool has_state = false;
 
   BatchingMode batching = BatchingMode::Continuous;
   bool enable_mixed_chunk = false;  // PrefillFirst: decodes ride along with prompts

@@ -5,7 +5,8 @@
     make_reference.py LLAMA_SERVER [CASE...]        (pip install gguf numpy)
 
 Writes reference_*.gguf (float32) and reference.json: for each model a list of token ids and the log probabilities of all
-tokens behind them, from llama-server with float32 KV; of the cases named, or all. The llama3 scaling is written twice: as the
+tokens behind them, from llama-server with float32 KV; of the cases named, or all. Of a model with recurrent layers there is a
+second list: the first and eight tokens that llama-server computed one at a time. The llama3 scaling is written twice: as the
 tensor rope_freqs.weight, which llama.cpp reads, and as metadata (reference_llama3_keys.gguf), which must mean the same."""
 import json
 import math
@@ -21,11 +22,14 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 VOCABULARY = 48
+CONVOLUTION = 4
+GENERATED = 8
 LLAMA3 = {"factor": 8.0, "low": 1.0, "high": 4.0, "original": 32}
 
 OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied": True}
 
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
+# delta_net: key heads, value heads, size of a head, every which layer has attention instead
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
     "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
@@ -65,6 +69,10 @@ CASES = {
     "gpt_oss": ("gpt-oss", 32, 16, 4, 2, 8, 8, 1.5e5, 3,
                 {"experts": (5, 2), "expert": 16, "all_biases": True, "sinks": True, "window": 12, "yarn": (32.0, 16),
                  "untied": True}),
+    "qwen35": ("qwen35", 16, 16, 4, 2, 32, 8, 1e4, 4, {"delta_net": (2, 4, 32, 4), "head_norms": True}),
+    "qwen35moe": ("qwen35moe", 16, 16, 4, 2, 16, 4, 1e3, 4,
+                  {"delta_net": (2, 4, 32, 4), "experts": (3, 2), "expert": 16, "shared": 16, "shared_gate": True,
+                   "head_norms": True, "untied": True}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 
@@ -98,7 +106,7 @@ def write_model(path, case, llama3_as_keys=False):
     w.add_value_length(head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
-    w.add_layer_norm_rms_eps(1e-5)
+    w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras else 1e-5)  # so large that it shows where a delta net adds it
     w.add_vocab_size(VOCABULARY)
     if "linear" in extras:
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
@@ -123,6 +131,15 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_interleave_moe_layer_step(1)
     if "window" in extras:
         w.add_sliding_window(extras["window"])
+    if "delta_net" in extras:
+        key_heads, value_heads, state, interval = extras["delta_net"]
+        w.add_ssm_conv_kernel(CONVOLUTION)
+        w.add_ssm_state_size(state)
+        w.add_ssm_group_count(key_heads)
+        w.add_ssm_time_step_rank(value_heads)
+        w.add_ssm_inner_size(value_heads * state)
+        w.add_full_attention_interval(interval)
+        w.add_rope_dimension_sections([(rope // 2 + 2 - i) // 3 for i in range(3)] + [0])  # of an image's time, height, width
     if "yarn" in extras:
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(extras["yarn"][0])
@@ -175,23 +192,47 @@ def write_model(path, case, llama3_as_keys=False):
         if extras.get("shared_gate"):
             vector(block + "ffn_gate_inp_shexp.weight", hidden, 0.0)
 
+    def delta_net(block):
+        """Its decays go from almost 1 to almost 0, so that some heads remember and some do not."""
+        key_heads, value_heads, state, _ = extras["delta_net"]
+        values = value_heads * state
+        channels = 2 * key_heads * state + values
+        matrix(block + "attn_qkv.weight", channels, hidden)
+        matrix(block + "attn_gate.weight", values, hidden)
+        vector(block + "ssm_conv1d.weight", (channels, CONVOLUTION), 0.0, 0.5)
+        matrix(block + "ssm_alpha.weight", value_heads, hidden)
+        matrix(block + "ssm_beta.weight", value_heads, hidden)
+        vector(block + "ssm_dt.bias", value_heads, 0.0)
+        w.add_tensor(block + "ssm_a", -np.exp(rng.uniform(math.log(0.02), math.log(4), value_heads)).astype(np.float32))
+        vector(block + "ssm_norm.weight", state, 1.0)
+        matrix(block + "ssm_out.weight", hidden, values)
+
+    def attention(block):
+        """With a delta net's model each head has rows of the query, then as many of its gate."""
+        rows_q = heads * head * (2 if "delta_net" in extras else 1)
+        sizes = {"attn_q": rows_q, "attn_k": kv_heads * head, "attn_v": kv_heads * head}
+        biases = every or extras.get("qkv_biases", False)
+        linears(block + "attn_qkv", {block + name: rows for name, rows in sizes.items()}, hidden, biases)
+        if extras.get("head_norms") or extras.get("all_head_norms"):
+            together = extras.get("all_head_norms")
+            vector(block + "attn_q_norm.weight", heads * head if together else head, 1.0)
+            vector(block + "attn_k_norm.weight", kv_heads * head if together else head, 1.0)
+        linear(block + "attn_output", hidden, heads * head, every)
+
     every = extras.get("all_biases", False)
-    attention = every or extras.get("qkv_biases", False)
+    post_attention = extras.get("sinks") or "delta_net" in extras
     matrix("token_embd.weight", VOCABULARY, hidden)
     for i in range(layers):
         block = f"blk.{i}."
         norms = not extras.get("no_norms")
         if norms:
             vector(block + "attn_norm.weight", hidden, 1.0)
-        sizes = {"attn_q": heads * head, "attn_k": kv_heads * head, "attn_v": kv_heads * head}
-        linears(block + "attn_qkv", {block + name: rows for name, rows in sizes.items()}, hidden, attention)
-        if extras.get("head_norms") or extras.get("all_head_norms"):
-            together = extras.get("all_head_norms")
-            vector(block + "attn_q_norm.weight", heads * head if together else head, 1.0)
-            vector(block + "attn_k_norm.weight", kv_heads * head if together else head, 1.0)
-        linear(block + "attn_output", hidden, heads * head, every)
+        if "delta_net" in extras and (i + 1) % extras["delta_net"][3]:
+            delta_net(block)
+        else:
+            attention(block)
         if norms:
-            vector(block + ("post_attention_norm.weight" if extras.get("sinks") else "ffn_norm.weight"), hidden, 1.0)
+            vector(block + ("post_attention_norm.weight" if post_attention else "ffn_norm.weight"), hidden, 1.0)
         if extras.get("sinks"):
             vector(block + "attn_sinks.weight", heads, 1.0, 1.5)
         if "experts" in extras and i >= extras.get("dense", 0):
@@ -224,7 +265,8 @@ def write_model(path, case, llama3_as_keys=False):
     w.close()
 
 
-def log_probabilities(server, path, ids):
+def log_probabilities(server, path, ids, count):
+    """Of `count` greedy steps: the ids before and the log probabilities behind them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -238,33 +280,39 @@ def log_probabilities(server, path, ids):
                     break
             except OSError:
                 time.sleep(0.1)
-        body = {"prompt": ids, "n_predict": 1, "n_probs": VOCABULARY, "temperature": 0, "cache_prompt": False}
+        body = {"prompt": ids, "n_predict": count, "n_probs": VOCABULARY, "temperature": 0, "cache_prompt": False}
         request = urllib.request.Request(url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
         answer = json.load(urllib.request.urlopen(request, timeout=60))
     finally:
         process.terminate()
         process.wait()
-    best = answer["completion_probabilities"][0]["top_logprobs"]
-    by_id = {entry["id"]: entry["logprob"] for entry in best}
-    assert sorted(by_id) == list(range(VOCABULARY)), f"{len(by_id)} of {VOCABULARY} tokens"
-    return [round(by_id[i], 5) for i in range(VOCABULARY)]
+    steps = answer["completion_probabilities"]
+    assert len(steps) == count, f"{len(steps)} of {count} steps"
+    results = []
+    for step in steps:
+        by_id = {entry["id"]: entry["logprob"] for entry in step["top_logprobs"]}
+        assert sorted(by_id) == list(range(VOCABULARY)), f"{len(by_id)} of {VOCABULARY} tokens"
+        results.append((ids, [round(by_id[i], 5) for i in range(VOCABULARY)]))
+        ids = ids + [step["id"]]
+    return results
 
 
 def main():
-    kept = {case["file"]: case for case in json.loads((HERE / "reference.json").read_text())["cases"]}
+    kept = json.loads((HERE / "reference.json").read_text())["cases"]
     wanted = sys.argv[2:] or list(CASES)
     cases = []
     for case in CASES:
-        if case not in wanted:
-            cases.append(kept[f"reference_{case}.gguf"])
-            continue
         path = HERE / f"reference_{case}.gguf"
+        if case not in wanted:
+            cases += [old for old in kept if old["file"] == path.name]
+            continue
         write_model(path, case)
         ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
         # llama.cpp looks GELU up in a table of half precision.
         tolerance = 1e-2 if case.startswith("gemma") else 5e-5
-        cases.append({"file": path.name, "ids": ids, "tolerance": tolerance,
-                      "log_probabilities": log_probabilities(sys.argv[1], path, ids)})
+        count = 1 + (GENERATED if "delta_net" in CASES[case][-1] else 0)
+        cases += [{"file": path.name, "ids": before, "tolerance": tolerance, "log_probabilities": logs}
+                  for before, logs in log_probabilities(sys.argv[1], path, ids, count)[::GENERATED]]
     if "mqa_llama3" in wanted:
         write_model(HERE / "reference_llama3_keys.gguf", "mqa_llama3", llama3_as_keys=True)
     same = next(case for case in cases if case["file"] == "reference_mqa_llama3.gguf")

@@ -117,8 +117,10 @@ ReferenceModel::Matrix ReferenceModel::matrix(const WeightView& view) {
   const auto columns = static_cast<size_t>(view.columns);
   const size_t stride = row_bytes(view.type, view.columns);
   std::vector<float> row(columns);
+  const auto piece = static_cast<size_t>(view.piece_rows);
   for (size_t r = 0; r < static_cast<size_t>(view.rows); ++r) {
-    dequantize_row(view.type, view.bytes.subspan(r * stride, stride), row);
+    const size_t place = piece > 0 ? r + r / piece * piece : r;
+    dequantize_row(view.type, view.bytes.subspan(place * stride, stride), row);
     result.numbers.insert(result.numbers.end(), row.begin(), row.end());
   }
   return result;
@@ -159,6 +161,16 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.rotates_locally = spec_.global_every > 0 && layer.window > 0 && !local_frequencies_.empty();
     layer.query_norm = vector(weights.query_norm);
     layer.key_norm = vector(weights.key_norm);
+    layer.query_gate.weight = matrix(weights.query_gate);
+    layer.mixed.weight = matrix(weights.mixed);
+    layer.convolution = matrix(weights.convolution);
+    layer.output_gate.weight = matrix(weights.output_gate);
+    layer.step.weight = matrix(weights.step);
+    layer.correction.weight = matrix(weights.correction);
+    layer.state_output.weight = matrix(weights.state_output);
+    layer.step_bias = vector(weights.step_bias);
+    layer.decay = vector(weights.decay);
+    layer.state_norm = vector(weights.state_norm);
     layer.query = {matrix(weights.query), vector(weights.query_bias)};
     layer.key = {matrix(weights.key), vector(weights.key_bias)};
     layer.value = {matrix(weights.value), vector(weights.value_bias)};
@@ -212,6 +224,8 @@ void ReferenceModel::reset() {
   for (Layer& layer : layers_) {
     layer.keys.clear();
     layer.values.clear();
+    layer.before.clear();
+    layer.states.clear();
   }
 }
 
@@ -339,6 +353,70 @@ ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector&
   return result;
 }
 
+ReferenceModel::Vector ReferenceModel::attention(Layer& layer, const Vector& x) const {
+  Vector query = apply(layer.query, x);
+  Vector key = apply(layer.key, x);
+  norm_heads(query, layer.query_norm);
+  norm_heads(key, layer.key_norm);
+  rotate(layer, query, position_);
+  rotate(layer, key, position_);
+  layer.keys.push_back(std::move(key));
+  layer.values.push_back(apply(layer.value, x));
+  Vector attended = attend(layer, query);
+  if (spec_.gated_attention) {
+    const Vector gate = apply(layer.query_gate, x);
+    for (size_t i = 0; i < attended.size(); ++i) attended[i] /= 1.0 + std::exp(-gate[i]);
+  }
+  return apply(layer.attention_output, attended);
+}
+
+ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) const {
+  const auto size = static_cast<size_t>(spec_.delta.head_size), window = static_cast<size_t>(spec_.delta.window);
+  const auto key_heads = static_cast<size_t>(spec_.delta.key_heads);
+  const auto value_heads = static_cast<size_t>(spec_.delta.value_heads);
+  layer.before.push_back(apply(layer.mixed, x));
+  layer.states.resize(value_heads, Vector(size * size));
+  Vector mixed(layer.before.back().size());
+  for (size_t c = 0; c < mixed.size(); ++c) {
+    for (size_t back = 0; back < std::min(window, layer.before.size()); ++back) {
+      mixed[c] +=
+          layer.convolution.numbers[c * window + window - 1 - back] * layer.before[layer.before.size() - 1 - back][c];
+    }
+    mixed[c] /= 1.0 + std::exp(-mixed[c]);
+  }
+  const auto unit = [&](size_t begin) {
+    Vector part(mixed.begin() + static_cast<ptrdiff_t>(begin), mixed.begin() + static_cast<ptrdiff_t>(begin + size));
+    double squares = double{spec_.norm_epsilon};
+    for (const double number : part) squares += number * number;
+    for (double& number : part) number /= std::sqrt(squares);
+    return part;
+  };
+  const Vector gate = apply(layer.output_gate, x), step = apply(layer.step, x), correction = apply(layer.correction, x);
+  Vector read;
+  for (size_t head = 0; head < value_heads; ++head) {
+    const Vector query = unit(head % key_heads * size), key = unit((key_heads + head % key_heads) * size);
+    const double* const value = &mixed[(2 * key_heads + head) * size];
+    const double kept = std::exp(layer.decay[head] * std::log1p(std::exp(step[head] + layer.step_bias[head])));
+    const double share = 1.0 / (1.0 + std::exp(-correction[head]));
+    Vector& state = layer.states[head];
+    Vector out(size);
+    for (size_t j = 0; j < size; ++j) {
+      double stored = 0.0;
+      for (size_t i = 0; i < size; ++i) stored += (state[i * size + j] *= kept) * key[i];
+      for (size_t i = 0; i < size; ++i) {
+        state[i * size + j] += key[i] * share * (value[j] - stored);
+        out[j] += state[i * size + j] * query[i] / std::sqrt(static_cast<double>(size));
+      }
+    }
+    const Vector normed = norm(out, layer.state_norm);
+    for (size_t j = 0; j < size; ++j) {
+      const double z = gate[head * size + j];
+      read.push_back(normed[j] * z / (1.0 + std::exp(-z)));
+    }
+  }
+  return apply(layer.state_output, read);
+}
+
 ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   INFLIGHT_CHECK(id >= 0 && id < spec_.vocabulary_size);
   const auto row = embedding_.numbers.begin() + int64_t{id} * spec_.hidden_size;
@@ -346,15 +424,8 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   scale_by(x, spec_.embedding_scale);
   for (Layer& layer : layers_) {
     const Vector attention_input = norm(x, layer.attention_norm);
-    Vector query = apply(layer.query, attention_input);
-    Vector key = apply(layer.key, attention_input);
-    norm_heads(query, layer.query_norm);
-    norm_heads(key, layer.key_norm);
-    rotate(layer, query, position_);
-    rotate(layer, key, position_);
-    layer.keys.push_back(std::move(key));
-    layer.values.push_back(apply(layer.value, attention_input));
-    const Vector attended = apply(layer.attention_output, attend(layer, query));
+    const Vector attended =
+        layer.mixed.weight.rows > 0 ? delta_net(layer, attention_input) : attention(layer, attention_input);
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
     const Vector input = norm(x, layer.feed_forward_norm);

@@ -213,6 +213,14 @@ class ModelBuilder {
       count("attention.sliding_window", spec_.local_window);
       count("attention.sliding_window_pattern", spec_.global_every);
     }
+    if (spec_.has_state()) {
+      count("full_attention_interval", spec_.attention_every);
+      count("ssm.conv_kernel", spec_.delta.window);
+      count("ssm.state_size", spec_.delta.head_size);
+      count("ssm.group_count", spec_.delta.key_heads);
+      count("ssm.time_step_rank", spec_.delta.value_heads);
+      count("ssm.inner_size", spec_.delta.value_width());
+    }
     if (spec_.attention_softcap > 0.0F) writer_.key_f32(key("attn_logit_softcapping"), spec_.attention_softcap);
     if (spec_.logit_softcap > 0.0F) writer_.key_f32(key("final_logit_softcapping"), spec_.logit_softcap);
     if (spec_.embedding_scale != 1.0F) writer_.key_f32(key("embedding_scale"), spec_.embedding_scale);
@@ -266,15 +274,48 @@ class ModelBuilder {
 
   void write_layer(int32_t layer) {
     const std::string prefix = fmt::format("blk.{}.", layer);
-    const int32_t query = spec_.head_count * spec_.head_size;
-    const int32_t key_value = spec_.kv_head_count * spec_.head_size;
     const int32_t hidden = spec_.hidden_size;
     const int32_t feed_forward = spec_.feed_forward_size;
     if (model_.norms_before) vector(prefix + "attn_norm.weight", hidden, 1.0F);
+    if (spec_.attends(layer)) {
+      write_attention(prefix);
+    } else {
+      write_delta_net(prefix);
+    }
+    if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
+    if (model_.norms_before) {
+      const bool renamed = model_.sinks || spec_.has_state();
+      vector(prefix + (renamed ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
+    }
+    if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
+    if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
+    linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
+    linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
+    if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
+  }
+
+  void write_delta_net(const std::string& prefix) {
+    const DeltaNet& delta = spec_.delta;
+    const int32_t hidden = spec_.hidden_size;
+    linear(prefix + "attn_qkv", delta.mixed_width(), hidden, false);
+    linear(prefix + "attn_gate", delta.value_width(), hidden, false);
+    linear(prefix + "ssm_alpha", delta.value_heads, hidden, false);
+    linear(prefix + "ssm_beta", delta.value_heads, hidden, false);
+    linear(prefix + "ssm_out", hidden, delta.value_width(), false);
+    matrix(prefix + "ssm_conv1d.weight", delta.mixed_width(), delta.window, TensorType::F32);
+    vector(prefix + "ssm_dt.bias", delta.value_heads, 0.0F, 1.0F);
+    vector(prefix + "ssm_a", delta.value_heads, -1.0F, 0.95F);
+    vector(prefix + "ssm_norm.weight", delta.head_size, 1.0F);
+  }
+
+  void write_attention(const std::string& prefix) {
+    const int32_t hidden = spec_.hidden_size;
+    const int32_t query = spec_.head_count * spec_.head_size;
+    const int32_t key_value = spec_.kv_head_count * spec_.head_size;
     if (model_.joined) {
       linear(prefix + "attn_qkv", query + 2 * key_value, hidden, model_.query_key_value_bias);
     } else {
-      linear(prefix + "attn_q", query, hidden, model_.query_key_value_bias);
+      linear(prefix + "attn_q", spec_.gated_attention ? 2 * query : query, hidden, model_.query_key_value_bias);
       linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
       linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
     }
@@ -284,16 +325,7 @@ class ModelBuilder {
       vector(prefix + "attn_k_norm.weight", together ? key_value : spec_.head_size, 1.0F);
     }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
-    if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
-    if (model_.norms_before) {
-      vector(prefix + (model_.sinks ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
-    }
     if (model_.sinks) vector(prefix + "attn_sinks.weight", spec_.head_count, 1.0F, 2.0F);
-    if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
-    if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
-    linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
-    linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
-    if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
   }
 
   void write_mixture(const std::string& prefix) {
@@ -427,6 +459,19 @@ void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {
   query_key_value_bias = shared_gate = shared;
   query_key_norm = !shared;
   if (shared) spec.shared_expert_size = 80;
+}
+
+void SyntheticModel::make_qwen35(bool mixture) {
+  if (mixture) make_mixture(6, 2, true);
+  spec.architecture = mixture ? "qwen35moe" : "qwen35";
+  spec.rope_style = RopeStyle::HalfSplit;
+  spec.expert_weights_normed = true;
+  spec.layer_count = 6;
+  spec.attention_every = 3;
+  spec.delta = {.key_heads = 2, .value_heads = 4, .head_size = 32, .window = 4};
+  spec.gated_attention = query_key_norm = true;
+  query_key_value_bias = false;
+  spec.rope_dimension_count = 8;
 }
 
 void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {

@@ -43,6 +43,9 @@ struct SyntheticModel {
   // As Qwen 3's mixtures of experts, or with a shared expert that has a gate Qwen 2's.
   void make_mixture(int32_t experts, int32_t used, bool shared);
 
+  // As Qwen 3.5: two layers of a delta net to one that attends, 6 in all, two value heads a key head, gates.
+  void make_qwen35(bool mixture);
+
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
 

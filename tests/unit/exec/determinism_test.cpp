@@ -238,6 +238,8 @@ void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
+void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
+void qwen35moe(test::SyntheticModel& model) { model.make_qwen35(true); }
 void shared_expert(test::SyntheticModel& model) {
   model.make_mixture(6, 2, true);
   model.dense_layers = 1;
@@ -256,7 +258,7 @@ class Determinism : public testing::TestWithParam<Case> {
     synthetic.spec.sliding_window = GetParam().window;
     if (GetParam().shape != nullptr) GetParam().shape(synthetic);
     if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
-    synthetic.query_key_value_bias = true;
+    synthetic.query_key_value_bias = !synthetic.spec.has_state();
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
     adapters_.emplace(model_->spec, 40);
     for (int32_t i = 0; i < GetParam().adapters; ++i) {
@@ -390,6 +392,7 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
 
 // checklist 124: guesses right up to any place, wrong ones behind which all goes on, beside others with more or fewer.
 TEST_P(Determinism, VerifiedGuessesGiveTheSameTokens) {
+  if (model_->spec.has_state()) GTEST_SKIP() << "a state cannot go back to before a wrong guess";
   const auto expected = World(*executor_, {.together = false}, GetParam().adapters).run();
   std::vector<test::RunnerSequence> sequences = begun(kSequences, true);
   std::vector<Outcome> found(kSequences);
@@ -470,6 +473,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},
                     Case{"GptOss", TensorType::MXFP4, KvType::I16, LaunchMode::Fused, 0, 0, gpt_oss},
                     Case{"GptOssGroups", TensorType::MXFP4, KvType::F16, LaunchMode::Groups, 0, 0, gpt_oss},
+                    Case{"States", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35},
+                    Case{"StatesStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
+                    Case{"StatesGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, qwen35},
+                    Case{"StatesAndExperts", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35moe},
                     Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},

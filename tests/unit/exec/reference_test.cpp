@@ -3,7 +3,7 @@
 // styles and scalings, biases, block sizes, KV types, prompt lengths around the sizes of tiles, blocks and partitions.
 // Rows quantised to int8 leave the reference by a few per cent in such small models; tests/kernel checks their kernels
 // exactly.
-// Covers: exec/arena.cpp, exec/forward_pass.cpp, exec/weight_store.cpp
+// Covers: exec/arena.cpp, exec/forward_pass.cpp, exec/forward_pass_fit.cpp, exec/weight_store.cpp
 // Covers: ops/step_program.cpp
 #include <gtest/gtest.h>
 
@@ -246,6 +246,15 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::MXFP4;
                          },
                          0.12, KvType::I16},
+                    Kind{"States", [](test::SyntheticModel& m) { m.make_qwen35(false); }},
+                    Kind{"StatesAndExperts", [](test::SyntheticModel& m) { m.make_qwen35(true); }},
+                    Kind{"StatesOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_qwen35(false);
+                           m.spec.layer_count = 3;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

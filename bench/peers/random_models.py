@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A model in the shape of a published one, with random weights, to measure speed with.
+    random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
+SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
+gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b.
+TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
+TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
+are made up.
+Weights depend on the tensor's name alone."""
+import sys
+import zlib
+
+import gguf
+import numpy as np
+
+# Qwen3.5's numbers. Layers, E, heads, KV heads, head size, F, tied, RoPE's base and share of a head (a quarter), tokens: launch
+# scripts for the published weights, scripts/models/qwen3.5-*.sh of the repositories THUDM/slime (0.8B; 35B-A3B with its experts
+# and delta net), radixark/miles (4B) and williammtan/miles (2B). Delta nets of 2B and 4B: metadata (ssm.*) of their GGUF files as
+# users print it; of 0.8B: with 16 heads of 128 a file has the 752.39 M parameters and 763.78 MiB that llama-bench prints of the
+# published one in Q8_0. By these numbers the others have 1.88, 4.21 and (40 layers) 34.66 G, as published. Convolution and
+# interval are the same in all. Left out: the layer that guesses a further token and the image encoder.
+# delta_net: key heads, value heads, size of a head, numbers of a convolution, every which layer has attention instead
+GPT_OSS = {"sinks": True, "post_attention": True}
+QWEN35 = {"rope": 64, "post_attention": True}
+SMALL_QWEN35 = QWEN35 | {"delta_net": (16, 16, 128, 4, 4)}
+LARGE_QWEN35 = QWEN35 | {"delta_net": (16, 32, 128, 4, 4)}
+
+# architecture, layers, E, heads, KV heads, head size, F (of an expert), experts, of a token, tied, normed heads, scales,
+# RoPE base, tokens, extras
+SHAPES = {
+    "granite-1b-a400m": ("granitemoe", 24, 1024, 16, 8, 64, 512, 32, 8, True, 0, (12.0, 0.22, 0.015625, 6.0), 1e4, 32000, {}),
+    "olmoe-1b-7b": ("olmoe", 16, 2048, 16, 16, 128, 1024, 64, 8, False, 2048, (), 1e4, 32000, {}),
+    "qwen3-30b-a3b-8l": ("qwen3moe", 8, 2048, 32, 4, 128, 768, 128, 8, False, 128, (), 1e6, 32000, {}),
+    "gpt-oss-20b": ("gpt-oss", 24, 2880, 64, 8, 64, 2880, 32, 4, False, 0, (), 1.5e5, 201088, GPT_OSS),
+    "gpt-oss-20b-8l": ("gpt-oss", 8, 2880, 64, 8, 64, 2880, 32, 4, False, 0, (), 1.5e5, 32000, GPT_OSS),
+    "qwen3.5-0.8b": ("qwen35", 24, 1024, 8, 2, 256, 3584, 0, 0, True, 256, (), 1e7, 248320, SMALL_QWEN35),
+    "qwen3.5-2b": ("qwen35", 24, 2048, 8, 2, 256, 6144, 0, 0, True, 256, (), 1e7, 248320, SMALL_QWEN35),
+    "qwen3.5-4b": ("qwen35", 32, 2560, 16, 4, 256, 9216, 0, 0, True, 256, (), 1e7, 248320, LARGE_QWEN35),
+    "qwen3.5-35b-a3b-8l": ("qwen35moe", 8, 2048, 16, 2, 256, 512, 256, 8, False, 256, (), 1e7, 32000,
+                           LARGE_QWEN35 | {"shared": 512}),
+}
+TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ("f16", "q8_0", "q4_0", "mxfp4")}
+F32 = gguf.GGMLQuantizationType.F32
+STANDARD_DEVIATION = 0.02
+
+
+def add_tokenizer(writer, path, count):
+    fields = gguf.GGUFReader(path).fields
+    part = {key: fields[f"tokenizer.ggml.{key}"].contents()[:count] for key in ("tokens", "scores", "token_type")}
+    missing = range(len(part["tokens"]), count)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(part["tokens"] + [f"\u2581d{i}" for i in missing])
+    writer.add_token_scores(part["scores"] + [-1e6 for _ in missing])
+    writer.add_token_types(part["token_type"] + [1 for _ in missing])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(False)
+
+
+def add_delta_net_keys(writer, delta_net):
+    key_heads, value_heads, state, convolution, interval = delta_net
+    writer.add_ssm_conv_kernel(convolution)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(key_heads)
+    writer.add_ssm_time_step_rank(value_heads)
+    writer.add_ssm_inner_size(value_heads * state)
+    writer.add_full_attention_interval(interval)
+    writer.add_rope_dimension_sections([11, 11, 10, 0])  # of an image's time, height, width
+
+
+def mxfp4(rng, dimensions):
+    """Blocks of random numbers with that deviation; rounding floats to them takes numpy long."""
+    blocks = rng.integers(0, 256, (*dimensions[:-1], dimensions[-1] // 32, 17), dtype=np.uint8)
+    blocks[..., 0] = rng.integers(119, 122, blocks.shape[:-1])
+    return blocks.reshape(*dimensions[:-1], -1)
+
+
+def main():
+    if len(sys.argv) != 5 or sys.argv[1] not in SHAPES or sys.argv[2] not in TYPES:
+        sys.exit(__doc__)
+    shape, kind = sys.argv[1], TYPES[sys.argv[2]]
+    (architecture, layers, hidden, heads, kv_heads, head, size, experts, used, tied, norm, scales, base, vocabulary,
+     extras) = SHAPES[shape]
+    oss, delta_net, shared = extras.get("sinks"), extras.get("delta_net"), extras.get("shared", 0)
+    writer = gguf.GGUFWriter(sys.argv[4], architecture, use_temp_file=True)
+    writer.add_name(f"{shape}-random")
+    writer.add_block_count(layers)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(size)
+    if experts:
+        writer.add_expert_feed_forward_length(size)
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(used)
+    if shared:
+        writer.add_expert_shared_feed_forward_length(shared)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_rope_dimension_count(extras.get("rope", head))
+    writer.add_rope_freq_base(base)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(vocabulary)
+    if oss:
+        writer.add_sliding_window(128)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(32.0)
+        writer.add_rope_scaling_orig_ctx_len(4096)
+    if delta_net:
+        add_delta_net_keys(writer, delta_net)
+    for key, value in zip(("embedding_scale", "residual_scale", "attention.scale", "logit_scale"), scales):
+        writer.add_float32(f"{architecture}.{key}", value)
+    add_tokenizer(writer, sys.argv[3], vocabulary)
+
+    def vector(name, *dimensions, value=1.0):
+        writer.add_tensor(name, np.full(dimensions, value, np.float32))
+
+    def generator(name):
+        return np.random.Generator(np.random.SFC64(zlib.crc32(name.encode())))
+
+    def matrix(name, *dimensions, kind=kind):
+        rng = generator(name)
+        if kind == TYPES["mxfp4"]:
+            writer.add_tensor(name, mxfp4(rng, dimensions), raw_dtype=kind)
+            return
+        numbers = rng.standard_normal(dimensions, dtype=np.float32) * np.float32(STANDARD_DEVIATION)
+        if kind == F32:
+            writer.add_tensor(name, numbers)
+        else:
+            writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+
+    def attention(block):
+        """Of a model with delta nets each head has rows of the query, then as many of its gate."""
+        rows_q = heads * head * (2 if delta_net else 1)
+        for name, rows in (("q", rows_q), ("k", kv_heads * head), ("v", kv_heads * head)):
+            matrix(f"{block}attn_{name}.weight", rows, hidden, kind=dense)
+            if oss:
+                vector(f"{block}attn_{name}.bias", rows, value=0.0)
+        if norm:
+            vector(block + "attn_q_norm.weight", norm)
+            vector(block + "attn_k_norm.weight", norm)
+        matrix(block + "attn_output.weight", hidden, heads * head, kind=dense)
+
+    def delta_layer(block):
+        """Keys are normalized, decays below 1 and updates below 1, so no state grows; decays reach from almost 1 to almost 0, so
+        none vanishes."""
+        key_heads, value_heads, state, convolution, _ = delta_net
+        values = value_heads * state
+        channels = 2 * key_heads * state + values
+        rng = generator(block + "ssm")
+        matrix(block + "attn_qkv.weight", channels, hidden, kind=dense)
+        matrix(block + "attn_gate.weight", values, hidden, kind=dense)
+        writer.add_tensor(block + "ssm_conv1d.weight", rng.standard_normal((channels, convolution), dtype=np.float32) * 0.5)
+        matrix(block + "ssm_alpha.weight", value_heads, hidden, kind=dense)
+        matrix(block + "ssm_beta.weight", value_heads, hidden, kind=dense)
+        vector(block + "ssm_dt.bias", value_heads, value=0.0)
+        writer.add_tensor(block + "ssm_a", -np.exp(rng.uniform(np.log(0.02), np.log(4.0), value_heads)).astype(np.float32))
+        vector(block + "ssm_norm.weight", state)
+        matrix(block + "ssm_out.weight", hidden, values, kind=dense)
+
+    def mixture(block):
+        if oss:
+            vector(block + "ffn_gate_inp.bias", experts, value=0.0)
+            for name, rows in (("gate", size), ("up", size), ("down", hidden)):
+                vector(f"{block}ffn_{name}_exps.bias", experts, rows, value=0.0)
+        matrix(block + "ffn_gate_inp.weight", experts, hidden, kind=F32)
+        matrix(block + "ffn_gate_exps.weight", experts, size, hidden)
+        matrix(block + "ffn_up_exps.weight", experts, size, hidden)
+        matrix(block + "ffn_down_exps.weight", experts, hidden, size)
+        if shared:
+            matrix(block + "ffn_gate_inp_shexp.weight", hidden, kind=F32)
+            matrix(block + "ffn_gate_shexp.weight", shared, hidden, kind=dense)
+            matrix(block + "ffn_up_shexp.weight", shared, hidden, kind=dense)
+            matrix(block + "ffn_down_shexp.weight", hidden, shared, kind=dense)
+
+    logits = TYPES["q8_0"] if sys.argv[2] in ("q4_0", "mxfp4") else kind
+    dense = TYPES["q8_0"] if sys.argv[2] == "mxfp4" else kind
+    matrix("token_embd.weight", vocabulary, hidden, kind=logits if tied else dense)
+    for i in range(layers):
+        print(f"\r{shape} {sys.argv[2]}: layer {i + 1} of {layers}", end="", file=sys.stderr, flush=True)
+        block = f"blk.{i}."
+        vector(block + "attn_norm.weight", hidden)
+        if delta_net and (i + 1) % delta_net[-1]:
+            delta_layer(block)
+        else:
+            attention(block)
+        vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
+        if oss:
+            vector(block + "attn_output.bias", hidden, value=0.0)
+            vector(block + "attn_sinks.weight", heads)
+        if experts:
+            mixture(block)
+            continue
+        matrix(block + "ffn_gate.weight", size, hidden, kind=dense)
+        matrix(block + "ffn_up.weight", size, hidden, kind=dense)
+        matrix(block + "ffn_down.weight", hidden, size, kind=dense)
+    print(file=sys.stderr)
+    vector("output_norm.weight", hidden)
+    if not tied:
+        matrix("output.weight", vocabulary, hidden, kind=logits)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()

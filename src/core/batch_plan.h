@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -41,6 +42,18 @@ struct TokenHistory {
   }
 };
 
+// What happens to the state of an entry's sequence besides being taken along in its row. Places: of kept states.
+struct StateMoves {
+  static constexpr int32_t kKeptMax = 2;
+  int32_t from = -1;  // the place whose state it begins with; -1: its row's, or none before the first token
+  struct Kept {
+    int32_t token_count = 0;  // after so many of the entry's tokens
+    int32_t place = 0;        // the state is left there, too
+  };
+  std::array<Kept, kKeptMax> kept;  // the first kept_count of them, token counts rising
+  int32_t kept_count = 0;
+};
+
 // One sequence's share of a step: its tokens at positions [computed, computed + scheduled). Every step makes and walks
 // through one for each running sequence: kept small.
 // LIFETIME: the spans and pointers lead into the scheduler's sequences. Where it needs_host() they are valid
@@ -72,6 +85,7 @@ struct BatchEntry {
   const SamplingParams* sampling = nullptr;  // set when samples or prompt_logprobs_wanted > 0
   // Set when filtered, host_samples, prompt_logprobs_wanted > 0, or it samples and its logits are changed.
   const TokenHistory* history = nullptr;
+  const StateMoves* states = nullptr;  // null: nothing happens
 
   // How likely so many prompt tokens were after those before them is told (StepResult::prompt_logprobs): the last ones
   // of those that follow a token of the entry. 0 = none.
@@ -97,7 +111,7 @@ struct BatchEntry {
   [[nodiscard]] int32_t sampled_position() const { return context_token_count() - draft_token_count; }
   [[nodiscard]] std::span<const TokenId> drafts() const { return tokens.last(static_cast<size_t>(draft_token_count)); }
 };
-static_assert(sizeof(void*) != 8 || sizeof(BatchEntry) == 96);
+static_assert(sizeof(void*) != 8 || sizeof(BatchEntry) == 104);
 
 // Copies whole blocks before the step's tokens are computed (copy-on-write).
 struct BlockCopy {

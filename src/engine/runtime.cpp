@@ -123,6 +123,16 @@ void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
     refuse("num_speculative_tokens", std::to_string(config.num_speculative_tokens), "0");
   }
   if (options.max_loras > 0) refuse("max_loras", std::to_string(options.max_loras), "0");
+  if (options.kv_offloading_gib > 0.0) refuse("kv_offloading_size", fmt::format("{}", options.kv_offloading_gib), "0");
+}
+
+// How many are kept for later requests: as many as sequences, within a share of the memory.
+int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
+  constexpr double kMemoryShare = 1.0 / 16.0;
+  if (!spec.has_state() || !options.prefix_caching) return 0;
+  const double fitting =
+      kMemoryShare * static_cast<double>(device.memory_bytes) / static_cast<double>(spec.state_bytes());
+  return static_cast<int32_t>(std::min(fitting, static_cast<double>(options.scheduler.max_num_seqs)));
 }
 
 // A KV block of all models.
@@ -243,7 +253,6 @@ Runtime::Runtime(RuntimeOptions options)
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
   check_states(options_, spec_);
-  options_.prefix_caching = options_.prefix_caching && !spec_.has_state();
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
   read_chat_template(model.vocabulary.chat_template);
 
@@ -266,6 +275,7 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   check_host_memory(options_, bytes_per_block(models));
   ClExecutorOptions& target = models.front().options;
   target.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
+  target.kept_states = options_.scheduler.kept_states = kept_state_count(options_, spec_, device_.info());
   target.max_loras = options_.max_loras;
   target.adapters = adapters_.get();
   for (PlannedModel& model : models) {

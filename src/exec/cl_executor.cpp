@@ -95,8 +95,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
   row_tokens_.clear();
   if (spec.has_state()) {
-    state_tokens_.resize(static_cast<size_t>(options.max_num_seqs));
-    states_.emplace(device, "states", spec.state_bytes() / sizeof(float) * state_tokens_.size());
+    state_tokens_.resize(state_count(spec, options));
+    states_.emplace(device, "states", spec.state_bytes() / sizeof(float) * state_count(spec, options));
   }
   if (const int32_t most = attention_context_max(device.info(), shape_); most < spec.context_length) {
     log(LogLevel::Warning, "{} ends long loops without an error: beyond {} tokens of context answers are wrong there",
@@ -115,7 +115,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .worker_count = program_.worker_count(),
                                        .item_queries = program_.item_queries(),
                                        .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
-                                       .copy_stride = arena_.copy_stride};
+                                       .copy_stride = arena_.copy_stride,
+                                       .kept_states_from = options.max_num_seqs};
   for (int32_t i = 0; i < kStepsOnDevice; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
     reserve_words(flights_.back(), step_upload_words(spec, options));
@@ -151,14 +152,23 @@ void ClExecutor::reserve_words(Flight& flight, size_t words) {
   if (program_.mode() == LaunchMode::Fused) flight.in_place = flight.words.in_place();
 }
 
-// A state is that of its row's tokens so far: these come each once, from the first one on.
+// A state is that of its sequence's tokens so far: these come each once, from the first one on.
 void ClExecutor::follow_states(const BatchPlan& plan) {
   if (!states_) return;
   for (const BatchEntry& entry : plan.entries) {
-    int32_t& seen = state_tokens_[static_cast<size_t>(entry.row)];
-    INFLIGHT_CHECK(entry.computed_token_count == 0 || entry.computed_token_count == seen);
-    INFLIGHT_CHECK(entry.draft_token_count == 0);
-    seen = entry.context_token_count();
+    const auto kept = [&](int32_t place) -> int32_t& {
+      INFLIGHT_CHECK(place >= 0 && place < options_.kept_states);
+      return state_tokens_[static_cast<size_t>(options_.max_num_seqs + place)];
+    };
+    const bool moved = entry.states != nullptr && entry.states->from >= 0;
+    int32_t& own = state_tokens_[static_cast<size_t>(entry.row)];
+    const int32_t seen = moved ? kept(entry.states->from) : entry.computed_token_count == 0 ? 0 : own;
+    INFLIGHT_CHECK(entry.computed_token_count == seen && entry.draft_token_count == 0);
+    own = entry.context_token_count();
+    for (int32_t i = 0; entry.states != nullptr && i < entry.states->kept_count; ++i) {
+      const StateMoves::Kept& one = entry.states->kept.at(static_cast<size_t>(i));
+      kept(one.place) = entry.computed_token_count + one.token_count;
+    }
   }
 }
 

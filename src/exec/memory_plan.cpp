@@ -113,6 +113,10 @@ int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) 
   return static_cast<int32_t>(std::min({stored, int64_t{longest}, int64_t{spec.context_length}}));
 }
 
+size_t state_count(const ModelSpec& spec, const ClExecutorOptions& options) {
+  return spec.has_state() ? static_cast<size_t>(options.max_num_seqs) + static_cast<size_t>(options.kept_states) : 0;
+}
+
 int32_t sampled_rows_max(const ClExecutorOptions& options) {
   const int64_t rows = int64_t{options.max_num_seqs} * (1 + options.num_speculative_tokens);
   return static_cast<int32_t>(std::min(rows, int64_t{std::max(options.max_num_batched_tokens, options.max_num_seqs)}));
@@ -176,7 +180,7 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
            options.adapters->max_lora_rank(), plan.adapter_bytes, device.name, device.allocation_bytes_max);
     }
   }
-  plan.state_bytes = spec.state_bytes() * static_cast<size_t>(options.max_num_seqs);
+  plan.state_bytes = spec.state_bytes() * state_count(spec, options);
   if (plan.state_bytes > device.allocation_bytes_max) {
     fail(ErrorCode::OutOfMemory, "max_num_seqs is {}: states of {} bytes each, device '{}' allows {} in one buffer",
          options.max_num_seqs, spec.state_bytes(), device.name, device.allocation_bytes_max);

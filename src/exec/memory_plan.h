@@ -30,6 +30,7 @@ struct ClExecutorOptions {
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
   size_t populate_bytes = 0;             // of the first KV blocks, whose memory is found at creation
   int32_t max_num_seqs = 256;            // device rows; sequences of one step
+  int32_t kept_states = 0;               // of models with states, besides those of the rows
   int32_t max_num_batched_tokens = 512;  // of one step
   int32_t num_speculative_tokens = 0;    // BatchEntry::draft_token_count at most
   LaunchMode launch_mode = LaunchMode::Automatic;
@@ -50,7 +51,7 @@ struct MemoryPlan {
   size_t kv_bytes = 0;          // of options.kv_block_count blocks
   size_t activation_bytes = 0;  // and rotation angles and step uploads
   size_t adapter_bytes = 0;     // of options.max_loras slots
-  size_t state_bytes = 0;       // of options.max_num_seqs sequences of a model with states
+  size_t state_bytes = 0;       // of options.max_num_seqs sequences of a model with states, and of options.kept_states
   [[nodiscard]] size_t total() const {
     return weight_bytes + kv_bytes + activation_bytes + adapter_bytes + state_bytes;
   }
@@ -105,6 +106,8 @@ struct ChunkPlan {
 [[nodiscard]] ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options);
 // Of the model's matrices of floats.
 [[nodiscard]] ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options);
+// States that there are; 0: the model's sequences have none.
+[[nodiscard]] size_t state_count(const ModelSpec& spec, const ClExecutorOptions& options);
 // Tokens that one sequence can have: positions that need rotation angles.
 [[nodiscard]] int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options);
 

@@ -106,12 +106,26 @@ void StepUpload::add_rows(const BatchPlan& plan) {
 void StepUpload::add_states(const BatchPlan& plan) {
   tables_.state_entry_count = static_cast<int32_t>(plan.entries.size());
   tables_.state_entries = append(plan.entries.size() * kStateEntryWords);
-  int32_t* word = &words_[static_cast<size_t>(tables_.state_entries)];
   int32_t row = 0;
-  for (const BatchEntry& entry : plan.entries) {
-    const int32_t values[kStateEntryWords] = {row, entry.scheduled_token_count,
-                                              entry.computed_token_count > 0 ? entry.row : kNone, entry.row, 0};
-    word = std::ranges::copy(values, word).out;
+  for (size_t i = 0; i < plan.entries.size(); ++i) {
+    const BatchEntry& entry = plan.entries[i];
+    int32_t from = entry.computed_token_count > 0 ? entry.row : kNone, kept = 0;
+    if (entry.states != nullptr) {
+      const StateMoves& moves = *entry.states;
+      if (moves.from >= 0) from = limits_.kept_states_from + moves.from;
+      const auto count = static_cast<size_t>(moves.kept_count);
+      if (count > 0) {
+        kept = append(1 + 2 * count) + 1;
+        words_[static_cast<size_t>(kept) - 1] = moves.kept_count;
+      }
+      for (size_t k = 0; k < count; ++k) {
+        int32_t* const word = &words_[static_cast<size_t>(kept) + 2 * k];
+        word[0] = moves.kept.at(k).token_count;
+        word[1] = limits_.kept_states_from + moves.kept.at(k).place;
+      }
+    }
+    const int32_t values[kStateEntryWords] = {row, entry.scheduled_token_count, from, entry.row, kept};
+    std::ranges::copy(values, words_.begin() + tables_.state_entries + static_cast<ptrdiff_t>(i * kStateEntryWords));
     row += entry.scheduled_token_count;
   }
 }

@@ -29,6 +29,7 @@ struct StepUploadLimits {
   int32_t item_queries = kAttentionQueriesMax;  // of an attention item, if one row has not more
   int32_t adapter_tile_rows = 1;                // of a tile of rows of one adapter
   int32_t copy_stride = 0;                      // Arena's
+  int32_t kept_states_from = 0;                 // slot of the first kept state, behind those of rows
 };
 
 class StepUpload {

@@ -50,6 +50,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
       shareable_block_count_(shareable_block_count(config, blocks)),
       blocks_(blocks),
       policy_(&policy),
+      kept_states_(blocks.pool().block_count(), config.kept_states),
       new_token_ratio_(config.schedule_conservativeness),
       prefix_watch_(blocks),
       host_pool_(config.host_blocks, std::nullopt) {
@@ -70,10 +71,12 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
     host_tier_ = std::make_unique<HostTier>(blocks, config.host_cache_blocks, config.host_blocks);
     blocks_.add_observer(*host_tier_);
   }
+  if (config.has_state) blocks_.add_observer(kept_states_);
   watch_prefixes_if_wanted();
 }
 
 Scheduler::~Scheduler() {
+  blocks_.remove_observer(kept_states_);
   blocks_.remove_observer(prefix_watch_);
   if (host_tier_) blocks_.remove_observer(*host_tier_);
 }
@@ -112,6 +115,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window);
   INFLIGHT_CHECK(config.num_speculative_tokens == capacity_.num_speculative_tokens);
   INFLIGHT_CHECK(config.host_cache_blocks == capacity_.host_cache_blocks);
+  INFLIGHT_CHECK(config.has_state == capacity_.has_state && config.kept_states == capacity_.kept_states);
   if (config.schedule_conservativeness != config_.schedule_conservativeness) {
     new_token_ratio_ = NewTokenRatio(config.schedule_conservativeness);
   }
@@ -227,6 +231,7 @@ void Scheduler::leave_waiting(Sequence& sequence) {
 // Its place in running_ is still to be closed.
 void Scheduler::leave_running(Sequence& sequence) {
   free_rows_.push_back(sequence.row);
+  if (sequence.states) drop_states(sequence);
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
   sequence.computed_token_count = 0;
@@ -309,6 +314,7 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
     }
     if (!blocks_.try_publish(sequence.block_table, next_full_block(sequence))) return;
     ++sequence.published_block_count;
+    if (sequence.states) keep_states(sequence);
   }
 }
 
@@ -317,6 +323,7 @@ void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence) {
     const KvBlocks::FullBlock full = next_full_block(sequence);
     if (!blocks_.try_publish(sequence.block_table, full)) blocks_.adopt_twin(sequence.block_table, full);
     ++sequence.published_block_count;
+    if (sequence.states) keep_states(sequence);
   }
 }
 
@@ -507,6 +514,8 @@ void Scheduler::check_invariants() const {
   blocks_.check_invariants();
   prefix_watch_.check_invariants();
   if (host_tier_) host_tier_->check_invariants();
+  kept_states_.check_invariants();
+  int32_t states_on_their_way = 0;
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
   size_t live = 0;
   int32_t host_used = 0, held = 0;
@@ -532,6 +541,10 @@ void Scheduler::check_invariants() const {
       continue;
     }
     INFLIGHT_CHECK(static_cast<int32_t>(sequence.block_table.size()) >= blocks_for(sequence.computed_token_count));
+    if (sequence.states) {
+      states_on_their_way += static_cast<int32_t>(std::ranges::count_if(
+          sequence.states->points, [](const auto& point) { return point.place >= 0 && !point.kept; }));
+    }
     const auto released = static_cast<size_t>(sequence.released_block_count);
     INFLIGHT_CHECK(released == 0 || sequence.published_block_count == shareable_block_count_);
     INFLIGHT_CHECK(released == 0 || sequence.released_block_count >= shareable_block_count_);
@@ -544,6 +557,7 @@ void Scheduler::check_invariants() const {
   INFLIGHT_CHECK(host_used + static_cast<int32_t>(host_blocks_to_free_.size()) == host_pool_.referenced_count());
   INFLIGHT_CHECK(live >= slot_of_request_.size() && held == held_count_);
   INFLIGHT_CHECK(static_cast<int32_t>(live) == waiting_count() + running_count() + held_count_);
+  INFLIGHT_CHECK(kept_states_.taken_count() == states_on_their_way);
   INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(capacity_.max_num_seqs));
   for (size_t i = 0; i < references.size(); ++i) {
     INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)));

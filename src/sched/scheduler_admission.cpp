@@ -164,6 +164,7 @@ int32_t Scheduler::expected_growth(const Sequence& sequence) const {
 void Scheduler::begin_admission() {
   int64_t expected = 0;
   computing_.clear();
+  states_to_come_.clear();
   adapters_.clear();
   for (const Sequence* sequence : running_) {
     note_adapter(*sequence);
@@ -176,6 +177,7 @@ void Scheduler::begin_admission() {
 // A prompt in progress will compute its first block that is not published in a later step; whoever wants the same block
 // then finds it, instead of computing it too (TensorRT-LLM's beneficialToSkip).
 void Scheduler::note_computing(const Sequence& sequence) {
+  if (sequence.states) return note_states_to_come(sequence);
   if (sequence.remaining_token_count() == 0) return;
   const auto next = static_cast<size_t>(sequence.published_block_count);
   if (next < sequence.keys.size()) computing_.push_back(sequence.keys[next]);
@@ -229,6 +231,8 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
   const size_t whole = sequence.skippable_block_count(blocks_.block_token_count());
   matched_.clear();
   host_match_.clear();
+  state_match_ = {};
+  matched_block_count_ = 0;
   // One that was swapped out behind a sliding window comes back as it was: of what may be stored it needs nothing.
   if (!match_first_choice(sequence) && sequence.released_block_count == 0) {
     // Tokens of which more than K and V is wanted are computed, whatever is stored.
@@ -237,7 +241,10 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
                            : sequence.request.pooling == Pooling::Mean ? 0
                                                                        : whole;
     blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(skippable), sequence.tokens, matched_);
-    if (matched_.size() < skippable && is_being_computed(sequence.keys[matched_.size()])) {
+    if (config_.has_state) {
+      match_state();
+      if (is_state_to_come(sequence, skippable)) return AdmissionResult::NotReady;
+    } else if (matched_.size() < skippable && is_being_computed(sequence.keys[matched_.size()])) {
       return AdmissionResult::NotReady;
     }
     match_host_tier(sequence, skippable);
@@ -359,6 +366,7 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   sequence.computed_token_count = computed_token_count;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
+  if (config_.has_state) begin_states(sequence);
   running_.push_back(&sequence);
   sequence.admission_step = plan_.step;
   --admissions_left_;

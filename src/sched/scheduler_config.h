@@ -56,6 +56,7 @@ struct SchedulerConfig {
   int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
   // The model's (ModelSpec): a sequence has a state besides its blocks, which only computing its tokens gives.
   bool has_state = false;
+  int32_t kept_states = 0;  // of those, how many are kept behind stored prefixes; 0: a prefix is computed again
 
   BatchingMode batching = BatchingMode::Continuous;
   bool enable_mixed_chunk = false;  // PrefillFirst: decodes ride along with prompts

@@ -40,6 +40,19 @@ struct WaitingKey {
 
 inline constexpr TimeNs kNotYet = -1;
 
+// Of a model whose sequences have states: where this one's comes from, and behind which of its blocks it is to be kept.
+struct SequenceStates {
+  struct Point {
+    int32_t block_count = 0;
+    int32_t place = -1;  // -1: not computed yet
+    uint64_t step = 0;   // that computes it
+    bool kept = false;   // the block is in the tree
+  };
+  int32_t from = -1;          // the place that its next entry begins with
+  std::vector<Point> points;  // by block count
+  StateMoves moves;           // of the entry being planned
+};
+
 struct alignas(64) Sequence {
   // What every step reads and writes of a decoding sequence comes first: two cache lines.
   // They have room for token_limit tokens from the start and never move: a step in flight whose logits the host reads
@@ -90,6 +103,8 @@ struct alignas(64) Sequence {
   uint64_t admission_step = 0;       // the plan that last admitted it
   uint64_t fork_step = 0;            // the plan in which another choice was last about to share its blocks
   int32_t prompt_logprob_count = 0;  // prompt logprobs planned: of the tokens at positions 1..count
+
+  std::unique_ptr<SequenceStates> states;  // null: the model has none
 
   // For metrics and policies.
   int32_t prefix_hit_token_count = 0;   // of the prompt, at the first admission

@@ -27,6 +27,7 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("max_requests", config.max_requests);
   visit("sliding_window", config.sliding_window);
   visit("has_state", config.has_state);
+  visit("kept_states", config.kept_states);
   visit("enable_mixed_chunk", config.enable_mixed_chunk);
   visit("max_batch_delay_ms", config.max_batch_delay_ms);
   visit("schedule_conservativeness", config.schedule_conservativeness);

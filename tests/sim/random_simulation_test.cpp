@@ -123,11 +123,17 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
     world.config.disable_by_batch_size = rng.chance(0.3) ? rng.between(1, 6) : 0;
     world.vocabulary_size = rng.between(2, 12);  // so that guesses are right at times
   }
+  const bool has_state = seed % 11 < 2;  // of which nothing goes with them
+  if (has_state) {
+    world.config.has_state = true;
+    world.config.kept_states = rng.between(0, 20);
+    world.config.sliding_window = world.config.host_cache_blocks = world.config.num_speculative_tokens = 0;
+  }
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
   world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);
   world.config.schedule_conservativeness = rng.chance(0.5) ? 1.5 * rng.uniform() : 0.0;
-  world.config.preempt = static_cast<PreemptMode>(rng.below(3));
+  world.config.preempt = has_state ? PreemptMode::Recompute : static_cast<PreemptMode>(rng.below(3));
   world.config.preempt_victim = static_cast<VictimRule>(rng.below(5));
   world.config.host_blocks = rng.chance(0.7) ? rng.between(0, 150) : 0;
   if (rng.chance(0.4)) world.config.priority_preemption_threshold = rng.between(0, 3);
@@ -145,7 +151,8 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
 // What the simulations have really exercised: a run that never preempts proves nothing about preemption.
 struct Coverage {
   int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
-          copied = 0, accepted = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0;
+          copied = 0, accepted = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0,
+          moved_states = 0;
   std::map<std::string, int64_t> policies;  // shipped ones: in how many runs
 };
 
@@ -210,6 +217,7 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   EXPECT_LE(stats.accepted_tokens, stats.draft_tokens);
   coverage.accepted += stats.accepted_tokens;
   coverage.copied += world.executor().copied_block_count();
+  coverage.moved_states += world.executor().moved_state_count();
   coverage.host_sampled += world.executor().host_sampled_count();
   for (const auto& [id, record] : world.records()) coverage.prompt_logprobs += record.told_prompt_tokens;
 }
@@ -252,6 +260,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.restored, wanted / 100);
   EXPECT_GT(coverage.without_adapter, wanted / 100);
   EXPECT_GT(coverage.prompt_logprobs, wanted / 50);
+  EXPECT_GT(coverage.moved_states, wanted / 200);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTru
       clock_(clock),
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
       host_slots_(static_cast<size_t>(options.host_block_count) * static_cast<size_t>(options.block_token_count)),
+      states_(options.has_state ? static_cast<size_t>(options.row_count + options.kept_states) : 0),
       row_tokens_(static_cast<size_t>(options.row_count), -1),
       tops_(kTopCount * limits::kDraftTokensMax, {7, -0.5F}) {}
 
@@ -62,6 +63,43 @@ void OracleExecutor::move_blocks(const BatchPlan& plan) {
     INFLIGHT_CHECK(copy.from != copy.to);
     ++copied_block_count_;
     std::ranges::copy(block(slots_, copy.from), block(slots_, copy.to).begin());
+  }
+}
+
+// Each begins with the state of its tokens so far, from a place that no entry of the step overwrites.
+void OracleExecutor::check_states(const BatchPlan& plan) const {
+  std::set<int32_t> left;
+  for (const BatchEntry& entry : plan.entries) {
+    INFLIGHT_CHECK(entry.states == nullptr || options_.has_state);
+    for (int32_t i = 0; entry.states != nullptr && i < entry.states->kept_count; ++i) {
+      const StateMoves::Kept& kept = entry.states->kept.at(static_cast<size_t>(i));
+      INFLIGHT_CHECK(left.insert(kept.place).second && kept.place >= 0 && kept.place < options_.kept_states);
+      INFLIGHT_CHECK(kept.token_count > (i > 0 ? entry.states->kept.at(static_cast<size_t>(i) - 1).token_count : 0));
+      INFLIGHT_CHECK(kept.token_count <= entry.scheduled_token_count);
+    }
+  }
+  for (const BatchEntry& entry : plan.entries) {
+    const SequenceTruth& truth = truth_(entry.sequence);
+    uint64_t hash = truth.salt;
+    for (int32_t i = 0; i < entry.computed_token_count; ++i) {
+      hash = extend_hash(hash, truth.tokens[static_cast<size_t>(i)]);
+    }
+    const int32_t place = entry.states != nullptr ? entry.states->from : -1;
+    INFLIGHT_CHECK(!left.contains(place));
+    const size_t slot = static_cast<size_t>(place >= 0 ? options_.row_count + place : entry.row);
+    INFLIGHT_CHECK((place < 0 && entry.computed_token_count == 0) || states_.at(slot) == hash);
+  }
+}
+
+void OracleExecutor::leave_states(const BatchEntry& entry) {
+  const auto hash_at = [&](int32_t position) { return slot_of(entry, position - 1).prefix_hash; };
+  states_[static_cast<size_t>(entry.row)] = hash_at(entry.context_token_count());
+  if (entry.states == nullptr) return;
+  moved_state_count_ += entry.states->from >= 0;
+  for (int32_t i = 0; i < entry.states->kept_count; ++i) {
+    const StateMoves::Kept& kept = entry.states->kept.at(static_cast<size_t>(i));
+    states_[static_cast<size_t>(options_.row_count + kept.place)] =
+        hash_at(entry.computed_token_count + kept.token_count);
   }
 }
 
@@ -136,7 +174,11 @@ void OracleExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(tokens == plan.scheduled_token_count && tokens <= options_.token_budget);
   last_plan_ = plan;
   move_blocks(plan);
+  if (options_.has_state) check_states(plan);
   for (const BatchEntry& entry : plan.entries) write(entry);
+  for (const BatchEntry& entry : plan.entries) {
+    if (options_.has_state) leave_states(entry);
+  }
   for (const BatchEntry& entry : plan.entries) check(entry);
 
   StepResult result{.step = plan.step, .sampled = {}, .duration = 1000 + 10 * tokens};

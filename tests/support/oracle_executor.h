@@ -2,9 +2,10 @@
 // An executor without a device that knows what every KV slot must hold. Its "KV" is (token, position, hash of
 // everything up to and including the token, salt); after writing a step's slots it walks the block table of every entry
 // and demands exactly that sequence's own prefix. So any mistake of scheduling, sharing, eviction or preemption fails
-// at its first step. The next token is a function of the whole prefix, so the right output of a request can be computed
-// alone; it plays the host's part too where logits are wanted. Several steps may be in flight; they run in order at
-// submit(), as on an in-order queue.
+// at its first step. A state is the hash of the tokens it has seen: all entries of a step read theirs before any leaves
+// one. The next token is a function of the whole prefix, so the right output of a request can be computed alone; it
+// plays the host's part too where logits are wanted. Several steps may be in flight; they run in order at submit(), as
+// on an in-order queue.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,8 @@ class OracleExecutor final : public Executor {
     int32_t draft_tokens = 0;  // of an entry at most
     int32_t vocabulary_size = 64;
     int32_t sliding_window = 0;
+    bool has_state = false;
+    int32_t kept_states = 0;
   };
   // truth: the sequence's truth; the reference must stay valid during submit().
   // clock: advanced by each step's duration when its result is read; may be null.
@@ -52,6 +55,7 @@ class OracleExecutor final : public Executor {
   [[nodiscard]] int64_t checked_slot_count() const { return checked_slot_count_; }
   [[nodiscard]] int64_t copied_block_count() const { return copied_block_count_; }
   [[nodiscard]] int64_t host_sampled_count() const { return host_sampled_count_; }
+  [[nodiscard]] int64_t moved_state_count() const { return moved_state_count_; }
   [[nodiscard]] int64_t accepted_count() const { return accepted_count_; }
 
  private:
@@ -62,7 +66,9 @@ class OracleExecutor final : public Executor {
   };
   Slot& slot_of(const BatchEntry& entry, int32_t position);
   void move_blocks(const BatchPlan& plan);
+  void check_states(const BatchPlan& plan) const;
   void write(const BatchEntry& entry);
+  void leave_states(const BatchEntry& entry);
   void check(const BatchEntry& entry);
   void check_history(const BatchEntry& entry);
   void tell_logprobs(const BatchEntry& entry, StepResult& result);
@@ -73,6 +79,7 @@ class OracleExecutor final : public Executor {
   BatchPlan last_plan_;
   std::vector<Slot> slots_;
   std::vector<Slot> host_slots_;
+  std::vector<uint64_t> states_;          // of rows, then of places: hash of all tokens that each has seen
   std::vector<TokenId> row_tokens_;       // what the device sampled last for each row
   static constexpr size_t kTopCount = 2;  // what a position reports
   std::vector<TokenLogprob> tops_;        // of many
@@ -85,7 +92,8 @@ class OracleExecutor final : public Executor {
   int64_t checked_slot_count_ = 0;
   int64_t copied_block_count_ = 0;
   int64_t host_sampled_count_ = 0;
-  int64_t accepted_count_ = 0;  // guesses that were right
+  int64_t moved_state_count_ = 0;  // entries that began with a kept state
+  int64_t accepted_count_ = 0;     // guesses that were right
 };
 
 }  // namespace inflight::test

@@ -48,7 +48,9 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
            .token_budget = options.config.max_num_batched_tokens,
            .draft_tokens = options.config.num_speculative_tokens,
            .vocabulary_size = options.vocabulary_size,
-           .sliding_window = options.config.sliding_window},
+           .sliding_window = options.config.sliding_window,
+           .has_state = options.config.has_state,
+           .kept_states = options.config.kept_states},
           [this](SequenceId id) -> SequenceTruth& { return records_.at(key_of_sequence_.at(id)).truth; }, &clock_),
       loop_(scheduler_, executor_, clock_, options.overlap) {}
 

@@ -276,6 +276,7 @@ class Determinism : public testing::TestWithParam<Case> {
             .kv_block_count = kBlockCount,
             .host_block_count = kHostBlocks,
             .max_num_seqs = kSequences,
+            .kept_states = 2,
             .max_num_batched_tokens = 512,
             .num_speculative_tokens = kDrafts,
             .launch_mode = mode,
@@ -324,6 +325,8 @@ class Determinism : public testing::TestWithParam<Case> {
   std::vector<AdapterLease> leases_;
   std::optional<ClExecutor> executor_;
 };
+
+class StateDeterminism : public Determinism {};
 
 // checklist 11, 82, 83: prompts and decodes of any lengths in a step, blocks in any order, against each one alone.
 TEST_P(Determinism, OutputsDoNotDependOnTheLoad) {
@@ -387,6 +390,35 @@ TEST_P(Determinism, TwoStepsInFlightGiveTheSameTokens) {
     EXPECT_EQ(found[static_cast<size_t>(i)].tokens, expected.at(i).tokens);
     EXPECT_EQ(found[static_cast<size_t>(i)].logprobs, expected.at(i).logprobs);
     EXPECT_EQ(found[static_cast<size_t>(i)].top, expected.at(i).top);
+  }
+}
+
+// States left behind the 256th and the 496th token, within one step and its tiles, are those that others go on from.
+TEST_P(StateDeterminism, KeptStatesGiveTheSameBits) {
+  const auto expected = World(*executor_, {.together = false}, 0).run();
+  constexpr int32_t kLong = 4, kPlaces[] = {256, 496};
+  test::RunnerSequence sequence = World::make(kLong, 0, true);
+  for (int32_t i = 0; i < div_ceil(static_cast<int32_t>(sequence.tokens.size()), kBlockTokens); ++i) {
+    sequence.blocks.push_back(BlockId{i});
+  }
+  StateMoves leaves{.kept = {{{kPlaces[0], 0}, {kPlaces[1], 1}}}, .kept_count = 2};
+  BatchPlan plan;
+  test::add_entry(plan, sequence, 512);
+  plan.entries.back().states = &leaves;
+  executor_->submit(plan);
+  (void)executor_->wait();
+  for (const int32_t place : {1, 0}) {
+    SCOPED_TRACE(place);
+    test::RunnerSequence other = sequence;
+    other.row = place;
+    other.computed = kPlaces[place];
+    StateMoves begins{.from = place};
+    BatchPlan next;
+    test::add_entry(next, other, static_cast<int32_t>(other.tokens.size()) - other.computed);
+    next.entries.back().states = &begins;
+    executor_->submit(next);
+    ASSERT_TRUE(executor_->wait().sampled.at(0).valid);
+    EXPECT_EQ(executor_->logits().at(0), expected.at(kLong).logits.at(0));
   }
 }
 
@@ -482,6 +514,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
                     Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),
     [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Models, StateDeterminism,
+                         testing::Values(Case{"Fused", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35},
+                                         Case{"Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
+                                         Case{"Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0,
+                                              qwen35}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace inflight

@@ -153,6 +153,21 @@ TEST(Replay, TellsWhatTheRecordingEndsBefore) {
                         [&] { static_cast<void>(replay_trace(arrivals, {})); });
 }
 
+// Of the record at this place: a type, the length of its fields as a number of 7 bits a byte, the fields.
+size_t end_of_record(const std::vector<std::byte>& bytes, int place) {
+  size_t end = 0;
+  for (int i = 0; i <= place; ++i) {
+    size_t length = 0;
+    for (unsigned shift = 0; ++end < bytes.size(); shift += 7) {
+      const auto byte = std::to_integer<size_t>(bytes[end]);
+      length |= (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    end += 1 + length;
+  }
+  return end;
+}
+
 TEST(Replay, RefusesWhatIsNoRecording) {
   EXPECT_THROW(static_cast<void>(replay_trace({}, {})), Error);
   auto records = decode_trace(record(4, "fcfs", "lru").bytes);
@@ -166,8 +181,7 @@ TEST(Replay, RefusesWhatIsNoRecording) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "text.csv is no recording: it does not begin with a configuration",
                         [&] { static_cast<void>(read_recording(folder.file("text.csv"))); });
   std::vector<std::byte> bytes = record(4, "fcfs", "lru").bytes;
-  bytes[bytes.size() / 2] = std::byte{0xff};
-  bytes[bytes.size() / 2 + 1] = std::byte{0xff};
+  bytes[end_of_record(bytes, 1) - 1] = std::byte{0xff};  // a number that goes on behind its record
   write_text_file(folder.file("bad.rec"), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "bad.rec: trace record",
                         [&] { static_cast<void>(read_recording(folder.file("bad.rec"))); });

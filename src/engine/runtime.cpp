@@ -352,6 +352,7 @@ Json describe_reasoning(const ReasoningFormat& format) {
 }
 
 // What stands around names that are plain text, each the texts between which ids or numbers stand; null: they are JSON.
+// elements: what stands around each argument's name and value, and behind the last one.
 Json describe_plain_name(const ToolCallFormat& format) {
   if (!format.plain_name) return nullptr;
   const auto texts = [](std::string_view form) {
@@ -359,8 +360,17 @@ Json describe_plain_name(const ToolCallFormat& format) {
     for (const FormPart& part : parts_of(form)) list.push_back(part.text);
     return list;
   };
-  Json separator = format.separator.empty() ? Json::array() : texts(format.separator);
-  return {{"open", texts(behind_trigger(format))}, {"middle", texts(format.middle)}, {"separator", separator}};
+  const std::string call_end = format.call_end();
+  Json separator = Json::array();
+  if (!format.separator.empty()) separator = texts(std::string_view(format.separator).substr(call_end.size()));
+  Json elements;  // null: the arguments are a JSON object
+  if (const auto& as = format.elements) {
+    elements = {{"open", as->open}, {"middle", as->middle}, {"close", as->close}, {"end", call_end}};
+  }
+  return {{"open", texts(behind_trigger(format))},
+          {"middle", texts(format.middle)},
+          {"separator", separator},
+          {"elements", elements}};
 }
 
 }  // namespace

@@ -13,7 +13,12 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 ToolCallParser::ToolCallParser(const Json& tools, const CallMarks& own, bool forced)
     : marks_{{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]"}, {"<|python_tag|>"}}, forced_(forced) {
-  for (const Json& tool : tools) names_.push_back(tool["function"]["name"].get<std::string>());
+  int64_t steps = kKindStepsMax;
+  for (const Json& tool : tools) {
+    functions_.push_back({tool["function"]["name"].get<std::string>()});
+    if (own.elements)
+      functions_.back().parameters = parameter_kinds(tool["function"].value("parameters", Json()), steps);
+  }
   if (own.begin.empty()) return;
   const auto known = std::ranges::find(marks_, own.begin, &CallMarks::begin);
   if (known == marks_.end()) {
@@ -36,7 +41,7 @@ size_t ToolCallParser::mark_start() const {
 
 AnswerParts ToolCallParser::push(std::string_view text) {
   AnswerParts found;
-  if (names_.empty()) {
+  if (functions_.empty()) {
     found.add_text(text);
     return found;
   }
@@ -115,7 +120,11 @@ void ToolCallParser::begin_calls(const CallMarks& marks) {
   in_list_ = closed_ = told_ = false;
   call_count_ = 0;
   reader_.reset();
-  if (calls_.has_plain_name()) reader_.emplace(names_, calls_.open, calls_.middle);
+  if (calls_.has_plain_name()) begin_plain_name(calls_.open);
+}
+
+void ToolCallParser::begin_plain_name(const MarkTexts& open) {
+  reader_.emplace(functions_, open, calls_.middle, calls_.elements ? &*calls_.elements : nullptr);
 }
 
 bool ToolCallParser::scan_calls(AnswerParts& found, bool at_end) {
@@ -182,7 +191,7 @@ ToolCallParser::Step ToolCallParser::between_calls(bool at_end) {
   const bool opens = byte == '[' && !in_list_ && call_count_ == 0;
   const bool closes = byte == ']' && in_list_ && call_count_ > 0 && !closed_;
   if (byte == '{' && !closed_) {
-    reader_.emplace(names_);
+    reader_.emplace(functions_);
     return Step::Next;  // which reads it
   }
   if (!separates && !opens && !closes && kSpace.find(byte) == kSpace.npos) return Step::NoCall;
@@ -200,7 +209,7 @@ ToolCallParser::Step ToolCallParser::between_plain_names(bool at_end) {
   if (more.kind == Kind::Whole) {
     scanned_ = more.length;
     static const MarkTexts kNothing{""};
-    reader_.emplace(names_, kNothing, calls_.middle);
+    begin_plain_name(kNothing);
     return Step::Next;
   }
   const bool half = more.kind == Kind::Half || end.kind == Kind::Half;

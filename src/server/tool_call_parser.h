@@ -7,6 +7,8 @@
 //   form the same between other marks                                 as the chat template has them
 //   [TOOL_CALLS]NAME[ARGS]{...}                                  Mistral's later models
 //   form a name and arguments between other marks                     as the chat template has them
+//   <tool_call>\n<function=NAME>\n<parameter=P>\nVALUE\n</parameter>\n</function>\n</tool_call>
+//                                                                 Qwen3-Coder, Qwen3.5, and with other tags others
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
 // name is known and its arguments begin; those come as the model writes them. Where the answer ends before that, half a
 // call is text, or nothing where all must be calls.
@@ -28,6 +30,7 @@ struct CallMarks {
   std::string begin, end{};  // before the JSON of calls or the first name, and behind it all (or nothing)
   // Where names are plain text: between `begin` and the first, behind each, between calls (empty: there is one only).
   MarkTexts open{}, middle{}, separator{};
+  std::optional<ElementMarks> elements{};  // of the arguments; none: they are a JSON object
 
   [[nodiscard]] bool has_plain_name() const { return !middle.empty(); }
 };
@@ -57,11 +60,12 @@ class ToolCallParser {
   [[nodiscard]] Step between_plain_names(bool at_end);
   void tell(AnswerParts& found, bool ends);
   void begin_calls(const CallMarks& marks);
+  void begin_plain_name(const MarkTexts& open);
   void end_calls(size_t mark_length);
   [[nodiscard]] size_t mark_start() const;
   void give_up(AnswerParts& found);
 
-  std::vector<std::string> names_;
+  std::vector<CallableFunction> functions_;
   std::vector<CallMarks> marks_;
   bool forced_ = false;
   State state_ = State::Start;

@@ -56,12 +56,15 @@ bool ToolCallReader::follow_string(char byte) {
 }
 
 ToolCallReader::Status ToolCallReader::read(char byte) {
-  const bool between = place_ != Place::Key && place_ != Place::Value && place_ != Place::Head;
+  const bool between =
+      place_ != Place::Key && place_ != Place::Value && place_ != Place::Head && place_ != Place::Elements;
   if (between && is_space(byte)) return Status::Reading;
   switch (place_) {
     case Place::Head:
       token_ += byte;
       return read_head();
+    case Place::Elements:
+      return read_elements(byte);
     case Place::BeforeArguments:
       key_ = "arguments";
       return byte == '{' ? begin_value(byte) : Status::NoCall;
@@ -104,17 +107,39 @@ ToolCallReader::Status ToolCallReader::read_head() {
   if (open.kind != Kind::Whole) return open.kind == Kind::Half ? Status::Reading : Status::NoCall;
   const std::string_view text = std::string_view(token_).substr(open.length);
   bool half = false;
-  for (const std::string& name : names_) {
+  for (const CallableFunction& function : functions_) {
+    const std::string& name = function.name;
     half = half || name.starts_with(text);
     if (!text.starts_with(name)) continue;
     const Kind middle = match_mark(text.substr(name.size()), *middle_mark_).kind;
     half = half || middle == Kind::Half;
     if (middle != Kind::Whole) continue;
-    name_ = name;
-    place_ = Place::BeforeArguments;
+    begin_arguments(function);
     return Status::Reading;
   }
   return half ? Status::Reading : Status::NoCall;
+}
+
+void ToolCallReader::begin_arguments(const CallableFunction& function) {
+  name_ = function.name;
+  place_ = Place::BeforeArguments;
+  if (element_marks_ == nullptr) return;
+  place_ = Place::Elements;
+  elements_.emplace(*element_marks_, function.parameters);
+  arguments_ = "{";
+  told_ = true;
+}
+
+ToolCallReader::Status ToolCallReader::read_elements(char byte) {
+  switch (elements_->read(byte, arguments_)) {
+    case ElementReader::Status::Reading:
+      return Status::Reading;
+    case ElementReader::Status::Ended:
+      return Status::Ended;
+    case ElementReader::Status::NoElement:
+      break;
+  }
+  return Status::NoCall;
 }
 
 ToolCallReader::Status ToolCallReader::begin_value(char byte) {
@@ -165,7 +190,8 @@ ToolCallReader::Status ToolCallReader::end_value() {
     arguments_ = value.get<std::string>();
     told_ = true;
   } else if (key_ == "name") {
-    const bool known = value.is_string() && std::ranges::find(names_, value.get<std::string>()) != names_.end();
+    const bool known = value.is_string() && std::ranges::find(functions_, value.get<std::string>(),
+                                                              &CallableFunction::name) != functions_.end();
     if (!known) return Status::NoCall;
     name_ = value.get<std::string>();
   }

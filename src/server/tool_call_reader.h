@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function call, {"name": ..., "arguments": {...}} ("parameters" at Llama) or NAME and {...} between marks, read as
-// it is written.
+// One function call, {"name": ..., "arguments": {...}} ("parameters" at Llama), or NAME and {...} or elements between
+// marks, read as it is written.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "server/element_reader.h"
 
 namespace inflight::server {
 
@@ -20,13 +23,23 @@ struct MarkMatch {
 };
 [[nodiscard]] MarkMatch match_mark(std::string_view text, const MarkTexts& mark);
 
+struct CallableFunction {
+  std::string name;
+  ParameterKinds parameters{};  // where arguments are elements
+};
+
 class ToolCallReader {
  public:
-  // names: of the functions that may be called.   LIFETIME: borrowed.
-  explicit ToolCallReader(const std::vector<std::string>& names) : names_(names) {}
-  // Of calls OPEN NAME MIDDLE {...}.   LIFETIME: borrowed.
-  ToolCallReader(const std::vector<std::string>& names, const MarkTexts& open, const MarkTexts& middle)
-      : names_(names), open_mark_(&open), middle_mark_(&middle), place_(Place::Head) {}
+  // functions: that may be called.   LIFETIME: borrowed.
+  explicit ToolCallReader(const std::vector<CallableFunction>& functions) : functions_(functions) {}
+  // Of calls OPEN NAME MIDDLE {...}; elements: what the arguments are instead, if not null.   LIFETIME: borrowed.
+  ToolCallReader(const std::vector<CallableFunction>& functions, const MarkTexts& open, const MarkTexts& middle,
+                 const ElementMarks* elements)
+      : functions_(functions),
+        open_mark_(&open),
+        middle_mark_(&middle),
+        element_marks_(elements),
+        place_(Place::Head) {}
 
   enum class Status : uint8_t {
     Reading,
@@ -39,21 +52,36 @@ class ToolCallReader {
   // Whether it is certain that this is a call: its name is known, and its arguments have begun.
   [[nodiscard]] bool begun() const { return !name_.empty() && told_; }
   [[nodiscard]] const std::string& name() const { return name_; }
-  // What is new of the arguments, a JSON text as the model writes it.   REQUIRES: begun().
+  // What is new of the arguments, a JSON text: as the model writes it, or made of elements.   REQUIRES: begun().
   [[nodiscard]] std::string take_arguments();
 
  private:
-  enum class Place : uint8_t { Head, BeforeArguments, Open, BeforeKey, Key, Colon, BeforeValue, Value, AfterValue };
+  enum class Place : uint8_t {
+    Head,
+    BeforeArguments,
+    Elements,
+    Open,
+    BeforeKey,
+    Key,
+    Colon,
+    BeforeValue,
+    Value,
+    AfterValue
+  };
   [[nodiscard]] Status read_head();
+  void begin_arguments(const CallableFunction& function);
+  [[nodiscard]] Status read_elements(char byte);
   [[nodiscard]] Status begin_value(char byte);
   [[nodiscard]] Status read_value(char byte);
   [[nodiscard]] Status end_value();
   [[nodiscard]] Status end_member(char byte);
   bool follow_string(char byte);
 
-  const std::vector<std::string>& names_;
+  const std::vector<CallableFunction>& functions_;
   const MarkTexts* open_mark_ = nullptr;  // null: the name stands in the JSON
   const MarkTexts* middle_mark_ = nullptr;
+  const ElementMarks* element_marks_ = nullptr;
+  std::optional<ElementReader> elements_;
   Place place_ = Place::Open;
   std::string key_, token_, name_, arguments_;
   bool is_arguments_ = false;  // the value being read

@@ -23,6 +23,8 @@ namespace {
 constexpr size_t kListedMax =
     limits::kGrammarPositionsMax - 1000;  // of "enum": what stands around it has positions, too
 constexpr size_t kDistinctMax = 8;        // values of which lists are written that hold none twice
+constexpr int64_t kBareLengthMax = 16;    // characters that are counted of strings in elements: each takes 20 states
+constexpr std::string_view kElementBlanks = " \t\r\n";
 
 class SchemaCompiler {
  public:
@@ -32,26 +34,55 @@ class SchemaCompiler {
 
   NodeId document() {
     const NodeId whole = refer_to("#", root_.schema);
+    define_wanted();
+    return whole;
+  }
+
+  NodeId elements(const ElementForm& form) {
+    const std::string_view close = form.close;
+    const size_t mark = std::min(close.find_first_not_of(kElementBlanks), close.size());
+    const std::string_view closing = close.substr(mark, close.find_last_not_of(kElementBlanks) + 1 - mark);
+    elements_.texts = texts_without(closing, builder_.budget());
+    elements_.python_words = form.python_words;
+    elements_.open = builder_.literal(form.open);
+    elements_.middle = builder_.literal(form.middle);
+    elements_.close = builder_.literal(close);
+    // Which may end with the blanks that `close` begins with.
+    elements_.any_string =
+        builder_.sequence({builder_.automaton(elements_.texts), builder_.literal(close.substr(mark))});
+    is_outer_ = true;
+    const NodeId whole = schema(root_.schema, "#");
+    is_outer_ = false;
+    define_wanted();
+    return whole;
+  }
+
+ private:
+  using Compile = NodeId (SchemaCompiler::*)(const Json& given, const std::string& path);
+
+  void define_wanted() {
     while (!wanted_.empty()) {
       const Wanted next = std::move(wanted_.front());
       wanted_.pop_front();
       builder_.define(next.rule, schema(*next.schema, next.place));
     }
-    return whole;
   }
 
- private:
   NodeId schema(const Json& given, const std::string& path) {
+    return nested(&SchemaCompiler::schema_body, given, path);
+  }
+
+  NodeId nested(Compile compile, const Json& given, const std::string& path) {
     if (++depth_ > limits::kGrammarDepthMax) {
       fail(ErrorCode::InvalidArgument, "JSON schema, {}: nested deeper than {} levels", path, limits::kGrammarDepthMax);
     }
-    const NodeId node = schema_body(given, path);
+    builder_.budget().charge(steps_of(given) + path.size() / Budget::kBytesPerStep);
+    const NodeId node = (this->*compile)(given, path);
     --depth_;
     return node;
   }
 
   NodeId schema_body(const Json& given, const std::string& path) {
-    builder_.budget().charge(steps_of(given) + path.size() / Budget::kBytesPerStep);
     if (given.is_boolean()) return given.get<bool>() ? text_.value() : builder_.nothing();
     if (!given.is_object()) {
       fail(ErrorCode::InvalidArgument, "JSON schema, {}: a schema is an object or a boolean", path);
@@ -60,10 +91,11 @@ class SchemaCompiler {
     if (given.contains("$ref")) return reference(given, path);
     if (given.contains("allOf")) return schema(flat_schema(given, path, root_), path);
     for (const char* const keyword : {"anyOf", "oneOf"}) {
-      if (given.contains(keyword)) return choices(given, keyword, path);
+      if (given.contains(keyword)) return choices(given, keyword, path, &SchemaCompiler::schema);
     }
     const Json flat = flat_schema(given, path, root_);
-    if (flat.contains("const") || flat.contains("enum")) return literals(flat, path);
+    if (is_outer_) return outer_object(flat, path);
+    if (flat.contains("const") || flat.contains("enum")) return literals(flat, path, false);
     std::vector<NodeId> alternatives;
     for (const std::string& type : types_of(flat, path)) alternatives.push_back(typed(flat, type, path));
     return builder_.any_of(std::move(alternatives));
@@ -104,7 +136,7 @@ class SchemaCompiler {
     return refer_to(target, referred);
   }
 
-  NodeId choices(const Json& given, const std::string& keyword, const std::string& path) {
+  NodeId choices(const Json& given, const std::string& keyword, const std::string& path, Compile compile) {
     const Json& list = given[keyword];
     if (!list.is_array() || list.empty()) malformed(path, keyword, list, "a list of schemas");
     Json rest = given;
@@ -115,7 +147,7 @@ class SchemaCompiler {
     for (size_t i = 0; i < list.size(); ++i)
       whole.push_back(alone ? list[i] : merge_schemas(rest, list[i], place_of(i), root_));
     std::vector<NodeId> alternatives;
-    for (size_t i = 0; i < whole.size(); ++i) alternatives.push_back(schema(whole[i], place_of(i)));
+    for (size_t i = 0; i < whole.size(); ++i) alternatives.push_back((this->*compile)(whole[i], place_of(i)));
     if (keyword == "oneOf") look_for_overlaps(whole, path);
     return builder_.any_of(std::move(alternatives));
   }
@@ -133,7 +165,8 @@ class SchemaCompiler {
     }
   }
 
-  NodeId literals(const Json& given, const std::string& path) {
+  // bare: strings stand as they are.
+  NodeId literals(const Json& given, const std::string& path, bool bare) {
     if (given.contains("enum") && (!given["enum"].is_array() || given["enum"].empty()))
       malformed(path, "enum", given["enum"], "a list of values");
     for (const auto& item : given.items()) {
@@ -150,8 +183,65 @@ class SchemaCompiler {
            given["enum"].size(), kListedMax);
     }
     const Json values = *listed_values(given, path, root_);
-    for (const Json& value : values) alternatives.push_back(text_.constant(value));
+    for (const Json& value : values) {
+      if (!bare || !value.is_string()) {
+        alternatives.push_back(text_.constant(value));
+      } else if (const auto& text = value.get_ref<const std::string&>(); elements_.texts.accepts(text)) {
+        alternatives.push_back(builder_.literal(text));
+      }
+    }
     return builder_.any_of(std::move(alternatives));
+  }
+
+  // What is written in an element, with its end.
+  NodeId bare_value(const Json& given, const std::string& path) {
+    return nested(&SchemaCompiler::bare_value_body, given, path);
+  }
+
+  NodeId bare_value_body(const Json& given, const std::string& path) {
+    if (given == Json(true)) return elements_.any_string;
+    if (!given.is_object()) return schema(given, path);
+    check_keywords(given, path);
+    const Json flat = flat_schema(given, path, root_);
+    if (!flat.is_object()) return bare_value(flat, path);
+    for (const char* const keyword : {"anyOf", "oneOf"}) {
+      if (flat.contains(keyword)) return choices(flat, keyword, path, &SchemaCompiler::bare_value);
+    }
+    if (flat.contains("const") || flat.contains("enum")) return closed(literals(flat, path, true));
+    std::vector<std::string> types = types_of(flat, path);
+    if (std::erase(types, "string") == 0)
+      return closed(builder_.any_of({property_value(given, path), python_words(types)}));
+    const bool narrow = !patterns_of(flat).empty() || flat.contains("minLength") || flat.contains("maxLength");
+    if (!narrow) return elements_.any_string;  // which JSON is among
+    const NodeId string = builder_.automaton(bare_texts(flat, path));
+    if (types.empty()) return closed(string);
+    Json others = flat;
+    others["type"] = types;
+    return closed(builder_.any_of({string, property_value(others, path)}));
+  }
+
+  // Python's of these types.
+  NodeId python_words(const std::vector<std::string>& types) {
+    std::vector<NodeId> words;
+    if (!elements_.python_words) return builder_.nothing();
+    for (const std::string& type : types) {
+      if (type == "boolean") words.insert(words.end(), {builder_.literal("True"), builder_.literal("False")});
+      if (type == "null") words.push_back(builder_.literal("None"));
+    }
+    return builder_.any_of(std::move(words));
+  }
+
+  NodeId closed(NodeId value) { return builder_.sequence({value, elements_.close}); }
+
+  Dfa bare_texts(Json given, const std::string& path) {
+    if (!patterns_of(given).empty()) return string_texts(given, path, root_, elements_.texts);
+    for (const char* const keyword : {"minLength", "maxLength"}) {
+      if (count_of(given, keyword, path).value_or(0) <= kBareLengthMax) continue;
+      root_.leave_out(
+          path, fmt::format("keyword '{}' above {} is not supported here without a pattern", keyword, kBareLengthMax));
+      given.erase(keyword);
+    }
+    return string_texts(given, path, root_, elements_.texts);
   }
 
   NodeId typed(const Json& given, const std::string& type, const std::string& path) {
@@ -289,27 +379,65 @@ class SchemaCompiler {
                                                : text_.string_except(parts.taken);
       others.push_back(text_.member(key, value));
     }
-    return builder_.sequence({builder_.literal("{"), text_.space(), members(parts, std::move(others))});
+    return builder_.sequence({builder_.literal("{"), text_.space(), members(parts, std::move(others), false)});
+  }
+
+  // The object whose members are elements.
+  NodeId outer_object(const Json& given, const std::string& path) {
+    const std::vector<std::string> types = types_of(given, path);
+    if (std::ranges::find(types, "object") == types.end()) return builder_.nothing();
+    if (given.contains("const") || given.contains("enum"))
+      root_.leave_out(path, "keywords 'const' and 'enum' are not supported here");
+    const ObjectParts parts = read_object(given, path, root_);
+    is_outer_ = false;
+    std::vector<NodeId> others;
+    for (const OtherProperties& other : parts.others) {
+      const auto names = kept(root_, other.path, [&] {
+        const Dfa plain = pattern_texts("^[A-Za-z0-9_.-]{1,64}$", builder_.budget());
+        const Dfa free = difference(plain, listed_texts(parts.taken, builder_.budget()), builder_.budget());
+        return other.names ? intersection(free, *other.names, builder_.budget()) : free;
+      });
+      if (names) others.push_back(element(builder_.automaton(*names), other.value, other.path));
+    }
+    const NodeId all = members(parts, std::move(others), true);
+    is_outer_ = true;
+    return all;
+  }
+
+  NodeId element(NodeId name, const Json& value, const std::string& path) {
+    return builder_.sequence({elements_.open, name, elements_.middle, bare_value(value, path)});
+  }
+
+  // What stands between two members, behind some, and behind none.
+  struct Marks {
+    NodeId comma, end, close;
+  };
+  Marks marks(bool as_elements) {
+    if (as_elements) return {builder_.empty(), builder_.empty(), builder_.empty()};
+    const NodeId close = builder_.literal("}");
+    return {text_.comma(), builder_.sequence({text_.space(), close}), close};
   }
 
   // What stands behind "{": built from the last property back, apart for each number of members before it, of which
   // without `parts.max` no more count than whether there is one.   others: members that may stand behind the
   // properties.
-  NodeId members(const ObjectParts& parts, std::vector<NodeId> others) {
+  NodeId members(const ObjectParts& parts, std::vector<NodeId> others, bool as_elements) {
+    const Marks around = marks(as_elements);
     const auto room_behind = [&](size_t used) { return !parts.max || static_cast<int64_t>(used) < *parts.max; };
     const auto count = static_cast<int64_t>(parts.properties.size());
     const auto most = static_cast<size_t>(std::max<int64_t>(parts.max ? std::min(*parts.max, count) : 1, 1));
-    std::vector<NodeId> behind = ends(parts, std::move(others), most);
+    std::vector<NodeId> behind = ends(parts, std::move(others), most, around);
     for (size_t i = parts.properties.size(); i-- > 0;) {
       const Property& property = parts.properties[i];
-      const NodeId value = property_value(property.value, property.path);
-      NodeId member = text_.member(text_.constant(Json(property.name)), value);
+      NodeId member = as_elements ? element(builder_.literal(property.name), property.value, property.path)
+                                  : text_.member(text_.constant(Json(property.name)),
+                                                 property_value(property.value, property.path));
       if (parts.max) member = rule_of(property.path, member);  // which stands there many times
       for (size_t used = 0; used <= most; ++used) {  // what stands behind more members is not yet written over
         NodeId with = builder_.nothing();
         if (room_behind(used)) {
           const NodeId next = behind[std::min(used + 1, most)];
-          with = used > 0 ? builder_.sequence({text_.comma(), member, next}) : builder_.sequence({member, next});
+          with = used > 0 ? builder_.sequence({around.comma, member, next}) : builder_.sequence({member, next});
         }
         behind[used] = property.required ? with : builder_.any_of({with, behind[used]});
       }
@@ -318,16 +446,15 @@ class SchemaCompiler {
   }
 
   // What may stand behind the properties, by the number of members until then, up to `most`.
-  std::vector<NodeId> ends(const ObjectParts& parts, std::vector<NodeId> others, size_t most) {
-    const NodeId close = builder_.literal("}");
-    const NodeId end = builder_.sequence({text_.space(), close});
-    const NodeId none = parts.is_never_empty ? builder_.nothing() : close;
+  std::vector<NodeId> ends(const ObjectParts& parts, std::vector<NodeId> others, size_t most, const Marks& around) {
+    const NodeId end = around.end;
+    const NodeId none = parts.is_never_empty ? builder_.nothing() : around.close;
     std::vector<NodeId> behind(most + 1, end);
     behind[0] = none;
     if (others.empty() || parts.max == 0) return behind;
     NodeId other = builder_.any_of(std::move(others));
     if (parts.max) other = rule_of("others", other);
-    const NodeId more = builder_.sequence({text_.comma(), other});
+    const NodeId more = builder_.sequence({around.comma, other});
     const auto rest = parts.max ? std::optional(*parts.max - static_cast<int64_t>(most)) : std::nullopt;
     behind[most] = builder_.sequence({builder_.repeat(more, 0, rest), end});
     for (size_t used = most; used-- > 1;)
@@ -363,16 +490,32 @@ class SchemaCompiler {
   std::map<std::string, int32_t> refs_;  // by the reference's text
   std::deque<Wanted> wanted_;
   int depth_ = 0;
+  struct {
+    NodeId open = 0, middle = 0, close = 0, any_string = 0;
+    Dfa texts;  // of strings
+    bool python_words = false;
+  } elements_;
+  bool is_outer_ = false;  // what is compiled is the object whose members are elements
 };
+
+// ERRORS: InvalidArgument for what JSON's own reader complains about.
+template <typename Compile>
+NodeId compiled(Compile&& compile) {
+  try {
+    return compile();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
+  }
+}
 
 }  // namespace
 
 NodeId json_document(Builder& builder, JsonText& text, const Json& schema, bool strict) {
-  try {
-    return SchemaCompiler(schema, builder, text, strict).document();
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::InvalidArgument, "JSON schema: {}", error.what());
-  }
+  return compiled([&] { return SchemaCompiler(schema, builder, text, strict).document(); });
+}
+
+NodeId json_elements(Builder& builder, JsonText& text, const Json& schema, bool strict, const ElementForm& form) {
+  return compiled([&] { return SchemaCompiler(schema, builder, text, strict).elements(form); });
 }
 
 Program compile_json_schema(std::string_view schema, bool strict, Budget& budget) {

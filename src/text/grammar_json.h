@@ -18,6 +18,7 @@
 
 #include <string_view>
 
+#include "text/element_form.h"
 #include "text/grammar_json_text.h"
 #include "text/grammar_program.h"
 
@@ -32,5 +33,12 @@ namespace inflight::grammar {
 // The same as a part of a larger grammar. References within the schema are to its own root.
 // REQUIRES: the schema is nested at most kJsonDepthMax deep.
 [[nodiscard]] NodeId json_document(Builder& builder, JsonText& text, const Json& schema, bool strict);
+
+// The same for an object's members as elements, in the schema's order. Strings do not hold `close` without the blanks
+// around it; a string of any text may also end with it without those before it.
+// Python's words stand only where no string is allowed. Undeclared members have names of letters, digits, "_", "-" and
+// ".".   REQUIRES: as above; the schema has "type".
+[[nodiscard]] NodeId json_elements(Builder& builder, JsonText& text, const Json& schema, bool strict,
+                                   const ElementForm& form);
 
 }  // namespace inflight::grammar

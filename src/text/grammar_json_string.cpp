@@ -101,8 +101,21 @@ std::vector<std::string> patterns_of(const Json& schema) {
   return patterns;
 }
 
+Dfa texts_without(std::string_view mark, Budget& budget) {
+  const auto texts = [&](bool with_mark) {
+    return texts_of(budget, [&](Builder& builder) {
+      const NodeId any = builder.repeat(builder.characters(CharacterSet().complement()), 0, std::nullopt);
+      return with_mark ? builder.sequence({any, builder.literal(mark), any}) : any;
+    });
+  };
+  return difference(texts(false), texts(true), budget);
+}
+
 Dfa string_texts(const Json& schema, const std::string& path, const SchemaRoot& root) {
-  Dfa texts = pattern_texts("", root.budget);
+  return string_texts(schema, path, root, pattern_texts("", root.budget));
+}
+
+Dfa string_texts(const Json& schema, const std::string& path, const SchemaRoot& root, Dfa texts) {
   const auto narrow_to = [&](auto&& narrowed) {
     if (auto found = kept(root, path, narrowed)) texts = std::move(*found);
   };

@@ -25,5 +25,9 @@ namespace inflight::grammar {
 // The strings that satisfy these, "minLength" and "maxLength", not all of the long ones (of_length()).
 // ERRORS: those of kept().
 [[nodiscard]] Dfa string_texts(const Json& schema, const std::string& path, const SchemaRoot& root);
+// Of those the ones that are in `texts`.
+[[nodiscard]] Dfa string_texts(const Json& schema, const std::string& path, const SchemaRoot& root, Dfa texts);
+// All texts (UTF-8) that do not hold `mark`.   ERRORS: those of texts_of().
+[[nodiscard]] Dfa texts_without(std::string_view mark, Budget& budget);
 
 }  // namespace inflight::grammar

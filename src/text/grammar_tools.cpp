@@ -2,6 +2,8 @@
 #include "text/grammar_tools.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/bounded_json.h"
 #include "base/error.h"
@@ -118,6 +120,12 @@ std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& 
   text["end"] = marked(format.end);
   text["forced"] = request.forced;
   text["plain_name"] = format.plain_name;
+  if (const auto& as = format.elements) {
+    text["elements"] = {{"open", marked(as->open)},
+                        {"middle", marked(as->middle)},
+                        {"close", marked(as->close)},
+                        {"python_words", as->python_words}};
+  }
   text["functions"] = request.functions;
   return text.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -127,7 +135,12 @@ namespace {
 
 class ToolCalls {
  public:
-  ToolCalls(std::string_view text, Budget& budget) : given_(parse(text)), builder_(budget), text_(builder_) {}
+  ToolCalls(std::string_view text, Budget& budget) : given_(parse(text)), builder_(budget), text_(builder_) {
+    if (!given_.contains("elements")) return;
+    const Json& as = given_["elements"];
+    elements_ = {control_tokens(as["open"]), control_tokens(as["middle"]), control_tokens(as["close"]),
+                 as["python_words"].get<bool>()};
+  }
 
   Program compile() {
     std::vector<NodeId> functions;
@@ -153,7 +166,7 @@ class ToolCalls {
     if (!parameters.contains("type")) parameters["type"] = "object";
     const bool strict = function["strict"].get<bool>();
     try {
-      static_cast<void>(compile_json_schema(parameters.dump(), strict, builder_.budget()));
+      check(parameters, strict);
     } catch (const Error& error) {
       // Where the model may call as it likes, a schema that cannot be followed is as if it were not there.
       if (strict || given_["forced"].get<bool>()) fail(error.code(), "tool {}: {}", name, error.what());
@@ -162,7 +175,22 @@ class ToolCalls {
     const bool plain = given_["plain_name"].get<bool>();
     const std::string written = plain ? function["name"].get<std::string>() : name.substr(1, name.size() - 2);
     return builder_.sequence(
-        {builder_.literal(written), literal("middle"), json_document(builder_, text_, parameters, strict)});
+        {builder_.literal(written), literal("middle"), arguments_of(builder_, text_, parameters, strict)});
+  }
+
+  NodeId arguments_of(Builder& builder, JsonText& text, const Json& parameters, bool strict) const {
+    if (elements_) return json_elements(builder, text, parameters, strict, *elements_);
+    return json_document(builder, text, parameters, strict);
+  }
+
+  // ERRORS: why no grammar is made of them.
+  void check(const Json& parameters, bool strict) {
+    Builder builder(builder_.budget());
+    JsonText text(builder);
+    const NodeId arguments = arguments_of(builder, text, parameters, strict);
+    const int32_t rule = builder.new_rule("arguments");
+    builder.define(rule, arguments);
+    static_cast<void>(builder.compile(rule));
   }
 
   NodeId literal(const char* part) {
@@ -172,7 +200,7 @@ class ToolCalls {
     alphanumeric.add('a', 'z');
     std::vector<NodeId> parts;
     for (FormPart& form_part : parts_of(given_[part].get_ref<const std::string&>())) {
-      parts.push_back(plain(std::move(form_part.text)));
+      parts.push_back(builder_.literal(control_tokens(std::move(form_part.text))));
       const auto length = static_cast<int64_t>(kCallIdMark.size());
       if (form_part.then == FormPart::Then::Id) {
         parts.push_back(builder_.repeat(builder_.characters(alphanumeric), length, length));
@@ -183,15 +211,16 @@ class ToolCalls {
     return builder_.sequence(std::move(parts));
   }
 
-  NodeId plain(std::string text) {
+  static std::string control_tokens(std::string text) {
     std::ranges::replace(text, kMarkBegin, kControlBegin);
     std::ranges::replace(text, kMarkEnd, kControlEnd);
-    return builder_.literal(text);
+    return text;
   }
 
   Json given_;
   Builder builder_;
   JsonText text_;
+  std::optional<ElementForm> elements_;  // as which the arguments are written
 };
 
 }  // namespace

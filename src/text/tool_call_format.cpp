@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +19,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kName = "probe_function";
+constexpr std::string_view kKey = "probe_key", kValue = "probe_value";
 constexpr std::string_view kArguments = R"({"probe_key": "probe_value"})";
+constexpr std::string_view kOtherKey = "probe_number", kOtherValue = "271828";
+constexpr std::string_view kFlagKey = "probe_flag";
+constexpr std::string_view kThreeArguments =
+    R"({"probe_key": "probe_value", "probe_number": 271828, "probe_flag": true})";
 constexpr std::string_view kResult = "probe_result";
 constexpr std::string_view kAnswer = "probe_answer";
 constexpr std::string_view kSystem = "probe_system";
@@ -40,7 +46,9 @@ std::string instruction(const ToolCallFormat& format) {
   std::string form = R"(a JSON list: [{"name": NAME, "arguments": {...}}, ...])";
   if (format.from_template) {
     form.clear();
-    for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + "{...}" + format.end)) {
+    std::string arguments = "{...}";
+    if (const auto& as = format.elements) arguments = as->open + "PARAMETER" + as->middle + "VALUE" + as->close + "...";
+    for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + arguments + format.end)) {
       form += part.text;
       if (part.then == FormPart::Then::Id) form += kCallIdMark;
       if (part.then == FormPart::Then::Index) form += '0';
@@ -63,7 +71,7 @@ bool is_letter(char byte) { return (byte >= 'a' && byte <= 'z') || (byte >= 'A' 
 bool is_letter_or_digit(char byte) { return is_letter(byte) || (byte >= '0' && byte <= '9'); }
 
 // Whether a name as plain text can be told from other text and from what follows it: there is a mark before it that
-// looks like one, and ids and numbers end before what is none.
+// looks like one, and ids and numbers end before what is none. Elements have an end.
 bool has_plain_name(const ToolCallFormat& format) {
   const std::string mark = format.begin_mark();
   const auto open_ended = [](std::string_view text) {
@@ -71,7 +79,8 @@ bool has_plain_name(const ToolCallFormat& format) {
   };
   return std::ranges::any_of(mark, is_letter) && !std::ranges::all_of(mark, is_letter_or_digit) &&
          !format.middle.empty() && !is_letter_or_digit(format.middle[0]) && !open_ended(format.begin) &&
-         !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos;
+         !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos &&
+         format.middle.find(kName) == format.middle.npos && !(format.elements && trimmed(format.call_end()).empty());
 }
 
 // A middle like `first` but for a number that counts the calls: where that has it.
@@ -90,6 +99,53 @@ size_t common_length(std::string_view prompt, std::string_view text) {
   while (behind > 0 && behind < text.size() && (static_cast<uint8_t>(text[behind]) & 0xC0U) == 0x80) --behind;
   const size_t mark = text.substr(0, behind).find_last_of("<>[]");
   return mark != text.npos && (text[mark] == '<' || text[mark] == '[') ? mark : behind;
+}
+
+// How much of the answer `body` only ends the reasoning that the prompt's last mark, such as <think>, begins.
+size_t reasoning_length(std::string_view prompt, std::string_view body) {
+  prompt = trimmed(prompt);
+  const size_t mark = prompt.find_last_of("<[");
+  if (mark == prompt.npos || !(prompt.ends_with('>') || prompt.ends_with(']'))) return 0;
+  const std::string end = std::string(1, prompt[mark]) + "/" + std::string(prompt.substr(mark + 1));
+  if (!trimmed(body).starts_with(end)) return 0;
+  return std::min(body.size(), body.find_first_not_of(kSpace, body.find(end) + end.size()));
+}
+
+// The texts before each of `marks`, which follow each other in `text`; nothing where one is missing.
+std::optional<std::vector<std::string>> texts_before(std::string_view text,
+                                                     std::initializer_list<std::string_view> marks) {
+  std::vector<std::string> texts;
+  for (const std::string_view mark : marks) {
+    const size_t at = text.find(mark);
+    if (at == text.npos) return std::nullopt;
+    texts.emplace_back(text.substr(0, at));
+    text.remove_prefix(at + mark.size());
+  }
+  return texts;
+}
+
+// Parts what stands between two elements into the end of one and the beginning of the next, which is a tag.
+//   head: before the first name; tail: behind the last value; none: both of a call without arguments.
+bool read_elements(const std::string& head, const std::string& between, const std::string& tail,
+                   const std::string& none, ToolCallFormat& format) {
+  for (size_t length = 1; length < between.size(); ++length) {
+    const std::string close = between.substr(0, length), open = between.substr(length);
+    if ((open[0] != '<' && open[0] != '[') || trimmed(close).empty()) continue;
+    if (!head.ends_with(open) || !tail.starts_with(close)) continue;
+    format.middle = head.substr(0, head.size() - open.size());
+    format.end = tail.substr(close.size());
+    format.elements->open = open;
+    format.elements->close = close;
+    if (format.middle + format.end == none) return true;
+  }
+  return false;
+}
+
+// How a template writes kArguments.
+std::string written_arguments(const ToolCallFormat& format) {
+  if (!format.elements) return std::string(kArguments);
+  const ElementForm& as = *format.elements;
+  return std::string(as.open).append(kKey).append(as.middle).append(kValue).append(as.close);
 }
 
 class Probe {
@@ -134,7 +190,7 @@ class Probe {
     format.from_template = true;
     const size_t name = body->find(kName);
     const size_t arguments = body->find(kArguments, name == body->npos ? name : name + kName.size());
-    if (arguments == body->npos) return std::nullopt;
+    if (arguments == body->npos) return with_elements(std::move(format), *turn_end);
     const size_t behind = arguments + kArguments.size();
     const size_t end = body->find(*turn_end, behind);
     if (end == body->npos) return std::nullopt;
@@ -144,13 +200,32 @@ class Probe {
     return format;
   }
 
+  // The same where the arguments are elements: by calls with none, and with three of them.
+  [[nodiscard]] std::optional<ToolCallFormat> with_elements(ToolCallFormat format, std::string_view turn_end) const {
+    const std::optional<std::string> none = body_of(1, "{}"), three = body_of(1, kThreeArguments);
+    if (!none || !three) return std::nullopt;
+    const auto empty = texts_before(*none, {kName, turn_end});
+    const auto parts = texts_before(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey, turn_end});
+    if (!empty || !parts) return std::nullopt;
+    const auto &begin = (*parts)[0], &middle = (*parts)[2], &between = (*parts)[3], &rest = (*parts)[6];
+    const bool python = rest.starts_with(middle + "True");
+    const bool alike = (*empty)[0] == begin && (*parts)[4] == middle && (*parts)[5] == between;
+    if (!alike || !(python || rest.starts_with(middle + "true"))) return std::nullopt;
+    format.begin = begin;
+    format.elements = {.open = "", .middle = middle, .close = "", .python_words = python};
+    const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
+    const bool read = read_elements((*parts)[1], between, tail, (*empty)[1], format);
+    return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
+  }
+
   [[nodiscard]] std::optional<ToolCallFormat> with_plain_names(ToolCallFormat format) const {
     format.separator.clear();
-    const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(kArguments); };
+    const std::string written = written_arguments(format);
+    const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(written); };
     const std::string first = format.begin + call(format.middle);
     const std::optional<std::string> body = body_of(2);
     const size_t name = body && body->starts_with(first) ? body->find(kName, first.size()) : std::string::npos;
-    const size_t arguments = name == std::string::npos ? name : body->find(kArguments, name);
+    const size_t arguments = name == std::string::npos ? name : body->find(written, name);
     if (arguments != std::string::npos) {
       const std::string separator = body->substr(first.size(), name - first.size());
       const std::string middle = body->substr(name + kName.size(), arguments - name - kName.size());
@@ -196,7 +271,7 @@ class Probe {
   }
 
   // What an answer of so many calls begins with, the end of its turn and the calls' results behind it.
-  [[nodiscard]] std::optional<std::string> body_of(int count) const {
+  [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments) const {
     Json messages = Json::array({message("user", "probe")});
     const std::optional<std::string> asked = render(messages, false), prompt = render(messages, true);
     Json answer = message("assistant", "");
@@ -205,7 +280,7 @@ class Probe {
       call["id"] = kCallIdMark;
       call["type"] = "function";
       call["function"]["name"] = kName;
-      call["function"]["arguments"] = Json::parse(kArguments);
+      call["function"]["arguments"] = Json::parse(arguments);
       answer["tool_calls"].push_back(std::move(call));
     }
     messages.push_back(std::move(answer));
@@ -219,7 +294,8 @@ class Probe {
     if (!asked || !prompt || !text) return std::nullopt;
     const size_t begin = common_length(*prompt, *text);
     if (begin != prompt->size() && (begin < asked->size() || !text->starts_with(*asked))) return std::nullopt;
-    const std::string body = text->substr(begin);
+    std::string body = text->substr(begin);
+    body.erase(0, reasoning_length(*prompt, body));
     // Where the prompt's blanks are others, the answer's own beginning may be missed.
     const std::string_view added =
         prompt->starts_with(*asked) ? trimmed(std::string_view(*prompt).substr(asked->size())) : "";
@@ -335,11 +411,21 @@ bool ToolCallFormat::has_ids() const {
 std::string ToolCallFormat::begin_mark() const {
   const size_t json = std::min(begin.find('{'), begin.find(kCallIdMark));
   const std::string_view before = std::string_view(begin).substr(0, json);
-  return std::string(trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1)));
+  const std::string_view mark = trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1));
+  const bool has_tags = elements && mark.starts_with('<') && mark.find('>') != mark.npos;
+  return std::string(has_tags ? mark.substr(0, mark.find('>') + 1) : mark);
+}
+
+std::string ToolCallFormat::call_end() const {
+  if (!elements) return "";
+  const auto differs = static_cast<size_t>(std::ranges::mismatch(separator, end).in2 - end.begin());
+  const std::string common = separator.empty() ? end : end.substr(0, differs);
+  const size_t tag = common.find_first_of(">]");
+  return common.substr(0, tag == common.npos ? tag : tag + 1);
 }
 
 std::string ToolCallFormat::end_mark() const {
-  if (plain_name) return end;
+  if (plain_name) return end.substr(call_end().size());
   const size_t last = end.find_last_of("}]");
   return last == end.npos ? "" : std::string(trimmed(std::string_view(end).substr(last + 1)));
 }
@@ -353,7 +439,8 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 }
 
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
-  const std::string texts[] = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
+  std::vector<std::string> texts = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
+  if (const auto& as = format.elements) texts.insert(texts.end(), {as->open, as->middle, as->close});
   return control_tokens_in(texts, vocabulary);
 }
 

@@ -3,16 +3,19 @@
 // what stands around the call's name and arguments is the form. So whatever wraps {"name": ..., "arguments": {...}} is
 // found without a list of models: <tool_call>...</tool_call> (Hermes, Qwen), "parameters" (Llama 3), [TOOL_CALLS][...]
 // (Mistral). So is what has the name as plain text before the arguments: [TOOL_CALLS]NAME[ARGS]{...} (Mistral's later
-// models), <function=NAME>{...}</function>, DeepSeek's and Kimi's marks. A template that writes no calls gets a form of
+// models), <function=NAME>{...}</function>, DeepSeek's and Kimi's marks. Behind such a name the arguments may also be
+// elements, <parameter=NAME>VALUE</parameter> (Qwen3-Coder, Qwen3.5). A template that writes no calls gets a form of
 // our own, a JSON list, of which the conversation tells the model (adapt_to_format()).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/chat_template.h"
+#include "text/element_form.h"
 #include "text/vocabulary.h"
 
 namespace inflight {
@@ -30,22 +33,26 @@ struct FormPart {
 };
 [[nodiscard]] std::vector<FormPart> parts_of(std::string_view form);
 
-// An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object.
+// An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object or
+// elements.
 struct ToolCallFormat {
   std::string begin = R"([{"name": ")";
   std::string middle = R"(", "arguments": )";
   std::string separator = R"(}, {"name": ")";  // empty: one call an answer
   std::string end = "}]";
-  bool from_template = false;  // else this form of our own
-  bool plain_name = false;     // the name is read between its marks, not as a member "name" of a JSON object
-  bool tells_tools = false;    // whether the template tells the model of the functions
-  bool system_message = true;  // whether it takes one
+  bool from_template = false;           // else this form of our own
+  bool plain_name = false;              // the name is read between its marks, not as a member "name" of a JSON object
+  std::optional<ElementForm> elements;  // of the arguments; only with plain_name
+  bool tells_tools = false;             // whether the template tells the model of the functions
+  bool system_message = true;           // whether it takes one
 
   [[nodiscard]] bool has_ids() const;
   // What no other answer has, before the JSON of the first call and behind that of the last; empty: nothing there. With
-  // plain_name: before the first name or id, and all behind the last arguments.
+  // plain_name: before the first name or id (with elements, of tags the first one only), and all behind the last call.
   [[nodiscard]] std::string begin_mark() const;
   [[nodiscard]] std::string end_mark() const;
+  // With elements: what ends a call's arguments; `separator` and `end` begin with it. Else nothing.
+  [[nodiscard]] std::string call_end() const;
 };
 
 // Never fails: what cannot be found out has the form of our own.   COST: a dozen short renderings.

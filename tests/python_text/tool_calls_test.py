@@ -107,6 +107,60 @@ class PlainNames(unittest.TestCase):
                     self.assertLessEqual({"city"}, set(json.loads(arguments)))
 
 
+class Elements(unittest.TestCase):
+    """Forms whose arguments are elements, by templates of our own; read by the rules of those models' parsers in vLLM: what
+    stands between a parameter's tags, a newline at both ends apart, is a string, or JSON where the schema says so."""
+    FORMS = {("<tool_call>\n<function=", ">\n", "<parameter=", ">\n", "\n</parameter>\n", "</function>\n</tool_call>"):
+             (r"<tool_call>\n<function=(.+?)>\n(.*?)</function>\n</tool_call>\n?",
+              r"<parameter=(.+?)>\n(.*?)\n?</parameter>\n"),
+             ("<call name=\"", "\">", "<p name=\"", "\">", "</p>", "</call>"):
+             (r"<call name=\"(.+?)\">(.*?)</call>\n?", r"<p name=\"(.+?)\">(.*?)</p>")}
+    TOOLS = [{"type": "function", "function": {"name": name, "description": "a tool", "parameters": {
+        "type": "object", "properties": {"city": {"enum": ["Zürich \"4\"", "{Rome}"]}, "days": {
+            "type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 9}, "minItems": 1, "maxItems": 2},
+                                         "note": {"type": "string", "maxLength": 5}},
+        "required": ["city", "days"], "additionalProperties": False}}} for name in ("get_weather", "get-time.v2")]
+    WEATHER = ("get_weather", {"city": "Zürich \"4\"", "days": [3, 4]})
+    TIME = ("get-time.v2", {"city": "{Rome}", "days": [1], "note": "a\n<b"})
+
+    @staticmethod
+    def template(form, answer="", prompt=""):
+        begin, middle, opened, between, closed, end = form
+        return ("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}" + answer + "{% endif %}{{ m.content }}"
+                "{% for c in m.tool_calls or [] %}{{ '' if loop.first else '\\n' }}" + begin + "{{ c.function.name }}" + middle +
+                "{% for k, v in c.function.arguments | items %}" + opened + "{{ k }}" + between +
+                "{{ v if v is string else v | tojson }}" + closed + "{% endfor %}" + end + "{% endfor %}[end]{% endfor %}"
+                "{% if add_generation_prompt %}[assistant]" + prompt + "{% endif %}")
+
+    def test_both_ways(self):
+        for form, (call, parameter) in self.FORMS.items():
+            def read(text, call=call, parameter=parameter):
+                self.assertEqual(re.sub(call, "", text, flags=re.S), "", text)
+                return [(name, {key: json.loads(value) if key == "days" else value
+                                for key, value in re.findall(parameter, arguments, re.S)})
+                        for name, arguments in re.findall(call, text, re.S)]
+            for answer, prompt in (("", ""), ("<think>\n\n</think>\n\n", "<think>\n")):
+                template = self.template(form, answer, prompt)
+                calls = [self.WEATHER, self.TIME, self.WEATHER]
+                good = [written(template, "own", calls[:count]).removeprefix("\n</think>\n\n") for count in (1, 2, 3)]
+                self.assertEqual(read(good[2]), calls)  # what is compared with is right itself
+                bad = [good[0].replace("get_weather", "get_wether"), good[0].replace("city", "town"), good[0][:-1],
+                       good[0] + "x", " " + good[0], good[0].replace("Zürich", "Bern"), good[0].replace("3", "0"),
+                       good[1].replace("a\n<b", "longer")]
+                done, = follow([{**task_of(template, good + bad, walks=12), "text": json.dumps(
+                    {"tools": self.TOOLS, "tool_choice": "required"})}])
+                self.assertTrue(done["from_template"], form)
+                self.assertEqual(done["accepted"], [True] * len(good) + [False] * len(bad), form)
+                ended = [text for text in done["walks"] if not text.endswith("<no end>")]
+                self.assertGreater(len(ended), 0, form)
+                for text in ended:
+                    for name, arguments in read(text):
+                        self.assertIn(name, ("get_weather", "get-time.v2"))
+                        self.assertIn(arguments.pop("city"), ("Zürich \"4\"", "{Rome}"), text)
+                        self.assertLessEqual(set(arguments.pop("days")), set(range(1, 10)), text)
+                        self.assertLessEqual(set(arguments), {"note"}, text)
+
+
 class ToolCalls(unittest.TestCase):
     def setUp(self):
         if not (DATA / "chat_templates").exists():

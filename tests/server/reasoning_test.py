@@ -249,6 +249,24 @@ class Reasoning(unittest.TestCase):
                     self.assertIn(json.loads(message["content"])["a"], "xy")
             self.assertGreater(len([thought for thought in thoughts if thought]), len(thoughts) / 2, thoughts)
 
+    def test_calls_as_elements(self):
+        """Calls whose arguments are elements stand behind the reasoning, whole or streamed."""
+        call = ("{{ m.content }}{% for c in m.tool_calls or [] %}<call>\n<fn={{ c.function.name }}>\n{% for k, v in "
+                "c.function.arguments | items %}<arg={{ k }}>\n{{ v }}\n</arg>\n{% endfor %}</fn>\n</call>{% endfor %}")
+        with serving(MARKED.replace("{{ m.content }}", call)) as server:
+            thoughts = []
+            for seed in range(1, 5):
+                body = opened(seed, tools=TOOLS, tool_choice="required", max_tokens=400, ignore_eos=False,
+                              logit_bias={END_ID: 10})
+                message = server.post("/v1/chat/completions", body)["choices"][0]["message"]
+                thoughts.append(message.get("reasoning_content") or "")
+                for called in message["tool_calls"]:
+                    self.assertEqual(called["function"]["name"], "pick")
+                    self.assertIn(json.loads(called["function"]["arguments"]), ({"a": "x"}, {"a": "y"}))
+                self.assertIsNone(message["content"])
+                self.assertEqual(streamed(server, body), (thoughts[-1], ""))
+            self.assertGreater(len([thought for thought in thoughts if thought]), 1, thoughts)
+
     def test_harmony(self):
         """Messages with channels: the header is the model's to write, here under a grammar and biases."""
         with serving(HARMONY) as server:

@@ -109,6 +109,23 @@ class Tools(unittest.TestCase):
         with serving(template) as server:
             self.check(server, "<call>")
 
+    def test_elements(self):
+        """A form whose arguments are elements, behind a prompt that begins and ends the reasoning; Anthropic's endpoint, too."""
+        template = ("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}<think></think>{% endif %}"
+                    "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '' if loop.first else '\\n' }}"
+                    "<tool_call>\n<function={{ c.function.name }}>\n"
+                    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v if v is string else v | tojson }}\n"
+                    "</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}[end]{% endfor %}"
+                    "{% if add_generation_prompt %}[assistant]<think></think>{% endif %}")
+        with serving(template) as server:
+            self.check(server, "<tool_call>\n<function=")
+            tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in TOOLS]
+            said = server.post("/v1/messages", {"messages": ASK["messages"], "max_tokens": 200, "tools": tools, "temperature": 1,
+                                                "tool_choice": {"type": "tool", "name": "get_time"}})
+            self.assertEqual((said["stop_reason"], [block["type"] for block in said["content"]]), ("tool_use", ["tool_use"]))
+            self.assertIn(said["content"][0]["input"]["city"], ("Rome", "Zürich"))
+            self.assertIsInstance(said["content"][0]["input"]["warm"], bool)
+
     def test_free_calls(self):
         """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
         "{", and the template says that "<{" begins a call."""

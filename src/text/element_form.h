@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// An object as elements, as some models write a call's arguments: `open` NAME `middle` VALUE `close` for each member,
+// such as <parameter=NAME>VALUE</parameter>, one behind the other. Strings stand as they are, all else is JSON.
+#pragma once
+
+#include <string>
+
+namespace inflight {
+
+struct ElementForm {
+  std::string open, middle, close;
+  bool python_words = false;  // JSON's words may also be True, False and None, as Python's templates write them
+};
+
+}  // namespace inflight

@@ -30,6 +30,11 @@ constexpr std::array kQwen2Patterns{std::string_view(
 constexpr std::array kQwen35Patterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kMiniCpm5Patterns{
+    std::string_view(R"(\p{N}{1,3})"),
+    std::string_view(
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+        R"(|\s+(?!\S)|\s+)")};
 constexpr std::array kSeedCoderPatterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 constexpr std::array kGpt4oPatterns{std::string_view(
@@ -107,24 +112,34 @@ constexpr std::array kTypes{
     PreTokenizerType{"smaug-bpe", kLlama3Patterns},
     PreTokenizerType{"chatglm-bpe", kLlama3Patterns},
     PreTokenizerType{"glm4", kLlama3Patterns, true},
+    PreTokenizerType{"glm5", kLlama3Patterns, true},
+    PreTokenizerType{"minicpm5", kMiniCpm5Patterns, true},
     PreTokenizerType{.name = "qwen2", .patterns = kQwen2Patterns, .nfc = true},
     PreTokenizerType{.name = "deepseek-r1-qwen", .patterns = kQwen2Patterns, .nfc = true},
+    PreTokenizerType{.name = "f2llmv2", .patterns = kQwen2Patterns, .nfc = true},
     PreTokenizerType{"megrez", kQwen2Patterns},
     PreTokenizerType{"stablelm2", kQwen2Patterns},
     PreTokenizerType{"hunyuan", kQwen2Patterns},
     PreTokenizerType{"kormo", kQwen2Patterns},
     PreTokenizerType{"solar-open", kQwen2Patterns},
     PreTokenizerType{"grok-2", kQwen2Patterns},
-    PreTokenizerType{"qwen35", kQwen35Patterns},
+    PreTokenizerType{.name = "qwen35", .patterns = kQwen35Patterns, .nfc = true},
+    PreTokenizerType{"bailingmoe", kQwen2Patterns},
+    PreTokenizerType{"bailingmoe2", kQwen2Patterns},
+    PreTokenizerType{"llada-moe", kQwen2Patterns},
     PreTokenizerType{"seed-coder", kSeedCoderPatterns},
     PreTokenizerType{"gpt-4o", kGpt4oPatterns},
     PreTokenizerType{"llama4", kGpt4oPatterns},
     PreTokenizerType{"kanana2", kGpt4oPatterns},
+    PreTokenizerType{"minimax-m2", kGpt4oPatterns},
+    PreTokenizerType{"talkie", kGpt4oPatterns},
     PreTokenizerType{"tekken", kTekkenPatterns, true, true},
     PreTokenizerType{"deepseek-coder", kDeepSeekCoderPatterns},
     PreTokenizerType{"deepseek-llm", kDeepSeekLlmPatterns},
     PreTokenizerType{"deepseek-v3", kDeepSeekV3Patterns},
     PreTokenizerType{"hunyuan-dense", kDeepSeekV3Patterns},
+    PreTokenizerType{"hy_v4", kDeepSeekV3Patterns},
+    PreTokenizerType{"joyai-llm", kDeepSeekV3Patterns},
 };
 
 // PCRE2 takes U+180E for white space, as Unicode did before 6.3; the tokenizers' own engines do not.

@@ -58,7 +58,7 @@ KINDS = {
                          rf"""| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}"""),
 }
 IGNORE_MERGES = {"llama-bpe", "tekken"}
-COMPOSED = {"qwen2"}
+COMPOSED = {"qwen2", "qwen35"}
 
 TEXTS = [
     "", " ", "   ", "\n", "\n\n\n", " \n \n", "\t\t x", "  \n  word", "a\r\nb\r\n\r\n  c", "x \t\n\t y  ",
@@ -75,7 +75,8 @@ TEXTS = [
     "def f(x):\n    return x  # ok\n\n\nclass A:\n\tpass\n", "{\"a\": [1, 2.5, null], \"b\": \"c\\n\"}\n",
     "Once upon a time, there was a little girl named Lily. She said, \"Hello!\"", "        eight   three  two one",
     "end space ", "end newline\n", "\n start", "日本語のテキスト、漢字かな交じり文。ﾊﾝｶｸ", "한국어텍스트입니다 그리고 영어 mixed", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟙𝟚𝟛 𐍈",
-    "กำา ๑๒",
+    "กำา ๑๒", "مَرْحَبًا بِٱلْعَالَمِ ١٢٣،", "น้ำผู้ใหญ่ ๔๕ เก่ง", "क्षत्रिय १२ र\u094dय\u0301", "שָׁלוֹם עֲלֵיכֶם",
+    "x\u0308\u0308's y\u0331'LL q\u0301'x \u0301 \u0301\u0302", "\u0301\n\u0301 \r\n\u0301 1\u0301 2\u20e3 *\ufe0f#\u20e3",
 ]
 PIECES = [
     "a", "B", "word", "The", " ", "  ", "\n", "\r", "\t", "1", "23", "4567", "'", "'s", "'LL", ".", "!?", "-", "_", "/",

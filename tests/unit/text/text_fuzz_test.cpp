@@ -91,8 +91,8 @@ void check_round_trips(const Tokenizer& tokenizer, bool spaces_differ, int round
 
 TEST(TextFuzz, EveryPreTokenizerKeepsEveryByte) {
   VocabularyData data = load_vocabulary(test::kDemoModel);
-  for (const char* const type : {"default", "gpt-2", "falcon", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken",
-                                 "deepseek-coder", "deepseek-v3"}) {
+  for (const char* const type : {"default", "gpt-2", "falcon", "smollm", "llama-bpe", "qwen2", "qwen35", "bailingmoe",
+                                 "minicpm5", "gpt-4o", "tekken", "deepseek-coder", "deepseek-v3"}) {
     data.pre = type;
     check_round_trips(*Tokenizer::create(data), false, 300, find_pre_tokenizer_type(type).nfc);
   }

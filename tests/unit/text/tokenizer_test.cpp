@@ -90,13 +90,34 @@ TEST_F(PreTokenizerGolden, EveryTypeCutsAsHuggingFaceDoes) {
   }
 }
 
-// What the demo model's merges cannot tell apart: words as tokenizers' pre_tokenize_str() has them.
-TEST(PreTokenizer, KeepsLettersOfAllScriptsTogether) {
-  const PreTokenizer cutter(find_pre_tokenizer_type("deepseek-v3"));
-  std::vector<std::string_view> words;
-  cutter.split("naïve (Zoë) C'était !Größe x_ab", words);
-  EXPECT_EQ(words,
-            std::vector<std::string_view>({"naïve", " (", "Zoë", ")", " C", "'", "était", " !", "Größe", " x", "_ab"}));
+// What the demo model's merges cannot tell apart: words as tokenizers 0.23.3's pre_tokenize_str() has them, of Split
+// with the models' expressions.
+TEST(PreTokenizer, CutsWords) {
+  const std::string plain = "I'LL say 'twas 1234 $x_y!!\n\n\n  \n (Größe) it's\r\n\r\n\t\tz  end ";
+  const std::string marks = "น้ำ ผู้ใหญ่ مَرْحَبًا ١٢ x\u0331's x\u0308'll";
+  const struct {
+    const char* type;
+    std::string text;
+    std::vector<std::string_view> words;
+  } cases[] = {
+      {"deepseek-v3",
+       "naïve (Zoë) C'était !Größe x_ab",
+       {"naïve", " (", "Zoë", ")", " C", "'", "était", " !", "Größe", " x", "_ab"}},
+      {"qwen35", plain, {"I",   "'LL", " say",     " '", "twas",     " ",    "1",    "2",     "3",
+                         "4",   " $",  "x",        "_y", "!!\n\n\n", "  \n", " (",   "Größe", ")",
+                         " it", "'s",  "\r\n\r\n", "\t", "\tz",      " ",    " end", " "}},
+      {"qwen35", marks, {"น้ำ", " ผู้ใหญ่", " مَرْحَبًا", " ", "١", "٢", " x\u0331", "'s", " x\u0308", "'ll"}},
+      {"minicpm5",
+       "I'LL pay  1234  $x\n\n 5",
+       {"I", "'LL", " pay", "  ", "123", "4", " ", " $", "x", "\n\n", " ", "5"}},
+      {"bailingmoe", marks, {"น", "้ำ", " ผ", "ู้",  "ใหญ", "่",        " م", "َر",  "ْح",       "َب",
+                             "ًا", " ", "١",  "٢", " x",  "\u0331'", "s",  " x", "\u0308'", "ll"}},
+  };
+  for (const auto& each : cases) {
+    std::vector<std::string_view> words;
+    PreTokenizer(find_pre_tokenizer_type(each.type)).split(each.text, words);
+    EXPECT_EQ(words, each.words) << each.type;
+  }
 }
 
 TEST(DemoModel, EncodesAndDecodesAsTransformersDoes) {
@@ -278,7 +299,7 @@ TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {
 TEST(Tokenizer, ComposesTextOfQwen2ButNotItsSpecialTokens) {
   VocabularyData data = load_vocabulary(test::kDemoModel);
   const TokenId special = test::add_token(data, "<e\u0301>", TokenType::Control);
-  for (const char* pre : {"qwen2", "deepseek-r1-qwen"}) {
+  for (const char* pre : {"qwen2", "deepseek-r1-qwen", "qwen35"}) {
     data.pre = pre;
     const auto tokenizer = Tokenizer::create(data);
     const auto composed = tokenizer->encode("caf\u00e9", kPlain);

@@ -197,7 +197,7 @@ void add_model(const Inspection& inspection, std::string& out) {
         {"attention",
          fmt::format("{} heads of {} over {} KV heads{}{}", spec.head_count, spec.head_size, spec.kv_head_count,
                      window_text(spec),
-                     spec.has_state() ? fmt::format(", in the last of every {} layers", spec.attention_every) : "")});
+                     spec.has_state() ? fmt::format(", in {} of the layers", spec.attention_layer_count()) : "")});
     if (spec.has_state()) table.row({"states", states_text(spec)});
     table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
                                         factors_text(inspection.file))});
@@ -287,7 +287,7 @@ Json spec_json(const ModelSpec& spec) {
           {"sliding_window", spec.sliding_window},
           {"local_window", spec.local_window},
           {"global_every", spec.global_every},
-          {"attention_every", spec.attention_every},
+          {"attention_layer_count", spec.attention_layer_count()},
           {"state_bytes", spec.state_bytes()},
           {"norm_epsilon", spec.norm_epsilon},
           {"rope_base", spec.rope_base},

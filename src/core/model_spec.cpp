@@ -83,7 +83,7 @@ void ModelSpec::validate() const {
          rope_dimension_count);
   }
   if (has_state()) {
-    require_range("every how many layers one attends", attention_every, 2, layer_count);
+    require_range("number of layers that attend", attention_layer_count(), 1, layer_count);
     require_range("delta net's key heads", delta.key_heads, 1, limits::kHiddenSizeMax);
     require_range("delta net's value heads", delta.value_heads, delta.key_heads, limits::kHiddenSizeMax);
     require_range("delta net's head size", delta.head_size, limits::kDeltaHeadUnit, limits::kDeltaHeadMax);

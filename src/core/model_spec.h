@@ -3,9 +3,11 @@
 // know about a model besides its weights. Letters as in docs/GLOSSARY.md.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace inflight {
 
@@ -105,8 +107,8 @@ struct ModelSpec {
   RopeScaling rope_scaling;
   float local_rope_base = 0.0F;  // of local layers, whose RoPE is not scaled then; 0: they rotate as the others do
   int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
-  int32_t attention_every = 1;   // the last of every so many layers attends; the others are `delta`
-  DeltaNet delta;
+  std::vector<bool> stateful;    // of each layer: it has a state in the place of attention; empty: all attend
+  DeltaNet delta;                // those layers
   bool gated_attention = false;  // what heads attend to is multiplied by 1 / (1 + exp(-gate))
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
@@ -117,20 +119,24 @@ struct ModelSpec {
   [[nodiscard]] float hidden_epsilon() const { return norm_epsilon / (residual_scale * residual_scale); }
   [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
   [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
-  [[nodiscard]] bool attends(int32_t layer) const { return (layer + 1) % attention_every == 0; }
-  // Layers that have K and V.
-  [[nodiscard]] int32_t attention_layer_count() const { return layer_count / attention_every; }
-  [[nodiscard]] int32_t delta_layer_count() const { return layer_count - attention_layer_count(); }
+  [[nodiscard]] bool attends(int32_t layer) const { return stateful.empty() || !stateful[static_cast<size_t>(layer)]; }
+  // Layers before `end` that attend, or all: those that have K and V.
+  [[nodiscard]] int32_t attention_layer_count(int32_t end) const {
+    return end -
+           static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
+  }
+  [[nodiscard]] int32_t attention_layer_count() const { return attention_layer_count(layer_count); }
+  [[nodiscard]] int32_t stateful_layer_count() const { return layer_count - attention_layer_count(); }
   // Its place among its kind: of those that attend, or of the others.
   [[nodiscard]] int32_t place_of(int32_t layer) const {
-    const int32_t before = layer / attention_every;  // that attend
+    const int32_t before = attention_layer_count(layer);
     return attends(layer) ? before : layer - before;
   }
   // What a sequence has besides K and V.
   [[nodiscard]] size_t state_bytes() const {
-    return static_cast<size_t>(delta_layer_count() * delta.state_floats()) * sizeof(float);
+    return static_cast<size_t>(stateful_layer_count() * delta.state_floats()) * sizeof(float);
   }
-  [[nodiscard]] bool has_state() const { return delta.key_heads > 0; }
+  [[nodiscard]] bool has_state() const { return stateful_layer_count() > 0; }
   // ERRORS: CorruptFile naming the field, the value and the range.
   void validate() const;
 };

@@ -34,7 +34,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
           .delta = spec.delta,
-          .delta_layer_count = spec.delta_layer_count()};
+          .delta_layer_count = spec.stateful_layer_count()};
 }
 
 // Checks the plan before anything is allocated.

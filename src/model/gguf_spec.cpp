@@ -143,25 +143,27 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
 }
 
-// Every how many layers one attends: stated as that number, or as what each layer is; else as the family has it.
-int32_t read_attention_every(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
-                             int32_t layers) {
-  const int32_t every = keys.find_count("full_attention_interval").value_or(architecture.attention_every);
-  const auto states = file.find_bools(keys.key("attention.recurrent_layers"));
-  for (int32_t i = 0; states && i < layers; ++i) {
-    const auto layer = static_cast<size_t>(i);
-    if (layer < states->size() && (*states)[layer] == ((i + 1) % every != 0)) continue;
-    fail(ErrorCode::Unsupported,
-         "{}: metadata key {}, layer {}: supported are states in all layers but the last of every {}", file.path(),
-         quote(keys.key("attention.recurrent_layers")), i, every);
+// Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
+std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
+                                int32_t layers) {
+  auto stateful = file.find_bools(keys.key("attention.recurrent_layers"));
+  if (!stateful) {
+    const int32_t every = keys.find_count("full_attention_interval").value_or(architecture.attention_every);
+    stateful.emplace();
+    for (int32_t i = 0; i < layers; ++i) stateful->push_back((i + 1) % every != 0);
   }
-  return every;
+  if (stateful->size() < static_cast<size_t>(layers)) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(),
+         quote(keys.key("attention.recurrent_layers")), stateful->size(), layers);
+  }
+  stateful->resize(static_cast<size_t>(layers));  // without those that predict further tokens
+  return *stateful;
 }
 
 // REQUIRES: the layer count is set.
 void read_delta_net(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   if (architecture.attention_every == 1) return;
-  spec.attention_every = read_attention_every(file, keys, architecture, spec.layer_count);
+  spec.stateful = read_stateful(file, keys, architecture, spec.layer_count);
   spec.delta = {.key_heads = keys.count("ssm.group_count"),
                 .value_heads = keys.count("ssm.time_step_rank"),
                 .head_size = keys.count("ssm.state_size"),

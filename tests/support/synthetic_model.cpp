@@ -214,7 +214,7 @@ class ModelBuilder {
       count("attention.sliding_window_pattern", spec_.global_every);
     }
     if (spec_.has_state()) {
-      count("full_attention_interval", spec_.attention_every);
+      writer_.key_bools(spec_.architecture + ".attention.recurrent_layers", spec_.stateful);
       count("ssm.conv_kernel", spec_.delta.window);
       count("ssm.state_size", spec_.delta.head_size);
       count("ssm.group_count", spec_.delta.key_heads);
@@ -467,7 +467,7 @@ void SyntheticModel::make_qwen35(bool mixture) {
   spec.rope_style = RopeStyle::HalfSplit;
   spec.expert_weights_normed = true;
   spec.layer_count = 6;
-  spec.attention_every = 3;
+  spec.stateful = {true, true, false, true, true, false};
   spec.delta = {.key_heads = 2, .value_heads = 4, .head_size = 32, .window = 4};
   spec.gated_attention = query_key_norm = true;
   query_key_value_bias = false;

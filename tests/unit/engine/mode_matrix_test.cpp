@@ -202,6 +202,45 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
   EXPECT_GT(exercised.cached, 10);
 }
 
+// The same for a model whose layers have states in the place of attention: they begin where one is kept, or anew.
+TEST(ModeMatrix, TokensOfAModelWithStatesAreThoseOfARequestAlone) {
+  SyntheticModel synthetic;
+  synthetic.make_qwen35(false);
+  synthetic.spec.vocabulary_size = 1024;
+  const TempFolder folder;
+  const std::string model = folder.write("states.gguf", build_model(synthetic).bytes());
+  const Exercised exercised =
+      expect_tokens({{.chunk = 16, .model = model},
+                     {.overlap = true, .block_size = 8, .model = model},
+                     {.batching = BatchingMode::PrefillFirst, .overlap = true, .chunk = 7, .model = model},
+                     {.batching = BatchingMode::Static, .overlap = true, .model = model},
+                     {.overlap = true, .prefix_caching = false, .model = model}},
+                    outputs_alone({.model = model}));
+  EXPECT_GT(exercised.preemptions, 5);
+  EXPECT_GT(exercised.recomputed, 10);
+  EXPECT_GT(exercised.cached, 20);
+}
+
+// A second answer to a prompt and a longer one begin behind it; without room for kept states they would not.
+TEST(ModeMatrix, StatesOfPromptsAreKept) {
+  SyntheticModel synthetic;
+  synthetic.make_qwen35(false);
+  synthetic.spec.vocabulary_size = 1024;
+  const TempFolder folder;
+  RuntimeOptions options = options_of({.model = folder.write("states.gguf", build_model(synthetic).bytes())});
+  options.kv_blocks = 60;
+  Runtime runtime(options);
+  auto all = requests();
+  const auto first = serve(runtime, all, {3});
+  EXPECT_EQ(runtime.engine().stats().scheduler.cached_tokens, 0);
+  EXPECT_EQ(serve(runtime, all, {3}), first);
+  EXPECT_EQ(runtime.engine().stats().scheduler.cached_tokens, 80);  // of 90 tokens, in blocks of 16
+  all.push_back(all[3]);
+  all.back().prompt.push_back(5);
+  (void)serve(runtime, all, {all.size() - 1});
+  EXPECT_EQ(runtime.engine().stats().scheduler.cached_tokens, 160);
+}
+
 // checklist 89: the same for every type of KV cache.
 TEST(ModeMatrix, TokensFromACacheOfAnyTypeAreThoseOfARequestAlone) {
   for (const KvType kv : {KvType::F16, KvType::I16, KvType::Q8_0}) {

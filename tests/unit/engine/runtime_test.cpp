@@ -10,6 +10,8 @@
 
 #include "support/cache_folder.h"
 #include "support/expect_error.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
 #include "support/test_data.h"
 
 namespace inflight::test {
@@ -96,6 +98,29 @@ TEST(Runtime, RefusesWhatCannotBe) {
   refused([](RuntimeOptions& o) { o.device_memory_fraction = 1e-6; }, ErrorCode::OutOfMemory, "weights");
   refused([](RuntimeOptions& o) { o.schedule_policy = "nosuchpolicy"; }, ErrorCode::NotFound, "nosuchpolicy");
   refused([](RuntimeOptions& o) { o.progress = [](double, const char*) { return true; }; }, ErrorCode::Rejected, "");
+}
+
+TEST(Runtime, RefusesWhatStatesDoNotAllow) {
+  const TempFolder folder;
+  SyntheticModel synthetic;
+  synthetic.make_qwen35(false);
+  const std::string model = folder.write("states.gguf", build_model(synthetic).bytes());
+  const auto refused = [&](auto&& change, const char* text) {
+    RuntimeOptions options = demo_options();
+    options.model = model;
+    options.scheduler.max_model_len = 0;
+    change(options);
+    INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, text, [&] { Runtime runtime(options); });
+  };
+  refused([](RuntimeOptions& o) { o.scheduler.preempt = PreemptMode::Swap; }, "preempt is swap, allowed with a model");
+  refused([](RuntimeOptions& o) { o.scheduler.preempt = PreemptMode::Auto; }, "recompute");
+  refused([](RuntimeOptions& o) { o.scheduler.num_speculative_tokens = 3; }, "num_speculative_tokens is 3");
+  refused([](RuntimeOptions& o) { o.max_loras = 1; }, "max_loras is 1");
+  refused([](RuntimeOptions& o) { o.kv_offloading_gib = 0.5; }, "kv_offloading_size is 0.5");
+  RuntimeOptions draft = demo_options();
+  draft.draft_model = model;
+  draft.scheduler.num_speculative_tokens = 2;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture qwen35", [&] { Runtime runtime(draft); });
 }
 
 // The first start with a shape of model compiles for seconds: it says so before, and can be stopped.

@@ -252,6 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
                          [](test::SyntheticModel& m) {
                            m.make_qwen35(false);
                            m.spec.layer_count = 3;
+                           m.spec.stateful.resize(3);
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},

@@ -274,7 +274,7 @@ TEST(ReadSpec, RefusesOtherModels) {
     };
   };
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
-                        "architecture 'falcon' is not supported, only: llama, qwen2, qwen3, qwen2moe",
+                        "architecture 'falcon' is not supported, only: llama, qwen2, qwen3, qwen35, qwen35moe",
                         [] { (void)spec_of(GgufWriter().key_string("general.architecture", "falcon")); });
   INFLIGHT_EXPECT_ERROR(
       ErrorCode::Unsupported,
@@ -455,7 +455,7 @@ TEST(ReadWeights, RefusesWrongShapesAndTypes) {
   GgufWriter norm = with_embedding(0, {64, 10}, 2560);
   norm.tensor("blk.0.attn_norm.weight", TensorType::F16, {64}, std::vector<float>(64));
   expect_refused(ErrorCode::Unsupported,
-                 "tensor 'blk.0.attn_norm.weight' has type F16; supported for norms and biases: F32", norm);
+                 "tensor 'blk.0.attn_norm.weight' has type F16; supported for norms, biases and the like: F32", norm);
 }
 
 TEST(ReadVocabulary, HasEveryField) {

@@ -169,6 +169,9 @@ class ModelBuilder {
     for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
       write_layer(layer);
     }
+    for (int32_t i = 0; i < model_.predicting_layers; ++i) {
+      vector(fmt::format("blk.{}.nextn.enorm.weight", spec_.layer_count + i), spec_.hidden_size, 1.0F);
+    }
     vector("output_norm.weight", spec_.hidden_size, 1.0F);
     if (!model_.tied_output) {
       matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
@@ -187,7 +190,8 @@ class ModelBuilder {
     };
     writer_.key_string("general.architecture", spec_.architecture);
     writer_.key_string("general.name", spec_.name);
-    count("block_count", spec_.layer_count);
+    count("block_count", spec_.layer_count + model_.predicting_layers);
+    if (model_.predicting_layers > 0) count("nextn_predict_layers", model_.predicting_layers);
     count("context_length", spec_.context_length);
     count("embedding_length", spec_.hidden_size);
     count("feed_forward_length", spec_.feed_forward_size);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of models with states in the place of attention: what is read of them, what is refused.
+// Covers: model/gguf_spec.cpp, model/gguf_weights.cpp, exec/pack_rows.cpp
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "exec/pack_rows.h"
+#include "model/model_loader.h"
+#include "support/expect_error.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
+
+namespace inflight::test {
+namespace {
+
+SyntheticModel qwen35() {
+  SyntheticModel model;
+  model.make_qwen35(false);
+  return model;
+}
+
+LoadedModel load(const TempFolder& folder, const SyntheticModel& model) {
+  return load_model(folder.write("states.gguf", build_model(model).bytes()));
+}
+
+TEST(StateFiles, TellWhichLayersAttend) {
+  const TempFolder folder;
+  const LoadedModel loaded = load(folder, qwen35());
+  const ModelSpec& spec = loaded.spec;
+  EXPECT_EQ(spec.attention_layer_count(), 2);
+  EXPECT_EQ(spec.stateful_layer_count(), 4);
+  const int32_t places[] = {0, 1, 0, 2, 3, 1};
+  for (int32_t layer = 0; layer < 6; ++layer) {
+    EXPECT_EQ(spec.attends(layer), layer == 2 || layer == 5) << layer;
+    EXPECT_EQ(spec.place_of(layer), places[layer]) << layer;
+    const LayerWeights& weights = loaded.weights.layers[static_cast<size_t>(layer)];
+    EXPECT_EQ(weights.has_state(), !spec.attends(layer)) << layer;
+    EXPECT_EQ(weights.key.present(), spec.attends(layer)) << layer;
+    EXPECT_EQ(weights.feed_forward_norm.name, fmt::format("blk.{}.post_attention_norm.weight", layer));
+  }
+  // 4 layers of the last 3 of 256 numbers and 4 heads of 32 x 32.
+  EXPECT_EQ(spec.state_bytes(), size_t{4} * (3 * 256 + 4 * 32 * 32) * sizeof(float));
+}
+
+// Of each head the file has 16 rows of the query, then 16 of its gate.
+TEST(StateFiles, HoldQueriesAndGatesByTurns) {
+  const TempFolder folder;
+  const LoadedModel loaded = load(folder, qwen35());
+  const LayerWeights& layer = loaded.weights.layers[2];
+  ASSERT_EQ(layer.query.rows, 64);
+  const auto* const file = reinterpret_cast<const float*>(layer.query.bytes.data());
+  for (const WeightView* view : {&layer.query, &layer.query_gate}) {
+    for (size_t panel = 0; panel < 4; ++panel) {  // of 16 outputs, so a head's
+      std::vector<std::byte> packed(size_t{16} * 64 * sizeof(float));
+      (void)pack_rows(*view, panel, packed);
+      const auto* const numbers = reinterpret_cast<const float*>(packed.data());
+      const size_t first = panel * 32 + (view == &layer.query ? 0 : 16);
+      for (size_t k = 0; k < 64; ++k) {
+        for (size_t n = 0; n < 16; ++n) ASSERT_EQ(numbers[k * 16 + n], file[(first + n) * 64 + k]) << panel << ' ' << n;
+      }
+    }
+  }
+}
+
+TEST(StateFiles, MayHaveLayersThatPredictFurtherTokens) {
+  const TempFolder folder;
+  SyntheticModel model = qwen35();
+  model.predicting_layers = 1;
+  EXPECT_EQ(load(folder, model).spec.layer_count, 6);
+  model.predicting_layers = 0;
+  GgufWriter writer = build_model(model);
+  writer.tensor("blk.6.nextn.enorm.weight", TensorType::F32, {64}, std::vector<float>(64));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'blk.6.nextn.enorm.weight' is not part of architecture qwen35",
+                        [&] { (void)load_model(folder.write("more.gguf", writer.bytes())); });
+}
+
+TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
+  const TempFolder folder;
+  const auto refused = [&](ErrorCode code, const char* text, auto&& change) {
+    SyntheticModel model = qwen35();
+    change(model);
+    INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load(folder, model); });
+  };
+  refused(ErrorCode::CorruptFile, "'qwen35.attention.recurrent_layers' has 5 elements, the model 6 layers",
+          [](SyntheticModel& m) { m.spec.stateful.resize(5); });
+  refused(ErrorCode::CorruptFile, "number of layers that attend is 0, allowed: 1 to 6",
+          [](SyntheticModel& m) { m.spec.stateful.assign(6, true); });
+  refused(ErrorCode::Unsupported, "5 value heads for 2 key heads",
+          [](SyntheticModel& m) { m.spec.delta.value_heads = 5; });
+  refused(ErrorCode::Unsupported, "of 48 numbers; supported", [](SyntheticModel& m) { m.spec.delta.head_size = 48; });
+  refused(ErrorCode::CorruptFile, "head size is 544, allowed: 32 to 512",
+          [](SyntheticModel& m) { m.spec.delta.head_size = 544; });
+  refused(ErrorCode::CorruptFile, "window is 9, allowed: 2 to 8", [](SyntheticModel& m) { m.spec.delta.window = 9; });
+}
+
+}  // namespace
+}  // namespace inflight::test

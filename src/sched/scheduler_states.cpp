@@ -2,7 +2,8 @@
 // Sequences that have a state besides K and V, which lies in their row. A prefix's blocks can be shared up to any of
 // them, its state only where somebody left a copy (cache/kept_states.h). A sequence leaves one
 //   - where the prefix that it shares with others ends: who comes next with that prefix begins there;
-//   - behind the last whole block before its newest token: who repeats the request, or goes on from it, begins there.
+//   - behind the last whole block that ends kTailTokens before its newest token: who repeats the request, or goes on
+//     from it, begins there. The last tokens of a chat's prompt, by which it asks for an answer, are not in the next.
 // Blocks between its own beginning and the first of these points are computed again, though their K and V were found.
 // A state is there for the steps after the one that computes it; who could begin with one that is on its way waits.
 #include <algorithm>
@@ -12,6 +13,11 @@
 #include "sched/scheduler.h"
 
 namespace inflight {
+namespace {
+
+constexpr int32_t kTailTokens = 16;
+
+}  // namespace
 
 // Of matched_, what is before the last kept state.
 void Scheduler::match_state() {
@@ -27,7 +33,9 @@ void Scheduler::begin_states(Sequence& sequence) {
   states.points.clear();
   if (states.from >= 0) kept_states_.use(states.from, plan_.step);
   if (!blocks_.prefix_caching()) return;
-  const auto last = static_cast<int32_t>(sequence.skippable_block_count(blocks_.block_token_count()));
+  const auto before_tail = static_cast<int32_t>(sequence.tokens.size()) - 1 - kTailTokens;
+  const auto skippable = static_cast<int32_t>(sequence.skippable_block_count(blocks_.block_token_count()));
+  const int32_t last = std::clamp(before_tail / blocks_.block_token_count(), 0, skippable);
   for (const int32_t count : {matched_block_count_, last}) {
     const int32_t before = states.points.empty() ? state_match_.block_count : states.points.back().block_count;
     if (count > before) states.points.push_back({.block_count = count});

@@ -21,13 +21,13 @@ SyntheticModel qwen35() {
   return model;
 }
 
-LoadedModel load(const TempFolder& folder, const SyntheticModel& model) {
+LoadedModel load_states(const TempFolder& folder, const SyntheticModel& model) {
   return load_model(folder.write("states.gguf", build_model(model).bytes()));
 }
 
 TEST(StateFiles, TellWhichLayersAttend) {
   const TempFolder folder;
-  const LoadedModel loaded = load(folder, qwen35());
+  const LoadedModel loaded = load_states(folder, qwen35());
   const ModelSpec& spec = loaded.spec;
   EXPECT_EQ(spec.attention_layer_count(), 2);
   EXPECT_EQ(spec.stateful_layer_count(), 4);
@@ -47,7 +47,7 @@ TEST(StateFiles, TellWhichLayersAttend) {
 // Of each head the file has 16 rows of the query, then 16 of its gate.
 TEST(StateFiles, HoldQueriesAndGatesByTurns) {
   const TempFolder folder;
-  const LoadedModel loaded = load(folder, qwen35());
+  const LoadedModel loaded = load_states(folder, qwen35());
   const LayerWeights& layer = loaded.weights.layers[2];
   ASSERT_EQ(layer.query.rows, 64);
   const auto* const file = reinterpret_cast<const float*>(layer.query.bytes.data());
@@ -68,7 +68,7 @@ TEST(StateFiles, MayHaveLayersThatPredictFurtherTokens) {
   const TempFolder folder;
   SyntheticModel model = qwen35();
   model.predicting_layers = 1;
-  EXPECT_EQ(load(folder, model).spec.layer_count, 6);
+  EXPECT_EQ(load_states(folder, model).spec.layer_count, 6);
   model.predicting_layers = 0;
   GgufWriter writer = build_model(model);
   writer.tensor("blk.6.nextn.enorm.weight", TensorType::F32, {64}, std::vector<float>(64));
@@ -81,7 +81,7 @@ TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
   const auto refused = [&](ErrorCode code, const char* text, auto&& change) {
     SyntheticModel model = qwen35();
     change(model);
-    INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load(folder, model); });
+    INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load_states(folder, model); });
   };
   refused(ErrorCode::CorruptFile, "'qwen35.attention.recurrent_layers' has 5 elements, the model 6 layers",
           [](SyntheticModel& m) { m.spec.stateful.resize(5); });

@@ -126,13 +126,15 @@ void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
   if (options.kv_offloading_gib > 0.0) refuse("kv_offloading_size", fmt::format("{}", options.kv_offloading_gib), "0");
 }
 
-// How many are kept for later requests: as many as sequences, within a share of the memory.
+// How many are kept for later requests: as many as sequences, within a share of the memory and one buffer for all.
 int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
-  constexpr double kMemoryShare = 1.0 / 16.0;
+  constexpr size_t kMemoryShare = 16;
   if (!spec.has_state() || !options.prefix_caching) return 0;
-  const double fitting =
-      kMemoryShare * static_cast<double>(device.memory_bytes) / static_cast<double>(spec.state_bytes());
-  return static_cast<int32_t>(std::min(fitting, static_cast<double>(options.scheduler.max_num_seqs)));
+  const auto most = static_cast<size_t>(options.scheduler.max_num_seqs);
+  const size_t in_buffer = device.allocation_bytes_max / spec.state_bytes();
+  const size_t fitting =
+      std::min(device.memory_bytes / kMemoryShare / spec.state_bytes(), in_buffer - std::min(in_buffer, most));
+  return static_cast<int32_t>(std::min(fitting, most));
 }
 
 // A KV block of all models.

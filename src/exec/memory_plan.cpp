@@ -182,8 +182,12 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   }
   plan.state_bytes = spec.state_bytes() * state_count(spec, options);
   if (plan.state_bytes > device.allocation_bytes_max) {
-    fail(ErrorCode::OutOfMemory, "max_num_seqs is {}: states of {} bytes each, device '{}' allows {} in one buffer",
-         options.max_num_seqs, spec.state_bytes(), device.name, device.allocation_bytes_max);
+    const auto fit = static_cast<int64_t>(device.allocation_bytes_max / spec.state_bytes());
+    fail(ErrorCode::OutOfMemory,
+         "max_num_seqs is {}, allowed: at most {} (a sequence's state takes {} bytes, device '{}' allows {} in one "
+         "buffer)",
+         options.max_num_seqs, std::max<int64_t>(fit - options.kept_states, 0), spec.state_bytes(), device.name,
+         device.allocation_bytes_max);
   }
   if (options.clblast.from_rows > 0) plan.activation_bytes += clblast_scratch_bytes(clblast_limits(weights, options));
   return plan;

@@ -322,7 +322,8 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   read_positive(params.max_num_partial_prefills, "max_num_partial_prefills", config.max_num_partial_prefills);
   read_positive(params.max_model_len, "max_model_len", config.max_model_len);
   read_positive(params.max_requests, "max_requests", config.max_requests);
-  if (params.max_num_seqs == 0) config.max_num_seqs = std::min(config.max_num_seqs, config.max_requests);
+  options.fewer_seqs = params.max_num_seqs == 0;
+  if (options.fewer_seqs) config.max_num_seqs = std::min(config.max_num_seqs, config.max_requests);
   read_positive(params.block_size, "block_size", options.block_size);
   read_positive(params.kv_blocks, "kv_blocks", options.kv_blocks);
   read_positive(params.host_kv_blocks, "host_kv_blocks", config.host_blocks);

@@ -126,6 +126,14 @@ void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
   if (options.kv_offloading_gib > 0.0) refuse("kv_offloading_size", fmt::format("{}", options.kv_offloading_gib), "0");
 }
 
+// As many sequences as have states in an 8th of the memory and in one buffer.
+int32_t seqs_with_states(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
+  constexpr size_t kMemoryShare = 8;
+  const size_t room = std::min(device.memory_bytes / kMemoryShare, device.allocation_bytes_max);
+  const auto wanted = static_cast<size_t>(options.scheduler.max_num_seqs);
+  return static_cast<int32_t>(std::clamp(room / spec.state_bytes(), size_t{1}, wanted));
+}
+
 // How many are kept for later requests: as many as sequences, within a share of the memory and one buffer for all.
 int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
   constexpr size_t kMemoryShare = 16;
@@ -255,6 +263,9 @@ Runtime::Runtime(RuntimeOptions options)
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
   check_states(options_, spec_);
+  if (options_.fewer_seqs && spec_.has_state()) {
+    options_.scheduler.max_num_seqs = seqs_with_states(options_, spec_, device_.info());
+  }
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
   read_chat_template(model.vocabulary.chat_template);
 

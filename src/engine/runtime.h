@@ -39,6 +39,7 @@ struct RuntimeOptions {
   // max_model_len 0: the model's context length, or what the KV storage holds if that is less.
   // max_num_batched_tokens 0: 256 on a CPU with VNNI, 128 on others, else 512 (decision 0043); at least max_num_seqs.
   SchedulerConfig scheduler;
+  bool fewer_seqs = false;              // max_num_seqs may be lowered to what states of sequences leave room for
   int32_t block_size = 16;              // tokens a KV block
   int32_t kv_blocks = 0;                // 0: as many as are useful and fit
   std::optional<KvType> kv_type;        // none: default_kv_type()

@@ -100,6 +100,33 @@ TEST(Runtime, RefusesWhatCannotBe) {
   refused([](RuntimeOptions& o) { o.progress = [](double, const char*) { return true; }; }, ErrorCode::Rejected, "");
 }
 
+// States of 268 MB: by default fewer sequences run at once; who asks for 64 is told how many may.
+TEST(Runtime, LargeStatesAllowFewSequences) {
+  const TempFolder folder;
+  SyntheticModel synthetic;
+  synthetic.make_qwen35(false);
+  synthetic.spec.delta = {.key_heads = 1, .value_heads = 64, .head_size = 512, .window = 2};
+  RuntimeOptions options = demo_options();
+  options.model = folder.write("states.gguf", build_model(synthetic).bytes());
+  options.scheduler.max_num_seqs = 64;
+  options.fewer_seqs = true;
+  options.kv_blocks = 16;
+  const size_t memory = Device::open({}).info().memory_bytes;
+  if (memory / 8 / 268'697'600 >= 64) GTEST_SKIP() << "the device has room for 64";
+  {
+    Runtime runtime(options);
+    const auto info = nlohmann::json::parse(runtime.info_json());
+    const size_t sequences = info.at("limits").at("max_num_seqs");
+    EXPECT_LT(sequences, 64U);
+    EXPECT_LE(info.at("memory").at("state_bytes").get<size_t>(), memory / 8 + memory / 16);
+  }
+  options.fewer_seqs = false;
+  options.scheduler.max_num_seqs = 4096;
+  options.scheduler.max_num_batched_tokens = 4096;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::OutOfMemory, "max_num_seqs is 4096, allowed: at most",
+                        [&] { Runtime runtime(options); });
+}
+
 TEST(Runtime, RefusesWhatStatesDoNotAllow) {
   const TempFolder folder;
   SyntheticModel synthetic;

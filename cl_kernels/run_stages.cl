@@ -55,10 +55,12 @@ __kernel void experts_stage(MEMORY_PARAMETERS, int index)
 }
 #endif
 
-#if STATES
-DEFINE_STAGE_KERNEL(convolve, delta)
-DEFINE_STAGE_KERNEL(delta, delta)
-DEFINE_STAGE_KERNEL(read, delta)
+#if STATE_KIND
+DEFINE_STAGE_KERNEL(convolve, state)
+#if KEY_HEADS
+DEFINE_STAGE_KERNEL(update, state)
+DEFINE_STAGE_KERNEL(read, state)
+#endif
 #endif
 
 #if ADAPTERS

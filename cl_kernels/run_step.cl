@@ -109,10 +109,12 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_EXPERTS: experts_item(memory, &stage->args.experts, item, 0, 1); break;
     case OP_MERGE: merge_item(memory, &stage->args.merge, item); break;
 #endif
-#if STATES
-    case OP_CONVOLVE: convolve_item(memory, &stage->args.delta, item); break;
-    case OP_DELTA: delta_item(memory, &stage->args.delta, item); break;
-    case OP_READ: read_item(memory, &stage->args.delta, item); break;
+#if STATE_KIND
+    case OP_CONVOLVE: convolve_item(memory, &stage->args.state, item); break;
+#if KEY_HEADS
+    case OP_UPDATE: update_item(memory, &stage->args.state, item); break;
+    case OP_READ: read_item(memory, &stage->args.state, item); break;
+#endif
 #endif
     case OP_CHANGE: change_item(memory, &stage->args.sample, item); break;
     case OP_STATISTICS: statistics_item(memory, &stage->args.statistics, item); break;

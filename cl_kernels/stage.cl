@@ -33,9 +33,12 @@
 #define OP_GATHER 14
 #define OP_EXPERTS 15
 #define OP_MERGE 16
-#define OP_CONVOLVE 17  // these with -D STATES=1 only
-#define OP_DELTA 18
+#define OP_CONVOLVE 17  // these with -D STATE_KIND only, the last two with -D KEY_HEADS above 0
+#define OP_UPDATE 18
 #define OP_READ 19
+
+#define STATE_DELTA_NET 1  // -D STATE_KIND; undefined: there are no states
+#define STATE_SHORT_CONVOLUTION 2
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -114,7 +117,7 @@ typedef struct {
   int bias[2];  // [X][N], or -1
 } ExpertsArgs;
 typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
-// Of a layer with a state, all three operations; meaning: delta_net.cl.
+// Of a layer with a state, all three operations; meaning: states.cl.
 typedef struct {
   int mixed, convolution;
   int place;  // of the layer among those with a state
@@ -123,7 +126,7 @@ typedef struct {
   float epsilon;
   int rows;
   Rows out;
-} DeltaArgs;
+} StateArgs;
 
 typedef struct {
   int op;
@@ -149,7 +152,7 @@ typedef struct {
     GatherArgs gather;
     ExpertsArgs experts;
     MergeArgs merge;
-    DeltaArgs delta;  // of convolve and read, too
+    StateArgs state;
     int words[26];
   } args;
 } Stage;  // 128 bytes
@@ -171,7 +174,7 @@ typedef struct {
   __global int* row_tokens;       // [max_num_seqs] last token sampled for each row; a spare one; the number of run_step's last
                                   // launch that is done
   __global const uchar* adapters; // slots of low-rank matrices (lora.cl)
-  __global float* states;         // of sequences (delta_net.cl)
+  __global float* states;         // of sequences (states.cl)
   __global float* prepared;       // act, or this worker's own copy of the rows that norm and combine write for linear
 } Memory;
 

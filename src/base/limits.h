@@ -23,9 +23,9 @@ inline constexpr int32_t kExpertsMax = 1024;
 inline constexpr int32_t kExpertsUsedMax = 64;
 inline constexpr int32_t kExpertGroupsMax = 64;
 inline constexpr int32_t kExpertSizeUnit = 16;  // hidden size and experts' feed-forward size are multiples of it
-inline constexpr int32_t kDeltaHeadUnit = 32;   // a delta net's head size is a multiple of it
-inline constexpr int32_t kDeltaHeadMax = 512;
-inline constexpr int32_t kDeltaWindowMax = 8;
+inline constexpr int32_t kStateSizeUnit = 32;   // sizes of keys and values that states are made of are multiples of it
+inline constexpr int32_t kStateSizeMax = 512;
+inline constexpr int32_t kStateWindowMax = 8;
 inline constexpr int32_t kContextTokensMax = 1 << 24;
 
 // Scheduling.

@@ -173,9 +173,13 @@ std::string window_text(const ModelSpec& spec) {
 }
 
 std::string states_text(const ModelSpec& spec) {
-  const DeltaNet& delta = spec.delta;
+  const StateShape& state = spec.state;
+  const std::string bytes = bytes_text(spec.state_bytes());
+  if (state.kind == StateKind::ShortConvolution) {
+    return fmt::format("convolution of {} tokens in the other layers, {} a sequence", state.window, bytes);
+  }
   return fmt::format("delta net in the other layers, {} value heads of {} for {} key heads, {} a sequence",
-                     delta.value_heads, delta.head_size, delta.key_heads, bytes_text(spec.state_bytes()));
+                     state.value_heads, state.value_size, state.key_heads, bytes);
 }
 
 void add_model(const Inspection& inspection, std::string& out) {

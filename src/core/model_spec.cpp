@@ -22,11 +22,36 @@ void require_positive(const char* name, float value) {
   }
 }
 
+void require_unit(const char* name, int32_t value) {
+  if (value % limits::kStateSizeUnit != 0) {
+    fail(ErrorCode::Unsupported, "the model's {} is {}, supported: multiples of {}", name, value,
+         limits::kStateSizeUnit);
+  }
+}
+
 // The matrices of all experts are packed as one, so none may end within a panel of outputs.
 void require_whole_panels(const char* name, int32_t value) {
   if (value % limits::kExpertSizeUnit != 0) {
     fail(ErrorCode::Unsupported, "the {} of a mixture of experts is {}, supported: multiples of {}", name, value,
          limits::kExpertSizeUnit);
+  }
+}
+
+void validate_state(const StateShape& state) {
+  require_range("states' window", state.window, 2, limits::kStateWindowMax);
+  if (state.kind == StateKind::ShortConvolution) {
+    require_unit("convolved width", state.value_size);
+    return;
+  }
+  require_range("states' key heads", state.key_heads, 1, limits::kHiddenSizeMax);
+  require_range("states' value heads", state.value_heads, state.key_heads, limits::kHiddenSizeMax);
+  require_range("states' key size", state.key_size, 1, limits::kStateSizeMax);
+  require_range("states' value size", state.value_size, 1, limits::kStateSizeMax);
+  require_unit("states' key size", state.key_size);
+  require_unit("states' value size", state.value_size);
+  if (state.value_heads % state.key_heads != 0) {
+    fail(ErrorCode::Unsupported, "the model's states have {} value heads for {} key heads; supported: a multiple",
+         state.value_heads, state.key_heads);
   }
 }
 
@@ -84,16 +109,7 @@ void ModelSpec::validate() const {
   }
   if (has_state()) {
     require_range("number of layers that attend", attention_layer_count(), 1, layer_count);
-    require_range("delta net's key heads", delta.key_heads, 1, limits::kHiddenSizeMax);
-    require_range("delta net's value heads", delta.value_heads, delta.key_heads, limits::kHiddenSizeMax);
-    require_range("delta net's head size", delta.head_size, limits::kDeltaHeadUnit, limits::kDeltaHeadMax);
-    require_range("delta net's window", delta.window, 2, limits::kDeltaWindowMax);
-    if (delta.value_heads % delta.key_heads != 0 || delta.head_size % limits::kDeltaHeadUnit != 0) {
-      fail(ErrorCode::Unsupported,
-           "the model's delta net has {} value heads for {} key heads, of {} numbers; supported: a multiple of the key "
-           "heads, of a multiple of {} numbers",
-           delta.value_heads, delta.key_heads, delta.head_size, limits::kDeltaHeadUnit);
-    }
+    validate_state(state);
   }
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
     require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);

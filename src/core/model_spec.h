@@ -45,20 +45,34 @@ struct RopeScaling {
   float magnitude = 1.0F;  // cosines and sines are multiplied by it
 };
 
-// A layer without attention: each of its value heads has a state of head_size x head_size numbers, which every token
-// decays, corrects and reads (gated delta net, cl_kernels/delta_net.cl). Value head h goes with key head h % key_heads.
-struct DeltaNet {
-  int32_t key_heads = 0;  // 0: there are none
-  int32_t value_heads = 0;
-  int32_t head_size = 0;  // of keys, queries and values; a multiple of limits::kDeltaHeadUnit
-  int32_t window = 0;     // tokens whose queries, keys and values are mixed, itself included
+// What layers with a state have in the place of attention; formulas: cl_kernels/states.cl.
+enum class StateKind : int32_t {
+  DeltaNet = 1,          // gated delta net (Qwen 3.5): value head h goes with key head h % key_heads
+  ShortConvolution = 2,  // gated convolution (LFM2)
+};
 
-  [[nodiscard]] int32_t value_width() const { return value_heads * head_size; }
-  // Of a token's queries, keys and values, in this order.
-  [[nodiscard]] int32_t mixed_width() const { return 2 * key_heads * head_size + value_width(); }
-  // Of one layer's state, in floats: the last window - 1 tokens before they are mixed, then the heads.
+// A layer without attention convolves some numbers of the last tokens: their queries, keys and values. Each value head
+// has a matrix of key_size x value_size numbers, which every token decays, changes and reads. A short convolution
+// convolves one head of values alone and has no matrices.
+struct StateShape {
+  StateKind kind = StateKind::DeltaNet;
+  int32_t key_heads = 0;  // 0: no matrices
+  int32_t value_heads = 0;
+  int32_t key_size = 0;    // of a head's keys and queries; this and value_size: multiples of limits::kStateSizeUnit
+  int32_t value_size = 0;  // of a head's values
+  int32_t window = 0;      // tokens that are convolved, itself included
+
+  [[nodiscard]] bool has_matrices() const { return key_heads > 0; }
+  [[nodiscard]] int32_t value_width() const { return value_heads * value_size; }
+  // Numbers of a token that are convolved.
+  [[nodiscard]] int32_t mixed_width() const { return 2 * key_heads * key_size + value_width(); }
+  // Those that they are made of: of a short convolution they are a product, and a factor of the sums comes besides.
+  [[nodiscard]] int32_t projected_width() const {
+    return kind == StateKind::ShortConvolution ? 3 * mixed_width() : mixed_width();
+  }
+  // Of one layer's state, in floats: what was convolved of the last window - 1 tokens, then the matrices.
   [[nodiscard]] int64_t state_floats() const {
-    return int64_t{window - 1} * mixed_width() + int64_t{value_width()} * head_size;
+    return int64_t{window - 1} * mixed_width() + int64_t{value_width()} * key_size;
   }
 };
 
@@ -108,7 +122,7 @@ struct ModelSpec {
   float local_rope_base = 0.0F;  // of local layers, whose RoPE is not scaled then; 0: they rotate as the others do
   int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
   std::vector<bool> stateful;    // of each layer: it has a state in the place of attention; empty: all attend
-  DeltaNet delta;                // those layers
+  StateShape state;              // those layers
   bool gated_attention = false;  // what heads attend to is multiplied by 1 / (1 + exp(-gate))
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
@@ -134,7 +148,7 @@ struct ModelSpec {
   }
   // What a sequence has besides K and V.
   [[nodiscard]] size_t state_bytes() const {
-    return static_cast<size_t>(stateful_layer_count() * delta.state_floats()) * sizeof(float);
+    return static_cast<size_t>(stateful_layer_count() * state.state_floats()) * sizeof(float);
   }
   [[nodiscard]] bool has_state() const { return stateful_layer_count() > 0; }
   // ERRORS: CorruptFile naming the field, the value and the range.

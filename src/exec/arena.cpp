@@ -77,13 +77,14 @@ StateArena lay_out_states(Layout& layout, const ModelSpec& spec, const ModelWeig
   if (!spec.has_state()) return {};
   Kinds read;
   for (const LayerWeights& layer : weights.layers) read.add(layer.state_output);
-  const DeltaNet& delta = spec.delta;
+  const StateShape& state = spec.state;
   StateArena arena;
-  arena.mixed = layout.take(rows, delta.mixed_width());
-  arena.gate = layout.take(rows, delta.value_width());
-  arena.step = layout.take(rows, delta.value_heads);
-  arena.correction = layout.take(rows, delta.value_heads);
-  arena.read = layout.take_rows(rows, delta.value_width(), read.floats, read.bytes);
+  arena.mixed = layout.take(rows, state.projected_width());
+  arena.read = layout.take_rows(rows, state.value_width(), read.floats, read.bytes);
+  if (!state.has_matrices()) return arena;
+  arena.gate = layout.take(rows, state.value_width());
+  arena.step = layout.take(rows, state.value_heads);
+  arena.correction = layout.take(rows, state.value_heads);
   return arena;
 }
 

@@ -31,12 +31,12 @@ struct ExpertArena {
   int32_t shared = kNone;                   // [T][E]: of a shared expert that has a gate
 };
 
-// Of layers with a state (delta_net.cl). M: mixed width, N: value heads of D numbers.
+// Of layers with a state (states.cl). M: projected width, V: value width, N: value heads.
 struct StateArena {
   int32_t mixed = kNone;                     // [T][M]
-  int32_t gate = kNone;                      // [T][N*D]
+  int32_t gate = kNone;                      // [T][V]
   int32_t step = kNone, correction = kNone;  // [T][N]
-  StageRows read;                            // [T][N*D]
+  StageRows read;                            // [T][V]
 };
 
 struct Arena {

@@ -33,8 +33,8 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .blocks_a_chunk = blocks_a_chunk(device, options.kv),
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
-          .delta = spec.delta,
-          .delta_layer_count = spec.stateful_layer_count()};
+          .state = spec.state,
+          .state_layer_count = spec.stateful_layer_count()};
 }
 
 // Checks the plan before anything is allocated.

@@ -46,7 +46,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       copied_rows_(mode == LaunchMode::Fused         ? size.copy_rows
                    : mode == LaunchMode::FusedGroups ? kGroupCopiedRows
                                                      : 0),
-      delta_(spec.delta),
+      state_(spec.state),
       experts_used_(spec.experts_used),
       adapters_(adapters) {
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
@@ -160,7 +160,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   };
   add_norm(weights.attention_norm);
   if (weights.has_state()) {
-    add_delta_net(spec, weights, store, layer);
+    add_state(spec, weights, store, layer);
   } else {
     add_attention(spec, weights, store, layer);
   }
@@ -179,14 +179,14 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_post_norm(spec, store, weights.feed_forward_post_norm);
 }
 
-void ForwardPass::add_delta_net(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
-                                int32_t layer) {
+void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                            int32_t layer) {
   const StateArena& states = arena_.states;
   add_stored(store, weights.mixed, {}, states.mixed);
-  add_stored(store, weights.output_gate, {}, states.gate);
-  add_stored(store, weights.step, {}, states.step);
-  add_stored(store, weights.correction, {}, states.correction);
-  const DeltaArgs args{.mixed = states.mixed,
+  if (weights.output_gate.present()) add_stored(store, weights.output_gate, {}, states.gate);
+  if (weights.step.present()) add_stored(store, weights.step, {}, states.step);
+  if (weights.correction.present()) add_stored(store, weights.correction, {}, states.correction);
+  const StateArgs args{.mixed = states.mixed,
                        .convolution = store.vector(weights.convolution),
                        .place = spec.place_of(layer),
                        .entries = 0,
@@ -199,9 +199,10 @@ void ForwardPass::add_delta_net(const ModelSpec& spec, const LayerWeights& weigh
                        .epsilon = spec.norm_epsilon,
                        .rows = 0,
                        .out = states.read};
-  for (const Operation operation : {Operation::Convolve, Operation::Delta, Operation::Read}) {
+  for (const Operation operation : {Operation::Convolve, Operation::Update, Operation::Read}) {
+    if (operation != Operation::Convolve && !spec.state.has_matrices()) break;
     next_group();
-    add(operation).delta = args;
+    add(operation).state = args;
   }
   next_group();
   add_residual(linear(store, weights.state_output, {}), states.read,

@@ -78,7 +78,7 @@ class ForwardPass {
   [[nodiscard]] NormArgs norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const;
   // What a layer adds to the hidden states before its feed-forward.
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
-  void add_delta_net(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out);
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
@@ -104,7 +104,7 @@ class ForwardPass {
   int32_t long_items_;   // of a linear stage
   int32_t copied_rows_;  // of a step whose workers have copies of prepared rows, at most
   int32_t group_ = 0;
-  DeltaNet delta_;
+  StateShape state_;
   int32_t experts_used_;
   AdapterSizes adapters_;
   bool adapted_ = false;               // the stages being added are for steps with adapters

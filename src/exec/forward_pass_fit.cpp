@@ -88,16 +88,17 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       break;
     }
     case Operation::Convolve:
-    case Operation::Delta:
-      stage.delta.entries = tables.state_entries;
+    case Operation::Update:
+      stage.state.entries = tables.state_entries;
+      stage.state.rows = tables.rows;
       stage.items =
-          tables.state_entry_count * (stage.operation == Operation::Convolve ? delta_.mixed_width() / kConvolveChannels
-                                                                             : delta_.value_width() / kDeltaColumns);
+          tables.state_entry_count * (stage.operation == Operation::Convolve ? state_.mixed_width() / kConvolveChannels
+                                                                             : state_.value_width() / kStateColumns);
       batch_rows(stage);
       break;
     case Operation::Read:
-      stage.delta.rows = tables.rows;
-      stage.items = tables.rows * delta_.value_heads;
+      stage.state.rows = tables.rows;
+      stage.items = tables.rows * state_.value_heads;
       batch_rows(stage);
       break;
     case Operation::Statistics:

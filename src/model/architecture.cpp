@@ -28,15 +28,18 @@ constexpr LayerTensor kLayerTensors[] = {
     {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always, Attention},
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional, Attention},
     {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded, Attention},
-    {"attn_qkv.weight", &LayerWeights::mixed, DeltaMixed, Hidden, Always, State},
-    {"ssm_conv1d.weight", &LayerWeights::convolution, DeltaMixed, DeltaWindow, Always, State},
-    {"attn_gate.weight", &LayerWeights::output_gate, DeltaValue, Hidden, Always, State},
-    {"ssm_alpha.weight", &LayerWeights::step, DeltaHeads, Hidden, Always, State},
-    {"ssm_beta.weight", &LayerWeights::correction, DeltaHeads, Hidden, Always, State},
-    {"ssm_dt.bias", &LayerWeights::step_bias, One, DeltaHeads, Always, State},
-    {"ssm_a", &LayerWeights::decay, One, DeltaHeads, Always, State},
-    {"ssm_norm.weight", &LayerWeights::state_norm, One, DeltaHead, Always, State},
-    {"ssm_out.weight", &LayerWeights::state_output, Hidden, DeltaValue, Always, State},
+    {"attn_qkv.weight", &LayerWeights::mixed, StateMixed, Hidden, Always, DeltaNet},
+    {"ssm_conv1d.weight", &LayerWeights::convolution, StateMixed, StateWindow, Always, DeltaNet},
+    {"attn_gate.weight", &LayerWeights::output_gate, StateValues, Hidden, Always, DeltaNet},
+    {"ssm_alpha.weight", &LayerWeights::step, StateHeads, Hidden, Always, DeltaNet},
+    {"ssm_beta.weight", &LayerWeights::correction, StateHeads, Hidden, Always, DeltaNet},
+    {"ssm_dt.bias", &LayerWeights::step_bias, One, StateHeads, Always, DeltaNet},
+    {"ssm_a", &LayerWeights::decay, One, StateHeads, Always, DeltaNet},
+    {"ssm_norm.weight", &LayerWeights::state_norm, One, StateValue, Always, DeltaNet},
+    {"ssm_out.weight", &LayerWeights::state_output, Hidden, StateValues, Always, DeltaNet},
+    {"shortconv.in_proj.weight", &LayerWeights::mixed, StateProjected, Hidden, Always, ShortConvolution},
+    {"shortconv.conv.weight", &LayerWeights::convolution, StateMixed, StateWindow, Always, ShortConvolution},
+    {"shortconv.out_proj.weight", &LayerWeights::state_output, Hidden, StateValues, Always, ShortConvolution},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Dense},
@@ -83,12 +86,14 @@ constexpr Architecture kArchitectures[] = {
      .rope_style = RopeStyle::HalfSplit,
      .needed = kQueryKeyNorms,
      .renamed = kNormBehindAttention,
+     .state = StateKind::DeltaNet,
      .attention_every = 4,
      .gated_attention = true},
     {.name = "qwen35moe",
      .rope_style = RopeStyle::HalfSplit,
      .needed = kQueryKeyNorms,
      .renamed = kNormBehindAttention,
+     .state = StateKind::DeltaNet,
      .attention_every = 4,
      .gated_attention = true,
      .experts = true},
@@ -143,6 +148,18 @@ constexpr Architecture kArchitectures[] = {
     {.name = "granite", .needed_keys = kLogitScale},
     {.name = "granitemoe", .lacking = kSharedGate, .needed_keys = kLogitScale, .experts = true},
     {.name = "internlm2"},
+    {.name = "lfm2",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .output_norm = "token_embd_norm.weight",
+     .state = StateKind::ShortConvolution},
+    {.name = "lfm2moe",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .lacking = kSharedGate,
+     .output_norm = "token_embd_norm.weight",
+     .state = StateKind::ShortConvolution,
+     .experts = true},
     {.name = "minicpm", .needed_keys = kScales},
     {.name = "olmo2",
      .rope_style = RopeStyle::HalfSplit,
@@ -196,16 +213,18 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.expert_size;
     case SharedExpert:
       return spec.shared_expert_size;
-    case DeltaMixed:
-      return spec.delta.mixed_width();
-    case DeltaWindow:
-      return spec.delta.window;
-    case DeltaHeads:
-      return spec.delta.value_heads;
-    case DeltaHead:
-      return spec.delta.head_size;
-    case DeltaValue:
-      return spec.delta.value_width();
+    case StateProjected:
+      return spec.state.projected_width();
+    case StateMixed:
+      return spec.state.mixed_width();
+    case StateWindow:
+      return spec.state.window;
+    case StateHeads:
+      return spec.state.value_heads;
+    case StateValue:
+      return spec.state.value_size;
+    case StateValues:
+      return spec.state.value_width();
   }
   return 0;  // not reached
 }

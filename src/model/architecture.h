@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,11 +27,12 @@ enum class Extent : int32_t {
   Experts,
   Expert,
   SharedExpert,
-  DeltaMixed,
-  DeltaWindow,
-  DeltaHeads,
-  DeltaHead,
-  DeltaValue
+  StateProjected,
+  StateMixed,
+  StateWindow,
+  StateHeads,
+  StateValue,
+  StateValues
 };
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
@@ -39,8 +41,8 @@ enum class Extent : int32_t {
 // expert.
 enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
 
-// What layers have a tensor: all; those that attend; those with a state in the place of attention.
-enum class Mixer : int32_t { Any, Attention, State };
+// What layers have a tensor: all; those that attend; those with a state of that kind in the place of attention.
+enum class Mixer : int32_t { Any, Attention, DeltaNet, ShortConvolution };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -58,7 +60,7 @@ struct LayerTensor {
 
   [[nodiscard]] bool is_vector() const { return rows == Extent::One; }  // norm, bias
   // Read as it is: always F32.
-  [[nodiscard]] bool is_float() const { return is_vector() || columns == Extent::DeltaWindow; }
+  [[nodiscard]] bool is_float() const { return is_vector() || columns == Extent::StateWindow; }
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
@@ -82,16 +84,18 @@ struct Architecture {
   std::span<const std::string_view> lacking = {};      // those that this family never has
   std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
   std::span<const RenamedTensor> renamed = {};
+  std::string_view output_norm = "output_norm.weight";
   bool embeddings_by_width = false;  // embeddings are multiplied by sqrt(E)
   int32_t global_every = 0;          // ModelSpec's, of files with a window that do not state it
   LocalRope local_rope = LocalRope::Same;
   int32_t unrotated_every = 0;  // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
-  int32_t attention_every = 1;        // of files that do not state it
-  bool gated_attention = false;       // attn_q.weight holds of each head its rows, then those of its gate
-  bool experts = false;               // may be a mixture of experts
-  bool expert_weights_normed = true;  // of files that do not state it
+  std::optional<StateKind> state = {};  // of layers in which it has that in the place of attention
+  int32_t attention_every = 0;          // of files that do not state it; 0: layers without KV heads have states
+  bool gated_attention = false;         // attn_q.weight holds of each head its rows, then those of its gate
+  bool experts = false;                 // may be a mixture of experts
+  bool expert_weights_normed = true;    // of files that do not state it
 };
 // ERRORS: Unsupported naming the architecture and those there are.
 [[nodiscard]] const Architecture& find_architecture(std::string_view name);

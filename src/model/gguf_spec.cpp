@@ -143,6 +143,34 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
 }
 
+// G of the layers that attend. Of families that state by it which ones those are: spec.stateful, too.
+// REQUIRES: layer and head count are set.
+void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  constexpr std::string_view kName = "attention.head_count_kv";
+  const GgufValue* const value = file.find_value(keys.key(kName));
+  const bool by_layers = architecture.state && architecture.attention_every == 0 && value != nullptr &&
+                         value->type == GgufValueType::Array;
+  if (!by_layers) {
+    spec.kv_head_count = keys.find_count(kName).value_or(spec.head_count);
+    return;
+  }
+  auto counts = *file.find_integers(keys.key(kName));
+  if (counts.size() < static_cast<size_t>(spec.layer_count)) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(),
+         quote(keys.key(kName)), counts.size(), spec.layer_count);
+  }
+  counts.resize(static_cast<size_t>(spec.layer_count));
+  int64_t heads = 0;
+  for (const int64_t count : counts) {
+    spec.stateful.push_back(count == 0);
+    if (heads == 0) heads = count;
+    if (count == 0 || count == heads) continue;
+    fail(ErrorCode::Unsupported, "{}: metadata key {} has {} and {}; supported: one value for all layers that attend",
+         file.path(), quote(keys.key(kName)), heads, count);
+  }
+  spec.kv_head_count = static_cast<int32_t>(std::clamp<int64_t>(heads, 0, std::numeric_limits<int32_t>::max()));
+}
+
 // Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
 std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
                                 int32_t layers) {
@@ -160,18 +188,36 @@ std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, cons
   return *stateful;
 }
 
-// REQUIRES: the layer count is set.
-void read_delta_net(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
-  if (architecture.attention_every == 1) return;
-  spec.stateful = read_stateful(file, keys, architecture, spec.layer_count);
-  spec.delta = {.key_heads = keys.count("ssm.group_count"),
-                .value_heads = keys.count("ssm.time_step_rank"),
-                .head_size = keys.count("ssm.state_size"),
-                .window = keys.count("ssm.conv_kernel")};
-  if (const int32_t inner = keys.count("ssm.inner_size");
-      inner != int64_t{spec.delta.value_heads} * spec.delta.head_size) {
+StateShape read_delta_net(const GgufFile& file, const SpecKeys& keys) {
+  const int32_t size = keys.count("ssm.state_size"), inner = keys.count("ssm.inner_size");
+  const StateShape state{.kind = StateKind::DeltaNet,
+                         .key_heads = keys.count("ssm.group_count"),
+                         .value_heads = keys.count("ssm.time_step_rank"),
+                         .key_size = size,
+                         .value_size = size,
+                         .window = keys.count("ssm.conv_kernel")};
+  if (inner != int64_t{state.value_heads} * size) {
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {} heads of {}", file.path(),
-         quote(keys.key("ssm.inner_size")), inner, spec.delta.value_heads, spec.delta.head_size);
+         quote(keys.key("ssm.inner_size")), inner, state.value_heads, size);
+  }
+  return state;
+}
+
+// REQUIRES: layer count, hidden size and KV heads are set.
+void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
+  if (!architecture.state) return;
+  if (architecture.attention_every > 0) spec.stateful = read_stateful(file, keys, architecture, spec.layer_count);
+  if (!spec.has_state()) return;
+  switch (*architecture.state) {
+    case StateKind::DeltaNet:
+      spec.state = read_delta_net(file, keys);
+      break;
+    case StateKind::ShortConvolution:
+      spec.state = {.kind = StateKind::ShortConvolution,
+                    .value_heads = 1,
+                    .value_size = spec.hidden_size,
+                    .window = keys.count("shortconv.l_cache")};
+      break;
   }
 }
 
@@ -368,7 +414,7 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.feed_forward_size = stated ? *stated : of_experts ? *of_experts : keys.count("feed_forward_length");
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
-  spec.kv_head_count = keys.find_count("attention.head_count_kv").value_or(spec.head_count);
+  read_kv_heads(file, keys, architecture, spec);
   spec.head_size = read_head_size(file, keys, spec);
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
@@ -379,7 +425,7 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
   read_windows(file, keys, architecture, spec);
-  read_delta_net(file, keys, architecture, spec);
+  read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);
   try {
     spec.validate();

@@ -20,6 +20,11 @@
 namespace inflight {
 namespace {
 
+Mixer mixer_of(const ModelSpec& spec, int32_t layer) {
+  if (spec.attends(layer)) return Mixer::Attention;
+  return spec.state.kind == StateKind::DeltaNet ? Mixer::DeltaNet : Mixer::ShortConvolution;
+}
+
 struct Shape {
   int32_t rows;
   int32_t columns;
@@ -41,7 +46,7 @@ class WeightReader {
     for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
       read_layer(layer, weights.layers[layer]);
     }
-    weights.output_norm = required("output_norm.weight", {1, spec_.hidden_size, true});
+    weights.output_norm = required(std::string(architecture_.output_norm), {1, spec_.hidden_size, true});
     weights.output = optional("output.weight", vocabulary_by_hidden);
     weights.tied_output = !weights.output.present();
     if (weights.tied_output) weights.output = weights.token_embedding;
@@ -59,11 +64,11 @@ class WeightReader {
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
-    const bool attends = spec_.attends(static_cast<int32_t>(layer));
-    if (spec_.gated_attention && attends) read_gated_query(prefix, weights);
-    read_joined(prefix, attends, weights);
+    const Mixer mixer = mixer_of(spec_, static_cast<int32_t>(layer));
+    if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
+    read_joined(prefix, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
-      if ((weights.*tensor.role).present() || !is_of(tensor.mixer, attends)) continue;
+      if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
       const Shape shape = shape_of(tensor);
       const auto lists = [&](std::span<const std::string_view> names) {
@@ -84,9 +89,7 @@ class WeightReader {
     return found == architecture_.renamed.end() ? name : found->in_files;
   }
 
-  [[nodiscard]] static bool is_of(Mixer mixer, bool attends) {
-    return mixer == Mixer::Any || (mixer == Mixer::Attention) == attends;
-  }
+  [[nodiscard]] static bool is_of(Mixer tensors, Mixer layers) { return tensors == Mixer::Any || tensors == layers; }
 
   // Of each head its queries' rows, then its gate's.
   void read_gated_query(const std::string& prefix, LayerWeights& weights) {
@@ -120,13 +123,12 @@ class WeightReader {
   }
 
   // Takes tensors apart that are several in one, where the file does not have these by themselves.
-  void read_joined(const std::string& prefix, bool attends, LayerWeights& weights) {
+  void read_joined(const std::string& prefix, Mixer mixer, LayerWeights& weights) {
     for (const JoinedTensor& joined : joined_tensors()) {
       std::vector<const LayerTensor*> parts;
       Shape shape{0, 0, false};
       for (const LayerTensor& tensor : layer_tensors()) {
-        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, attends))
-          continue;
+        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, mixer)) continue;
         const Shape part = shape_of(tensor);
         shape = part.is_vector ? Shape{1, shape.columns + part.columns, true}
                                : Shape{shape.rows + part.rows, part.columns, false};

@@ -43,7 +43,9 @@ uint32_t file_type_of(TensorType type) {
 
 bool is_matrix(const GgufTensor& tensor) {
   const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string_view::npos; };
-  return tensor.dimension_count >= 2 && tensor.name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp");
+  const bool convolves = has("ssm_conv1d") || has("shortconv.conv");
+  return tensor.dimension_count >= 2 && tensor.name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
+         !convolves;
 }
 
 // What becomes of one tensor. No source: copied.

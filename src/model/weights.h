@@ -56,14 +56,15 @@ struct LayerWeights {
   WeightView expert_gate_bias, expert_up_bias, expert_down_bias;  // [X, F], [X, F], [X, E] F32, optional
   WeightView shared_gate;  // [E] F32, optional: how much of the shared expert is taken
 
-  // Of layers with a state in the place of attention (DeltaNet). M: mixed width, W: window, N: value heads.
-  WeightView mixed;             // [M, E]
+  // Of layers with a state in the place of attention (StateShape). P, M, V: projected, mixed and value width, W:
+  // window, N: value heads.
+  WeightView mixed;             // [P, E]
   WeightView convolution;       // [M][W] F32: factors of a number's last W values, the oldest first
-  WeightView output_gate;       // [N*D, E]
+  WeightView output_gate;       // [V, E]; this and the next four where there are matrices
   WeightView step, correction;  // [N, E] each: how far it decays, how much it is corrected
   WeightView step_bias, decay;  // [N] F32 each; decay is below 0
-  WeightView state_norm;        // [D] F32: of what each head reads
-  WeightView state_output;      // [E, N*D]
+  WeightView state_norm;        // [V/N] F32: of what each head reads
+  WeightView state_output;      // [E, V]
 
   [[nodiscard]] bool has_state() const { return mixed.present(); }
   [[nodiscard]] bool has_experts() const { return router.present(); }

@@ -38,8 +38,8 @@ enum class Operation : int32_t {
   Gather = 14,
   Experts = 15,
   Merge = 16,
-  Convolve = 17,  // these in programs of layers with a state only
-  Delta = 18,
+  Convolve = 17,  // these in programs of layers with a state only, the last two where it has matrices
+  Update = 18,
   Read = 19,
 };
 inline constexpr int32_t kOperationCount = 20;
@@ -151,7 +151,7 @@ struct MergeArgs {
 };
 
 // Of all three operations.
-struct DeltaArgs {
+struct StateArgs {
   int32_t mixed, convolution, place;
   int32_t entries;
   int32_t step, step_bias, decay, correction;
@@ -185,7 +185,7 @@ struct Stage {
     GatherArgs gather;
     ExpertsArgs experts;
     MergeArgs merge;
-    DeltaArgs delta;  // of Convolve and Read, too
+    StateArgs state;
   };
 };
 static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26 &&
@@ -227,8 +227,8 @@ inline constexpr int32_t kSampleWords = 12;
 inline constexpr int32_t kChangeWords = 13;   // of the head of a row's changes, sampling_item.cl
 inline constexpr int32_t kOwnTokensMax = 64;  // sampling_item.cl OWN_TOKENS_MAX
 inline constexpr int32_t kResultWords = 8;
-inline constexpr int32_t kStateEntryWords = 5;    // delta_net.cl STATE_ENTRY_WORDS
-inline constexpr int32_t kDeltaColumns = 16;      // delta_net.cl DELTA_COLUMNS
-inline constexpr int32_t kConvolveChannels = 32;  // delta_net.cl CONVOLVE_CHANNELS
+inline constexpr int32_t kStateEntryWords = 5;    // states.cl STATE_ENTRY_WORDS
+inline constexpr int32_t kStateColumns = 16;      // states.cl STATE_COLUMNS
+inline constexpr int32_t kConvolveChannels = 32;  // states.cl CONVOLVE_CHANNELS
 
 }  // namespace inflight

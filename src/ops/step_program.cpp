@@ -88,12 +88,13 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("experts.cl");
     source.options += " -D EXPERTS=1";
   }
-  if (shape.delta_layer_count > 0) {
-    source.files.emplace_back("delta_net.cl");
+  if (shape.state_layer_count > 0) {
+    source.files.emplace_back("states.cl");
     source.options += fmt::format(
-        " -D STATES=1 -D KEY_HEADS={} -D VALUE_HEADS={} -D DELTA_SIZE={} -D CONVOLVE_WINDOW={} -D DELTA_LAYERS={}",
-        shape.delta.key_heads, shape.delta.value_heads, shape.delta.head_size, shape.delta.window,
-        shape.delta_layer_count);
+        " -D STATE_KIND={} -D KEY_HEADS={} -D VALUE_HEADS={} -D KEY_SIZE={} -D VALUE_SIZE={} -D CONVOLVE_WINDOW={} "
+        "-D STATE_LAYERS={}",
+        static_cast<int32_t>(shape.state.kind), shape.state.key_heads, shape.state.value_heads, shape.state.key_size,
+        shape.state.value_size, shape.state.window, shape.state_layer_count);
   }
   if (groups) {
     source.options += group_options(device);
@@ -132,7 +133,14 @@ std::string linear_file_of(Device& device, LaunchMode mode) {
 bool fuses_groups(const DeviceInfo& device) { return device.nvidia_capability >= kMmaCapability; }
 
 // Of experts and states there are stages of work-items alone.
-bool has_group_stages_alone(const KernelShape& shape) { return !shape.experts && shape.delta_layer_count == 0; }
+bool has_group_stages_alone(const KernelShape& shape) { return !shape.experts && shape.state_layer_count == 0; }
+
+bool has_stages(const KernelShape& shape, Operation operation) {
+  if (is_plain(operation)) return true;
+  if (of_experts(operation)) return shape.experts;
+  if (!of_states(operation)) return shape.adapters;
+  return shape.state_layer_count > 0 && (operation == Operation::Convolve || shape.state.has_matrices());
+}
 
 LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& shape, const std::string& linear_file,
                    bool clblast) {
@@ -161,7 +169,7 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
 const char* to_string(Operation operation) {
   constexpr std::array kNames = {"embed",  "norm",    "linear", "rope",     "attention", "combine", "statistics",
                                  "sample", "change",  "shrink", "expand",   "swiglu",    "route",   "sort",
-                                 "gather", "experts", "merge",  "convolve", "delta",     "read"};
+                                 "gather", "experts", "merge",  "convolve", "update",    "read"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }
@@ -213,10 +221,7 @@ StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mo
   for (size_t i = 0; i < stage_kernels_.size(); ++i) {
     const auto operation = static_cast<Operation>(i);
     if (in_groups(mode_) && operation == Operation::Linear) continue;
-    const bool there = is_plain(operation) || (of_states(operation)    ? shape.delta_layer_count > 0
-                                               : of_experts(operation) ? shape.experts
-                                                                       : shape.adapters);
-    if (!there) continue;
+    if (!has_stages(shape, operation)) continue;
     stage_operations_.push_back(operation);
     stage_kernels_[i] = Kernel(program_, std::string(to_string(operation)) + "_stage");
   }

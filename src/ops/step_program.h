@@ -36,8 +36,8 @@ struct KernelShape {
   int32_t blocks_a_chunk = 1;  // of KV storage
   bool adapters = false;       // stages of lora.cl
   bool experts = false;        // stages of experts.cl
-  DeltaNet delta;              // stages of delta_net.cl, if there are any
-  int32_t delta_layer_count = 0;
+  StateShape state;            // stages of states.cl, if there are any
+  int32_t state_layer_count = 0;
 };
 
 enum class LaunchMode : int32_t {

@@ -30,6 +30,7 @@ OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied":
 
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
 # delta_net: key heads, value heads, size of a head, every which layer has attention instead
+# short_convolution: tokens, the layers that have attention instead
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
     "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
@@ -73,6 +74,10 @@ CASES = {
     "qwen35moe": ("qwen35moe", 16, 16, 4, 2, 16, 4, 1e3, 4,
                   {"delta_net": (2, 4, 32, 4), "experts": (3, 2), "expert": 16, "shared": 16, "shared_gate": True,
                    "head_norms": True, "untied": True}),
+    "lfm2": ("lfm2", 32, 40, 4, 2, 8, 8, 1e4, 5, {"short_convolution": (3, (1, 3)), "head_norms": True}),
+    "lfm2moe": ("lfm2moe", 32, 40, 4, 2, 8, 8, 1e4, 4,
+                {"short_convolution": (3, (2,)), "experts": (5, 2), "expert": 16, "sigmoid": True, "router_bias": True,
+                 "head_norms": True, "dense": 1}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 
@@ -92,6 +97,13 @@ def llama3_factors(base, count):
     return np.array(factors, np.float32)
 
 
+def has_state(extras, layer):
+    """In the place of attention."""
+    if "delta_net" in extras:
+        return (layer + 1) % extras["delta_net"][3] != 0
+    return "short_convolution" in extras and layer not in extras["short_convolution"][1]
+
+
 def write_model(path, case, llama3_as_keys=False):
     architecture, hidden, feed_forward, heads, kv_heads, head, rope, base, layers, extras = CASES[case]
     rng = np.random.default_rng(sum(case.encode()))
@@ -101,7 +113,8 @@ def write_model(path, case, llama3_as_keys=False):
     w.add_embedding_length(hidden)
     w.add_feed_forward_length(feed_forward)
     w.add_head_count(heads)
-    w.add_head_count_kv(kv_heads)
+    w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if "short_convolution" in extras
+                        else kv_heads)
     w.add_key_length(head)
     w.add_value_length(head)
     w.add_rope_dimension_count(rope)
@@ -140,6 +153,8 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_ssm_inner_size(value_heads * state)
         w.add_full_attention_interval(interval)
         w.add_rope_dimension_sections([(rope // 2 + 2 - i) // 3 for i in range(3)] + [0])  # of an image's time, height, width
+    if "short_convolution" in extras:
+        w.add_shortconv_l_cache(extras["short_convolution"][0])
     if "yarn" in extras:
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(extras["yarn"][0])
@@ -207,6 +222,12 @@ def write_model(path, case, llama3_as_keys=False):
         vector(block + "ssm_norm.weight", state, 1.0)
         matrix(block + "ssm_out.weight", hidden, values)
 
+    def short_convolution(block):
+        tokens, _ = extras["short_convolution"]
+        matrix(block + "shortconv.in_proj.weight", 3 * hidden, hidden)
+        vector(block + "shortconv.conv.weight", (hidden, tokens), 0.0, 0.7)
+        matrix(block + "shortconv.out_proj.weight", hidden, hidden)
+
     def attention(block):
         """With a delta net's model each head has rows of the query, then as many of its gate."""
         rows_q = heads * head * (2 if "delta_net" in extras else 1)
@@ -227,10 +248,12 @@ def write_model(path, case, llama3_as_keys=False):
         norms = not extras.get("no_norms")
         if norms:
             vector(block + "attn_norm.weight", hidden, 1.0)
-        if "delta_net" in extras and (i + 1) % extras["delta_net"][3]:
+        if not has_state(extras, i):
+            attention(block)
+        elif "delta_net" in extras:
             delta_net(block)
         else:
-            attention(block)
+            short_convolution(block)
         if norms:
             vector(block + ("post_attention_norm.weight" if post_attention else "ffn_norm.weight"), hidden, 1.0)
         if extras.get("sinks"):
@@ -243,7 +266,7 @@ def write_model(path, case, llama3_as_keys=False):
         if extras.get("post_norms"):
             vector(block + "post_attention_norm.weight", hidden, 1.0)
             vector(block + "post_ffw_norm.weight", hidden, 1.0)
-    vector("output_norm.weight", hidden, 1.0)
+    vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden, 1.0)
     if extras.get("untied"):
         matrix("output.weight", VOCABULARY, hidden)
     if extras.get("llama3") and llama3_as_keys:
@@ -310,7 +333,7 @@ def main():
         ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
         # llama.cpp looks GELU up in a table of half precision.
         tolerance = 1e-2 if case.startswith("gemma") else 5e-5
-        count = 1 + (GENERATED if "delta_net" in CASES[case][-1] else 0)
+        count = 1 + (GENERATED if has_state(CASES[case][-1], 0) else 0)
         cases += [{"file": path.name, "ids": before, "tolerance": tolerance, "log_probabilities": logs}
                   for before, logs in log_probabilities(sys.argv[1], path, ids, count)[::GENERATED]]
     if "mqa_llama3" in wanted:

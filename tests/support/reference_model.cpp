@@ -370,20 +370,41 @@ ReferenceModel::Vector ReferenceModel::attention(Layer& layer, const Vector& x) 
   return apply(layer.attention_output, attended);
 }
 
-ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) const {
-  const auto size = static_cast<size_t>(spec_.delta.head_size), window = static_cast<size_t>(spec_.delta.window);
-  const auto key_heads = static_cast<size_t>(spec_.delta.key_heads);
-  const auto value_heads = static_cast<size_t>(spec_.delta.value_heads);
-  layer.before.push_back(apply(layer.mixed, x));
-  layer.states.resize(value_heads, Vector(size * size));
-  Vector mixed(layer.before.back().size());
-  for (size_t c = 0; c < mixed.size(); ++c) {
+ReferenceModel::Vector ReferenceModel::convolve(const Layer& layer) const {
+  const auto window = static_cast<size_t>(spec_.state.window);
+  Vector sums(layer.before.back().size());
+  for (size_t c = 0; c < sums.size(); ++c) {
     for (size_t back = 0; back < std::min(window, layer.before.size()); ++back) {
-      mixed[c] +=
+      sums[c] +=
           layer.convolution.numbers[c * window + window - 1 - back] * layer.before[layer.before.size() - 1 - back][c];
     }
-    mixed[c] /= 1.0 + std::exp(-mixed[c]);
   }
+  return sums;
+}
+
+ReferenceModel::Vector ReferenceModel::short_convolution(Layer& layer, const Vector& x) const {
+  const Vector row = apply(layer.mixed, x);
+  const size_t size = row.size() / 3;
+  Vector product(size);
+  for (size_t i = 0; i < size; ++i) product[i] = row[i] * row[2 * size + i];
+  layer.before.push_back(product);
+  Vector sums = convolve(layer);
+  for (size_t i = 0; i < size; ++i) sums[i] *= row[size + i];
+  return apply(layer.state_output, sums);
+}
+
+ReferenceModel::Vector ReferenceModel::state_layer(Layer& layer, const Vector& x) const {
+  return spec_.state.kind == StateKind::ShortConvolution ? short_convolution(layer, x) : delta_net(layer, x);
+}
+
+ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) const {
+  const auto size = static_cast<size_t>(spec_.state.key_size);
+  const auto key_heads = static_cast<size_t>(spec_.state.key_heads);
+  const auto value_heads = static_cast<size_t>(spec_.state.value_heads);
+  layer.before.push_back(apply(layer.mixed, x));
+  layer.states.resize(value_heads, Vector(size * size));
+  Vector mixed = convolve(layer);
+  for (double& number : mixed) number /= 1.0 + std::exp(-number);
   const auto unit = [&](size_t begin) {
     Vector part(mixed.begin() + static_cast<ptrdiff_t>(begin), mixed.begin() + static_cast<ptrdiff_t>(begin + size));
     double squares = double{spec_.norm_epsilon};
@@ -425,7 +446,7 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   for (Layer& layer : layers_) {
     const Vector attention_input = norm(x, layer.attention_norm);
     const Vector attended =
-        layer.mixed.weight.rows > 0 ? delta_net(layer, attention_input) : attention(layer, attention_input);
+        layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input) : attention(layer, attention_input);
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
     const Vector input = norm(x, layer.feed_forward_norm);

@@ -172,7 +172,8 @@ class ModelBuilder {
     for (int32_t i = 0; i < model_.predicting_layers; ++i) {
       vector(fmt::format("blk.{}.nextn.enorm.weight", spec_.layer_count + i), spec_.hidden_size, 1.0F);
     }
-    vector("output_norm.weight", spec_.hidden_size, 1.0F);
+    vector(is_of(StateKind::ShortConvolution) ? "token_embd_norm.weight" : "output_norm.weight", spec_.hidden_size,
+           1.0F);
     if (!model_.tied_output) {
       matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
     }
@@ -207,7 +208,7 @@ class ModelBuilder {
       count("expert_group_used_count", spec_.expert_groups_used);
     }
     count("attention.head_count", spec_.head_count);
-    count("attention.head_count_kv", spec_.kv_head_count);
+    write_kv_heads();
     count("attention.key_length", spec_.head_size);
     count("attention.value_length", spec_.head_size);
     count("rope.dimension_count", spec_.rope_dimension_count);
@@ -218,12 +219,16 @@ class ModelBuilder {
       count("attention.sliding_window_pattern", spec_.global_every);
     }
     if (spec_.has_state()) {
-      writer_.key_bools(spec_.architecture + ".attention.recurrent_layers", spec_.stateful);
-      count("ssm.conv_kernel", spec_.delta.window);
-      count("ssm.state_size", spec_.delta.head_size);
-      count("ssm.group_count", spec_.delta.key_heads);
-      count("ssm.time_step_rank", spec_.delta.value_heads);
-      count("ssm.inner_size", spec_.delta.value_width());
+      if (is_of(StateKind::DeltaNet)) writer_.key_bools(key("attention.recurrent_layers"), spec_.stateful);
+      if (is_of(StateKind::ShortConvolution)) {
+        count("shortconv.l_cache", spec_.state.window);
+      } else {
+        count("ssm.conv_kernel", spec_.state.window);
+        count("ssm.state_size", spec_.state.key_size);
+        count("ssm.group_count", spec_.state.key_heads);
+        count("ssm.time_step_rank", spec_.state.value_heads);
+        count("ssm.inner_size", spec_.state.value_width());
+      }
     }
     if (spec_.attention_softcap > 0.0F) writer_.key_f32(key("attn_logit_softcapping"), spec_.attention_softcap);
     if (spec_.logit_softcap > 0.0F) writer_.key_f32(key("final_logit_softcapping"), spec_.logit_softcap);
@@ -252,6 +257,20 @@ class ModelBuilder {
     }
     writer_.key_f32(key("rope.scaling.low_freq_factor"), scaling.low_frequency_factor);
     writer_.key_f32(key("rope.scaling.high_freq_factor"), scaling.high_frequency_factor);
+  }
+
+  [[nodiscard]] bool is_of(StateKind kind) const { return spec_.has_state() && spec_.state.kind == kind; }
+
+  // One number, or of each layer its own: 0 where it has a state.
+  void write_kv_heads() {
+    const std::string key = spec_.architecture + ".attention.head_count_kv";
+    if (!spec_.has_state() || is_of(StateKind::DeltaNet)) {
+      writer_.key_u32(key, static_cast<uint32_t>(spec_.kv_head_count));
+      return;
+    }
+    std::vector<int32_t> heads;
+    for (int32_t i = 0; i < spec_.layer_count; ++i) heads.push_back(spec_.attends(i) ? spec_.kv_head_count : 0);
+    writer_.key_i32s(key, heads);
   }
 
   void write_vocabulary() {
@@ -284,11 +303,11 @@ class ModelBuilder {
     if (spec_.attends(layer)) {
       write_attention(prefix);
     } else {
-      write_delta_net(prefix);
+      write_state(prefix);
     }
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
     if (model_.norms_before) {
-      const bool renamed = model_.sinks || spec_.has_state();
+      const bool renamed = model_.sinks || is_of(StateKind::DeltaNet);
       vector(prefix + (renamed ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
     }
     if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
@@ -298,18 +317,24 @@ class ModelBuilder {
     if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
   }
 
-  void write_delta_net(const std::string& prefix) {
-    const DeltaNet& delta = spec_.delta;
+  void write_state(const std::string& prefix) {
+    const StateShape& state = spec_.state;
     const int32_t hidden = spec_.hidden_size;
-    linear(prefix + "attn_qkv", delta.mixed_width(), hidden, false);
-    linear(prefix + "attn_gate", delta.value_width(), hidden, false);
-    linear(prefix + "ssm_alpha", delta.value_heads, hidden, false);
-    linear(prefix + "ssm_beta", delta.value_heads, hidden, false);
-    linear(prefix + "ssm_out", hidden, delta.value_width(), false);
-    matrix(prefix + "ssm_conv1d.weight", delta.mixed_width(), delta.window, TensorType::F32);
-    vector(prefix + "ssm_dt.bias", delta.value_heads, 0.0F, 1.0F);
-    vector(prefix + "ssm_a", delta.value_heads, -1.0F, 0.95F);
-    vector(prefix + "ssm_norm.weight", delta.head_size, 1.0F);
+    if (is_of(StateKind::ShortConvolution)) {
+      linear(prefix + "shortconv.in_proj", state.projected_width(), hidden, false);
+      linear(prefix + "shortconv.out_proj", hidden, state.value_width(), false);
+      matrix(prefix + "shortconv.conv.weight", state.mixed_width(), state.window, TensorType::F32);
+      return;
+    }
+    linear(prefix + "attn_qkv", state.mixed_width(), hidden, false);
+    linear(prefix + "attn_gate", state.value_width(), hidden, false);
+    linear(prefix + "ssm_alpha", state.value_heads, hidden, false);
+    linear(prefix + "ssm_beta", state.value_heads, hidden, false);
+    linear(prefix + "ssm_out", hidden, state.value_width(), false);
+    matrix(prefix + "ssm_conv1d.weight", state.mixed_width(), state.window, TensorType::F32);
+    vector(prefix + "ssm_dt.bias", state.value_heads, 0.0F, 1.0F);
+    vector(prefix + "ssm_a", state.value_heads, -1.0F, 0.95F);
+    vector(prefix + "ssm_norm.weight", state.value_size, 1.0F);
   }
 
   void write_attention(const std::string& prefix) {
@@ -472,10 +497,25 @@ void SyntheticModel::make_qwen35(bool mixture) {
   spec.expert_weights_normed = true;
   spec.layer_count = 6;
   spec.stateful = {true, true, false, true, true, false};
-  spec.delta = {.key_heads = 2, .value_heads = 4, .head_size = 32, .window = 4};
+  spec.state = {.key_heads = 2, .value_heads = 4, .key_size = 32, .value_size = 32, .window = 4};
   spec.gated_attention = query_key_norm = true;
   query_key_value_bias = false;
   spec.rope_dimension_count = 8;
+}
+
+void SyntheticModel::make_lfm2(bool mixture) {
+  if (mixture) {
+    make_mixture(6, 2, false);
+    spec.expert_gating = Gating::Sigmoid;
+    choice_bias = true;
+    dense_layers = 1;
+  }
+  spec.architecture = mixture ? "lfm2moe" : "lfm2";
+  spec.rope_style = RopeStyle::HalfSplit;
+  spec.layer_count = 6;
+  spec.stateful = {true, true, false, true, false, true};
+  spec.state = {.kind = StateKind::ShortConvolution, .value_heads = 1, .value_size = spec.hidden_size, .window = 3};
+  query_key_norm = true;
 }
 
 void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {

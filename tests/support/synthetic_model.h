@@ -47,6 +47,9 @@ struct SyntheticModel {
   // As Qwen 3.5: two layers of a delta net to one that attends, 6 in all, two value heads a key head, gates.
   void make_qwen35(bool mixture);
 
+  // As LFM2: short convolutions of 3 tokens in 4 of 6 layers; or with experts in all layers but the first.
+  void make_lfm2(bool mixture);
+
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
 

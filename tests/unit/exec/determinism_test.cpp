@@ -240,6 +240,7 @@ void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
 void qwen35moe(test::SyntheticModel& model) { model.make_qwen35(true); }
+void lfm2(test::SyntheticModel& model) { model.make_lfm2(false); }
 void shared_expert(test::SyntheticModel& model) {
   model.make_mixture(6, 2, true);
   model.dense_layers = 1;
@@ -509,18 +510,23 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"StatesStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
                     Case{"StatesGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, qwen35},
                     Case{"StatesAndExperts", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35moe},
+                    Case{"ShortConvolutions", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, lfm2},
+                    Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2},
+                    Case{"ShortConvolutionsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, lfm2},
                     Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
                     Case{"KvI16Window", TensorType::F16, KvType::I16, LaunchMode::Stages, 100}),
     [](const auto& test) { return std::string(test.param.name); });
 
-INSTANTIATE_TEST_SUITE_P(Models, StateDeterminism,
-                         testing::Values(Case{"Fused", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35},
-                                         Case{"Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
-                                         Case{"Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0,
-                                              qwen35}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, StateDeterminism,
+    testing::Values(Case{"Fused", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen35},
+                    Case{"Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
+                    Case{"Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, qwen35},
+                    Case{"ShortConvolutions", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, lfm2},
+                    Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace inflight

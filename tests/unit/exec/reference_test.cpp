@@ -256,6 +256,14 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
+                    Kind{"ShortConvolutions", [](test::SyntheticModel& m) { m.make_lfm2(false); }},
+                    Kind{"ShortConvolutionsAndExperts", [](test::SyntheticModel& m) { m.make_lfm2(true); }},
+                    Kind{"ShortConvolutionsOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_lfm2(false);
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/pack_rows.h"
+#include "model/gguf_spec.h"
 #include "model/model_loader.h"
+#include "model/quantize_file.h"
 #include "support/expect_error.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
@@ -18,6 +22,12 @@ namespace {
 SyntheticModel qwen35() {
   SyntheticModel model;
   model.make_qwen35(false);
+  return model;
+}
+
+SyntheticModel lfm2() {
+  SyntheticModel model;
+  model.make_lfm2(false);
   return model;
 }
 
@@ -88,11 +98,69 @@ TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
   refused(ErrorCode::CorruptFile, "number of layers that attend is 0, allowed: 1 to 6",
           [](SyntheticModel& m) { m.spec.stateful.assign(6, true); });
   refused(ErrorCode::Unsupported, "5 value heads for 2 key heads",
-          [](SyntheticModel& m) { m.spec.delta.value_heads = 5; });
-  refused(ErrorCode::Unsupported, "of 48 numbers; supported", [](SyntheticModel& m) { m.spec.delta.head_size = 48; });
-  refused(ErrorCode::CorruptFile, "head size is 544, allowed: 32 to 512",
-          [](SyntheticModel& m) { m.spec.delta.head_size = 544; });
-  refused(ErrorCode::CorruptFile, "window is 9, allowed: 2 to 8", [](SyntheticModel& m) { m.spec.delta.window = 9; });
+          [](SyntheticModel& m) { m.spec.state.value_heads = 5; });
+  refused(ErrorCode::Unsupported, "key size is 48, supported: multiples of 32",
+          [](SyntheticModel& m) { m.spec.state.key_size = m.spec.state.value_size = 48; });
+  refused(ErrorCode::CorruptFile, "key size is 544, allowed: 1 to 512",
+          [](SyntheticModel& m) { m.spec.state.key_size = m.spec.state.value_size = 544; });
+  refused(ErrorCode::CorruptFile, "window is 9, allowed: 2 to 8", [](SyntheticModel& m) { m.spec.state.window = 9; });
+}
+
+TEST(StateFiles, OfShortConvolutions) {
+  const TempFolder folder;
+  const LoadedModel loaded = load_states(folder, lfm2());
+  EXPECT_EQ(loaded.spec.stateful, (std::vector<bool>{true, true, false, true, false, true}));
+  EXPECT_EQ(loaded.spec.kv_head_count, 2);
+  EXPECT_EQ(loaded.spec.attention_layer_count(), 2);
+  EXPECT_EQ(loaded.spec.state_bytes(), 4U * 2 * 64 * sizeof(float));  // two tokens' 64 numbers of four layers
+  const LayerWeights& layer = loaded.weights.layers[1];
+  EXPECT_EQ(layer.mixed.name, "blk.1.shortconv.in_proj.weight");
+  EXPECT_EQ(layer.mixed.rows, 3 * 64);
+  EXPECT_EQ(layer.convolution.columns, 3);
+  EXPECT_FALSE(layer.step.present());
+  EXPECT_FALSE(layer.query.present());
+  EXPECT_FALSE(loaded.weights.layers[2].has_state());
+  EXPECT_EQ(loaded.weights.output_norm.name, "token_embd_norm.weight");
+}
+
+TEST(StateFiles, OfLayersWithoutKvHeadsHaveOneCountOfThem) {
+  const TempFolder folder;
+  const auto refused = [&](ErrorCode code, const char* text, const std::vector<int32_t>& kv_heads) {
+    GgufWriter writer;
+    writer.key_string("general.architecture", "lfm2").key_i32s("lfm2.attention.head_count_kv", kv_heads);
+    const std::vector<std::pair<const char*, uint32_t>> counts = {
+        {"block_count", 6},          {"context_length", 128}, {"embedding_length", 64}, {"feed_forward_length", 96},
+        {"attention.head_count", 4}, {"vocab_size", 100},     {"shortconv.l_cache", 3}};
+    for (const auto& [key, value] : counts) writer.key_u32(std::string("lfm2.") + key, value);
+    writer.key_f32("lfm2.attention.layer_norm_rms_epsilon", 1e-6F);
+    const GgufFile file(folder.write("keys.gguf", writer.bytes()));
+    INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)read_spec(file); });
+  };
+  refused(ErrorCode::Unsupported, "has 2 and 4; supported: one value for all layers that attend", {0, 2, 0, 4, 0, 0});
+  refused(ErrorCode::CorruptFile, "'lfm2.attention.head_count_kv' has 3 elements, the model 6 layers", {0, 2, 0});
+  refused(ErrorCode::CorruptFile, "KV head count is 0, allowed: 1 to 4", {0, 0, 0, 0, 0, 0});
+  SyntheticModel model = lfm2();
+  model.spec.hidden_size = model.spec.state.value_size = 72;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "convolved width is 72, supported: multiples of 32",
+                        [&] { (void)load_states(folder, model); });
+}
+
+// Factors of convolutions stay floats, as they are read.
+TEST(StateFiles, AreReadWhenConverted) {
+  const TempFolder folder;
+  for (void (*make)(SyntheticModel&) :
+       {+[](SyntheticModel& m) { m.make_qwen35(false); }, +[](SyntheticModel& m) { m.make_lfm2(false); }}) {
+    SyntheticModel model;
+    make(model);
+    const std::string output = folder.file("out.gguf");
+    (void)quantize_file({.input_path = folder.write("in.gguf", build_model(model).bytes()),
+                         .output_path = output,
+                         .type = TensorType::Q8_0},
+                        [](const QuantizeProgress&) {});
+    const LoadedModel loaded = load_model(output);
+    EXPECT_EQ(loaded.weights.layers[0].mixed.type, TensorType::Q8_0) << model.spec.architecture;
+    EXPECT_EQ(loaded.weights.layers[0].convolution.type, TensorType::F32) << model.spec.architecture;
+  }
 }
 
 }  // namespace

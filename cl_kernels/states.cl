@@ -1,41 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// delta_net.cl: layers with a state in the place of attention (gated delta net): a head keeps a matrix S, which every token
-// decays, corrects where its key points, and reads where its query points.
-//   With m[t, :] the mixed rows, queries and keys of KEY_HEADS heads and values of VALUE_HEADS, D numbers each, in this order:
-//   convolve: m[t, c] = silu(sum_j convolution[c][j] * x[t - W + 1 + j, c]), 0 <= j < W, x the rows that stood there; of
-//          tokens before the sequence's first x is 0
-//   delta: of value head h, its key head g = h % KEY_HEADS, q and k of length 1 (x / sqrt(sum x^2 + epsilon)):
+// states.cl: layers with a state in the place of attention, of one kind in a program.
+//   convolve: u[t, c] = sum_j convolution[c][j] * x[t - W + 1 + j, c], 0 <= j < W, 0 <= c < MIXED; of tokens before the
+//          sequence's first x is 0
+//   Short convolution: of rows (b | c | y), MIXED numbers each, x = b * y, and c * u are the rows of the next layer; that is all.
+//   Gated delta net: x are rows of MIXED numbers, in whose place silu(u) comes: (q | k | v), queries and keys of KEY_HEADS heads,
+//   KEY_SIZE numbers each, and values of VALUE_HEADS, VALUE_SIZE each. A value head keeps a matrix S, which every token decays,
+//   corrects where its key points, and reads where its query points.
+//   update: of value head h, its key head g = h % KEY_HEADS, q and k of length 1 (x / sqrt(sum x^2 + epsilon)):
 //            a = exp(decay[h] * log(1 + exp(step[t, h] + step_bias[h]))), b = 1 / (1 + exp(-correction[t, h]))
-//            S = a S,  d = b (v - S^T k),  S = S + k d^T,  o = S^T q / sqrt(D);  o takes the place of v
+//            S = a S,  d = b (v - S^T k),  S = S + k d^T,  o = S^T q / sqrt(KEY_SIZE);  o takes the place of v
 //   read:  y[t, h, :] = o / sqrt(mean o^2 + epsilon) * norm * silu(gate[t, h, :]), as the rows of the next layer
 //   Tokens come one after the other, so a token's numbers do not depend on how its sequence is cut into steps.
 //   Entries, STATE_ENTRY_WORDS ints each, one a sequence of the step: its first row, its rows, the slot whose state it begins
 //   with or -1 (all 0), the slot that it leaves its state in, 1 + the offset in `step` of the places in which its states on the
 //   way are kept (count, then of each: after how many of its rows, slot), or 0.
-//   A slot of `states`: of each layer the last W - 1 rows x [W - 1][MIXED], then S of each head as D / 16 blocks [D][16] of its
-//   columns: v's numbers, along which all is independent.
-//   Mapping: convolve: item = (entry, 32 channels); delta: item = (entry, value head, block of columns), which stays in the
+//   A slot of `states`: of each layer the last W - 1 rows x [W - 1][MIXED], then S of each head as VALUE_SIZE / 16 blocks
+//   [KEY_SIZE][16] of its columns: v's numbers, along which all is independent.
+//   Mapping: convolve: item = (entry, 32 channels); update: item = (entry, value head, block of columns), which stays in the
 //   first-level cache; read: item = (row, value head).
-//   -D KEY_HEADS, VALUE_HEADS, DELTA_SIZE (D, a multiple of 32), CONVOLVE_WINDOW (W), DELTA_LAYERS.
-//   Accumulation: float; along D four sums, of every fourth number each. Tolerance 1e-4. Test: tests/kernel/delta_net_test.cpp.
+//   -D STATE_KIND (stage.cl), KEY_HEADS (0: no matrices), VALUE_HEADS, KEY_SIZE, VALUE_SIZE (multiples of 32), CONVOLVE_WINDOW
+//   (W), STATE_LAYERS.
+//   Accumulation: float; along KEY_SIZE four sums, of every fourth number each. Tolerance 1e-4.
+//   Test: tests/unit/exec/reference_test.cpp.
 // Source: Yang, Kautz and Hatamizadeh 2024 (gated delta networks).
 
 #define STATE_ENTRY_WORDS 5
-#define DELTA_COLUMNS 16
+#define STATE_COLUMNS 16
 #define CONVOLVE_CHANNELS 32
 #define CONVOLVE_VECTORS (CONVOLVE_CHANNELS / 16)
-#define MIXED ((2 * KEY_HEADS + VALUE_HEADS) * DELTA_SIZE)
+#define VALUES (VALUE_HEADS * VALUE_SIZE)
+#define MIXED (2 * KEY_HEADS * KEY_SIZE + VALUES)
 #define KEPT_ROWS (CONVOLVE_WINDOW - 1)
-#define STATE_BLOCK (DELTA_SIZE * DELTA_COLUMNS)
-#define STATE_BLOCKS (DELTA_SIZE / DELTA_COLUMNS)
-#define LAYER_STATE (KEPT_ROWS * MIXED + VALUE_HEADS * STATE_BLOCKS * STATE_BLOCK)
+#define STATE_BLOCK (KEY_SIZE * STATE_COLUMNS)
+#define STATE_BLOCKS (VALUE_SIZE / STATE_COLUMNS)
+#define LAYER_STATE (KEPT_ROWS * MIXED + VALUES * KEY_SIZE)
+#if STATE_KIND == STATE_SHORT_CONVOLUTION
+#define CONVOLVED_ROW (3 * MIXED)
+#else
+#define CONVOLVED_ROW MIXED
+#endif
 
 typedef struct {
   int first_row, rows, from, to;
   __global const int* kept;  // pairs of rows and slot
   int kept_count;
 } StateEntry;
-static StateEntry state_entry(const Memory* memory, __global const DeltaArgs* args, int entry)
+static StateEntry state_entry(const Memory* memory, __global const StateArgs* args, int entry)
 {
   __global const int* words = memory->step + args->entries + entry * STATE_ENTRY_WORDS;
   StateEntry result = {words[0], words[1], words[2], words[3], 0, 0};
@@ -49,7 +59,7 @@ static StateEntry state_entry(const Memory* memory, __global const DeltaArgs* ar
 // Where a layer's state lies in a slot.
 static __global float* state_of(const Memory* memory, int place, int slot)
 {
-  return memory->states + ((ulong)slot * DELTA_LAYERS + place) * LAYER_STATE;
+  return memory->states + ((ulong)slot * STATE_LAYERS + place) * LAYER_STATE;
 }
 
 // The rows before row `end` of an entry become those that a slot keeps; x: the last of them, the newest first.
@@ -60,7 +70,29 @@ static void keep_rows(__global float* kept, float16 (*x)[CONVOLVE_VECTORS])
   }
 }
 
-static void convolve_item(const Memory* memory, __global const DeltaArgs* args, int item)
+// 16 numbers x of a row; channel: the first one.
+static float16 convolved(__global const float* row, int channel)
+{
+#if STATE_KIND == STATE_SHORT_CONVOLUTION
+  return vload16(0, row + channel) * vload16(0, row + 2 * MIXED + channel);
+#else
+  return vload16(0, row + channel);
+#endif
+}
+
+// What comes of the sums u of 32 channels of a row: t of the step.
+static void write_sums(const Memory* memory, __global const StateArgs* args, int t, int channel, const float16* u)
+{
+  __global float* row = memory->act + args->mixed + (size_t)t * CONVOLVED_ROW + channel;
+#if STATE_KIND == STATE_SHORT_CONVOLUTION
+  __global const float* c = row + MIXED;
+  write_block(memory->act, &args->out, args->rows, t, channel, MIXED, vload16(0, c) * u[0], vload16(1, c) * u[1]);
+#else
+  EACH(i, CONVOLVE_VECTORS) STORE_16(u[i] * sigmoid_16(u[i]), row + 16 * i);
+#endif
+}
+
+static void convolve_item(const Memory* memory, __global const StateArgs* args, int item)
 {
   const int groups = MIXED / CONVOLVE_CHANNELS, channel = item % groups * CONVOLVE_CHANNELS;
   const StateEntry entry = state_entry(memory, args, item / groups);
@@ -78,15 +110,16 @@ static void convolve_item(const Memory* memory, __global const DeltaArgs* args, 
                                : vload16(i, state_of(memory, args->place, entry.from) + (KEPT_ROWS - 1 - j) * MIXED + channel);
     }
   }
-  __global float* row = memory->act + args->mixed + (size_t)entry.first_row * MIXED + channel;
-  for (int t = 0, kept = 0; t < entry.rows; t++, row += MIXED) {
+  for (int t = 0, kept = 0; t < entry.rows; t++) {
+    const int row = entry.first_row + t;
+    float16 u[CONVOLVE_VECTORS];
     EACH(i, CONVOLVE_VECTORS) {
       EACH(j, KEPT_ROWS) x[KEPT_ROWS - j][i] = x[KEPT_ROWS - j - 1][i];
-      x[0][i] = vload16(i, row);
-      float16 sum = factors[KEPT_ROWS][i] * x[KEPT_ROWS][i];
-      EACH(j, KEPT_ROWS) sum = fma(factors[KEPT_ROWS - 1 - j][i], x[KEPT_ROWS - 1 - j][i], sum);
-      STORE_16(sum * sigmoid_16(sum), row + 16 * i);
+      x[0][i] = convolved(memory->act + args->mixed + (size_t)row * CONVOLVED_ROW, channel + 16 * i);
+      u[i] = factors[KEPT_ROWS][i] * x[KEPT_ROWS][i];
+      EACH(j, KEPT_ROWS) u[i] = fma(factors[KEPT_ROWS - 1 - j][i], x[KEPT_ROWS - 1 - j][i], u[i]);
     }
+    write_sums(memory, args, row, channel, u);
     if (kept < entry.kept_count && entry.kept[2 * kept] == t + 1) {
       keep_rows(state_of(memory, args->place, entry.kept[2 * kept + 1]) + channel, x);
       kept++;
@@ -95,11 +128,12 @@ static void convolve_item(const Memory* memory, __global const DeltaArgs* args, 
   keep_rows(state_of(memory, args->place, entry.to) + channel, x);
 }
 
-// 1 / length of D numbers.
+#if KEY_HEADS
+// 1 / length of a key or query.
 static float inverse_length(__global const float* x, float epsilon)
 {
   float16 squares = 0.0f;
-  for (int i = 0; i < DELTA_SIZE / 16; i++) {
+  for (int i = 0; i < KEY_SIZE / 16; i++) {
     const float16 v = vload16(i, x);
     squares = fma(v, v, squares);
   }
@@ -111,39 +145,39 @@ static float softplus(float x) { return fmax(x, 0.0f) + log1p(exp_nonpositive_1(
 
 static void copy_block(__global const float* from, __global float* to)
 {
-  for (int i = 0; i < DELTA_SIZE; i++) STORE_16(vload16(i, from), to + 16 * i);
+  for (int i = 0; i < KEY_SIZE; i++) STORE_16(vload16(i, from), to + 16 * i);
 }
 
-static void delta_item(const Memory* memory, __global const DeltaArgs* args, int item)
+static void update_item(const Memory* memory, __global const StateArgs* args, int item)
 {
   const int block = item % STATE_BLOCKS, head = item / STATE_BLOCKS % VALUE_HEADS;
   const StateEntry entry = state_entry(memory, args, item / STATE_BLOCKS / VALUE_HEADS);
   const int offset = KEPT_ROWS * MIXED + (head * STATE_BLOCKS + block) * STATE_BLOCK;
   __global float* state = state_of(memory, args->place, entry.to) + offset;
   if (entry.from < 0) {
-    for (int i = 0; i < DELTA_SIZE; i++) STORE_16((float16)(0.0f), state + 16 * i);
+    for (int i = 0; i < KEY_SIZE; i++) STORE_16((float16)(0.0f), state + 16 * i);
   } else if (entry.from != entry.to) {
     copy_block(state_of(memory, args->place, entry.from) + offset, state);
   }
-  __global float* query = memory->act + args->mixed + (size_t)entry.first_row * MIXED + head % KEY_HEADS * DELTA_SIZE;
+  __global float* query = memory->act + args->mixed + (size_t)entry.first_row * MIXED + head % KEY_HEADS * KEY_SIZE;
   for (int t = 0, kept = 0; t < entry.rows; t++, query += MIXED) {
-    __global const float* key = query + KEY_HEADS * DELTA_SIZE;
+    __global const float* key = query + KEY_HEADS * KEY_SIZE;
     __global float* value = memory->act + args->mixed + (size_t)(entry.first_row + t) * MIXED +
-                            (2 * KEY_HEADS + head) * DELTA_SIZE + block * DELTA_COLUMNS;
+                            2 * KEY_HEADS * KEY_SIZE + head * VALUE_SIZE + block * STATE_COLUMNS;
     const size_t gate = (size_t)(entry.first_row + t) * VALUE_HEADS + head;
     const float step = softplus(memory->act[args->step + gate] + memory->vectors[args->step_bias + head]);
     const float a = exp_nonpositive_1(memory->vectors[args->decay + head] * step);
     const float b = sigmoid_1(memory->act[args->correction + gate]);
     const float key_scale = inverse_length(key, args->epsilon);
-    const float query_scale = inverse_length(query, args->epsilon) / sqrt((float)DELTA_SIZE);
+    const float query_scale = inverse_length(query, args->epsilon) / sqrt((float)KEY_SIZE);
     float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int i = 0; i < DELTA_SIZE; i += 4) {
+    for (int i = 0; i < KEY_SIZE; i += 4) {
       EACH(j, 4) sums[j] = fma((float16)(key[i + j]), vload16(i + j, state), sums[j]);
     }
     const float16 stored = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (a * key_scale);
     const float16 added = (vload16(0, value) - stored) * (b * key_scale);
     EACH(j, 4) sums[j] = 0.0f;
-    for (int i = 0; i < DELTA_SIZE; i += 4) {
+    for (int i = 0; i < KEY_SIZE; i += 4) {
       EACH(j, 4) {
         const float16 s = fma((float16)(key[i + j]), added, vload16(i + j, state) * a);
         STORE_16(s, state + 16 * (i + j));
@@ -158,22 +192,23 @@ static void delta_item(const Memory* memory, __global const DeltaArgs* args, int
   }
 }
 
-static void read_item(const Memory* memory, __global const DeltaArgs* args, int item)
+static void read_item(const Memory* memory, __global const StateArgs* args, int item)
 {
-  const int row = item / VALUE_HEADS, column = item % VALUE_HEADS * DELTA_SIZE;
-  __global const float* o = memory->act + args->mixed + (size_t)row * MIXED + 2 * KEY_HEADS * DELTA_SIZE + column;
-  __global const float* gate = memory->act + args->gate + (size_t)row * (VALUE_HEADS * DELTA_SIZE) + column;
+  const int row = item / VALUE_HEADS, column = item % VALUE_HEADS * VALUE_SIZE;
+  __global const float* o = memory->act + args->mixed + (size_t)row * MIXED + 2 * KEY_HEADS * KEY_SIZE + column;
+  __global const float* gate = memory->act + args->gate + (size_t)row * VALUES + column;
   __global const float* norm = memory->vectors + args->norm;
   float16 squares = 0.0f;
-  for (int i = 0; i < DELTA_SIZE / 16; i++) {
+  for (int i = 0; i < VALUE_SIZE / 16; i++) {
     const float16 v = vload16(i, o);
     squares = fma(v, v, squares);
   }
-  const float scale = 1.0f / sqrt(sum_16(squares) / (float)DELTA_SIZE + args->epsilon);
-  for (int i = 0; i < DELTA_SIZE; i += 32) {
+  const float scale = 1.0f / sqrt(sum_16(squares) / (float)VALUE_SIZE + args->epsilon);
+  for (int i = 0; i < VALUE_SIZE; i += 32) {
     const float16 g0 = vload16(0, gate + i), g1 = vload16(1, gate + i);
     const float16 y0 = vload16(0, o + i) * scale * vload16(0, norm + i) * (g0 * sigmoid_16(g0));
     const float16 y1 = vload16(1, o + i) * scale * vload16(1, norm + i) * (g1 * sigmoid_16(g1));
-    write_block(memory->act, &args->out, args->rows, row, column + i, VALUE_HEADS * DELTA_SIZE, y0, y1);
+    write_block(memory->act, &args->out, args->rows, row, column + i, VALUES, y0, y1);
   }
 }
+#endif
